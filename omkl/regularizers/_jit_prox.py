@@ -8,8 +8,6 @@ from omkl._compilation import compiled, uncached
 NO_PROX, LINEAR_QUADRATIC, SQUARED_L1, LQ = range(4)
 #: All weights are 1.
 NO_WEIGHTS = np.empty(0)
-#: Least number of groups for which Newton's method beats insertion sort, measured on random norms.
-NEWTON_FROM = 12
 
 
 @compiled
@@ -23,40 +21,8 @@ def soft_threshold(x, threshold):
 
 
 @compiled
-def threshold_by_sorting(x, weights, step):
-    """Return ``tau`` of Algorithm 4 (Martins et al. 2011), by insertion sort of ``|x| / w`` where ``w > 0``."""
-    p = x.shape[0]
-    ratios = np.empty(p)
-    areas = np.empty(p)
-    count = 0
-    for k in range(p):
-        weight = weights[k] if weights.shape[0] else 1.0
-        if weight > 0.0:
-            ratio = abs(x[k]) / weight
-            j = count
-            while j > 0 and ratios[j - 1] < ratio:
-                ratios[j] = ratios[j - 1]
-                areas[j] = areas[j - 1]
-                j -= 1
-            ratios[j] = ratio
-            areas[j] = weight**2
-            count += 1
-    mass = 0.0
-    moment = 0.0
-    threshold = 0.0
-    for j in range(count):
-        mass += areas[j]
-        moment += areas[j] * ratios[j]
-        candidate = step * moment / (1.0 + step * mass)
-        if ratios[j] <= candidate:
-            break
-        threshold = candidate
-    return threshold
-
-
-@compiled
 def threshold_by_newton(x, weights, step):
-    """Return the same ``tau``: the root of ``step sum_k w_k max(|x_k| - w_k tau, 0) - tau``.
+    """Return ``tau`` of Algorithm 4 of Martins et al., the root of ``step sum_k w_k max(|x_k| - w_k tau, 0) - tau``.
 
     The function is convex and decreasing. So Newton steps from 0 never pass the root, and what is once below the
     threshold takes no further part (Michelot 1986). Without ``weights`` all are 1.
@@ -90,10 +56,7 @@ def threshold_by_newton(x, weights, step):
 @compiled
 def prox_weighted_squared_l1(x, weights, step):
     """Return the prox of ``(step / 2) (sum_k w_k |x_k|)^2`` (Algorithm 4; without weights, Algorithm 2)."""
-    if x.shape[0] < NEWTON_FROM:
-        threshold = threshold_by_sorting(x, weights, step)
-    else:
-        threshold = threshold_by_newton(x, weights, step)
+    threshold = threshold_by_newton(x, weights, step)
     shrunk = np.empty(x.shape[0])
     for k in range(x.shape[0]):
         magnitude = abs(x[k]) - (weights[k] * threshold if weights.shape[0] else threshold)
