@@ -145,9 +145,7 @@ def plot_history(
         for each problem), ``"error"``, ``"validation_score"``, ``"active"``, ``"rate"``, ...
     along : {"epoch", "seconds", "iteration", "round"}, optional
         By default the first of these that the records have.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
-    title : str
+    ax, title : as for :func:`~omkl.reports.plot_curves`
 
     Returns
     -------
@@ -225,9 +223,7 @@ def plot_search(
     ----------
     model : MKLClassifierCV, MKLRegressorCV, GroupLassoCV or SparseLogisticRegressionCV
         Fitted estimator. The penalty decreases from left to right.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
-    title : str
+    ax, title : as for :func:`~omkl.reports.plot_curves`
 
     Returns
     -------
@@ -254,9 +250,7 @@ def plot_pruning(parser: omkl.DependencyParser, *, ax: Axes | None = None, title
     ----------
     parser : DependencyParser
         Fitted with ``keep="auto"``. Bars are standard errors of the difference to the best accuracy.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
-    title : str
+    ax, title : as for :func:`~omkl.reports.plot_curves`
 
     Returns
     -------

@@ -42,9 +42,7 @@ def plot_calibration(
         Labels of the columns; 0, 1, ... by default.
     bins : int
         Maximum number of points.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
-    title : str
+    ax, title : as for :func:`~omkl.reports.plot_curves`
 
     Returns
     -------
@@ -89,9 +87,7 @@ def plot_confusion(y_true: Iterable, y_pred: Iterable, *, n: int = 40, ax: Axes 
     y_true, y_pred : array or sequence of labels, or of sequences of labels
     n : int
         Maximum number of labels; labels with the most mistakes are shown.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
-    title : str
+    ax, title : as for :func:`~omkl.reports.plot_curves`
 
     Returns
     -------
@@ -149,9 +145,7 @@ def plot_word(
     decoded : sequence of n labels
         The prediction of a labeler.
     gold : sequence of n labels, optional
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
-    title : str
+    ax, title : as for :func:`~omkl.reports.plot_curves`
 
     Returns
     -------

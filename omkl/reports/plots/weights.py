@@ -36,11 +36,9 @@ def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: 
         For a fitted estimator, its kernel or template weights, or the norms of its groups of columns, are drawn. A dict
         has numbers by name. For the result of ``group_report`` with data, the increase of the loss without each group
         is drawn, plus or minus two standard errors.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
+    ax, title : as for :func:`~omkl.reports.plot_curves`
     n : int
         Number of bars at most.
-    title : str
 
     Returns
     -------
@@ -83,11 +81,10 @@ def plot_selection(selection: GroupSelection, *, ax: Axes | None = None, n: int 
     ----------
     selection : GroupSelection
         From :func:`omkl.select_groups`.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
+    ax : as for :func:`~omkl.reports.plot_curves`
     n : int
         Number of bars at most.
-    title : str
+    title : str, optional
         By default the number of selected groups, and the bound.
 
     Returns
@@ -129,11 +126,9 @@ def plot_group_weights(
     ----------
     source : estimator, list of dict or callback
         A fitted online estimator, its ``history_``, or a callback with records, such as ``ProgressiveValidation``.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
+    ax, title : as for :func:`~omkl.reports.plot_curves`
     n : int
         Number of curves at most.
-    title : str
 
     Returns
     -------
@@ -177,11 +172,9 @@ def plot_path(
     ----------
     path : list of dict
         The result of the method ``path`` of a batch estimator.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure by default.
+    ax, title : as for :func:`~omkl.reports.plot_curves`
     n : int
         Maximum number of curves. All others are drawn as a grey band.
-    title : str
     groups : array or list of lists, optional
         For the path of a group lasso, the groups whose norms are drawn; columns by default.
     names : list of str, optional
