@@ -14,7 +14,7 @@ from omkl.annotation import training
 from omkl.annotation.raw_text import NO_TEXT, text_of
 from omkl.annotation.tagger import COLUMNS, Tagger
 from omkl.annotation.tokenizer import RULES, Tokenizer
-from omkl.annotation.training import PARTS, TrainingSequence, loaded_models, packed_models
+from omkl.annotation.training import PARTS, TrainingSequence
 from omkl.data import Stream, Treebank
 from omkl.estimators.calibration import has_marginals
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted, packed_parameters
@@ -22,7 +22,7 @@ from omkl.estimators.training import FREE, Run
 from omkl.estimators.validation import Number, check_parameters
 from omkl.exceptions import InputError
 from omkl.features.lexicons import LexiconSource, as_lexicons
-from omkl.online.rounds import check_callbacks
+from omkl.online.rounds import below, check_callbacks
 from omkl.parsing.evaluation import Rule, evaluate_blocks
 from omkl.parsing.parser import DependencyParser
 from omkl.parsing.sentences import Sentences, as_treebank, check_sentences, treebanks_of, with_notes
@@ -385,6 +385,7 @@ class Annotator(SavedEstimator):
     # ---- model files --------------------------------------------------------------------------------------------
 
     _plain_attributes = ("parts_",)
+    _reads = "annotations"
     _rounded = SequenceLabeler._rounded
 
     _predicts_only = True  # no partial_fit
@@ -403,15 +404,21 @@ class Annotator(SavedEstimator):
             settings["parser"] = {} if self.parser_ is not None else packed_parameters(self.parser, packer)
         own = {"tokenizer": self.tokenizer_, "tagger": self.tagger_}
         described = {name: None if model is None else model.describe(packer) for name, model in own.items()}
-        models = packed_models(self.models(), packer)
+        models = {}
+        for number, (name, model) in enumerate(self.models().items()):
+            part = Packer()
+            models[name] = model._manifest(part, False, history=" of " not in name)
+            packer.arrays.update({f"model{number}/{key}": array for key, array in part.arrays.items()})
         return {"models": models, "settings": settings, "lexicons": self.lexicons is not None, **described}
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
         for name, packed in manifest["settings"].items():
             self.set_params(**{name: SETTINGS[name](**SETTINGS[name]._loaded_parameters(packed, unpacker))})
         self._settings()  # validates the parameters
-        kinds = {name: SETTINGS["parser" if name == "trees" else "tagger"] for name in manifest["models"]}
-        models = loaded_models(manifest["models"], kinds, unpacker)
+        models: dict[str, Any] = {}
+        for number, (name, packed) in enumerate(manifest["models"].items()):
+            part = Unpacker(below(unpacker.arrays, f"model{number}/"), unpacker.parts)
+            models[name] = SETTINGS["parser" if name == "trees" else "tagger"]._from_model(packed, part)
         self.parser_, self.tagger_ = models.pop("trees", None), None
         if self.parser is not None and self.parser_ is not None:
             self.parser = clone(self.parser_)

@@ -68,7 +68,14 @@ def raw_sentences(treebank: Treebank) -> Iterator[RawSentence]:
         elif rows:
             if any(re.match("# *new(par|doc)", comment) for comment in comments):
                 close = PARAGRAPH
-            tokens, spaced = _tokens_of(rows)
+            tokens, spaced, last = list[tuple[str, list[str]]](), [], 0  # last word of the latest multiword token
+            for number, form, *others in rows:
+                if number.isdigit() and int(number) <= last:
+                    tokens[-1][1].append(form)
+                elif "." not in number:
+                    last = int(number.split("-")[1]) if "-" in number else last
+                    tokens.append((form, []))
+                    spaced.append(_NO_SPACE not in others[-1].split("|"))
             text = next((m[1] for m in map(re.compile("# *text *= *(.*)").match, comments) if m), "").strip()
             spans = _aligned(text, [form for form, _ in tokens])
             if spans is None:
@@ -77,24 +84,6 @@ def raw_sentences(treebank: Treebank) -> Iterator[RawSentence]:
             yield RawSentence(text, tokens, spans, gap and close)
             gap, close = " ", " " if spaced[-1] else ""
             comments, rows = [], []
-
-
-def _tokens_of(rows: list[list[str]]) -> tuple[list[tuple[str, list[str]]], list[bool]]:
-    """Return the tokens of a sentence, and whether a space follows each."""
-    tokens: list[tuple[str, list[str]]] = []
-    spaced = []
-    last = 0  # word of the latest multiword token
-    for number, form, *others in rows:
-        if "." in number:
-            continue
-        if number.isdigit() and int(number) <= last:
-            tokens[-1][1].append(form)
-            continue
-        if "-" in number:
-            last = int(number.split("-")[1])
-        tokens.append((form, []))
-        spaced.append(_NO_SPACE not in others[-1].split("|"))
-    return tokens, spaced
 
 
 def _aligned(text: str, forms: Iterable[str]) -> Spans | None:

@@ -13,29 +13,7 @@ from typing import Any
 import numpy as np
 
 from omkl.annotation import _jit_characters as jit
-from omkl.annotation.raw_text import (
-    INSIDE,
-    PARAGRAPH,
-    SENTENCE_END,
-    RawSentence,
-    Spans,
-    conllu_of,
-    joined,
-    raw_sentences,
-    varied,
-)
-from omkl.annotation.tagger import (
-    LEAST_WORDS,
-    OWN_KEYS,
-    Learn,
-    Model,
-    apply_edit,
-    as_dict,
-    edit_of,
-    labels_by,
-    learned,
-    own_values,
-)
+from omkl.annotation import raw_text, tagger
 from omkl.data import Treebank
 from omkl.data.streams import Skipped
 from omkl.data.treebank.conllu import TreebankReader
@@ -74,9 +52,9 @@ class Tokenizer:
     labeler: CharacterLabeler
     splitter: MultiwordSplitter | None = None
 
-    def fit(self, treebank: Treebank, learn: Learn, seed: int, callbacks: Sequence = ()) -> Tokenizer:
+    def fit(self, treebank: Treebank, learn: tagger.Learn, seed: int, callbacks: Sequence = ()) -> Tokenizer:
         """Train on a treebank with raw text; ``learn(X, y)`` trains the classifier of multiword tokens."""
-        sentences = list(raw_sentences(treebank))
+        sentences = list(raw_text.raw_sentences(treebank))
         self.labeler = CharacterLabeler().fit(sentences, seed, callbacks)
         tokens = [token for sentence in sentences for token in sentence.tokens]
         if any(words for _, words in tokens):
@@ -92,12 +70,12 @@ class Tokenizer:
         for part, sentences in self._parts(text):
             tokens = (" ".join(part[low:high].split()) for spans in sentences for low, high in spans)
             words_of = {} if self.splitter is None else self.splitter.split(tokens)
-            rows = conllu_of(part, sentences, words_of, number, offset if offsets else None)
+            rows = raw_text.conllu_of(part, sentences, words_of, number, offset if offsets else None)
             reader = TreebankReader("conllu", False, False, new_strings(), keep_text=True)
             yield reader.parse(rows, "conllu", "text", 0, Skipped(on_error="raise"))
             number, offset = number + len(sentences), offset + sentences[-1][-1][1]
 
-    def _parts(self, text: str | Iterable[str]) -> Iterator[tuple[str, list[Spans]]]:
+    def _parts(self, text: str | Iterable[str]) -> Iterator[tuple[str, list[raw_text.Spans]]]:
         """Yield pieces of a text with whole sentences; each begins where the sentences of the one before end."""
         pieces = (text[i : i + BLOCK] for i in range(0, len(text), BLOCK)) if isinstance(text, str) else iter(text)
         rest = ""
@@ -121,7 +99,7 @@ class Tokenizer:
         glued = [form for form in forms if form[-1:] in ".!?" and form[:-1].isalpha()]
         if 2 * len(glued) <= len(forms):
             return
-        split = [spans for spans in self.labeler.split(PARAGRAPH.join(glued)) if len(spans) > 1]
+        split = [spans for spans in self.labeler.split(raw_text.PARAGRAPH.join(glued)) if len(spans) > 1]
         if 2 * len(split) > len(forms):
             message = f"Words such as {glued[0]!r} were two tokens in training: split them, or annotate raw text."
             warnings.warn(message, DataWarning, stacklevel=3)
@@ -162,7 +140,7 @@ def rule_of(form: str, words: list[str]) -> str:
     ['cómpra', 'me', 'lo']
     """
     place = max(range(len(words)), key=lambda i: len(words[i]))
-    return RETURN.join([edit_of(form, words[place]), str(place), *words[:place], *words[place + 1 :]])
+    return RETURN.join([tagger.edit_of(form, words[place]), str(place), *words[:place], *words[place + 1 :]])
 
 
 def apply_rule(rule: str, form: str) -> list[str]:
@@ -170,7 +148,7 @@ def apply_rule(rule: str, form: str) -> list[str]:
     if rule == WHOLE:
         return []
     edit, place, *words = rule.split(RETURN)
-    words.insert(int(place), apply_edit(edit, form))
+    words.insert(int(place), tagger.apply_edit(edit, form))
     return words
 
 
@@ -190,9 +168,9 @@ class MultiwordSplitter:
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
-        self.rules: Model = WHOLE
+        self.rules: tagger.Model = WHOLE
 
-    def fit(self, tokens: Iterable[tuple[str, list[str]]], learn: Learn) -> MultiwordSplitter:
+    def fit(self, tokens: Iterable[tuple[str, list[str]]], learn: tagger.Learn) -> MultiwordSplitter:
         """Train on tokens: forms, and the words of multiword tokens."""
         votes: dict[str, Counter[str]] = {}
         for form, words in tokens:
@@ -201,10 +179,10 @@ class MultiwordSplitter:
         usual = {form: min(own, key=lambda words: (-own[words], not words, words)) for form, own in votes.items()}
         rules = {form: rule_of(form, words.split("\t")) if words else WHOLE for form, words in usual.items()}
         counts = Counter(rules.values())
-        common = [form for form, rule in rules.items() if counts[rule] >= LEAST_WORDS]
-        X, y = [[as_dict(OWN_KEYS, own_values(form))] for form in common], [[rules[form]] for form in common]
-        self.rules = learned(X, y, learn, WHOLE)
-        guesses = dict(zip(usual, labels_by(self.rules, OWN_KEYS, list(usual), own_values)))
+        common = [form for form, rule in rules.items() if counts[rule] >= tagger.LEAST_WORDS]
+        X = [[tagger.as_dict(tagger.OWN_KEYS, tagger.own_values(form))] for form in common]
+        self.rules = tagger.learned(X, [[rules[form]] for form in common], learn, WHOLE)
+        guesses = dict(zip(usual, tagger.labels_by(self.rules, tagger.OWN_KEYS, list(usual), tagger.own_values)))
         self.known = {form: words for form, words in usual.items() if words or guesses[form] != WHOLE}
         return self
 
@@ -220,7 +198,7 @@ class MultiwordSplitter:
                 unknown.append(form)
             elif words:
                 found[form] = words.split("\t")
-        for form, rule in zip(unknown, labels_by(self.rules, OWN_KEYS, unknown, own_values)):
+        for form, rule in zip(unknown, tagger.labels_by(self.rules, tagger.OWN_KEYS, unknown, tagger.own_values)):
             if all(words := apply_rule(rule, form)) and words:
                 found[form] = words
         return found
@@ -232,7 +210,9 @@ class MultiwordSplitter:
         return {"rule": self.rules if isinstance(self.rules, str) else None}
 
     @classmethod
-    def restored(cls, values: dict[str, Any], arrays: dict[str, np.ndarray], rules: Model | None) -> MultiwordSplitter:
+    def restored(
+        cls, values: dict[str, Any], arrays: dict[str, np.ndarray], rules: tagger.Model | None
+    ) -> MultiwordSplitter:
         """The inverse of :meth:`describe`, given the classifier, if there is one."""
         splitter = cls()
         splitter.rules = values["rule"] if rules is None else rules
@@ -366,7 +346,7 @@ class CharacterLabeler:
         Weights of the groups of features.
     """
 
-    def fit(self, sentences: Sequence[RawSentence], seed: int, callbacks: Sequence = ()) -> CharacterLabeler:
+    def fit(self, sentences: Sequence[raw_text.RawSentence], seed: int, callbacks: Sequence = ()) -> CharacterLabeler:
         """Train on sentences in the order of their documents."""
         self._survey(sentences)
         source = _Documents(self, sentences, seed)
@@ -387,9 +367,9 @@ class CharacterLabeler:
         self.group_weights = trainer.kernel_weights()
         return self
 
-    def _survey(self, sentences: Sequence[RawSentence]) -> None:
+    def _survey(self, sentences: Sequence[raw_text.RawSentence]) -> None:
         """Find the kinds of characters between which tokens end, and whether words contain whitespace."""
-        text, labels = joined(sentences)
+        text, labels = raw_text.joined(sentences)
         characters = Characters(text, np.zeros((jit.N_KINDS, jit.N_KINDS), bool))
         pairs = characters.kinds[:-1].astype(np.int64) * jit.N_KINDS + characters.kinds[1:]
         ends = np.pad(labels, jit.PADDING)[:-1] > 0
@@ -400,7 +380,7 @@ class CharacterLabeler:
         known = np.where(counts > 0, (ended + 0.5) / (counts + 1) > RARE, ~joined_kinds.ravel())
         self.active = known.reshape(joined_kinds.shape)
         gaps = characters.gaps  # without active kinds, the places are the ends of runs
-        self.spaced = bool((labels[characters.places[gaps > jit.NONE]] == INSIDE).any())
+        self.spaced = bool((labels[characters.places[gaps > jit.NONE]] == raw_text.INSIDE).any())
 
     def training_example(self, text: str, labels: np.ndarray) -> Examples:
         """Encode a text and the labels of its characters."""
@@ -412,7 +392,7 @@ class CharacterLabeler:
         own = labels[characters.places].astype(np.int64)
         return Examples(tokens, own, np.arange(len(tokens)), None, False)
 
-    def split(self, text: str) -> list[Spans]:
+    def split(self, text: str) -> list[raw_text.Spans]:
         """Return the start and the end of each token of each sentence of a text."""
         characters = Characters(text, self.active)
         if not len(characters):
@@ -421,15 +401,15 @@ class CharacterLabeler:
         jit.add_scores(characters.features(), self.table, scores)
         gaps = characters.gaps
         if not self.spaced:
-            scores[gaps > jit.NONE, INSIDE] = -np.inf
-        scores[gaps >= jit.PARAGRAPH_END, :SENTENCE_END] = -np.inf
+            scores[gaps > jit.NONE, raw_text.INSIDE] = -np.inf
+        scores[gaps >= jit.PARAGRAPH_END, : raw_text.SENTENCE_END] = -np.inf
         labels = Chain(3).decode((scores, self.transitions))
         ends = characters.places[labels > 0] + 1
         # a token starts at its first character that is no whitespace
         solid = np.flatnonzero(characters.kinds[jit.PADDING :] > jit.NEWLINE)
         starts = solid[np.searchsorted(solid, np.concatenate([[0], ends[:-1]]))]
         spans = list(zip(starts.tolist(), ends.tolist()))
-        bounds = [0, *(np.flatnonzero(labels[labels > 0] == SENTENCE_END) + 1).tolist()]
+        bounds = [0, *(np.flatnonzero(labels[labels > 0] == raw_text.SENTENCE_END) + 1).tolist()]
         return [spans[low:high] for low, high in pairwise(bounds)]
 
     def describe(self, packer: Packer) -> dict[str, Any]:
@@ -456,9 +436,9 @@ class _Documents(ArraySource):
     ``examples`` is a range of the approximate number of examples of an epoch.
     """
 
-    def __init__(self, labeler: CharacterLabeler, sentences: Sequence[RawSentence], seed: int) -> None:
+    def __init__(self, labeler: CharacterLabeler, sentences: Sequence[raw_text.RawSentence], seed: int) -> None:
         self._labeler, self._sentences, self._seed = labeler, sentences, seed
-        n_places = len(Characters(joined(sentences)[0], labeler.active))
+        n_places = len(Characters(raw_text.joined(sentences)[0], labeler.active))
         examples: Any = range(-(-n_places // PLACES))
         super().__init__(examples, np.random.default_rng(seed))
 
@@ -473,7 +453,7 @@ class _Documents(ArraySource):
                 # without the first one of all, which has no gap
                 chosen = rng.integers(len(self._sentences) > 1, len(self._sentences), len(sentences))
                 sentences = [self._sentences[i] for i in chosen.tolist()]
-            text, own = varied(sentences, rng)
+            text, own = raw_text.varied(sentences, rng)
             texts += [text, "\n\n"]
             labels += [own, np.zeros(2, np.int8)]
             size += len(text)

@@ -1,7 +1,6 @@
 """Training of the models of an annotator, with callbacks, checkpoints and cross-fitting."""
 
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,11 @@ from omkl.annotation.raw_text import NO_TEXT, has_text
 from omkl.annotation.tagger import COLUMNS, KEYS, Tagger
 from omkl.data import Treebank
 from omkl.data.treebank.layouts import FIELDS
-from omkl.estimators.persistence import SavedEstimator, load, users_own
+from omkl.estimators.persistence import load, users_own
 from omkl.estimators.training import Run, RunOptions
 from omkl.exceptions import CheckpointWarning, DataWarning, InputError, ModelFileError
 from omkl.features.lexicons import as_lexicons, pack_lexicons
-from omkl.online.rounds import below
 from omkl.parsing.sentences import check_trees, facts_of, strings_of
-from omkl.persistence import Manifest, Packer, Unpacker
 from omkl.sequences.labeler import SequenceLabeler
 
 #: Parts of an annotator, in order.
@@ -122,21 +119,13 @@ class TrainingSequence:
         treebank : Treebank
             With cross-fitted columns.
         """
-        crossed = self._cross_fitted(treebank, columns, n_folds, bar) if n_folds else treebank
-        bar.set_description("tags, morphology and lemmas")
-        tagger = Tagger(columns, self._lexicons)
-        tagger.fit(treebank, self.fit_labeler, None if tagger.tag is None else strings_of(crossed, tagger.tag))
-        bar.update()
-        return tagger, crossed
-
-    def _cross_fitted(self, treebank: Treebank, columns: tuple[str, ...], n_folds: int, bar: tqdm) -> Treebank:
-        if len(treebank) < n_folds:
-            raise InputError(f"folds={n_folds}, but there are {len(treebank)} sentences: set fewer folds.")
-        found = {name: np.empty(treebank.n_words, dtype=object) for name in columns}
-        sentences = np.repeat(np.arange(len(treebank)), treebank.lengths)
         from sklearn.model_selection import KFold
 
-        folds = KFold(n_folds, shuffle=True, random_state=self.seed).split(np.arange(len(treebank)))
+        if len(treebank) < n_folds:
+            raise InputError(f"folds={n_folds}, but there are {len(treebank)} sentences: set fewer folds.")
+        crossed, sentences = treebank, np.repeat(np.arange(len(treebank)), treebank.lengths)
+        found = {name: np.empty(treebank.n_words, dtype=object) for name in columns if n_folds}
+        folds = KFold(n_folds, shuffle=True, random_state=self.seed).split(np.arange(len(treebank))) if n_folds else ()
         for number, (others, own) in enumerate(folds, 1):
             bar.set_description(f"fold {number} of {n_folds}")
             annotated = Tagger(columns, self._lexicons).fit(treebank[others], self.fit_labeler).annotate(treebank[own])
@@ -144,8 +133,12 @@ class TrainingSequence:
                 column[np.isin(sentences, own)] = strings_of(annotated, name)
             bar.update()
         for name, column in found.items():
-            treebank = treebank.with_strings(name, column.tolist())
-        return treebank
+            crossed = crossed.with_strings(name, column.tolist())
+        bar.set_description("tags, morphology and lemmas")
+        tagger = Tagger(columns, self._lexicons)
+        tagger.fit(treebank, self.fit_labeler, None if tagger.tag is None else strings_of(crossed, tagger.tag))
+        bar.update()
+        return tagger, crossed
 
     def fit_parser(self, parser: BaseEstimator, treebank: Treebank, verbose: bool) -> None:
         """Train a :class:`~omkl.DependencyParser`, with its checkpoints in a subdirectory."""
@@ -190,21 +183,3 @@ def sentences_with_heads(treebank: Treebank) -> np.ndarray:
         message = f"{lacking} of {n} sentences have no heads: trees are learned from the others."
         warnings.warn(message, DataWarning, stacklevel=4)
     return annotated
-
-
-def packed_models(models: Mapping[str, SavedEstimator], packer: Packer) -> Manifest:
-    """Return the manifests of models by name; their arrays are added to the packer."""
-    manifests = {}
-    for number, (name, model) in enumerate(models.items()):
-        own = Packer()
-        manifests[name] = model._manifest(own, False, history=" of " not in name)
-        packer.arrays.update({f"model{number}/{key}": array for key, array in own.arrays.items()})
-    return manifests
-
-
-def loaded_models(manifests: Manifest, kinds: Mapping[str, type[SavedEstimator]], unpacker: Unpacker) -> dict[str, Any]:
-    """The inverse of :func:`packed_models`; ``kinds`` has the class of each model."""
-    return {
-        name: kinds[name]._from_model(own, Unpacker(below(unpacker.arrays, f"model{number}/"), unpacker.parts))
-        for number, (name, own) in enumerate(manifests.items())
-    }

@@ -1,6 +1,6 @@
 """``omkl convert``: write sequences or trees in another format."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from omkl import data
@@ -47,39 +47,29 @@ def convert(options: Options) -> None:
     if to not in FORMATS.get(kind, ()):
         known = "; ".join(f"{what} are written as {', '.join(names)}" for what, names in FORMATS.items())
         raise InputError(f"{options.input} holds {kind}, and {known}: say which with --to.")
-    if kind == "trees":
-        counts = _convert_trees(options, to)
-    else:
-        stream = data.stream_sequences(options.input, options.format, on_error=options.on_error)
-        blocks = ((X, [None] * len(X) if Y is None else Y) for X, Y in stream.blocks())
-        counts = _write_sequences(options.output, (pair for block in blocks for pair in zip(*block)), to)
-    done = " and ".join(f"{n} {what}" for what, n in counts.items())
-    options.report([f"Wrote {done} as {to}: {options.output}"], {**counts, "output": options.output})
-
-
-def _write_sequences(output: str, pairs: Iterable[tuple[list, list | None]], to: str) -> dict[str, int]:
-    """Write sequences and labels; for CRFsuite, words are converted to the attributes that labelers use."""
     from omkl.features.words import token_features
 
-    if to == "crfsuite":
+    reading = {"format": options.format, "on_error": options.on_error}
+    pairs: Iterable[tuple[list, list | None]]
+    if kind == "trees":
+        # treebanks without text are written as CoNLL-U
+        stream = data.stream_conllu(options.input, trees=False, keep_text=options.format == "conllu", **reading)
+        pairs = (tagged(sentence) for block in stream.blocks() for sentence in block.X)
+    else:
+        stream = data.stream_sequences(options.input, **reading)
+        pairs = ((x, y) for X, Y in stream.blocks() for x, y in zip(X, [None] * len(X) if Y is None else Y))
+    if to == "crfsuite":  # words become the attributes that labelers use
         pairs = ((token_features(x) if all(isinstance(token, str) for token in x) else x, y) for x, y in pairs)
-    return dict(zip(("sequences", "tokens"), data.write_sequences(output, pairs, to)))
+    if to == "conllu":
+        counts = {"sentences": 0, "words": 0}
 
+        def counted(block: data.Block) -> data.Treebank:
+            counts["sentences"] += len(block.X)
+            counts["words"] += block.X.n_words
+            return block.X
 
-def _convert_trees(options: Options, to: str) -> dict[str, int]:
-    """Write a treebank as CoNLL-U, or as sequences of tagged words."""
-    # treebanks without text are written as CoNLL-U
-    settings = {"format": options.format, "keep_text": options.format == "conllu", "on_error": options.on_error}
-    blocks = (block.X for block in data.stream_conllu(options.input, trees=False, **settings).blocks())
-    if to != "conllu":
-        return _write_sequences(options.output, (tagged(sentence) for block in blocks for sentence in block), to)
-    counts = {"sentences": 0, "words": 0}
-
-    def counted() -> Iterator[data.Treebank]:
-        for block in blocks:
-            counts["sentences"] += len(block)
-            counts["words"] += block.n_words
-            yield block
-
-    data.write_treebank(options.output, counted())
-    return counts
+        data.write_treebank(options.output, map(counted, stream.blocks()))
+    else:
+        counts = dict(zip(("sequences", "tokens"), data.write_sequences(options.output, pairs, to)))
+    done = " and ".join(f"{n} {what}" for what, n in counts.items())
+    options.report([f"Wrote {done} as {to}: {options.output}"], {**counts, "output": options.output})

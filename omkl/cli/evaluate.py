@@ -58,7 +58,12 @@ def evaluate(options: Options) -> None:
       omkl evaluate annotator.npz test.conllu --raw
       omkl evaluate classifier.npz test.csv --target species --json -
     """
-    if _is_treebank(options.model):
+    if options.model != click.get_current_context().obj.standard_input:
+        is_treebank = data.find_format(options.model).holds == "trees"
+    else:
+        with open(options.model, "rb") as file:
+            is_treebank = not file.read(2).startswith(b"PK")  # a model is a zip archive
+    if is_treebank:
         opt.refuse("does not go with a pair of treebanks", *UNREAD["trees"], "jobs", "raw")
         reading: Record = {"trees": "given", "on_error": options.on_error}
         gold, predicted = (data.read_treebank(path, **reading) for path in (options.model, options.gold))
@@ -79,14 +84,6 @@ def evaluate(options: Options) -> None:
         else:
             lines, metrics = (_evaluate_labeler if kind == "sequences" else _evaluate_rows)(model, options)
     options.report(lines, metrics)
-
-
-def _is_treebank(path: str) -> bool:
-    """Recognize a treebank by its name, or on standard input by its first bytes."""
-    if path != click.get_current_context().obj.standard_input:
-        return data.find_format(path).holds == "trees"
-    with open(path, "rb") as file:
-        return not file.read(2).startswith(b"PK")  # a model is a zip archive
 
 
 def tree_scores(

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 #: Options that do not apply to a kind of models.
 UNREAD: dict[str, tuple[str, ...]] = dict.fromkeys(("trees", "annotations"), ("format", "scheme", *OF_TABLES))
 UNREAD |= {"sequences": OF_TABLES, "rows": ("scheme",)}
-KINDS = {"DependencyParser": "trees", "Annotator": "annotations", "SequenceLabeler": "sequences"}
 
 
 def load_model(options: Options) -> tuple[Any, str]:
@@ -37,7 +36,7 @@ def load_model(options: Options) -> tuple[Any, str]:
         Kind of predictions.
     """
     model = omkl.load(options.model)
-    kind = KINDS.get(type(model).__name__, "rows")
+    kind = model._reads or "rows"
     refuse(f"does not go with {of_class(model)}", *UNREAD[kind])
     if options.jobs is not None:
         check_n_jobs(options.jobs)

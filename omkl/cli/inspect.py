@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-import omkl
 from omkl import reports
 from omkl._components import check_choice
 from omkl._files import replacing
 from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, table
-from omkl.cli.files import labelled_data, load_model, naming, of_class, read_gold
+from omkl.cli.files import labelled_data, load_model, naming, of_class
 from omkl.cli.options import Options, option
 
 if TYPE_CHECKING:
-    from omkl.estimators.base import OnlineEstimator
     from omkl.reports.markup import Model
 
 #: Maximum length of names of groups in tables; longer ones are shortened in the middle.
@@ -75,50 +73,42 @@ def inspect(options: Options) -> None:
 
 def _metrics(model: Model, kind: str, options: Options) -> Record:
     """Return parameters, sizes and groups of a model."""
-    from omkl.estimators.base import OnlineEstimator
-    from omkl.linear.base import SparseLinear
-
     parameters = model.get_params(deep=False)
     metrics = {"class": type(model).__name__, **_size(model)}
     metrics |= {name: str(parameters[name]) for name in ("loss", "regularizer") if name in parameters}
     learned = {name: getattr(model, f"{name}_", parameters.get(name)) for name in ("C", "alpha")}
     metrics |= {name: value for name, value in learned.items() if value is not None}
     metrics |= {"kernel_weights": {}, "left_out": [], "group_report": [], "top_features": []}
-    metrics["column_scales"] = getattr(model, "column_scales_", {})
-    if isinstance(model, OnlineEstimator):
+    metrics["column_scales"] = model.column_scales_ if "scales" in model._sections else {}
+    if "features" in model._sections:
         metrics |= {"C": model.model_.settings.C, "epochs": model.n_iter_, "memory": model.memory_usage()}
-        metrics["group_report"] = _group_records(model, kind, options)
+        if options.data is None:
+            metrics["group_report"] = model.group_report_
+        else:
+            with naming(options.data):
+                held_out = labelled_data(options.data, options.annotator or model, kind, options)
+                if options.annotator is not None:
+                    from omkl.reports.quality import data_of_part
+
+                    held_out = data_of_part(options.annotator, options.part, held_out[0])
+                metrics["group_report"] = model.group_report(*held_out)
         metrics["top_features"] = model.top_features(options.top, options.group)
     else:
         opt.refuse(f"is for models that are trained online, not {of_class(model)}", "data", "group")
         metrics |= {"iterations": model.n_iter_, "dual_gap": model.dual_gap_}
-    if not isinstance(model, SparseLinear):
+    if "coefficients" not in model._sections:
         metrics |= {"kernel_weights": model.kernel_weights_, "left_out": model.left_out_}
     return metrics
 
 
 def _size(model: Model) -> dict[str, int]:
     """Return the size of a model, in units of its class."""
-    from omkl.linear.base import SparseLinear
-
-    if isinstance(model, omkl.DependencyParser):
+    if model._reads == "trees":
         return {"templates": len(model.templates_), "features": model.n_features()}
     if hasattr(model, "classes_"):
         return {"labels": len(model.classes_)}
-    return {"columns": model.coef_.size} if isinstance(model, SparseLinear) else {"groups": len(model.kernel_weights_)}
-
-
-def _group_records(model: OnlineEstimator, kind: str, options: Options) -> list[Record]:
-    """Return a record for each group of a model; with ``options.data``, also how much it helps on these."""
-    if options.data is None:
-        return model.group_report_
-    with naming(options.data):
-        if options.annotator is not None:
-            from omkl.reports.quality import data_of_part
-
-            gold = read_gold(options.data, options.annotator, options)
-            return model.group_report(*data_of_part(options.annotator, options.part, gold))
-        return model.group_report(*labelled_data(options.data, model, kind, options))
+    is_linear = "coefficients" in model._sections
+    return {"columns": model.coef_.size} if is_linear else {"groups": len(model.kernel_weights_)}
 
 
 def _lines(metrics: Record, size: dict[str, int], n_groups: int) -> Iterator[str]:

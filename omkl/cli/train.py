@@ -8,26 +8,18 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from click import BadParameter, Context, Parameter
+from click import BadParameter, Command, Context, Parameter
 from click.exceptions import Exit
 
 import omkl
 from omkl import data
+from omkl.cli import files
 from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, entity_line
-from omkl.cli.files import (
-    Columns,
-    calibrate,
-    destination,
-    labelled_sequences,
-    naming,
-    open_rows,
-    outputs_of,
-    row_scores,
-)
 from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, AutoOr, Options, argument, declare, option, refuse
 from omkl.exceptions import DataFileError, InputError
 
@@ -187,7 +179,7 @@ class Training:
         if options.log is not None:
             from omkl.online.callbacks import RecordLog
 
-            log = [RecordLog(destination(options.log))]
+            log = [RecordLog(files.destination(options.log))]
         callbacks = [self.interruption, *log]
         return {**parameters, "callbacks": callbacks, "n_jobs": options.jobs, "verbose": not options.quiet}
 
@@ -215,7 +207,7 @@ class Training:
     def save(self, model: OnlineEstimator) -> None:
         """Save the trained model."""
         settings = {"dtype": self.options.precision} if self.options.precision else {}
-        model.save(destination(self.options.output), training=not self.options.predict_only, **settings)
+        model.save(files.destination(self.options.output), training=not self.options.predict_only, **settings)
 
     def report(self, model: OnlineEstimator, lines: list[str], metrics: Record) -> None:
         """Print lines about the training and the output file, and write metrics; exit with 130 after Ctrl-C."""
@@ -298,7 +290,7 @@ def labeler(options: Options) -> None:
         **training.parameters(),
     )
     model._settings()
-    dev = labelled_sequences(options.dev, options) if options.dev else None
+    dev = files.labelled_sequences(options.dev, options) if options.dev else None
     if dev is not None and any(label is None for labels in dev[1] for label in labels):
         raise DataFileError(f"{options.dev} has tokens without a label: accuracy needs all of them.")
     if options.stream:
@@ -311,11 +303,11 @@ def labeler(options: Options) -> None:
         model.set_params(n_examples=n_sequences)
         X, y, declared = training.shuffled(stream), None, {"classes": list(labels) or None}
     else:
-        X, y = labelled_sequences(options.train, options)
+        X, y = files.labelled_sequences(options.train, options)
         n_sequences, n_tokens, declared = len(X), sum(map(len, X)), {}
     validation = dev if options.early_stopping else None
     training.fit(model, X, y, validation=validation, **declared)
-    uncalibrated = [] if dev is None or options.loss == "crf" else calibrate(model, options.dev, *dev)
+    uncalibrated = [] if dev is None or options.loss == "crf" else files.calibrate(model, options.dev, *dev)
     training.save(model)
     metrics: Record = {"sequences": n_sequences, "tokens": n_tokens, "labels": len(model.classes_)}
     sizes = f"{n_sequences} sequences, {n_tokens} tokens, {len(model.classes_)} labels"
@@ -329,44 +321,26 @@ def labeler(options: Options) -> None:
 
 # ---- rows --------------------------------------------------------------------------------------------------------
 
-ROW_OPTIONS = (opt.FORMAT, *opt.TABLE, opt.ON_ERROR, KERNELS, BUDGET, opt.METRICS)
-
-
-@opt.command("classifier", training_options(20, ("crf", "hinge", *LOSSES[2:]), C=100.0), *ROW_OPTIONS)
-def classifier(options: Options) -> None:
-    """Train a classifier on the rows of the file TRAIN, of numbers, or of numbers and strings.
+#: Help of ``omkl train classifier`` and ``regressor``.
+ROWS = """Train a {kind} on the rows of the file TRAIN, of numbers, or of numbers and strings.
 
     Formats: svmlight, CSV, Parquet and npz; plain or compressed.
 
     Examples:
-      omkl train classifier train.csv --target outcome -o model.npz --dev dev.csv
-      omkl train classifier train.svm -o model.npz --kernels linear gaussian:sigma2=5 --epochs 5
-      omkl train classifier 'part-*.parquet' --target outcome -o model.npz --stream --budget 1000
+      omkl train {kind} train.csv --target outcome -o model.npz --dev dev.csv
+      omkl train {kind} train.svm -o model.npz --kernels linear gaussian:sigma2=5 --epochs 5
+      omkl train {kind} 'part-*.parquet' --target outcome -o model.npz --stream --budget 1000
     """
-    _train_rows(omkl.OnlineMKLClassifier, options)
 
 
-@opt.command("regressor", training_options(20, ("squared", "huber:delta=1", "..."), C=3.0), *ROW_OPTIONS)
-def regressor(options: Options) -> None:
-    """Train a regressor on the rows of the file TRAIN, of numbers, or of numbers and strings.
-
-    Formats: svmlight, CSV, Parquet and npz; plain or compressed.
-
-    Examples:
-      omkl train regressor train.csv --target outcome -o model.npz --dev dev.csv
-      omkl train regressor train.svm -o model.npz --kernels linear gaussian:sigma2=5 --epochs 5
-      omkl train regressor 'part-*.parquet' --target outcome -o model.npz --stream --budget 1000
-    """
-    _train_rows(omkl.OnlineMKLRegressor, options)
-
-
-def _train_rows(cls: type[omkl.OnlineMKLClassifier | omkl.OnlineMKLRegressor], options: Options) -> None:
-    """Train and save a classifier or a regressor."""
-    training, is_classifier = Training(options), cls is omkl.OnlineMKLClassifier
-    model = cls(list(options.kernels) or None, budget=options.budget, **training.parameters())
+def _train_rows(kind: str, options: Options) -> None:
+    """Train and save a ``classifier`` or a ``regressor``."""
+    training, is_classifier = Training(options), kind == "classifier"
+    estimator = omkl.OnlineMKLClassifier if is_classifier else omkl.OnlineMKLRegressor
+    model = estimator(list(options.kernels) or None, budget=options.budget, **training.parameters())
     model._settings()
-    stream = open_rows(options.train, options)
-    with naming(options.train):
+    stream = files.open_rows(options.train, options)
+    with files.naming(options.train):
         if options.stream:
             first: data.Block | None = None
             classes: set = set()
@@ -381,7 +355,7 @@ def _train_rows(cls: type[omkl.OnlineMKLClassifier | omkl.OnlineMKLRegressor], o
             y, n_examples, declared = X.y, X.n_examples, {}
         validation = None
         if options.dev is not None and first is not None:
-            dev = open_rows(options.dev, options, Columns.of_block(first)).read()
+            dev = files.open_rows(options.dev, options, files.Columns.of_block(first)).read()
             validation = (dev, dev.y) if options.early_stopping else None
         training.fit(model, X, y, validation=validation, **declared)
     training.save(model)
@@ -393,7 +367,19 @@ def _train_rows(cls: type[omkl.OnlineMKLClassifier | omkl.OnlineMKLRegressor], o
     if is_classifier:
         metrics["labels"] = len(model.classes_)
     if options.dev:
-        found = metrics["dev"] = row_scores(model, *outputs_of(model, options.dev, options))
+        found = metrics["dev"] = files.row_scores(model, *files.outputs_of(model, options.dev, options))
         scores = "accuracy {accuracy:.2%}" if "accuracy" in found else "R^2 {r2:.4f}, RMSE {rmse:.4g}"
         lines.append(f"On {options.dev}: {scores.format(**found)}")
     training.report(model, lines, metrics)
+
+
+def rows_command(kind: str, losses: tuple[str, ...], C: float) -> Command:
+    """Make the command that trains a ``classifier`` or a ``regressor``, with its losses and default C."""
+    run = partial(_train_rows, kind)
+    run.__doc__ = ROWS.format(kind=kind)
+    own = (opt.FORMAT, *opt.TABLE, opt.ON_ERROR, KERNELS, BUDGET, opt.METRICS)
+    return opt.command(kind, training_options(20, losses, C), *own)(run)
+
+
+classifier = rows_command("classifier", ("crf", "hinge", *LOSSES[2:]), 100.0)
+regressor = rows_command("regressor", ("squared", "huber:delta=1", "..."), 3.0)

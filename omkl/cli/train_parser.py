@@ -8,21 +8,11 @@ from typing import Any
 import omkl
 from omkl import data
 from omkl.cli import options as opt
+from omkl.cli import train
 from omkl.cli.console import Record, attachment_lines, bar_chart, table
 from omkl.cli.evaluate import tree_scores
 from omkl.cli.files import calibrate, destination, load_model, of_class
 from omkl.cli.options import Options, option
-from omkl.cli.train import (
-    CHECKPOINTS,
-    DEV,
-    LEXICON,
-    OUTPUT,
-    TRAIN,
-    Training,
-    check_options,
-    strength,
-    training_options,
-)
 from omkl.exceptions import InputError
 
 #: Maximum number of groups of each part to list.
@@ -62,7 +52,7 @@ def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParse
 
 @opt.command(
     "parser",
-    *(training_options(epochs=10, C=10.0), TREES, LEXICON, opt.ON_ERROR, opt.METRICS),
+    *(train.training_options(epochs=10, C=10.0), TREES, train.LEXICON, opt.ON_ERROR, opt.METRICS),
 )
 def train_parser(options: Options) -> None:
     """Train a dependency parser on the treebank TRAIN.
@@ -76,7 +66,7 @@ def train_parser(options: Options) -> None:
       omkl train parser train.conllu -o parser.npz --lexicon cluster=brown.tsv --templates templates.txt
       omkl train parser train.conllu -o parser.npz --checkpoint state --resume
     """
-    training = Training(options)
+    training = train.Training(options)
     reading: Record = {"single_root": not options.multi_root, "on_error": options.on_error, "keep_text": False}
     parser = _untrained_parser(options, lexicons=options.lexicon, **training.parameters())
     parser._settings()
@@ -115,10 +105,19 @@ def train_parser(options: Options) -> None:
 
 @opt.command(
     "annotator",
-    *(TRAIN, OUTPUT, DEV),
+    *(train.TRAIN, train.OUTPUT, train.DEV),
     option("--parts", multiple=True, metavar="PART...", help="Only some of tokens, upos, xpos, feats, lemmas, trees."),
     option("--tagging-folds", type=int, default=4, metavar="N", help="Folds, each tagged by a model of the others."),
-    *(strength(epochs=10, C=10.0), TREES, LEXICON, opt.SEED, opt.ON_ERROR, opt.JOBS, CHECKPOINTS, opt.METRICS),
+    *(
+        train.strength(epochs=10, C=10.0),
+        TREES,
+        train.LEXICON,
+        opt.SEED,
+        opt.ON_ERROR,
+        opt.JOBS,
+        train.CHECKPOINTS,
+        opt.METRICS,
+    ),
 )
 def train_annotator(options: Options) -> None:
     """Train a tagger, a lemmatizer and a parser on the treebank TRAIN, as one model.
@@ -135,7 +134,7 @@ def train_annotator(options: Options) -> None:
     """
     if options.parts and "trees" not in options.parts:
         opt.refuse("is about trees, which --parts leaves out", *OF_TREES)
-    check_options(options)
+    train.check_options(options)
     if options.likely is None and options.keep is None:
         options.likely = 0.99
     settings = options.values("C", "epochs")
@@ -190,7 +189,7 @@ FORMS = ("svg", "png", "pdf")
 
 @opt.command(
     "prune",
-    *(opt.MODEL, OUTPUT, DEV),
+    *(opt.MODEL, train.OUTPUT, train.DEV),
     option("--keep", type=opt.AutoOr(int), required=True, metavar="N", help="Templates that stay; auto: the knee."),
     option("--retrain", type=opt.READ, metavar="FILE", help="Train the smaller parser anew on this treebank."),
     option("--regularizer", metavar="R", help="With --retrain: mkl, l2, ...; by default that of the saved parser."),

@@ -145,8 +145,12 @@ class _CSVFile:
         for place, (name, column) in enumerate(zip(self.names, table.columns)):
             is_target = target in (name, place, place - n)
             types.append(pyarrow.string() if name in categorical else _guessed_type(column, is_target))
-            is_guess = types[-1] == pyarrow.string() and not is_target and name not in categorical
-            if is_guess and (example := _written_number(column)):
+            if types[-1] != pyarrow.string() or is_target or name in categorical:
+                continue
+            cells = [cell for cell in _with_missing(column).to_pylist() if cell is not None]
+            numbers = [cell for cell in cells if re.match(WRITTEN_NUMBER, cell)]
+            example = next((cell for cell in numbers if not re.match(NUMBER, cell)), None)
+            if example is not None and len(numbers) > len(cells) / 2:
                 warn_caller(
                     f"{self.path}: column {name!r:.200} is read as strings, because of {example!r:.80}: write plain "
                     "numbers, or name it in categorical=.",
@@ -233,15 +237,6 @@ def _guessed_type(column: pyarrow.ChunkedArray, is_target: bool) -> pyarrow.Data
             return text if is_target and type == pyarrow.bool_() else type
     n_others = len(cells) - pyarrow.compute.sum(pyarrow.compute.match_substring_regex(cells, NUMBER)).as_py()
     return number if n_others < len(cells) / 2 and n_others <= max(1, len(cells) // 10) else text
-
-
-def _written_number(column: pyarrow.ChunkedArray) -> str | None:
-    """Return a cell that is a number as people write it, if most cells are such numbers or plain ones; else None."""
-    cells = [cell for cell in _with_missing(column).to_pylist() if cell is not None]
-    numbers = [cell for cell in cells if re.match(WRITTEN_NUMBER, cell)]
-    if len(numbers) <= len(cells) / 2:
-        return None
-    return next((cell for cell in numbers if not re.match(NUMBER, cell)), None)
 
 
 def _can_cast(cells: pyarrow.ChunkedArray | pyarrow.Scalar, type: pyarrow.DataType) -> bool:

@@ -91,21 +91,20 @@ def find_files(path: PathLike | Sequence[PathLike]) -> list[FileName]:
     """
     files: list[FileName] = []
     for one in [path] if isinstance(path, (str, os.PathLike)) else list(path) or [""]:
-        found: list[Any] = _remote_files(one) if isinstance(one, str) and is_url(one) else _local_files(one)
+        local, found = Path(one), list[FileName]()
+        if isinstance(one, str) and is_url(one):
+            found += _remote_files(one)
+        elif local.is_dir() and os.fspath(one):  # Path("") is the current directory
+            below = (file for file in local.rglob("*") if _is_listed(file.relative_to(local).parts))
+            found += sorted(file for file in below if file.is_file())
+        elif os.fspath(one):
+            matches = (match for match in sorted(glob.glob(str(local))) if os.path.isfile(match))
+            found += [local] if local.exists() else map(Path, matches)
         if not found:
             name = os.fspath(one) or "to read: a path, or the list of paths, is empty"
             raise DataFileError(f"There is no file {name}.")
         files += found
     return files
-
-
-def _local_files(name: PathLike) -> list[Path]:
-    path = Path(name)
-    if not os.fspath(name):  # Path("") is the current directory
-        return []
-    if path.is_dir():
-        return sorted(file for file in path.rglob("*") if _is_listed(file.relative_to(path).parts) and file.is_file())
-    return [path] if path.exists() else [Path(match) for match in sorted(glob.glob(str(path))) if os.path.isfile(match)]
 
 
 def _remote_files(url: str) -> list[str]:
@@ -176,21 +175,18 @@ def open_bytes(path: PathLike) -> Iterator[IO[bytes]]:
             yield source
     except OmklError:
         raise
+    except FileNotFoundError:
+        raise DataFileError(f"There is no file {path}.") from None
+    except EOFError:
+        raise TruncatedFileError(f"{path} is cut short or damaged.") from None
+    except (zlib.error, lzma.LZMAError, gzip.BadGzipFile):
+        raise DamagedFileError(f"{path} is cut short or damaged.") from None
     except Exception as error:
-        raise _failure(path, error) from None
-
-
-def _failure(path: PathLike, error: Exception) -> Exception:
-    """Return the error to raise if a file cannot be read."""
-    if isinstance(error, FileNotFoundError):
-        return DataFileError(f"There is no file {path}.")
-    if isinstance(error, EOFError):
-        return TruncatedFileError(f"{path} is cut short or damaged.")
-    if isinstance(error, (zlib.error, lzma.LZMAError, gzip.BadGzipFile)):
-        return DamagedFileError(f"{path} is cut short or damaged.")
-    if is_url(path) or (isinstance(error, OSError) and error.errno is not None):
-        return DataFileError(f"{path} cannot be read: {_reason(error)}.")
-    return DamagedFileError(f"{path} is cut short or damaged.") if isinstance(error, OSError) else error  # of bz2
+        if is_url(path) or (isinstance(error, OSError) and error.errno is not None):
+            raise DataFileError(f"{path} cannot be read: {_reason(error)}.") from None
+        if isinstance(error, OSError):  # of bz2
+            raise DamagedFileError(f"{path} is cut short or damaged.") from None
+        raise
 
 
 def unreadable(path: PathLike, error: Exception, kind: str) -> DataFileError:

@@ -71,8 +71,11 @@ def _is_time(dtype: Any) -> bool:
     return dtype.is_temporal() if hasattr(dtype, "is_temporal") else dtype.kind in "mM"
 
 
-def text_columns(X: object) -> list[str]:
+def text_columns(X: Any) -> list[str]:
     """Names of the columns of a data frame that hold text or categories."""
+    _check_names(X)
+    if all(_is_number(X[name].dtype) for name in X.columns):
+        return []
     kinds = Columns(as_table(X).schema).kinds
     return [name for name, kind in kinds.items() if kind == "string"]
 
@@ -100,40 +103,37 @@ class Table(NamedTuple):
 
 def read_table(X: Any, categories: Sequence[list[str] | None] | None = None) -> Table:
     """Convert a data frame to numbers; ``categories`` are those of the training table, by default those found here."""
-    found = [_categories(X[name]) for name in X.columns] if categories is None else list(categories)
+    found: list[list[str] | None] = []
     parts: list[np.ndarray] = []
-    for name, known in zip(X.columns, found):
-        parts.append(_numbers(X, name) if known is None else _indicators(X[name], known))
+    for j, name in enumerate(X.columns):
+        values = [] if _is_number(X[name].dtype) else X[name].to_list()
+        texts = [None if is_missing(value) else str(value) for value in values]
+        known = None if categories is None else categories[j]
+        if categories is None and values:
+            typed, strings = hasattr(X[name].dtype, "categories"), [isinstance(value, str) for value in values]
+            if typed or (any(strings) and all(s or text is None for s, text in zip(strings, texts))):
+                known = sorted({text for text in texts if text is not None})
+        found.append(known)
+        if known is None:
+            parts.append(_numbers(X, name, values))
+            continue
+        if unknown := sorted({text for text in texts if text is not None} - {*known}):
+            message = f"Column {name!r} of X has unknown values, which count as missing: {listed(unknown, 3)}."
+            warn_caller(message, DataWarning)
+        parts.append((np.array(texts, dtype=object)[:, None] == np.array(known, dtype=object)).astype(np.float64))
     return Table(np.column_stack(parts), found)
 
 
-def _categories(column: Any) -> list[str] | None:
-    """Return the distinct values of a column of strings, or of a categorical data type; None for other columns."""
-    values, typed = [] if _is_number(column.dtype) else column.to_list(), hasattr(column.dtype, "categories")
-    if not typed and not any(isinstance(value, str) for value in values):
-        return None
-    values = [value for value in values if not is_missing(value)]
-    return sorted(set(map(str, values))) if typed or all(isinstance(value, str) for value in values) else None
+def _numbers(X: Any, name: str, values: list) -> np.ndarray:
+    """Return a column of numbers, booleans, times or durations, (n,), with NaN for missing entries.
 
-
-def _indicators(column: Any, known: list[str]) -> np.ndarray:
-    """Return a column of 0 and 1 for each category: (n, K)."""
-    texts = [None if is_missing(value) else str(value) for value in column.to_list()]
-    if unknown := sorted({text for text in texts if text is not None} - {*known}):
-        listing = listed(unknown, 3)
-        warn_caller(f"Column {column.name!r} of X has unknown values, which count as missing: {listing}.", DataWarning)
-    return (np.array(texts, dtype=object)[:, None] == np.array(known, dtype=object)).astype(np.float64)
-
-
-def _numbers(X: Any, name: str) -> np.ndarray:
-    """Return a column of numbers, booleans, times or durations, (n,), with NaN for missing entries."""
+    ``values`` are its entries, unless its data type is numeric.
+    """
     column = X[name]
     if _is_number(column.dtype) and "float32" in str(column.dtype).lower():
         return np.asarray(column, dtype=np.float32)
-    texts = [] if _is_number(column.dtype) else [isinstance(value, str) for value in column.to_list()]
-    if any(texts):
-        row = texts.index(True)
-        raise InputError(f"Column {name!r} of X must hold finite numbers, got {column[row]!r:.40} in row {row}.")
+    if text := next(((row, value) for row, value in enumerate(values) if isinstance(value, str)), None):
+        raise InputError(f"Column {name!r} of X must hold finite numbers, got {text[1]!r:.40} in row {text[0]}.")
     if not _is_time(column.dtype):
         with suppress(TypeError, ValueError):
             return np.asarray(column, dtype=np.float64)
@@ -162,30 +162,19 @@ def _converting() -> Iterator[None]:
 
 
 def times_as_days(X: Any) -> Any:
-    """Convert dates, times and durations in an array or a data frame to days; return other objects unchanged."""
+    """Convert dates, times and durations in an array to days; return other objects unchanged."""
     if isinstance(X, np.ndarray) and X.dtype.kind in "Mm":
         return (X - np.datetime64(0, "D") if X.dtype.kind == "M" else X) / np.timedelta64(1, "D")
-    if isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim == 2:
-        return np.column_stack([_times_of_objects(column) for column in X.T])
-    names = list(X.columns) if is_frame(X) else []
-    times = [name for name in names if names.count(name) == 1 and _is_time(X[name].dtype)]
-    if not times:
+    if not isinstance(X, np.ndarray) or X.dtype.kind != "O" or X.ndim != 2:
         return X
-    table = as_table(X[times]).combine_chunks()
-    found = {name: days(table[name].combine_chunks()).to_numpy(zero_copy_only=False) for name in times}
-    if hasattr(X, "with_columns"):
-        return X.with_columns(type(X[name])(name, values) for name, values in found.items())
-    return X.assign(**found)
-
-
-def _times_of_objects(column: np.ndarray) -> np.ndarray:
-    """Convert dates, times and durations in a column of objects to days; return other columns unchanged."""
-    if not any(isinstance(value, (datetime.date, datetime.time, datetime.timedelta)) for value in column):
-        return column
-    with _converting():
-        pyarrow = import_pyarrow()
-        found = pyarrow.array(column.tolist(), from_pandas=True)
-        return days(found).to_numpy(zero_copy_only=False) if pyarrow.types.is_temporal(found.type) else column
+    columns = list(X.T)
+    for j, column in enumerate(columns):
+        if any(isinstance(value, (datetime.date, datetime.time, datetime.timedelta)) for value in column):
+            with _converting():
+                found = import_pyarrow().array(column.tolist(), from_pandas=True)
+                if import_pyarrow().types.is_temporal(found.type):
+                    columns[j] = days(found).to_numpy(zero_copy_only=False)
+    return np.column_stack(columns)
 
 
 def are_few_rows(X: object, learned: Mapping[str, object]) -> bool:
@@ -413,10 +402,11 @@ class Columns:
             parts = list(map(np.asarray, found.values()))
             exact = np.result_type(np.float32, *(part.dtype for part in parts))  # float64 unless float32 is exact
             return Block(np.column_stack(parts).astype(exact, copy=False)[good], y, self.feature_names)
-        rows = [
-            {name: value for name, value in zip(self.names, values) if value is not None}
-            for values in zip(*map(_with_none, found.values()))
-        ]
+        entries = []  # strings, floats or vectors by row, and None for missing values
+        for values in found.values():
+            is_plain = isinstance(values, list) or values.ndim == 2
+            entries.append(values if is_plain else [None if value != value else value for value in values.tolist()])
+        rows = [{name: value for name, value in zip(self.names, row) if value is not None} for row in zip(*entries)]
         return Block([rows[i] for i in good] if isinstance(good, np.ndarray) else rows, y, self.names)
 
     def _plain(self, column: pyarrow.Array | pyarrow.ChunkedArray, name: str) -> pyarrow.Array:
@@ -483,10 +473,3 @@ def days(column: pyarrow.Array) -> pyarrow.DoubleArray:
     unit = "d" if pyarrow.types.is_date32(type) else "ms" if pyarrow.types.is_date64(type) else type.unit
     counts = column.cast(pyarrow.int32() if type.bit_width == 32 else pyarrow.int64())
     return pyarrow.compute.divide(counts.cast(pyarrow.float64(), safe=False), float(PER_DAY[unit]))
-
-
-def _with_none(values: np.ndarray | list) -> np.ndarray | list:
-    """Return the values of a column by row: strings, floats or vectors, and None for missing values."""
-    if isinstance(values, list) or values.ndim == 2:
-        return values
-    return [None if value != value else value for value in values.tolist()]

@@ -381,21 +381,21 @@ def write_sequences(
 
 
 def _as_crfsuite(x: Sequence[Token], y: Sequence | None) -> str:
-    lines = ["\t".join([_label(label), *_attributes(token)]) for token, label in zip(x, _labels(x, y))]
+    """Write attributes with their weights, if these are not 1."""
+    lines = []
+    for token, label in zip(x, _labels(x, y)):
+        cells = [_label(label)]
+        if isinstance(token, Mapping):
+            for key, value in token.items():
+                for name, weight in _weights(str(key), value).items():
+                    attribute = _escaped(str(key) if name is None else f"{key}={name}")
+                    cells.append(attribute if weight == 1 else f"{attribute}:{float(weight)!r}".removesuffix(".0"))
+        elif not isinstance(token, str) and all(isinstance(attribute, str) for attribute in token):
+            cells += map(_escaped, token)
+        else:
+            raise InputError(f"tokens must be dicts or lists of attributes, got {shown(token)}.")
+        lines.append("\t".join(cells))
     return "\n".join([*lines, "", ""])
-
-
-def _attributes(token: Token) -> Iterator[str]:
-    """Yield the attributes of a token, with their weights if these are not 1."""
-    if isinstance(token, Mapping):
-        for key, value in token.items():
-            for name, weight in _weights(str(key), value).items():
-                attribute = _escaped(str(key) if name is None else f"{key}={name}")
-                yield attribute if weight == 1 else f"{attribute}:{float(weight)!r}".removesuffix(".0")
-    elif not isinstance(token, str) and all(isinstance(attribute, str) for attribute in token):
-        yield from map(_escaped, token)
-    else:
-        raise InputError(f"tokens must be dicts or lists of attributes, got {shown(token)}.")
 
 
 def _weights(key: str, value: object) -> Mapping[Any, Any]:

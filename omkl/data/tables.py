@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omkl._messages import shown
 from omkl.data.blocks import Block, is_frame
@@ -15,9 +14,6 @@ from omkl.data.files import FileName, PathLike, check_no_pipe, file_system, find
 from omkl.data.frames import Columns, as_table, import_pyarrow
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.exceptions import InputError
-
-if TYPE_CHECKING:
-    import pyarrow
 
 #: Number of rows to convert at a time; small batches cost more time per row.
 BATCH = 1 << 13
@@ -70,7 +66,19 @@ def stream_parquet(
     for file in paths:
         check_no_pipe(file)
     top = path if isinstance(path, (str, Path)) and Path(path).is_dir() else None
-    dataset = _dataset(paths, top)
+    with open_bytes(paths[0]) as file:
+        is_parquet = file.read(4) == b"PAR1"
+    scan = pyarrow.dataset.ParquetFragmentScanOptions(pre_buffer=False, page_checksum_verification=True)
+    parquet = pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=scan)
+    system, keys = file_system(paths)
+    with _naming_damage(paths[0]):  # columns have the types of the first file
+        dataset = pyarrow.dataset.dataset(
+            keys,
+            format=parquet if is_parquet else pyarrow.dataset.IpcFileFormat(),
+            filesystem=system,
+            partitioning="hive" if top or system else None,
+            partition_base_dir=os.path.abspath(top) if top else None,
+        )
     plan = Columns(dataset.schema, target, columns, paths[0])
     fragments = {fragment.path: fragment for fragment in dataset.get_fragments()}
     partitions = dataset.partitioning.schema if dataset.partitioning else []
@@ -85,7 +93,6 @@ def stream_parquet(
             added = [field for field in partitions if field.name not in physical.names]
             plan.check(pyarrow.schema([*physical, *added]), path)
             # read row groups one by one, to yield all before a damaged one
-            is_parquet = isinstance(fragment, pyarrow.dataset.ParquetFileFragment)
             groups = fragment.split_by_row_group() if is_parquet else [fragment]
             for batch in chain.from_iterable(group.to_batches(**options) for group in groups):
                 batch.validate(full=True)  # check that offsets are in bounds
@@ -96,25 +103,6 @@ def stream_parquet(
                 n_before = numbers.stop
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
-
-
-def _dataset(paths: Sequence[FileName], top: PathLike | None) -> pyarrow.dataset.Dataset:
-    """Make an Arrow dataset of files, with the column types of the first file."""
-    pyarrow = import_pyarrow()
-    with open_bytes(paths[0]) as file:
-        is_parquet = file.read(4) == b"PAR1"
-    dataset = pyarrow.dataset
-    options = dataset.ParquetFragmentScanOptions(pre_buffer=False, page_checksum_verification=True)
-    parquet = dataset.ParquetFileFormat(default_fragment_scan_options=options)
-    system, keys = file_system(paths)
-    with _naming_damage(paths[0]):
-        return dataset.dataset(
-            keys,
-            format=parquet if is_parquet else dataset.IpcFileFormat(),
-            filesystem=system,
-            partitioning="hive" if top or system else None,
-            partition_base_dir=os.path.abspath(top) if top else None,
-        )
 
 
 @contextmanager
@@ -147,14 +135,7 @@ def stream_frames(
         * An iterable of such frames, such as ``pandas.read_csv(file, chunksize=10_000)``. Iterators allow only one
           pass.
         * A function without arguments that returns one of these, such as ``collect_batches`` of a polars lazy frame.
-    target : str or int, optional
-        Output column, by name or position (-1 is the last one).
-    columns : list of str, optional
-        Input columns; all but the target by default. Other columns of datasets are not read.
-    block_size : int
-        Number of examples in a block.
-    on_error : {"raise", "skip"}
-        Treatment of invalid rows; see :func:`~omkl.data.stream_parquet`.
+    target, columns, block_size, on_error : as for :func:`~omkl.data.stream_parquet`
 
     Returns
     -------
@@ -189,7 +170,13 @@ def stream_frames(
         nonlocal plan
         found, n_before = frames() if callable(frames) else frames, 0
         for frame in [found] if _is_table(found) else found:
-            reader = _reader(frame, None if plan is None else plan.all_names)
+            if not _is_table(frame):
+                raise InputError(f"A data frame or a table was expected, got {shown(frame)}.")
+            if isinstance(frame, pyarrow.dataset.Dataset):
+                names = None if plan is None else plan.all_names
+                reader = frame.scanner(columns=names, batch_size=BATCH).to_reader()
+            else:
+                reader = pyarrow.RecordBatchReader.from_stream(as_table(frame) if is_frame(frame) else frame)
             if plan is None:
                 plan = Columns(reader.schema, target, columns, "The first data frame")
             plan.check(reader.schema, "A data frame")
@@ -215,15 +202,3 @@ def _is_table(frame: object) -> bool:
     """Tell whether this is a single table, and not an iterable of tables."""
     is_dataset = isinstance(frame, import_pyarrow().dataset.Dataset)
     return is_dataset or is_frame(frame) or hasattr(frame, "__arrow_c_stream__")
-
-
-def _reader(frame: object, names: list[str] | None = None) -> pyarrow.RecordBatchReader:
-    """Make a reader of record batches; of a dataset, it reads only the columns ``names``."""
-    pyarrow = import_pyarrow()
-    if not _is_table(frame):
-        raise InputError(f"A data frame or a table was expected, got {shown(frame)}.")
-    if isinstance(frame, pyarrow.RecordBatchReader):
-        return frame
-    if isinstance(frame, pyarrow.dataset.Dataset):
-        return frame.scanner(columns=names, batch_size=BATCH).to_reader()
-    return pyarrow.RecordBatchReader.from_stream(as_table(frame) if is_frame(frame) else frame)

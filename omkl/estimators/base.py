@@ -92,6 +92,7 @@ class OnlineEstimator(SavedEstimator, ABC):
     _losses: ClassVar[type] = StructuredLoss
     _plain_attributes: ClassVar[tuple[str, ...]] = ("n_iter_", "history_", "n_features_in_", "feature_names_in_")
     _rounded = ("/table", "/coefficients")
+    _sections: ClassVar[tuple[str, ...]] = ("worth", "weights", "evidence", "groups", "features")
 
     history_: list[dict[str, Any]] = field(init=False)
     n_iter_: int = field(init=False)

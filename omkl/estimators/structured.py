@@ -60,6 +60,8 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
     [0, 1, 0, 1]
     """
 
+    _reads = None
+
     structure: Structure = field(kw_only=False)
     groups: Sequence[Bank] = field(kw_only=False)
 

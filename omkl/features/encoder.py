@@ -195,8 +195,17 @@ class Encoder:
         """Determine the representation of each kernel."""
         maps = {name: own for name, own in self.kernels.items() if isinstance(own, FeatureMap)}
         self.mapped = [name for name, own in maps.items() if own.explicit is not False]
-        self.explicit = [name for name in self.kernels if name not in self.mapped and self._is_explicit(name)]
-        self.dual = [name for name in self.kernels if name not in self.explicit and name not in self.mapped]
+        self.explicit: list[str] = []
+        self.dual: list[str] = []
+        for name, kernel in self.kernels.items():
+            if name in self.mapped:
+                continue
+            count, is_explicit = self.feature_count(name), kernel.explicit
+            if is_explicit is None:
+                is_explicit = count is not None and (isinstance(kernel, Linear) or count <= EXPLICIT_LIMIT)
+            elif is_explicit and count is None:
+                raise InputError(f"The kernel {name!r} has no finite feature map that could be held explicitly.")
+            (self.explicit if is_explicit else self.dual).append(name)
         #: Views for banks, by label; computed once, because this takes as long as encoding a row.
         self._read_by_banks = {self.views[name].label: self.views[name] for name in [*self.mapped, *self.dual]}
 
@@ -243,16 +252,12 @@ class Encoder:
         if isinstance(tokens, list):
             yield self._sparse_entries(tokens, offsets, grow, self.vocabulary)
         if missing is not None:
-            yield self._missing_columns(missing, grow, self.vocabulary)
+            ids = np.full(missing.shape[1], -1, np.int32)
+            if grow or MISSING in self.vocabulary.ids:  # all, so that ids do not depend on which is missing first
+                ids = self.vocabulary.look_up(MISSING, self._table_columns(len(ids)), grow).ids
+            yield features_of_ids(np.where(missing, ids, np.int32(-1)))
         elif not isinstance(tokens, list) and not self.explicit:
             yield Features(np.zeros(len(tokens) + 1, np.int64), np.empty(0, np.int32), np.empty(0))
-
-    def _missing_columns(self, missing: np.ndarray, grow: bool, vocabulary: Vocabulary) -> Features:
-        """Encode which columns (n, d) are missing, as features of one group."""
-        ids = np.full(missing.shape[1], -1, np.int32)
-        if grow or MISSING in vocabulary.ids:  # all columns, so that ids do not depend on which is missing first
-            ids = vocabulary.look_up(MISSING, self._table_columns(len(ids)), grow).ids
-        return features_of_ids(np.where(missing, ids, np.int32(-1)))
 
     def _sparse_entries(self, tokens: list, offsets: np.ndarray, grow: bool, vocabulary: Vocabulary) -> Features:
         """Encode the sparse features of dicts, words or attributes."""
@@ -408,14 +413,6 @@ class Encoder:
 
     def _n_kernel_features(self) -> int:
         return sum(self.feature_count(name) or 0 for name in self.explicit)
-
-    def _is_explicit(self, name: str) -> bool:
-        kernel, count = self.kernels[name], self.feature_count(name)
-        if kernel.explicit is None:
-            return count is not None and (isinstance(kernel, Linear) or count <= EXPLICIT_LIMIT)
-        if kernel.explicit and count is None:
-            raise InputError(f"The kernel {name!r} has no finite feature map that could be held explicitly.")
-        return bool(kernel.explicit)
 
 
 def default_kernels(d: int, exact: bool) -> list[tuple[str, Kernel]]:

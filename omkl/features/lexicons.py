@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Self, TypeAlias
 
@@ -44,7 +44,11 @@ class Lexicon:
             raise InputError(f"The lexicon {name!r} must be a path or a dict of word to value, got {source!r:.80}.")
         known: dict[str, str] = {}
         place = f"The lexicon {name!r}"
-        entries = ((place, *entry) for entry in source.items()) if isinstance(source, Mapping) else _lines_of(source)
+        if isinstance(source, Mapping):
+            entries: Iterable[tuple[str, Any, Any]] = ((place, *entry) for entry in source.items())
+        else:  # the value of an invalid line is empty
+            rows = ((number, *line.partition("\t")) for number, line in text_lines(source) if line)
+            entries = ((f"{source}, line {n}", word, "" if "\t" in value else value) for n, word, _, value in rows)
         for where, word, value in entries:
             is_fit = isinstance(word, str) and word and value is not None and value == value and str(value)
             if not is_fit or known.setdefault(word, str(value)) != str(value):
@@ -109,14 +113,6 @@ def unpack_lexicons(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> d
     """The inverse of :func:`pack_lexicons`."""
     keys = ("codes", "words", "words_offsets", "values", "values_offsets")
     return {name: Lexicon.restored({key: arrays[f"lexicons/{name}/{key}"] for key in keys}) for name in names}
-
-
-def _lines_of(path: PathLike) -> Iterator[tuple[str, Any, Any]]:
-    """Yield place, word and value of each line of a file; the value of an invalid line is None."""
-    for number, line in text_lines(path):
-        word, _, value = line.partition("\t")
-        if line:
-            yield f"{path}, line {number}", word, "" if "\t" in value else value
 
 
 def as_lexicons(lexicons: Any, taken: Collection[str] = ()) -> dict[str, Lexicon]:

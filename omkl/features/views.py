@@ -144,15 +144,12 @@ def shapes_of_first(tokens: FlatTokens) -> dict[str, int]:
     """Return the number of columns of the array, or of each vector in the first dict."""
     if not isinstance(tokens, list):
         return {PLAIN: tokens.shape[1]}
-    first = tokens[0] if isinstance(tokens[0], dict) else {}
-    return {key: np.size(value) for key, value in first.items() if _is_vector(value)}
-
-
-def _is_vector(value: object) -> bool:
-    """Check for an array or a list of numbers."""
-    if isinstance(value, (list, tuple)):
-        return len(value) > 0 and all(isinstance(part, NUMBERS) for part in value)
-    return isinstance(value, np.ndarray)
+    shapes = {}
+    for key, value in tokens[0].items() if isinstance(tokens[0], dict) else ():
+        is_list = isinstance(value, (list, tuple)) and len(value) > 0
+        if isinstance(value, np.ndarray) or (is_list and all(isinstance(part, NUMBERS) for part in value)):
+            shapes[key] = np.size(value)
+    return shapes
 
 
 def number_keys(tokens: Sequence[Any], names: Sequence[str] | None, whole: bool) -> list[str]:

@@ -162,7 +162,16 @@ class Vocabulary:
         values, plain = np.ones(len(attributes)), 1.0
         if set(map(type, attributes)) - {str}:
             plain = 0.0  # units are learned below
-            attributes, values = _weighted(attributes)
+            pairs = [(own, 1.0) if isinstance(own, str) else own for own in attributes]
+            for pair in pairs:
+                is_pair = isinstance(pair, tuple) and len(pair) == 2
+                if not is_pair or not isinstance(pair[0], str) or not isinstance(pair[1], NUMBERS):
+                    raise InputError(
+                        "The attributes of a token must be strings or pairs of a string and a number, as in ['w=the', "
+                        f"('length', 3)], got {reprlib.repr(pair)}."
+                    )
+            attributes, values = [name for name, _ in pairs], np.array([amount for _, amount in pairs], np.float64)
+            _finite(attributes[np.argmin(np.abs(values) <= LARGEST)], values)
         new = defaultdict[str, dict[str, str | float]](dict)
         for attribute in [own for own in dict.fromkeys(attributes) if own not in known]:
             key, value = split_attribute(attribute)
@@ -281,15 +290,21 @@ class Vocabulary:
     def names_of(self, ids: Iterable[int]) -> dict[int, str]:
         """Return the names of features by id: ``key=value``, or the key for numbers."""
         names = self.names()
-        return {i: _name_of(*names[i - self.first_id]) for i in ids}
+        pairs = {i: names[i - self.first_id] for i in ids}
+        return {i: key if value is NUMBER else f"{key}={value}" for i, (key, value) in pairs.items()}
 
     def state(self, kept: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Return values, keys and units as arrays; ``kept`` is a mask of the features to include."""
         chosen = np.arange(len(self.groups)) if kept is None else np.flatnonzero(kept)
         names = self.names()
         values = [names[i][1] for i in chosen.tolist()]
+        strings = ["" if value is NUMBER else value for value in values]
+        # each string comes after a separator, the first character that no string contains
+        characters = set("".join(strings))
+        mark = next(character for character in map(chr, count()) if character not in characters)
+        text = "".join([mark + string for string in strings]).encode("utf-8", "surrogatepass")
         return {
-            "text": _one_text(["" if value is NUMBER else value for value in values]),
+            "text": np.frombuffer(text, dtype=np.uint8),
             "is_number": np.array([value is NUMBER for value in values], dtype=bool),
             "groups": np.array(self.groups, dtype=np.int32)[chosen],
             "units": np.array([self.units.get(key, 0.0) for key in self.keys]),
@@ -300,7 +315,8 @@ class Vocabulary:
     def from_state(cls, keys: Sequence[str], first_id: int, state: Mapping[str, np.ndarray]) -> "Vocabulary":
         """The inverse of :meth:`state`."""
         vocabulary = cls(first_id)
-        values, groups = _values_of(state["text"]), state["groups"].tolist()
+        text, groups = state["text"].tobytes().decode("utf-8", "surrogatepass"), state["groups"].tolist()
+        values: list[str | None] = [*text.split(text[0])[1:]] if text else []
         for i in np.flatnonzero(state["is_number"]).tolist():
             values[i] = NUMBER
         vocabulary.keys, vocabulary._next_id = list(keys), count(first_id + len(values)).__next__
@@ -326,21 +342,6 @@ def split_attribute(attribute: str) -> tuple[str, str | None]:
         return attribute, NUMBER
     key, value, *others = found.groups()
     return (others[0], others[1]) if key is None else (key, value)
-
-
-def _weighted(attributes: list) -> tuple[list[str], np.ndarray]:
-    """Return the strings and the numbers of attributes, of which some are pairs of both."""
-    pairs = [(own, 1.0) if isinstance(own, str) else own for own in attributes]
-    for pair in pairs:
-        is_pair = isinstance(pair, tuple) and len(pair) == 2
-        if not is_pair or not isinstance(pair[0], str) or not isinstance(pair[1], NUMBERS):
-            raise InputError(
-                "The attributes of a token must be strings or pairs of a string and a number, as in ['w=the', "
-                f"('length', 3)], got {reprlib.repr(pair)}."
-            )
-    names, amounts = zip(*pairs)
-    values = np.array(amounts, dtype=np.float64)
-    return list(names), _finite(names[np.argmin(np.abs(values) <= LARGEST)], values)
 
 
 def flattened(tokens: list[Token]) -> list[Token]:
@@ -386,27 +387,10 @@ def _add_entries(flat: Token, token: Token, path: str = "") -> None:
             held[name] = held.get(name, 0.0) + amount
 
 
-def _name_of(key: str, value: str | None) -> str:
-    return key if value is NUMBER else f"{key}={value}"
-
-
 def warn_of_kind(key: str, here: str, learned: str) -> None:
     warn_caller(
         f"The entry {key!r:.80} holds {here}, and was learned from {learned}: its values are unknown.", DataWarning
     )
-
-
-def _one_text(values: list[str]) -> np.ndarray:
-    """Encode strings in UTF-8, each after a separator: the first character that no string contains."""
-    text = "".join(values)
-    mark = next(character for character in map(chr, count()) if character not in text)
-    return np.frombuffer("".join([mark + value for value in values]).encode("utf-8", "surrogatepass"), dtype=np.uint8)
-
-
-def _values_of(text: np.ndarray) -> list:
-    """The inverse of :func:`_one_text`."""
-    joined = text.tobytes().decode("utf-8", "surrogatepass")
-    return joined.split(joined[0])[1:] if joined else []
 
 
 def _columns(tokens: Sequence[Token]) -> list[tuple[str, list]]:

@@ -194,20 +194,13 @@ class _KnownWords:
                 self.ids = np.pad(self.ids, room, constant_values=jit.UNSEEN)
                 self.hashes, self.powers = np.pad(self.hashes, room[0]), np.pad(self.powers, room[0])
             self.hashes[own], self.powers[own] = _hashed([word.lower() for word in new])
-            if not grow:
-                self.ids[own] = list(map(self._ids_of, new))
+            for t, (name, of, _) in enumerate(self._single if not grow else ()):
+                known = self._vocabulary.ids.get(name, {})
+                values: list[Any] = [NUMBER if value is True else value for value in map(of, new)]
+                self.ids[own, t] = [-1 if value is False else known.get(value, -1) for value in values]
             self.codes.update(zip(new, range(own.start, own.stop)))
             found = list(map(self.codes.get, words))
         return np.array(found, dtype=np.int64)
-
-    def _ids_of(self, word: str) -> list[int]:
-        """Return the ids of the features of a single word, -1 for unknown values."""
-        ids = []
-        for name, of, _ in self._single:
-            value: Any = of(word)
-            known = self._vocabulary.ids.get(name, {})
-            ids.append(-1 if value is False else known.get(NUMBER if value is True else value, -1))
-        return ids
 
 
 class _Pairs:

@@ -111,6 +111,7 @@ class SparseLinear(SavedEstimator):
         *("column_means_", "missing_columns_"),
     )
     _progress = "iteration"
+    _sections = ("weights", "coefficients")
 
     # ---- training -----------------------------------------------------------------------------------------------
 

@@ -103,6 +103,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         *("n_iter_", "history_", "C_", "Cs_", "scores_", "cv_results_"),
     )
     _progress = "iteration"
+    _sections = ("weights", "evidence", "kernels", "scales")
 
     classes_: np.ndarray = field(init=False)
     multilabel_: bool = field(init=False)

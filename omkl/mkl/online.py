@@ -227,6 +227,8 @@ callbacks, verbose, random_state
 
     score = score_rows
 
+    _sections = ("worth", "weights", "evidence", "groups", "scales", "features")
+
     @property
     def column_scales_(self) -> dict[str, tuple[float, float]]:
         """Mean and standard deviation of each column of numbers in the training rows, by its name or position."""
@@ -393,7 +395,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
 
     score = score_rows
 
-    column_scales_ = OnlineMKLClassifier.column_scales_
+    column_scales_, _sections = OnlineMKLClassifier.column_scales_, OnlineMKLClassifier._sections
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
         return read_rows(self, _numbers, None, block, first=False)

@@ -201,18 +201,17 @@ def _rows_of_frame(X: object, estimator: BaseEstimator, reset: bool) -> Any:
 
     Other input is returned unchanged: scikit-learn stores and compares the names of numeric data frames.
     """
-    if not is_frame(X := times_as_days(X)):
-        return X
+    if not is_frame(X):
+        return times_as_days(X)
     learned_dicts = not reset and "n_features_in_" not in estimator.__dict__
-    rows = read_frame(X, learned_dicts)
-    if not isinstance(rows, list):
+    texts, names = text_columns(X), column_names(X)
+    if not texts and not learned_dicts:
         return X
-    names = column_names(X)
     if reset:
         forget_columns(estimator)
         keep_columns(estimator, names)
     elif learned_dicts:
         align_columns(X, names, column_names_of(estimator), "The data frame")
     else:
-        raise InputError(f"The column {text_columns(X)[0]!r} of X must hold numbers, as in training.")
-    return rows
+        raise InputError(f"The column {texts[0]!r} of X must hold numbers, as in training.")
+    return read_frame(X, learned_dicts)

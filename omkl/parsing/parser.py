@@ -554,6 +554,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     # ---- model files --------------------------------------------------------------------------------------------
 
     _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_", "relation_temperature_", "pruning_curve_")
+    _reads = "trees"
 
     def _codec(self) -> TreebankCodec:
         return TreebankCodec(self)

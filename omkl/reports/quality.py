@@ -158,20 +158,17 @@ def sequence_quality(labeler: omkl.SequenceLabeler, X: Sequence, y: Sequence, n_
     if hasattr(labeler, "predict_marginals"):
         right = np.array([own == other for own, other in zip(*flat)])
         parts += calibration_parts("Calibration", right, np.concatenate(confidences(labeler, X, predicted)))
-    worst = [_example(labeler, kept[i], X[i], gold[i], predicted[i]) for i in worst_first(wrong, lengths, n_worst)]
+    worst = []
+    for i in worst_first(wrong, lengths, n_worst):
+        x, shown = X[i][:TOKENS], ""
+        if isinstance(x[0], np.ndarray):
+            shown = drawn(plot_word, np.asarray(x), predicted[i][:TOKENS], gold[i][:TOKENS], paper=True)
+        shown = shown or marked_tokens([_name_of(k, token) for k, token in enumerate(x)], (gold[i], predicted[i]))
+        n_more, title = len(gold[i]) - TOKENS, f"Sequence {kept[i] + 1}: {wrong[i]} of {len(gold[i])} wrong"
+        more = html.paragraph(f"and {n_more} more tokens.", soft=True) if n_more > 0 else ""
+        why = partial(labeler.explain, X[i], labels=predicted[i], against=gold[i])
+        worst.append(html.example(title, shown, more, reasons(why)))
     return Quality(tiles, parts, worst)
-
-
-def _example(labeler: omkl.SequenceLabeler, index: int, x: Sequence, gold: list, predicted: list) -> str:
-    """Show a sequence with mistakes: its images, or its tokens with their labels."""
-    n_wrong = sum(own != other for own, other in zip(gold, predicted))
-    shown = ""
-    if isinstance(x[0], np.ndarray):
-        shown = drawn(plot_word, np.asarray(x[:TOKENS]), predicted[:TOKENS], gold[:TOKENS], paper=True)
-    shown = shown or marked_tokens([_name_of(i, token) for i, token in enumerate(x[:TOKENS])], (gold, predicted))
-    more = html.paragraph(f"and {len(gold) - TOKENS} more tokens.", soft=True) if len(gold) > TOKENS else ""
-    why = partial(labeler.explain, x, labels=predicted, against=gold)
-    return html.example(f"Sequence {index + 1}: {n_wrong} of {len(gold)} wrong", shown, more, reasons(why))
 
 
 def _name_of(i: int, token: str | dict | Sequence) -> str:
@@ -302,7 +299,7 @@ def _entries(model: Model, X: RowsLike, i: int) -> str:
 # ---- trees -----------------------------------------------------------------------------------------------------------
 
 
-def tree_quality(parser: omkl.DependencyParser, gold: Treebank, n_worst: int) -> Quality:
+def tree_quality(parser: omkl.DependencyParser, gold: Treebank, y: None, n_worst: int) -> Quality:
     """Evaluate a parser on gold sentences; it reads their other columns."""
     predicted = parser.parse(gold)
     quality = _compared(gold, predicted, [name for name in SCORES if name not in WRITTEN])
@@ -328,7 +325,7 @@ def data_of_part(annotator: omkl.Annotator, part: str, gold: Treebank) -> tuple[
     return [sentence.forms for sentence in gold], tags
 
 
-def annotation_quality(annotator: omkl.Annotator, gold: Treebank, n_worst: int) -> Quality:
+def annotation_quality(annotator: omkl.Annotator, gold: Treebank, y: None, n_worst: int) -> Quality:
     """Evaluate an annotator on the words of gold sentences."""
     predicted = annotator.annotate(gold)
     trees = "trees" in annotator.parts_ and bool((gold.heads >= 0).any())

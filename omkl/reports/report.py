@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from importlib.metadata import version
 from inspect import signature
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from omkl._messages import shown
 from omkl.data import Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.persistence import check_is_fitted
-from omkl.estimators.structured import StructuredPredictor
 from omkl.estimators.validation import encoded_columns
 from omkl.exceptions import InputError, MissingDependencyError
 from omkl.linear.base import SparseLinear
@@ -31,6 +31,13 @@ from omkl.reports.quality import Quality, annotation_quality, data_of_part, row_
 
 #: Number of examples to evaluate groups on; for parsers, sentences times templates, and minimum number of sentences.
 MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
+#: Functions that evaluate a model on data, by the kind of its examples.
+QUALITIES: dict[str | None, Callable[..., Quality]] = {
+    "rows": row_quality,
+    "sequences": sequence_quality,
+    "trees": tree_quality,
+    "annotations": annotation_quality,
+}
 #: Maximum number of features per label, and of labels, and number of strongest features to choose from.
 FEATURES, LABELS, CHOSEN_FROM = 8, 60, 20_000
 #: Maximum number of features of a model without labels.
@@ -85,7 +92,14 @@ def make_report(
     check_number("n_worst", n_worst, above=-1, integer=True)
     if y is not None and (X is None or isinstance(X, Treebank)):
         raise InputError("y are the outputs of X, and a treebank has its own: give X beside y, or leave y out.")
-    quality = Quality({}) if X is None else _quality(model, X, y, n_worst)
+    quality = Quality({})
+    if X is not None:
+        has_trees = model._reads in ("trees", "annotations")
+        if has_trees and not isinstance(X, Treebank):
+            raise InputError("A report on trees is on a treebank: read it by omkl.data.read_treebank.")
+        if not has_trees and (model._reads not in QUALITIES or y is None):
+            raise InputError("A report on X needs its outputs y, and does not support StructuredPredictor.")
+        quality = QUALITIES[model._reads](model, X, y, n_worst)
     foot = "Made by omkl report. This page loads nothing from the network."
     try:
         figure_for(1.0, 1.0)
@@ -105,22 +119,31 @@ def make_report(
     )
 
 
-def _quality(model: Model | omkl.Annotator, X: Any, y: Any, n_worst: int) -> Quality:
-    """Evaluate a model on data of its kind."""
-    if isinstance(model, (omkl.DependencyParser, omkl.Annotator)):
-        if not isinstance(X, Treebank):
-            raise InputError("A report on trees is on a treebank: read it by omkl.data.read_treebank.")
-        own = tree_quality if isinstance(model, omkl.DependencyParser) else annotation_quality
-        return own(model, X, n_worst)
-    if isinstance(model, StructuredPredictor) or y is None:
-        raise InputError("A report on X needs its outputs y, and does not support StructuredPredictor.")
-    return (sequence_quality if isinstance(model, omkl.SequenceLabeler) else row_quality)(model, X, y, n_worst)
+def models_of(model: Model | omkl.Annotator) -> dict[str, Any]:
+    """Return the models of an annotator by name; any other model has no name."""
+    return model.models() if model._reads == "annotations" else {"": model}
+
+
+def learned_parts(model: Model | omkl.Annotator, X: Any = None, y: Any = None) -> list[str]:
+    """Show the sections that a model, or each model of an annotator, has about what it learned.
+
+    Models of the lemmas and the morphology of a tag are shown only as a table.
+    """
+    parts: list[str] = []
+    for name, own in models_of(model).items():
+        if " of " in name:
+            parts += _weight_table(own, name=name)
+            continue
+        measured = None
+        if X is not None and "worth" in own._sections:
+            measured = _measured(own, *(data_of_part(model, name, X) if name else (X, y)))
+        for section in own._sections:
+            parts += SECTIONS[section](own, measured, f" of {name}" if name else "")
+    return parts
 
 
 def _measured(model: OnlineEstimator, X: Any, y: Any) -> list[Record] | None:
-    """Return the group report on a part of the data; None without data, or if the model does not know all labels."""
-    if X is None:
-        return None
+    """Return the group report on a part of the data; None if that is too small, or has labels that are unknown."""
     n = MEASURED
     if isinstance(X, Treebank):
         n = MEASURED_TEMPLATES // max(len(model.templates_), 1)
@@ -131,90 +154,66 @@ def _measured(model: OnlineEstimator, X: Any, y: Any) -> list[Record] | None:
         return None
 
 
-def learned_parts(model: Model | omkl.Annotator, X: Any = None, y: Any = None) -> list[str]:
-    """Show group weights, the increase of the loss on data without each group, and the strongest features."""
-    if isinstance(model, omkl.Annotator):
-        parts = []
-        for name, own in model.models().items():
-            is_known = X is not None and name in ("upos", "xpos", "trees")
-            parts += _of_part(name, own, _measured(own, *data_of_part(model, name, X)) if is_known else None)
-        return parts
-    parts = [drawn(plot_weights, model, caption="Weights of the groups, the heaviest first.")]
-    if isinstance(model, SparseLinear):
-        return [*parts, _coefficients(model)]
-    if isinstance(model, BatchMKL):
-        weights = details("All weights", _weight_table(model.kernel_weights_))
-        return [*parts, *_evidence(model), weights, *_scales(model)]
+def _worth(model: Model, measured: list[Record] | None, of: str) -> list[str]:
+    """Plot the increase of the loss without each group; empty if it is unknown."""
+    caption = "Increase of the loss without each group, plus or minus two standard errors."
+    heading = html.heading(f"What each group{of} is worth")
+    return [heading, drawn(plot_weights, measured, caption=caption)] if measured else []
+
+
+def _weights(model: Model, measured: list[Record] | None, of: str) -> list[str]:
+    """Plot the weights of groups."""
+    heading = [html.heading(f"Weights{of}")] if of else []
+    return [*heading, drawn(plot_weights, model, caption="Weights of the groups, the heaviest first.")]
+
+
+def _evidence(model: OnlineEstimator | BatchMKL, *_: object) -> list[str]:
+    """List the groups that were left out, and the evidence for each group, and say whether any is beyond chance."""
+    parts, evidence = [], model.evidence_
     if model.left_out_:
         parts.append(html.paragraph(f"Left out, as they do not help on new examples: {', '.join(model.left_out_)}."))
-    parts += _evidence(model)
-    measured = _measured(model, X, y)
-    parts = [*_worth(measured, "each group"), *parts, _group_table(measured or model.group_report_)]
-    return [*parts, *_scales(model), _features(model)]
-
-
-def _scales(model: Model) -> list[str]:
-    """List the learned scales of columns, if the model has any."""
-    scales = [[name, *own] for name, own in getattr(model, "column_scales_", {}).items()]
-    header = ["column", "mean", "standard deviation"]
-    return [details("Scales of standardized columns", table(header, scales, 1000))] if scales else []
-
-
-def _evidence(model: OnlineEstimator | BatchMKL) -> list[str]:
-    """Show the evidence for each group, and say whether any is beyond chance."""
-    evidence = model.evidence_
     if not evidence or len(evidence) < 2:
-        return []
+        return parts
     level, ranked = beyond_chance(len(evidence)), sorted(evidence.items(), key=lambda pair: -pair[1])
     n = sum(score > level for score in evidence.values())
     text = f"On new examples, {n} of {len(evidence)} groups help beyond chance (evidence above {level:.2g})."
     if n == 0:
         text += " The weights may be due to chance."
-    return [html.paragraph(text), details("Evidence for each group", table(["group", "evidence"], ranked))]
+    return [*parts, html.paragraph(text), details("Evidence for each group", table(["group", "evidence"], ranked))]
 
 
-def _worth(measured: list[Record] | None, what: str) -> list[str]:
-    """Plot the increase of the loss without each group; empty if it is unknown."""
-    caption = "Increase of the loss without each group, plus or minus two standard errors."
-    heading = html.heading(f"What {what} is worth")
-    return [heading, drawn(plot_weights, measured, caption=caption)] if measured else []
+def _weight_table(model: OnlineEstimator | BatchMKL, *_: object, name: str = "All weights") -> list[str]:
+    """List the weights of groups."""
+    ranked = sorted(model.kernel_weights_.items(), key=lambda pair: -pair[1])
+    rows = [[group, Cell(percent(weight), weight)] for group, weight in ranked]
+    return [details(name, table(["group", "weight"], rows))]
 
 
-def _of_part(name: str, model: OnlineEstimator, measured: list[Record] | None) -> list[str]:
-    """Show the groups of a part of an annotator; models of lemmas are shown only as a table."""
-    weights = details("All groups" if " of " not in name else name, _weight_table(model.kernel_weights_))
-    if " of " in name:
-        return [weights]
-    picture = drawn(plot_weights, model.kernel_weights_)
-    worth = _worth(measured, f"each group of {name}")
-    weights = _group_table(measured) if measured else weights
-    heading = html.heading(f"Weights of {name}")
-    return [*worth, heading, picture, *_evidence(model), weights, _features(model)]
-
-
-def _weight_table(weights: Mapping[str, float]) -> str:
-    ranked = sorted(weights.items(), key=lambda pair: -pair[1])
-    return table(["group", "weight"], [[group, Cell(percent(weight), weight)] for group, weight in ranked])
-
-
-def _group_table(records: Sequence[Record]) -> str:
+def _group_table(model: OnlineEstimator, measured: list[Record] | None, of: str) -> list[str]:
+    """List weights and sizes of groups, and the loss without each group if it is known."""
     names = ["group", "weight", "norm", "bytes_share"]
-    first = "loss_increase" if "loss_increase" in records[0] else "weight"
-    if first != "weight":
+    if measured:
         names += ["loss_without", "loss_increase", "standard_error"]
-    ranked = sorted(records, key=lambda record: -(record[first] or 0.0))
+    first = "loss_increase" if measured else "weight"
+    ranked = sorted(measured or model.group_report_, key=lambda record: -(record[first] or 0.0))
     header = [name.replace("_share", "").replace("_", " ") for name in names]
-    return details("All groups", table(header, shares(ranked, names, ("weight", "bytes_share")), limit=1000))
+    return [details("All groups", table(header, shares(ranked, names, ("weight", "bytes_share")), limit=1000))]
 
 
-def _features(model: OnlineEstimator) -> str:
+def _scales(model: omkl.OnlineMKLClassifier | BatchMKL, *_: object) -> list[str]:
+    """List the learned scales of columns, if the model has any."""
+    rows = [[name, *scale] for name, scale in model.column_scales_.items()]
+    return [details("Scales of standardized columns", table(["column", "mean", "standard deviation"], rows, 1000))]
+
+
+def _features(model: OnlineEstimator, *_: object) -> list[str]:
     """Show the strongest features, by label if there are labels."""
     found = model.top_features(CHOSEN_FROM)
     if not found:
-        return ""
+        return []
     if "label" not in found[0]:
         rows = [[f["feature"], f["group"], Cell(f"{f['weight']:+.3g}", f["weight"])] for f in found[:MOST]]
-        return html.heading("Strongest features") + table(["feature", "group", "weight"], rows)
+        return [html.heading("Strongest features"), table(["feature", "group", "weight"], rows)]
     by_label = defaultdict(list)
     for f in found:
         by_label[f["label"]].append(f)
@@ -223,10 +222,10 @@ def _features(model: OnlineEstimator) -> str:
         sides = ([f for f in own if side * f["weight"] > 0][:FEATURES] for side in (1, -1))
         rows.append([str(label), *map(html.features, sides)])
     heading = html.heading("Strongest features by label")
-    return heading + table(["label", "speak for it", "speak against it"], rows, LABELS)
+    return [heading, table(["label", "speak for it", "speak against it"], rows, LABELS)]
 
 
-def _coefficients(model: SparseLinear) -> str:
+def _coefficients(model: SparseLinear, *_: object) -> list[str]:
     """Show the largest coefficients of a linear model."""
     coefficients = np.atleast_2d(model.coef_)
     names = encoded_columns(model) or [f"column {j}" for j in range(coefficients.shape[1])]
@@ -234,34 +233,41 @@ def _coefficients(model: SparseLinear) -> str:
     pairs = zip(*np.unravel_index(order, coefficients.shape))
     rows = [[names[j], int(k), coefficients[k, j]] for k, j in pairs if coefficients[k, j] != 0]
     count = f"{number(int(np.count_nonzero(coefficients)))} of {number(coefficients.size)} coefficients are not zero."
-    return html.heading("Coefficients") + html.paragraph(count) + table(["column", "output", "coefficient"], rows)
+    return [html.heading("Coefficients"), html.paragraph(count), table(["column", "output", "coefficient"], rows)]
+
+
+#: Sections about what a model learned, by their names in ``_sections`` of estimators.
+SECTIONS: dict[str, Callable[[Any, list[Record] | None, str], list[str]]] = {
+    "worth": _worth,
+    "weights": _weights,
+    "coefficients": _coefficients,
+    "evidence": _evidence,
+    "kernels": _weight_table,
+    "groups": _group_table,
+    "scales": _scales,
+    "features": _features,
+}
 
 
 def training_parts(model: Model | omkl.Annotator) -> list[str]:
     """Show history, settings and versions."""
-    models = model.models() if isinstance(model, omkl.Annotator) else {"": model}
     parts = []
-    for name, own in models.items():
+    for name, own in models_of(model).items():
         if own.history_ and " of " not in name:
-            parts += [html.heading(f"Training of {name}")] * bool(name) + _history(own.history_)
+            records, names = own.history_, list(dict.fromkeys(chain.from_iterable(own.history_)))
+            parts += [html.heading(f"Training of {name}")] if name else []
+            if "epoch" in names:
+                changes = ", ".join(f"{row:,}" for record in records for row in record.get("changes", ()))
+                note = f" The stream changed before the rows {changes} (dashed)." if changes else ""
+                parts.append(drawn(plot_history, records, caption=f"The loss along the training.{note}"))
+                parts.append(drawn(plot_group_weights, records, caption="Weights of the groups along the training."))
+            else:
+                parts.append(drawn(plot_history, records, "gap", caption="The duality gap along the iterations."))
+            names = [name for name in names if ":" not in name]
+            parts.append(details("All records", table(names, [list(map(own.get, names)) for own in records])))
     parts = parts or [html.paragraph("The model file holds no history of the training.", soft=True)]
     versions = table(["program", "version"], [[name, version(name)] for name in PACKAGES])
     return [*parts, html.heading("Settings"), _settings(model), html.heading("Versions"), versions]
-
-
-def _history(records: Sequence[Record]) -> list[str]:
-    """Plot training curves, and list the records."""
-    if "epoch" in records[0]:
-        changes = ", ".join(f"{row:,}" for record in records for row in record.get("changes", ()))
-        note = f" The stream changed before the rows {changes} (dashed)." if changes else ""
-        parts = [
-            drawn(plot_history, records, caption=f"The loss along the training.{note}"),
-            drawn(plot_group_weights, records, caption="Weights of the groups along the training."),
-        ]
-    else:
-        parts = [drawn(plot_history, records, "gap", caption="The duality gap along the iterations.")]
-    names = list(dict.fromkeys(name for record in records for name in record if ":" not in name))
-    return [*parts, details("All records", table(names, [[record.get(name) for name in names] for record in records]))]
 
 
 def _settings(model: Model | omkl.Annotator) -> str:
@@ -275,15 +281,15 @@ def _settings(model: Model | omkl.Annotator) -> str:
 
 def size_of(model: Model | omkl.Annotator) -> dict[str, str]:
     """Return the sizes of a model."""
-    if isinstance(model, omkl.Annotator):
+    if model._reads == "annotations":
         return {"parts": number(len(model.kernel_weights_))}
     tiles = {}
-    if is_classifier(model) or isinstance(model, omkl.SequenceLabeler):
+    if is_classifier(model) or model._reads == "sequences":
         tiles["labels"] = number(len(model.classes_))
-    if not isinstance(model, SparseLinear):
-        weights = model.kernel_weights_.values()
-        tiles["groups in use"] = f"{number(sum(weight > 0 for weight in weights))} of {number(len(weights))}"
-    if isinstance(model, OnlineEstimator):
+    if "coefficients" not in model._sections:
+        weights = list(model.kernel_weights_.values())
+        tiles["groups in use"] = f"{number(sum(map(bool, weights)))} of {number(len(weights))}"
+    if "features" in model._sections:
         tiles["memory to predict"] = f"{model.memory_usage()['prediction']:.3g} MB"
     else:
         tiles["duality gap"] = number(float(np.max(model.dual_gap_)), 2)

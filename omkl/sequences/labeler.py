@@ -197,6 +197,7 @@ class SequenceLabeler(OnlineEstimator):
         "epochs": Number(above=0, integer=True, also=("auto",)),
     }
     _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_")
+    _reads = "sequences"
 
     kernels: Any = field(default=None, kw_only=False)
     loss: Any = "softmax-margin:cost_weight=2"

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import combinations
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -380,9 +381,10 @@ def test_groups_are_ranked_by_the_loss_without_them():
             ("useful", 0.1, {"loss_without": 3.0, "loss_increase": 2.0, "standard_error": 0.1}),
         )
     ]
-    table = _group_table(records)
+    (table,) = _group_table(None, records, "")
     assert table.index("useful") < table.index("heavy")
-    table = _group_table([{key: record[key] for key in list(record)[:5]} for record in records])
+    unmeasured = [{key: record[key] for key in list(record)[:5]} for record in records]
+    (table,) = _group_table(SimpleNamespace(group_report_=unmeasured), None, "")
     assert table.index("heavy") < table.index("useful")
 
 

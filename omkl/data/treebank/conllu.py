@@ -132,16 +132,13 @@ def iter_words(path: PathLike, block_size: int = 5 * BLOCK_SIZE) -> Iterator[Tre
     n_sentences = 0
     while block := list(islice(sentences, block_size)):
         n_sentences += len(block)
-        yield reader.parse(b"".join(map(_text_of, block)), "conllu", path, 0, Skipped(on_error="raise"))
+        texts = []
+        for number, words in block:
+            rows = b"".join(b"%d\t%b%b\n" % (i, word, b"\t_" * 8) for i, word in enumerate(words, 1))
+            texts.append(b"# sent_id = %d\n# text = %b\n%b\n" % (number, b" ".join(words), rows))
+        yield reader.parse(b"".join(texts), "conllu", path, 0, Skipped(on_error="raise"))
     if not n_sentences:
         raise DataFileError(f"{path} holds no word: write one sentence a line, words separated by spaces.")
-
-
-def _text_of(numbered: tuple[int, list[bytes]]) -> bytes:
-    """Format a sentence of words as CoNLL-U."""
-    number, words = numbered
-    rows = b"".join(b"%d\t%b%b\n" % (i, word, b"\t_" * 8) for i, word in enumerate(words, 1))
-    return b"# sent_id = %d\n# text = %b\n%b\n" % (number, b" ".join(words), rows)
 
 
 @dataclass(frozen=True)
@@ -289,8 +286,15 @@ def write_treebank(path: PathLike, treebank: Treebank | Iterable[Treebank]) -> N
 
 def as_text(treebank: Treebank) -> bytes:
     """Return the text with changed columns; raises InputError if the format has no place for one."""
-    if treebank.text is None:
-        return _conllu(treebank)
+    if treebank.text is None:  # format it as CoNLL-U
+        ends = set(treebank.offsets[1:].tolist())
+        numbers = np.arange(treebank.n_words) - np.repeat(treebank.offsets[:-1], treebank.lengths) + 1
+        coded = (_coded(treebank, name) for name in COLUMNS)
+        columns = [map(table.tolist().__getitem__, codes.tolist()) for codes, table in coded]
+        lines = []
+        for i, (number, *fields, misc) in enumerate(zip(numbers.tolist(), *columns), 1):
+            lines.append("\t".join([str(number), *fields, MISSING, misc]) + ("\n\n" if i in ends else "\n"))
+        return "".join(lines).encode()
     if not treebank.changed:
         return treebank.text
     layout = LAYOUTS[treebank.format]
@@ -314,15 +318,3 @@ def _coded(treebank: Treebank, name: str) -> tuple[np.ndarray, Strings]:
     if name == "heads":
         return np.maximum(treebank.heads, -1) + 1, Strings(map(str, range(treebank.heads.max(initial=-1) + 1)))
     return treebank.codes(name), treebank.strings[name]
-
-
-def _conllu(treebank: Treebank) -> bytes:
-    """Format a treebank without text as CoNLL-U."""
-    ends = set(treebank.offsets[1:].tolist())
-    numbers = np.arange(treebank.n_words) - np.repeat(treebank.offsets[:-1], treebank.lengths) + 1
-    coded = (_coded(treebank, name) for name in COLUMNS)
-    columns = [map(table.tolist().__getitem__, codes.tolist()) for codes, table in coded]
-    lines = []
-    for i, (number, *fields, misc) in enumerate(zip(numbers.tolist(), *columns), 1):
-        lines.append("\t".join([str(number), *fields, MISSING, misc]) + ("\n\n" if i in ends else "\n"))
-    return "".join(lines).encode()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -316,31 +317,18 @@ def _flaw(columns: dict[str, Sequence]) -> str:
     for name, column in columns.items():
         if len(column) not in (0, n):
             return f" has {n} words, but {len(column)} {name}"
-        if name != "heads" and _are_texts(column):
-            continue
-        is_fit = _is_head if name == "heads" else _is_text
+        if name != "heads":
+            with suppress(TypeError):  # check the whole column at once, which is fast
+                text = "\t".join(column)
+                if text.count("\t") == max(len(column) - 1, 0) and not _UNFIT_BUT_TABS.search(text):
+                    continue
         for word, value in enumerate(column, 1):
-            if not is_fit(value):
+            is_head = isinstance(value, (int, np.integer)) and 0 <= value < 10**jit.MOST_DIGITS
+            is_text = isinstance(value, str) and not _UNFIT.search(value)
+            if value is not None and not (is_head if name == "heads" else is_text):
                 wanted = "the number of a word, 0 or None" if name == "heads" else "a string of one line in UTF-8"
                 return f", word {word}: {value!r:.60} among {name} is not {wanted}"
     return ""
-
-
-def _are_texts(values: Sequence) -> bool:
-    """Check a whole column at once, which is fast; False means that single values must be checked."""
-    try:
-        text = "\t".join(values)
-    except TypeError:
-        return False
-    return text.count("\t") == max(len(values) - 1, 0) and not _UNFIT_BUT_TABS.search(text)
-
-
-def _is_text(value: object) -> bool:
-    return value is None or (isinstance(value, str) and not _UNFIT.search(value))
-
-
-def _is_head(value: object) -> bool:
-    return value is None or (isinstance(value, (int, np.integer)) and 0 <= value < 10**jit.MOST_DIGITS)
 
 
 def check_heads(offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_root: bool = False) -> None:

@@ -64,7 +64,8 @@ def plot_curves(
     if not curves:
         raise InputError("There is nothing to draw: give at least one curve.")
     ax = axes_for(ax)
-    _draw(ax, {name: style(k) for k, name in enumerate(curves)}, curves, title, xlabel, ylabel, log)
+    styles = {name: style(k) for k, name in enumerate(curves)}
+    _draw(ax, styles, curves, log, title=title, xlabel=xlabel, ylabel=ylabel)
     if len(curves) > 1:
         legend(ax)
     if path is not None:
@@ -106,16 +107,10 @@ def plot_panels(rows: Sequence[Sequence[Mapping[str, Any]]], path: PathLike | No
 
 
 def _draw(
-    ax: Axes,
-    styles: Mapping[str, Mapping[str, Any]],
-    curves: Mapping[str, Sequence],
-    title: str = "",
-    xlabel: str = "",
-    ylabel: str = "",
-    log: str = "",
+    ax: Axes, styles: Mapping[str, Mapping[str, Any]], curves: Mapping[str, Sequence], log: str = "", **labels: str
 ) -> None:
-    """Draw curves with these styles."""
-    dress(ax, title, xlabel, ylabel)
+    """Draw curves with these styles; ``labels`` are title, xlabel and ylabel."""
+    dress(ax, **labels)
     ax.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
     for label, (name, (x, y, *band)) in zip(shortened(curves), curves.items()):
         ax.plot(x, y, label=label, linewidth=1.3, markevery=max(1, len(x) // 15), **styles[name])
@@ -234,12 +229,17 @@ def plot_search(
     name = "C" if "Cs_" in learned else "alpha"
     values, chosen = learned[f"{name}s_"], learned[f"{name}_"]
     dress(ax, title, f"{name}; chosen: {chosen:.3g}", f"score of {len(model.scores_)} folds and their mean")
-    ax.set_xscale("log")
     ax.plot(values, model.scores_.T, color=GREY, linewidth=0.7, alpha=0.6)
     ax.plot(values, model.scores_.mean(axis=0), color=COLOURS[0], linewidth=1.6)
     ax.axvline(chosen, **{**MARK, "color": COLOURS[1]})
-    if len(values) > 1:
-        ax.set_xlim(values[0], values[-1])
+    return along_path(ax, values)
+
+
+def along_path(ax: Axes, penalties: np.ndarray) -> Axes:
+    """Make the x axis logarithmic, from the first to the last value of a regularization path."""
+    ax.set_xscale("log")
+    if len(penalties) > 1:
+        ax.set_xlim(penalties[0], penalties[-1])
     return ax
 
 

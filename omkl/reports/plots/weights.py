@@ -14,7 +14,7 @@ from omkl.linear.base import SparseLinear, group_norms
 from omkl.mkl.base import BatchMKL
 from omkl.online.rounds import values_of
 from omkl.reports.plots.canvas import COLOURS, GREY, MARK, axes_for, dress, legend, shortened, style
-from omkl.reports.plots.curves import Records, progress_of, records_of
+from omkl.reports.plots.curves import Records, along_path, progress_of, records_of
 from omkl.selection.result import GroupSelection, group_weights
 
 if TYPE_CHECKING:
@@ -202,11 +202,7 @@ def plot_path(
     else:
         raise InputError("This is not a path: plot_group_weights draws the history of a training.")
     x = np.array([record[of] for record in records])
-    ax = _heaviest(axes_for(ax), x, curves, n)
-    ax.set_xscale("log")
-    if len(x) > 1:
-        ax.set_xlim(x[0], x[-1])
-    return dress(ax, title, of, label)
+    return dress(along_path(_heaviest(axes_for(ax), x, curves, n), x), title, of, label)
 
 
 def _heaviest(ax: Axes, x: np.ndarray, curves: Mapping[str, np.ndarray], n: int) -> Axes:
