@@ -140,11 +140,8 @@ def plot_history(
         for each problem), ``"error"``, ``"validation_score"``, ``"active"``, ``"rate"``, ...
     along : {"epoch", "seconds", "iteration", "round"}, optional
         By default the first of these that the records have.
-    ax, title : as for :func:`~omkl.reports.plot_curves`
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    ax, title
+        As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
 
     Raises
     ------
@@ -218,11 +215,8 @@ def plot_search(
     ----------
     model : MKLClassifierCV, MKLRegressorCV, GroupLassoCV or SparseLogisticRegressionCV
         Fitted estimator. The penalty decreases from left to right.
-    ax, title : as for :func:`~omkl.reports.plot_curves`
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    ax, title
+        As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
     """
     ax = axes_for(ax)
     learned = model.__dict__
@@ -250,11 +244,8 @@ def plot_pruning(parser: omkl.DependencyParser, *, ax: Axes | None = None, title
     ----------
     parser : DependencyParser
         Fitted with ``keep="auto"``. Bars are standard errors of the difference to the best accuracy.
-    ax, title : as for :func:`~omkl.reports.plot_curves`
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    ax, title
+        As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
 
     Raises
     ------

@@ -42,11 +42,8 @@ def plot_calibration(
         Labels of the columns; 0, 1, ... by default.
     bins : int
         Maximum number of points.
-    ax, title : as for :func:`~omkl.reports.plot_curves`
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    ax, title
+        As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
 
     Examples
     --------
@@ -87,11 +84,8 @@ def plot_confusion(y_true: Iterable, y_pred: Iterable, *, n: int = 40, ax: Axes 
     y_true, y_pred : array or sequence of labels, or of sequences of labels
     n : int
         Maximum number of labels; labels with the most mistakes are shown.
-    ax, title : as for :func:`~omkl.reports.plot_curves`
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    ax, title
+        As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
 
     Raises
     ------
@@ -145,11 +139,8 @@ def plot_word(
     decoded : sequence of n labels
         The prediction of a labeler.
     gold : sequence of n labels, optional
-    ax, title : as for :func:`~omkl.reports.plot_curves`
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    ax, title
+        As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
 
     Raises
     ------

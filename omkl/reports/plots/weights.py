@@ -36,13 +36,10 @@ def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: 
         For a fitted estimator, its kernel or template weights, or the norms of its groups of columns, are drawn. A dict
         has numbers by name. For the result of ``group_report`` with data, the increase of the loss without each group
         is drawn, plus or minus two standard errors.
-    ax, title : as for :func:`~omkl.reports.plot_curves`
+    ax, title
+        As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
     n : int
         Number of bars at most.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Raises
     ------
@@ -81,15 +78,12 @@ def plot_selection(selection: GroupSelection, *, ax: Axes | None = None, n: int 
     ----------
     selection : GroupSelection
         From :func:`omkl.select_groups`.
-    ax : as for :func:`~omkl.reports.plot_curves`
+    ax
+        As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
     n : int
         Number of bars at most.
     title : str, optional
         By default the number of selected groups, and the bound.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = plot_weights(selection, ax=ax, n=n, title=title or str(selection))
     for bar, statistic in zip(ax.patches, sorted(selection.statistics.values(), reverse=True)):
@@ -126,13 +120,10 @@ def plot_group_weights(
     ----------
     source : estimator, list of dict or callback
         A fitted online estimator, its ``history_``, or a callback with records, such as ``ProgressiveValidation``.
-    ax, title : as for :func:`~omkl.reports.plot_curves`
+    ax, title
+        As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
     n : int
         Number of curves at most.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Raises
     ------
@@ -172,17 +163,14 @@ def plot_path(
     ----------
     path : list of dict
         The result of the method ``path`` of a batch estimator.
-    ax, title : as for :func:`~omkl.reports.plot_curves`
+    ax, title
+        As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
     n : int
         Maximum number of curves. All others are drawn as a grey band.
     groups : array or list of lists, optional
         For the path of a group lasso, the groups whose norms are drawn; columns by default.
     names : list of str, optional
         Names of the columns.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Raises
     ------
