@@ -106,9 +106,9 @@ def read_table(X: Any, categories: Sequence[list[str] | None] | None = None) -> 
     found: list[list[str] | None] = []
     parts: list[np.ndarray] = []
     for j, name in enumerate(X.columns):
-        values = [] if _is_number(X[name].dtype) else X[name].to_list()
-        texts = [None if is_missing(value) else str(value) for value in values]
         known = None if categories is None else categories[j]
+        values = [] if known is None and _is_number(X[name].dtype) else X[name].to_list()
+        texts = [None if is_missing(value) else str(value) for value in values]
         if categories is None and values:
             typed, strings = hasattr(X[name].dtype, "categories"), [isinstance(value, str) for value in values]
             if typed or (any(strings) and all(s or text is None for s, text in zip(strings, texts))):
