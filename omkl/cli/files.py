@@ -181,16 +181,16 @@ def open_rows(path: str, options: Options, columns: Columns | None = None, label
     if options.categorical:
         settings["categorical"] = sorted({*settings.get("categorical", []), *options.categorical.split(",")})
     stream = data.open_stream(path, format, target, **settings)
-    return stream.mapped(lambda block: _with_outputs(block, path)) if labelled else stream
 
+    def with_outputs(block: data.Block) -> data.Block:
+        if block.y is None:
+            raise DataFileError(f"{path} has no outputs: set --target.")
+        y = np.asarray(block.y)
+        # svmlight has classes as floats
+        is_whole = y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max(initial=0) < 2**53
+        return block.with_outputs(y.astype(np.int64) if is_whole else y)
 
-def _with_outputs(block: data.Block, path: str) -> Any:
-    if block.y is None:
-        raise DataFileError(f"{path} has no outputs: set --target.")
-    y = np.asarray(block.y)
-    # svmlight has classes as floats
-    is_whole = y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max(initial=0) < 2**53
-    return block.with_outputs(y.astype(np.int64) if is_whole else y)
+    return stream.mapped(with_outputs) if labelled else stream
 
 
 @contextmanager

@@ -105,8 +105,18 @@ class Command(click.Command):
         run.checkpoint = ctx.params.get("checkpoint")
         inputs = {p.name: ctx.params[p.name] for p in self.params if isinstance(p.type, InputFile)}
         outputs = {p.opts[0]: ctx.params[p.name] for p in self.params if isinstance(p.type, OutputFile)}
-        _check_outputs(outputs, list(inputs.values()))
-        options.quiet |= "-" in outputs.values()
+        paths = {option: path for option, path in outputs.items() if path is not None}
+        # an output must be writable, and must not replace an input or another output
+        for option, path in paths.items():
+            if path != "-":
+                check_output(path)
+                for other in filter(None, inputs.values()):
+                    if is_same_file(path, other):
+                        raise InputError(f"{option} {path} would replace {other}, which is read: name another file.")
+        for (option, path), (other_option, other) in combinations(paths.items(), 2):
+            if path == other or is_same_file(path, other):
+                raise InputError(f"{option} and {other_option} are one file: name two.")
+        options.quiet |= "-" in paths.values()
         piped = [str(name) for name, path in inputs.items() if path == "-"]
         if len(piped) > 1:
             raise InputError("Standard input can be read only once, and two files are called -.")
@@ -118,20 +128,6 @@ class Command(click.Command):
                 setattr(options, piped[0], run.standard_input)
             assert self.callback is not None
             self.callback(options)
-
-
-def _check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None]) -> None:
-    """Raise an error if an output cannot be written, or would replace an input or another output."""
-    paths = {option: path for option, path in outputs.items() if path is not None}
-    for option, path in paths.items():
-        if path != "-":
-            check_output(path)
-            for other in filter(None, inputs):
-                if is_same_file(path, other):
-                    raise InputError(f"{option} {path} would replace {other}, which is read: name another file.")
-    for (option, path), (other_option, other) in combinations(paths.items(), 2):
-        if path == other or is_same_file(path, other):
-            raise InputError(f"{option} and {other_option} are one file: name two.")
 
 
 @contextmanager

@@ -256,7 +256,15 @@ def stream_npz(
 
     def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
         check_no_pipe(path)
-        arrays, known = _loaded(path, (X, y))
+        if is_url(path):
+            raise DataFileError(f"{path} is a URL: download the file, and give its path.")
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                for info in archive.zip.infolist():
+                    archive.zip.open(info).close()  # checks that the archive's directory fits its data
+                arrays, known = {name: archive[name] for name in (X, y) if name in archive.files}, archive.files
+        except Exception as error:  # damaged bytes lead to errors of any class
+            raise unreadable(path, error, "archive of NumPy") from None
         found = list(arrays.values())
         missing = [name for name in (X, y) if name not in arrays and (name == X or name != "y")]
         if flaw := f"an array {missing[0]!r}" if missing else _flaw(found):
@@ -274,16 +282,3 @@ def _flaw(arrays: Sequence) -> str:
     if len(set(lengths)) > 1:
         return f"as many rows of inputs as of outputs, not {lengths[0]} and {lengths[1]}"
     return "" if not lengths[0] or all(own.nbytes for own in arrays) else f"something in its {lengths[0]} rows"
-
-
-def _loaded(path: FileName, names: tuple[str, str]) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Return the arrays ``names`` of an archive, as far as they exist, and the names of all its arrays."""
-    if is_url(path):
-        raise DataFileError(f"{path} is a URL: download the file, and give its path.")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            for info in archive.zip.infolist():
-                archive.zip.open(info).close()  # checks that the archive's directory fits its data
-            return {name: archive[name] for name in names if name in archive.files}, archive.files
-    except Exception as error:  # damaged bytes lead to errors of any class
-        raise unreadable(path, error, "archive of NumPy") from None

@@ -272,8 +272,12 @@ def _read_jsonl(path: FileName, skipped: Skipped) -> Iterator[Labelled]:
 
 def _parse_json(line: bytes) -> tuple[list, list | None, str]:
     """Parse ``{"x": [...], "y": [...]}``: tokens, labels (with tuples for lists), and kind of tokens."""
+    # numbers must be finite, and strings must have an encoding in UTF-8
+    number = _finite if IS_UNUSUAL.search(line) else None
     try:
-        record = _loaded(line)
+        record = json.loads(line, parse_constant=_finite, parse_float=number, parse_int=number)
+        if number is not None:
+            json.dumps(record, ensure_ascii=False).encode()
         x, y = record["x"], record.get("y")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         x, y = None, None
@@ -291,15 +295,6 @@ def _parse_json(line: bytes) -> tuple[list, list | None, str]:
         accepted = f"{len(x)} labels, as there are tokens: strings, numbers, or lists of them"
         raise DataFileError(f'"y" must be a list of {accepted}, got {shown(y)}.')
     return x, labels, kind
-
-
-def _loaded(line: bytes) -> Any:
-    """Parse JSON; raises ValueError if a number is not finite, or a string has no UTF-8 encoding."""
-    if not IS_UNUSUAL.search(line):
-        return json.loads(line, parse_constant=_finite)
-    record = json.loads(line, parse_constant=_finite, parse_float=_finite, parse_int=_finite)
-    json.dumps(record, ensure_ascii=False).encode()
-    return record
 
 
 def _finite(text: str) -> float:

@@ -247,33 +247,30 @@ class Encoder:
         self, tokens: FlatTokens, missing: np.ndarray | None, offsets: np.ndarray, grow: bool
     ) -> Iterator[Features]:
         """Yield the sparse features of dicts, words or attributes, and those that say which numbers are missing."""
-        if self.vocabulary is None:
+        vocabulary = self.vocabulary
+        if vocabulary is None:
             return
-        if isinstance(tokens, list):
-            yield self._sparse_entries(tokens, offsets, grow, self.vocabulary)
-        if missing is not None:
-            ids = np.full(missing.shape[1], -1, np.int32)
-            if grow or MISSING in self.vocabulary.ids:  # all, so that ids do not depend on which is missing first
-                ids = self.vocabulary.look_up(MISSING, self._table_columns(len(ids)), grow).ids
-            yield features_of_ids(np.where(missing, ids, np.int32(-1)))
-        elif not isinstance(tokens, list) and not self.explicit:
-            yield Features(np.zeros(len(tokens) + 1, np.int64), np.empty(0, np.int32), np.empty(0))
-
-    def _sparse_entries(self, tokens: list, offsets: np.ndarray, grow: bool, vocabulary: Vocabulary) -> Features:
-        """Encode the sparse features of dicts, words or attributes."""
         if isinstance(tokens, Words):
             if not grow:
                 self._check_known(tokens.keys(), vocabulary)
             self._words = self._words or WordEncoder(vocabulary, self.lexicons)
-            return self._words.encode(tokens, offsets, grow)
-        is_dicts = not isinstance(tokens, AttributeLists)
-        if is_dicts and self.shapes:
-            dense = {*self.shapes, *(self.numbers or ())}
-            tokens = [{key: value for key, value in token.items() if key not in dense} for token in tokens]
-        found = vocabulary.encode(tokens, grow)
-        if not grow and not len(found.ids) and (self.in_sequences or not is_dicts):
-            self._check_known(_keys_of(tokens), vocabulary)
-        return found
+            yield self._words.encode(tokens, offsets, grow)
+        elif isinstance(tokens, list):
+            is_dicts = not isinstance(tokens, AttributeLists)
+            if is_dicts and self.shapes:
+                dense = {*self.shapes, *(self.numbers or ())}
+                tokens = [{key: value for key, value in token.items() if key not in dense} for token in tokens]
+            found = vocabulary.encode(tokens, grow)
+            if not grow and not len(found.ids) and (self.in_sequences or not is_dicts):
+                self._check_known(_keys_of(tokens), vocabulary)
+            yield found
+        if missing is not None:
+            ids = np.full(missing.shape[1], -1, np.int32)
+            if grow or MISSING in vocabulary.ids:  # all, so that ids do not depend on which is missing first
+                ids = vocabulary.look_up(MISSING, self._table_columns(len(ids)), grow).ids
+            yield features_of_ids(np.where(missing, ids, np.int32(-1)))
+        elif not isinstance(tokens, list) and not self.explicit:
+            yield Features(np.zeros(len(tokens) + 1, np.int64), np.empty(0, np.int32), np.empty(0))
 
     def _check_known(self, keys: Sequence[str], vocabulary: Vocabulary) -> None:
         """Raise InputError if there are keys, and all are unknown."""
@@ -307,17 +304,14 @@ class Encoder:
                 _refuse_dense(name, kernel)
             return {PLAIN: tokens}
         dicts = tokens if are_dicts else [{}] * len(tokens)
-        numbers: dict[str, Vectors] = {COLUMNS: self._numbers(dicts)} if self.numbers else {}
+        arrays: dict[str, Vectors] = {}
+        if self.numbers:
+            arrays[COLUMNS] = table = numbers_of(dicts, self.numbers)
+            if self.missing == "error" and np.isnan(table).any():
+                for key in self.numbers:
+                    stacked([token.get(key) for token in dicts], key, 1)  # names the row
         used = dict.fromkeys(key for view in self.views.values() for key in view.keys if key != COLUMNS)
-        return numbers | {key: stacked([token.get(key) for token in dicts], key, self.shapes[key]) for key in used}
-
-    def _numbers(self, dicts: list[dict]) -> np.ndarray:
-        """Return the columns of numbers, (n, d); NaN where they are missing, unless that is an error."""
-        numbers = numbers_of(dicts, self.numbers or [])
-        if self.missing == "error" and np.isnan(numbers).any():
-            for key in self.numbers or ():
-                stacked([token.get(key) for token in dicts], key, 1)  # names the row
-        return numbers
+        return arrays | {key: stacked([token.get(key) for token in dicts], key, self.shapes[key]) for key in used}
 
     def pack(self, packer: Packer) -> Manifest:
         """Return everything learned except the features of the vocabulary as JSON values, with arrays of lexicons."""

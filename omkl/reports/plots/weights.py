@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.batch import read_groups
+from omkl.estimators.persistence import SavedEstimator
 from omkl.exceptions import InputError
-from omkl.linear.base import SparseLinear, group_norms
-from omkl.mkl.base import BatchMKL
+from omkl.linear.base import group_norms
 from omkl.online.rounds import values_of
 from omkl.reports.plots.canvas import COLOURS, GREY, MARK, axes_for, dress, legend, shortened, style
 from omkl.reports.plots.curves import Records, along_path, progress_of, records_of
@@ -20,9 +19,10 @@ from omkl.selection.result import GroupSelection, group_weights
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from omkl.estimators.base import OnlineEstimator
     from omkl.linear.problems import Groups
 
-    Source: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear | GroupSelection | Mapping[str, float] | Records
+    Source: TypeAlias = SavedEstimator | GroupSelection | Mapping[str, float] | Records
 
 NORM = "norm of the coefficients"
 
@@ -104,8 +104,8 @@ def weights_of(source: Source) -> tuple[dict[str, float], str]:
     if isinstance(source, GroupSelection):
         of_knockoffs = source.method == "knockoffs"
         return source.statistics, "weight minus weight of the knockoff" if of_knockoffs else "share of halves"
-    if isinstance(source, (OnlineEstimator, BatchMKL, SparseLinear)):
-        return group_weights(source), NORM if isinstance(source, SparseLinear) else "weight"
+    if isinstance(source, SavedEstimator) and "weights" in source._sections:
+        return group_weights(source), NORM if "coefficients" in source._sections else "weight"
     raise InputError(f"There are no weights in this {type(source).__name__}: give a fitted estimator, or a dict.")
 
 
