@@ -187,9 +187,13 @@ class Training:
         """Shuffle a stream, in a new order every epoch; a resumed run has the same orders."""
         return stream.shuffled(random_state=self.options.random_state or 0)
 
-    def fit(self, model: OnlineEstimator, X: object, y: object = None, **declared: Any) -> None:
-        """Train, on Dask workers if the options say so; local workers end with the training."""
+    def fit(self, model: OnlineEstimator, X: object, y: object = None, dev: object = None, **declared: object) -> None:
+        """Train, on Dask workers if the options say so; local workers end with the training.
+
+        ``dev`` is the data of ``--dev``, on which ``--early-stopping`` measures the model.
+        """
         options, opened = self.options, nullcontext()
+        declared["validation"] = dev if options.early_stopping else None
         if options.scheduler is not None:
             from omkl.distributed import running_client
 
@@ -206,8 +210,8 @@ class Training:
 
     def save(self, model: OnlineEstimator) -> None:
         """Save the trained model."""
-        settings = {"dtype": self.options.precision} if self.options.precision else {}
-        model.save(files.destination(self.options.output), training=not self.options.predict_only, **settings)
+        path, options = files.destination(self.options.output), self.options
+        model.save(path, training=not options.predict_only, dtype=options.precision)
 
     def report(self, model: OnlineEstimator, lines: list[str], metrics: Record) -> None:
         """Print lines about the training and the output file, and write metrics; exit with 130 after Ctrl-C."""
@@ -305,8 +309,7 @@ def labeler(options: Options) -> None:
     else:
         X, y = files.labelled_sequences(options.train, options)
         n_sequences, n_tokens, declared = len(X), sum(map(len, X)), {}
-    validation = dev if options.early_stopping else None
-    training.fit(model, X, y, validation=validation, **declared)
+    training.fit(model, X, y, dev, **declared)
     uncalibrated = [] if dev is None or options.loss == "crf" else files.calibrate(model, options.dev, *dev)
     training.save(model)
     metrics: Record = {"sequences": n_sequences, "tokens": n_tokens, "labels": len(model.classes_)}
@@ -353,11 +356,11 @@ def _train_rows(kind: str, options: Options) -> None:
         else:
             first = X = stream.read()  # with the names of the columns
             y, n_examples, declared = X.y, X.n_examples, {}
-        validation = None
+        dev = None
         if options.dev is not None and first is not None:
-            dev = files.open_rows(options.dev, options, files.Columns.of_block(first)).read()
-            validation = (dev, dev.y) if options.early_stopping else None
-        training.fit(model, X, y, validation=validation, **declared)
+            block = files.open_rows(options.dev, options, files.Columns.of_block(first)).read()
+            dev = (block, block.y)
+        training.fit(model, X, y, dev, **declared)
     training.save(model)
     metrics: Record = {"examples": n_examples}
     lines = [

@@ -81,8 +81,7 @@ def train_parser(options: Options) -> None:
         n_sentences, n_words = len(trees), trees.n_words
     dev = data.read_treebank(options.dev, trees=True, **reading) if options.dev else None
     options.say(f"{n_sentences} sentences, {n_words} words; parameters take up to {options.memory:g} MB.")
-    validation = dev if options.early_stopping else None
-    training.fit(parser, trees, validation=validation)
+    training.fit(parser, trees, dev=dev)
     uncalibrated = [] if dev is None else calibrate(parser, options.dev, dev)
     training.save(parser)
     weights = parser.template_weights_

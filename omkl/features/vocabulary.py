@@ -300,8 +300,8 @@ class Vocabulary:
         values = [names[i][1] for i in chosen.tolist()]
         strings = ["" if value is NUMBER else value for value in values]
         # each string comes after a separator, the first character that no string contains
-        characters = set("".join(strings))
-        mark = next(character for character in map(chr, count()) if character not in characters)
+        joined = "".join(strings)
+        mark = next(character for character in map(chr, count()) if character not in joined)
         text = "".join([mark + string for string in strings]).encode("utf-8", "surrogatepass")
         return {
             "text": np.frombuffer(text, dtype=np.uint8),

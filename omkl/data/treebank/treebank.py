@@ -323,9 +323,11 @@ def _flaw(columns: dict[str, Sequence]) -> str:
                 if text.count("\t") == max(len(column) - 1, 0) and not _UNFIT_BUT_TABS.search(text):
                     continue
         for word, value in enumerate(column, 1):
-            is_head = isinstance(value, (int, np.integer)) and 0 <= value < 10**jit.MOST_DIGITS
-            is_text = isinstance(value, str) and not _UNFIT.search(value)
-            if value is not None and not (is_head if name == "heads" else is_text):
+            if name == "heads":
+                is_fit = isinstance(value, (int, np.integer)) and 0 <= value < 10**jit.MOST_DIGITS
+            else:
+                is_fit = isinstance(value, str) and not _UNFIT.search(value)
+            if value is not None and not is_fit:
                 wanted = "the number of a word, 0 or None" if name == "heads" else "a string of one line in UTF-8"
                 return f", word {word}: {value!r:.60} among {name} is not {wanted}"
     return ""
