@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import omkl
 from omkl.data import Block, Stream, open_stream, stream_csv, stream_frames, stream_parquet
-from omkl.data.frames import read_frame
+from omkl.data.frames import read_frame, read_table
 from omkl.exceptions import DataFileError, DataWarning, InputError
 
 N = 137
@@ -304,3 +304,10 @@ def test_a_model_of_a_stream_knows_its_columns_by_their_names(tmp_path, passes):
         model.score(short)
     with pytest.raises(InputError, match="has no column 'c'"):
         model.partial_fit(short)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_numbers_in_a_column_that_held_text_are_looked_up_as_text(make):
+    with pytest.warns(DataWarning, match="'zip' of X has unknown values, which count as missing: '2'"):
+        table = read_table(make({"zip": [1, 2], "size": [0.5, 2.0]}), [["1", "3"], None])
+    assert table.values.tolist() == [[1.0, 0.0, 0.5], [0.0, 0.0, 2.0]]

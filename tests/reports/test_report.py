@@ -20,11 +20,12 @@ from markupsafe import Markup
 import omkl
 from omkl.cli import main
 from omkl.data import Sentence, Treebank, write_treebank
+from omkl.estimators.persistence import SavedEstimator
 from omkl.exceptions import InputError
 from omkl.reports import draw_tree, make_report
 from omkl.reports.markup import NOTHING, html, table
 from omkl.reports.quality import marked_tokens
-from omkl.reports.report import _group_table
+from omkl.reports.report import QUALITIES, SECTIONS, _group_table
 
 from ..estimators.test_explanations import TAGS, TREES, WORDS
 
@@ -370,6 +371,13 @@ def test_another_sentence_is_refused():
 def test_sentences_without_heads_and_without_words():
     assert draw_tree(Sentence(forms=["a<b"])).count("a&lt;b") == 2  # in the picture, and in its title
     assert ElementTree.fromstring(draw_tree(Sentence())).tag == SVG + "svg"
+
+
+def test_estimators_say_what_a_report_on_them_has():
+    found = [value for name in omkl.__all__ if isinstance(value := getattr(omkl, name), type)]
+    estimators = [cls for cls in found if issubclass(cls, SavedEstimator)]
+    assert {cls._reads for cls in estimators} == {None, *QUALITIES}
+    assert {section for cls in estimators for section in cls._sections} == set(SECTIONS)
 
 
 def test_groups_are_ranked_by_the_loss_without_them():
