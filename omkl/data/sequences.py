@@ -378,7 +378,7 @@ def write_sequences(
 def _as_crfsuite(x: Sequence[Token], y: Sequence | None) -> str:
     """Write attributes with their weights, if these are not 1."""
     lines = []
-    for token, label in zip(x, _labels(x, y)):
+    for token, label in zip(x, [None] * len(x) if y is None else y):
         cells = [_label(label)]
         if isinstance(token, Mapping):
             for key, value in token.items():
@@ -418,10 +418,6 @@ def _cell(cell: str) -> str:
     return cell
 
 
-def _labels(x: Sequence[Token], y: Sequence | None) -> Sequence:
-    return [None] * len(x) if y is None else y
-
-
 def _label(label: object) -> str:
     cell = _cell("" if label is None else label if isinstance(label, str) else _json(label))
     if cell.startswith("# "):
@@ -431,7 +427,8 @@ def _label(label: object) -> str:
 
 def _as_columns(x: Sequence[Token], y: Sequence | None) -> str:
     tokens = [_simple(token) if isinstance(token, Mapping) else {"": token} for token in x]
-    rows = [[*token.values(), _label(label)] for token, label in zip(tokens, _labels(x, y))]
+    labels = [None] * len(x) if y is None else y
+    rows = [[*token.values(), _label(label)] for token, label in zip(tokens, labels)]
     for token, cells in zip(tokens, rows):
         are_words = all(isinstance(cell, str) and cell.split() == [cell] for cell in cells)
         if token.keys() != tokens[0].keys() or not are_words or str(cells[0]).startswith("-DOCSTART-"):

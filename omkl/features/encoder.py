@@ -161,12 +161,24 @@ class Encoder:
         return [key for key in keys if is_number_in(data.inputs, key)]
 
     def _default_kernels(self, data: TokenData) -> list[tuple[str, Kernel]]:
+        """Return the kernels of a model whose user gives none."""
         key = self._table
         if sparse.issparse(data.inputs) or key not in self.shapes:
             return named_kernels(["linear"] if self.shapes else [])
         if self.in_sequences:
             return named_kernels(["linear", "quadratic", "gaussian"])
-        return default_kernels(self.shapes[key], exact=data.total <= EXACT_UP_TO)
+        # exact kernels for a few rows, else with a bounded size
+        d, exact = self.shapes[key], data.total <= EXACT_UP_TO
+        features = "" if exact else f",features={FEATURES}"
+        specs = {"linear": "linear:standardize=True"}
+        if exact or math.comb(d + 2, 2) <= EXPLICIT_LIMIT:
+            specs["quadratic"] = "quadratic:standardize=True"
+        specs["gaussian"] = f"gaussian:standardize=True,sigma2={WIDTH * d}{features}"
+        seed = "" if exact else ",seed=1"
+        specs["narrow gaussian"] = f"gaussian:standardize=True,sigma2={NARROW * d}{features}{seed}"
+        if exact:  # columns of equal units, such as pixels, keep their relative scales
+            specs["quadratic:ranges"] = "quadratic:standardize=range"
+        return named_kernels(specs)
 
     def start_scales(self) -> None:
         """Start the scales of the entries of kernels on standardized columns, and of those with missing numbers."""
@@ -407,19 +419,6 @@ class Encoder:
 
     def _n_kernel_features(self) -> int:
         return sum(self.feature_count(name) or 0 for name in self.explicit)
-
-
-def default_kernels(d: int, exact: bool) -> list[tuple[str, Kernel]]:
-    """Return the default kernels on d columns: exact ones for a few rows, else with a bounded size."""
-    features = "" if exact else f",features={FEATURES}"
-    specs = {"linear": "linear:standardize=True"}
-    if exact or math.comb(d + 2, 2) <= EXPLICIT_LIMIT:
-        specs["quadratic"] = "quadratic:standardize=True"
-    specs["gaussian"] = f"gaussian:standardize=True,sigma2={WIDTH * d}{features}"
-    specs["narrow gaussian"] = f"gaussian:standardize=True,sigma2={NARROW * d}{features}" + ("" if exact else ",seed=1")
-    if exact:  # columns of equal units, such as pixels, keep their relative scales
-        specs["quadratic:ranges"] = "quadratic:standardize=range"
-    return named_kernels(specs)
 
 
 def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
