@@ -74,8 +74,8 @@ def arborescences(scores: np.ndarray, best: np.ndarray, single_root: bool, expec
     return log_partition
 
 
-def projective_trees(scores: np.ndarray, single_root: bool, expected: np.ndarray) -> float:
-    """Sum over projective trees, at least one of which must exist; the spans are those of the compiled program.
+def projective_trees(scores: np.ndarray, best: np.ndarray, single_root: bool, expected: np.ndarray) -> float:
+    """Sum over projective trees, one of which is ``best``; the spans are those of the compiled program.
 
     In the backward pass each span distributes its probability over the pairs of spans that form it, in proportion to
     their weights (Eisner 2016).

@@ -1,6 +1,5 @@
 """Dependency trees whose scores are sums over arcs, grandparent parts and sibling parts."""
 
-from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
@@ -219,11 +218,5 @@ class SecondOrderTree(TreeStructure):
         of_parts = self.parts_of(lists, predicted) - self.parts_of(lists, gold)
         return gap + float(parts @ of_parts), PartPotentials(of_arcs.arcs, of_parts, lists)
 
-    def cost_augmented(self, potentials: Potentials, gold: ArrayLike, cost_weight: float = 1.0) -> Potentials:
-        return potentials._replace(arcs=super().cost_augmented(potentials.arcs, gold, cost_weight).arcs)
-
-    def agreeing(self, potentials: Potentials, gold: ArrayLike) -> Potentials:
-        return potentials._replace(arcs=super().agreeing(potentials.arcs, gold).arcs)
-
-    def forbidding(self, potentials: Potentials, arcs: Iterable[tuple[int, int]]) -> Potentials:
-        return potentials._replace(arcs=super().forbidding(potentials.arcs, arcs).arcs)
+    def _with_arcs(self, potentials: Potentials, arcs: np.ndarray) -> Potentials:
+        return potentials._replace(arcs=arcs)

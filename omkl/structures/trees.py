@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,26 @@ class TreePotentials(NamedTuple):
     arcs: np.ndarray
 
 
+class TreePrograms(NamedTuple):
+    """Functions of arc scores (n + 1, n + 1) for one kind of trees.
+
+    Attributes
+    ----------
+    find : callable
+        ``find(scores, single_root, heads)`` writes the heads of the best tree; it returns False if there is none.
+    total : callable
+        ``total(scores, single_root, expected)`` writes the probabilities of arcs into zeros, and returns log Z, not
+        finite if there is no tree or numbers underflow.
+    total_in_logs : callable
+        The same for scores of any magnitude, ``total_in_logs(scores, best, single_root, expected)``, given the heads of
+        the best tree.
+    """
+
+    find: Callable[[np.ndarray, bool, np.ndarray], bool]
+    total: Callable[[np.ndarray, bool, np.ndarray], float]
+    total_in_logs: Callable[[np.ndarray, np.ndarray, bool, np.ndarray], float]
+
+
 #: Accepted potentials: a bare array holds the scores of arcs.
 AnyPotentials: TypeAlias = TreePotentials | ArrayLike
 
@@ -39,6 +59,8 @@ class TreeStructure(Structure):
     single_root : bool
         True: the root has exactly one child, as in Universal Dependencies. False: any number.
     """
+
+    programs: ClassVar[TreePrograms]
 
     def __init__(self, single_root: bool = True) -> None:
         self.single_root = bool(single_root)
@@ -70,12 +92,17 @@ class TreeStructure(Structure):
     def decode(self, potentials: AnyPotentials) -> np.ndarray:
         scores = as_scores(potentials)
         heads = np.empty(len(scores) - 1, np.int64)
-        if not self._find(scores, heads):
+        if not self.programs.find(scores, self.single_root, heads):
             raise self._refusal(scores)
         return heads
 
     def decode_best(self, potentials: AnyPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the ``n_best`` trees of the highest scores, best first, or all if there are fewer.
+
+        By Lawler's (1972) partition, all other trees are divided by the first token whose head differs from the best
+        tree: the heads before that token are required, and the token's own head is forbidden. The best tree of each
+        part is decoded. A part is divided further when its best tree is the next one. This takes n decodings for each
+        tree.
 
         Parameters
         ----------
@@ -88,11 +115,37 @@ class TreeStructure(Structure):
         scores : array of shape (m,)
         """
         scores = as_scores(potentials)
-        found = _best_trees(self._find, scores, n_best)
+        n = len(scores) - 1
+        tokens = np.arange(1, n + 1)
+        met = count()  # breaks ties by order of discovery
+        waiting: dict[tuple, tuple] = {}
+        found: list[np.ndarray] = []
+
+        def consider(allowed: np.ndarray, n_fixed: int) -> None:
+            heads = np.empty(n, np.int64)
+            if not self.programs.find(allowed, self.single_root, heads):
+                return
+            rank = -scores[heads, tokens].sum(), next(met)
+            if len(waiting) >= n_best - len(found):  # the worst waiting tree is not among the n best
+                if rank > max(waiting):
+                    return
+                del waiting[max(waiting)]
+            waiting[rank] = heads, n_fixed, allowed.copy()
+
+        consider(scores, 0)
+        while waiting:
+            heads, n_fixed, allowed = waiting.pop(min(waiting))
+            found.append(heads)
+            for i in range(n_fixed, n if len(found) < n_best else 0):
+                own = allowed[heads[i], i + 1]
+                allowed[heads[i], i + 1] = -np.inf
+                consider(allowed, i)
+                allowed[:, i + 1] = -np.inf
+                allowed[heads[i], i + 1] = own
         if not found:
             raise self._refusal(scores)
-        heads = np.array(found)
-        return heads, scores[heads, np.arange(1, len(scores))].sum(axis=1)
+        trees = np.array(found)
+        return trees, scores[trees, tokens].sum(axis=1)
 
     def decode_marginals(self, potentials: AnyPotentials) -> np.ndarray:
         """Return the heads of the tree with the largest expected number of correct heads, (n,).
@@ -115,7 +168,7 @@ class TreeStructure(Structure):
         potentials : TreePotentials or array of shape (n + 1, n + 1)
         """
         scores = as_scores(potentials)
-        return bool(self._find(scores, np.empty(len(scores) - 1, np.int64)))
+        return bool(self.programs.find(scores, self.single_root, np.empty(len(scores) - 1, np.int64)))
 
     def is_partial(self, gold: ArrayLike) -> bool:
         return bool((np.asarray(gold) < 0).any())
@@ -129,7 +182,7 @@ class TreeStructure(Structure):
         kept = scores.copy()
         kept[:, known + 1] = -np.inf
         kept[heads[known], known + 1] = scores[heads[known], known + 1]
-        return TreePotentials(kept)
+        return self._with_arcs(potentials, kept)
 
     def forbidding(self, potentials: AnyPotentials, arcs: Iterable[tuple[int, int]]) -> TreePotentials:
         """Return potentials that also forbid these arcs.
@@ -142,15 +195,15 @@ class TreeStructure(Structure):
         scores = as_scores(potentials).copy()
         for head, modifier in arcs:
             scores[head, modifier] = -np.inf
-        return TreePotentials(scores)
+        return self._with_arcs(potentials, scores)
 
     def marginals(self, potentials: AnyPotentials) -> tuple[float, TreePotentials]:
         scores = as_scores(potentials)
         expected = np.zeros(scores.shape)
-        log_partition = self._sum(scores, expected)
+        log_partition = self.programs.total(scores, self.single_root, expected)
         if not np.isfinite(log_partition):
             expected = np.zeros(scores.shape)
-            log_partition = self._sum_in_logs(scores, self.decode(scores), expected)
+            log_partition = self.programs.total_in_logs(scores, self.decode(scores), self.single_root, expected)
         return log_partition, TreePotentials(expected)
 
     def arc_probabilities(self, potentials: AnyPotentials) -> np.ndarray:
@@ -176,24 +229,16 @@ class TreeStructure(Structure):
         known = np.flatnonzero(heads >= 0)
         return self.arc_probabilities(potentials)[heads[known], known + 1]
 
-    def _find(self, scores: np.ndarray, heads: np.ndarray) -> bool:
-        """Write the heads of the best tree; return False if there is none."""
-        self.must_define("_find")
-
-    def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
-        """Write the probabilities of arcs; return log Z, not finite if there is no tree or numbers underflow."""
-        self.must_define("_sum")
-
-    def _sum_in_logs(self, scores: np.ndarray, best: np.ndarray, expected: np.ndarray) -> float:
-        """Do the same for scores of any magnitude, given the heads of the best tree."""
-        self.must_define("_sum_in_logs")
-
     def cost_augmented(self, potentials: AnyPotentials, gold: ArrayLike, cost_weight: float = 1.0) -> TreePotentials:
         augmented = as_scores(potentials).copy()
         heads = as_heads(gold, len(augmented) - 1, partial=True)
         # lowering the scores of gold arcs is equivalent to raising all others
         jit.add_indicator(augmented, heads, -float(cost_weight))
-        return TreePotentials(augmented)
+        return self._with_arcs(potentials, augmented)
+
+    def _with_arcs(self, potentials: Any, arcs: np.ndarray) -> Any:
+        """Return potentials with other scores of arcs."""
+        return TreePotentials(arcs)
 
     def difference(
         self, potentials: AnyPotentials, predicted: ArrayLike, gold: ArrayLike
@@ -263,14 +308,7 @@ class NonProjectiveTree(TreeStructure):
     9
     """
 
-    def _find(self, scores: np.ndarray, heads: np.ndarray) -> bool:
-        return jit.decode(scores, self.single_root, heads)
-
-    def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
-        return _jit_matrix_tree.marginals(scores, self.single_root, expected)
-
-    def _sum_in_logs(self, scores: np.ndarray, best: np.ndarray, expected: np.ndarray) -> float:
-        return log_space.arborescences(scores, best, self.single_root, expected)
+    programs = TreePrograms(jit.decode, _jit_matrix_tree.marginals, log_space.arborescences)
 
 
 class ProjectiveTree(TreeStructure):
@@ -296,14 +334,7 @@ class ProjectiveTree(TreeStructure):
     7
     """
 
-    def _find(self, scores: np.ndarray, heads: np.ndarray) -> bool:
-        return _jit_projective.decode(scores, self.single_root, heads)
-
-    def _sum(self, scores: np.ndarray, expected: np.ndarray) -> float:
-        return _jit_projective.marginals(scores, self.single_root, expected)
-
-    def _sum_in_logs(self, scores: np.ndarray, best: np.ndarray, expected: np.ndarray) -> float:
-        return log_space.projective_trees(scores, self.single_root, expected)
+    programs = TreePrograms(_jit_projective.decode, _jit_projective.marginals, log_space.projective_trees)
 
 
 def as_scores(potentials: AnyPotentials) -> np.ndarray:
@@ -326,40 +357,3 @@ def as_heads(output: ArrayLike, n: int, partial: bool = False) -> np.ndarray:
     if not are_whole or not jit.are_heads(heads, n, -1 if partial else 0):
         raise InputError(f"A tree over {n} tokens must be {n} heads in 0 .. {n}, none its own, not {output!r:.80}.")
     return heads
-
-
-def _best_trees(find: Callable[[np.ndarray, np.ndarray], bool], scores: np.ndarray, n_best: int) -> list[np.ndarray]:
-    """Return the trees of the highest scores, best first, by Lawler's (1972) partition.
-
-    All other trees are divided by the first token whose head differs from the best tree: the heads before that token
-    are required, and the token's own head is forbidden. The best tree of each part is decoded. A part is divided
-    further when its best tree is the next one. This takes n decodings for each tree.
-    """
-    n = len(scores) - 1
-    tokens = np.arange(1, n + 1)
-    met = count()  # breaks ties by order of discovery
-    waiting: dict[tuple, tuple] = {}
-    found: list[np.ndarray] = []
-
-    def consider(allowed: np.ndarray, n_fixed: int) -> None:
-        heads = np.empty(n, np.int64)
-        if not find(allowed, heads):
-            return
-        rank = -scores[heads, tokens].sum(), next(met)
-        if len(waiting) >= n_best - len(found):  # the worst waiting tree is not among the n best
-            if rank > max(waiting):
-                return
-            del waiting[max(waiting)]
-        waiting[rank] = heads, n_fixed, allowed.copy()
-
-    consider(scores, 0)
-    while waiting:
-        heads, n_fixed, allowed = waiting.pop(min(waiting))
-        found.append(heads)
-        for i in range(n_fixed, n if len(found) < n_best else 0):
-            own = allowed[heads[i], i + 1]
-            allowed[heads[i], i + 1] = -np.inf
-            consider(allowed, i)
-            allowed[:, i + 1] = -np.inf
-            allowed[heads[i], i + 1] = own
-    return found
