@@ -11,11 +11,11 @@ NO_WEIGHTS = np.empty(0)
 
 
 @compiled
-def soft_threshold(x, threshold):
-    """Return ``sign(x) max(|x| - threshold, 0)``, the prox of ``threshold ||.||_1``."""
+def soft_threshold(x, threshold, weights):
+    """Return ``sign(x) max(|x| - threshold w, 0)``, the prox of ``threshold sum_k w_k |x_k|``; no weights are ones."""
     shrunk = np.empty(x.shape[0])
     for k in range(x.shape[0]):
-        magnitude = abs(x[k]) - threshold
+        magnitude = abs(x[k]) - (weights[k] * threshold if weights.shape[0] else threshold)
         shrunk[k] = 0.0 if magnitude <= 0.0 else (magnitude if x[k] > 0.0 else -magnitude)
     return shrunk
 
@@ -56,12 +56,7 @@ def threshold_by_newton(x, weights, step):
 @compiled
 def prox_weighted_squared_l1(x, weights, step):
     """Return the prox of ``(step / 2) (sum_k w_k |x_k|)^2`` (Algorithm 4; without weights, Algorithm 2)."""
-    threshold = threshold_by_newton(x, weights, step)
-    shrunk = np.empty(x.shape[0])
-    for k in range(x.shape[0]):
-        magnitude = abs(x[k]) - (weights[k] * threshold if weights.shape[0] else threshold)
-        shrunk[k] = 0.0 if magnitude <= 0.0 else (magnitude if x[k] > 0.0 else -magnitude)
-    return shrunk
+    return soft_threshold(x, threshold_by_newton(x, weights, step), weights)
 
 
 @compiled

@@ -114,10 +114,8 @@ class Composite(Regularizer):
             return factor * term.conjugate(as_vector(dual_norms) / factor)
         if not self.exact:
             raise InputError(f"The conjugate of {self!r} is not known: its prox is not exact.")
-        return self._conjugate_by_ascent(as_vector(dual_norms))
-
-    def _conjugate_by_ascent(self, dual_norms: np.ndarray) -> float:
-        r"""Maximize :math:`y^\top b - \psi(b)` by proximal-point steps."""
+        # maximize y'b - psi(b) by proximal-point steps
+        dual_norms = as_vector(dual_norms)
         point, step, best = np.zeros_like(dual_norms), 1.0, 0.0
         for _ in range(60):
             moved = self.prox(point + step * dual_norms, step)

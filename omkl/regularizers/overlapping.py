@@ -29,6 +29,8 @@ class _UnionOfGroups(Regularizer):
     least_at_one_group = True
     dual_radius = 0.0
     rank = 1
+    #: Whether unions are nested or disjoint; proximal steps then go from the leaves to the root.
+    nested = False
 
     def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None) -> None:
         groups = list(groups.values() if isinstance(groups, Mapping) else groups)
@@ -52,14 +54,10 @@ class _UnionOfGroups(Regularizer):
         if repeated := [group for group in self.groups if len(set(group)) < len(group)]:
             raise InputError(f"The union {repeated[0]} has a member twice: give every member once.")
         self._size = 1 + max(int(member) for group in self.groups for member in group)
-        order = self._order()
+        order = sorted(range(len(self.groups)), key=lambda g: len(self.groups[g]) if self.nested else g)
         self._starts = np.cumsum([0] + [len(self.groups[g]) for g in order])
         self._members = np.array([member for g in order for member in self.groups[g]], dtype=np.int64)
         self._ordered_weights = self.weights[order]
-
-    def _order(self) -> list[int]:
-        """Return the order of the proximal steps."""
-        return list(range(len(self.groups)))
 
     def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "_UnionOfGroups":
         place = {name: k for k, name in enumerate(names)}
@@ -85,6 +83,9 @@ class _UnionOfGroups(Regularizer):
         """Return, for each group, the sum over the unions that contain it."""
         members = np.repeat(by_union, np.diff(self._starts))
         return np.bincount(self._members, members, minlength=n_groups)
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
+        return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, step * self._ordered_weights)
 
     def value(self, norms: ArrayLike) -> float:
         return float(self._ordered_weights @ self._union_norms(norms))
@@ -174,10 +175,10 @@ class OverlappingGroups(_UnionOfGroups):
         return {**super().parameters(), "exact": self.exact}
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        norms, thresholds = self._checked(norms), step * self._ordered_weights
-        if self.exact:
-            return prox_overlapping(norms, self._starts, self._members, thresholds, SETTLED, SWEEPS)
-        return shrink_groups_in_turn(norms, self._starts, self._members, thresholds)
+        if not self.exact:
+            return super().prox(norms, step)
+        arrays = self._starts, self._members, step * self._ordered_weights
+        return prox_overlapping(self._checked(norms), *arrays, SETTLED, SWEEPS)
 
 
 class TreeGroups(_UnionOfGroups):
@@ -199,9 +200,7 @@ class TreeGroups(_UnionOfGroups):
     """
 
     aliases = {"tree": {}}
-
-    def _order(self) -> list[int]:
-        return sorted(range(len(self.groups)), key=lambda g: len(self.groups[g]))
+    nested = True
 
     def _prepare(self) -> None:
         sets = [frozenset(group) for group in self.groups]
@@ -213,6 +212,3 @@ class TreeGroups(_UnionOfGroups):
                         "use OverlappingGroups."
                     )
         super()._prepare()
-
-    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, step * self._ordered_weights)

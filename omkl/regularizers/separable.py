@@ -41,7 +41,8 @@ class LinearQuadratic(Regularizer):
         return np.full_like(as_vector(norms), self.quadratic)
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        shrunk = soft_threshold(as_vector(norms), step * self.linear) if self.linear else as_vector(norms)
+        norms = as_vector(norms)
+        shrunk = soft_threshold(norms, step * self.linear, NO_WEIGHTS) if self.linear else norms
         return shrunk / (1.0 + step * self.quadratic)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:

@@ -110,7 +110,7 @@ class L21Ball(Regularizer):
         candidates = (np.cumsum(decreasing) - self.radius) / np.arange(1, len(norms) + 1)
         beyond = np.flatnonzero(decreasing <= candidates)
         last = max(beyond[0] - 1, 0) if len(beyond) else len(norms) - 1
-        return soft_threshold(norms, candidates[last])
+        return soft_threshold(norms, candidates[last], NO_WEIGHTS)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return self.radius * float(np.abs(dual_norms).max(initial=0.0))
@@ -305,28 +305,24 @@ def best_reciprocal_weights(norms: np.ndarray, eta: float, tol: float = 1e-13, m
         return weights
     alive = norms > NEGLIGIBLE * scale
     b = norms[alive] / scale
-    x = b.copy()
+    x, (size, slope) = b, _size_and_slope(b, eta)
     for _ in range(max_iter):
         if eta < 0.25:
-            x = np.cbrt(x * b**2 / _slope(x, eta))
-        x = b / np.sqrt(_slope(x, eta))
-        size = _size(x, eta)
+            x = np.cbrt(x * b**2 / slope)
+            slope = _size_and_slope(x, eta)[1]
+        x = b / np.sqrt(slope)
+        size, slope = _size_and_slope(x, eta)
         if size / np.sum(b**2 / x) - 1.0 < tol:
             break
     weights[alive] = x / size
     return weights
 
 
-def _size(x: np.ndarray, eta: float) -> float:
-    """Return ``s(x)`` (Citi, Eq. 10), the norm whose unit ball is the elastic-net set."""
-    return 0.5 * eta * x.sum() + np.sqrt((0.5 * eta * x.sum()) ** 2 + (1 - eta) * (x @ x))
-
-
-def _slope(x: np.ndarray, eta: float) -> np.ndarray:
-    """Return the gradient of ``s`` at x > 0 (Citi, Eq. 13b)."""
-    half = 0.5 * eta
-    root = np.sqrt((half * x.sum()) ** 2 + (1 - eta) * (x @ x))
-    return half + (half**2 * x.sum() + (1 - eta) * x) / root
+def _size_and_slope(x: np.ndarray, eta: float) -> tuple[float, np.ndarray]:
+    """Return ``s(x)`` (Citi, Eq. 10), the norm whose unit ball is the elastic-net set, and its gradient (Eq. 13b)."""
+    half, total = 0.5 * eta, x.sum()
+    root = np.sqrt((half * total) ** 2 + (1 - eta) * (x @ x))
+    return half * total + root, half + (half**2 * total + (1 - eta) * x) / root
 
 
 def best_linear_weights(u: np.ndarray, eta: float) -> np.ndarray:
