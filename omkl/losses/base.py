@@ -7,7 +7,7 @@ online trainer calls ``value_and_gradient`` with one sample at a time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from omkl._roots import limit_at, unbounded_root
 if TYPE_CHECKING:
     from omkl.structures.base import Potentials, Structure
 
+#: Value of a loss, and its gradient in the potentials, None if it is zero.
+ValueAndGradient: TypeAlias = "tuple[float, Potentials | None]"
 #: Width of the differences that replace second derivatives, relative to a prediction; relative rounding of a dual point
 #: at the ends of the domain.
 WIDTH, OVERSHOOT = 1e-5, 1e-12
@@ -46,6 +48,9 @@ class PointwiseLoss(Component):
     shift_invariant: ClassVar[bool] = False
     #: True if the prediction is :meth:`mean` of z, not z itself.
     has_link: ClassVar[bool] = False
+    #: Ends of the domain of the conjugate, if they do not depend on the target, or are those for the target 1 of a loss
+    #: of classes; else computed by :meth:`domain`.
+    ends: tuple[float, float] | None = None
     #: Weight of the losses for ``C="auto"``.
     default_c: ClassVar[float] = 1.0
 
@@ -127,8 +132,13 @@ class PointwiseLoss(Component):
         y : array of shape (N,)
             Targets.
         """
-        low, high = (-limit_at(sign, lambda z: self.gradient(y, z), y) for sign in (1.0, -1.0))
-        return low, high
+        if self.ends is None:
+            low, high = (-limit_at(sign, lambda z: self.gradient(y, z), y) for sign in (1.0, -1.0))
+            return low, high
+        low, high = self.ends
+        if self.classifies:
+            return np.where(y > 0, low, 0.0 - high), np.where(y > 0, high, 0.0 - low)
+        return np.full(len(y), low), np.full(len(y), high)
 
     def _prediction(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         """Return the prediction closest to 0 whose dual variable is ``rho``."""
@@ -168,9 +178,7 @@ class PointwiseLoss(Component):
         """
         return None
 
-    def value_and_gradient(
-        self, structure: Structure, potentials: Potentials, gold: float
-    ) -> tuple[float, Potentials | None]:
+    def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: float) -> ValueAndGradient:
         """Return value and gradient as a :class:`~omkl.losses.StructuredLoss` does, for a number as output.
 
         Parameters

@@ -18,6 +18,7 @@ class Logistic(PointwiseLoss):
 
     aliases = {"logistic": {}}
     classifies = True
+    ends = 0.0, 1.0
     curvature = 0.25
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -40,15 +41,13 @@ class Logistic(PointwiseLoss):
         u = y * rho
         return 1.0 / (u * (1.0 - u))
 
-    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.minimum(y, 0.0), np.maximum(y, 0.0)
-
 
 class Hinge(PiecewiseQuadratic):
     r""":math:`\max(0, 1 - yz)`, the loss of the support vector machine."""
 
     aliases = {"hinge": {}}
     classifies = True
+    ends = 0.0, 1.0
     has_kink = True
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -56,9 +55,6 @@ class Hinge(PiecewiseQuadratic):
 
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.where(y * z < 1.0, -y, 0.0)
-
-    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.minimum(y, 0.0), np.maximum(y, 0.0)
 
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float:
         return _lowest_point(y - z, weights, -float(weights[y > 0].sum()))
@@ -69,6 +65,7 @@ class SquaredHinge(PiecewiseQuadratic):
 
     aliases = {"squared-hinge": {}}
     classifies = True
+    ends = 0.0, np.inf
     curvature = 1.0
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -77,14 +74,12 @@ class SquaredHinge(PiecewiseQuadratic):
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return -y * np.maximum(0.0, 1.0 - y * z)
 
-    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
-
 
 class Squared(PiecewiseQuadratic):
     r""":math:`\frac12 (y - z)^2`."""
 
     aliases = {"squared": {}}
+    ends = -np.inf, np.inf
     compiled = SQUARED, 0.0
     shift_invariant = True
     curvature = 1.0
@@ -95,9 +90,6 @@ class Squared(PiecewiseQuadratic):
 
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return z - y
-
-    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.full(len(y), -np.inf), np.full(len(y), np.inf)
 
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float:
         total = weights.sum()
@@ -115,6 +107,7 @@ class EpsilonInsensitive(PiecewiseQuadratic):
     """
 
     aliases = {"epsilon-insensitive": {}, "eps-insensitive": {}}
+    ends = -1.0, 1.0
     shift_invariant = True
     has_kink = True
     compiled = property(lambda self: (EPSILON_INSENSITIVE, self.epsilon))
@@ -135,9 +128,6 @@ class EpsilonInsensitive(PiecewiseQuadratic):
 
     def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return self.epsilon * np.sign(rho) - y
-
-    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.full(len(y), -1.0), np.ones(len(y))
 
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float:
         kinks = np.concatenate([y - z - self.epsilon, y - z + self.epsilon])
@@ -164,15 +154,13 @@ class Quantile(PiecewiseQuadratic):
     def __init__(self, quantile: float = 0.5) -> None:
         check_number("quantile", quantile, above=0, below=1)
         self.quantile = float(quantile)
+        self.ends = self.quantile - 1.0, self.quantile
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.maximum(self.quantile * (y - z), (1.0 - self.quantile) * (z - y))
 
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.where(z < y, -self.quantile, np.where(z > y, 1.0 - self.quantile, 0.0))
-
-    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.full(len(y), self.quantile - 1.0), np.full(len(y), self.quantile)
 
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float:
         return _lowest_point(y - z, weights, -self.quantile * float(weights.sum()))
@@ -195,6 +183,7 @@ class Huber(PiecewiseQuadratic):
     def __init__(self, delta: float = 1.0) -> None:
         check_number("delta", delta, above=0)
         self.delta = float(delta)
+        self.ends = -self.delta, self.delta
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         error = np.abs(y - z)
@@ -203,9 +192,6 @@ class Huber(PiecewiseQuadratic):
 
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.clip(z - y, -self.delta, self.delta)
-
-    def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.full(len(y), -self.delta), np.full(len(y), self.delta)
 
 
 class Poisson(PointwiseLoss):

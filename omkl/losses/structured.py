@@ -9,6 +9,7 @@ import numpy as np
 from omkl._components import Component, check_number
 from omkl.losses._jit_losses import CRF as LOG
 from omkl.losses._jit_losses import HINGE, PERCEPTRON, SOFTMAX_MARGIN
+from omkl.losses.base import ValueAndGradient
 
 if TYPE_CHECKING:
     from omkl.structures.base import Output, Potentials, Structure
@@ -48,9 +49,7 @@ class StructuredLoss(Component):
     default_c: ClassVar[float] = 1.0
     required = ("value_and_gradient",)
 
-    def value_and_gradient(
-        self, structure: Structure, potentials: Potentials, gold: Output
-    ) -> tuple[float, Potentials | None]:
+    def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Output) -> ValueAndGradient:
         """Return value and gradient of the loss at these potentials.
 
         Parameters
@@ -88,9 +87,7 @@ class StructuredHinge(StructuredLoss):
         check_number("cost_weight", cost_weight, least=0)
         self.cost_weight = float(cost_weight)
 
-    def value_and_gradient(
-        self, structure: Structure, potentials: Potentials, gold: Output
-    ) -> tuple[float, Potentials | None]:
+    def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Output) -> ValueAndGradient:
         predicted = structure.loss_augmented(potentials, gold, self.cost_weight)
         gap, gradient = structure.difference(potentials, predicted, completed(structure, potentials, gold))
         value = gap + self.cost_weight * structure.cost(gold, predicted)
@@ -109,9 +106,7 @@ class CRF(StructuredLoss):
     compiled = LOG, 0.0
     default_c = 10.0  # at C = 1 labelers are 1 to 4 points less accurate
 
-    def value_and_gradient(
-        self, structure: Structure, potentials: Potentials, gold: Output
-    ) -> tuple[float, Potentials | None]:
+    def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Output) -> ValueAndGradient:
         log_partition, gradient = structure.marginals(potentials)
         if structure.is_partial(gold):
             agreeing, expected = structure.marginals(structure.agreeing(potentials, gold))
@@ -146,9 +141,7 @@ class SoftmaxMargin(CRF):
         check_number("cost_weight", cost_weight, least=0)
         self.cost_weight = float(cost_weight)
 
-    def value_and_gradient(
-        self, structure: Structure, potentials: Potentials, gold: Output
-    ) -> tuple[float, Potentials | None]:
+    def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Output) -> ValueAndGradient:
         # the cost of the gold output is 0, or cancels in the difference
         return super().value_and_gradient(structure, structure.cost_augmented(potentials, gold, self.cost_weight), gold)
 
@@ -165,9 +158,7 @@ class Perceptron(StructuredLoss):
     compiled = PERCEPTRON, 0.0
     uses_cost = False
 
-    def value_and_gradient(
-        self, structure: Structure, potentials: Potentials, gold: Output
-    ) -> tuple[float, Potentials | None]:
+    def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Output) -> ValueAndGradient:
         predicted = structure.decode(potentials)
         gold = completed(structure, potentials, gold)
         if np.array_equal(predicted, gold):
