@@ -59,11 +59,11 @@ def prove_semidefinite(rows, n, rounding, proved):
                 row[j] = value if abs(value) > TINY else np.float32(0.0)
             row[i] += np.float32(0.5 * rounding)
             start += i + 1
-        proved[m] = proved[m] and _is_definite(lower)
+        proved[m] = proved[m] and factorize(lower)
 
 
 @compiled
-def _is_definite(lower):
+def factorize(lower):
     """Factorize a matrix in place by its lower triangle, from the last row to the first: Cholesky's method."""
     n = lower.shape[0]
     for pivot in range(n - 1, -1, -1):

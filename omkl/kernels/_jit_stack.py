@@ -87,16 +87,6 @@ def packed_products(rows, which, vectors, out):
 
 
 @compiled
-def diagonals(rows, which, out):
-    """``out[k, i] = K_which[k][i, i]``."""
-    for k in range(which.shape[0]):
-        row, place = rows[which[k]], 0
-        for i in range(out.shape[1]):
-            out[k, i] = row[place]
-            place += i + 2
-
-
-@compiled
 def pack(matrix, first_row, out):
     """Write the lower triangle of rows ``first_row ..`` of a symmetric matrix into a packed kernel."""
     position = 0

@@ -165,7 +165,15 @@ class Gaussian(Kernel):
         return np.exp(matrix, out=matrix)
 
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-        return _orthogonal_normals(generator, shape) / np.sqrt(known(self.width_, self))
+        # normal vectors, orthogonal within blocks of d (Yu et al. 2016, orthogonal random features)
+        count, d = shape
+        rows = []
+        for first in range(0, count, max(d, 1)):
+            basis, triangle = np.linalg.qr(generator.standard_normal((d, min(d, count - first))))
+            # with these signs the basis is uniform over all rotations
+            lengths = np.sqrt(generator.chisquare(d, size=basis.shape[1])) * np.sign(np.diagonal(triangle))
+            rows.append((basis * lengths).T)
+        return np.concatenate(rows) / np.sqrt(known(self.width_, self))
 
 
 @dataclass(eq=False, repr=False)
@@ -308,15 +316,3 @@ def _width(name: str, value: float | str) -> float | None:
         return None
     check_number(name, value, above=0)
     return float(value)
-
-
-def _orthogonal_normals(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Return normal vectors, (m, d), orthogonal within blocks of d (Yu et al. 2016, orthogonal random features)."""
-    count, d = shape
-    rows = []
-    for first in range(0, count, max(d, 1)):
-        basis, triangle = np.linalg.qr(generator.standard_normal((d, min(d, count - first))))
-        # with these signs the basis is uniform over all rotations
-        lengths = np.sqrt(generator.chisquare(d, size=basis.shape[1])) * np.sign(np.diagonal(triangle))
-        rows.append((basis * lengths).T)
-    return np.concatenate(rows)

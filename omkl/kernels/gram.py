@@ -128,7 +128,10 @@ def checked_gram(gram: ArrayLike, name: int | str, n_samples: int) -> np.ndarray
     scale = float(np.diagonal(gram).max(initial=0.0))
     if np.abs(gram - gram.T).max(initial=0.0) > ROUNDING * max(scale, largest):
         _refuse(name, "is not symmetric")
-    if not _semidefinite(gram, scale):
+    # a Cholesky factor exists after adding rounding to the diagonal; cheaper than eigenvalues
+    shifted = np.array(gram, dtype=np.float64)
+    shifted[np.diag_indices_from(shifted)] += ROUNDING * scale
+    if np.any(gram) if scale <= 0.0 else dpotrf(shifted, lower=1, overwrite_a=1)[1] != 0:
         _refuse(name, "is not positive semidefinite")
     return gram
 
@@ -146,12 +149,3 @@ def check_kernels(names: Sequence[str], kernels: Sequence[Kernel], X: Vectors) -
     for name, kernel in zip(names, kernels):
         if not kernel.semidefinite:
             checked_gram(kernel(few), repr(name), few.shape[0])
-
-
-def _semidefinite(gram: np.ndarray, scale: float) -> bool:
-    """Return True if a Cholesky factor exists after adding rounding to the diagonal; cheaper than eigenvalues."""
-    if scale <= 0.0:
-        return not np.any(gram)
-    shifted = np.array(gram, dtype=np.float64)
-    shifted[np.diag_indices_from(shifted)] += ROUNDING * scale
-    return dpotrf(shifted, lower=1, overwrite_a=1)[1] == 0

@@ -77,30 +77,25 @@ def find_columns(on: On | list, n_columns: int, names: Sequence[str] | None = No
     """
     if on is None:
         return None
-    known, found = [] if names is None else list(names), []
+    known, found = [] if names is None else list(names), list[int]()
+    everything: Sequence[Any] = list(dict.fromkeys(known)) or range(n_columns)
+    columns: Sequence[Any]
     for item in on if isinstance(on, (tuple, list)) else (on,):
-        positions = _positions(item, n_columns, known)
-        if not positions:
+        if isinstance(item, str):
+            columns = [item] if item in known else fnmatch.filter(everything, item) if known else []
+        elif isinstance(item, slice):
+            columns = everything[item]
+        else:
+            columns = everything[item:][:1] if -len(everything) <= item < len(everything) else []
+        if not columns:
             told = f"there is {', '.join(map(repr, known[:5]))}" if known else "they have no names"
             raise InputError(
                 f"The kernel '{kernel}' selects the column {format_on(item)}, which is not one of the {n_columns} "
                 f"columns; {told}."
             )
-        found += positions
+        found += [j for column in columns for j in (column_block(known, column) if known else [column])]
     low, high = found[0], found[-1] + 1
     return slice(low, high) if found == list(range(low, high)) else tuple(found)
-
-
-def _positions(item: int | str | slice, n_columns: int, names: list[str]) -> list[int]:
-    """Return the positions of a column, of a range, or of the columns whose names match a pattern."""
-    columns: Sequence[Any] = list(dict.fromkeys(names)) or range(n_columns)
-    if isinstance(item, str):
-        columns = [item] if item in names else fnmatch.filter(dict.fromkeys(names), item)
-    elif isinstance(item, slice):
-        columns = columns[item]
-    else:
-        columns = columns[item:][:1] if -len(columns) <= item < len(columns) else []
-    return [j for column in columns for j in (column_block(names, column) if names else [column])]
 
 
 def column_block(names: Sequence[str], name: str) -> range:
@@ -284,7 +279,13 @@ def median_distance(X: Vectors, distances: Callable[[Pair], np.ndarray], quantil
     """
     if sparse.issparse(X):
         X = X.toarray() if X.shape[0] * X.shape[1] <= ENTRIES else X[_evenly(X.shape[0])]
-    rows = X if sparse.issparse(X) else _distinct_rows(X)
+    rows = X
+    if not sparse.issparse(X):  # distinct rows, evenly spaced in sorted order; a large X is sampled first
+        few = X if X.size <= ENTRIES or X.shape[1] == 1 else X[_evenly(len(X))]
+        rows = np.unique(few, axis=0)
+        if len(rows) < 2 and few is not X:
+            rows = np.unique(X, axis=0)
+        rows = rows[_evenly(len(rows))].astype(np.float64)
     found = distances(Pair(rows, rows))[np.triu_indices(rows.shape[0], 1)]
     found = found[found > EQUAL * found.max(initial=0.0)]
     return float(np.quantile(found, quantile)) if len(found) else 1.0
@@ -296,15 +297,6 @@ def squared_distances(pair: Pair) -> np.ndarray:
         return pair.squared_distances
     centered = pair.X - pair.X[len(pair.X) // 2]
     return Pair(centered, centered).squared_distances
-
-
-def _distinct_rows(X: np.ndarray) -> np.ndarray:
-    """Return at most :data:`SAMPLE` distinct rows, evenly spaced in sorted order; a large X is sampled first."""
-    few = X if X.size <= ENTRIES or X.shape[1] == 1 else X[_evenly(len(X))]
-    distinct = np.unique(few, axis=0)
-    if len(distinct) < 2 and few is not X:
-        distinct = np.unique(X, axis=0)
-    return distinct[_evenly(len(distinct))].astype(np.float64)
 
 
 def _evenly(n: int) -> np.ndarray:

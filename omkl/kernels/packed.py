@@ -153,10 +153,8 @@ class PackedStack(KernelStack):
         return PackedStack(self.packed_sum(weights, which)[None])
 
     def diagonals(self, which: Which = None) -> np.ndarray:
-        which = self._indices(which)
-        result = np.empty((len(which), self.n_samples))
-        jit.diagonals(self.rows, which, result)
-        return result
+        ends = np.cumsum(np.arange(1, self.n_samples + 1)) - 1
+        return self.rows[self._indices(which)[:, None], ends].astype(np.float64, copy=False)
 
 
 class KernelCache:
@@ -252,25 +250,20 @@ def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> n
     gaussians: dict[int, Gaussian] = {}
     views: dict[tuple, Pair] = {}
     for k, kernel in enumerate(kernels):
-        if fast and _is_exponential(kernel):
-            gaussians[k] = kernel
-            continue
+        # multiples of exp(widths . squared differences) with known widths
+        if fast and type(kernel) is Gaussian and kernel.normalize != "diagonal" and kernel.width_ is not None:
+            widths = _widths(kernel)
+            if WIDTHS[0] < np.min(widths) and np.max(widths) < WIDTHS[1]:
+                gaussians[k] = kernel
+                continue
         key = kernel.seen
         if key not in views:
             # kernels on the same columns are usually adjacent: keep only the latest pair
             view = kernel.view(X)
             views = {key: Pair(view := view if sparse.issparse(view) else np.ascontiguousarray(view), view)}
         jit.pack(kernel.fit_view(views[key].X).between(views[key]), 0, rows[k])
-    _pack_gaussians(gaussians, X, rows)
+    pack_gaussians(gaussians, X, rows)
     return rows
-
-
-def _is_exponential(kernel: Kernel) -> TypeGuard[Gaussian]:
-    """Return True for multiples of ``exp(widths . squared differences)`` with known widths."""
-    if type(kernel) is not Gaussian or kernel.normalize == "diagonal" or kernel.width_ is None:
-        return False
-    widths = _widths(kernel)
-    return WIDTHS[0] < np.min(widths) and np.max(widths) < WIDTHS[1]
 
 
 def _widths(kernel: Gaussian) -> np.ndarray | float:
@@ -278,7 +271,7 @@ def _widths(kernel: Gaussian) -> np.ndarray | float:
     return known(kernel.width_, kernel) * (1.0 if kernel.deviations_ is None else np.square(kernel.deviations_))
 
 
-def _pack_gaussians(kernels: dict[int, Gaussian], X: np.ndarray, rows: np.ndarray) -> None:
+def pack_gaussians(kernels: dict[int, Gaussian], X: np.ndarray, rows: np.ndarray) -> None:
     """Write ``scale exp(widths . squared differences)`` of Gaussian kernels into their rows."""
     (n, d), which = X.shape, np.array(list(kernels), dtype=np.int64)
     widths, scales = np.zeros((len(which), d)), np.ones((len(which), 1))

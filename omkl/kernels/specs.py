@@ -1,11 +1,11 @@
 """Kernels from strings and functions, kernels per column, averages, and kernel families from papers."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl._components import as_random_state, resolve, split_settings
@@ -113,8 +113,12 @@ def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
     if isinstance(columns, int):
         columns = range(columns)
     elif hasattr(columns, "columns"):
-        names = list(enumerate(columns.columns))
-        columns = [name if isinstance(name, str) else k for k, name in names if _is_numeric(columns[name])]
+        numeric = []
+        for k, name in enumerate(columns.columns):
+            with suppress(TypeError, ValueError):
+                np.asarray(columns[name], dtype=np.float64)
+                numeric.append(name if isinstance(name, str) else k)
+        columns = numeric
     elif getattr(columns, "ndim", 1) == 2:
         columns = range(columns.shape[1])
     chosen = [column if isinstance(column, str) else int(column) for column in columns]
@@ -122,14 +126,6 @@ def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
     for own in kernels.values():
         own.standardize = own.standardize or not is_sparse
     return kernels
-
-
-def _is_numeric(column: ArrayLike) -> bool:
-    try:
-        np.asarray(column, dtype=np.float64)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def variable_kernels(n_columns: int) -> Iterator[Kernel]:
