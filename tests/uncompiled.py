@@ -10,7 +10,7 @@ from omkl.groups.templates import _jit_arc_scores, _jit_arcs
 def replace_intrinsics():
     for module in (_jit_arcs, _jit_arc_scores):
         module.prefetch = lambda *places: None
-    _jit_arc_scores._locate_lanes, _jit_arc_scores._weigh_lanes = locate_lanes, weigh_lanes
+    _jit_arc_scores.locate_lanes, _jit_arc_scores.weigh_lanes = locate_lanes, weigh_lanes
 
 
 def memory(address, kind, count=_jit_arc_scores.LANES):
@@ -20,7 +20,7 @@ def memory(address, kind, count=_jit_arc_scores.LANES):
 
 
 def locate_lanes(key, modifiers, turns, size, places):
-    mixed = (np.uint64(key) + memory(modifiers, np.uint64)) * _jit_arc_scores._MIX
+    mixed = (np.uint64(key) + memory(modifiers, np.uint64)) * _jit_arc_scores.MIX
     lines = ((mixed >> np.uint64(32)) * np.uint64(size)) >> np.uint64(32)
     buckets = (mixed ^ memory(turns, np.uint64)) & np.uint64(2**_jit_arc_scores.BUCKET_BITS - 1)
     memory(places, np.uint64)[:] = (lines << np.uint64(_jit_arc_scores.BUCKET_BITS)) | buckets

@@ -11,29 +11,29 @@ from numba.extending import intrinsic
 
 from omkl._compilation import compiled, prefetch
 
-LINE = 32
+# Numba's cache does not notice changes of these, but they cannot change: models depend on them
+from omkl.groups.templates._jit_arcs import CACHE_LINE, DIRECTION, DISTANCE, HALF, LINE, MASK7, MASK15, MIX, SIX, THREE
+
 #: Number of arcs that are scored at a time.
 LANES = 8
 #: Number of arcs to prefetch ahead: enough for the lines to arrive, few enough for the fastest cache.
 AHEAD = 128
-CACHE_LINE = 64
 #: Number of bits for the buckets in the place of a key's weights; the other bits are the line.
 BUCKET_BITS = 10
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-_HALF = np.uint64(32)
-_DIRECTION = np.uint64(8)
-_DISTANCE = np.uint64(16)
-_THREE = np.uint64(3)
-_SIX = np.uint64(6)
-_MASK7 = np.uint64(7)
-_MASK15 = np.uint64(15)
 _WORD = np.uint64(8)
 _BUCKET_BITS, _BUCKETS = np.uint64(BUCKET_BITS), np.uint64(2**BUCKET_BITS - 1)
 
 
+def _all_lanes(builder, value):
+    """Return a vector with the same value in all lanes."""
+    many, zeros = ir.VectorType(value.type, LANES), ir.VectorType(ir.IntType(32), LANES)([0] * LANES)
+    first = builder.insert_element(many(ir.Undefined), value, ir.IntType(32)(0))
+    return builder.shuffle_vector(first, many(ir.Undefined), zeros)
+
+
 @intrinsic
-def _locate_lanes(typing_context, key, modifiers, turns, size, places):
+def locate_lanes(typing_context, key, modifiers, turns, size, places):
     """Write the places of ``LANES`` arcs of a head; ``modifiers``, ``turns`` and ``places`` are addresses.
 
     Plain loops over short rows are slower: they leave a remainder after long vectors.
@@ -43,17 +43,13 @@ def _locate_lanes(typing_context, key, modifiers, turns, size, places):
         def at(address):
             return builder.inttoptr(address, word.as_pointer())
 
-        def all_lanes(value):
-            first = builder.insert_element(word(ir.Undefined), value, ir.IntType(32)(0))
-            return builder.shuffle_vector(first, word(ir.Undefined), ir.VectorType(ir.IntType(32), LANES)([0] * LANES))
-
         word = ir.VectorType(ir.IntType(64), LANES)
         half, bits, mask = (word([n] * LANES) for n in (32, BUCKET_BITS, 2**BUCKET_BITS - 1))
         key, modifiers, turns, size, places = arguments
-        mixed = builder.add(all_lanes(key), builder.load(at(modifiers), align=8))
-        mixed = builder.mul(mixed, word([int(_MIX)] * LANES))
+        mixed = builder.add(_all_lanes(builder, key), builder.load(at(modifiers), align=8))
+        mixed = builder.mul(mixed, word([int(MIX)] * LANES))
         short = builder.and_(size, ir.IntType(64)(2**32 - 1))  # tells the compiler that both factors are short
-        line = builder.lshr(builder.mul(builder.lshr(mixed, half), all_lanes(short)), half)
+        line = builder.lshr(builder.mul(builder.lshr(mixed, half), _all_lanes(builder, short)), half)
         buckets = builder.and_(builder.xor(mixed, builder.load(at(turns), align=8)), mask)
         builder.store(builder.or_(builder.shl(line, bits), buckets), at(places), align=8)
         return context.get_dummy_value()
@@ -62,7 +58,7 @@ def _locate_lanes(typing_context, key, modifiers, turns, size, places):
 
 
 @intrinsic
-def _weigh_lanes(typing_context, places, lines, bare, directed, distant, scores, weight):
+def weigh_lanes(typing_context, places, lines, bare, directed, distant, scores, weight):
     """Add the weights at ``LANES`` places, times the scales of their groups, to ``LANES`` scores.
 
     ``places``, ``lines`` (the table) and ``scores`` are addresses; ``weight`` is any number of the table's type.
@@ -70,18 +66,13 @@ def _weigh_lanes(typing_context, places, lines, bare, directed, distant, scores,
     n_bytes = weight.bitwidth // 8
 
     def generate(context, builder, signature, arguments):
-        def all_lanes(value):
-            many, zeros = ir.VectorType(value.type, LANES), ir.VectorType(ir.IntType(32), LANES)([0] * LANES)
-            first = builder.insert_element(many(ir.Undefined), value, ir.IntType(32)(0))
-            return builder.shuffle_vector(first, many(ir.Undefined), zeros)
-
         def weights(low, mask, first, scale):
             bucket = builder.and_(builder.lshr(place, word([low] * LANES)), word([mask] * LANES))
             offset = builder.mul(builder.add(bucket, word([first] * LANES)), word([n_bytes] * LANES))
-            wanted = all_lanes(builder.fcmp_ordered("!=", scale, ir.DoubleType()(0.0)))
+            wanted = _all_lanes(builder, builder.fcmp_ordered("!=", scale, ir.DoubleType()(0.0)))
             where = builder.inttoptr(builder.add(line, offset), pointers)
             own = builder.call(gather, [where, ir.IntType(32)(n_bytes), wanted, real([0.0] * LANES)])
-            return builder.fmul(all_lanes(scale), own if n_bytes == 8 else builder.fpext(own, double))
+            return builder.fmul(_all_lanes(builder, scale), own if n_bytes == 8 else builder.fpext(own, double))
 
         word, double = ir.VectorType(ir.IntType(64), LANES), ir.VectorType(ir.DoubleType(), LANES)
         kind = ir.DoubleType() if n_bytes == 8 else ir.FloatType()
@@ -93,7 +84,7 @@ def _weigh_lanes(typing_context, places, lines, bare, directed, distant, scores,
         places, lines, bare, directed, distant, scores, _ = arguments
         place = builder.load(builder.inttoptr(places, word.as_pointer()), align=8)
         line = builder.mul(builder.lshr(place, word([BUCKET_BITS] * LANES)), word([LINE * n_bytes] * LANES))
-        line = builder.add(all_lanes(lines), line)
+        line = builder.add(_all_lanes(builder, lines), line)
         total = builder.fadd(weights(0, 7, 0, bare), weights(3, 7, 8, directed))
         total = builder.fadd(total, weights(6, 15, 16, distant))
         own = builder.inttoptr(scores, double.as_pointer())
@@ -122,7 +113,13 @@ def add_scores(keys, nodes, cells, pairs, groups, scales, table, bins, scores):
     for view in range(keys.modifiers.shape[0]):
         for node in range(keys.modifiers.shape[1]):
             padded[view, node] = keys.modifiers[view, node]
-    n_pairs, turns, own_scales = pairs.views.shape[0], _turns(bins), np.empty(groups.shape)
+    # the bucket bits of direction and distance, indexed by N + m - h
+    longest = bins.shape[1] - 1
+    turns = np.zeros(2 * longest + 1 + LANES, np.uint64)
+    for distance in range(1, longest + 1):
+        turns[longest - distance] = bins[0, distance] << SIX
+        turns[longest + distance] = (np.uint64(1) << THREE) | (bins[1, distance] << SIX)
+    n_pairs, own_scales = pairs.views.shape[0], np.empty(groups.shape)
     live, n_live = np.empty(n_pairs, np.int64), 0
     for p in range(n_pairs):
         for variant in range(groups.shape[1]):
@@ -142,7 +139,7 @@ def add_scores(keys, nodes, cells, pairs, groups, scales, table, bins, scores):
             heads, modifiers = keys.heads[pairs.views[p, 0], low:high], keys.modifiers[pairs.views[p, 1], low:high]
             own = rows[starts[low] : starts[high]].reshape(high - low, -1)
             codes = keys.codes[pairs.between[p], low:high]
-            _add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, bins, own)
+            add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, bins, own)
     _add_pairs(keys.heads, padded, nodes, pairs, live[:n_live], own_scales, table, turns, starts, rows)
     _copy(nodes, cells, scores, starts, rows, False)
 
@@ -162,24 +159,19 @@ def _copy(nodes, cells, scores, starts, rows, into_rows):
 
 
 @compiled
-def _turns(bins):
-    """Return the bucket bits of direction and distance, indexed by ``N + m - h``."""
-    longest = bins.shape[1] - 1
-    turns = np.zeros(2 * longest + 1 + LANES, np.uint64)
-    for distance in range(1, longest + 1):
-        turns[longest - distance] = bins[0, distance] << _SIX
-        turns[longest + distance] = (np.uint64(1) << _THREE) | (bins[1, distance] << _SIX)
-    return turns
-
-
-@compiled
 def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, scales, table, turns, starts, rows):
     """Add pairs of views without a field between head and modifier, one head after the other.
 
     Meanwhile prefetch the lines of later heads, also across the end of a pair.
     """
-    n_nodes = head_keys.shape[1]
-    first, n_arcs, width = _sentences_of(nodes)
+    n_nodes, longest = head_keys.shape[1], 1
+    # the first node of each node's sentence, and its number of arcs
+    first, n_arcs = np.empty(nodes[-1], np.int64), np.empty(nodes[-1], np.int64)
+    for s in range(nodes.shape[0] - 1):
+        longest = max(longest, nodes[s + 1] - nodes[s] - 1)
+        first[nodes[s] : nodes[s + 1]] = nodes[s]
+        n_arcs[nodes[s] : nodes[s + 1]] = nodes[s + 1] - nodes[s] - 1
+    width = (longest + LANES - 1) // LANES * LANES  # whole vectors
     ahead = AHEAD // width + 1
     places = np.empty((ahead + 1, width), np.uint64)
     stride = np.uint64(table.strides[0])
@@ -199,10 +191,13 @@ def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, scales, table, turn
             to = of_places + np.uint64(slot * width) * _WORD
             for a in range(0, n, LANES):
                 offset = np.uint64(a) * _WORD
-                _locate_lanes(key, from_modifiers + offset, from_turns + offset, size, to + offset)
+                locate_lanes(key, from_modifiers + offset, from_turns + offset, size, to + offset)
             if first[node] == 0:  # the first sentence prefetches the lines of the pair for the others
-                low, high = _span(scales[coming, 0], scales[coming, 1], scales[coming, 2], n_bytes)
-                _fetch(places[slot, :n], of_lines + np.uint64(pairs.bases[p]) * stride, stride, low, high)
+                # the bytes of a line, in whole cache lines, with nonzero scales
+                low = 0 if scales[coming, 0] != 0.0 else (8 if scales[coming, 1] != 0.0 else 16)
+                high = 32 if scales[coming, 2] != 0.0 else (16 if scales[coming, 1] != 0.0 else 8)
+                low = low * n_bytes // CACHE_LINE * CACHE_LINE
+                _fetch(places[slot, :n], of_lines + np.uint64(pairs.bases[p]) * stride, stride, low, high * n_bytes)
             node, coming = (node + 1, coming) if node + 1 < n_nodes else (0, coming + 1)
         slot = slot + 1 if slot < ahead else 0
         if row >= ahead:
@@ -211,7 +206,7 @@ def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, scales, table, turn
             lines = of_lines + np.uint64(pairs.bases[live[now]]) * stride
             for a in range(0, n_arcs[own], LANES):
                 offset = np.uint64(a) * _WORD
-                _weigh_lanes(at + offset, lines, bare, directed, distant, to + offset, weight)
+                weigh_lanes(at + offset, lines, bare, directed, distant, to + offset, weight)
             own, now = (own + 1, now) if own + 1 < n_nodes else (0, now + 1)
 
 
@@ -228,27 +223,7 @@ def _fetch(places, lines, stride, low, high):
 
 
 @compiled
-def _sentences_of(nodes):
-    """Return, for each node, the first node of its sentence and its number of arcs; and the longest row of arcs,
-    padded to whole vectors."""
-    first, n_arcs, longest = np.empty(nodes[-1], np.int64), np.empty(nodes[-1], np.int64), 1
-    for s in range(nodes.shape[0] - 1):
-        longest = max(longest, nodes[s + 1] - nodes[s] - 1)
-        first[nodes[s] : nodes[s + 1]] = nodes[s]
-        n_arcs[nodes[s] : nodes[s + 1]] = nodes[s + 1] - nodes[s] - 1
-    return first, n_arcs, (longest + LANES - 1) // LANES * LANES
-
-
-@compiled
-def _span(bare, directed, distant, n_bytes):
-    """Return the bytes of a line, in whole cache lines, with nonzero scales; weights have ``n_bytes``."""
-    low = 0 if bare != 0.0 else (8 if directed != 0.0 else 16)
-    high = 32 if distant != 0.0 else (16 if directed != 0.0 else 8)
-    return low * n_bytes // CACHE_LINE * CACHE_LINE, high * n_bytes
-
-
-@compiled
-def _add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, bins, scores):
+def add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, bins, scores):
     """Add a pair of views with a line for each value of a field between the two tokens."""
     n_nodes = scores.shape[0]
     size = np.uint64(lines.shape[0])
@@ -260,23 +235,19 @@ def _add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, b
             n_seen = 0
             m = h + 2 * sign
             while 1 <= m < n_nodes:
-                n_seen = _with_value(seen, n_seen, codes[m - sign])
+                code, new = codes[m - sign], True
+                for q in range(n_seen):
+                    new = new and seen[q] != code
+                if new:
+                    seen[n_seen] = code
+                    n_seen += 1
                 key = heads[h] + modifiers[m]
                 total = 0.0
                 for q in range(n_seen):
-                    mixed = (key + seen[q]) * _MIX
-                    line = lines[((mixed >> _HALF) * size) >> _HALF]
-                    total += bare * line[mixed & _MASK7]
-                    total += directed * line[_DIRECTION + (((mixed >> _THREE) ^ turn) & _MASK7)]
-                    total += distant * line[_DISTANCE + (((mixed >> _SIX) ^ bins[side, abs(h - m)]) & _MASK15)]
+                    mixed = (key + seen[q]) * MIX
+                    line = lines[((mixed >> HALF) * size) >> HALF]
+                    total += bare * line[mixed & MASK7]
+                    total += directed * line[DIRECTION + (((mixed >> THREE) ^ turn) & MASK7)]
+                    total += distant * line[DISTANCE + (((mixed >> SIX) ^ bins[side, abs(h - m)]) & MASK15)]
                 scores[h, m] += total
                 m += sign
-
-
-@compiled
-def _with_value(seen, n_seen, code):
-    for q in range(n_seen):
-        if seen[q] == code:
-            return n_seen
-    seen[n_seen] = code
-    return n_seen + 1

@@ -24,15 +24,15 @@ N_VARIANTS = 3
 FIRST_BUCKET = (0, 8, 16)
 LAST_BUCKET = (8, 16, 32)
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-_TURN = np.uint64(0xC2B2AE3D27D4EB4F)
-_HALF = np.uint64(32)
-_DIRECTION = np.uint64(8)
-_DISTANCE = np.uint64(16)
-_THREE = np.uint64(3)
-_SIX = np.uint64(6)
-_MASK7 = np.uint64(7)
-_MASK15 = np.uint64(15)
+MIX = np.uint64(0x9E3779B97F4A7C15)
+TURN = np.uint64(0xC2B2AE3D27D4EB4F)
+HALF = np.uint64(32)
+DIRECTION = np.uint64(8)
+DISTANCE = np.uint64(16)
+THREE = np.uint64(3)
+SIX = np.uint64(6)
+MASK7 = np.uint64(7)
+MASK15 = np.uint64(15)
 
 #: Size of a cache line in bytes, and number of pairs of views to prefetch ahead of learning.
 CACHE_LINE = 64
@@ -48,13 +48,13 @@ def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modif
         for i in range(n_nodes):
             key = np.uint64(1)
             for atom in range(starts[view], starts[view + 1]):
-                key = (key ^ columns[fields[atom], root + i + offsets[atom]]) * _MIX
-                key ^= key >> _HALF
+                key = (key ^ columns[fields[atom], root + i + offsets[atom]]) * MIX
+                key ^= key >> HALF
             head_keys[view, i] = key
-            key *= _TURN
-            modifier_keys[view, i] = key ^ (key >> _HALF)
+            key *= TURN
+            modifier_keys[view, i] = key ^ (key >> HALF)
             if third_keys.shape[0] > 0:
-                third_keys[view, i] = (key ^ (key >> _HALF)) * _TURN
+                third_keys[view, i] = (key ^ (key >> HALF)) * TURN
 
 
 @compiled
@@ -115,9 +115,9 @@ def list_parts(lists, wanted, kind, root, bins, places, kept):
 
 
 @compiled
-def add_scores(keys, nodes, places, pairs, groups, scales, table, scores):
+def add_scores(keys, places, pairs, groups, scales, table, scores):
     """Add the weights of all pairs of views, times the scales of their groups, to the scores of the arcs."""
-    seen, hashes = np.zeros(_longest(nodes), np.uint64), np.empty(places.shape[1], np.uint64)
+    seen, hashes = np.empty(keys.heads.shape[1] + 1, np.uint64), np.empty(places.shape[1], np.uint64)
     for p in range(pairs.views.shape[0]):
         bare = scales[groups[p, 0]] if groups[p, 0] >= 0 else 0.0
         directed = scales[groups[p, 1]] if groups[p, 1] >= 0 else 0.0
@@ -129,18 +129,18 @@ def add_scores(keys, nodes, places, pairs, groups, scales, table, scores):
         _add_hashes(keys, pairs, p, places, hashes)
         if between == -1 and places.shape[1] < FEW:
             for a in range(places.shape[1]):
-                _fetch_line(lines, (((hashes[a] * _MIX) >> _HALF) * size) >> _HALF)
+                _fetch_line(lines, (((hashes[a] * MIX) >> HALF) * size) >> HALF)
         for a in range(places.shape[1]):
             key, code = hashes[a], np.uint64(places[3, a])
             if between != -1:
                 n_seen = _values_between(keys.codes, between, places[:, a], seen)
             for q in range(n_seen):
-                mixed = (key + seen[q]) * _MIX
-                line = lines[((mixed >> _HALF) * size) >> _HALF]
+                mixed = (key + seen[q]) * MIX
+                line = lines[((mixed >> HALF) * size) >> HALF]
                 scores[a] += (
-                    bare * line[mixed & _MASK7]
-                    + directed * line[_DIRECTION + (((mixed >> _THREE) ^ (code >> _THREE)) & _MASK7)]
-                    + distant * line[_DISTANCE + (((mixed >> _SIX) ^ code) & _MASK15)]
+                    bare * line[mixed & MASK7]
+                    + directed * line[DIRECTION + (((mixed >> THREE) ^ (code >> THREE)) & MASK7)]
+                    + distant * line[DISTANCE + (((mixed >> SIX) ^ code) & MASK15)]
                 )
 
 
@@ -172,15 +172,7 @@ def _add_hashes(keys, pairs, p, places, hashes):
         h, m, third = places[1, a], places[2, a], places[4, a]
         hashes[a] = heads[h] + (modifiers[m] if m >= 0 else np.uint64(0))
         if third >= 0:
-            hashes[a] += thirds[third] + (_TURN if (third > h) != (places[3, a] >= 8) else np.uint64(0))
-
-
-@compiled
-def _longest(nodes):
-    longest = 1
-    for s in range(nodes.shape[0] - 1):
-        longest = max(longest, nodes[s + 1] - nodes[s])
-    return longest
+            hashes[a] += thirds[third] + (TURN if (third > h) != (places[3, a] >= 8) else np.uint64(0))
 
 
 @compiled
@@ -198,19 +190,19 @@ def _values_between(codes, between, place, seen):
 
 
 @compiled
-def _room(nodes, places, between):
+def _room(keys, places, between):
     """Allocate arrays for :func:`_find_lines`: distinct values between two tokens; arcs, lines, buckets; hashes."""
     n_entries = places.shape[1]
     if between.max() >= 0:
         for a in range(places.shape[1]):
             n_entries += abs(places[1, a] - places[2, a])
-    seen, buckets = np.zeros(_longest(nodes), np.uint64), np.empty((N_VARIANTS, n_entries), np.int64)
+    seen, buckets = np.empty(keys.heads.shape[1] + 1, np.uint64), np.empty((N_VARIANTS, n_entries), np.int64)
     hashes = np.empty(places.shape[1], np.uint64)
     return seen, np.empty(n_entries, np.int64), np.empty(n_entries, np.int64), buckets, hashes
 
 
 @compiled
-def _find_lines(keys, nodes, places, pairs, p, room):
+def _find_lines(keys, places, pairs, p, room):
     """List the arcs, lines and buckets of the features of pair ``p`` of views; return their number."""
     seen, owners, lines, buckets, hashes = room
     _add_hashes(keys, pairs, p, places, hashes)
@@ -221,21 +213,21 @@ def _find_lines(keys, nodes, places, pairs, p, room):
         if between != -1:
             n_seen = _values_between(keys.codes, between, places[:, a], seen)
         for q in range(n_seen):
-            mixed = (key + seen[q]) * _MIX
+            mixed = (key + seen[q]) * MIX
             owners[count] = a
-            lines[count] = low + np.int64(((mixed >> _HALF) * size) >> _HALF)
-            buckets[0, count] = np.int64(mixed & _MASK7)
-            buckets[1, count] = np.int64(_DIRECTION + (((mixed >> _THREE) ^ (code >> _THREE)) & _MASK7))
-            buckets[2, count] = np.int64(_DISTANCE + (((mixed >> _SIX) ^ code) & _MASK15))
+            lines[count] = low + np.int64(((mixed >> HALF) * size) >> HALF)
+            buckets[0, count] = np.int64(mixed & MASK7)
+            buckets[1, count] = np.int64(DIRECTION + (((mixed >> THREE) ^ (code >> THREE)) & MASK7))
+            buckets[2, count] = np.int64(DISTANCE + (((mixed >> SIX) ^ code) & MASK15))
             count += 1
     return count
 
 
 @compiled
-def find_lines(keys, nodes, places, pairs, p):
+def find_lines(keys, places, pairs, p):
     """Return the arcs (n,), lines (n,) and buckets (3, n) of the features of pair ``p`` of views."""
-    room = _room(nodes, places, pairs.between)
-    count = _find_lines(keys, nodes, places, pairs, p, room)
+    room = _room(keys, places, pairs.between)
+    count = _find_lines(keys, places, pairs, p, room)
     return room[1][:count], room[2][:count], room[3][:, :count]
 
 
@@ -248,14 +240,14 @@ def _any_stored(groups, empty):
 
 
 @compiled
-def inner_products(keys, nodes, places, gradient, pairs, groups, empty, table, products):
+def inner_products(keys, places, gradient, pairs, groups, empty, table, products):
     """``products[k] = <v_k, g>`` of every nonempty group, from the gradient with respect to the arcs."""
-    room = _room(nodes, places, pairs.between)
+    room = _room(keys, places, pairs.between)
     _, owners, lines, buckets, _ = room
     for p in range(pairs.views.shape[0]):
         if not _any_stored(groups[p], empty):
             continue
-        count = _find_lines(keys, nodes, places, pairs, p, room)
+        count = _find_lines(keys, places, pairs, p, room)
         for a in range(count):
             _fetch_line(table, lines[a])
         for variant in range(N_VARIANTS):
@@ -267,13 +259,13 @@ def inner_products(keys, nodes, places, gradient, pairs, groups, empty, table, p
 
 
 @compiled
-def step(keys, nodes, places, gradient, pairs, groups, table, sums, arrays):
+def step(keys, places, gradient, pairs, groups, table, sums, arrays):
     """``v -= rate g`` for all groups, with their norms and the norms of their gradients.
 
     Empty groups are postponed: only the norm of their gradient is computed, from the numbers of the lines, without a
     look-up. For the others, ``||g||^2`` follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
     """
-    room = _room(nodes, places, pairs.between)
+    room = _room(keys, places, pairs.between)
     _, owners, lines, buckets, hashes = room
     rates, averages, empty = arrays.rates, arrays.averages, arrays.empty
     arrays.square_gradients[:] = 0.0
@@ -283,19 +275,19 @@ def step(keys, nodes, places, gradient, pairs, groups, table, sums, arrays):
             low, size = pairs.bases[q], np.uint64(pairs.bases[q + 1] - pairs.bases[q])
             _add_hashes(keys, pairs, q, places, hashes)
             for a in range(hashes.shape[0]):
-                line = low + np.int64((((hashes[a] * _MIX) >> _HALF) * size) >> _HALF)
+                line = low + np.int64((((hashes[a] * MIX) >> HALF) * size) >> HALF)
                 _fetch_line(table, line)
                 if sums.shape[0] > 0:
                     _fetch_line(sums, line)
         if p < 0:
             continue
-        count = _find_lines(keys, nodes, places, pairs, p, room)
+        count = _find_lines(keys, places, pairs, p, room)
         for variant in range(N_VARIANTS):
             k = groups[p, variant]
             if k < 0:
                 continue
             if empty[k]:
-                arrays.square_gradients[k] = _square_norm(owners[:count], lines, buckets[variant], gradient)
+                arrays.square_gradients[k] = square_norm(owners[:count], lines, buckets[variant], gradient)
                 arrays.square_norms[k] = rates[k] ** 2 * arrays.square_gradients[k]
             else:
                 moved, square_change = _move(
@@ -325,7 +317,7 @@ def _move(owners, lines, buckets, values, rate, table, sums, average):
 
 
 @compiled
-def _square_norm(owners, lines, buckets, values):
+def square_norm(owners, lines, buckets, values):
     """Return ``||g||^2`` of one group's gradient; arcs that share a feature are added up first."""
     n = owners.shape[0]
     capacity = 8
@@ -336,7 +328,7 @@ def _square_norm(owners, lines, buckets, values):
     total = 0.0
     for a in range(n):
         key = lines[a] * LINE + buckets[a]
-        place = np.int64((np.uint64(key) * _MIX) >> _HALF) & (capacity - 1)
+        place = np.int64((np.uint64(key) * MIX) >> HALF) & (capacity - 1)
         while keys[place] != key and keys[place] >= 0:
             place = (place + 1) & (capacity - 1)
         keys[place] = key
@@ -347,22 +339,22 @@ def _square_norm(owners, lines, buckets, values):
 
 
 @compiled
-def mark_lines(keys, nodes, places, pairs, marks):
+def mark_lines(keys, places, pairs, marks):
     """Mark the lines of the arcs' features, to estimate the number of keys from the share of marked lines."""
-    room = _room(nodes, places, pairs.between)
+    room = _room(keys, places, pairs.between)
     for p in range(pairs.views.shape[0]):
-        for a in range(_find_lines(keys, nodes, places, pairs, p, room)):
+        for a in range(_find_lines(keys, places, pairs, p, room)):
             marks[room[2][a]] = True
 
 
 @compiled
-def list_features(keys, nodes, places, pairs, variants, starts, ids):
+def list_features(keys, places, pairs, variants, starts, ids):
     """List the feature ids of each arc, template by template, as CSR rows; ``ids`` must be large enough.
 
     A template uses a pair of views; its variant adds nothing (0), the direction (1) or direction and distance (2).
     """
     count = 0
-    seen = np.zeros(_longest(nodes), np.uint64)
+    seen = np.empty(keys.heads.shape[1] + 1, np.uint64)
     hashes = np.empty((pairs.views.shape[0], places.shape[1]), np.uint64)
     for p in range(pairs.views.shape[0]):
         _add_hashes(keys, pairs, p, places, hashes[p])
@@ -371,16 +363,16 @@ def list_features(keys, nodes, places, pairs, variants, starts, ids):
         for p in range(pairs.views.shape[0]):
             key = hashes[p, a]
             if variants[p] == 1:
-                key += ((code >> _THREE) + np.uint64(1)) * _TURN
+                key += ((code >> THREE) + np.uint64(1)) * TURN
             elif variants[p] == 2:
-                key += code * _TURN
+                key += code * TURN
             n_seen, seen[0] = 1, np.uint64(0)
             if pairs.between[p] != -1:
                 n_seen = _values_between(keys.codes, pairs.between[p], places[:, a], seen)
             low, size = pairs.bases[p], np.uint64(pairs.bases[p + 1] - pairs.bases[p])
             for q in range(n_seen):
-                mixed = (key + seen[q]) * _MIX
-                ids[count] = low + np.int64(((mixed >> _HALF) * size) >> _HALF)
+                mixed = (key + seen[q]) * MIX
+                ids[count] = low + np.int64(((mixed >> HALF) * size) >> HALF)
                 count += 1
         starts[a + 1] = count
     return count

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from omkl.groups.base import Bank
-from omkl.groups.group_state import Mixture, StepArrays
+from omkl.groups.group_state import Mixture
 from omkl.groups.templates import _jit_arc_scores as all_arcs
 from omkl.groups.templates import _jit_arcs as jit
 from omkl.groups.templates.language import TemplateSet
@@ -161,7 +161,7 @@ class ArcTemplateBank(Bank):
         ]
         places = np.concatenate([own for _, own in listed], axis=1)
         scores, scales = np.zeros(places.shape[1]), self.group_state.scales
-        jit.add_scores(keys, nodes, places, self._pairs, self._groups, scales, self.table, scores)
+        jit.add_scores(keys, places, self._pairs, self._groups, scales, self.table, scores)
         ends = np.cumsum([len(numbers) for numbers, _ in listed])
         for own, (numbers, _), values in zip(potentials, listed, np.split(scores, ends[:-1])):
             own.parts[numbers] += values
@@ -180,11 +180,12 @@ class ArcTemplateBank(Bank):
                 likely[low:high] = x.likely.ravel()
         chosen, places = _listed(likely, nodes, cells, bins)
         own = scores[chosen]
-        jit.add_scores(keys, nodes, places, self._pairs, self._groups, scales, self.table, own)
+        jit.add_scores(keys, places, self._pairs, self._groups, scales, self.table, own)
         scores[chosen] = own
 
     def step(self, x: ArcSentence, gradient: TreePotentials) -> None:
-        self._move(x, gradient, self._groups, self.group_state.step)
+        arrays = self._groups, self.table, self._sums, self.group_state.step
+        jit.step(self._layout.keys(x), *self._arcs_of(x, gradient), self._pairs, *arrays)
         self._stored |= ~self.group_state.empty
 
     def _activate(self, x: ArcSentence, gradient: TreePotentials) -> None:
@@ -193,25 +194,21 @@ class ArcTemplateBank(Bank):
             groups = np.where((self._groups >= 0) & activated[self._groups], self._groups, -1)
             moved, unused = np.zeros((2, len(self.names)))
             arrays = self.group_state.step._replace(empty=~activated, square_norms=moved, square_gradients=unused)
-            self._move(x, gradient, groups, arrays)
+            own = self._arcs_of(x, gradient)
+            jit.step(self._layout.keys(x), *own, self._pairs, groups, self.table, self._sums, arrays)
             self.group_state.square_norms[activated] = np.maximum(moved[activated], 0.0)
             self._stored |= activated
 
-    def _move(self, x: ArcSentence, gradient: TreePotentials, groups: np.ndarray, arrays: StepArrays) -> None:
-        """Move the groups of each pair of views along the arcs whose gradient is not negligible."""
-        arcs = self._arcs_of(x, gradient)
-        jit.step(self._layout.keys(x), *arcs, self._pairs, groups, self.table, self._sums, arrays)
-
-    def _arcs_of(self, x: ArcSentence, gradient: Potentials) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return nodes, places and gradients of the arcs or parts whose gradient is not negligible."""
-        nodes = np.array([0, len(x) + 1])
+    def _arcs_of(self, x: ArcSentence, gradient: Potentials) -> tuple[np.ndarray, np.ndarray]:
+        """Return places and gradients of the arcs or parts whose gradient is not negligible."""
         if self.part != "arc":
             numbers, places = self._layout.parts(gradient.lists, gradient.parts)
-            return nodes, places, gradient.parts[numbers]
+            return places, gradient.parts[numbers]
         values = gradient.arcs.reshape(-1)
         wanted = np.where(np.abs(values) > NEGLIGIBLE, values, 0.0)
+        nodes = np.array([0, len(x) + 1])
         cells, places = _listed(wanted, nodes, nodes**2, self._layout.bins(len(x)))
-        return nodes, places, values[cells]
+        return places, values[cells]
 
     def inner_products(self, x: ArcSentence, gradient: TreePotentials, totals: np.ndarray | None) -> np.ndarray:
         products, empty = np.zeros(len(self.names)), self.group_state.empty
@@ -299,7 +296,7 @@ class ArcTemplateBank(Bank):
         wanted.flat[order] = np.arange(len(order))
         layout, x = TemplateLayout(self.templates[k : k + 1]), tokens.everything()
         keys, pairs, roots = layout.keys(x), layout.tables(self.sizes[p]), tokens.roots - tokens.reach
-        arcs, lines, buckets = jit.find_lines(keys, np.append(roots, len(x) + 1), places, pairs, 0)
+        arcs, lines, buckets = jit.find_lines(keys, places, pairs, 0)
         ranks = wanted[lines, buckets[variant] - jit.FIRST_BUCKET[variant]]
         fired = np.flatnonzero(ranks >= 0)
         found, first = np.unique(ranks[fired], return_index=True)

@@ -30,8 +30,9 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
+from omkl._files import PathLike
 from omkl.exceptions import InputError
 
 #: Variants of a template: add nothing, the direction of the arc, or direction and distance.
@@ -43,10 +44,9 @@ def _side(token: str, view: str) -> str:
     return " ".join(re.sub(r"(\w+?)([+-]\d+)?$", rf"{token}\2.\1", atom, count=1) for atom in view.split())
 
 
-def _crossed(heads: Iterable[str], modifiers: Iterable[str], variants: Sequence[str] = VARIANTS) -> list[str]:
-    """Combine every view of the head with every view of the modifier, in each variant."""
-    triples = product(heads, modifiers, variants)
-    return [f"{_side('h', head)} {_side('m', modifier)} {variant}" for head, modifier, variant in triples]
+def _conjunctions(views: Iterable[tuple[str, str]], variants: Sequence[str] = VARIANTS) -> list[str]:
+    """Combine each view of the head with its view of the modifier, in each variant."""
+    return [f"{_side('h', head)} {_side('m', modifier)} {variant}" for head, modifier in views for variant in variants]
 
 
 _MARTINS_VIEWS = (
@@ -57,27 +57,26 @@ _MARTINS_VIEWS = (
 
 def _martins507() -> list[str]:
     """Return 13 views of the head x 13 of the modifier x 3 variants, as many as Martins et al. (2011)."""
-    return _crossed(_MARTINS_VIEWS, _MARTINS_VIEWS)
+    return _conjunctions(product(_MARTINS_VIEWS, _MARTINS_VIEWS))
 
 
-def _mcdonald2005() -> list[str]:
+def _mcdonald() -> list[str]:
     """Return the arc-factored features of McDonald, Crammer and Pereira (2005), with direction and with distance."""
     word, tag, both = "form", "xpos", "form xpos"
     views = [(a, "") for a in (both, word, tag)] + [("", a) for a in (both, word, tag)]
     views += [(both, both), (tag, both), (word, both), (both, tag), (both, word), (word, word), (tag, tag)]
     neighbours = "xpos xpos+1", "xpos-1 xpos"
-    views += [(a, b) for a in neighbours for b in neighbours]
-    return [
-        *(line for head, modifier in views for line in _crossed([head], [modifier], VARIANTS[1:])),
-        *(f"h.xpos between.xpos m.xpos {variant}" for variant in VARIANTS[1:]),
-    ]
+    views += product(neighbours, neighbours)
+    between = [f"h.xpos between.xpos m.xpos {variant}" for variant in VARIANTS[1:]]
+    return _conjunctions(views, VARIANTS[1:]) + between
 
 
 def _small() -> list[str]:
     """Return templates of tags, words and adjacent tags, for fast training."""
-    views = ("upos", "lemma", "xpos-1 xpos xpos+1")
-    around = ["distance", "h.upos between.upos m.upos direction"]
-    return [*_crossed(views, views, VARIANTS[1:]), *_crossed(["", "form xpos"], ["form xpos"]), *around]
+    views = "upos", "lemma", "xpos-1 xpos xpos+1"
+    words = _conjunctions([("", "form xpos"), ("form xpos", "form xpos")])
+    others = ["distance", "h.upos between.upos m.upos direction"]
+    return [*_conjunctions(product(views, views), VARIANTS[1:]), *words, *others]
 
 
 def _rich() -> list[str]:
@@ -87,8 +86,8 @@ def _rich() -> list[str]:
     between, attributes = ("upos", "xpos", "lemma"), ("Case", "Number", "Gender", "Person", "VerbForm")
     return [
         *_martins507(),
-        *_crossed(shapes, (*shapes, *tags)),
-        *_crossed(tags, shapes),
+        *_conjunctions(product(shapes, (*shapes, *tags))),
+        *_conjunctions(product(tags, shapes)),
         *(f"h.{a} between.{b} m.{a} {v}" for a, b in zip(("upos", "xpos", "upos"), between) for v in VARIANTS),
         *(f"h.{a} m.{a} h.upos m.upos {v}" for a, v in product(attributes, VARIANTS[:2])),
     ]
@@ -98,8 +97,7 @@ def of_lexicon(name: str) -> list[str]:
     """Return the templates of "auto" for a lexicon: its values with each other, tags, lemmas and forms."""
     beside = ("upos", "lemma", "form xpos", f"{name} upos")
     pairs = [(name, name), *((name, view) for view in beside), *((view, name) for view in beside)]
-    views = [*pairs, ("", name), (name, ""), (f"{name} upos", f"{name} upos")]
-    return [line for head, modifier in views for line in _crossed([head], [modifier], VARIANTS[1:])]
+    return _conjunctions([*pairs, ("", name), (name, ""), (f"{name} upos", f"{name} upos")], VARIANTS[1:])
 
 
 def _parts() -> list[str]:
@@ -123,7 +121,7 @@ def _parts() -> list[str]:
 #: The built-in sets, by name. From "auto", the richest, parsers keep the templates that suit the treebank.
 NAMED_SETS = {
     "martins507": _martins507,
-    "mcdonald2005": _mcdonald2005,
+    "mcdonald2005": _mcdonald,
     "small": _small,
     "rich": _rich,
     "auto": lambda: [*_rich(), *_parts()],
@@ -327,6 +325,10 @@ class Lexicon(Protocol):
     def values_of(self, words: Sequence[str]) -> Sequence[str]: ...
 
 
+#: Lexicons by name.
+Lexicons: TypeAlias = Mapping[str, Lexicon | None] | None
+
+
 class TemplateSet(Sequence):
     """An ordered set of templates with unique names.
 
@@ -343,9 +345,7 @@ class TemplateSet(Sequence):
     h.upos m.upos distance
     """
 
-    def __init__(
-        self, templates: Iterable[Template | str], lexicons: Mapping[str, Lexicon | None] | None = None
-    ) -> None:
+    def __init__(self, templates: Iterable[Template | str], lexicons: Lexicons = None) -> None:
         #: Lexicons by name.
         self.lexicons: Mapping[str, Any] = lexicons or {}
         self._templates = [
@@ -358,7 +358,7 @@ class TemplateSet(Sequence):
                 raise InputError(f"The template {twice[0]!r} is given twice: drop one.")
 
     @classmethod
-    def read(cls, path: str | os.PathLike, lexicons: Mapping[str, Lexicon | None] | None = None) -> "TemplateSet":
+    def read(cls, path: PathLike, lexicons: Lexicons = None) -> "TemplateSet":
         """Read templates from a text file, one per line; errors name file and line.
 
         Parameters
@@ -377,11 +377,7 @@ class TemplateSet(Sequence):
         return cls(templates, lexicons)
 
     @classmethod
-    def resolve(
-        cls,
-        templates: "str | os.PathLike | Iterable[Template | str]",
-        lexicons: Mapping[str, Lexicon | None] | None = None,
-    ) -> "TemplateSet":
+    def resolve(cls, templates: PathLike | Iterable[Template | str], lexicons: Lexicons = None) -> "TemplateSet":
         """Make a set from its name, the path of a file, or an iterable of templates.
 
         Parameters

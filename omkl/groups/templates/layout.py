@@ -275,7 +275,7 @@ class TemplateLayout:
         for n_sentences in range(1, len(examples) + 1):
             x, gold = examples[n_sentences - 1][:2]
             places = self.tree_places(np.asarray(gold, np.int64))
-            jit.mark_lines(self.keys(x), np.array([0, len(x) + 1]), places, pairs, marks)
+            jit.mark_lines(self.keys(x), places, pairs, marks)
             n_arcs += len(x)
             if n_arcs >= sample:
                 break
@@ -349,7 +349,7 @@ class ArcFeatureHasher:
         modifiers = np.arange(1, n + 1) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         places = layout.places(np.repeat(roots, lengths), heads, modifiers)
         most = n * len(pairs.between) + int(lengths @ lengths) * np.count_nonzero(pairs.between >= 0)
-        starts, ids, nodes = np.zeros(n + 1, np.int64), np.empty(most, np.int32), np.append(roots, len(x) + 1)
-        count = jit.list_features(layout.keys(x), nodes, places, pairs, self._variants, starts, ids)
+        starts, ids = np.zeros(n + 1, np.int64), np.empty(most, np.int32)
+        count = jit.list_features(layout.keys(x), places, pairs, self._variants, starts, ids)
         features = Features(starts, ids[:count], np.ones(count))
         return Tokens(np.array([0, n]), features, n_features=len(self.groups))
