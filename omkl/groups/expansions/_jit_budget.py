@@ -23,7 +23,7 @@ from omkl._compilation import compiled
 
 #: Vectors of one tile, which stays in the cache, and number of vectors at hand that are compared with a tile at a time.
 TILE, ROWS = 512, 4
-PRODUCTS, SQUARED, MANHATTAN = range(3)
+PRODUCTS, SQUARED, MANHATTAN, CHI_SQUARED = range(4)
 
 
 class Held(NamedTuple):
@@ -43,11 +43,12 @@ class Held(NamedTuple):
 def compare(kind, X, columns, first, last):
     """Inner products ``X columns[:, first:last]``, or distances of the rows of X (n, d) from these: (n, last - first).
 
-    Squared distances are sums of squared differences, exact also far from the origin.
+    Squared distances are sums of squared differences, exact also far from the origin. Chi-squared distances are sums of
+    ``(x_j - y_j)^2 / (x_j + y_j)``, with terms of 0 / 0 set to 0.
     """
     n, d = X.shape
     out = np.zeros((n, last - first), X.dtype)
-    n_even = d // 4 * 4
+    n_even = 0 if kind == CHI_SQUARED else d // 4 * 4
     for low in range(first, last, TILE):
         high = min(low + TILE, last)
         for top in range(0, n, ROWS):
@@ -79,27 +80,13 @@ def compare(kind, X, columns, first, last):
                         for c in range(high - low):
                             difference = x - y[c]
                             total[c] += difference * difference
-                    else:
+                    elif kind == MANHATTAN:
                         for c in range(high - low):
                             total[c] += abs(x - y[c])
-    return out
-
-
-@compiled
-def chi_squared_distances(X, columns, first, last):
-    """``sum_j (x_j - y_j)^2 / (x_j + y_j)``, (n, last - first), with terms of 0 / 0 set to 0."""
-    n, d = X.shape
-    out = np.zeros((n, last - first), X.dtype)
-    for low in range(first, last, TILE):
-        high = min(low + TILE, last)
-        for i in range(n):
-            total = out[i, low - first : high - first]
-            for j in range(d):
-                x, y = X[i, j], columns[j, low:high]
-                for c in range(high - low):
-                    mass = x + y[c]
-                    difference = x - y[c]
-                    total[c] += difference * difference / mass if mass != 0.0 else mass
+                    else:
+                        for c in range(high - low):
+                            mass, difference = x + y[c], x - y[c]
+                            total[c] += difference * difference / mass if mass != 0.0 else mass
     return out
 
 

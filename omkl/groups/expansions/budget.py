@@ -203,10 +203,9 @@ class BudgetedExpansion(KernelBank):
 
     def state(self) -> dict[str, np.ndarray]:
         n = self.n_support
-        state = {"coefficients": self.coefficients, "sums": self.sums, "diagonals": self._diagonals[:, :n]}
-        state |= {"ages": self._ages[:n], "factors": self._factors[:, :n, :n], "jitters": self._jitters[:, :n]}
-        state |= {"order": self._order[:n], "counts": np.array([self._n_admitted, self._n_replaced])}
-        return state | {f"support:{view}": vectors for view, vectors in self.supports.items()}
+        state = {"diagonals": self._diagonals[:, :n], "jitters": self._jitters[:, :n], "ages": self._ages[:n]}
+        state |= {"factors": self._factors[:, :n, :n], "order": self._order[:n]}
+        return super().state() | state | {"counts": np.array([self._n_admitted, self._n_replaced])}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         supports = support_of(state)

@@ -56,6 +56,7 @@ class CachedKernelBank(KernelBank):
         super().__init__(names, kernels, views, n_outputs, averaging, dtype)
         self.tokens = tokens
         p, n = len(self.names), tokens.n_tokens
+        self.n_support = n
         self.cached = np.zeros((p, n_outputs, n), dtype=self.dtype)
         self._coefficients = np.zeros((p, n, n_outputs))
         self._sums = np.zeros((p, n if averaging else 0, n_outputs))
@@ -83,14 +84,6 @@ class CachedKernelBank(KernelBank):
     @property
     def supports(self) -> dict[str, np.ndarray]:
         return {view: self.tokens.views[view].astype(self.dtype, copy=False) for view in self.views}
-
-    @property
-    def coefficients(self) -> np.ndarray:
-        return self._coefficients
-
-    @property
-    def sums(self) -> np.ndarray:
-        return self._sums
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         jit.add_scores(self.cached, self.group_state.scales, x.low, x.high, potentials.unary)

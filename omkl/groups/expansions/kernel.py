@@ -39,6 +39,11 @@ class KernelBank(Bank):
 
     #: Whether :meth:`_move` updates the norms.
     _moves_norms = False
+    #: Number of support vectors.
+    n_support: int
+    #: Coefficients and running sums, with space for more support vectors.
+    _coefficients: np.ndarray
+    _sums: np.ndarray
 
     def __init__(
         self,
@@ -64,14 +69,14 @@ class KernelBank(Bank):
         """Support vectors by view, (S, d)."""
 
     @property
-    @abstractmethod
     def coefficients(self) -> np.ndarray:
         """Dual coefficients ``A_k`` before scaling, (p, S, K)."""
+        return self._coefficients[:, : self.n_support]
 
     @property
-    @abstractmethod
     def sums(self) -> np.ndarray:
         """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty without an average."""
+        return self._sums[:, : self.n_support]
 
     @abstractmethod
     def _own_potentials(self, x: Span) -> np.ndarray:
@@ -90,7 +95,6 @@ class KernelBank(Bank):
 
     def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
         products = np.zeros(len(self.names))
-        totals = np.zeros((len(products), self.n_outputs)) if totals is None else totals
         jit.kernel_inner_products(self._own_potentials(x), gradient.unary, products, totals)
         return products
 
@@ -123,6 +127,10 @@ class KernelBank(Bank):
         used = coefficients.any(axis=(0, 2))
         supports = {f"support:{view}": support[used] for view, support in self.supports.items()}
         return {"coefficients": coefficients[:, used], "sums": self.sums[:, :0], **supports}
+
+    def state(self) -> dict[str, np.ndarray]:
+        supports = {f"support:{view}": support for view, support in self.supports.items()}
+        return {"coefficients": self.coefficients, "sums": self.sums, **supports}
 
 
 class KernelExpansion(KernelBank):
@@ -175,14 +183,6 @@ class KernelExpansion(KernelBank):
         return {view: support[: self.n_support] for view, support in self._supports.items()}
 
     @property
-    def coefficients(self) -> np.ndarray:
-        return self._coefficients[:, : self.n_support]
-
-    @property
-    def sums(self) -> np.ndarray:
-        return self._sums[:, : self.n_support]
-
-    @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return sum(array.nbytes for array in [*self._supports.values(), self._coefficients, self._sums])
@@ -227,30 +227,24 @@ class KernelExpansion(KernelBank):
         return values
 
     def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
-        if self._added is None:
-            self._added = self._add_support(self._vectors(x, moving))
+        if self._added is None:  # append support vectors with coefficients of zero
+            rows, capacity = slice(self.n_support, self.n_support + len(moving)), self._coefficients.shape[1]
+            if rows.stop > capacity:
+                capacity = max(rows.stop, capacity + capacity // 2, 16)
+                self._coefficients = lengthened(self._coefficients, capacity, axis=1)
+                if self.averaging:
+                    self._sums = lengthened(self._sums, capacity, axis=1)
+            for view, X in self._vectors(x, moving).items():
+                support = self._supports.get(view, np.zeros((0, X.shape[1]), dtype=self.dtype))
+                self._supports[view] = support = lengthened(support, capacity, axis=0)
+                support[rows] = X
+            self.n_support, self._references, self._added = rows.stop, None, rows
         rates, averages = self.group_state.rates, self.group_state.averages
         for k in np.flatnonzero(groups):
             self._coefficients[k, self._added] = -rates[k] * D
             if self.averaging:
                 self._sums[k, self._added] = averages[k] * rates[k] * D
         self.forget_input()
-
-    def _add_support(self, vectors: dict[str, np.ndarray]) -> slice:
-        """Append support vectors with coefficients of zero; return their indices."""
-        n = len(next(iter(vectors.values())))
-        rows, capacity = slice(self.n_support, self.n_support + n), self._coefficients.shape[1]
-        if rows.stop > capacity:
-            capacity = max(rows.stop, capacity + capacity // 2, 16)
-            self._coefficients = lengthened(self._coefficients, capacity, axis=1)
-            if self.averaging:
-                self._sums = lengthened(self._sums, capacity, axis=1)
-        for view, X in vectors.items():
-            support = self._supports.get(view, np.zeros((0, X.shape[1]), dtype=self.dtype))
-            self._supports[view] = support = lengthened(support, capacity, axis=0)
-            support[rows] = X
-        self.n_support, self._references = rows.stop, None
-        return rows
 
     def _scale_group(self, k: int, factor: float) -> None:
         self.group_state.fold(k, factor, self._coefficients[k], self._sums[k])
@@ -274,10 +268,6 @@ class KernelExpansion(KernelBank):
         supports = {view: np.concatenate([part[view] for part in parts if view in part])[used] for view in views}
         self.set_support(supports, arrays[0][:, used], arrays[-1][:, used if self.averaging else []])
         self.recompute_norms()
-
-    def state(self) -> dict[str, np.ndarray]:
-        supports = {f"support:{view}": support for view, support in self.supports.items()}
-        return {"coefficients": self.coefficients, "sums": self.sums, **supports}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         supports = support_of(state)

@@ -86,21 +86,10 @@ class BufferPair(Pair):
         self.X, self.Y = X, buffer.columns[:, columns].T
         self.right = Reference(self.Y)
 
-    @cached_property
-    def products(self) -> np.ndarray:
-        return jit.compare(jit.PRODUCTS, self.X, *self._right)
-
-    @cached_property
-    def squared_distances(self) -> np.ndarray:
-        return jit.compare(jit.SQUARED, self.X, *self._right)
-
-    @cached_property
-    def manhattan_distances(self) -> np.ndarray:
-        return jit.compare(jit.MANHATTAN, self.X, *self._right)
-
-    @cached_property
-    def chi_squared_distances(self) -> np.ndarray:
-        return jit.chi_squared_distances(self.X, *self._right)
+    products = cached_property(lambda self: jit.compare(jit.PRODUCTS, self.X, *self._right))
+    squared_distances = cached_property(lambda self: jit.compare(jit.SQUARED, self.X, *self._right))
+    manhattan_distances = cached_property(lambda self: jit.compare(jit.MANHATTAN, self.X, *self._right))
+    chi_squared_distances = cached_property(lambda self: jit.compare(jit.CHI_SQUARED, self.X, *self._right))
 
     def inverse_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
         for roots, known in zip(self._buffer.roots, self._buffer.normalized):
