@@ -35,18 +35,15 @@ class RecentlyUsed:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._index_of
 
-    def indices(
-        self, keys: Sequence[Hashable], fill: Callable[[list[Any], list[int]], None] | None = None
-    ) -> list[int]:
+    def indices(self, keys: Sequence[Hashable], fill: Callable[[list[Any], list[int]], None]) -> list[int]:
         """Return the index of each key, and mark the keys as most recently used.
 
         Parameters
         ----------
         keys : sequence
             At most ``capacity`` distinct keys.
-        fill : callable, optional
-            ``fill(keys, indices)`` computes missing entries. If it raises an error, these keys are not added. May be
-            omitted if no key is missing.
+        fill : callable
+            ``fill(keys, indices)`` computes missing entries. If it raises an error, these keys are not added.
 
         Returns
         -------
@@ -55,7 +52,7 @@ class RecentlyUsed:
         known = {key: self._index_of.pop(key) for key in dict.fromkeys(keys) if key in self._index_of}
         self._index_of.update(known)
         missing = [key for key in dict.fromkeys(keys) if key not in known]
-        if missing and fill is not None:
+        if missing:
             while len(self._free) < len(missing):
                 self._free.append(self._index_of.pop(next(iter(self._index_of))))
             indices = self._free[: -len(missing) - 1 : -1]

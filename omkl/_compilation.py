@@ -44,8 +44,16 @@ def compiled(function: Callable, counting: bool = True) -> Any:
     """
     try:
         return numba.njit(cache=True, nogil=True, _nrt=counting)(function)
-    except RuntimeError:  # Numba finds no writable directory
-        _use_temporary_cache()
+    except RuntimeError:  # Numba finds no writable directory: cache in one that is deleted when the process ends
+        directory = tempfile.mkdtemp(prefix="omkl-numba-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        os.environ["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR = directory
+        warnings.warn(
+            "Compiled loops cannot be kept for the next process, which compiles them again: set NUMBA_CACHE_DIR to a "
+            "directory that can be written.",
+            CompilationWarning,
+            stacklevel=2,
+        )
         return numba.njit(cache=True, nogil=True, _nrt=counting)(function)
 
 
@@ -79,19 +87,6 @@ def stamp_of(*modules: ModuleType) -> str:
     cache compares such values, and so notices changes of these files.
     """
     return hashlib.sha256("".join(map(inspect.getsource, modules)).encode()).hexdigest()
-
-
-def _use_temporary_cache() -> None:
-    """Let Numba cache in a directory that is deleted when the process ends."""
-    directory = tempfile.mkdtemp(prefix="omkl-numba-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    os.environ["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR = directory
-    warnings.warn(
-        "Compiled loops cannot be kept for the next process, which compiles them again: set NUMBA_CACHE_DIR to a "
-        "directory that can be written.",
-        CompilationWarning,
-        stacklevel=3,
-    )
 
 
 @intrinsic

@@ -47,8 +47,11 @@ class Packer:
         if isinstance(value, dict):
             return {"items": [[self.pack(own, what) for own in pair] for pair in value.items()]}
         if isinstance(value, Component):
+            cls = type(value)
+            name = cls.__module__.split(".")[1] if cls.__module__.startswith("omkl.") else ""
+            is_public = name in SUBPACKAGES and component_of(name, cls.__name__) is cls
             return {
-                "part": f"{_subpackage_of(type(value))}.{type(value).__name__}",
+                "part": f"{name if is_public else 'user'}.{cls.__name__}",
                 "parameters": {key: self.pack(own, what) for key, own in value.parameters().items()},
                 "learned": {key: self.pack(own, what) for key, own in value.learned().items()},
             }
@@ -69,7 +72,14 @@ class Unpacker:
         if not isinstance(value, dict):
             return value
         if "part" in value:
-            return self._unpack_component(value)
+            subpackage, _, name = value["part"].partition(".")
+            cls = (subpackage in SUBPACKAGES and component_of(subpackage, name)) or self._users_class(name)
+            component = cls(**{key: self.unpack(item) for key, item in value["parameters"].items()})
+            learned = {key: self.unpack(item) for key, item in value["learned"].items()}
+            if unknown := [key for key in learned if key.startswith("_") or not key.endswith("_")]:
+                raise ModelFileError(f"No component learns {unknown[0]!r}.")
+            component.__dict__.update(learned)
+            return component
         ((kind, content),) = value.items()
         if kind == "array":
             return self.arrays[content]
@@ -81,16 +91,6 @@ class Unpacker:
             return {self.unpack(key): self.unpack(item) for key, item in content}
         makers: dict[str, Callable] = {"list": list, "tuple": tuple, "objects": object_array}
         return makers[kind]([self.unpack(item) for item in content])
-
-    def _unpack_component(self, value: Manifest) -> Component:
-        subpackage, _, name = value["part"].partition(".")
-        cls = (subpackage in SUBPACKAGES and component_of(subpackage, name)) or self._users_class(name)
-        component = cls(**{key: self.unpack(item) for key, item in value["parameters"].items()})
-        learned = {key: self.unpack(item) for key, item in value["learned"].items()}
-        if unknown := [key for key in learned if key.startswith("_") or not key.endswith("_")]:
-            raise ModelFileError(f"No component learns {unknown[0]!r}.")
-        component.__dict__.update(learned)
-        return component
 
     def _users_class(self, name: str) -> Callable:
         """Return a class in ``parts``, or the only user-defined component with this name."""
@@ -119,12 +119,6 @@ def component_of(subpackage: str, name: str) -> type[Component] | None:
     module = import_module(f"omkl.{subpackage}")
     found = getattr(module, name) if name in module.__all__ else None
     return found if isinstance(found, type) and issubclass(found, Component) else None
-
-
-def _subpackage_of(cls: type) -> str:
-    name = cls.__module__.split(".")[1] if cls.__module__.startswith("omkl.") else ""
-    is_public = name in SUBPACKAGES and component_of(name, cls.__name__) is cls
-    return name if is_public else "user"
 
 
 @contextmanager

@@ -93,4 +93,4 @@ def test_what_could_not_be_filled_is_not_known():
         recent.indices([0], fill)
     assert 0 not in recent
     assert [held[index] for index in recent.indices([2, 4], fill)] == [0.5, 0.25]
-    assert np.all([held[index] for index in recent.indices([4, 2])] == np.array([0.25, 0.5]))
+    assert np.all([held[index] for index in recent.indices([4, 2], fill)] == np.array([0.25, 0.5]))
