@@ -82,8 +82,6 @@ class Chain(Structure):
     array([0, 1, 1])
     """
 
-    compiled = property(lambda self: (jit.LABELS, self.costs) if self.is_plain else None)
-
     def __init__(
         self,
         n_labels: int,
@@ -106,9 +104,10 @@ class Chain(Structure):
         self.costs = check_costs(costs, self.n_labels)
 
     @property
-    def is_plain(self) -> bool:
-        """True for a first-order chain without constraints whose positions share their transitions."""
-        return self.order == 1 and not self.by_position and self.allowed is None
+    def compiled(self) -> Any:
+        """See :class:`Compilable`; only for a first-order chain without constraints and transitions by position."""
+        is_plain = self.order == 1 and not self.by_position and self.allowed is None
+        return (jit.LABELS, self.costs) if is_plain else None
 
     @property
     def _programs(self) -> Any:
@@ -223,7 +222,7 @@ class Chain(Structure):
             log_partition = _jit_trigrams.forward_backward(*own, *expected)
             if not np.isfinite(log_partition):
                 expected = type(own)(*(np.zeros(array.shape) for array in own))
-                log_partition = log_space.second_order_chain(*own, *expected)
+                log_partition = log_space.second_order_chain(own, expected)
         if log_partition == -np.inf:
             raise InputError(NOTHING_ALLOWED)
         if len(own.pairwise) != len(given.pairwise):

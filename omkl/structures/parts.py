@@ -108,9 +108,6 @@ class SecondOrderTree(TreeStructure):
         self.projective = bool(projective)
         self.first_order: TreeStructure = (ProjectiveTree if projective else NonProjectiveTree)(single_root)
 
-    def __repr__(self) -> str:
-        return f"SecondOrderTree(single_root={self.single_root}, projective={self.projective})"
-
     def over(self, candidates: np.ndarray) -> Potentials:
         lists = PartLists.of(candidates)
         return PartPotentials(np.zeros(candidates.shape), np.zeros(lists.n_parts), lists)

@@ -66,7 +66,7 @@ class TreeStructure(Structure):
         self.single_root = bool(single_root)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(single_root={self.single_root})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self.parameters().items())})"
 
     def zeros(self, size: int) -> TreePotentials:
         return TreePotentials(np.zeros((size + 1, size + 1)))
