@@ -22,7 +22,7 @@ from omkl.losses import CRF, Logistic, PointwiseLoss, Squared, StructuredHinge, 
 from omkl.online import InverseSqrt, OnlineTrainer, UniformAverage
 from omkl.regularizers import L21, Regularizer, SquaredL21
 from omkl.structures import Binary, Chain, Multiclass, Structure
-from omkl.structures.base import Output, Potentials, arrays_of, map_arrays
+from omkl.structures.base import Output, Potentials, arrays_of, inner_product, map_arrays
 
 #: Width of differences, number of samples, and the gap to which solvers solve.
 WIDTH, N, TOL = 1e-6, 40, 1e-3
@@ -209,11 +209,7 @@ def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
         X, y = _samples(3, Logistic())
         for classes in (y, np.sign(X[:, 1]) + y):
             _learn_both_ways(omkl.OnlineMKLClassifier(loss=loss, regularizer="block1", random_state=0), X, classes)
-    else:
-        _check_pointwise_loss(loss)
-
-
-def _check_pointwise_loss(loss: PointwiseLoss) -> None:
+        return
     _check_parameters(loss, PointwiseLoss)
     X, y = _samples(3, loss)
     z, others = X[:, 1], 4.0 * X[:, 2]
@@ -271,8 +267,7 @@ def _check_structured_loss(loss: StructuredLoss, structure: Structure, size: int
         _holds(value >= 0.0, "A loss must be at least 0.")
         ahead = loss.value_and_gradient(structure, other, gold)[0]
         if gradient is not None:
-            moves = zip(arrays_of(gradient), arrays_of(other), arrays_of(point))
-            value += sum(float(np.vdot(g, there - here)) for g, there, here in moves)
+            value += inner_product(gradient, map_arrays(np.subtract, other, point))
         _holds(ahead >= value - 1e-7, f"The gradient of {loss!r} must be a subgradient in {structure!r}.")
 
 
@@ -299,9 +294,7 @@ def check_structure(structure: Structure, size: int = 3, outputs: Sequence[Outpu
         scores = np.array([own.score(potentials, output) for output in drawn])
         best, gold = own.decode(potentials), drawn[seed % len(drawn)]
         _holds(own.score(potentials, best) >= scores.max() - 1e-9, "decode() must find the highest score.")
-        indicator = own.indicator(gold)
-        products = zip(arrays_of(potentials), arrays_of(indicator))
-        _equal(own.score(potentials, gold), sum(float(np.vdot(a, b)) for a, b in products), "score() must sum parts")
+        _equal(own.score(potentials, gold), inner_product(potentials, own.indicator(gold)), "score() must sum parts")
         _equal(own.cost(gold, gold), 0.0, "The cost of the gold output must be 0")
         costly = [score + 2.0 * own.cost(gold, output) for score, output in zip(scores, drawn)]
         found = own.loss_augmented(potentials, gold, 2.0)

@@ -8,9 +8,9 @@ import numpy as np
 
 from omkl._components import Compilable
 from omkl.exceptions import InputError
-from omkl.groups.group_state import GroupState, GroupStateView, Mixture
+from omkl.groups.group_state import SCALE_RANGE, GroupState, GroupStateView, Mixture
 from omkl.groups.tokens import Tokens
-from omkl.structures.base import Potentials, Structure, arrays_of, map_arrays
+from omkl.structures.base import Potentials, Structure, inner_product, map_arrays
 
 #: An encoded input with a length for the banks of a model: a Span, an ArcSentence, or a user-defined type.
 Input: TypeAlias = Any
@@ -150,8 +150,11 @@ class Bank(Compilable, ABC):
             self._fold(k, 0.0)
         if gradient is not None and group_state.activated.any():
             self._activate(x, gradient)
-        for k in group_state.outside_range().tolist():
-            self._fold(k, group_state.unit_scale(k))
+        scales, (low, high) = group_state.scales, SCALE_RANGE
+        for k in np.flatnonzero((scales != 0) & ((scales < low) | (scales > high))).tolist():
+            factor, scales[k] = scales[k], 1.0
+            group_state.square_norms[k] *= factor**2
+            self._fold(k, factor)
 
     @abstractmethod
     def recompute_norms(self) -> None:
@@ -255,7 +258,7 @@ class Bank(Compilable, ABC):
         ----------
         x : Span, ArcSentence or similar
         gradient : Potentials
-        totals : array of shape (p, K), optional
+        totals : array of shape (p, K), or None for potentials that are not unary
             Updated in place: the unary potentials of each group, summed over the tokens, are added.
         """
         scales, products = self.group_state.scales.copy(), np.zeros(len(self.names))
@@ -264,7 +267,7 @@ class Bank(Compilable, ABC):
             self.group_state.scales[k] = 1.0
             own = map_arrays(np.zeros_like, gradient)
             self.add_potentials(x, own)
-            products[k] = sum(float(np.vdot(a, b)) for a, b in zip(arrays_of(own), arrays_of(gradient)))
+            products[k] = inner_product(own, gradient)
             if totals is not None:
                 totals[k] += own.unary.sum(axis=0)
         self.group_state.scales[:] = scales

@@ -143,7 +143,7 @@ class Structure(Component):
         predicted, gold : Output
         """
         gradient = _combined(self.indicator(predicted), self.indicator(gold), -1.0)
-        return _product(potentials, gradient), gradient
+        return inner_product(potentials, gradient), gradient
 
     def subtract_indicator(self, potentials: Potentials, output: Output) -> None:
         """Subtract the indicator of an output in place.
@@ -164,7 +164,7 @@ class Structure(Component):
         potentials : Potentials
         output : Output
         """
-        return _product(potentials, self.indicator(output))
+        return inner_product(potentials, self.indicator(output))
 
     def cost(self, gold: Output, predicted: Output) -> float:
         """Return the cost of predicting ``predicted`` if ``gold`` is correct; 0 if they agree.
@@ -173,7 +173,7 @@ class Structure(Component):
         ----------
         gold, predicted : Output
         """
-        return _product(self.cost_potentials(gold), self.indicator(predicted))
+        return inner_product(self.cost_potentials(gold), self.indicator(predicted))
 
     def is_partial(self, gold: Output) -> bool:
         """Return True if parts of a gold output are unknown.
@@ -247,5 +247,6 @@ def _combined(first: Potentials, second: Potentials, weight: float) -> Potential
     return map_arrays(lambda a, b: a + weight * b, first, second)
 
 
-def _product(first: Potentials, second: Potentials) -> float:
-    return float(sum(np.vdot(a, b) for a, b in zip(first, second)))
+def inner_product(first: Potentials, second: Potentials) -> float:
+    """Return the inner product of the scores in potentials of the same input."""
+    return float(sum(np.vdot(a, b) for a, b in zip(arrays_of(first), arrays_of(second))))

@@ -222,7 +222,7 @@ class Chain(Structure):
             log_partition = _jit_trigrams.forward_backward(*own, *expected)
             if not np.isfinite(log_partition):
                 expected = type(own)(*(np.zeros(array.shape) for array in own))
-                log_partition = log_space.second_order_chain(own, expected)
+                log_partition = log_space.second_order_chain(*own, *expected)
         if log_partition == -np.inf:
             raise InputError(NOTHING_ALLOWED)
         if len(own.pairwise) != len(given.pairwise):

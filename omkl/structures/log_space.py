@@ -4,8 +4,6 @@ The compiled programs add up weights. They give no result if a weight that under
 the fallback. Each writes marginals into arrays of zeros and returns log Z.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from omkl.structures._jit_chain import forward_backward_in_logs
@@ -13,9 +11,9 @@ from omkl.structures._jit_chain import forward_backward_in_logs
 log_sum = np.logaddexp.reduce
 
 
-def second_order_chain(potentials: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
+def second_order_chain(unary: np.ndarray, pairwise: np.ndarray, triples: np.ndarray, *marginals: np.ndarray) -> float:
     """Sum over the labellings of a second-order chain; -inf if none is allowed."""
-    (unary, pairwise, triples), (unary_marginals, pairwise_marginals, triple_marginals) = potentials, expected
+    unary_marginals, pairwise_marginals, triple_marginals = marginals
     n = len(unary)
     if n == 1:
         return forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginals)

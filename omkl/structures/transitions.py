@@ -1,6 +1,6 @@
 """Allowed transitions of labels: from a chunking scheme such as BIO, or user-defined."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,10 +75,21 @@ def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
     """
     if isinstance(spec, str):
         return _of_scheme(spec, labels)
+    n_labels, index = len(labels), {label: k for k, label in enumerate(labels)}
+    allowed = AllowedTransitions(np.ones((n_labels, n_labels), dtype=bool), *np.ones((2, n_labels), dtype=bool))
     if isinstance(spec, Mapping):
-        return _of_mapping(spec, labels)
-    n_labels = len(labels)
-    everywhere = np.ones(n_labels, dtype=bool)
+        for label, followers in spec.items():
+            followers = list(followers)
+            unknown = [other for other in [*([] if label is None else [label]), *followers] if other not in index]
+            if unknown:
+                raise InputError(
+                    f"allowed_transitions names {unknown[0]!r}, which is not one of the {n_labels} labels, such as "
+                    f"{', '.join(map(repr, labels[:3]))}."
+                )
+            row = allowed.first if label is None else allowed.following[index[label]]
+            row[:] = False
+            row[[index[other] for other in followers]] = True
+        return allowed
     try:
         following = np.array(spec)
     except ValueError:
@@ -88,7 +99,7 @@ def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
             'allowed_transitions must be "BIO", "BIOES", a dict from a label to the labels that may follow it, or a '
             f"({n_labels}, {n_labels}) matrix of True and False in the order of the sorted labels, not {spec!r:.60}."
         )
-    return AllowedTransitions(following.astype(bool), everywhere, everywhere)
+    return allowed._replace(following=following.astype(bool))
 
 
 def _of_scheme(name: str, labels: Sequence[Any]) -> AllowedTransitions:
@@ -117,22 +128,3 @@ def _kind_and_chunk(label: Any, name: str, kinds: Mapping[str, str], typed: bool
             "transitions."
         )
     return kind, chunk
-
-
-def _of_mapping(spec: Mapping[Any, Iterable[Any]], labels: Sequence[Any]) -> AllowedTransitions:
-    index = {label: k for k, label in enumerate(labels)}
-    allowed = AllowedTransitions(
-        np.ones((len(labels), len(labels)), dtype=bool), *np.ones((2, len(labels)), dtype=bool)
-    )
-    for label, followers in spec.items():
-        followers = list(followers)
-        unknown = [other for other in [*([] if label is None else [label]), *followers] if other not in index]
-        if unknown:
-            raise InputError(
-                f"allowed_transitions names {unknown[0]!r}, which is not one of the {len(labels)} labels, such as "
-                f"{', '.join(map(repr, labels[:3]))}."
-            )
-        row = allowed.first if label is None else allowed.following[index[label]]
-        row[:] = False
-        row[[index[other] for other in followers]] = True
-    return allowed

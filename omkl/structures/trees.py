@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from omkl.exceptions import InputError
 from omkl.structures import _jit_matrix_tree, _jit_projective, log_space
 from omkl.structures import _jit_tree as jit
-from omkl.structures.base import Structure
+from omkl.structures.base import Potentials, Structure
 
 
 class TreePotentials(NamedTuple):
@@ -240,9 +240,7 @@ class TreeStructure(Structure):
         """Return potentials with other scores of arcs."""
         return TreePotentials(arcs)
 
-    def difference(
-        self, potentials: AnyPotentials, predicted: ArrayLike, gold: ArrayLike
-    ) -> tuple[float, TreePotentials]:
+    def difference(self, potentials: AnyPotentials, predicted: ArrayLike, gold: ArrayLike) -> tuple[float, Potentials]:
         scores = as_scores(potentials)
         gradient = np.zeros(scores.shape)
         n = len(scores) - 1
@@ -256,9 +254,8 @@ class TreeStructure(Structure):
         jit.add_indicator(scores, as_heads(output, len(scores) - 1), -1.0)
 
     def indicator(self, output: ArrayLike) -> TreePotentials:
-        heads = np.asarray(output)
-        counts = self.zeros(len(heads))
-        jit.add_indicator(counts.arcs, as_heads(heads, len(heads)), 1.0)
+        counts = self.zeros(np.size(output))
+        jit.add_indicator(counts.arcs, as_heads(output, np.size(output)), 1.0)
         return counts
 
     def score(self, potentials: AnyPotentials, output: ArrayLike) -> float:
