@@ -89,6 +89,13 @@ def stamp_of(*modules: ModuleType) -> str:
     return hashlib.sha256("".join(map(inspect.getsource, modules)).encode()).hexdigest()
 
 
+def all_lanes(builder: ir.IRBuilder, value: ir.Value, n: int) -> ir.Value:
+    """Return a vector of ``n`` lanes with the same value in all of them, for intrinsics."""
+    many, zeros = ir.VectorType(value.type, n), ir.VectorType(ir.IntType(32), n)([0] * n)
+    first = builder.insert_element(many(ir.Undefined), value, ir.IntType(32)(0))
+    return builder.shuffle_vector(first, many(ir.Undefined), zeros)
+
+
 @intrinsic
 def prefetch(typing_context: object, address: object) -> tuple:
     """Prefetch the cache line at an address; inlined into callers."""

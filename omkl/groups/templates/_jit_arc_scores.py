@@ -9,11 +9,14 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from omkl._compilation import compiled, prefetch
+from omkl._compilation import all_lanes, compiled, prefetch
 
-# Numba's cache does not notice changes of these, but they cannot change: models depend on them
-from omkl.groups.templates._jit_arcs import CACHE_LINE, DIRECTION, DISTANCE, HALF, LINE, MASK7, MASK15, MIX, SIX, THREE
-
+# these four lines, LINE and CACHE_LINE are as in _jit_arcs
+MIX = np.uint64(0x9E3779B97F4A7C15)
+HALF, THREE, SIX = np.uint64(32), np.uint64(3), np.uint64(6)
+DIRECTION, DISTANCE = np.uint64(8), np.uint64(16)
+MASK7, MASK15 = np.uint64(7), np.uint64(15)
+LINE, CACHE_LINE = 32, 64
 #: Number of arcs that are scored at a time.
 LANES = 8
 #: Number of arcs to prefetch ahead: enough for the lines to arrive, few enough for the fastest cache.
@@ -22,14 +25,7 @@ AHEAD = 128
 BUCKET_BITS = 10
 
 _WORD = np.uint64(8)
-_BUCKET_BITS, _BUCKETS = np.uint64(BUCKET_BITS), np.uint64(2**BUCKET_BITS - 1)
-
-
-def _all_lanes(builder, value):
-    """Return a vector with the same value in all lanes."""
-    many, zeros = ir.VectorType(value.type, LANES), ir.VectorType(ir.IntType(32), LANES)([0] * LANES)
-    first = builder.insert_element(many(ir.Undefined), value, ir.IntType(32)(0))
-    return builder.shuffle_vector(first, many(ir.Undefined), zeros)
+_BUCKET_BITS = np.uint64(BUCKET_BITS)
 
 
 @intrinsic
@@ -46,10 +42,10 @@ def locate_lanes(typing_context, key, modifiers, turns, size, places):
         word = ir.VectorType(ir.IntType(64), LANES)
         half, bits, mask = (word([n] * LANES) for n in (32, BUCKET_BITS, 2**BUCKET_BITS - 1))
         key, modifiers, turns, size, places = arguments
-        mixed = builder.add(_all_lanes(builder, key), builder.load(at(modifiers), align=8))
+        mixed = builder.add(all_lanes(builder, key, LANES), builder.load(at(modifiers), align=8))
         mixed = builder.mul(mixed, word([int(MIX)] * LANES))
         short = builder.and_(size, ir.IntType(64)(2**32 - 1))  # tells the compiler that both factors are short
-        line = builder.lshr(builder.mul(builder.lshr(mixed, half), _all_lanes(builder, short)), half)
+        line = builder.lshr(builder.mul(builder.lshr(mixed, half), all_lanes(builder, short, LANES)), half)
         buckets = builder.and_(builder.xor(mixed, builder.load(at(turns), align=8)), mask)
         builder.store(builder.or_(builder.shl(line, bits), buckets), at(places), align=8)
         return context.get_dummy_value()
@@ -69,10 +65,10 @@ def weigh_lanes(typing_context, places, lines, bare, directed, distant, scores, 
         def weights(low, mask, first, scale):
             bucket = builder.and_(builder.lshr(place, word([low] * LANES)), word([mask] * LANES))
             offset = builder.mul(builder.add(bucket, word([first] * LANES)), word([n_bytes] * LANES))
-            wanted = _all_lanes(builder, builder.fcmp_ordered("!=", scale, ir.DoubleType()(0.0)))
+            wanted = all_lanes(builder, builder.fcmp_ordered("!=", scale, ir.DoubleType()(0.0)), LANES)
             where = builder.inttoptr(builder.add(line, offset), pointers)
             own = builder.call(gather, [where, ir.IntType(32)(n_bytes), wanted, real([0.0] * LANES)])
-            return builder.fmul(_all_lanes(builder, scale), own if n_bytes == 8 else builder.fpext(own, double))
+            return builder.fmul(all_lanes(builder, scale, LANES), own if n_bytes == 8 else builder.fpext(own, double))
 
         word, double = ir.VectorType(ir.IntType(64), LANES), ir.VectorType(ir.DoubleType(), LANES)
         kind = ir.DoubleType() if n_bytes == 8 else ir.FloatType()
@@ -84,7 +80,7 @@ def weigh_lanes(typing_context, places, lines, bare, directed, distant, scores, 
         places, lines, bare, directed, distant, scores, _ = arguments
         place = builder.load(builder.inttoptr(places, word.as_pointer()), align=8)
         line = builder.mul(builder.lshr(place, word([BUCKET_BITS] * LANES)), word([LINE * n_bytes] * LANES))
-        line = builder.add(_all_lanes(builder, lines), line)
+        line = builder.add(all_lanes(builder, lines, LANES), line)
         total = builder.fadd(weights(0, 7, 0, bare), weights(3, 7, 8, directed))
         total = builder.fadd(total, weights(6, 15, 16, distant))
         own = builder.inttoptr(scores, double.as_pointer())

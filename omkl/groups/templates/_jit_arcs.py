@@ -25,14 +25,10 @@ FIRST_BUCKET = (0, 8, 16)
 LAST_BUCKET = (8, 16, 32)
 
 MIX = np.uint64(0x9E3779B97F4A7C15)
+HALF, THREE, SIX = np.uint64(32), np.uint64(3), np.uint64(6)
+DIRECTION, DISTANCE = np.uint64(8), np.uint64(16)
+MASK7, MASK15 = np.uint64(7), np.uint64(15)
 TURN = np.uint64(0xC2B2AE3D27D4EB4F)
-HALF = np.uint64(32)
-DIRECTION = np.uint64(8)
-DISTANCE = np.uint64(16)
-THREE = np.uint64(3)
-SIX = np.uint64(6)
-MASK7 = np.uint64(7)
-MASK15 = np.uint64(15)
 
 #: Size of a cache line in bytes, and number of pairs of views to prefetch ahead of learning.
 CACHE_LINE = 64

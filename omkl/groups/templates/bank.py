@@ -178,7 +178,7 @@ class ArcTemplateBank(Bank):
         for x, low, high in zip(sentences, cells[:-1], cells[1:]):
             if x.likely is not None:
                 likely[low:high] = x.likely.ravel()
-        chosen, places = _listed(likely, nodes, cells, bins)
+        chosen, places = _arcs(likely, nodes, cells, bins)
         own = scores[chosen]
         jit.add_scores(keys, places, self._pairs, self._groups, scales, self.table, own)
         scores[chosen] = own
@@ -207,7 +207,7 @@ class ArcTemplateBank(Bank):
         values = gradient.arcs.reshape(-1)
         wanted = np.where(np.abs(values) > NEGLIGIBLE, values, 0.0)
         nodes = np.array([0, len(x) + 1])
-        cells, places = _listed(wanted, nodes, nodes**2, self._layout.bins(len(x)))
+        cells, places = _arcs(wanted, nodes, nodes**2, self._layout.bins(len(x)))
         return places, values[cells]
 
     def inner_products(self, x: ArcSentence, gradient: TreePotentials, totals: np.ndarray | None) -> np.ndarray:
@@ -234,21 +234,16 @@ class ArcTemplateBank(Bank):
 
     def averaged(self) -> "ArcTemplateBank":
         """Return a frozen bank with the averaged parameters; templates of weight zero cost nothing."""
-        if self.frozen:
-            frozen = copy(self)
-            frozen._groups = self._used_groups()
-            return frozen
-        frozen = ArcTemplateBank(self.templates, dtype=self._dtype, sizes=self.sizes)
-        for k, block in enumerate(self._blocks):
-            sums = self._sums[block] if self.averaging else self._sums
-            frozen.table[block] = self.group_state.average(self.table[block], sums, itemgetter(k))
-        frozen._stored[:] = frozen._square_norms() > 0
-        frozen._groups = frozen._used_groups()
+        frozen = copy(self)
+        if not self.frozen:
+            frozen = ArcTemplateBank(self.templates, dtype=self._dtype, sizes=self.sizes)
+            for k, block in enumerate(self._blocks):
+                sums = self._sums[block] if self.averaging else self._sums
+                frozen.table[block] = self.group_state.average(self.table[block], sums, itemgetter(k))
+            frozen._stored[:] = frozen._square_norms() > 0
+        # -1 for groups of zero
+        frozen._groups = np.where((self._groups >= 0) & frozen._stored[self._groups], self._groups, -1)
         return frozen
-
-    def _used_groups(self) -> np.ndarray:
-        """Return the groups of each pair of views, -1 for groups of zero."""
-        return np.where((self._groups >= 0) & self._stored[self._groups], self._groups, -1)
 
     def restricted(self, templates: TemplateSet) -> "ArcTemplateBank":
         """Return a bank with some of the templates and their present weights.
@@ -345,9 +340,7 @@ class ArcTemplateBank(Bank):
         self._stored[:] = state["stored"]
 
 
-def _listed(
-    wanted: np.ndarray, nodes: np.ndarray, cells: np.ndarray, bins: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _arcs(wanted: np.ndarray, nodes: np.ndarray, cells: np.ndarray, bins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the cells of the arcs with nonzero entries in ``wanted``, and the places of the arcs."""
     n_arcs = np.count_nonzero(wanted)
     places, kept = np.empty((5, n_arcs), np.int32), np.empty(n_arcs, np.int64)

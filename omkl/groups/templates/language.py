@@ -32,7 +32,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from omkl._files import PathLike
 from omkl.exceptions import InputError
 
 #: Variants of a template: add nothing, the direction of the arc, or direction and distance.
@@ -325,6 +324,8 @@ class Lexicon(Protocol):
     def values_of(self, words: Sequence[str]) -> Sequence[str]: ...
 
 
+#: Name of a set, path of a file, or templates.
+AnyTemplates: TypeAlias = str | os.PathLike | Iterable[Template | str]
 #: Lexicons by name.
 Lexicons: TypeAlias = Mapping[str, Lexicon | None] | None
 
@@ -348,9 +349,7 @@ class TemplateSet(Sequence):
     def __init__(self, templates: Iterable[Template | str], lexicons: Lexicons = None) -> None:
         #: Lexicons by name.
         self.lexicons: Mapping[str, Any] = lexicons or {}
-        self._templates = [
-            t if isinstance(t, Template) else Template.parse(t, lexicons=self.lexicons) for t in templates
-        ]
+        self._templates = [t if isinstance(t, Template) else Template.parse(t, "", self.lexicons) for t in templates]
         if not self._templates:
             raise InputError("There is no template: give at least one.")
         for values in ([template.name for template in self], [template.atoms for template in self]):
@@ -358,7 +357,7 @@ class TemplateSet(Sequence):
                 raise InputError(f"The template {twice[0]!r} is given twice: drop one.")
 
     @classmethod
-    def read(cls, path: PathLike, lexicons: Lexicons = None) -> "TemplateSet":
+    def read(cls, path: str | os.PathLike, lexicons: Lexicons = None) -> "TemplateSet":
         """Read templates from a text file, one per line; errors name file and line.
 
         Parameters
@@ -370,14 +369,12 @@ class TemplateSet(Sequence):
             lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"The template file {path} cannot be read: {error}.") from None
-        stripped = [(number, line.partition("#")[0].strip()) for number, line in enumerate(lines, 1)]
-        templates = [
-            Template.parse(line, f"{path}, line {number}: ", lexicons or ()) for number, line in stripped if line
-        ]
-        return cls(templates, lexicons)
+        stripped = [(n, line.partition("#")[0].strip()) for n, line in enumerate(lines, 1)]
+        found = [Template.parse(line, f"{path}, line {n}: ", lexicons or ()) for n, line in stripped if line]
+        return cls(found, lexicons)
 
     @classmethod
-    def resolve(cls, templates: PathLike | Iterable[Template | str], lexicons: Lexicons = None) -> "TemplateSet":
+    def resolve(cls, templates: AnyTemplates, lexicons: Lexicons = None) -> "TemplateSet":
         """Make a set from its name, the path of a file, or an iterable of templates.
 
         Parameters

@@ -194,8 +194,7 @@ class TemplateLayout:
         self.identities = [(*(names[view] for view in own), between) for *own, between in pairs]
         self.groups = np.array(list(pairs.values()), dtype=np.int64)
         looked_at = sorted({pair[-1] for pair in pairs if pair[-1]})
-        rows = [looked_at.index(pair[-1]) if pair[-1] else -1 for pair in pairs]
-        self._between = np.array(rows)
+        self._between = np.array([looked_at.index(pair[-1]) if pair[-1] else -1 for pair in pairs])
         self._views = np.array([pair[:-1] for pair in pairs], dtype=np.int64)
         self._names = [[field for view in views for _, field in view], looked_at]
         self._known: tuple[list[str], np.ndarray, np.ndarray] = [], *np.zeros((2, 0), np.int64)
