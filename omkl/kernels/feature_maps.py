@@ -4,7 +4,7 @@ An approximated kernel is a kernel like any other. Its feature map is learned fr
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -62,14 +62,9 @@ class FeatureMap(Kernel):
 
     @property
     def name(self) -> str:
-        settings: dict[str, Any] = {"features": self.n_features}
-        if default_map(self.kernel) is not type(self):
-            settings["map"] = self.map_name
-        if self.seed:
-            settings["seed"] = self.seed
-        name = self.kernel.name
-        described = ",".join(f"{key}={value}" for key, value in settings.items())
-        return f"{name}{',' if ':' in name else ':'}{described}"
+        name, seed = self.kernel.name, f",seed={self.seed}" if self.seed else ""
+        kind = "" if default_map(self.kernel) is type(self) else f",map={self.map_name}"
+        return f"{name}{',' if ':' in name else ':'}features={self.n_features}{kind}{seed}"
 
     def feature_count(self, n_columns: int) -> int | None:
         return self.n_features

@@ -115,9 +115,8 @@ class BudgetedExpansion(KernelBank):
         return buffers + sum(array.nbytes for array in [*arrays, self._ages, self._order])
 
     def grow_outputs(self, n_outputs: int) -> None:
-        self._coefficients, self._sums = (
-            lengthened(array, n_outputs, axis=1) for array in (self._coefficients, self._sums)
-        )
+        self._coefficients = lengthened(self._coefficients, n_outputs, axis=1)
+        self._sums = lengthened(self._sums, n_outputs, axis=1)
         self.n_outputs = n_outputs
         self._forget_tokens()
 

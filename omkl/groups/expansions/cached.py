@@ -132,8 +132,7 @@ class CachedKernelBank(KernelBank):
         used = self._coefficients.any(axis=(0, 2))
         if self.averaging:
             used |= self._sums.any(axis=(0, 2))
-        arguments = self.names, self.kernels, self.views, self.n_outputs, self.averaging, self.dtype
-        expansion = KernelExpansion(*arguments)
+        expansion = KernelExpansion(self.names, self.kernels, self.views, self.n_outputs, self.averaging, self.dtype)
         supports = {view: support[used] for view, support in self.supports.items()}
         expansion.set_support(supports, self._coefficients[:, used], self._sums[:, used if self.averaging else []])
         return expansion
