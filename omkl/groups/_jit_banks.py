@@ -36,13 +36,16 @@ class Explicit(NamedTuple):
 
 
 class Mapped(NamedTuple):
-    """Dense features of the tokens of these rounds, all groups side by side, and a table with a row a label."""
+    """Dense features of the tokens of these rounds, all groups side by side, and a table with a row a label.
 
-    features: np.ndarray
-    starts: np.ndarray
-    table: np.ndarray
-    sums: np.ndarray
-    touched: np.ndarray
+    All are None without feature maps.
+    """
+
+    features: np.ndarray | None
+    starts: np.ndarray | None
+    table: np.ndarray | None
+    sums: np.ndarray | None
+    touched: np.ndarray | None
 
 
 class Cached(NamedTuple):
@@ -58,13 +61,13 @@ class Cached(NamedTuple):
 class Banks(NamedTuple):
     """Banks in the order of their groups.
 
-    Feature maps, kernels and transitions that a model does not have are None: functions that take them return at once,
-    and Numba does not compile the rest of them. Features and an intercept are cheap to compile, and have empty arrays
-    then, which saves variants. Transitions and intercept are pairs of a table and its running sums.
+    Kernels, transitions and the arrays of feature maps that a model does not have are None: functions that take them
+    return at once, and Numba does not compile the rest of them. Features and an intercept are cheap to compile, and
+    have empty arrays then, which saves variants. Transitions and intercept are pairs of a table and its running sums.
     """
 
     explicit: Explicit
-    mapped: Mapped | None
+    mapped: Mapped
     cached: Cached | None
     transitions: tuple | None
     intercept: tuple
@@ -86,7 +89,7 @@ class Groups(NamedTuple):
     firsts: np.ndarray
     #: StepArrays and scales of the groups of each bank, or None.
     explicit: tuple
-    mapped: tuple | None
+    mapped: tuple
     cached: tuple | None
     transitions: tuple | None
     intercept: tuple
@@ -96,21 +99,13 @@ class Groups(NamedTuple):
 def add_potentials(banks, groups, low, first, last, unary, pairwise):
     """Compute the potentials of a sequence; its tokens are ``first .. last`` of those of all rounds."""
     unary[:] = 0.0
-    explicit = banks.explicit
+    explicit, mapped = banks.explicit, banks.mapped
     if len(explicit.heads):
         high = low + last - first
         add_scores(explicit.features, low, high, explicit.table, explicit.groups, groups.explicit[1], unary)
-    add_mapped(banks.mapped, groups.mapped, first, last, unary)
+    add_mapped_scores(mapped.features, first, mapped.starts, mapped.table, groups.mapped[1], unary)
     add_cached(banks.cached, groups.cached, low, low + last - first, unary)
     add_dense(banks, groups, True, unary, pairwise)
-
-
-@borrowing
-def add_mapped(mapped, own, first, last, unary):
-    """Add the potentials of feature maps."""
-    if mapped is None:
-        return
-    add_mapped_scores(mapped.features[first:last], mapped.starts, mapped.table, own[1], unary)
 
 
 @borrowing
@@ -164,24 +159,16 @@ def add_average(banks, groups, pending, total, factors, low, first, last, unary,
         if total > 0.0:
             factors[k] = groups.averages[k] + pending * factors[k]
     unary[:] = 0.0
-    explicit = banks.explicit
+    explicit, mapped = banks.explicit, banks.mapped
     if len(explicit.heads):
         average = explicit.table, explicit.sums, explicit.groups, factors, total, out
         add_averaged_scores(explicit.features, low, low + last - first, *average, unary)
     own = slice(firsts[0], firsts[1])
-    add_averaged_mapped(banks.mapped, factors[own], total, out[own], first, last, unary)
+    arrays = mapped.starts, mapped.table, mapped.sums
+    add_averaged_maps(mapped.features, first, *arrays, factors[own], total, out[own], unary)
     add_averaged_transitions(banks.transitions, factors, total, out, firsts[2], pairwise)
     if len(banks.intercept[0]):
         add_averaged_dense(banks.intercept, factors[firsts[3]], total, out[firsts[3]], unary)
-
-
-@borrowing
-def add_averaged_mapped(mapped, factors, total, left_out, first, last, unary):
-    """Add the average of feature maps."""
-    if mapped is None:
-        return
-    average = mapped.table, mapped.sums, factors, total, left_out
-    add_averaged_maps(mapped.features[first:last], mapped.starts, *average, unary)
 
 
 @borrowing
@@ -247,11 +234,12 @@ def move_cached(cached, own, low, gradient, chosen):
 @borrowing
 def step_along(banks, groups, low, first, last, gradient, pair_gradient, total):
     """Take the gradient step of all banks; ``total`` (1, 1, K) is working memory."""
-    explicit = banks.explicit
+    explicit, mapped = banks.explicit, banks.mapped
     if len(explicit.heads):
         arrays = explicit.table, explicit.sums, explicit.groups, explicit.links, explicit.heads
         step_features(explicit.features, low, gradient, *arrays, groups.explicit[0])
-    step_mapped(banks.mapped, groups.mapped, first, last, gradient)
+    own = mapped.table, mapped.sums, mapped.touched
+    step_maps(mapped.features, first, mapped.starts, gradient, *own, groups.mapped[0])
     step_cached(banks.cached, groups.cached, low, gradient)
     step_transitions(banks.transitions, groups.transitions, pair_gradient)
     if len(banks.intercept[0]):
@@ -260,15 +248,6 @@ def step_along(banks, groups, low, first, last, gradient, pair_gradient, total):
             for j in range(gradient.shape[1]):
                 total[0, 0, j] += gradient[i, j]
         step_dense(total, banks.intercept[0], banks.intercept[1], groups.intercept[0])
-
-
-@borrowing
-def step_mapped(mapped, own, first, last, gradient):
-    """Take the gradient step of feature maps."""
-    if mapped is None:
-        return
-    arrays = mapped.starts, gradient, mapped.table, mapped.sums, mapped.touched
-    step_maps(mapped.features[first:last], *arrays, own[0])
 
 
 @borrowing
@@ -292,14 +271,6 @@ def fold_dense(bank, factor, average):
             table[0, i, j] *= factor
 
 
-@borrowing
-def fold_mapped(mapped, k, factor, average):
-    """Multiply the direction of a feature map likewise."""
-    if mapped is None:
-        return
-    scale_map(k, factor, mapped.starts, mapped.table, mapped.sums, mapped.touched, average)
-
-
 @uncached
 def fold_cached(cached, k, factor, average):
     """Multiply the direction of a kernel group likewise."""
@@ -320,11 +291,12 @@ def fold_cached(cached, k, factor, average):
 @borrowing
 def fold(k, factor, banks, firsts, averages):
     """Multiply the direction of group k, after what it gave to the average is added to its sums."""
+    explicit, mapped = banks.explicit, banks.mapped
     if k < firsts[0]:
-        explicit = banks.explicit
         scale_group(k, factor, explicit.table, explicit.sums, explicit.links, explicit.heads, averages[k])
     elif k < firsts[1]:
-        fold_mapped(banks.mapped, k - firsts[0], factor, averages[k])
+        own = mapped.starts, mapped.table, mapped.sums, mapped.touched
+        scale_map(k - firsts[0], factor, *own, averages[k])
     elif k < firsts[2]:
         fold_cached(banks.cached, k - firsts[1], factor, averages[k])
     elif k < firsts[3]:
@@ -363,23 +335,15 @@ def slopes_of(banks, groups, low, first, last, gradient, pair_gradient, slopes, 
     """Write inner products of the potentials of regularized groups with a gradient, and sums of these potentials."""
     firsts = groups.firsts
     slopes[:], totals[:] = 0.0, 0.0
-    explicit = banks.explicit
+    explicit, mapped = banks.explicit, banks.mapped
     if len(explicit.heads):
         arrays = explicit.table, explicit.groups, slopes[: firsts[0]], totals[: firsts[0]]
         inner_products(explicit.features, low, gradient, *arrays)
     own = slice(firsts[0], firsts[1])
-    slopes_of_mapped(banks.mapped, first, last, gradient, slopes[own], totals[own])
+    mapped_inner_products(mapped.features, first, mapped.starts, mapped.table, gradient, slopes[own], totals[own])
     own = slice(firsts[1], firsts[2])
     slopes_of_cached(banks.cached, low, gradient, slopes[own], totals[own])
     slopes_of_transitions(banks.transitions, pair_gradient, slopes[firsts[2] :])
-
-
-@borrowing
-def slopes_of_mapped(mapped, first, last, gradient, slopes, totals):
-    """Write the inner products of feature maps with a gradient."""
-    if mapped is None:
-        return
-    mapped_inner_products(mapped.features[first:last], mapped.starts, mapped.table, gradient, slopes, totals)
 
 
 @borrowing

@@ -4,7 +4,8 @@ Nonzero rows are linked into a list per group (``heads``, ``links``). So to empt
 touched), not O(dimension). Transitions are (positions, K, K); position ``t`` uses row ``min(t, positions - 1)``.
 
 In dense feature maps, group ``k`` has the columns ``starts[k] .. starts[k + 1]``, and each label is a row of the table.
-Nonzero rows are marked in ``touched``.
+Nonzero rows are marked in ``touched``. The features of the tokens begin at row ``first``. In a compiled pass without
+feature maps, their arrays are None.
 """
 
 import numpy as np
@@ -206,8 +207,10 @@ def step_dense(gradient, table, sums, step):
 
 
 @compiled
-def add_mapped_scores(features, starts, table, scales, unary):
+def add_mapped_scores(features, first, starts, table, scales, unary):
     """``unary[i, j] += sum_k s_k <v_kj, z_ik>``."""
+    if table is None:
+        return
     n, n_labels = unary.shape
     for k in range(scales.shape[0]):
         scale = scales[k]
@@ -216,40 +219,46 @@ def add_mapped_scores(features, starts, table, scales, unary):
         for j in range(n_labels):
             weights = table[j][starts[k] : starts[k + 1]]
             for i in range(n):
-                unary[i, j] += scale * np.dot(weights, features[i][starts[k] : starts[k + 1]])
+                unary[i, j] += scale * np.dot(weights, features[first + i][starts[k] : starts[k + 1]])
 
 
 @compiled
-def add_averaged_maps(features, starts, table, sums, factors, total, left_out, unary):
+def add_averaged_maps(features, first, starts, table, sums, factors, total, left_out, unary):
     """Add the scores of the average ``(a_k v_kj + u_kj) / total``, or without ``u`` if the total is 0."""
+    if table is None:
+        return
     for k in range(starts.shape[0] - 1):
         own = slice(starts[k], starts[k + 1])
         for j in range(0 if left_out[k] else unary.shape[1]):
             for i in range(unary.shape[0]):
-                score = factors[k] * np.dot(table[j][own], features[i][own])
+                score = factors[k] * np.dot(table[j][own], features[first + i][own])
                 if total > 0.0:
-                    score = (score + np.dot(sums[j][own], features[i][own])) / total
+                    score = (score + np.dot(sums[j][own], features[first + i][own])) / total
                 unary[i, j] += score
 
 
 @compiled
-def mapped_inner_products(features, starts, table, gradient, products, totals):
+def mapped_inner_products(features, first, starts, table, gradient, products, totals):
     """``products[k] = sum_i <v_k-potentials of token i, D[i]>``; add the potentials to ``totals[k]``."""
+    if table is None:
+        return
     for k in range(starts.shape[0] - 1):
         for j in range(gradient.shape[1]):
             weights = table[j][starts[k] : starts[k + 1]]
             for i in range(gradient.shape[0]):
-                potential = np.dot(weights, features[i][starts[k] : starts[k + 1]])
+                potential = np.dot(weights, features[first + i][starts[k] : starts[k + 1]])
                 products[k] += potential * gradient[i, j]
                 totals[k, j] += potential
 
 
 @compiled
-def step_maps(features, starts, gradient, table, sums, touched, step):
+def step_maps(features, first, starts, gradient, table, sums, touched, step):
     """``v_kj -= rate_k g_kj`` with ``g_kj = sum_i D_ij z_ik``, for labels with a gradient; update norms and averages.
 
     Norms follow ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
     """
+    if table is None:
+        return
     n, n_labels = gradient.shape
     (rates, averages, _, square_norms, square_gradients), averaging = step, sums.shape[0] > 0
     square_gradients[:] = 0.0
@@ -260,7 +269,7 @@ def step_maps(features, starts, gradient, table, sums, touched, step):
             amount = gradient[i, j]
             if amount == 0.0:
                 continue
-            row = features[i]
+            row = features[first + i]
             if moves:
                 for f in range(whole.shape[0]):
                     whole[f] += amount * row[f]
@@ -293,6 +302,8 @@ def scale_map(group, factor, starts, table, sums, touched, average):
 
     A factor of 0 empties the group: its rows then read as zero.
     """
+    if table is None:
+        return
     for j in range(table.shape[0]):
         if not touched[group, j]:
             continue

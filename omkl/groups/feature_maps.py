@@ -78,24 +78,24 @@ class FeatureMapBank(TableBank):
         return self.table.nbytes + self._sums.nbytes + self._window.nbytes + map_bytes(self.kernels)
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        jit.add_mapped_scores(self._features(x), self._starts, self.table, self.group_state.scales, potentials.unary)
+        scales = self.group_state.scales
+        jit.add_mapped_scores(self._features(x), 0, self._starts, self.table, scales, potentials.unary)
 
     def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
         self.add_potentials(x, potentials)
         factors, total = self.group_state.factors(len(self._sums) > 0)
         arrays = self._starts, self.table, self._sums, factors, total, self.group_state.left_out
-        jit.add_averaged_maps(self._features(x), *arrays, average.unary)
+        jit.add_averaged_maps(self._features(x), 0, *arrays, average.unary)
 
     def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
         products = np.zeros(len(self.names))
-        totals = np.zeros((len(products), len(self.table))) if totals is None else totals
         arrays = self._starts, self.table, gradient.unary, products, totals
-        jit.mapped_inner_products(self._features(x), *arrays)
+        jit.mapped_inner_products(self._features(x), 0, *arrays)
         return products
 
     def step(self, x: Span, gradient: Potentials) -> None:
         arrays = gradient.unary, self.table, self._sums, self._touched, self.group_state.step_arrays
-        jit.step_maps(self._features(x), self._starts, *arrays)
+        jit.step_maps(self._features(x), 0, self._starts, *arrays)
 
     def _scale_group(self, k: int, factor: float) -> None:
         average = self.group_state.averages[k]
@@ -113,9 +113,8 @@ class FeatureMapBank(TableBank):
             window = np.empty((high - low, self._starts[-1]))
             for kernel, view, first, last in zip(self.kernels, self.views, self._starts, self._starts[1:]):
                 for rows in row_blocks(high - low, last - first, np.float64):
-                    window[rows, first:last] = dense_features(
-                        kernel, x.tokens.views[view], low + rows.start, low + rows.stop
-                    )
+                    bounds = low + rows.start, low + rows.stop
+                    window[rows, first:last] = dense_features(kernel, x.tokens.views[view], *bounds)
             self._tokens, self._low, self._window = x.tokens, low, window
         return self._window[x.low - self._low : x.high - self._low]
 
@@ -145,7 +144,7 @@ class FeatureMapBank(TableBank):
         return np.repeat(values, self.sizes)
 
     def averaged(self) -> "FrozenFeatureMaps":
-        return FrozenFeatureMaps(self.names, self.kernels, self.views, self.sizes, self.averaged_table())
+        return FrozenFeatureMaps(self)
 
     def _find_nonzero(self) -> None:
         self._touched = np.zeros((len(self.names), len(self.table)), dtype=np.bool_)
@@ -162,12 +161,10 @@ class FeatureMapBank(TableBank):
 class FrozenFeatureMaps(FrozenGroups):
     """Averaged groups for prediction, without maps of zero weight."""
 
-    def __init__(
-        self, names: list[str], kernels: list[Kernel], views: list[str], sizes: np.ndarray, table: np.ndarray
-    ) -> None:
-        blocks = np.split(table, np.cumsum(sizes)[:-1], axis=1)
-        self.names = list(names)
-        groups = enumerate(zip(kernels, views, map(np.ascontiguousarray, blocks)))
+    def __init__(self, bank: FeatureMapBank) -> None:
+        blocks = np.split(bank.averaged_table(), np.cumsum(bank.sizes)[:-1], axis=1)
+        self.names = list(bank.names)
+        groups = enumerate(zip(bank.kernels, bank.views, map(np.ascontiguousarray, blocks)))
         self._groups = [(k, *group) for k, group in groups if group[2].any()]
 
     def group_nbytes(self) -> np.ndarray:

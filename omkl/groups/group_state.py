@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -11,6 +12,8 @@ from omkl.groups import _jit_group_state as jit
 
 #: Scales are folded into v when they leave this range (float64 parameters).
 SCALE_RANGE = (1e-6, 1e6)
+#: Arrays that checkpoints save.
+SAVED = "scales", "square_norms", "averages", "empty", "left_out"
 
 
 class StepArrays(NamedTuple):
@@ -33,6 +36,9 @@ class RescaledArrays(NamedTuple):
     activated: np.ndarray
     deactivated: np.ndarray
     total_shrinkage: np.ndarray
+
+
+rescaled_arrays = attrgetter(*RescaledArrays._fields)
 
 
 class Mixture(NamedTuple):
@@ -95,20 +101,11 @@ class GroupState:
             raise InputError(f"Two groups are called {sorted(repeated)[0]!r}: give every group a unique name.")
         p = len(names)
         self.names = names
-        self.scales = np.zeros(p)
-        self.square_norms = np.zeros(p)
-        self.square_gradients = np.zeros(p)
-        self.averages = np.zeros(p)
-        self.rates = np.zeros(p)
-        self.bases = np.ones(p)
+        self.scales, self.averages, self.rates, self.bases = np.zeros(p), np.zeros(p), np.zeros(p), np.ones(p)
+        self.square_norms, self.square_gradients, self.total_shrinkage, self._before = np.zeros((4, p))
         self.empty = np.ones(p, dtype=bool)
-        self.activated = np.zeros(p, dtype=bool)
-        self.deactivated = np.zeros(p, dtype=bool)
-        self.left_out = np.zeros(p, dtype=bool)
-        self.total_shrinkage = np.zeros(p)
-        self.total_weight = 0.0
-        self.pending_weight = 0.0
-        self._before = np.zeros(p)
+        self.activated, self.deactivated, self.left_out = np.zeros((3, p), dtype=bool)
+        self.total_weight = self.pending_weight = 0.0
         first = 0
         for bank in banks:
             bank.group_state = GroupStateView(self, first, first + len(bank.names))
@@ -117,15 +114,7 @@ class GroupState:
     @property
     def rescaled(self) -> RescaledArrays:
         """The arrays that a proximal step changes; not stored, since copies by joblib lose that they are the same."""
-        return RescaledArrays(
-            self.bases,
-            self.scales,
-            self.square_norms,
-            self.empty,
-            self.activated,
-            self.deactivated,
-            self.total_shrinkage,
-        )
+        return RescaledArrays(*rescaled_arrays(self))
 
     def rebuilt(self, banks: "Sequence[OwnsGroups]") -> "GroupState":
         """Return a state for banks that have gained groups; the new groups are empty.
@@ -136,20 +125,10 @@ class GroupState:
         """
         grown = GroupState(banks)
         indices = [grown.names.index(name) for name in self.names]
-        for new, old in zip(grown._saved().values(), self._saved().values()):
-            new[indices] = old
+        for name in SAVED:
+            getattr(grown, name)[indices] = getattr(self, name)
         grown.total_weight, grown.pending_weight = self.total_weight, self.pending_weight
         return grown
-
-    def _saved(self) -> dict[str, np.ndarray]:
-        """Return the arrays saved in checkpoints."""
-        return {
-            "scales": self.scales,
-            "square_norms": self.square_norms,
-            "averages": self.averages,
-            "empty": self.empty,
-            "left_out": self.left_out,
-        }
 
     @property
     def norms(self) -> np.ndarray:
@@ -158,9 +137,8 @@ class GroupState:
 
     def begin_forward_backward(self, rate: float) -> None:
         """Begin a round of forward-backward splitting; see :class:`omkl.online.methods.ForwardBackward`."""
-        jit.begin_forward_backward(
-            self.scales, self.empty, self.averages, self.pending_weight, rate, self.bases, self.rates
-        )
+        before = self.scales, self.empty, self.averages, self.pending_weight
+        jit.begin_forward_backward(*before, rate, self.bases, self.rates)
 
     def begin_dual_averaging(self, weight: float, base: float) -> None:
         """Begin a round of dual averaging; see :class:`omkl.online.methods.DualAveraging`."""
@@ -189,7 +167,7 @@ class GroupState:
         norm : float
             Norm of all parameters together.
         """
-        return jit.rescale(tuple(self.rescaled), self._before, after, radius, forgets, *SCALE_RANGE)
+        return jit.rescale(rescaled_arrays(self), self._before, after, radius, forgets, *SCALE_RANGE)
 
     def restart(self) -> None:
         """Set every group and the average to zero; keep ``left_out``."""
@@ -226,13 +204,10 @@ class GroupState:
         column = weights[:, None]
         return Mixture(weights, column * scales, column * (averages + pending[:, None] * own_scales))
 
-    def average_weights(self) -> tuple[np.ndarray, float]:
-        """Return ``(a_k, W)``, including the current model: the average is ``(a_k v_k + u_k) / W``."""
-        return self.averages + self.pending_weight * self.scales, self.total_weight
-
     def state(self) -> dict[str, np.ndarray]:
         """Return the arrays of a checkpoint."""
-        return {**self._saved(), "weights": np.array([self.total_weight, self.pending_weight])}
+        weights = np.array([self.total_weight, self.pending_weight])
+        return {name: getattr(self, name) for name in SAVED} | {"weights": weights}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """Load the arrays of :meth:`state`.
@@ -241,8 +216,8 @@ class GroupState:
         ----------
         state : dict of str to array
         """
-        for name, array in self._saved().items():
-            array[:] = state[name]
+        for name in SAVED:
+            getattr(self, name)[:] = state[name]
         self.total_weight, self.pending_weight = (float(weight) for weight in state["weights"])
 
 
@@ -263,20 +238,15 @@ class GroupStateView:
         # copies must hold views of the copied group state
         return GroupStateView, (self._whole, self.groups.start, self.groups.stop)
 
-    @property
-    def total_weight(self) -> float:
-        """Sum of the weights of the models in the average."""
-        return self._whole.total_weight
-
-    def average_weights(self) -> tuple[np.ndarray, float]:
-        """See :meth:`GroupState.average_weights`."""
-        averages, total = self._whole.average_weights()
-        return averages[self.groups], total
-
     def factors(self, averaging: bool) -> tuple[np.ndarray, float]:
-        """Return :meth:`average_weights`, or ``(s_k, 0)`` for the current model if there is no average."""
-        averages, total = self.average_weights() if averaging else (self.scales, 0.0)
-        return (averages, total) if total else (self.scales, 0.0)
+        """Return ``(a_k, W)``, including the current model: the average is ``(a_k v_k + u_k) / W``.
+
+        Return ``(s_k, 0)`` for the current model if there is no average.
+        """
+        whole = self._whole
+        if not (averaging and whole.total_weight):
+            return self.scales, 0.0
+        return self.averages + whole.pending_weight * self.scales, whole.total_weight
 
     def average(self, values: np.ndarray, sums: np.ndarray, spread: Callable) -> np.ndarray:
         """Return the averaged parameters from directions and running sums, or the current ones without an average.
@@ -291,18 +261,6 @@ class GroupStateView:
     def shares_of(self, step: float) -> np.ndarray:
         """Return ``step / s_k``, by which coordinates of ``v_k`` shrink; 0 for empty groups."""
         return np.divide(step, self.scales, out=np.zeros_like(self.scales), where=self.scales > 0.0)
-
-    def outside_range(self) -> np.ndarray:
-        """Return the groups whose scale must be folded into ``v_k``."""
-        low, high = SCALE_RANGE
-        return np.flatnonzero((self.scales != 0) & ((self.scales < low) | (self.scales > high)))
-
-    def unit_scale(self, k: int) -> float:
-        """Set the scale of group k to 1; return the factor for its ``v_k``."""
-        factor = self.scales[k]
-        self.square_norms[k] *= factor**2
-        self.scales[k] = 1.0
-        return factor
 
     def fold(self, k: int, factor: float, values: np.ndarray, sums: np.ndarray) -> None:
         """Add ``a_k v_k`` to the running sums of group k, if any, and multiply its ``v_k``, in place."""

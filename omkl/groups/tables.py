@@ -44,6 +44,11 @@ class TableBank(Bank):
         """Number of labels."""
         return self.table.shape[self._label_axes[0]]
 
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of the table in use."""
+        return len(self.table)
+
     @abstractmethod
     def _spread(self, values: np.ndarray, rows: Rows = slice(None)) -> np.ndarray:
         """Broadcast one number per group to the shape of some rows of the table."""
@@ -61,7 +66,7 @@ class TableBank(Bank):
         self._find_nonzero()
 
     def coordinates(self) -> np.ndarray:
-        return (self._spread(self.group_state.scales) * self.table).ravel()
+        return (self._spread(self.group_state.scales) * self.table[: self.n_rows]).ravel()
 
     def shrink_coordinates(self, step: float) -> None:
         table, state = self.table, self.group_state
@@ -71,9 +76,15 @@ class TableBank(Bank):
         table[:] = moved
         self.recompute_norms()
 
-    def averaged_table(self) -> np.ndarray:
-        """Return the averaged weights in the shape of the table, or the current ones without an average."""
-        return self.group_state.average(self.table, self._sums, self._spread)
+    def averaged_table(self, rows: slice | None = None) -> np.ndarray:
+        """Return the averaged weights of some rows of the table, all by default; the current ones without an average.
+
+        Parameters
+        ----------
+        rows : slice, optional
+        """
+        rows = slice(0, self.n_rows) if rows is None else rows
+        return self.group_state.average(self.table[rows], self._sums[rows], partial(self._spread, rows=rows))
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
         n = len(states[0]["table"])
@@ -88,7 +99,7 @@ class TableBank(Bank):
         self.recompute_norms()
 
     def state(self) -> dict[str, np.ndarray]:
-        return {"table": self.table, "sums": self._sums}
+        return {"table": self.table[: self.n_rows], "sums": self._sums[: self.n_rows]}
 
     def condensed(self) -> dict[str, np.ndarray]:
         state = self.state()
@@ -140,6 +151,11 @@ class ExplicitBank(TableBank):
         self._groups, self._links = np.zeros((2, 0), dtype=np.int32)
         self._heads = np.full(len(self.names), jit.END, dtype=np.int32)
         self.grow(groups)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of features."""
+        return self.n_features
 
     @property
     def groups(self) -> np.ndarray:
@@ -204,7 +220,6 @@ class ExplicitBank(TableBank):
 
     def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
         products = np.zeros(len(self.names))
-        totals = np.zeros((len(self.names), self.table.shape[1])) if totals is None else totals
         jit.inner_products(self.features_of(x), x.low, gradient.unary, self.table, self.groups, products, totals)
         return products
 
@@ -222,9 +237,6 @@ class ExplicitBank(TableBank):
     def _spread(self, values: np.ndarray, rows: Rows = slice(None)) -> np.ndarray:
         return values[self.groups[rows]][:, None]
 
-    def coordinates(self) -> np.ndarray:
-        return (self._spread(self.group_state.scales) * self.table[: self.n_features]).ravel()
-
     def shrink_coordinates(self, step: float) -> None:
         state = self.group_state
         arrays = self.table, self._sums, self.groups, state.square_norms
@@ -237,28 +249,20 @@ class ExplicitBank(TableBank):
         """Return the bytes of the weights of each group, (p,)."""
         return np.bincount(self.groups, minlength=len(self.names)) * float(self.table[:1].nbytes)
 
-    def averaged_table(self) -> np.ndarray:
-        return self._averaged_rows(slice(0, self.n_features))
-
     def averaged(self) -> "ExplicitBank":
         if self.frozen:
             return copy(self)
         frozen = ExplicitBank(self.names, self.groups, self.n_outputs, dtype=self.table.dtype)
         for low in range(0, self.n_features, TOGETHER):
             rows = slice(low, min(low + TOGETHER, self.n_features))
-            frozen.table[rows] = self._averaged_rows(rows)
+            frozen.table[rows] = self.averaged_table(rows)
         return frozen
-
-    def _averaged_rows(self, rows: Rows) -> np.ndarray:
-        sums = self._sums[rows] if len(self._sums) else self._sums
-        return self.group_state.average(self.table[rows], sums, partial(self._spread, rows=rows))
 
     def _find_nonzero(self) -> None:
         jit.link_rows(self.table, self.groups, self._links, self._heads)
 
     def state(self) -> dict[str, np.ndarray]:
-        n = self.n_features
-        return {"groups": self.groups, "table": self.table[:n], "sums": self._sums[:n]}
+        return {"groups": self.groups, **super().state()}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         groups = state["groups"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl.groups._jit_banks import Banks, Explicit, Groups
+from omkl.groups._jit_banks import Banks, Explicit, Groups, Mapped
 from omkl.groups.group_state import SCALE_RANGE, StepArrays
 from omkl.groups.tokens import NO_FEATURES, Tokens
 from omkl.losses._jit_losses import CRF
@@ -199,8 +199,8 @@ def _rules_of(trainer: OnlineTrainer) -> jit.Rules:
 def _arrays_of(trainer: OnlineTrainer, tokens: Tokens, chosen: np.ndarray) -> tuple[Banks, Groups]:
     """Return the arrays of the banks, None for those that a model does not have, and of the group state."""
     state, names = trainer.group_state, Banks._fields
-    arrays: dict[str, Any] = {"explicit": NO_FEATURE_TABLE, "intercept": NO_INTERCEPT}
-    own: dict[str, Any] = {"explicit": NO_STEP, "intercept": NO_STEP}
+    arrays: dict[str, Any] = {"explicit": NO_FEATURE_TABLE, "mapped": Mapped(*[None] * 5), "intercept": NO_INTERCEPT}
+    own: dict[str, Any] = {"explicit": NO_STEP, "mapped": (None, None), "intercept": NO_STEP}
     for bank in trainer.banks:
         arrays[bank.compiled] = bank.compiled_arrays(tokens, chosen)
         own[bank.compiled] = bank.group_state.step, bank.group_state.scales
