@@ -224,8 +224,7 @@ def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
     _holds(steepest <= loss.curvature * (1.0 + 1e-6), f"curvature must bound the second derivative {steepest}.")
     same = not loss.classifies and np.allclose(loss.value(y + 2.0, z + 2.0), values)
     _equal(loss.shift_invariant and not same, False, "shift_invariant must say whether errors alone matter")
-    low, high = loss.domain(y)
-    rho = -gradient
+    (low, high), rho = loss.domain(y), -gradient
     _holds(((low <= rho) & (rho <= high)).all(), "domain() must contain all gradients.")
     _equal(values + loss.conjugate(y, rho), -rho * z, "value() and conjugate() must add up to -rho z at the gradient")
     inside = 0.5 * rho + 0.5 * np.clip(0.1 * others, np.maximum(low, -2.0), np.minimum(high, 2.0))
