@@ -105,6 +105,11 @@ class Requirement(NamedTuple):
     holds: Callable[[Any], bool]
 
 
+#: Needed by all solvers: the dual norm of a group without a penalty must be 0, and is so up to rounding only.
+PENALTY = Requirement(
+    "a regularizer that penalizes every group; groups of columns may have the weight 0 in group_weights",
+    lambda problem: problem.regularizer.dual_radius > 0,
+)
 SMOOTH_LOSS = Requirement("a loss with a second derivative", lambda problem: not problem.loss.has_kink)
 GROUP_NORMS = Requirement(
     "a regularizer of group norms, not of coordinates", lambda problem: not problem.regularizer.on_coordinates
@@ -167,7 +172,7 @@ class BaseSolver(Component):
 
     def check(self, problem: Any) -> None:
         """Raise an InputError that names all requirements that a problem does not meet."""
-        missing = [needed.meaning for needed in self.requires if not needed.holds(problem)]
+        missing = [needed.meaning for needed in (PENALTY, *self.requires) if not needed.holds(problem)]
         if missing:
             raise InputError(
                 f"The solver {self.as_string()!r} needs {', and '.join(missing)}; got {problem.loss!r} and "

@@ -65,7 +65,7 @@ class Composite(Regularizer):
         self.rank = terms[0].rank if len(terms) == 1 else Regularizer.rank
         #: The term and its factor, if one is equal to the sum.
         self._only: tuple[Regularizer, float] | None = parts[0] if len(parts) == 1 else None
-        if not self._rest and self.separable:
+        if not self._rest and self.separable and type(self).compiled is Composite.compiled:  # overrides no method
             self.elastic, self._only = self._plain.elastic, (self._plain, 1.0)
 
     def _sum(self, vectors: Iterable[np.ndarray]) -> np.ndarray:

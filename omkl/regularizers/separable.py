@@ -25,10 +25,13 @@ class LinearQuadratic(Regularizer):
     separable = True
     least_at_one_group = True
     compiled = property(lambda self: (LINEAR_QUADRATIC, self.elastic, NO_WEIGHTS))
+    #: None for a class that overrides a method, as for compiled forms.
+    elastic = property(
+        lambda self: (self.linear, self.quadratic) if type(self).compiled is LinearQuadratic.compiled else None
+    )
 
     def __init__(self, linear: float, quadratic: float) -> None:
         self.linear, self.quadratic = float(linear), float(quadratic)
-        self.elastic = self.linear, self.quadratic
 
     def value(self, norms: ArrayLike) -> float:
         norms = as_vector(norms)

@@ -24,7 +24,7 @@ from omkl.batch.weighted_loss import WeightedLoss
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, Linear
 from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
-from omkl.regularizers import L1, L21, ElasticNet, LqNorm, SquaredL21
+from omkl.regularizers import L1, L21, ElasticNet, LqNorm, SquaredL21, WeightedSquaredL21
 
 from ..stacks import DenseStack
 from .generic import assert_optimal, generic_optimum, small_problem, solve_generically
@@ -165,12 +165,44 @@ def test_a_warm_start_begins_where_the_other_search_ended():
     assert again.n_iter <= 10 < first.n_iter
 
 
+class Twice(L21):
+    """Twice the group lasso, by methods that it overrides."""
+
+    def value(self, norms):
+        return 2.0 * super().value(norms)
+
+    def slopes(self, norms):
+        return 2.0 * super().slopes(norms)
+
+    def prox(self, norms, step):
+        return super().prox(norms, 2.0 * step)
+
+    def conjugate(self, dual_norms):
+        return super().conjugate(np.asarray(dual_norms) / 2.0)
+
+
+def test_a_class_that_overrides_methods_is_not_taken_for_its_base():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 12))
+    y = X[:, 0] - X[:, 5] + 0.1 * rng.normal(size=40)
+    groups = ColumnGroups(np.arange(12) // 3, 12)
+    own, twice = (
+        DAL().solve(DesignProblem(as_design(X), y, Squared(), regularizer, alpha, groups), tol=1e-9)
+        for regularizer, alpha in ((Twice(), 0.1), (L21(), 0.2))
+    )
+    assert own.converged
+    assert_allclose(own.model.dense(12), twice.model.dense(12), atol=1e-4)
+    assert Twice().elastic is None
+    assert (0.5 * Twice()).elastic is None
+
+
 @pytest.mark.parametrize(
     ("loss", "regularizer", "message"),
     [
         (Hinge(), L21(), "second derivative"),
         (Logistic(), L1(), "group norms"),
         (Logistic(), SquaredL21() + LqNorm(), "exact prox"),
+        (Logistic(), WeightedSquaredL21([1.0, 0.0, 1.0]), "penalizes every group"),
     ],
 )
 def test_unsupported_problems_are_refused(loss, regularizer, message):
