@@ -77,7 +77,7 @@ class OnlineEstimator(SavedEstimator, ABC):
     verbose: bool = False
     random_state: RandomState = None
 
-    #: Valid values of parameters. Constraints of parameters that a subclass does not have are ignored.
+    #: Valid values of parameters.
     _constraints: ClassVar[dict[str, Constraint]] = {
         "C": Number(above=0, also=("auto",)),
         "weighting": OneOf(("auto", "out-of-sample", "norms")),

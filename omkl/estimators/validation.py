@@ -75,13 +75,11 @@ Constraint: TypeAlias = Number | OneOf
 def check_parameters(estimator: BaseEstimator, constraints: Mapping[str, Constraint]) -> None:
     """Raise an InputError for the first parameter of an estimator with an invalid value.
 
-    Constraints of parameters that the estimator does not have are ignored.
+    Every constraint is of a parameter, or of a default that takes the place of a parameter.
     """
     check_flags(estimator)
-    parameters = estimator.get_params(deep=False)
     for name, constraint in constraints.items():
-        if name in parameters:
-            constraint.check(name, parameters[name])
+        constraint.check(name, getattr(estimator, name))
 
 
 # ---- arrays ---------------------------------------------------------------------------------------------------------
