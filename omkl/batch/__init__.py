@@ -3,8 +3,7 @@
 from omkl.batch.group_lasso.blocks import ColumnGroups
 from omkl.batch.group_lasso.dal import DAL
 from omkl.batch.group_lasso.matrices import Design, as_design
-from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
-from omkl.batch.group_lasso.several_outputs import stacked_problem
+from omkl.batch.group_lasso.problem import DesignProblem, LinearModel, stacked_problem
 from omkl.batch.mkl.out_of_sample import helpful_kernels, sampled
 from omkl.batch.mkl.problem import Expansion, Problem, shared_problem, smallest_c
 from omkl.batch.mkl.spicy import OneStep, Spicy

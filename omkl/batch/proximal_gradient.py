@@ -61,10 +61,10 @@ class Iterate:
     images: np.ndarray
     norms: np.ndarray
 
-    def beyond(self, previous: "Iterate", share: float) -> "Iterate":
-        """Extrapolate from the previous model through this one, by a share of their distance."""
-        coefficients = self.coefficients + share * (self.coefficients - previous.coefficients)
-        return Iterate(coefficients, self.images + share * (self.images - previous.images), np.empty(0))
+    @property
+    def outputs(self) -> np.ndarray:
+        """Predictions without the intercept, (N,)."""
+        return self.images.sum(axis=0) if self.images.ndim > 1 else self.images
 
 
 class _KernelSpace:
@@ -81,10 +81,6 @@ class _KernelSpace:
             coefficients[model.active] = model.coefficients
             images[model.active] = kernels.products(model.coefficients, model.active)
         return Iterate(coefficients, images, _rkhs_norms(coefficients, images))
-
-    def outputs(self, iterate: Iterate) -> np.ndarray:
-        """Return predictions without the intercept, (N,)."""
-        return iterate.images.sum(axis=0)
 
     def gradient(self, rho: np.ndarray) -> Iterate:
         """Return the direction of a gradient step: one pass over the kernels."""
@@ -124,9 +120,6 @@ class _ColumnSpace:
     def start(self, model: LinearModel | None) -> Iterate:
         n_columns = self.problem.design.shape[1]
         return self._iterate(np.zeros(n_columns) if model is None else model.dense(n_columns) / self.scales)
-
-    def outputs(self, iterate: Iterate) -> np.ndarray:
-        return iterate.images
 
     def gradient(self, rho: np.ndarray) -> Iterate:
         correlations = self.problem.design.correlations(rho)
@@ -181,7 +174,7 @@ class _Search:
                 curvature = problem.loss.curvature if math.isfinite(problem.loss.curvature) else 1.0
                 largest, norm = curvature * float(problem.loss_weights.max()), float(np.linalg.norm(direction.norms))
                 moved = space.moved(ahead, direction, 1.0 / max(norm, 1e-300))
-                square, change = space.square(moved, ahead), space.outputs(moved) - space.outputs(ahead)
+                square, change = space.square(moved, ahead), moved.outputs - ahead.outputs
                 step = square / max(largest * float(change @ change), 1e-300) if square > 0.0 else 1.0 / largest
             if self.rule == "spectral" and last is not None and last[2] > 0.0:
                 # Barzilai and Borwein: the curvature along the last move
@@ -196,18 +189,21 @@ class _Search:
             ahead = current
             if self.rule == "accelerated" and primal <= before:
                 following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
-                ahead, momentum = current.beyond(previous, (momentum - 1.0) / following), following
+                share, momentum = (momentum - 1.0) / following, following
+                coefficients = current.coefficients + share * (current.coefficients - previous.coefficients)
+                images = current.images + share * (current.images - previous.images)
+                ahead = Iterate(coefficients, images, np.empty(0))
                 outputs = self._predictions(ahead)
             else:
                 momentum = 1.0
-        model = space.model(best, problem.best_intercept(space.outputs(best)))
+        model = space.model(best, problem.best_intercept(best.outputs))
         certificate = certify(problem, model, best_rho)
         converged, n_iter = certificate.proves(monitor.tol), len(monitor.history) - 1
         return Solution(model, certificate, n_iter, converged, monitor.history, model)
 
     def _predictions(self, iterate: Iterate) -> np.ndarray:
         """Return predictions with the best intercept."""
-        outputs = self.space.outputs(iterate)
+        outputs = iterate.outputs
         return outputs + self.problem.best_intercept(outputs)
 
     def _step(

@@ -17,8 +17,7 @@ from omkl._components import resolve, warn_caller
 from omkl._messages import listed
 from omkl.batch.group_lasso.blocks import ColumnGroups
 from omkl.batch.group_lasso.matrices import Design
-from omkl.batch.group_lasso.problem import DesignProblem
-from omkl.batch.group_lasso.several_outputs import stacked_problem
+from omkl.batch.group_lasso.problem import DesignProblem, stacked_problem
 from omkl.batch.solver import DesignSolver, PathPoint, Solution, is_number_of_values, ordered
 from omkl.estimators.batch import (
     ClassDecoder,

@@ -159,7 +159,16 @@ class _Search:
         """Return the better of the last model and its extrapolation along the path."""
         problem, start, size = self.problem, self.start, len(self.working_set.columns)
         if not start.trail:
-            return self._iterate(problem, np.zeros(0) if start.model is None else self._coefficients_of(start.model))
+            if start.model is None:
+                return self._iterate(problem, np.zeros(0))
+            # add the groups of the model to the working set
+            groups, working_set = problem.groups, self.working_set
+            present = np.concatenate([working_set.groups, groups.free])
+            missing = np.setdiff1d(groups.of_columns(start.model.active), present)
+            if len(missing):
+                working_set.extend(missing)
+            w = start.model.dense(problem.design.shape[1])[working_set.columns]
+            return self._iterate(problem, working_set.scaled(w))
         last, predicted = start.trail[-1][1], start.predict(problem, self.working_set)
         if predicted is not None:
             iterate = self._iterate(problem, predicted[0], known=predicted[1])
@@ -167,14 +176,6 @@ class _Search:
                 # an extrapolated dual point cannot certify a gap
                 return self._iterate(problem, predicted[0]) if iterate.gap <= 2.0 * tol else iterate
         return self._iterate(problem, padded(last.w, size))
-
-    def _coefficients_of(self, model: LinearModel) -> np.ndarray:
-        """Add the groups of a model to the working set; return its coefficients there."""
-        groups, working_set = self.problem.groups, self.working_set
-        missing = np.setdiff1d(groups.of_columns(model.active), np.concatenate([working_set.groups, groups.free]))
-        if len(missing):
-            working_set.extend(missing)
-        return working_set.scaled(model.dense(self.problem.design.shape[1])[working_set.columns])
 
     def run(self, monitor: GapMonitor) -> Solution:
         """Search until the gap is reached or stalls."""
@@ -264,21 +265,16 @@ class _Search:
             outside[entrants] = 0.0
         self.alpha = max(problem.alpha, min(self.alpha, CONTINUATION * outside.max(initial=0.0)))
         # keep the model and the dual point on the larger working set, at the present alpha
-        last, problem, dual_norms = self.iterate, self._current, dual_norms[working_set.groups]
+        last, problem, dual_norms = self.iterate, problem.at(self.alpha), dual_norms[working_set.groups]
         w, norms = padded(last.w, len(working_set.columns)), padded(last.norms, len(dual_norms))
         primal = problem.primal(last.outputs, norms)
         gap = relative_gap(primal, problem.scaled_dual(last.rho, dual_norms)[0])
         self.iterate = replace(last, w=w, norms=norms, dual_norms=dual_norms, primal=primal, gap=gap)
         return others
 
-    @property
-    def _current(self) -> DesignProblem:
-        """The problem at the present alpha."""
-        return self.problem if self.alpha == self.problem.alpha else self.problem.at(self.alpha)
-
     def _solve_working_set(self, tol: float) -> None:
         """Solve on the working set to a relative gap over its columns: by sweeps, or Newton steps if these are slow."""
-        problem, working_set = self._current, self.working_set
+        problem, working_set = self.problem.at(self.alpha), self.working_set
         if not len(working_set.groups):
             return
         if not problem.loss.has_kink and problem.regularizer.elastic is not None:
@@ -286,9 +282,11 @@ class _Search:
         last = self.iterate
         if last.gap > tol and problem.takes_newton_steps:
             # scale by m: the loss is a mean
-            gamma = self.solver.gamma * len(last.rho) / working_set.mean_square
+            mean_square = float(np.linalg.norm(working_set.entries)) ** 2 / len(working_set.columns)
+            gamma = self.solver.gamma * len(last.rho) / (mean_square or 1.0)
             search = ProximalNewton(problem, working_set, last, gamma, self.solver.growth)
-            search.solve(tol * abs(last.primal), NEWTON_STEPS)
+            if not search.minimize(tol * abs(last.primal), NEWTON_STEPS):
+                search.gaps()  # of the last step
             self.newton_steps += search.newton_steps
             found = self._iterate(problem, search.w, search.rho)
             self.iterate = found if found.primal <= last.primal else self._iterate(problem, last.w, search.rho)

@@ -205,6 +205,33 @@ class RowsOfDesign(Design):
         return self._design.product(indices, coefficients)[self._kept]
 
 
+class StackedDesign(Design):
+    """:math:`I_K \\otimes A` for a design A; all outputs of a column are in the same group."""
+
+    def __init__(self, design: Design, n_outputs: int) -> None:
+        super().__init__(design.matrix, design.selective)
+        self.single, self.n_outputs = design, n_outputs
+        self.shape = design.shape[0] * n_outputs, design.shape[1] * n_outputs
+        self.is_sparse = design.is_sparse
+
+    def correlations(self, rho: np.ndarray) -> np.ndarray:
+        return self.single.correlations_of_all(rho.reshape(self.n_outputs, -1)).ravel()
+
+    def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
+        columns = indices[:: self.n_outputs] // self.n_outputs
+        own = [self.single.some_correlations(columns, part) for part in rho.reshape(self.n_outputs, -1)]
+        return np.column_stack(own).ravel()
+
+    def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        norms = self.single.correlations_and_norms(rho[: self.single.shape[0]])[1]
+        return self.correlations(rho), np.repeat(norms, self.n_outputs)
+
+    def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+        of_outputs = [indices % self.n_outputs == k for k in range(self.n_outputs)]
+        parts = [self.single.product(indices[own] // self.n_outputs, coefficients[own]) for own in of_outputs]
+        return np.concatenate(parts)
+
+
 def _finite(products: np.ndarray) -> np.ndarray:
     """Return products with all columns unchanged; raise an InputError unless they are finite."""
     if not np.isfinite(products).all():

@@ -62,18 +62,14 @@ class DesignTerm:
         self._refresh()
 
     def _refresh(self) -> None:
-        self._v = self._thresholded(self.w + self.gamma * self.correlations)
+        gauge = self.working_set.gauge
+        self._v = gauge.thresholded(self.w + self.gamma * self.correlations, self.gamma * self.problem.penalty)
         self._v_norms = self.working_set.blocks.norms(self._v)
         self._radii = self._shrunk(self._v_norms)
         ratio = np.divide(self._radii, self._v_norms, out=np.zeros_like(self._radii), where=self._radii > 0)
         self.x = self._v * self.working_set.blocks.spread(ratio)
-        gauge = self.working_set.gauge
         self.norms = self._radii if gauge.is_euclidean else gauge.norms(self.x)
         self._outputs = self.working_set.outputs(self.x)
-
-    def _thresholded(self, v: np.ndarray) -> np.ndarray:
-        """Return coefficients after the proximity operator of the l1 term."""
-        return self.working_set.gauge.thresholded(v, self.gamma * self.problem.penalty)
 
     def _shrunk(self, norms: np.ndarray) -> np.ndarray:
         shrunk = self.problem.regularizer.prox(norms, self.gamma * self.problem.penalty)
@@ -93,20 +89,22 @@ class DesignTerm:
             indices = np.flatnonzero(self.x)
             sizes = blocks.sums((self.x != 0).astype(np.int64))[active]
             slopes = np.where(gauge.norm_weights[active] > 0, slopes, 1.0)
-        jacobian = RayJacobian(Blocks(sizes), self._v[indices], self._v_norms[active], self._radii[active], slopes)
-        return NewtonSystem(self.working_set.matrix[:, indices], jacobian, self.gamma)
+        parts = self._v[indices], self._v_norms[active], self._radii[active], slopes
+        return NewtonSystem(self.working_set.matrix[:, indices], self.gamma, Blocks(sizes), *parts)
 
     def along(self, direction: np.ndarray) -> Callable[[float], float]:
         """Return the value along ``direction`` as a function of the step."""
         self._moves = self.working_set.matrix.T @ direction
-        center, has_norm = self.w + self.gamma * self.correlations, self.working_set.gauge.norm_weights > 0
+        center, gauge = self.w + self.gamma * self.correlations, self.working_set.gauge
 
         def value(step: float) -> float:
             # the l1 penalty cancels with the part removed by soft thresholding
-            norms = self.working_set.blocks.norms(self._thresholded(center + (step * self.gamma) * self._moves))
+            moved = center + (step * self.gamma) * self._moves
+            norms = self.working_set.blocks.norms(gauge.thresholded(moved, self.gamma * self.problem.penalty))
             shrunk = self._shrunk(norms)
             envelope = float(shrunk @ (norms - 0.5 * shrunk)) / self.gamma
-            return envelope - self.problem.penalty * self.problem.regularizer.value(np.where(has_norm, shrunk, 0.0))
+            penalized = np.where(gauge.norm_weights > 0, shrunk, 0.0)
+            return envelope - self.problem.penalty * self.problem.regularizer.value(penalized)
 
         return value
 
@@ -146,11 +144,6 @@ class ProximalNewton(BarrierSearch):
         rho = self.dual_loss.rho(self.x)
         self.term = DesignTerm(problem, working_set, start.w, gamma, rho, working_set.matrix.T @ rho)
 
-    def solve(self, target: float, max_steps: int) -> None:
-        """Take at most ``max_steps`` Newton steps, until the absolute gap over the working set reaches ``target``."""
-        if not self.minimize(target, max_steps):
-            self.gaps()
-
     def proximal_step(self) -> None:
         term = self.term
         self.gamma *= self.growth
@@ -170,14 +163,18 @@ class ProximalNewton(BarrierSearch):
         super().note(primal, dual)
 
 
-class RayJacobian:
-    r"""Jacobian of a proximity operator that moves blocks along their rays, :math:`J = S^2`, on its active blocks.
+class NewtonSystem:
+    r""":math:`\gamma Q Q^\top` with :math:`Q = B S`, and linear systems with it, of the smaller side of Q.
 
-    With :math:`x_g = (p_g / \|v_g\|) v_g` and :math:`p_g = \mathrm{prox}(\|v_g\|)` the Jacobian is
+    :math:`J = S^2` is the Jacobian of a proximity operator that moves blocks along their rays, on its active blocks.
+    With :math:`x_g = (p_g / \|v_g\|) v_g` and :math:`p_g = \mathrm{prox}(\|v_g\|)` it is
     :math:`(p_g / \|v_g\|) (I - u u^\top) + p_g' u u^\top` with :math:`u = v_g / \|v_g\|` on each block.
 
     Parameters
     ----------
+    columns : array (m, a) or CSC matrix
+        B.
+    gamma : float
     blocks : Blocks
         The active blocks.
     v : array of shape (a,)
@@ -186,9 +183,16 @@ class RayJacobian:
     """
 
     def __init__(
-        self, blocks: Blocks, v: np.ndarray, norms: np.ndarray, shrunk: np.ndarray, slopes: np.ndarray
+        self,
+        columns: Matrix,
+        gamma: float,
+        blocks: Blocks,
+        v: np.ndarray,
+        norms: np.ndarray,
+        shrunk: np.ndarray,
+        slopes: np.ndarray,
     ) -> None:
-        self.blocks = blocks
+        self.B, self.gamma, self.blocks = columns, gamma, blocks
         along = np.sqrt(slopes)
         if blocks.single:
             # for the lasso J is the identity
@@ -210,24 +214,12 @@ class RayJacobian:
             product += self._ray[columns] * self.blocks.spread(shares)
         return product
 
-
-class NewtonSystem:
-    r""":math:`\gamma Q Q^\top` with :math:`Q = B S`, and linear systems with it, of the smaller side of Q.
-
-    Parameters
-    ----------
-    columns : array (m, a) or CSC matrix
-        B.
-    jacobian : RayJacobian
-        Jacobian :math:`J = S^2`.
-    gamma : float
-    """
-
-    def __init__(self, columns: Matrix, jacobian: RayJacobian, gamma: float) -> None:
-        self.B, self.jacobian, self.gamma = columns, jacobian, gamma
+    def transposed_times(self, t: np.ndarray) -> np.ndarray:
+        """Return :math:`Q^\\top t`."""
+        return self.sqrt_times(self.B.T @ t)
 
     def __matmul__(self, t: np.ndarray) -> np.ndarray:
-        return self.gamma * self._times(self._times_transposed(t))
+        return self.gamma * (self.B @ self.sqrt_times(self.transposed_times(t)))
 
     def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float]:
         r"""Solve ``(self + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if ``equality``.
@@ -245,7 +237,13 @@ class NewtonSystem:
         b : float
             0 without the equality.
         """
-        solve = self._by_columns(1.0 / diagonal) if self.B.shape[1] <= self.B.shape[0] else self._by_rows(diagonal)
+        if self.B.shape[1] <= self.B.shape[0]:
+            solve = self._by_columns(1.0 / diagonal)
+        else:  # the original system, of the size of the samples
+            Q = self.sqrt_times((self.B.toarray() if sparse.issparse(self.B) else self.B).T)
+            M = self.gamma * (Q.T @ Q)
+            M[np.diag_indices_from(M)] += diagonal
+            solve = partial(cho_solve, (cholesky(M), True), check_finite=False)
         ones = solve(np.ones_like(right)) if equality else np.zeros_like(right)
         x, multiplier, left = np.zeros_like(right), 0.0, right
         # refine the solution: Woodbury's identity loses digits
@@ -261,28 +259,13 @@ class NewtonSystem:
     def _by_columns(self, inverse: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Solve by Woodbury's identity: a system of the size of the active columns."""
         gram = inner_products(self.B, inverse)
-        M = self.jacobian.sqrt_times(self.jacobian.sqrt_times(gram).T)
+        M = self.sqrt_times(self.sqrt_times(gram).T)
         M[np.diag_indices_from(M)] += 1.0 / self.gamma
         factor = cholesky(M), True
 
         def solve(right: np.ndarray) -> np.ndarray:
             shared = inverse * right
-            inner = cho_solve(factor, self._times_transposed(shared), check_finite=False)
-            return shared - inverse * self._times(inner)
+            inner = cho_solve(factor, self.transposed_times(shared), check_finite=False)
+            return shared - inverse * (self.B @ self.sqrt_times(inner))
 
         return solve
-
-    def _by_rows(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Solve the original system, of the size of the samples."""
-        Q = self.jacobian.sqrt_times((self.B.toarray() if sparse.issparse(self.B) else self.B).T)
-        M = self.gamma * (Q.T @ Q)
-        M[np.diag_indices_from(M)] += diagonal
-        return partial(cho_solve, (cholesky(M), True), check_finite=False)
-
-    def _times(self, t: np.ndarray) -> np.ndarray:
-        """Return Q t."""
-        return self.B @ self.jacobian.sqrt_times(t)
-
-    def _times_transposed(self, t: np.ndarray) -> np.ndarray:
-        """Return Q' t."""
-        return self.jacobian.sqrt_times(self.B.T @ t)

@@ -1,4 +1,4 @@
-"""Sparse linear models on a design matrix, and screening of their groups."""
+"""Sparse linear models on a design matrix, of one output or several, and screening of their groups."""
 
 from copy import copy
 from dataclasses import dataclass, field
@@ -10,11 +10,12 @@ from scipy import sparse
 
 from omkl._components import check_number
 from omkl.batch.group_lasso.blocks import ColumnGroups
-from omkl.batch.group_lasso.matrices import Design
+from omkl.batch.group_lasso.matrices import Design, StackedDesign
 from omkl.batch.problem import BaseProblem
-from omkl.batch.weighted_loss import PartlyFreeLoss, Unpenalized, WeightedLoss
+from omkl.batch.weighted_loss import MultinomialLoss, PartlyFreeLoss, StackedLoss, Unpenalized, WeightedLoss
 from omkl.exceptions import InputError
 from omkl.losses.base import PointwiseLoss
+from omkl.losses.pointwise import Logistic, Squared
 from omkl.regularizers.base import Regularizer
 from omkl.regularizers.separable import L21
 
@@ -91,7 +92,19 @@ class DesignProblem(BaseProblem):
         groups = ColumnGroups(None, n) if self.groups is None else self.groups  # type: ignore[redundant-expr]
         if groups.n_columns != n:
             raise InputError(f"The groups have {groups.n_columns} columns, but the design has {n}.")
-        regularizer, groups = _with_coordinates(self.regularizer, groups, self.positive)
+        regularizer, terms = self.regularizer, self.regularizer.terms()
+        on_norms = [term for term in terms if not term.on_coordinates]
+        if len(on_norms) == len(terms) or not on_norms:
+            groups = groups.reweighed(1.0, groups.l1, self.positive or groups.gauge.positive)
+        else:  # the norms of the groups include the l1 penalties
+            elastic = [term.elastic or (0.0, np.inf) for term in terms]
+            if any(quadratic > 0 for _, quadratic in elastic):
+                raise InputError(
+                    f"{regularizer!r} cannot combine squared norms with l1 penalties of single coefficients."
+                )
+            l1 = sum(linear for term, (linear, _) in zip(terms, elastic) if term.on_coordinates)
+            factor = sum(linear for term, (linear, _) in zip(terms, elastic) if not term.on_coordinates)
+            regularizer, groups = L21(), groups.reweighed(factor, l1, self.positive)
         if not regularizer.exact or (
             regularizer.on_coordinates and not (regularizer.separable and groups.blocks.single)
         ):
@@ -138,7 +151,7 @@ class DesignProblem(BaseProblem):
     @property
     def n_outputs(self) -> int:
         """Number of outputs that are learned together."""
-        return 1
+        return len(self.y) // self.single.design.shape[0]
 
     @property
     def single(self) -> "DesignProblem":
@@ -148,7 +161,7 @@ class DesignProblem(BaseProblem):
     @property
     def takes_newton_steps(self) -> bool:
         """True if Newton's method in the dual may replace sweeps."""
-        return not len(self.groups.free)
+        return self.n_outputs == 1 and not len(self.groups.free)
 
     @property
     def balances(self) -> bool:
@@ -164,7 +177,8 @@ class DesignProblem(BaseProblem):
         return self.groups.dual_norms(self.design.correlations(rho))
 
     def evaluate(self, model: "LinearModel") -> tuple[np.ndarray, np.ndarray]:
-        outputs = self.design.product(model.active, model.coefficients) + model.intercept
+        outputs = self.design.product(model.active, model.coefficients)
+        outputs += np.repeat(model.intercept, len(outputs) // np.size(model.intercept))
         return self.groups.norms(model.dense(self.design.shape[1])), outputs
 
     def at(self, value: float) -> "DesignProblem":
@@ -197,20 +211,92 @@ class DesignProblem(BaseProblem):
         return float(self.dual_norms(self.best_constant()[1]).max(initial=0.0)) / self.threshold
 
 
-def _with_coordinates(
-    regularizer: Regularizer, groups: ColumnGroups, positive: bool
-) -> tuple[Regularizer, ColumnGroups]:
-    """Return a regularizer of group norms, and groups whose norms include the l1 penalties."""
-    terms = regularizer.terms()
-    on_norms = [term for term in terms if not term.on_coordinates]
-    if len(on_norms) == len(terms) or not on_norms:
-        return regularizer, groups.reweighed(1.0, groups.l1, positive or groups.gauge.positive)
-    elastic = [term.elastic or (0.0, np.inf) for term in terms]
-    if any(quadratic > 0 for _, quadratic in elastic):
-        raise InputError(f"{regularizer!r} cannot combine squared norms with l1 penalties of single coefficients.")
-    l1 = sum(linear for term, (linear, _) in zip(terms, elastic) if term.on_coordinates)
-    factor = sum(linear for term, (linear, _) in zip(terms, elastic) if not term.on_coordinates)
-    return L21(), groups.reweighed(factor, l1, positive)
+@dataclass(frozen=True)
+class StackedProblem(DesignProblem):
+    r"""A problem of several outputs with shared groups: multi-task or multinomial; see :func:`stacked_problem`.
+
+    .. math:: \min_{W, b}\ \frac{1}{\sum_i s_i} \sum_i s_i\, l\Bigl(y_i, (A W)_i + b\Bigr)
+              + \alpha\, \psi(\omega_1 \|W_1\|_F, \ldots, \omega_G \|W_G\|_F)
+
+    W has a row for each column of the design, and a column for each of K outputs. The loss is a sum over outputs, or
+    the loss of multinomial regression. This is a problem with the design :math:`I_K \otimes A`, which is never formed.
+    Predictions and dual points concatenate the outputs, (K m,); coefficients hold all outputs of a column side by side,
+    (n K,).
+
+    Attributes
+    ----------
+    single : DesignProblem
+        The problem of one output, with its design, groups and unpenalized part.
+    multinomial : bool
+        Whether the loss is the loss of multinomial regression.
+    """
+
+    single: DesignProblem = field(default=None)  # type: ignore[assignment]
+    multinomial: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.loss.has_kink or not self.groups.gauge.is_euclidean:
+            raise InputError(
+                "Problems of several outputs need a loss without kinks, and group norms without an l1 term, got "
+                f"{self.loss!r} and {self.regularizer!r}."
+            )
+
+    @property
+    def loss_weights(self) -> np.ndarray:
+        return np.tile(self.single.loss_weights, self.n_outputs)
+
+    @property
+    def unpenalized(self) -> Unpenalized | None:
+        return self.single.unpenalized
+
+    @cached_property
+    def weighted_loss(self) -> WeightedLoss:
+        free, n_samples = self.unpenalized, self.single.design.shape[0]
+        if not self.multinomial:
+            return StackedLoss(self.loss, self.y, self.loss_weights, self.n_outputs, self.offset, free)
+        free = Unpenalized(np.ones((n_samples, int(self.intercept)))) if free is None else free
+        return MultinomialLoss(self.y, self.loss_weights, self.n_outputs, self.offset, free)
+
+
+def stacked_problem(
+    design: Design,
+    targets: np.ndarray,
+    loss: PointwiseLoss | None,
+    regularizer: Regularizer,
+    alpha: float,
+    groups: ColumnGroups | None = None,
+    intercept: bool = True,
+    sample_weight: np.ndarray | None = None,
+    offset: np.ndarray | None = None,
+) -> StackedProblem:
+    """Return the problem of several outputs on one design.
+
+    Parameters
+    ----------
+    design, regularizer, alpha, groups, intercept, sample_weight
+        As for :class:`DesignProblem`; a group is active for all outputs, or for none.
+    targets : array of shape (m, K)
+        For multinomial regression: 1 for the class of the sample, else 0.
+    loss : PointwiseLoss or None
+        None for multinomial regression, :math:`\\log \\sum_k e^{z_{ik}} - z_{i y_i}`.
+    offset : array of shape (m, K), optional
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the loss has kinks, or the norms have an l1 term.
+    """
+    m, n_outputs = targets.shape
+    n_columns = design.shape[1]
+    groups = ColumnGroups(None, n_columns) if groups is None else groups
+    labels, gauge = groups.spread(np.arange(groups.n_groups)), groups.gauge
+    single = DesignProblem(design, np.zeros(m), Squared(), regularizer, alpha, groups, intercept, sample_weight)
+    stacked, y = StackedDesign(design, n_outputs), np.asarray(targets, dtype=np.float64).T.ravel()
+    groups = ColumnGroups(np.repeat(labels, n_outputs), n_columns * n_outputs, gauge.norm_weights, l1=groups.l1)
+    offset = None if offset is None else np.asarray(offset, dtype=np.float64).T.ravel()
+    shared = regularizer, alpha, groups, intercept, None, offset
+    return StackedProblem(stacked, y, loss or Logistic(), *shared, single=single, multinomial=loss is None)
 
 
 @dataclass
@@ -291,12 +377,28 @@ class DesignNorms:
         same._problem, same.passes = problem, 0.0
         return same
 
-    def likely(self, rho: np.ndarray, alpha: float, groups: np.ndarray, known: np.ndarray) -> np.ndarray | None:
+    def likely(
+        self, rho: np.ndarray, alpha: float, groups: np.ndarray, known: np.ndarray, cosine: float = COSINE
+    ) -> np.ndarray | None:
         """Return norms of all groups (g,), with guesses for groups that are unlikely to violate the constraint.
 
-        Return None if most groups may violate it at ``alpha``. The other parameters are those of :meth:`at`.
+        Return None if too little is known, or most groups may violate the constraint at ``alpha``. The other norms are
+        exact. ``groups`` and ``known`` are those of :meth:`at`. Guesses are bounds for a ``cosine`` of 1.
         """
-        return self._found(rho, COSINE, alpha, groups, known)
+        problem = self._problem
+        if self._reaches is None or len(groups) == problem.groups.n_groups:
+            return None
+        bounds = self._bounds(rho, cosine, self._reaches)
+        bounds[groups] = 0.0
+        doubtful = np.flatnonzero(bounds > alpha * problem.threshold)
+        if len(doubtful) > MANY * (len(bounds) - len(groups)):
+            return None
+        columns, blocks = problem.groups.columns_of(doubtful)
+        self.passes += len(columns) / problem.design.shape[1]
+        gauge = problem.groups.gauge.of(doubtful, blocks)
+        bounds[doubtful] = gauge.dual_norms(problem.design.some_correlations(columns, rho))
+        bounds[groups] = known
+        return bounds
 
     def at(self, rho: np.ndarray, groups: np.ndarray, known: np.ndarray) -> np.ndarray:
         """Return norms of all groups (g,): exact for groups that violate the constraint, maybe bounds otherwise.
@@ -307,54 +409,28 @@ class DesignNorms:
         groups, known : arrays of shape (k,)
             Groups with known norms, and these norms.
         """
-        found = self._found(rho, 1.0, self._problem.alpha, groups, known)
+        found = self.likely(rho, self._problem.alpha, groups, known, 1.0)
         if found is None:
             everything = len(groups) == self._problem.groups.n_groups
             found = np.empty(len(groups)) if everything else self._compute(rho)
             found[groups] = known
         return found
 
-    def _found(
-        self, rho: np.ndarray, cosine: float, alpha: float, groups: np.ndarray, known: np.ndarray
-    ) -> np.ndarray | None:
-        """Return bounds, replaced by exact norms if they violate the constraint; None if too little is known.
-
-        The bounds are valid for a ``cosine`` of 1, and guesses otherwise.
-        """
-        if self._reaches is None or len(groups) == self._problem.groups.n_groups:
-            return None
-        bounds = self._bounds(rho, cosine, self._reaches)
-        bounds[groups] = 0.0
-        doubtful = np.flatnonzero(bounds > alpha * self._problem.threshold)
-        if len(doubtful) > MANY * (len(bounds) - len(groups)):
-            return None
-        problem = self._problem
-        columns, blocks = problem.groups.columns_of(doubtful)
-        self.passes += len(columns) / problem.design.shape[1]
-        gauge = problem.groups.gauge.of(doubtful, blocks)
-        bounds[doubtful] = gauge.dual_norms(problem.design.some_correlations(columns, rho))
-        bounds[groups] = known
-        return bounds
-
     def _bounds(self, rho: np.ndarray, cosine: float, reaches: np.ndarray) -> np.ndarray:
         """Return bounds of all norms, valid if no column has a larger cosine with :math:`\\delta`."""
         if self._near is None or self._near[0] is not rho:
-            self._near = rho, *self._near_origins(rho)
+            origins = np.array(self._origins).T
+            # any shares give a bound; the ridge avoids large shares of nearly equal points, which would fit rounding
+            products = origins.T @ origins
+            products[np.diag_indices_from(products)] *= 1.0 + 1e-10
+            shares = np.linalg.solve(products, origins.T @ rho)
+            left = float(np.linalg.norm(rho - origins @ shares))
+            safety = SAFETY[self._problem.design.matrix.dtype.itemsize]
+            near = self._problem.groups.dual_norms(shares @ np.array(self._at_origins))
+            rounding = (safety - 1.0) * float(np.abs(shares) @ np.linalg.norm(origins, axis=0))
+            self._near = rho, safety * near, safety * left, rounding
         _, near, left, rounding = self._near
         return near + (cosine * left + rounding) * reaches
-
-    def _near_origins(self, rho: np.ndarray) -> tuple[np.ndarray, float, float]:
-        """Return norms at the closest combination of known points, its distance and its rounding."""
-        origins = np.array(self._origins).T
-        # any shares give a bound; the ridge avoids large shares of nearly equal points, which would fit rounding
-        products = origins.T @ origins
-        products[np.diag_indices_from(products)] *= 1.0 + 1e-10
-        shares = np.linalg.solve(products, origins.T @ rho)
-        left = float(np.linalg.norm(rho - origins @ shares))
-        safety = SAFETY[self._problem.design.matrix.dtype.itemsize]
-        near = self._problem.groups.dual_norms(shares @ np.array(self._at_origins))
-        rounding = (safety - 1.0) * float(np.abs(shares) @ np.linalg.norm(origins, axis=0))
-        return safety * near, safety * left, rounding
 
     def _compute(self, rho: np.ndarray) -> np.ndarray:
         """Compute all norms in one pass over the design."""

@@ -13,7 +13,7 @@ from omkl.batch.group_lasso.blocks import Blocks
 from omkl.batch.group_lasso.matrices import Matrix
 from omkl.batch.group_lasso.problem import DesignProblem
 from omkl.batch.group_lasso.working_set import WorkingSet, inner_products
-from omkl.batch.stacked_loss import MultinomialHessian
+from omkl.batch.weighted_loss import MultinomialHessian
 
 #: Maximum number of sweeps, sweeps between Newton steps, and maximum number of halvings of a Newton step.
 MODEL_SWEEPS, EVERY, HALVINGS = 100, 10, 3
@@ -127,8 +127,18 @@ def _solved_beside_rays(system: np.ndarray, blocks: Blocks, rays: np.ndarray, ri
     return step + inverse @ (blocks.spread(shares)[:, None] * rays)
 
 
-class CoupledModel:
-    """A quadratic model over some columns, with a loss that couples the outputs.
+def coupled_newton_step(
+    columns: Matrix,
+    hessian: MultinomialHessian,
+    rho: np.ndarray,
+    slope: float,
+    ridge: float,
+    w: np.ndarray,
+    blocks: Blocks,
+) -> np.ndarray:
+    """Return a Newton step (a, K) over some columns, with a loss that couples the outputs, by conjugate gradients.
+
+    Groups that it would move past zero become zero. The step is 0 if it does not lower the objective.
 
     Parameters
     ----------
@@ -138,50 +148,43 @@ class CoupledModel:
         The residual, with an optimal unpenalized part.
     slope, ridge : float
         Weights of the norms of the groups, and of half their squares.
+    w : array of shape (a K,)
+        Coefficients of nonzero groups.
+    blocks : Blocks
     """
+    n_outputs = len(hessian.shares)
 
-    def __init__(
-        self, columns: Matrix, hessian: MultinomialHessian, rho: np.ndarray, slope: float, ridge: float
-    ) -> None:
-        self._columns, self._hessian, self._slope, self._ridge = columns, hessian, slope, ridge
-        self._correlations = self._with_columns(rho)
-
-    def _with_columns(self, rho: np.ndarray) -> np.ndarray:
+    def with_columns(residual: np.ndarray) -> np.ndarray:
         """Return the correlations (a K,) of the columns with a residual (K m,)."""
-        return (self._columns.T @ rho.reshape(len(self._hessian.shares), -1).T).ravel()
+        return (columns.T @ residual.reshape(n_outputs, -1).T).ravel()
 
-    def _curved(self, w: np.ndarray) -> np.ndarray:
+    def curved(v: np.ndarray) -> np.ndarray:
         """Return the second derivatives times a vector (a K,)."""
-        outputs = (self._columns @ w.reshape(-1, len(self._hessian.shares))).T.ravel()
-        return self._with_columns(self._hessian.balance(self._hessian @ outputs))
+        outputs = (columns @ v.reshape(-1, n_outputs)).T.ravel()
+        return with_columns(hessian.balance(hessian @ outputs))
 
-    def newton_step(self, w: np.ndarray, blocks: Blocks) -> np.ndarray:
-        """Return the Newton step (a, K) from coefficients (a K,) of nonzero groups, by conjugate gradients.
+    correlations, norms = with_columns(rho), blocks.norms(w)
+    unit, across = w / blocks.spread(norms), blocks.spread(slope / norms)
 
-        Groups that it would move past zero become zero. The step is 0 if it does not lower the objective.
-        """
-        norms = blocks.norms(w)
-        unit, across = w / blocks.spread(norms), blocks.spread(self._slope / norms)
+    def times(v: np.ndarray) -> np.ndarray:
+        # the norm of a group has curvature orthogonal to its ray
+        return curved(v) + (ridge + across) * v - across * unit * blocks.spread(blocks.sums(unit * v))
 
-        def times(v: np.ndarray) -> np.ndarray:
-            # the norm of a group has curvature orthogonal to its ray
-            return self._curved(v) + (self._ridge + across) * v - across * unit * blocks.spread(blocks.sums(unit * v))
-
-        squares = self._columns.multiply(self._columns) if sparse.issparse(self._columns) else self._columns**2
-        diagonal = (squares.T @ self._hessian.diagonal.T).ravel() + self._ridge + across * (1.0 - unit**2)
-        inverse = 1.0 / np.maximum(diagonal, 1e-12 * diagonal.max())
-        shape = (len(w), len(w))
-        right = self._correlations - self._ridge * w - self._slope * unit
-        system, inverses = LinearOperator(shape, times, dtype=float), LinearOperator(shape, lambda v: inverse * v)
-        step, _ = cg(system, right, rtol=CLOSE, maxiter=MOST_PRODUCTS, M=inverses)
-        for _ in range(HALVINGS):
-            after = np.where(blocks.spread(blocks.sums(w * (w + step))) > 0, w + step, 0.0)
-            moves, after_norms = after - w, blocks.norms(after)
-            change = self._slope * (after_norms - norms).sum() + 0.5 * self._ridge * (after_norms**2 - norms**2).sum()
-            if change + 0.5 * moves @ self._curved(moves) < moves @ self._correlations:
-                return moves.reshape(-1, len(self._hessian.shares))
-            step *= 0.5
-        return np.zeros((self._columns.shape[1], len(self._hessian.shares)))
+    squares = columns.multiply(columns) if sparse.issparse(columns) else columns**2
+    diagonal = (squares.T @ hessian.diagonal.T).ravel() + ridge + across * (1.0 - unit**2)
+    inverse = 1.0 / np.maximum(diagonal, 1e-12 * diagonal.max())
+    shape = (len(w), len(w))
+    right = correlations - ridge * w - slope * unit
+    system, inverses = LinearOperator(shape, times, dtype=float), LinearOperator(shape, lambda v: inverse * v)
+    step, _ = cg(system, right, rtol=CLOSE, maxiter=MOST_PRODUCTS, M=inverses)
+    for _ in range(HALVINGS):
+        after = np.where(blocks.spread(blocks.sums(w * (w + step))) > 0, w + step, 0.0)
+        moves, after_norms = after - w, blocks.norms(after)
+        change = slope * (after_norms - norms).sum() + 0.5 * ridge * (after_norms**2 - norms**2).sum()
+        if change + 0.5 * moves @ curved(moves) < moves @ correlations:
+            return moves.reshape(-1, n_outputs)
+        step *= 0.5
+    return np.zeros((columns.shape[1], n_outputs))
 
 
 #: Maximum number of sweeps of a round, which ends when a sweep gains at most this share of the first.
@@ -236,11 +239,12 @@ class Sweeps:
         self._penalty = problem.penalty * slope, problem.penalty * curvature
         self.extrapolated: np.ndarray | None = None
         self.damping, self._worth = 0.0, worth
-        self._columns, self._entries = working_set.compiled_columns, working_set.column_size
+        #: The columns, and their mean number of stored entries.
+        self._columns = working_set.compiled_columns
+        self._entries = working_set.entries.size / max(self._starts[-1], 1)
         gauge, nothing = working_set.gauge, np.empty(0)
-        self._compiled_penalty = jit.Penalty(*self._penalty, nothing, nothing, False)
-        if not gauge.is_euclidean:
-            self._compiled_penalty = jit.Penalty(*self._penalty, gauge.norm_weights, gauge.l1_weights, gauge.positive)
+        norm_weights, l1_weights = (nothing, nothing) if gauge.is_euclidean else (gauge.norm_weights, gauge.l1_weights)
+        self._compiled_penalty = jit.Penalty(*self._penalty, norm_weights, l1_weights, gauge.positive)
         #: A basis of the unpenalized part.
         self._free = np.ones((working_set.matrix.shape[0], 1)) if problem.intercept else None
         if problem.unpenalized is not None:
@@ -280,8 +284,13 @@ class Sweeps:
             model.minimise(w.reshape(-1, n_outputs), by_output, square=square, target=target, worth=0.0)
             return w
         groups, first, met = self._groups, None, [(w.copy(), rho.copy())]
+        bases, coupling = working_set.eigenbases.arrays, UNCOUPLED
+        if self._hessian is not None:
+            coupling = jit.Coupling(self._hessian.shares, self._hessian.weights, self.damping)
+        model = weights, bases, coupling, self._compiled_penalty
         for sweeps in range(1, MOST_SWEEPS + 1):
-            gained = self._sweep(groups, w, rho, weights)
+            by_output = w.reshape(-1, n_outputs), rho.reshape(n_outputs, -1)
+            gained = jit.sweep(self._columns, self._starts, groups, *model, *by_output)
             rho = self._balanced(rho, weights)
             first = gained if first is None else first
             met.append((w.copy(), rho.copy()))
@@ -295,17 +304,6 @@ class Sweeps:
             if gained <= WORTH * first:
                 break
         return w
-
-    def _sweep(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, weights: np.ndarray) -> float:
-        """Sweep over the groups, in place; return the gain."""
-        coupling = UNCOUPLED
-        if self._hessian is not None:
-            coupling = jit.Coupling(self._hessian.shares, self._hessian.weights, self.damping)
-        by_output = w.reshape(-1, self._problem.n_outputs), rho.reshape(self._problem.n_outputs, -1)
-        bases = self._working_set.eigenbases.arrays
-        return jit.sweep(
-            self._columns, self._starts, groups, weights, bases, coupling, self._compiled_penalty, *by_output
-        )
 
     def _takes_products(self, weights: np.ndarray) -> bool:
         """Return whether to sweep over the inner products of all columns.
@@ -399,9 +397,8 @@ class Sweeps:
         columns = self._working_set.matrix[:, indices]
         if self._hessian is not None:
             if len(indices):
-                blocks = Blocks(sizes[groups] * n_outputs)
-                model = CoupledModel(columns, self._hessian, rho, *self._penalty)
-                coefficients[indices] += model.newton_step(coefficients[indices].ravel(), blocks)
+                parts = coefficients[indices].ravel(), Blocks(sizes[groups] * n_outputs)
+                coefficients[indices] += coupled_newton_step(columns, self._hessian, rho, *self._penalty, *parts)
             return
         gram = inner_products(columns, weights, self._free)
         bases = self._working_set.eigenbases.arrays

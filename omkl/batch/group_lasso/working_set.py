@@ -228,16 +228,15 @@ class WorkingSet:
         self._columns = np.concatenate([self._columns, columns])
         self.columns = (self._columns[:, None] * n_outputs + np.arange(n_outputs)).ravel()
         own = None if self._scales is None else self._scales[-len(columns) :]
-        means = (self._append_sparse if self._single.design.is_sparse else self._append_dense)(columns, own)
+        if self._single.design.is_sparse:
+            found = self._single.design.columns(columns)
+            if own is not None:
+                found = (found @ sparse.diags_array(1.0 / own)).tocsc()
+            self.matrix = sparse.hstack([self.matrix, found], format="csc") if self.matrix.shape[1] else found
+            means = np.zeros((*self._means.shape[:-1], len(columns)))
+        else:
+            means = self._append_dense(columns, own)
         self._means = np.concatenate([self._means, means], axis=-1)
-
-    def _append_sparse(self, columns: np.ndarray, scales: np.ndarray | None) -> np.ndarray:
-        """Append columns, divided by their scales; return the subtracted means, which are 0."""
-        found = self._single.design.columns(columns)
-        if scales is not None:
-            found = (found @ sparse.diags_array(1.0 / scales)).tocsc()
-        self.matrix = sparse.hstack([self.matrix, found], format="csc") if self.matrix.shape[1] else found
-        return np.zeros((*self._means.shape[:-1], len(columns)))
 
     def _append_dense(self, columns: np.ndarray, scales: np.ndarray | None) -> np.ndarray:
         """Append columns, divided by their scales; return the subtracted means."""
@@ -310,19 +309,9 @@ class WorkingSet:
         return Columns(np.empty((0, 0)), self.matrix.data, self.matrix.indices, self.matrix.indptr)
 
     @property
-    def _entries(self) -> np.ndarray:
+    def entries(self) -> np.ndarray:
         """The stored entries of the columns."""
         return self.matrix if isinstance(self.matrix, np.ndarray) else self.matrix.data
-
-    @property
-    def column_size(self) -> float:
-        """Mean number of stored entries of a column."""
-        return self._entries.size / max(len(self._columns), 1)
-
-    @property
-    def mean_square(self) -> float:
-        """Mean of the squared norms of the columns; 1 if all are zero."""
-        return float(np.linalg.norm(self._entries)) ** 2 / max(len(self._columns), 1) or 1.0
 
     def scaled(self, coefficients: np.ndarray) -> np.ndarray:
         """Return coefficients of the working set from coefficients of the design."""

@@ -7,7 +7,7 @@ need few iterations, because 200 rows of the kernels make a good preconditioner.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
@@ -79,15 +79,6 @@ class Curvature:
     def __matmul__(self, vector: np.ndarray) -> np.ndarray:
         return self.kernels.products(vector)[0] + (self.rank_one_weights * (self.vectors @ vector)) @ self.vectors
 
-    def rows(self, samples: np.ndarray) -> np.ndarray:
-        """Return rows of the matrix, (s, N)."""
-        kernels = self.kernels.combine(np.ones(1), samples=samples)
-        return kernels + (self.vectors[:, samples].T * self.rank_one_weights) @ self.vectors
-
-    def diagonal(self) -> np.ndarray:
-        """Return the diagonal, (N,)."""
-        return self.kernels.diagonals()[0] + self.rank_one_weights @ self.vectors**2
-
     def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float | np.ndarray]:
         """Solve to the accuracy that a Newton step needs; see :class:`~omkl.batch.newton.BarrierSearch`.
 
@@ -137,11 +128,15 @@ class Curvature:
         """
         replicated = isinstance(self.kernels, ReplicatedStack)
         single = self.kernels.stack if isinstance(self.kernels, ReplicatedStack) else self.kernels
-        hessian_diagonal = single.diagonals()[0] if replicated else self.diagonal()
+        hessian_diagonal = single.diagonals()[0]
+        if not replicated:
+            hessian_diagonal = hessian_diagonal + self.rank_one_weights @ self.vectors**2
         diagonal = diagonal.reshape(self.kernels.n_parts, -1)
         softest = (diagonal / (diagonal + hessian_diagonal)).mean(axis=0)
         softest = np.sort(np.argsort(softest, kind="stable")[: LANDMARKS_OF_PARTS if replicated else LANDMARKS])
-        rows = single.combine(np.ones(1), samples=softest) if replicated else self.rows(softest)
+        rows = single.combine(np.ones(1), samples=softest)
+        if not replicated:
+            rows = rows + (self.vectors[:, softest].T * self.rank_one_weights) @ self.vectors
         inner = np.asfortranarray(rows[:, softest])
         scale = np.trace(inner) / len(inner)
         if not scale > 0:
@@ -169,6 +164,25 @@ def _of_parts(vector: np.ndarray, n_parts: int) -> np.ndarray:
     return vector.reshape(n_parts, -1).sum(axis=1)
 
 
+class Curve(NamedTuple):
+    """A convex function of the norms (k,) of kernels, and its derivatives.
+
+    Attributes
+    ----------
+    value : callable
+        Returns a float.
+    first : callable
+        Returns the gradient, (k,).
+    second, coupling : callables
+        Return vectors s and c, (k,), of the Hessian ``diag(s) - c c'``; c may be None for 0.
+    """
+
+    value: Callable[[np.ndarray], float]
+    first: Callable[[np.ndarray], np.ndarray]
+    second: Callable[[np.ndarray], np.ndarray]
+    coupling: Callable[[np.ndarray], np.ndarray | None]
+
+
 @dataclass(eq=False)
 class KernelTerm:
     r"""All of the dual except the loss, over a working set of kernels; see :class:`~omkl.batch.newton.BarrierSearch`.
@@ -177,9 +191,8 @@ class KernelTerm:
     ----------
     kernels : KernelStack
     which : int array of shape (k,)
-    curve : object
-        A function of the norms, times gamma: ``value(norms)``, the gradient ``first(norms)``, (k,), and the Hessian
-        ``diag(second(norms)) - c c'`` with ``c = coupling(norms)``, (k,), or None if it is diagonal.
+    curve : Curve
+        The function, times gamma.
     rho, kernel_products : arrays of shapes (N,) and (k, N)
         The point, and :math:`K_m \rho`.
     alpha_products, alpha_squares : arrays of shapes (k, N) and (k,)
@@ -189,7 +202,7 @@ class KernelTerm:
 
     kernels: KernelStack
     which: np.ndarray
-    curve: Any
+    curve: Curve
     rho: np.ndarray
     kernel_products: np.ndarray
     alpha_products: np.ndarray | float = 0.0

@@ -136,7 +136,9 @@ def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarr
     if len(z) < 3 or not z.shape[1]:
         return KernelChoice(np.zeros(kernels.n_kernels, dtype=bool), np.zeros(kernels.n_kernels), 0.0)
     found = _Choice(kernels, z, roots)
-    if found.everything_may_be_better():
+    inflated = 1.0 + found.n_lucky * found.threshold**2 / found.model.residuals.size
+    some_kept = found.kept.any() and not found.kept.all()
+    if some_kept and found.all_help and inflated * found.model.loss >= found.everything.loss:
         order = np.lexsort(targets.T)
         folds = [np.sort(order[fold::FOLDS]) for fold in range(FOLDS)]
         if len(z) < 3 * FOLDS or _better_on_folds(found, kernels, z, roots, folds):
@@ -207,12 +209,6 @@ class _Choice:
             self.kept |= found
             self.n_lucky += int(np.count_nonzero(found & (errors < 2.0 * self.threshold)))
             self.model = _RidgeModel(total, z, roots)
-
-    def everything_may_be_better(self) -> bool:
-        """Return whether all kernels may be better than the kept ones, and help beyond doubt."""
-        inflated = 1.0 + self.n_lucky * self.threshold**2 / self.model.residuals.size
-        all_kept = not self.kept.any() or self.kept.all()
-        return not all_kept and self.all_help and inflated * self.model.loss >= self.everything.loss
 
 
 def _better_on_folds(

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from omkl.batch.problem import BaseProblem
-from omkl.batch.stacked_loss import StackedLoss
+from omkl.batch.weighted_loss import StackedLoss, WeightedLoss
 from omkl.kernels import KernelStack
 from omkl.kernels.stack import ReplicatedStack
 from omkl.losses.base import PointwiseLoss
@@ -49,6 +49,12 @@ class Problem(BaseProblem):
     def loss_weights(self) -> np.ndarray:
         weights = np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
         return self.C * np.asarray(weights, dtype=np.float64)
+
+    @cached_property
+    def weighted_loss(self) -> WeightedLoss:
+        if isinstance(self.kernels, ReplicatedStack):
+            return StackedLoss(self.loss, self.y, self.loss_weights, self.kernels.n_parts)
+        return super().weighted_loss
 
     def dual_norms(self, rho: np.ndarray) -> np.ndarray:
         return np.sqrt(self.kernels.quadratics(rho))
@@ -105,23 +111,6 @@ def smallest_c(problem: Problem) -> float:
     return unit / largest if largest > 0 else np.inf
 
 
-class SharedProblem(Problem):
-    r"""Multiple kernel learning of several outputs with shared kernel weights; see :func:`shared_problem`.
-
-    .. math:: \min_{f_{mp}, b_p}\ C \sum_p \sum_i w_i\, l\Bigl(y_{ip}, \sum_m f_{mp}(x_i) + b_p\Bigr)
-              + \psi(\|f_1\|, \ldots, \|f_M\|), \qquad \|f_m\|^2 = \sum_p \|f_{mp}\|^2
-
-    This is a problem with the kernels :math:`I_P \otimes K_m` on P copies of the samples, and an intercept for each
-    copy. One pass over the kernels serves all outputs, and one sum over kernels a Newton step of all outputs.
-    """
-
-    kernels: ReplicatedStack
-
-    @cached_property
-    def weighted_loss(self) -> StackedLoss:
-        return StackedLoss(self.loss, self.y, self.loss_weights, self.kernels.n_parts)
-
-
 def shared_problem(
     kernels: KernelStack,
     targets: np.ndarray,
@@ -130,8 +119,14 @@ def shared_problem(
     C: float,
     intercept: bool = True,
     sample_weight: np.ndarray | None = None,
-) -> SharedProblem:
-    """Return the problem of several outputs with shared kernel weights.
+) -> Problem:
+    r"""Return the problem of several outputs with shared kernel weights.
+
+    .. math:: \min_{f_{mp}, b_p}\ C \sum_p \sum_i w_i\, l\Bigl(y_{ip}, \sum_m f_{mp}(x_i) + b_p\Bigr)
+              + \psi(\|f_1\|, \ldots, \|f_M\|), \qquad \|f_m\|^2 = \sum_p \|f_{mp}\|^2
+
+    This is a problem with the kernels :math:`I_P \otimes K_m` on P copies of the samples, and an intercept for each
+    copy. One pass over the kernels serves all outputs, and one sum over kernels a Newton step of all outputs.
 
     Parameters
     ----------
@@ -144,4 +139,4 @@ def shared_problem(
     n_parts = targets.shape[1]
     weights = None if sample_weight is None else np.tile(sample_weight, n_parts)
     stack = ReplicatedStack(kernels, n_parts)
-    return SharedProblem(stack, targets.T.ravel(), loss, regularizer, C, intercept, weights)
+    return Problem(stack, targets.T.ravel(), loss, regularizer, C, intercept, weights)

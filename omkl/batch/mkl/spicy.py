@@ -10,12 +10,12 @@ computes :math:`\|\rho\|_{K_m}` for all kernels. This certifies the model, and s
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl.batch.mkl.newton import KernelTerm, system_of
+from omkl.batch.mkl.newton import Curve, KernelTerm, system_of
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.newton import BarrierSearch
 from omkl.batch.problem import Certificate
@@ -88,12 +88,12 @@ class Subproblem(BarrierSearch):
 
         The dual point of the certificate is the best multiple of the dual point of the start.
         """
-        which = np.union1d(start.model.active, violating[: _most(problem, _first(problem))])
+        which = np.union1d(start.model.active, violating[: _most(problem)])
         return cls(problem, which, start.rho, start.model, certificate.primal - certificate.dual)
 
     @abstractmethod
-    def curve(self) -> Any:
-        """Return the function of the norms in the dual; see ``KernelTerm``."""
+    def curve(self) -> Curve:
+        """Return the function of the norms in the dual."""
 
     def warm_up(self, model: Expansion) -> None:
         """Begin at a model; do nothing if the model is a function of the dual point."""
@@ -109,7 +109,7 @@ class Subproblem(BarrierSearch):
     def grow(self, violating: np.ndarray) -> None:
         """Add kernels that violate optimality, given worst first; drop inactive ones."""
         kernels = self.problem.kernels
-        few, active = max(_first(self.problem), len(self.which)), self.term.ratios > 0
+        most, active = _most(self.problem, len(self.which)), self.term.ratios > 0
         self.rounds += 1
         # passes over few kernels are cheap
         if kernels.n_parts == 1 and kernels.n_kernels > FIRST and self.rounds <= LEAVING:
@@ -117,7 +117,7 @@ class Subproblem(BarrierSearch):
             self.which, self.kernel_products = self.which[active], self.kernel_products[active]
             self.alphas, self.alpha_products = self.alphas[active], self.alpha_products[active]
             self.alpha_squares = self.alpha_squares[active]
-        self.add(np.sort(violating[: _most(self.problem, few)]))
+        self.add(np.sort(violating[:most]))
 
     def add(self, added: np.ndarray) -> None:
         """Add kernels, given in increasing order, with coefficients of zero."""
@@ -164,14 +164,11 @@ class Subproblem(BarrierSearch):
         return Expansion(self.which[active], coefficients, self.intercept)
 
 
-def _first(problem: Problem) -> int:
-    """Return the number of kernels of the first working set."""
-    return FIRST if problem.kernels.n_parts == 1 else FIRST_OF_PARTS
-
-
-def _most(problem: Problem, few: int) -> int:
-    """Return the maximum number of kernels to add at once: all if the regularizer is not sparse."""
-    return few if problem.regularizer.is_sparse else problem.kernels.n_kernels
+def _most(problem: Problem, n_present: int = 0) -> int:
+    """Return the maximum number of kernels to add to those present: all if the regularizer is not sparse."""
+    if not problem.regularizer.is_sparse:
+        return problem.kernels.n_kernels
+    return max(FIRST if problem.kernels.n_parts == 1 else FIRST_OF_PARTS, n_present)
 
 
 def solve_by_working_sets(
@@ -262,11 +259,12 @@ class _Search:
         return norms
 
     def _record(self, model: Expansion, subproblem: Subproblem | None) -> bool:
-        facts = {"working_set": 0, "full_passes": self.passes, "newton_steps": 0, "proximal_steps": 0}
+        size, steps = 0, {"newton_steps": 0, "proximal_steps": 0}
         if subproblem is not None:
-            steps = {name: getattr(subproblem, name) for name in ("newton_steps", "proximal_steps")}
-            facts |= {"working_set": len(subproblem.which), **steps}
+            size = len(subproblem.which)
+            steps = {"newton_steps": subproblem.newton_steps, "proximal_steps": subproblem.proximal_steps}
         values, system = (self.certificate.primal, self.certificate.dual), system_of(self.problem.kernels)
+        facts = {"working_set": size, "full_passes": self.passes, **steps}
         return self.monitor.record(*values, len(model.active), **facts, system=system)
 
     def by_violation(self, which: np.ndarray) -> np.ndarray:
@@ -351,27 +349,6 @@ class OneStep(Solver):
 # ---- the proximal method ----------------------------------------------------------------------------------------
 
 
-class _Envelope:
-    r"""The Moreau envelope :math:`M` of :math:`(\gamma \psi)^*` as a function of norms, and its derivatives."""
-
-    def __init__(self, regularizer: Regularizer, weight: float) -> None:
-        self.regularizer, self.weight = regularizer, weight
-
-    def value(self, norms: np.ndarray) -> float:
-        shrunk = self.first(norms)
-        # n^2/2 - (n - p)^2/2, without the difference of squares
-        return float(shrunk @ (norms - 0.5 * shrunk)) - self.weight * self.regularizer.value(shrunk)
-
-    def first(self, norms: np.ndarray) -> np.ndarray:
-        return self.regularizer.prox(norms, self.weight)
-
-    def second(self, norms: np.ndarray) -> np.ndarray:
-        return self.regularizer.prox_slope(norms, self.weight)
-
-    def coupling(self, norms: np.ndarray) -> np.ndarray | None:
-        return self.regularizer.prox_coupling(norms, self.weight)
-
-
 class _Proximal(Subproblem):
     """Proximal steps with a growing weight."""
 
@@ -385,8 +362,21 @@ class _Proximal(Subproblem):
             self.alpha_products[indices] = self.problem.kernels.products(model.coefficients, model.active)
             self.alpha_squares = np.einsum("mi,mi->m", self.alphas, self.alpha_products)
 
-    def curve(self) -> _Envelope:
-        return _Envelope(self.problem.regularizer, self.gamma)
+    def curve(self) -> Curve:
+        r"""Return the Moreau envelope :math:`M` of :math:`(\gamma \psi)^*`."""
+        psi, weight = self.problem.regularizer, self.gamma
+
+        def value(norms: np.ndarray) -> float:
+            shrunk = psi.prox(norms, weight)
+            # n^2/2 - (n - p)^2/2, without the difference of squares
+            return float(shrunk @ (norms - 0.5 * shrunk)) - weight * psi.value(shrunk)
+
+        return Curve(
+            value,
+            lambda norms: psi.prox(norms, weight),
+            lambda norms: psi.prox_slope(norms, weight),
+            lambda norms: psi.prox_coupling(norms, weight),
+        )
 
     def recentre(self) -> None:
         self._to_model()
@@ -407,17 +397,6 @@ class _Proximal(Subproblem):
 
 
 # ---- the one-step method ----------------------------------------------------------------------------------------
-
-
-class _Conjugate:
-    r""":math:`\psi^*` as a function of norms, and its derivatives."""
-
-    def __init__(self, regularizer: Regularizer) -> None:
-        self.value, self.first = regularizer.conjugate, regularizer.conjugate_gradient
-        self.second = regularizer.conjugate_curvature
-
-    def coupling(self, norms: np.ndarray) -> None:
-        """Return None: the regularizer is a sum over kernels."""
 
 
 class _Copies(Regularizer):
@@ -476,5 +455,7 @@ class _Smooth(Subproblem):
         self.reset_term()
         self.barrier = max(self.barrier, WIDENED * self.gaps()[0] / max(self.dual_loss.n_barred, 1))
 
-    def curve(self) -> _Conjugate:
-        return _Conjugate(self.problem.regularizer)
+    def curve(self) -> Curve:
+        r"""Return :math:`\psi^*`, a sum over kernels."""
+        psi = self.problem.regularizer
+        return Curve(psi.conjugate, psi.conjugate_gradient, psi.conjugate_curvature, lambda norms: None)

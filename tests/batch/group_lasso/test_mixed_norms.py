@@ -23,8 +23,7 @@ from omkl.batch import (
 from omkl.batch.group_lasso.blocks import Blocks, GroupNorms
 from omkl.batch.group_lasso.dal import _Search
 from omkl.batch.group_lasso.sweeps import Sweeps
-from omkl.batch.stacked_loss import MultinomialLoss
-from omkl.batch.weighted_loss import Unpenalized
+from omkl.batch.weighted_loss import MultinomialLoss, Unpenalized
 from omkl.exceptions import InputError
 from omkl.losses import Hinge, Logistic, Poisson, Squared
 from omkl.regularizers import L1, L21, ElasticNet, SparseGroup
