@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,11 +12,12 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from omkl._components import resolve
+from omkl._components import resolve, warn_caller
 from omkl._messages import shown
 from omkl._progress import progress_bar
+from omkl.batch.solver import Listener
 from omkl.estimators.targets import checked_classes, label_array
-from omkl.estimators.validation import MISSING, Constraint, Number, source_columns
+from omkl.estimators.validation import MISSING, Constraint, Number, source_columns, weighted_by_class
 from omkl.exceptions import DataWarning, InputError
 from omkl.kernels.inputs import column_block
 from omkl.losses.base import PointwiseLoss
@@ -55,25 +55,19 @@ def centres_of(y: np.ndarray, loss: PointwiseLoss, intercept: bool) -> np.ndarra
     return np.median(columns, axis=0) if intercept and loss.shift_invariant else np.zeros(columns.shape[1])
 
 
-class GapProgress:
-    """Progress bar of the duality gap, shown if ``verbose``; called with every record of a solver's history.
+@contextmanager
+def gap_progress(verbose: bool, active: str) -> Iterator[Listener]:
+    """Show a progress bar of the duality gap if ``verbose``; gives a function to call with the records of a solver.
 
     ``active`` is the word for nonzero parts of the model, such as "kernels".
     """
+    with progress_bar(verbose, unit=" iterations") as bar:
 
-    def __init__(self, verbose: bool, active: str) -> None:
-        self.active = active
-        self.bar = progress_bar(verbose, unit=" iterations")
+        def show(record: Mapping[str, float]) -> None:
+            bar.update()
+            bar.set_postfix({"gap": f"{record['gap']:.2g}", active: record["active"]})
 
-    def __call__(self, record: Mapping[str, float]) -> None:
-        self.bar.update()
-        self.bar.set_postfix({"gap": f"{record['gap']:.2g}", self.active: record["active"]})
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.bar.close()
+        yield show
 
 
 # ---- outputs --------------------------------------------------------------------------------------------------
@@ -144,38 +138,53 @@ class NumberDecoder:
         return means if means.shape[1] > 1 else means[:, 0]
 
 
-def encode_classes(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return sorted classes (K,), at least two, and the class index of each target, (N,)."""
+def encode_classes(
+    y: np.ndarray, weights: np.ndarray | None, class_weight: str | dict | None, warns: bool = True
+) -> tuple[np.ndarray, np.ndarray | None, ClassDecoder]:
+    """Convert classes (N,), or binary indicators of labels (N, L), to targets -1 and +1 of P problems.
+
+    Parameters
+    ----------
+    y, weights : arrays
+        Targets and sample weights.
+    class_weight : None, "balanced" or dict
+        For classes only.
+    warns : bool
+        Whether to warn about labels that are constant.
+
+    Returns
+    -------
+    signs : array of shape (N, P)
+        Each class against the rest, the second class of two, or the labels that are not constant.
+    weights : array of shape (N,), or None
+        Sample weights times class weights.
+    decoder : ClassDecoder
+    """
+    if y.ndim == 2:
+        if class_weight is not None:
+            raise InputError("class_weight is for classes, not for labels in columns of y.")
+        is_binary, y = np.isin(y, (0, 1)).all(), y != 0
+        varying = np.flatnonzero(y.any(axis=0) & ~y.all(axis=0))
+        if not is_binary or not len(varying):
+            raise InputError(
+                f"y has {y.shape[1]} columns, which must hold 0 and 1, for labels that a sample has or not."
+            )
+        constant = {k: bool(y[0, k]) for k in range(y.shape[1]) if k not in varying}
+        if constant and warns:
+            warn_caller(
+                f"{len(constant)} of {y.shape[1]} labels are those of all samples, or of none, and are predicted so: "
+                f"columns {', '.join(map(str, list(constant)[:5]))} of y.",
+                DataWarning,
+            )
+        return np.where(y[:, varying], 1.0, -1.0), weights, ClassDecoder(np.arange(y.shape[1]), True, constant)
     classes, codes = np.unique(checked_classes(np.asarray(y)), return_inverse=True)
     # data frames have strings as objects, which model files cannot store
     classes = label_array(classes.tolist()) if classes.dtype.hasobject else classes
     if len(classes) < 2:
         raise InputError(f"y holds one class only, {classes.tolist()[0]!r}: a classifier needs two.")
-    return classes, codes
-
-
-def one_vs_rest(codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return targets -1 and +1 of each class against the rest, (N, K); (N, 1) for two classes."""
-    members = np.arange(n_classes) if n_classes > 2 else np.array([1])
-    return np.where(codes[:, None] == members, 1.0, -1.0)
-
-
-def encode_labels(y: np.ndarray, warns: bool = True) -> tuple[np.ndarray, ClassDecoder]:
-    """Convert binary indicators (N, L) to targets -1 and +1 (N, P) of the non-constant labels."""
-    is_binary, y = np.isin(y, (0, 1)).all(), y != 0
-    varying = np.flatnonzero(y.any(axis=0) & ~y.all(axis=0))
-    if not is_binary or not len(varying):
-        raise InputError(f"y has {y.shape[1]} columns, which must hold 0 and 1, for labels that a sample has or not.")
-    constant = {k: bool(y[0, k]) for k in range(y.shape[1]) if k not in varying}
-    if constant and warns:
-        first = ", ".join(map(str, list(constant)[:5]))
-        warnings.warn(
-            f"{len(constant)} of {y.shape[1]} labels are those of all samples, or of none, and are predicted so: "
-            f"columns {first} of y.",
-            DataWarning,
-            stacklevel=5,
-        )
-    return np.where(y[:, varying], 1.0, -1.0), ClassDecoder(np.arange(y.shape[1]), True, constant)
+    members = np.arange(len(classes)) if len(classes) > 2 else np.array([1])
+    signs = np.where(codes[:, None] == members, 1.0, -1.0)
+    return signs, weighted_by_class(class_weight, classes, codes, weights), ClassDecoder(classes)
 
 
 def has_log_odds(estimator: BaseEstimator) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -55,7 +55,8 @@ class PathSearch:
         ``scores_`` and ``cv_results_`` are set.
     name : {"C", "alpha"}
     y : array or sparse matrix of shape (N,), or (N, K)
-        Targets for stratification; the attribute ``y`` has them as an array.
+        Targets for stratification; the attribute ``y`` has them as an array, and ``kept`` has the indices of the
+        samples of weight > 0.
     sample_weight, groups : array of shape (N,), optional
         Weights, and groups of samples that must stay in the same fold.
     """
@@ -68,9 +69,16 @@ class PathSearch:
         sample_weight: ArrayLike | None,
         groups: ArrayLike | None,
     ) -> None:
+        from sklearn.metrics import check_scoring
         from sklearn.model_selection import check_cv
 
-        self.estimator, self.name, self.scorer = estimator, name, _scorer(estimator)
+        self.estimator, self.name, scoring = estimator, name, estimator.scoring
+        self.scorer: Any = None
+        with suppress(ValueError):
+            if scoring is None or isinstance(scoring, str) or callable(scoring):
+                self.scorer = check_scoring(estimator, scoring)
+        if self.scorer is None:
+            raise InputError(f"scoring must be the name of a score, a scorer (make_scorer) or None, got {scoring!r}.")
         given: Any = plain_targets(y)
         given = given.toarray() if sparse.issparse(given) else np.asarray(given)
         self.y = y = given if has_columns(given) else given.ravel()
@@ -84,7 +92,9 @@ class PathSearch:
             ]
         except (ValueError, IndexError, TypeError) as error:
             raise InputError(f"cv={cv} does not cut {len(y)} samples into folds: {error}") from error
-        kept = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(y)) > 0
+        weights = check_sample_weight(sample_weight, len(y))
+        kept = np.ones(len(y), dtype=bool) if weights is None else weights > 0
+        self.kept, self.weights = np.flatnonzero(kept), None if weights is None else weights[kept]
         position = np.cumsum(kept) - 1
         folds = [(position[train[kept[train]]], position[test[kept[test]]]) for train, test in split]
         if not folds or not all(len(part) for fold in folds for part in fold):
@@ -96,7 +106,6 @@ class PathSearch:
         values: np.ndarray,
         held_out: Callable[[np.ndarray, np.ndarray, np.ndarray], HeldOut],
         y: np.ndarray,
-        weights: np.ndarray | None,
         n_jobs: int | None,
     ) -> float:
         """Set scores and the best value on the estimator, and return this value; the first one wins ties.
@@ -108,8 +117,6 @@ class PathSearch:
             ``held_out(values, train, test)`` solves the path of a fold, and returns :class:`HeldOut`.
         y : array
             True targets of the samples of weight > 0.
-        weights : array, optional
-            Weights of the same samples in scores.
         n_jobs : int or None
             Number of folds solved at once, in threads.
         """
@@ -119,7 +126,7 @@ class PathSearch:
             found = held_out(values, train, test)
             decoder: Any = found.decoder
             model = OutputClassifier(decoder, probabilistic) if is_classifier else OutputRegressor(decoder)
-            options = {} if weights is None else {"sample_weight": weights[test]}
+            options = {} if self.weights is None else {"sample_weight": self.weights[test]}
             try:
                 scores = [self.scorer(model, own, y[test], **options) for own in found.outputs]
             except (AttributeError, ValueError) as error:
@@ -164,12 +171,17 @@ class PathSearch:
             warn_caller(
                 f"The mean leaves out {undefined} of {len(scores)} folds, whose score is undefined.", DataWarning
             )
-        if (n_above := np.count_nonzero(gaps > tol)) > 0:
-            warn_caller(
-                f"{n_above} of {gaps.size} values of {self.name} in folds stopped above tol={tol:g}, at relative"
-                f" duality gaps of up to {gaps.max():.2g}: raise max_iter, or tol.",
-                ConvergenceWarning,
-            )
+        warn_of_gaps(gaps, f"{self.name} in folds", tol)
+
+
+def warn_of_gaps(gaps: np.ndarray, what: str, tol: float) -> None:
+    """Warn about values of C or alpha whose relative duality gaps are above the tolerance."""
+    if (n_above := np.count_nonzero(gaps > tol)) > 0:
+        warn_caller(
+            f"{n_above} of {gaps.size} values of {what} stopped above tol={tol:g}, at relative duality gaps of up to "
+            f"{gaps.max():.2g}: raise max_iter, or tol.",
+            ConvergenceWarning,
+        )
 
 
 class OutputClassifier(ClassifierMixin, BaseEstimator):
@@ -206,20 +218,3 @@ class OutputRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Return predictions."""
         return self.decoder.decode(X)
-
-
-def without_splitters(parameters: Mapping[str, object]) -> dict[str, Any]:
-    """Replace ``cv`` and ``scoring`` by None for a model file unless they are an int and a string."""
-    searching = {name: value for name, value in parameters.items() if name in ("cv", "scoring")}
-    return {**parameters, **{name: own if isinstance(own, (int, str)) else None for name, own in searching.items()}}
-
-
-def _scorer(estimator: BaseEstimator) -> Callable:
-    """Resolve ``scoring`` to a scorer."""
-    from sklearn.metrics import check_scoring
-
-    scoring = estimator.scoring
-    with suppress(ValueError):
-        if scoring is None or isinstance(scoring, str) or callable(scoring):
-            return check_scoring(estimator, scoring)
-    raise InputError(f"scoring must be the name of a score, a scorer (make_scorer) or None, got {scoring!r}.")

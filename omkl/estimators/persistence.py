@@ -165,8 +165,10 @@ class SavedEstimator(BaseEstimator):
         }
 
     def _saved_parameters(self) -> dict[str, Any]:
-        """Return the parameters in a form that a model file can store."""
-        return self.get_params(deep=False)
+        """Return the parameters in a form that a model file can store: without splitters and scorers of one's own."""
+        known = self.get_params(deep=False)
+        lost = [name for name in ("cv", "scoring") if not isinstance(known.get(name), (int, str, type(None)))]
+        return known | dict.fromkeys(lost)
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
         """Return manifest entries of the learned state except plain attributes; arrays are added to the packer."""

@@ -11,7 +11,6 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, column_or_1d
 
 from omkl._components import warn_caller
 from omkl._messages import listed
@@ -20,58 +19,46 @@ from omkl.batch.group_lasso.matrices import as_design
 from omkl.batch.group_lasso.problem import LinearModel
 from omkl.batch.solver import DesignSolver, Solution, regularization_path
 from omkl.batch.weighted_loss import WeightedLoss
-from omkl.data.frames import plain_targets
 from omkl.estimators.batch import (
     CONSTRAINTS,
     ClassDecoder,
     ColumnNames,
-    GapProgress,
     NumberDecoder,
-    centres_of,
+    gap_progress,
     groups_of,
     has_log_odds,
     is_a_classifier,
     is_probabilistic,
     resolve_loss,
 )
-from omkl.estimators.cross_validation import without_splitters
 from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
-from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import (
     MISSING_RULES,
     Constraint,
     Number,
     OneOf,
     check_parameters,
-    check_sample_weight,
     checked_arrays,
     encoded_columns,
-    forget_columns,
     source_columns,
 )
 from omkl.exceptions import DataWarning, InputError
 from omkl.linear.problems import (
+    ACCEPTED,
     DesignLike,
     Groups,
     Samples,
-    coefficients_of,
-    encode_targets,
-    identical_samples,
-    path_record,
     path_values,
     predictions_of,
-    problems_of,
     read_offsets,
+    read_samples,
     solver_of,
     warn_unless_converged,
 )
 from omkl.losses import PointwiseLoss
 from omkl.online.group_contributions import Contributions, Piece
 from omkl.regularizers import Regularizer
-
-#: Designs that are not converted, except operators.
-ACCEPTED: dict[str, Any] = {"accept_sparse": ("csc", "csr"), "dtype": (np.float64, np.float32)}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -144,7 +131,7 @@ class SparseLinear(SavedEstimator):
             If a parameter is invalid, there is only one class, or groups do not fit the columns.
         """
         self._check()
-        self._learn(*self._read(X, y, sample_weight, offset), float(self.alpha))
+        self._learn(*read_samples(self, X, y, sample_weight, offset), float(self.alpha))
         return self
 
     def _check(self) -> None:
@@ -153,37 +140,6 @@ class SparseLinear(SavedEstimator):
         solver_of(self)
         if self.multiclass == "multinomial" and not has_log_odds(self):
             raise InputError(f'multiclass="multinomial" has its own loss: leave out loss={self.loss!r}.')
-
-    def _read(
-        self, X: DesignLike, y: ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None
-    ) -> tuple[Samples, ClassDecoder | None]:
-        """Check the samples and drop samples of weight 0; X is not copied if it is float32 or float64."""
-        several, copies = has_columns(y), None
-        if isinstance(X, LinearOperator):
-            forget_columns(self)
-            self.n_features_in_ = X.shape[1]
-            targets = check_array(plain_targets(y), accept_sparse="csr", ensure_2d=False, dtype=None)
-            targets = targets if several else column_or_1d(targets, warn=True)
-        else:
-            checks = {**ACCEPTED, "missing": self.missing, "y_numeric": isinstance(self, RegressorMixin)}
-            X, targets = checked_arrays(self, X, y, **checks, multi_output=several)
-        targets = targets.toarray() if sparse.issparse(targets) else targets
-        weights, kept = check_sample_weight(sample_weight, len(targets)), None
-        if weights is not None and not weights.all():
-            kept = np.flatnonzero(weights)
-        own = slice(None) if kept is None else kept
-        encoded, weights, decoder = encode_targets(self, targets[own], None if weights is None else weights[own])
-        design = as_design(X) if kept is None else as_design(X).rows(kept)
-        samples = Samples(design, encoded, weights)
-        if decoder is None:
-            samples.centres = centres_of(encoded[0], resolve_loss(self, links=True), self.fit_intercept)
-            samples.targets = [encoded[0] - samples.centres]
-        offsets = read_offsets(offset, len(targets), sum(samples.widths))
-        if not isinstance(X, LinearOperator):
-            copies = identical_samples(X, targets, offsets)
-        samples.offsets = None if offsets is None else offsets[:, own]
-        samples.copies = None if copies is None else copies[own]
-        return samples, decoder
 
     def _learn(self, samples: Samples, decoder: ClassDecoder | None, alpha: float) -> None:
         """Solve all problems, and set the learned attributes."""
@@ -208,11 +164,11 @@ class SparseLinear(SavedEstimator):
 
     def _solve(self, samples: Samples, alpha: float) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients (P, n) and intercepts (P,) of all problems."""
-        solver, problems = solver_of(self), problems_of(self, samples.merged(), alpha)
+        solver, problems = solver_of(self), samples.merged().problems(self, alpha)
         starts = self._starts(samples) or [None] * len(problems)
         solutions: list[Solution] = []
         for problem, start in zip(problems, starts):
-            with GapProgress(self.verbose, "groups") as progress:
+            with gap_progress(self.verbose, "groups") as progress:
                 solutions.append(solver.solve(problem, self.tol, self.max_iter, start, progress))
             warn_unless_converged(solutions[-1], self.tol)
         self.dual_gap_ = max(solution.certificate.gap for solution in solutions)
@@ -220,7 +176,7 @@ class SparseLinear(SavedEstimator):
         self.history_ = [
             {"problem": p, **record} for p, solution in enumerate(solutions) for record in solution.history
         ]
-        coefficients, intercepts = coefficients_of(solutions, samples)
+        coefficients, intercepts = samples.coefficients(solutions)
         if not coefficients.any() and problems[0].threshold > 0:
             largest = max(problem.largest_alpha() for problem in problems)
             if 0 < largest <= alpha:
@@ -276,15 +232,15 @@ class SparseLinear(SavedEstimator):
         """
         model = clone(self)
         model._check()
-        solver = solver_of(self)
-        samples = model._read(X, y, sample_weight, offset)[0].merged()
-        problems = problems_of(model, samples, 1.0)
+        samples = read_samples(model, X, y, sample_weight, offset)[0].merged()
+        problems = samples.problems(model, 1.0)
         values = path_values(problems, alphas)
+        solver = solver_of(self)
         paths = [list(regularization_path(solver, problem, values, self.tol, self.max_iter)) for problem in problems]
         for path in paths:
             for point in path:
                 warn_unless_converged(point.solution, self.tol)
-        return [path_record(points, samples) for points in zip(*paths)]
+        return [samples.path_record(points) for points in zip(*paths)]
 
     # ---- prediction ---------------------------------------------------------------------------------------------
 
@@ -401,14 +357,10 @@ class SparseLinear(SavedEstimator):
         if len(outputs) != 1:
             raise InputError(f"explain takes one sample, but got {len(outputs)}: call it for each sample.")
         chosen = contrast(self._decoder(), outputs[0], label, against, target)
-        if sparse.issparse(X):
-            row = sparse.coo_array(X)
-            columns, values = row.coords[1], row.data
-        elif hasattr(X, "__array__") or isinstance(X, (list, tuple)):
-            values = np.asarray(X, dtype=np.float64)[0]
-            columns, values = np.flatnonzero(values), values[values != 0]
-        else:
+        if isinstance(X, LinearOperator):
             raise InputError(f"explain takes a row of numbers, not {type(X).__name__}.")
+        row = sparse.coo_array(X)
+        columns, values = row.coords[1], row.data
         added = (chosen.weights @ np.atleast_2d(self.coef_)[:, columns]) * values
         columns, added = columns[added != 0], added[added != 0]
         members = groups_of(self)
@@ -442,9 +394,6 @@ class SparseLinear(SavedEstimator):
     def _takes_labels(self) -> bool:
         """True if a classifier with these parameters supports labels in columns."""
         return self.class_weight is None and self.multiclass != "multinomial"
-
-    def _saved_parameters(self) -> dict[str, Any]:
-        return without_splitters(super()._saved_parameters())
 
 
 def score_with_offset(

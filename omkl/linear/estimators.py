@@ -16,17 +16,8 @@ from omkl._components import check_n_jobs
 from omkl.batch.solver import regularization_path
 from omkl.estimators.batch import NEVER, ClassDecoder, NumberDecoder, is_a_classifier, resolve_loss
 from omkl.estimators.cross_validation import HeldOut, PathSearch
-from omkl.estimators.validation import check_sample_weight
 from omkl.linear.base import SparseLinear, score_with_offset
-from omkl.linear.problems import (
-    DesignLike,
-    Samples,
-    coefficients_of,
-    path_values,
-    predictions_of,
-    problems_of,
-    solver_of,
-)
+from omkl.linear.problems import DesignLike, Samples, path_values, predictions_of, read_samples, solver_of
 from omkl.losses import PointwiseLoss
 
 if TYPE_CHECKING:
@@ -229,15 +220,12 @@ def fit_best_alpha(
     """
     self._check()
     check_n_jobs(self.n_jobs)
-    samples, decoder = self._read(X, y, sample_weight, offset)
+    samples, decoder = read_samples(self, X, y, sample_weight, offset)
     search = PathSearch(self, "alpha", y, sample_weight, sample_groups)
-    weights = check_sample_weight(sample_weight, len(search.y))
-    kept = slice(None) if weights is None else np.flatnonzero(weights)
-    alphas = path_values(problems_of(self, samples.merged(), 1.0), self.alphas)
+    alphas = path_values(samples.merged().problems(self, 1.0), self.alphas)
     held_out = partial(_held_out_path, self, samples, decoder or NumberDecoder(resolve_loss(self, links=True)))
-    known = search.y[kept] if is_a_classifier(self) else samples.targets[0] + samples.centres
-    weights = None if weights is None else weights[kept]
-    alpha = search.choose(alphas, held_out, known, weights, self.n_jobs)
+    known = search.y[search.kept] if is_a_classifier(self) else samples.targets[0] + samples.centres
+    alpha = search.choose(alphas, held_out, known, self.n_jobs)
     self._learn(samples, decoder, alpha)
     search.warn()
     return self
@@ -360,9 +348,9 @@ def _held_out_path(
             continue
         own = slice(p, p + width)  # several outputs are one problem
         offsets = None if rows.offsets is None else rows.offsets[own]
-        [problem] = problems_of(model, replace(rows, targets=[known], offsets=offsets), 1.0)
+        [problem] = replace(rows, targets=[known], offsets=offsets).problems(model, 1.0)
         for a, point in enumerate(regularization_path(solver, problem, alphas, model.tol, model.max_iter)):
-            certificate, learned = point.solution.certificate, coefficients_of([point.solution], rows)
+            certificate, learned = point.solution.certificate, rows.coefficients([point.solution])
             outputs[a, :, own] += predictions_of(samples.design, *learned)[test]
             active[a] += np.count_nonzero(certificate.norms)
             gaps[a] = max(gaps[a], abs(certificate.gap))

@@ -12,24 +12,26 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_array, column_or_1d
 
 from omkl._components import resolve, warn_caller
 from omkl._messages import listed
 from omkl.batch.group_lasso.blocks import ColumnGroups
-from omkl.batch.group_lasso.matrices import Design
+from omkl.batch.group_lasso.matrices import Design, as_design
 from omkl.batch.group_lasso.problem import DesignProblem, stacked_problem
 from omkl.batch.solver import DesignSolver, PathPoint, Solution, is_number_of_values, ordered
+from omkl.data.frames import plain_targets
 from omkl.estimators.batch import (
     ClassDecoder,
+    ColumnNames,
+    centres_of,
     encode_classes,
-    encode_labels,
     groups_of,
     is_a_classifier,
-    one_vs_rest,
     resolve_loss,
 )
-from omkl.estimators.targets import finite_targets
-from omkl.estimators.validation import as_numbers, row_digests, weighted_by_class
+from omkl.estimators.targets import finite_targets, has_columns
+from omkl.estimators.validation import as_numbers, check_sample_weight, checked_arrays, forget_columns, row_digests
 from omkl.exceptions import InputError
 from omkl.regularizers import Regularizer
 
@@ -37,6 +39,8 @@ from omkl.regularizers import Regularizer
 DesignLike: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | LinearOperator
 #: Accepted groups of columns.
 Groups: TypeAlias = Sequence[Sequence[int | str]] | dict[str, Sequence[int | str]] | ArrayLike | None
+#: Designs that are not converted, except operators.
+ACCEPTED: dict[str, Any] = {"accept_sparse": ("csc", "csr"), "dtype": (np.float64, np.float32)}
 #: Number of columns of an array to compare before whole rows.
 FEW_COLUMNS = 4
 #: Number of decades of alpha on a path, if the number of values is given.
@@ -92,6 +96,60 @@ class Samples:
         sums = np.bincount(own, np.ones(len(own)) if self.weights is None else self.weights)
         return replace(self.rows(first[order]), weights=sums[order], copies=None)
 
+    def problems(self, model: BaseEstimator, alpha: float) -> list[DesignProblem]:
+        """Return the problem of each target, with the parameters of a model."""
+        loss, regularizer = resolve_loss(model, links=True), resolve(Regularizer, model.regularizer, "regularizer")
+        (members, named), weights, n_columns = groups_of(model), model.group_weights, self.design.shape[1]
+        if isinstance(weights, dict):
+            if named is None or weights.keys() != set(named):
+                raise InputError(f"group_weights must have a value for each of the groups {listed(named or (), 5)}.")
+            weights = np.array([weights[name] for name in named])
+        elif isinstance(weights, str):
+            if weights != "sqrt-size":
+                raise InputError(f'group_weights must be numbers, "sqrt-size" or None, not {weights!r}.')
+            weights = np.sqrt(ColumnGroups(members, n_columns).blocks.sizes)
+        groups = ColumnGroups(members, n_columns, weights)
+        if isinstance(model.regularizer, Regularizer):  # unlike a string, it may name groups
+            regularizer = regularizer.bind(ColumnNames(members, named).texts(groups.n_groups))
+        shared = (regularizer, alpha, groups, bool(model.fit_intercept), self.weights)
+        offsets = [None] * len(self.targets) if self.offsets is None else self.offsets
+        if self.targets[0].ndim == 2:
+            if model.positive:
+                raise InputError("positive=True needs a single output: leave it out, or fit one output at a time.")
+            offset = None if self.offsets is None else self.offsets.T
+            own_loss = None if is_a_classifier(model) else loss
+            return [stacked_problem(self.design, self.targets[0], own_loss, *shared, offset)]
+        return [
+            DesignProblem(self.design, target, loss, *shared, offset, bool(model.positive))
+            for target, offset in zip(self.targets, offsets)
+        ]
+
+    def coefficients(self, solutions: Sequence[Solution]) -> tuple[np.ndarray, np.ndarray]:
+        """Return coefficients (P, n) and intercepts (P,) of the outputs of all problems."""
+        n_columns = self.design.shape[1]
+        intercepts = [np.atleast_1d(solution.model.intercept) for solution in solutions]
+        rows = [
+            solution.model.dense(n_columns * len(own)).reshape(n_columns, -1).T
+            for solution, own in zip(solutions, intercepts)
+        ]
+        return np.concatenate(rows), np.concatenate(intercepts) + self.centres
+
+    def path_record(self, points: Sequence[PathPoint]) -> dict[str, Any]:
+        """Return the flat record of one alpha, from the points of all problems."""
+        solutions = [point.solution for point in points]
+        coefficients, intercepts = self.coefficients(solutions)
+        alone = len(coefficients) == 1
+        return {
+            "alpha": points[0].value,
+            "coef": coefficients[0] if alone else coefficients,
+            "intercept": float(intercepts[0]) if alone else intercepts,
+            "dual_gap": max(solution.certificate.gap for solution in solutions),
+            "objective": sum(solution.certificate.primal for solution in solutions),
+            "active": sum(int(np.count_nonzero(solution.certificate.norms)) for solution in solutions),
+            "n_iter": max(solution.n_iter for solution in solutions),
+            "seconds": sum(point.seconds for point in points),
+        }
+
 
 def read_offsets(offset: ArrayLike | None, n_samples: int, n_outputs: int) -> np.ndarray | None:
     """Return offsets as an array (P, m); a single offset per sample applies to all outputs."""
@@ -131,62 +189,51 @@ def identical_samples(X: np.ndarray | sparse.sparray, y: np.ndarray, offsets: np
 # ---- problems ----------------------------------------------------------------------------------------------------
 
 
-def encode_targets(
-    model: BaseEstimator, y: np.ndarray, weights: np.ndarray | None
-) -> tuple[list[np.ndarray], np.ndarray | None, ClassDecoder | None]:
-    """Return the targets of the problems, the weights times class weights, and the decoder of a classifier."""
-    if not is_a_classifier(model):
-        return [finite_targets(y)], weights, None
-    if y.ndim == 2:
-        if model.class_weight is not None or model.multiclass == "multinomial":
-            raise InputError("class_weight and multiclass are for classes, not for labels in columns of y.")
-        signs, decoder = encode_labels(y)
-        return list(np.ascontiguousarray(signs.T)), weights, decoder
-    classes, codes = encode_classes(y)
-    signs, multinomial = one_vs_rest(codes, len(classes)), model.multiclass == "multinomial" and len(classes) > 2
-    targets = [signs > 0] if multinomial else list(np.ascontiguousarray(signs.T))
-    weights = weighted_by_class(model.class_weight, classes, codes, weights)
-    return targets, weights, ClassDecoder(classes, multinomial=multinomial)
+def read_samples(
+    model: BaseEstimator, X: DesignLike, y: ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None
+) -> tuple[Samples, ClassDecoder | None]:
+    """Check the samples and drop samples of weight 0; X is not copied if it is float32 or float64.
+
+    Return the samples, and the decoder of a classifier.
+    """
+    several, classifies, decoder = has_columns(y), is_a_classifier(model), None
+    if isinstance(X, LinearOperator):
+        forget_columns(model)
+        model.n_features_in_ = X.shape[1]
+        targets = check_array(plain_targets(y), accept_sparse="csr", ensure_2d=False, dtype=None)
+        targets = targets if several else column_or_1d(targets, warn=True)
+    else:
+        checks = {**ACCEPTED, "missing": model.missing, "y_numeric": not classifies}
+        X, targets = checked_arrays(model, X, y, **checks, multi_output=several)
+    targets = targets.toarray() if sparse.issparse(targets) else targets
+    weights, kept = check_sample_weight(sample_weight, len(targets)), None
+    if weights is not None and not weights.all():
+        kept = np.flatnonzero(weights)
+    own = slice(None) if kept is None else kept
+    known, weights = targets[own], None if weights is None else weights[own]
+    samples = Samples(as_design(X) if kept is None else as_design(X).rows(kept), [])
+    if classifies:
+        multinomial = model.multiclass == "multinomial"
+        if multinomial and known.ndim == 2:
+            raise InputError('multiclass="multinomial" is for classes, not for labels in columns of y.')
+        signs, samples.weights, decoder = encode_classes(known, weights, model.class_weight)
+        decoder = replace(decoder, multinomial=multinomial and len(decoder.classes) > 2)
+        samples.targets = [signs > 0] if decoder.multinomial else list(np.ascontiguousarray(signs.T))
+    else:
+        known, samples.weights = finite_targets(known), weights
+        samples.centres = centres_of(known, resolve_loss(model, links=True), model.fit_intercept)
+        samples.targets = [known - samples.centres]
+    offsets = read_offsets(offset, len(targets), sum(samples.widths))
+    samples.offsets = None if offsets is None else offsets[:, own]
+    if not isinstance(X, LinearOperator):
+        copies = identical_samples(X, targets, offsets)
+        samples.copies = None if copies is None else copies[own]
+    return samples, decoder
 
 
 def solver_of(model: BaseEstimator) -> DesignSolver:
     """Return the solver of a model."""
     return resolve(DesignSolver, model.solver, "solver")
-
-
-def problems_of(model: BaseEstimator, samples: Samples, alpha: float) -> list[DesignProblem]:
-    """Return the problem of each target."""
-    loss, regularizer = resolve_loss(model, links=True), resolve(Regularizer, model.regularizer, "regularizer")
-    groups = _column_groups(model, samples.design.shape[1])
-    if isinstance(model.regularizer, Regularizer):  # unlike a string, it may name groups
-        names = groups_of(model).texts(groups.n_groups)
-        regularizer = regularizer.bind(names)
-    shared = (regularizer, alpha, groups, bool(model.fit_intercept), samples.weights)
-    offsets = [None] * len(samples.targets) if samples.offsets is None else samples.offsets
-    if samples.targets[0].ndim == 2:
-        if model.positive:
-            raise InputError("positive=True needs a single output: leave it out, or fit one output at a time.")
-        offset = None if samples.offsets is None else samples.offsets.T
-        own_loss = None if is_a_classifier(model) else loss
-        return [stacked_problem(samples.design, samples.targets[0], own_loss, *shared, offset)]
-    return [
-        DesignProblem(samples.design, target, loss, *shared, offset, bool(model.positive))
-        for target, offset in zip(samples.targets, offsets)
-    ]
-
-
-def _column_groups(model: BaseEstimator, n_columns: int) -> ColumnGroups:
-    """Return the groups of columns, with their weights."""
-    (members, names), weights = groups_of(model), model.group_weights
-    if isinstance(weights, dict):
-        if names is None or weights.keys() != set(names):
-            raise InputError(f"group_weights must have a value for each of the groups {listed(names or (), 5)}.")
-        weights = np.array([weights[name] for name in names])
-    if isinstance(weights, str):
-        if weights != "sqrt-size":
-            raise InputError(f'group_weights must be numbers, "sqrt-size" or None, not {weights!r}.')
-        weights = np.sqrt(ColumnGroups(members, n_columns).blocks.sizes)
-    return ColumnGroups(members, n_columns, weights)
 
 
 # ---- solutions --------------------------------------------------------------------------------------------------
@@ -203,34 +250,6 @@ def predictions_of(design: Design, coefficients: np.ndarray, intercepts: np.ndar
     """Return predictions (m, K) of coefficients (K, n), from the columns with nonzero coefficients."""
     outputs = [design.product(np.flatnonzero(w), w[w != 0]) + b for w, b in zip(coefficients, intercepts)]
     return np.column_stack(outputs)
-
-
-def coefficients_of(solutions: Sequence[Solution], samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-    """Return coefficients (P, n) and intercepts (P,) of the outputs of all problems."""
-    n_columns = samples.design.shape[1]
-    intercepts = [np.atleast_1d(solution.model.intercept) for solution in solutions]
-    rows = [
-        solution.model.dense(n_columns * len(own)).reshape(n_columns, -1).T
-        for solution, own in zip(solutions, intercepts)
-    ]
-    return np.concatenate(rows), np.concatenate(intercepts) + samples.centres
-
-
-def path_record(points: Sequence[PathPoint], samples: Samples) -> dict[str, Any]:
-    """Return the flat record of one alpha, from the points of all problems."""
-    solutions = [point.solution for point in points]
-    coefficients, intercepts = coefficients_of(solutions, samples)
-    alone = len(coefficients) == 1
-    return {
-        "alpha": points[0].value,
-        "coef": coefficients[0] if alone else coefficients,
-        "intercept": float(intercepts[0]) if alone else intercepts,
-        "dual_gap": max(solution.certificate.gap for solution in solutions),
-        "objective": sum(solution.certificate.primal for solution in solutions),
-        "active": sum(int(np.count_nonzero(solution.certificate.norms)) for solution in solutions),
-        "n_iter": max(solution.n_iter for solution in solutions),
-        "seconds": sum(point.seconds for point in points),
-    }
 
 
 def warn_unless_converged(solution: Solution, tol: float) -> None:

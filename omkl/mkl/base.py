@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
+from scipy import sparse
 from sklearn.base import TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
 
-from omkl.batch.solver import PathPoint, Solution, Solver
-from omkl.estimators.batch import (
-    CONSTRAINTS,
-    ClassDecoder,
-    NumberDecoder,
-    is_a_classifier,
-    is_probabilistic,
-)
-from omkl.estimators.cross_validation import without_splitters
+from omkl.batch.solver import Solution, Solver
+from omkl.data.frames import are_few_rows
+from omkl.estimators.batch import CONSTRAINTS, ClassDecoder, NumberDecoder, is_a_classifier, is_probabilistic
+from omkl.estimators.cross_validation import warn_of_gaps
 from omkl.estimators.explanations import Explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
 from omkl.estimators.validation import (
@@ -28,6 +24,7 @@ from omkl.estimators.validation import (
     Constraint,
     Number,
     OneOf,
+    checked_arrays,
     encoded_columns,
     source_columns,
 )
@@ -35,25 +32,9 @@ from omkl.features.encoder import KernelSpecs
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import Vectors, take_columns
 from omkl.losses import PointwiseLoss
-from omkl.mkl.kernel_sources import (
-    ArrayKernels,
-    KernelInputs,
-    KernelSource,
-    combined_values,
-    compares_sparse,
-    is_precomputed,
-)
+from omkl.mkl.kernel_sources import ArrayKernels, KernelInputs, KernelSource, compares_sparse, is_precomputed
 from omkl.mkl.model import KernelModel
-from omkl.mkl.training import (
-    LARGEST_C,
-    TrainingSet,
-    learned_attributes,
-    prepare,
-    read_inputs,
-    warn_of_choice,
-    warn_of_fit,
-    warn_of_path,
-)
+from omkl.mkl.training import LARGEST_C, READING, TrainingSet, largest_gap, prepare, warn_of_fit
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
 
@@ -104,13 +85,8 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     )
     _progress = "iteration"
     _sections = ("weights", "evidence", "kernels", "scales")
-
-    classes_: np.ndarray = field(init=False)
-    multilabel_: bool = field(init=False)
-    constant_labels_: dict[int, bool] = field(init=False)
-    kernel_weights_: dict[str, float] = field(init=False)
-    intercept_: np.ndarray = field(init=False)
-    n_features_in_: int = field(init=False)
+    #: The estimator of a single C, for one that chooses C.
+    _single: ClassVar[type[BatchMKL] | None] = None
 
     # ---- training -----------------------------------------------------------------------------------------------
 
@@ -159,15 +135,34 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         self.C_ = C = training.natural_c() if isinstance(C, str) else float(C)
         solutions = training.solve(C, self.verbose)
         self._learn(source, training, solutions)
-        warn_of_choice(training.choice)
-        warn_of_fit(training.encoded, solutions, training.settings.tol, C)
+        warn_of_fit(training, solutions, self.tol, C)
 
     def _learn(self, source: KernelSource, training: TrainingSet, solutions: list[Solution]) -> None:
         """Set the learned attributes from the solutions of all problems."""
         self._model = KernelModel.of(source, [solution.model for solution in solutions])
-        self._model.intercepts += training.encoded.centres
+        self._model.intercepts += training.centres
         self.intercept_ = self._model.intercepts
-        self.__dict__.update(learned_attributes(source, training, solutions))
+        decoder, regularizer, choice = training.decoder, training.settings.regularizer, training.choice
+        if decoder is not None:
+            self.classes_, self.multilabel_ = decoder.classes, decoder.multilabel
+            self.constant_labels_ = decoder.constant
+        norms, names = [solution.certificate.norms for solution in solutions], source.names
+        weights = np.mean([regularizer.normalized_kernel_weights(own) for own in norms], axis=0)
+        unscaled = np.mean([regularizer.kernel_weights(own) * (own > 0) for own in norms], axis=0)
+        kept = np.ones(len(names), dtype=bool) if choice is None or not choice.kept.any() else choice.kept
+        self.kernel_weights_ = dict(zip(names, weights.tolist()))
+        self.unscaled_kernel_weights_ = dict(zip(names, unscaled.tolist()))
+        self.kernel_representations_ = source.representations
+        self.left_out_ = [name for name, own in zip(names, kept) if not own]
+        self.evidence_ = None if choice is None else dict(zip(names, choice.evidence.tolist()))
+        self.dual_variables_ = [rho for own in solutions for rho in own.certificate.rho.reshape(-1, source.n_samples)]
+        self.dual_gap_ = largest_gap(solutions)
+        self.n_iter_ = max(solution.n_iter for solution in solutions)
+        self.history_ = [
+            {"problem": p, **record} if len(solutions) > 1 else record
+            for p, solution in enumerate(solutions)
+            for record in solution.history
+        ]
 
     # ---- prediction ---------------------------------------------------------------------------------------------
 
@@ -228,11 +223,21 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         X = self._checked(X)
         return self._model.outputs(X, self.n_jobs)
 
-    def _checked(self, X: KernelInputs) -> Vectors | GramMatrices:
+    def _checked(self, X: Any) -> Vectors | GramMatrices:
         """Check inputs for prediction: an array, or Gram matrices."""
         if not self.__sklearn_is_fitted__():  # scikit-learn's check is as slow as predicting a row
             check_is_fitted(self)
-        return read_inputs(self, self._model.source, X)
+        source = self._model.source
+        if not isinstance(source, ArrayKernels):
+            return source.of_prediction(X)
+        if are_few_rows(X, self.__dict__):
+            X = np.ascontiguousarray(X, dtype=np.float64)
+        else:
+            X = checked_arrays(self, X, **READING, missing=self.missing, reset=False)
+        # kernels cannot mix sparse and dense rows
+        if sparse.issparse(source.X) != sparse.issparse(X):
+            X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
+        return X
 
     def transform(self, X: KernelInputs) -> np.ndarray:
         """Return the combined Gram matrix: the sum of all kernels times their ``kernel_weights_``.
@@ -250,8 +255,15 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         array of shape (n, N)
             Values between the samples and the N training samples of weight > 0.
         """
-        checked = self._checked(X)
-        return combined_values(self._model.source, checked, np.array(list(self.kernel_weights_.values())))
+        checked: Any = self._checked(X)
+        source, weights = self._model.source, np.array([*self.kernel_weights_.values()])
+        active, total = np.flatnonzero(weights), np.zeros((checked.shape[0], source.n_samples))
+        for block, parts in source.blocks(checked, active):
+            for m, part in zip(active.tolist(), parts):
+                if isinstance(source, ArrayKernels) and m in source.ranks:
+                    part = part @ source.training_features(m).T
+                total[block] += weights[m] * part
+        return total
 
     def explain(
         self, x: KernelInputs, *, label: object = None, against: object = None, target: int = 0, n: int = 20
@@ -286,10 +298,6 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         X = self._checked(x if is_precomputed(self.kernels) else one_row(x))
         return self._model.explain(self._decoder(), X, (label, against, target), n, encoded_columns(self))
 
-    def _at(self, C: float) -> BatchMKL:
-        """Return an estimator of a single C with the same parameters."""
-        return clone(self).set_params(C=C)
-
     def path(
         self,
         X: KernelInputs,
@@ -316,18 +324,32 @@ class BatchMKL(TransformerMixin, SavedEstimator):
             kernels), ``dual_gap`` (relative), ``objective``, ``n_iter``, ``seconds``, and ``model``: the estimator that
             :meth:`fit` would return it at this C.
         """
-        estimator = clone(self)
+        estimator, single = clone(self), self._single or type(self)
         source, training = prepare(estimator, X, y, sample_weight, client)
         training.select()
-        warn_of_choice(training.choice)
-        records = []
+        # the n_jobs of a search is for folds, not for predictions
+        shared = {*single._get_param_names()} - ({"n_jobs"} if self._single else set())
+        parameters = {name: own for name, own in estimator.get_params(deep=False).items() if name in shared}
+        columns, records = {name: own for name, own in estimator.__dict__.items() if name in COLUMNS}, []
         for points in training.path(training.path_values(C)):
-            model = estimator._at(points[0].value)
-            model.__dict__.update({name: own for name, own in estimator.__dict__.items() if name in COLUMNS})
-            model._learn(source, training, [point.solution for point in points])
+            solutions = [point.solution for point in points]
+            model = clone(single(**{**parameters, "C": points[0].value}))
+            model.__dict__.update(columns)
+            model._learn(source, training, solutions)
             model.C_ = points[0].value
-            records.append(path_record(model, points))
-        warn_of_path([abs(record["dual_gap"]) for record in records], self.tol)
+            records.append(
+                {
+                    "C": model.C_,
+                    "kernel_weights": np.array(list(model.kernel_weights_.values())),
+                    "active": model.n_active_,
+                    "dual_gap": model.dual_gap_,
+                    "objective": sum(solution.certificate.primal for solution in solutions),
+                    "n_iter": model.n_iter_,
+                    "seconds": sum(point.seconds for point in points),
+                    "model": model,
+                }
+            )
+        warn_of_gaps(np.abs([record["dual_gap"] for record in records]), "C", self.tol)
         return records
 
     # ---- learned attributes -------------------------------------------------------------------------------------
@@ -354,8 +376,11 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     def dual_coef_(self) -> np.ndarray:
         r"""Dual coefficients :math:`\alpha_m` of the kernel expansion: (M, N), or (P, M, N) for P problems."""
         check_is_fitted(self)
-        dense = self._model.dense_coefficients()
-        return dense[0] if len(dense) == 1 else dense
+        model = self._model
+        _, n, n_outputs = model.coefficients.shape
+        dense = np.zeros((n_outputs, len(model.source.names), n))
+        dense[:, model.active] = model.coefficients.transpose(2, 0, 1)
+        return dense[0] if n_outputs == 1 else dense
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -394,25 +419,8 @@ class BatchMKL(TransformerMixin, SavedEstimator):
 
     # ---- model files --------------------------------------------------------------------------------------------
 
-    def _saved_parameters(self) -> dict[str, Any]:
-        return without_splitters(super()._saved_parameters())
-
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
         return self._model.pack(packer)
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
         self._model = KernelModel.unpack(manifest, unpacker)
-
-
-def path_record(model: BatchMKL, points: Sequence[PathPoint]) -> dict[str, Any]:
-    """Return the record of one C for :meth:`BatchMKL.path`."""
-    return {
-        "C": points[0].value,
-        "kernel_weights": np.array(list(model.kernel_weights_.values())),
-        "active": model.n_active_,
-        "dual_gap": model.dual_gap_,
-        "objective": sum(point.solution.certificate.primal for point in points),
-        "n_iter": model.n_iter_,
-        "seconds": sum(point.seconds for point in points),
-        "model": model,
-    }

@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
-from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 
 from omkl.batch.solver import is_number_of_values
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from sklearn.model_selection import BaseCrossValidator
 
     from omkl.distributed.stack import Client
-
-#: Parameters not shared with the estimator of a single C, whose ``n_jobs`` is for predictions.
-SEARCH = ("Cs", "cv", "scoring", "n_jobs")
 
 
 def classifier_tags(self: BatchMKL) -> Tags:
@@ -246,13 +244,12 @@ def fit_with_search(
     """
     source, training = prepare(self, X, y, sample_weight, client)
     search = PathSearch(self, "C", y, sample_weight, groups)
-    Cs, n_threads = training.path_values(self.Cs), training.n_threads(self.n_jobs)
+    Cs, n_threads = training.path_values(self.Cs), effective_n_jobs(self.n_jobs) if training.stored.concurrent else 1
     held_out = partial(_held_out_path, training, n_threads)
-    weights = None if sample_weight is None else training.weights
-    C = search.choose(Cs, held_out, training.y, weights, n_threads)
+    C = search.choose(Cs, held_out, training.y, n_threads)
     if is_number_of_values(self.Cs) and len(Cs) > 1 and Cs[-1] == C:  # the best may be beyond the end
         Cs = np.append(Cs, C * (Cs[-1] / Cs[-2]) ** np.arange(1, len(Cs)))
-        C = search.choose(Cs, held_out, training.y, weights, n_threads)
+        C = search.choose(Cs, held_out, training.y, n_threads)
     self._solve(source, training, C)
     search.warn()
     return self
@@ -313,10 +310,8 @@ weighting, missing, verbose
     class_weight: str | dict | None = None
     multiclass: str = "auto"
 
+    _single = MKLClassifier
     fit = fit_with_search
-
-    def _at(self, C: float) -> BatchMKL:
-        return _single(MKLClassifier, self, C)
 
     __sklearn_tags__ = classifier_tags
 
@@ -354,16 +349,8 @@ missing, verbose
     scoring: str | Callable | None = None
     loss: str | PointwiseLoss = "squared"
 
+    _single = MKLRegressor
     fit = fit_with_search
-
-    def _at(self, C: float) -> BatchMKL:
-        return _single(MKLRegressor, self, C)
-
-
-def _single(single: type[BatchMKL], search: BatchMKL, C: float) -> BatchMKL:
-    """Return an estimator of a single C with the same parameters."""
-    parameters = {name: own for name, own in search.get_params(deep=False).items() if name not in SEARCH}
-    return clone(single(**parameters, C=C))
 
 
 def _held_out_path(
@@ -376,7 +363,7 @@ def _held_out_path(
     for points in fold.path(Cs):
         solutions = [point.solution for point in points]
         columns = [training.outputs(solution.model, train)[:, test] for solution in solutions]
-        outputs.append(np.concatenate(columns).T + fold.encoded.centres)
+        outputs.append(np.concatenate(columns).T + fold.centres)
         active.append(len(np.unique(np.concatenate([solution.model.active for solution in solutions]))))
         gaps.append(abs(largest_gap(solutions)))
-    return HeldOut(np.array(outputs), np.array(active), np.array(gaps), fold.encoded.decoder or NumberDecoder())
+    return HeldOut(np.array(outputs), np.array(active), np.array(gaps), fold.decoder or NumberDecoder())

@@ -141,10 +141,6 @@ class ArrayKernels:
         message = f"{n_others} kernels of {self.n_samples} samples {size}: they are {consequence}{remedy}"
         warn_caller(message, MemoryWarning)
 
-    def n_rows(self, X: Vectors) -> int:
-        """Return the number of samples to predict."""
-        return X.shape[0]
-
     def blocks(self, X: Vectors, active: np.ndarray) -> Iterator[tuple[slice, Iterator[Vectors]]]:
         """Yield ``(block, parts)``: a slice of the rows of X, and for each active kernel an array to multiply by
         :meth:`weights`.
@@ -269,10 +265,6 @@ class GivenMatrices:
             )
         return grams
 
-    def n_rows(self, grams: GramMatrices) -> int:
-        """Return the number of samples to predict."""
-        return len(grams)
-
     def blocks(self, grams: GramMatrices, active: np.ndarray) -> Iterator[tuple[slice, Iterator[Vectors]]]:
         """Yield the whole matrices as one block; they may be None for inactive kernels."""
         missing = [self.names[m] for m in active if grams.matrices[m] is None]
@@ -318,23 +310,6 @@ def _delayed(grams: Any) -> dict[str, Any] | None:
 
 #: Source of the Gram matrices of an estimator.
 KernelSource: TypeAlias = ArrayKernels | GivenMatrices
-
-
-def combined_values(source: KernelSource, X: Any, weights: np.ndarray) -> np.ndarray:
-    """Return the sum of all kernels times ``weights``, between the rows of X and the training samples: (n, N)."""
-    active = np.flatnonzero(weights)
-    total = np.zeros((source.n_rows(X), source.n_samples))
-    for block, parts in source.blocks(X, active):
-        for m, part in zip(active.tolist(), parts):
-            if isinstance(source, ArrayKernels) and m in source.ranks:
-                part = part @ source.training_features(m).T
-            total[block] += weights[m] * part
-    return total
-
-
-def unpack_source(packed: dict[str, Any], unpacker: Unpacker) -> KernelSource:
-    """Restore the source of a model file."""
-    return (ArrayKernels if "kernels" in packed else GivenMatrices).unpack(packed, unpacker)
 
 
 def is_precomputed(specs: KernelSpecs | None) -> bool:

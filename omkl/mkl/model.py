@@ -15,7 +15,7 @@ from omkl.estimators.batch import ClassDecoder, NumberDecoder
 from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, name_of_support
 from omkl.exceptions import InputError
 from omkl.kernels.inputs import Vectors, take_columns
-from omkl.mkl.kernel_sources import ArrayKernels, KernelSource, unpack_source
+from omkl.mkl.kernel_sources import ArrayKernels, GivenMatrices, KernelSource
 from omkl.online.group_contributions import Contributions, Piece
 from omkl.persistence import Packer, Unpacker
 
@@ -56,7 +56,7 @@ class KernelModel:
 
     def outputs(self, X: Any, n_jobs: int | None) -> np.ndarray:
         """Return outputs (n, P) for checked inputs; only active kernels are evaluated."""
-        outputs = np.tile(self.intercepts, (self.source.n_rows(X), 1))
+        outputs = np.tile(self.intercepts, (X.shape[0], 1))
 
         def add(own: tuple[slice, Iterable[Vectors]]) -> None:
             block, parts = own
@@ -74,13 +74,6 @@ class KernelModel:
             for m, part, own in zip(self.active, parts, self.coefficients):
                 total += float(np.sum(own[block] * (part @ source.weights(m, own))) / kernel_weights[m])
         return total
-
-    def dense_coefficients(self) -> np.ndarray:
-        """Return the dual coefficients of all kernels, (P, M, N)."""
-        _, n, n_outputs = self.coefficients.shape
-        dense = np.zeros((n_outputs, len(self.source.names), n))
-        dense[:, self.active] = self.coefficients.transpose(2, 0, 1)
-        return dense
 
     def explain(
         self,
@@ -105,8 +98,8 @@ class KernelModel:
             Names of the columns.
         """
         source = self.source
-        if source.n_rows(X) != 1:
-            raise InputError(f"explain takes one sample, but got {source.n_rows(X)}: call it for each sample.")
+        if X.shape[0] != 1:
+            raise InputError(f"explain takes one sample, but got {X.shape[0]}: call it for each sample.")
         [(_, parts)] = source.blocks(X, self.active)
         rows = [(part.toarray() if sparse.issparse(part) else part)[0] for part in parts]
         total = sum((row @ weights for row, weights in zip(rows, self.weights)), self.intercepts)
@@ -161,7 +154,8 @@ class KernelModel:
     def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> Self:
         """Restore a model from :meth:`pack`."""
         model = object.__new__(cls)
-        model.source = unpack_source(packed["source"], unpacker)
+        form = ArrayKernels if "kernels" in packed["source"] else GivenMatrices
+        model.source = form.unpack(packed["source"], unpacker)
         model.active, model.coefficients, model.intercepts = (
             unpacker.unpack(packed[name]) for name in ("active", "coefficients", "intercepts")
         )

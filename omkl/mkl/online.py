@@ -306,7 +306,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator):
 
     _losses = PointwiseLoss
 
-    _constraints = {**OnlineEstimator._constraints, **TOKEN_CONSTRAINTS, "missing": OneOf(("indicator", "error"))}
+    _constraints = OnlineMKLClassifier._constraints
 
     kernels: KernelSpecs | None = field(default=None, kw_only=False)
     loss: Any = "squared"

@@ -78,7 +78,23 @@ def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
     """Prepare kernels on columns of a table, or groups of columns."""
     own = clone(estimator)
     X = checked_arrays(own, X, dtype=np.float64)
-    columns = (_columns_of_kernels if hasattr(own, "kernels") else _columns_of_groups)(own, X)
+    kernels, names = None, source_columns(own)
+    if isinstance(own, SparseLinear):
+        if own.group_weights is not None and not isinstance(own.group_weights, str):
+            raise InputError('`group_weights` must be None or "sqrt-size" for knockoffs, which have the same weights.')
+        named = read_groups(own.groups, names)
+        labels = column_labels(named.groups, X.shape[1])
+        labels = np.arange(X.shape[1]) if labels is None else labels
+        columns = {name: np.flatnonzero(labels == g).tolist() for g, name in enumerate(named.texts(labels.max() + 1))}
+    elif own.kernels is None or (isinstance(own.kernels, str) and own.kernels == "precomputed"):
+        raise InputError(
+            'Knockoffs are for kernels on columns: set kernels, for example to omkl.kernels.per_column("gaussian", X).'
+        )
+    else:
+        kernels, place = dict(named_kernels(own.kernels)), np.arange(X.shape[1])[None]
+        columns = {
+            name: take_columns(place, kernel.columns(X.shape[1], names))[0].tolist() for name, kernel in kernels.items()
+        }
     members: dict[tuple[int, ...], list[str]] = {}
     for name, places in columns.items():
         members.setdefault(tuple(sorted(places)), []).append(name)
@@ -86,43 +102,18 @@ def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
     if len(set(used)) < len(used):
         raise InputError("Knockoffs need groups on the same columns or on disjoint ones; some share part of theirs.")
     labels = np.repeat(np.arange(len(members)), [len(places) for places in members])
-    place = {column: X.shape[1] + i for i, column in enumerate(used)}
-
-    kernels = dict(named_kernels(own.kernels)) if hasattr(own, "kernels") else None
+    copies = {column: X.shape[1] + i for i, column in enumerate(used)}
 
     def train(random: np.random.Generator) -> Any:
         both, groups = np.hstack([X, column_knockoffs(X[:, used], labels, random)]), dict[str, Any]()
         for name, is_knockoff in _pairs(list(columns), random):
-            on = [place[c] for c in columns[name]] if is_knockoff else columns[name]
+            on = [copies[c] for c in columns[name]] if is_knockoff else columns[name]
             own_name = knockoff_of(name) if is_knockoff else name
             groups[own_name] = on if kernels is None else kernels[name].restricted(on)
         settings = {"groups" if kernels is None else "kernels": groups}
         return clone(own).set_params(**settings).fit(both, y)
 
     return Trial({" + ".join(names): names for names in members.values()}, train)
-
-
-def _columns_of_kernels(own: BaseEstimator, X: np.ndarray) -> dict[str, list[int]]:
-    """Return the columns of each kernel."""
-    if own.kernels is None or (isinstance(own.kernels, str) and own.kernels == "precomputed"):
-        raise InputError(
-            'Knockoffs are for kernels on columns: set kernels, for example to omkl.kernels.per_column("gaussian", X).'
-        )
-    place, names = np.arange(X.shape[1])[None], source_columns(own)
-    return {
-        name: take_columns(place, kernel.columns(X.shape[1], names))[0].tolist()
-        for name, kernel in named_kernels(own.kernels)
-    }
-
-
-def _columns_of_groups(own: SparseLinear, X: np.ndarray) -> dict[str, list[int]]:
-    """Return the columns of each group."""
-    if own.group_weights is not None and not isinstance(own.group_weights, str):
-        raise InputError('`group_weights` must be None or "sqrt-size" for knockoffs, which have the same weights.')
-    named = read_groups(own.groups, source_columns(own))
-    labels = column_labels(named.groups, X.shape[1])
-    labels = np.arange(X.shape[1]) if labels is None else labels
-    return {name: np.flatnonzero(labels == g).tolist() for g, name in enumerate(named.texts(labels.max() + 1))}
 
 
 # ---- tokens -----------------------------------------------------------------------------------------------------

@@ -213,8 +213,8 @@ def test_cross_validation_is_that_of_grid_search():
 @pytest.mark.parametrize(
     ("settings", "y", "match"),
     [
-        ({"multiclass": "multinomial"}, Y, "multiclass are for classes"),
-        ({"class_weight": "balanced"}, Y, "class_weight and multiclass"),
+        ({"multiclass": "multinomial"}, Y, "is for classes"),
+        ({"class_weight": "balanced"}, Y, "class_weight is for classes"),
         ({}, Y + 1, "must hold 0 and 1"),
         ({}, np.ones_like(Y), "labels"),
     ],
