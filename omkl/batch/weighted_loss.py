@@ -267,7 +267,7 @@ class PartlyFreeLoss(WeightedLoss):
         return values, self.dual_point(values)
 
 
-# ---- several outputs, whose samples arrays concatenate, (K m,) -------------------------------------------------------
+# ---- several outputs: arrays concatenate the samples of all outputs, (K m,) ------------------------------------------
 
 
 class StackedLoss(WeightedLoss):
@@ -299,13 +299,9 @@ class StackedLoss(WeightedLoss):
         offsets = [None] * n_parts if offset is None else offset.reshape(n_parts, -1)
         parts = zip(y.reshape(n_parts, -1), weights.reshape(n_parts, -1), offsets)
         self.parts = [WeightedLoss(loss, *own) if free is None else PartlyFreeLoss(loss, *own, free) for own in parts]
-        self._free = free
 
     def balanced(self, rho: np.ndarray) -> np.ndarray:
         own = rho.reshape(len(self.parts), -1)
-        if self._free is None and self.is_unbounded:
-            weights = self.weights.reshape(own.shape)
-            return (own - weights * (own.sum(axis=1) / weights.sum(axis=1))[:, None]).ravel()
         return np.concatenate([part.balanced(values) for part, values in zip(self.parts, own)])
 
     def best_intercept(self, outputs: np.ndarray) -> np.ndarray:  # type: ignore[override]

@@ -123,7 +123,8 @@ class SparseLinear(SavedEstimator):
 
         Returns
         -------
-        self
+        self : SparseLinear
+            With the model and the duality gap that proves it.
 
         Raises
         ------

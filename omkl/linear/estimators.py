@@ -211,6 +211,7 @@ def fit_best_alpha(
     Returns
     -------
     self
+        With the model of all samples at ``alpha_``.
 
     Raises
     ------

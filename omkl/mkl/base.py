@@ -117,7 +117,8 @@ class BatchMKL(TransformerMixin, SavedEstimator):
 
         Returns
         -------
-        self
+        self : BatchMKL
+            With the kernel weights, the model, and the duality gap that proves it.
 
         Raises
         ------

@@ -233,6 +233,7 @@ def fit_with_search(
     Returns
     -------
     self
+        With the kernel weights and the model of all samples at ``C_``.
 
     Raises
     ------

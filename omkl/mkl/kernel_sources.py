@@ -273,10 +273,6 @@ class GivenMatrices:
         columns = slice(None) if self.kept is None else self.kept
         yield slice(None), (np.asarray(grams.matrices[m], dtype=np.float64)[:, columns] for m in active)
 
-    def weights(self, m: int, coefficients: np.ndarray) -> np.ndarray:
-        """Return the dual coefficients (N, P) unchanged."""
-        return coefficients
-
     def pack(self, packer: Packer, active: np.ndarray) -> dict[str, Any]:
         """Return JSON values for a model file, without the matrices."""
         kept = None if self.kept is None else packer.pack(self.kept, "the samples of weight > 0")

@@ -37,7 +37,9 @@ class KernelModel:
         self, source: KernelSource, active: np.ndarray, coefficients: np.ndarray, intercepts: np.ndarray
     ) -> None:
         self.source, self.active, self.coefficients, self.intercepts = source, active, coefficients, intercepts
-        self.weights = [source.weights(int(m), own) for m, own in zip(active, coefficients)]
+        self.weights = list(coefficients)
+        if isinstance(source, ArrayKernels):
+            self.weights = [source.weights(int(m), own) for m, own in zip(active, coefficients)]
 
     @classmethod
     def of(cls, source: KernelSource, expansions: Sequence[Expansion]) -> Self:

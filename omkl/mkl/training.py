@@ -45,6 +45,17 @@ READING: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order":
 LARGEST_C = 1e100
 
 
+class Settings(NamedTuple):
+    """Parameters of a batch estimator, resolved to objects."""
+
+    #: The estimator, for the parameters that need no conversion.
+    parameters: Any
+    loss: PointwiseLoss
+    regularizer: Regularizer
+    solver: Solver
+    weighting: str
+
+
 class TrainingSet:
     """Training samples of one or several problems with the same kernels.
 
@@ -235,20 +246,6 @@ def read_samples(
         n_absent = len(estimator.__dict__.get("missing_columns_", ()))
         source = ArrayKernels(kernels, rows, source_columns(estimator), n_absent, weights[weights > 0])
     return source, targets[weights > 0], weights[weights > 0]
-
-
-# ---- targets, and warnings about solutions ---------------------------------------------------------------------------
-
-
-class Settings(NamedTuple):
-    """Parameters of a batch estimator, resolved to objects."""
-
-    #: The estimator, for the parameters that need no conversion.
-    parameters: Any
-    loss: PointwiseLoss
-    regularizer: Regularizer
-    solver: Solver
-    weighting: str
 
 
 # ---- warnings ---------------------------------------------------------------------------------------------------

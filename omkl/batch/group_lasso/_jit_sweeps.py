@@ -194,54 +194,38 @@ def _stays_zero(correlations, w, norm_weight, l1_weight, positive):
 @compiled
 def _follow_columns(columns, first, curvature, coupling, changes, rho):
     """Update the residuals after changes (size, K) of the coefficients of a group."""
+    shares, weights, damping = coupling
     if len(columns.dense):
         block = columns.dense[first : first + len(changes)]
         if len(rho) == 1:
             moves, residual = np.dot(changes.ravel(), block), rho[0]
             for i in range(len(residual)):
                 residual[i] -= curvature[i] * moves[i]
-        else:
-            _follow_all(rho, np.dot(changes.T.copy(), block), curvature, coupling)
+            return
+        moved = np.dot(changes.T.copy(), block)
+        means = np.zeros(len(weights))
+        for k in range(len(shares)):
+            for i in range(len(weights)):
+                means[i] += shares[k, i] * moved[k, i]
+        for k in range(len(rho)):
+            for i in range(len(curvature)):
+                if len(shares):
+                    bent = (1.0 - damping) * shares[k, i] * (moved[k, i] - means[i]) + 0.5 * damping * moved[k, i]
+                    rho[k, i] -= weights[i] * bent
+                else:
+                    rho[k, i] -= curvature[i] * moved[k, i]
         return
     for j in range(len(changes)):
         for entry in range(columns.ends[first + j], columns.ends[first + j + 1]):
-            row, factor = columns.rows[entry], columns.data[entry]
-            if len(coupling.shares):
-                _follow_sample(rho, row, changes[j], factor, coupling)
-            else:
-                for k in range(len(rho)):
-                    rho[k, row] -= changes[j, k] * curvature[row] * factor
-
-
-@compiled
-def _follow_all(rho, moved, curvature, coupling):
-    """Update the residuals after predictions change by ``moved`` (K, m)."""
-    shares, weights, damping = coupling
-    if len(shares) == 0:
-        for k in range(len(rho)):
-            for i in range(len(curvature)):
-                rho[k, i] -= curvature[i] * moved[k, i]
-        return
-    means = np.zeros(len(weights))
-    for k in range(len(shares)):
-        for i in range(len(weights)):
-            means[i] += shares[k, i] * moved[k, i]
-    for k in range(len(shares)):
-        for i in range(len(weights)):
-            bent = (1.0 - damping) * shares[k, i] * (moved[k, i] - means[i]) + 0.5 * damping * moved[k, i]
-            rho[k, i] -= weights[i] * bent
-
-
-@compiled
-def _follow_sample(rho, i, changes, factor, coupling):
-    """Update the coupled residuals of sample i after predictions change by ``factor * changes``."""
-    shares, weights, damping = coupling
-    mean = 0.0
-    for k in range(len(shares)):
-        mean += shares[k, i] * changes[k]
-    for k in range(len(shares)):
-        bent = (1.0 - damping) * shares[k, i] * (changes[k] - mean) + 0.5 * damping * changes[k]
-        rho[k, i] -= factor * weights[i] * bent
+            i, factor, mean = columns.rows[entry], columns.data[entry], 0.0
+            for k in range(len(shares)):
+                mean += shares[k, i] * changes[j, k]
+            for k in range(len(rho)):
+                if len(shares):
+                    bent = (1.0 - damping) * shares[k, i] * (changes[j, k] - mean) + 0.5 * damping * changes[j, k]
+                    rho[k, i] -= factor * weights[i] * bent
+                else:
+                    rho[k, i] -= changes[j, k] * curvature[i] * factor
 
 
 @compiled
@@ -474,7 +458,10 @@ def sweep_products(
                 gained += gain
                 _add(w, first, changes)
                 for k in range(first, last):
-                    _follow_products(gram[k, :size], changes[k - first], correlations)
+                    for output in range(len(correlations)):
+                        row, follower, change = gram[k], correlations[output], changes[k - first, output]
+                        for j in range(size):
+                            follower[j] -= change * row[j]
                 for k in range(first, last):
                     for output in range(len(correlations)):
                         both = before[k - first, output] + correlations[output, k]
@@ -483,15 +470,6 @@ def sweep_products(
         if gained <= worth * largest or _model_gap(starts, threshold, ridge, w, correlations, square) <= target:
             return sweep, True, square, largest
     return most, False, square, largest
-
-
-@compiled
-def _follow_products(row, changes, correlations):
-    """Update correlations after changes (K,) of one column's coefficients, with inner products ``row`` (k,)."""
-    for output in range(len(correlations)):
-        follower, change = correlations[output], changes[output]
-        for j in range(len(row)):
-            follower[j] -= change * row[j]
 
 
 @compiled

@@ -235,29 +235,23 @@ class WorkingSet:
             self.matrix = sparse.hstack([self.matrix, found], format="csc") if self.matrix.shape[1] else found
             means = np.zeros((*self._means.shape[:-1], len(columns)))
         else:
-            means = self._append_dense(columns, own)
+            k, first = len(self._columns), len(self._columns) - len(columns)
+            if k > self._store.shape[1]:
+                grown = np.empty((len(self._store), min(ROOM * k, self._single.design.shape[1])), order="F")
+                grown[:, :first] = self.matrix
+                self._store = grown
+            found, means = self._store[:, first:k], np.zeros(len(columns))
+            self._single.design.columns(columns, found)
+            if own is not None:
+                found /= own
+            if self._free is not None:
+                means = self._free.basis.T @ found
+                found -= self._free.basis @ means
+            elif self._problem.intercept:
+                means = found.mean(axis=0)
+                found -= means
+            self.matrix = self._store[:, :k]
         self._means = np.concatenate([self._means, means], axis=-1)
-
-    def _append_dense(self, columns: np.ndarray, scales: np.ndarray | None) -> np.ndarray:
-        """Append columns, divided by their scales; return the subtracted means."""
-        k = len(self._columns)
-        if k > self._store.shape[1]:
-            grown = np.empty((len(self._store), min(ROOM * k, self._single.design.shape[1])), order="F")
-            grown[:, : k - len(columns)] = self.matrix
-            self._store = grown
-        found = self._store[:, k - len(columns) : k]
-        self._single.design.columns(columns, found)
-        if scales is not None:
-            found /= scales
-        means = np.zeros(len(columns))
-        if self._free is not None:
-            means = self._free.basis.T @ found
-            found -= self._free.basis @ means
-        elif self._problem.intercept:
-            means = found.mean(axis=0)
-            found -= means
-        self.matrix = self._store[:, :k]
-        return means
 
     def model(self, w: np.ndarray, b: float | np.ndarray) -> LinearModel:
         """Convert coefficients and intercept of the working set to a model of the design."""

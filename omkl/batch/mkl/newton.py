@@ -35,6 +35,7 @@ def system_of(kernels: KernelStack) -> str:
     return "cg" if kernels.sums_entries else "matrix-free"
 
 
+@dataclass(eq=False)
 class DenseCurvature:
     """Second derivatives as a matrix.
 
@@ -44,8 +45,7 @@ class DenseCurvature:
         Symmetric and positive semidefinite.
     """
 
-    def __init__(self, matrix: np.ndarray) -> None:
-        self.matrix = matrix
+    matrix: np.ndarray
 
     def __matmul__(self, vector: np.ndarray) -> np.ndarray:
         return self.matrix @ vector

@@ -181,10 +181,7 @@ class Alternating(Wrapper):
     SVM.
     """
 
-    def initial_weights(self, problem: Problem, start: np.ndarray | None) -> np.ndarray:
-        # updates are multiplicative: zero weights would stay zero
-        weights = super().initial_weights(problem, start)
-        return np.maximum(weights, 1e-4 * weights.max())
+    least_weight = 1e-4  # updates are multiplicative: zero weights would stay zero
 
     def points(self, search: Search, point: Point) -> Iterator[Point]:
         while np.any(point.squares):

@@ -147,19 +147,20 @@ class Wrapper(Solver):
 
     default_max_iter = 1000
     requires = SVM, weights_in({"simplex": "'mkl'"})
+    #: Least initial weight, as a share of the largest one.
+    least_weight = 0.0
 
     @abstractmethod
     def points(self, search: Search, point: Point) -> Iterator[Point]:
         """Generate the points of the outer iterations after the first."""
 
-    def initial_weights(self, problem: Problem, start: np.ndarray | None) -> np.ndarray:
-        """Return the initial weights (M,): from a similar problem, or for equal norms."""
-        return problem.regularizer.kernel_weights(np.ones(problem.kernels.n_kernels)) if start is None else start
-
     def _search(self, problem: Problem, monitor: GapMonitor, start: np.ndarray | None) -> Solution:
         tol, history = monitor.tol, monitor.history
         monitor.max_iter -= 1  # the start is not recorded
-        search, weights = Search(problem, base_svm_for(problem, tol)), self.initial_weights(problem, start)
+        search, weights = Search(problem, base_svm_for(problem, tol)), start
+        if weights is None:  # those of equal norms
+            weights = problem.regularizer.kernel_weights(np.ones(problem.kernels.n_kernels))
+        weights = np.maximum(weights, self.least_weight * weights.max())
         constant, rho = problem.best_constant()
         model = Expansion(np.arange(0), np.zeros((0, len(rho))), constant)
         certificate = certify(problem, model, rho)
