@@ -22,7 +22,7 @@ from omkl.exceptions import ModelFileError, OutputFileError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
-FORMAT = 7
+FORMAT = 8
 MANIFEST = "manifest.json"
 #: Suffix of temporary files.
 TEMPORARY = ".tmp"

@@ -217,9 +217,8 @@ def mix(trainer: OnlineTrainer, states: Sequence[State], weights: np.ndarray) ->
 
     counters = np.array([state["counters"] for state in states])
     trainer.go_on(counters[:, 0].max(), weights @ counters[:, 1])
-    trainer.schedule.mix(counters[:, 3:], weights)
-    if trainer.evidence is not None:
-        trainer.evidence.mix([below(state, "evidence/") for state in states])
+    for role, part in trainer.parts.items():
+        part.mix([below(state, f"{role}/") for state in states], weights)
 
     if trainer.method.forgets:
         # undo the shrinkage by the shards' proximal steps first, to count the regularizer only once

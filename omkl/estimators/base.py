@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias
 
 import numpy as np
 
 from omkl._components import check_n_jobs
 from omkl.data import Stream
 from omkl.data.blocks import is_collection
-from omkl.estimators.persistence import SavedEstimator, users_own
+from omkl.estimators.persistence import SavedEstimator, set_attributes, users_own
 from omkl.estimators.sources import (
     StreamSource,
     TrainingBlock,
@@ -32,9 +32,10 @@ from omkl.groups.expansions.kernel import KernelBank
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Predictor
 from omkl.online.callbacks import EarlyStopping, ProgressiveValidation
-from omkl.online.group_contributions import group_report
-from omkl.online.model import Codec, OnlineModel, OnlineSettings
-from omkl.online.rounds import TrainingProgress, check_callbacks, thinned
+from omkl.online.evidence import Evidence
+from omkl.online.group_contributions import group_report, weights_of
+from omkl.online.model import Codec, OnlineModel, OnlineSettings, OwnCodec
+from omkl.online.rounds import Example, Examples, TrainingProgress, check_callbacks, thinned
 from omkl.online.schedules import DistanceOverGradients, Schedule
 from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 from omkl.persistence import Manifest, Packer, Unpacker
@@ -49,12 +50,13 @@ Record: TypeAlias = dict[str, Any]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OnlineEstimator(SavedEstimator, ABC):
+class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
     """Base class of online estimators, which train an :class:`~omkl.online.model.OnlineModel`, ``model_``.
 
     The fields are the parameters that online estimators share; see :class:`~omkl.SequenceLabeler`. Subclasses are
     dataclasses with additional fields, and define :meth:`_codec`, :meth:`_read_known`, ``fit``, ``partial_fit`` and
-    ``predict``.
+    ``predict``. Their ``fit`` raises an :class:`~omkl.exceptions.InputError` if a parameter or the data is invalid;
+    the model is not changed.
     """
 
     loss: Any = "hinge"
@@ -97,14 +99,15 @@ class OnlineEstimator(SavedEstimator, ABC):
     history_: list[dict[str, Any]] = field(init=False)
     n_iter_: int = field(init=False)
     fit_seconds_: float = field(init=False)
+    _model: OnlineModel[OwnCodec] | None = field(init=False, default=None)
 
     # ---- training -----------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _codec(self) -> Codec:
+    def _codec(self) -> OwnCodec:
         """Return an untrained codec."""
 
-    def _task(self) -> Task:
+    def _task(self) -> Task[OwnCodec]:
         """Return the task of training; raise an InputError if it needs all examples in memory."""
         raise InputError(f"{type(self).__name__} takes no Dask collections: pass data in memory, or a stream.")
 
@@ -124,13 +127,15 @@ class OnlineEstimator(SavedEstimator, ABC):
         check_n_jobs(self.n_jobs)
         return OnlineSettings.of(self, self._losses, self._automatic_schedule(self))
 
-    def _new_model(self, codec: Codec) -> OnlineModel:
+    def _new_model(self, codec: OwnCodec) -> OnlineModel[OwnCodec]:
         """Return an untrained model, which remembers the present parameters for model files."""
         model = OnlineModel(codec, self._settings())
         model.parameters = self.get_params(deep=False)
         return model
 
-    def _train(self, task: Task, data: TrainingBlock, validation: object, options: RunOptions) -> Sequence | None:
+    def _train(
+        self, task: Task[OwnCodec], data: TrainingBlock, validation: object, options: RunOptions
+    ) -> Examples | None:
         """Train a new model on arrays or a stream, and set it as ``model_``.
 
         ``validation`` is a pair (X, y) for early stopping; by default, a part of the training data is held out.
@@ -167,7 +172,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         self._adopt(model)
         self.n_iter_, self.history_ = len(history), records
         self.fit_seconds_ = time.perf_counter() - started
-        warn_of_evidence(model.trainer.evidence)
+        warn_of_evidence(model.trainer.find(Evidence))
         return None if plan.stopping is None else plan.stopping.examples()
 
     def _shards(self, client: Client | None, shards: int | None) -> dict[str, Any]:
@@ -179,7 +184,9 @@ class OnlineEstimator(SavedEstimator, ABC):
         mixing = ParameterMixing(shards, client, self.n_jobs)
         return {"make_pass": mixing, "n_shards": mixing.n_shards}
 
-    def _stopping(self, task: Task, model: OnlineModel, given: TrainingBlock | None) -> EarlyStopping | None:
+    def _stopping(
+        self, task: Task[OwnCodec], model: OnlineModel[OwnCodec], given: TrainingBlock | None
+    ) -> EarlyStopping | None:
         """Early stopping on given examples, which are encoded only after an epoch, when all features are known."""
         if given is None:
             return None
@@ -187,7 +194,12 @@ class OnlineEstimator(SavedEstimator, ABC):
         return EarlyStopping(cache(lambda: model.codec.encode_known(known)), self.n_iter_no_change, task.held_out_score)
 
     def _plan_arrays(
-        self, task: Task, model: OnlineModel, block: TrainingBlock, run: Run, given: TrainingBlock | None
+        self,
+        task: Task[OwnCodec],
+        model: OnlineModel[OwnCodec],
+        block: TrainingBlock,
+        run: Run,
+        given: TrainingBlock | None,
     ) -> Plan:
         """Start the model on examples in memory."""
         examples = model.codec.start(task.read(block, True, True))
@@ -199,7 +211,7 @@ class OnlineEstimator(SavedEstimator, ABC):
             training, held_out = examples.only(chosen), examples.only(others, weighted=False)
             stopping = EarlyStopping(lambda: held_out, self.n_iter_no_change, task.held_out_score)
         training.shorten()
-        model.start(given=(training, run.n_shards > 0))
+        model.start(training=training, in_shards=run.n_shards > 0)
         model.set_objective(training, training.total_weight)
 
         def conclude(history: list[Record]) -> list[Record]:
@@ -211,7 +223,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         return Plan(ArraySource(training, run.rng if self.shuffle else None), stopping, conclude)
 
     def _plan_stream(
-        self, task: Task, model: OnlineModel, stream: Stream, run: Run, given: TrainingBlock | None
+        self, task: Task[OwnCodec], model: OnlineModel[OwnCodec], stream: Stream, run: Run, given: TrainingBlock | None
     ) -> Plan:
         """Start the model with the first block of a stream, or from a checkpoint."""
         if stream.once and self.epochs != 1:
@@ -224,10 +236,10 @@ class OnlineEstimator(SavedEstimator, ABC):
             if found is not None:
                 values, arrays = found
                 model.unpack(values["source"]["model"], arrays, Unpacker(arrays, users_own(self)))
-        if model.trainer is None:
+        if not model.has_started:
             source.open()
-        if self.epochs == 1 and run.n_shards == 0:
-            model.trainer.watch()
+        if self.epochs == 1 and run.n_shards == 0 and model.trainer.can_watch:
+            model.trainer.join("drift")
         meter = ProgressiveValidation()
 
         def conclude(history: list[Record]) -> list[Record]:
@@ -237,14 +249,14 @@ class OnlineEstimator(SavedEstimator, ABC):
         companions = [] if task.companions is None else task.companions(model, run.make_pass)
         return Plan(source, self._stopping(task, model, given), conclude, companions, [meter])
 
-    def _train_more(self, task: Task, data: TrainingBlock, classes: Sequence | str | None = None) -> None:
+    def _train_more(self, task: Task[OwnCodec], data: TrainingBlock, classes: Sequence | str | None = None) -> None:
         """Continue training with one pass over a stream, or over examples in the given order.
 
         After an error, the model keeps the updates made before it. A model keeps the parameters with which it started.
         ``classes`` are the labels that the user declares.
         """
-        stream, started = as_stream(*data), "model_" in self.__dict__
-        model = self.model_ if started else self._new_model(task.codec)
+        stream, started = as_stream(*data), self._model is not None
+        model = self._new_model(task.codec) if self._model is None else self._model
         if started and not model.trainer.group_state.scales.flags.writeable:  # mapped by joblib.load
             model = deepcopy(model)
         if self.early_stopping or model.predicts_only:
@@ -252,12 +264,13 @@ class OnlineEstimator(SavedEstimator, ABC):
             raise InputError(f"partial_fit needs {needed}; fit trains from scratch.")
         if started and classes is not None:
             model.codec.check_declared(classes)
-        if any(self.__dict__[name] is not value for name, value in model.parameters.items()):
+        if any(getattr(self, name) is not value for name, value in model.parameters.items()):
             self._settings()  # raise for invalid values, although the model keeps the old ones
         source = StreamSource([data] if stream is None else stream, model, task.read)
         source.open()
-        if model.settings.n_examples is None or model.settings.epochs == 1:  # otherwise the data may be in epochs
-            model.trainer.watch()
+        may_repeat = model.settings.n_examples is not None and model.settings.epochs != 1  # the data, in epochs
+        if model.trainer.can_watch and not may_repeat:
+            model.trainer.join("drift")
         history = self.history_ if started else []
         done = history[-1]["epoch"] if history else 0
         progress = TrainingProgress(epoch=done + 1, history=history)
@@ -270,20 +283,24 @@ class OnlineEstimator(SavedEstimator, ABC):
         self.history_ = thinned(history)
 
     @property
-    def model_(self) -> OnlineModel:
+    def model_(self) -> OnlineModel[OwnCodec]:
         """The trained model; raises a NotFittedError before ``fit``."""
-        if "model_" not in self.__dict__:
+        if self._model is None:
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call fit first.")
-        return self.__dict__["model_"]
+        return self._model
 
-    @model_.setter
-    def model_(self, model: OnlineModel) -> None:
-        self.__dict__["model_"] = model
+    @property
+    def _models(self) -> list[OnlineModel]:
+        """The models whose groups add up, :attr:`model_` last."""
+        return [self.model_]
 
-    def _adopt(self, model: OnlineModel) -> None:
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._model is not None
+
+    def _adopt(self, model: OnlineModel[OwnCodec]) -> None:
         """Set a trained model, and its learned attributes."""
-        self.model_ = model
-        self.__dict__.update(model.codec.learned())
+        self._model = model
+        set_attributes(self, model.codec.learned())
 
     # ---- learned groups -----------------------------------------------------------------------------------------
 
@@ -299,7 +316,7 @@ class OnlineEstimator(SavedEstimator, ABC):
         These are the weights of the averaged model, which is used for prediction. ``history_`` has the weights of the
         last iterate of each epoch.
         """
-        return self.model_.trainer.kernel_weights()
+        return weights_of([model.trainer for model in self._models])
 
     @property
     def left_out_(self) -> list[str]:
@@ -308,9 +325,9 @@ class OnlineEstimator(SavedEstimator, ABC):
         Their weight is 0, and they are no longer computed. Other groups with weight 0 were set to zero by the
         regularizer.
         """
-        trainer = self.model_.trainer
-        left_out = {name for name, left in zip(trainer.group_names, trainer.group_state.left_out) if left}
-        return [name for name in trainer.order if name in left_out]
+        trainers = [model.trainer for model in self._models]
+        left_out = {name for own in trainers for name, left in zip(own.group_names, own.group_state.left_out) if left}
+        return [name for own in trainers for name in own.order if name in left_out]
 
     @property
     def evidence_(self) -> dict[str, float] | None:
@@ -319,9 +336,10 @@ class OnlineEstimator(SavedEstimator, ABC):
         Useless groups have a mean of 0 and a standard deviation of 1; see ``omkl.online.evidence.Evidence``.
         """
         trainer = self.model_.trainer
-        if trainer.evidence is None or not trainer.evidence.n_examples:
+        evidence = trainer.find(Evidence)
+        if evidence is None or not evidence.n_examples:
             return None
-        scores = dict(zip(trainer.group_names, trainer.evidence.z_scores().tolist()))
+        scores = dict(zip(trainer.group_names, evidence.z_scores().tolist()))
         return {name: scores[name] for name in trainer.order}
 
     @property
@@ -367,7 +385,7 @@ class OnlineEstimator(SavedEstimator, ABC):
     @property
     def group_report_(self) -> list[dict[str, Any]]:
         """Norm, weight and bytes of each group; the part of :meth:`group_report` that needs no data."""
-        return group_report(self.model_.trainer)
+        return group_report([model.trainer for model in self._models])
 
     def group_report(self, X: object, y: object = None) -> list[dict[str, Any]]:
         """Report the size of each group, and how much it helps on held-out data.
@@ -393,9 +411,12 @@ class OnlineEstimator(SavedEstimator, ABC):
         omkl.exceptions.InputError
             If the data is invalid, or has labels that are unknown to the model.
         """
-        trainer, encode = self.model_.trainer, self.model_.codec.encode_known
-        blocks = (encode(self._read_known(block)) for block in blocks_of(X, y))
-        return group_report(trainer, (example for block in blocks for example in block))
+
+        def examples(codec: Codec) -> Iterator[Example]:
+            for block in blocks_of(X, y):
+                yield from codec.encode_known(self._read_known(block))
+
+        return group_report([own.trainer for own in self._models], [examples(own.codec) for own in self._models])
 
     def memory_usage(self) -> dict[str, float]:
         """Return the memory of the parameters, in megabytes (10^6 bytes).
@@ -411,7 +432,7 @@ class OnlineEstimator(SavedEstimator, ABC):
 
     def _manifest(self, packer: Packer, training: bool, history: bool = False) -> Manifest:
         fitted = copy(self)
-        fitted.__dict__.update(self.model_.parameters)
+        set_attributes(fitted, self.model_.parameters)
         return super(OnlineEstimator, fitted)._manifest(packer, training, history)
 
     def _saved_parameters(self) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def needs_probabilities(estimator: BaseEstimator, remedy: str = "", error: type[
 
     ``remedy`` names another way to get probabilities, for the message.
     """
-    model = estimator.__dict__.get("model_")
+    model = estimator._model
     if (estimator._settings() if model is None else model.settings).probabilistic:
         return True
     name = type(estimator).__name__
@@ -80,5 +80,5 @@ def needs_probabilities(estimator: BaseEstimator, remedy: str = "", error: type[
 
 def has_marginals(estimator: BaseEstimator, error: type[Exception] = AttributeError) -> bool:
     """Return True if the loss has probabilities or the estimator is calibrated, else raise ``error``."""
-    is_calibrated = estimator.__dict__.get("temperature_") is not None
+    is_calibrated = estimator.temperature_ is not None
     return is_calibrated or needs_probabilities(estimator, " or after calibrate()", error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
@@ -72,6 +72,12 @@ def load(path: str | PathLike, parts: dict[str, object] | None = None) -> Any:
         arrays = with_zeros(restored(arrays, manifest["rounded"]), manifest["shapes"])
         check_state(arrays, str(path))
         return cls._from_model(manifest, Unpacker(arrays, parts or {}))
+
+
+def set_attributes(target: object, values: Mapping[str, object]) -> None:
+    """Set several attributes of an object."""
+    for name, value in values.items():
+        setattr(target, name, value)
 
 
 class SavedEstimator(BaseEstimator):
@@ -149,7 +155,7 @@ class SavedEstimator(BaseEstimator):
 
         ``training`` includes the training state and ``history_``; ``history`` includes ``history_`` only.
         """
-        learned = self.__dict__
+        learned = vars(self)
         attributes = {name: learned[name] for name in self._plain_attributes if name in learned}
         if "history_" in attributes:  # files must not depend on training times
             records = self.history_ if training or history else []
@@ -193,7 +199,7 @@ class SavedEstimator(BaseEstimator):
             raise ModelFileError(f"A {cls.__name__} cannot have the attribute {min(unknown, default='history_')!r}.")
         if "feature_names_in_" in attributes:
             attributes["feature_names_in_"] = object_array(attributes["feature_names_in_"])
-        estimator.__dict__.update(attributes)
+        set_attributes(estimator, attributes)
         return estimator
 
     @classmethod

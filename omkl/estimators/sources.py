@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from copy import copy
 from functools import partial
@@ -15,8 +15,7 @@ from sklearn.base import BaseEstimator
 
 from omkl.data.blocks import Block, is_collection, is_frame, join, n_rows, take_rows
 from omkl.data.streams import Stream, regrouped
-from omkl.estimators.persistence import fingerprint
-from omkl.estimators.validation import COLUMNS
+from omkl.estimators.persistence import fingerprint, set_attributes
 from omkl.exceptions import InputError
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.model import OnlineModel
@@ -80,7 +79,7 @@ def validation_block(validation: object, early_stopping: bool) -> TrainingBlock 
     raise InputError("validation must be a pair (X, y) in memory, with early_stopping=True.")
 
 
-class WeightedExamples(ABC):
+class WeightedExamples(Examples):
     """Sequence of :class:`~omkl.online.Example` in which weights are repetitions.
 
     An example of weight 3 is presented three times in an epoch. An example of weight 2.5 is presented twice with weight
@@ -191,7 +190,7 @@ class StreamSource:
         self._stream, self._model, self._read = stream, model, read
         self._n_shards, self._checked = n_shards, checked
         self._opened: Iterable[tuple] | None = None
-        self._first = model.trainer is None  # also for a model that is restored
+        self._first = not model.has_started  # also for a model that is restored
         self._n_read, self._digest, self._in_block = 0, "", False
         self.n_examples: int | None = None
         self._weight: float | None = None
@@ -309,8 +308,7 @@ def start_on(
     fetched = TrainingBlock(*map(_joined, zip(*partitions.map(_some, each=rows).gathered())))
     sample = estimator._task().read(fetched, True)._replace(total=bounds[-1])
     reader = copy(estimator)  # for the workers: without the model and callbacks
-    columns = {name: own for name, own in estimator.__dict__.items() if name in COLUMNS}
-    reader.__dict__ = {**estimator._saved_parameters(), **columns}
+    set_attributes(reader, {**estimator._saved_parameters(), "_model": None})
     codec.learn_kernels(sample)
     data = partitions.map(partial(reader._task().read, first=False))
     codec.learn(sample, data.map(kind.survey, codec).gathered())

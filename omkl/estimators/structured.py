@@ -17,14 +17,15 @@ from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError, ModelFileError
 from omkl.groups.base import Bank
 from omkl.online.averaging import Predictor
+from omkl.online.model import Codec
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
-from omkl.persistence import Manifest, Packer, Unpacker
+from omkl.persistence import Manifest, Unpacker
 from omkl.structures.base import Structure
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class StructuredPredictor(OnlineEstimator):
+class StructuredPredictor(OnlineEstimator["PlainCodec"]):
     """Online MKL for a user-defined structure and user-defined groups.
 
     Inputs can be any objects with a length that the groups accept, and outputs any objects that the structure decodes.
@@ -82,11 +83,6 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         Returns
         -------
         self
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If a parameter or the data is invalid; the model is not changed.
         """
         task = Task(self._codec(), read_examples, held_out_cost)
         self._train(task, TrainingBlock(X, y, sample_weight), None, run)
@@ -188,7 +184,7 @@ def read_examples(block: TrainingBlock, first: bool = False, whole: bool = False
     return PlainExamples(X, y, np.arange(len(X)), check_sample_weight(block.sample_weight, len(X)))
 
 
-class PlainCodec:
+class PlainCodec(Codec):
     """Codec for examples that need no encoding; see :class:`~omkl.online.model.Codec`."""
 
     def __init__(self, structure: Structure, groups: Sequence[Bank]) -> None:
@@ -200,10 +196,6 @@ class PlainCodec:
         return data
 
     start = encode = encode_known
-
-    def before_block(self) -> dict[str, Any]:
-        """Return nothing: encoding changes no state."""
-        return {}
 
     def facts(self, examples: PlainExamples) -> dict[str, Any]:
         """Return facts about the data for a resumed run to compare."""
@@ -221,23 +213,6 @@ class PlainCodec:
         if unfit := [bank.names[0] for bank in self._groups if averaging and not bank.averaging]:
             raise InputError(f"The bank of the group {unfit[0]!r} must have averaging=True, unless average=None.")
         return copy.deepcopy(list(self._groups)), []
-
-    def learned(self) -> dict[str, Any]:
-        """Return no attributes."""
-        return {}
-
-    def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
-        """Return an empty list, because features have no names."""
-        return []
-
-    def pack(
-        self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return nothing, because structure and groups are parameters of the estimator."""
-        return {}, {}
-
-    def unpack(self, values: Manifest, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
-        """Load nothing."""
 
 
 def _packable(bank: Bank) -> Manifest:

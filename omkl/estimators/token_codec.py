@@ -26,6 +26,7 @@ from omkl.groups.feature_maps import FeatureMapBank
 from omkl.groups.tables import ExplicitBank
 from omkl.groups.tokens import Tokens
 from omkl.online.averaging import Predictor
+from omkl.online.model import Codec
 from omkl.online.rounds import Example, Sequences
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Packer, Unpacker
@@ -96,7 +97,7 @@ def warn_of_many_groups(vocabulary: Vocabulary) -> None:
         )
 
 
-class TokenCodec:
+class TokenCodec(Codec):
     """Encodes tokens and their outputs; see :class:`~omkl.online.model.Codec`.
 
     Parameters
@@ -189,14 +190,21 @@ class TokenCodec:
         trainer.check_new_groups(self.encoder.new_keys(data.inputs))
         if self.known.grows and self.known.add(data.labels):
             self.structure = self._outputs.structure(self.known)
-            trainer.grow_outputs(self.structure)
+            trainer.grow_outputs(self.structure, len(self.known))
         gold = self.known.encode(data.labels)
         self._outputs.check(self.structure, self.known, gold, data.offsets)
         try:
             tokens = self.encoder.encode(data.inputs, data.offsets, grow=True, weights=data.token_weights)
         finally:
             # also after an error, as every known feature must have parameters
-            self._grow(trainer)
+            bank = trainer.banks[0]
+            if self.encoder.vocabulary is not None and isinstance(bank, ExplicitBank):
+                new_names = self.encoder.explicit_names[len(bank.names) :]
+                if new_names:
+                    bank.add_groups(new_names)
+                    trainer.regroup([*trainer.order, *self.order])
+                if bank.n_features < self.encoder.vocabulary.first_id + len(self.encoder.vocabulary.groups):
+                    bank.grow(self.encoder.explicit_groups(bank.n_features))
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
     def encode_known(self, data: TokenData, grow: bool = False, follow: bool = False) -> Examples:
@@ -217,16 +225,6 @@ class TokenCodec:
                 f"classes must be those of the first call, {len(self.known)} labels"
                 f"{' that may grow' if self.known.grows else ''}, got {shown(classes)}."
             )
-
-    def _grow(self, trainer: OnlineTrainer) -> None:
-        if self.encoder.vocabulary is not None:
-            bank = trainer.banks[0]
-            new_names = self.encoder.explicit_names[len(bank.names) :]
-            if new_names:
-                bank.add_groups(new_names)
-                trainer.regroup([*trainer.order, *self.order])
-            if bank.n_features < self.encoder.vocabulary.first_id + len(self.encoder.vocabulary.groups):
-                bank.grow(self.encoder.explicit_groups(bank.n_features))
 
     def facts(self, examples: Examples) -> dict[str, Any]:
         """Return facts about the data for a resumed run to compare."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypedDict
+from typing import Any, Generic, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from omkl.online.averaging import Predictor
 from omkl.online.callbacks import EarlyStopping, ProgressBar
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.evidence import Evidence, beyond_chance
-from omkl.online.model import Codec
-from omkl.online.rounds import Record, TrainingProgress
+from omkl.online.model import OwnCodec
+from omkl.online.rounds import Example, Record, TrainingProgress
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import Pass, Source, TrainingLoop, serial_pass
 from omkl.persistence import Packer
@@ -46,7 +46,7 @@ def in_folder(running: RunOptions, name: str) -> RunOptions:
     return running if folder is None else {**running, "checkpoint": Path(folder) / name}
 
 
-def label_accuracy(predictor: Predictor, examples: Sequence) -> float:
+def label_accuracy(predictor: Predictor, examples: Iterable[Example]) -> float:
     """Return the accuracy of a frozen model on the known labels of examples."""
     right = total = 0
     for x, y, _ in examples:
@@ -57,7 +57,7 @@ def label_accuracy(predictor: Predictor, examples: Sequence) -> float:
     return right / total
 
 
-class Task(NamedTuple):
+class Task(NamedTuple, Generic[OwnCodec]):
     """Parts of training that differ between estimators.
 
     Attributes
@@ -77,7 +77,7 @@ class Task(NamedTuple):
         ``passes(epochs)`` returns the number of epochs of the model, when the first data are known.
     """
 
-    codec: Codec
+    codec: OwnCodec
     read: Callable[..., Any]
     held_out_score: Callable = label_accuracy
     companions: Callable[..., list] | None = None

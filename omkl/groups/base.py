@@ -97,6 +97,11 @@ class Bank(Compilable, ABC):
         return bank
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of all parameters."""
+        return sum(array.nbytes for array in self.state().values())
+
+    @property
     def rows_at_once(self) -> float:
         """Maximum number of tokens in a call of a compiled pass."""
         return np.inf

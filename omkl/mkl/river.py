@@ -136,7 +136,7 @@ class RiverRegressor(base.Regressor):
 
 
 def _is_fitted(estimator: OnlineMKLClassifier | OnlineMKLRegressor) -> bool:
-    return "model_" in estimator.__dict__
+    return estimator.__sklearn_is_fitted__()
 
 
 def _named(x: Row) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from omkl._files import PathLike, check_output
 from omkl._progress import progress_bar
 from omkl.online.averaging import Predictor
 from omkl.online.rounds import (
-    Example,
+    Examples,
     LearnedBlock,
     Record,
     State,
@@ -210,9 +210,9 @@ class EarlyStopping:
 
     def __init__(
         self,
-        examples: Callable[[], Sequence[Example]],
+        examples: Callable[[], Examples],
         patience: int,
-        score: Callable[[Predictor, Sequence[Example]], float],
+        score: Callable[[Predictor, Examples], float],
     ) -> None:
         self.examples = examples
         self.patience = patience

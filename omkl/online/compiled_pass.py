@@ -11,6 +11,9 @@ from omkl.groups.tokens import NO_FEATURES, Tokens
 from omkl.losses._jit_losses import CRF
 from omkl.online import _jit_pass as jit
 from omkl.online._jit_evidence import EvidenceArrays
+from omkl.online.drift.detector import DriftTest
+from omkl.online.evidence import Evidence
+from omkl.online.methods import OutOfSampleWeights
 from omkl.online.rounds import Sequences, Step
 from omkl.online.schedules import GrowingHorizon
 from omkl.online.trainer import OnlineTrainer
@@ -34,8 +37,7 @@ NO_HEDGE = jit.Weights(*[NOTHING] * 5)
 def uncompiled_part(trainer: OnlineTrainer) -> Any:
     """Return a part of a trainer that has no compiled form, whatever the data are; None if all parts have one."""
     lambda_, schedule, banks = trainer.lambda_, trainer.schedule, trainer.banks
-    parts = [trainer.structure, trainer.loss, trainer.method, *banks]
-    parts += [] if trainer.method.has_weights else trainer.terms
+    parts: list[Any] = [trainer.structure, trainer.loss, trainer.method, *banks, *trainer.terms]
     parts += [schedule] if schedule.adaptive else []
     if missing := [part for part in parts if part.compiled is None]:
         return missing[0]
@@ -95,38 +97,57 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     rounds = _rounds_of(trainer, lows, ends, gold, weights, presented)
     state, losses, costs = np.zeros(jit.N_STATE), np.empty(n), np.empty(n)
     state[jit.PENDING], state[jit.TOTAL_WEIGHT] = group_state.pending_weight, group_state.total_weight
-    state[jit.SHRINKAGE] = trainer.shrinkage
-    own_sums = schedule.compiled[1] if schedule.compiled else []
-    state[own_sums] = schedule.state()[-len(own_sums) :] if own_sums else []
-    hedged, evidence, drift = NO_HEDGE, NO_EVIDENCE, None
-    if method.has_weights:
-        hedged, state[jit.GAP] = jit.Weights(*method.arrays()), method.gap
-    arrays, rules = _arrays_of(trainer, sequences.tokens, tokens), _rules_of(trainer)
+    state[jit.SHRINKAGE], state[jit.ROUND] = trainer.shrinkage, trainer.round
+    parts = trainer.parts.values()
+    for part in parts:
+        for name, place in part.places.items():
+            state[place] = getattr(part, name)
+
+    (structure, costs_of_labels), prox = trainer.structure.compiled, (NO_PROX, (0.0, 0.0), NO_WEIGHTS)
+    hedge = method if isinstance(method, OutOfSampleWeights) else None
+    if trainer.terms and hedge is None:
+        prox = trainer.terms[0].compiled
+    learning = method.compiled, jit.KNOWN if schedule.compiled is None else schedule.compiled, schedule.eta0
+    own = structure, *trainer.loss.compiled, costs_of_labels, *learning, *prox, trainer.radius, SCALE_RANGE
+    rules = jit.Rules._make(own)
     tests = rules if rules.structure == SCALAR else rules._replace(loss=CRF)
-    scratch = _scratch_of(trainer, int(np.diff(ends).max()))
-    if trainer.evidence is not None:
-        evidence = trainer.evidence.arrays(scratch.unary.shape[1] if trainer.evidence.takes_part else 0)
-    if trainer.drift is not None:
-        drift = trainer.drift.numbers
-    examining = trainer.evidence is not None and trainer.evidence.takes_part
-    watching = trainer.drift is not None and not trainer.drift.paused
-    state[jit.ROUND] = trainer.round
-    kept = rules, tests, hedged, evidence, drift, (examining, watching, method.learning, testing)
-    learned = jit.learn(rounds, *arrays, *kept, state, losses, costs, scratch)
+
+    unary, *others = trainer.structure.zeros(int(np.diff(ends).max()))
+    pairs = (others[0], others[0].copy()) if others else (None, None)
+    total, labels = np.empty((1, 1, unary.shape[1])), np.empty(len(unary), dtype=np.int64)
+    p, norms = trainer.n_penalized, np.empty((2, len(group_state.names)))
+    kept = np.empty(p), *norms, np.empty(p), np.empty((p, unary.shape[1])), np.empty(norms.shape[1])
+    scratch = jit.Scratch(unary, pairs[0], unary.copy(), pairs[1], total, labels, *kept)
+
+    evidence, drift = trainer.find(Evidence), trainer.find(DriftTest)
+    examining, watching = evidence is not None and evidence.takes_part, drift is not None and not drift.paused
+    learned = jit.learn(
+        rounds,
+        *_arrays_of(trainer, sequences.tokens, tokens),
+        rules,
+        tests,
+        NO_HEDGE if hedge is None else jit.Weights(*hedge.arrays()),
+        NO_EVIDENCE if evidence is None else evidence.arrays(unary.shape[1] if examining else 0),
+        None if drift is None else drift.numbers,
+        (examining, watching, method.learning, testing),
+        state,
+        losses,
+        costs,
+        scratch,
+    )
     changed = bool(state[jit.CHANGED])
     diverged = learned < n and not changed
     trainer.go_on(trainer.round + learned + diverged, presented[learned + diverged - 1])
     trainer.shrinkage = float(state[jit.SHRINKAGE])
     group_state.pending_weight, group_state.total_weight = float(state[jit.PENDING]), float(state[jit.TOTAL_WEIGHT])
-    if own_sums:
-        schedule.load_state([*schedule.state()[: -len(own_sums)], *state[own_sums].tolist()])
-    if method.has_weights:
-        method.gap = float(state[jit.GAP])
+    for part in parts:
+        for name, place in part.places.items():
+            setattr(part, name, float(state[place]))
     if diverged:
         raise trainer.divergence(float(losses[learned]))
     trainer.upkeep()
-    if changed:
-        trainer.restart_average()
+    if changed and drift is not None:
+        trainer.restart_average(drift.change)
     rate, square_gradient = float(state[jit.RATE]), float(state[jit.SQUARE_GRADIENT])
     kept_costs, gold = costs[:learned] if testing else None, gold[: ends[learned]]
     facts = trainer.norms, rate, square_gradient, None, gold, learned, weights[:learned]
@@ -158,16 +179,6 @@ def _rounds_of(
     )
 
 
-def _scratch_of(trainer: OnlineTrainer, longest: int) -> jit.Scratch:
-    """Return working memory for sequences of up to ``longest`` tokens."""
-    unary, *others = trainer.structure.zeros(longest)
-    pairs = (others[0], others[0].copy()) if others else (None, None)
-    total, labels = np.empty((1, 1, unary.shape[1])), np.empty(longest, dtype=np.int64)
-    p, norms = trainer.n_penalized, np.empty((2, len(trainer.group_state.names)))
-    kept = np.empty(p), *norms, np.empty(p), np.empty((p, unary.shape[1])), np.empty(norms.shape[1])
-    return jit.Scratch(unary, pairs[0], unary.copy(), pairs[1], total, labels, *kept)
-
-
 def fastest_pass(
     trainer: OnlineTrainer, examples: object, room: Callable[[], int] = lambda: AT_A_TIME, testing: bool = False
 ) -> Any:
@@ -185,22 +196,11 @@ def fastest_pass(
     return CompiledPass(room, testing)
 
 
-def _rules_of(trainer: OnlineTrainer) -> jit.Rules:
-    """Return the kinds and parameters of the parts of a trainer."""
-    schedule, (structure, costs), prox = trainer.schedule, trainer.structure.compiled, (NO_PROX, (0.0, 0.0), NO_WEIGHTS)
-    if trainer.terms and not trainer.method.has_weights:
-        prox = trainer.terms[0].compiled
-    kind = schedule.compiled[0] if schedule.compiled else jit.KNOWN
-    learning = trainer.method.compiled, kind, schedule.eta0
-    own = structure, *trainer.loss.compiled, costs, *learning, *prox, trainer.radius, SCALE_RANGE
-    return jit.Rules._make(own)
-
-
 def _arrays_of(trainer: OnlineTrainer, tokens: Tokens, chosen: np.ndarray) -> tuple[Banks, Groups]:
     """Return the arrays of the banks, None for those that a model does not have, and of the group state."""
     state, names = trainer.group_state, Banks._fields
-    arrays: dict[str, Any] = {"explicit": NO_FEATURE_TABLE, "mapped": Mapped(*[None] * 5), "intercept": NO_INTERCEPT}
-    own: dict[str, Any] = {"explicit": NO_STEP, "mapped": (None, None), "intercept": NO_STEP}
+    arrays: dict[str | None, Any] = {"explicit": NO_FEATURE_TABLE, "mapped": Mapped(*[None] * 5), "intercept": NO_INTERCEPT}
+    own: dict[str | None, Any] = {"explicit": NO_STEP, "mapped": (None, None), "intercept": NO_STEP}
     for bank in trainer.banks:
         arrays[bank.compiled] = bank.compiled_arrays(tokens, chosen)
         own[bank.compiled] = bank.group_state.step, bank.group_state.scales

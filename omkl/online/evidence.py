@@ -1,15 +1,15 @@
 """Test of the usefulness of every group, on examples that the model has not been trained on."""
 
 from collections.abc import Sequence, Sized
-from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtri
 
-from omkl.groups.base import Bank, initial_potentials
+from omkl.groups.base import initial_potentials
 from omkl.groups.group_state import GroupState
-from omkl.losses.structured import CRF, StructuredLoss
+from omkl.losses.structured import CRF
 from omkl.online import _jit_evidence as jit
+from omkl.online.rounds import Learner, TrainerPart
 from omkl.structures.base import Output, Structure
 
 LIKELIHOOD = CRF()
@@ -26,24 +26,7 @@ def beyond_chance(p: int) -> float:
     return float(ndtri(1.0 - DOUBT / p))
 
 
-class Method(Protocol):
-    """Methods of a training method that :class:`Evidence` calls."""
-
-    def part_scales(self, group_state: GroupState, /) -> np.ndarray: ...
-
-
-class Learner(Protocol):
-    """Attributes of a trainer that :class:`Evidence` reads."""
-
-    banks: list[Bank]
-    penalized_banks: list[Bank]
-    structure: Structure
-    loss: StructuredLoss
-    method: Method
-    group_state: GroupState
-
-
-class Evidence:
+class Evidence(TrainerPart):
     r"""Score test of every group on new examples, before the model is trained on them.
 
     When a new example arrives, the part :math:`f_k` of the model in a group depends on earlier examples only. The
@@ -65,25 +48,28 @@ class Evidence:
     helps. A group is useful if :math:`z_k` is above the quantile :math:`1 - 1/(2p)`: of p useless groups, half a group
     passes on average.
 
-    Parameters
-    ----------
-    n_groups : int
-        Number p of tested groups, which are the regularized ones.
+    The tested groups are the regularized ones.
 
     References
     ----------
     Rao (1948), Large sample tests of statistical hypotheses concerning several parameters.
     """
 
-    def __init__(self, n_groups: int) -> None:
+    saved = "sums", "squares", "totals", "counts", "open"
+
+    def __init__(self) -> None:
         #: Whether the next examples are new to the model.
         self.open = True
-        self.sums, self.squares = np.zeros(n_groups), np.zeros(n_groups)
-        self._totals, self._counts = np.zeros((n_groups + 1, 0)), np.zeros(jit.N_COUNTS)
+        self.sums, self.squares = np.zeros(0), np.zeros(0)
+        self.totals, self.counts = np.zeros((1, 0)), np.zeros(jit.N_COUNTS)
 
-    def restart(self) -> None:
-        """Forget all examples, because the stream has changed."""
-        for array in (self.sums, self.squares, self._totals, self._counts):
+    def start(self, group_state: GroupState, n_groups: int) -> None:
+        new = n_groups - len(self.sums)
+        self.sums, self.squares = (np.append(array, np.zeros(new)) for array in (self.sums, self.squares))
+        self.totals = np.insert(self.totals, -1, np.zeros((new, self.totals.shape[1])), axis=0)
+
+    def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
+        for array in (self.sums, self.squares, self.totals, self.counts):
             array[...] = 0.0
 
     @property
@@ -94,18 +80,17 @@ class Evidence:
     @property
     def n_examples(self) -> int:
         """Number of examples that were tested on."""
-        return int(self._counts[jit.SAMPLED])
+        return int(self.counts[jit.SAMPLED])
 
     def arrays(self, n_outputs: int) -> jit.EvidenceArrays:
         """Return the arrays that compiled functions change, for this number of labels."""
-        new = n_outputs - self._totals.shape[1]
+        new = n_outputs - self.totals.shape[1]
         if new > 0:
-            self._totals = np.pad(self._totals, ((0, 0), (0, new)))
-        return jit.EvidenceArrays(self.sums, self.squares, self._totals, self._counts)
+            self.totals = np.pad(self.totals, ((0, 0), (0, new)))
+        return jit.EvidenceArrays(self.sums, self.squares, self.totals, self.counts)
 
-    def look_at(self, trainer: Learner, x: Sized, y: Output, weight: float) -> None:
-        """Add the evidence of an example before the trainer learns from it, if it is new and sampled."""
-        if not self.takes_part or not jit.is_sampled(self._counts):
+    def before(self, trainer: Learner, x: Sized, y: Output, weight: float) -> None:
+        if not self.takes_part or not jit.is_sampled(self.counts):
             return
         penalized, reference = trainer.penalized_banks, initial_potentials(trainer.structure, x)
         for bank in trainer.banks[len(penalized) :]:
@@ -114,7 +99,7 @@ class Evidence:
         gradient = loss.value_and_gradient(trainer.structure, reference, y)[1]
         if gradient is None:
             return
-        scales = trainer.method.part_scales(trainer.group_state)[: len(self.sums)]
+        scales = trainer.part_scales[: len(self.sums)]
         unary = getattr(gradient, "unary", None)  # of labels
         own = np.zeros((len(x), 0)) if unary is None else unary
         totals, slopes, first = np.zeros((len(scales), own.shape[1])), np.empty(len(scales)), 0
@@ -148,37 +133,17 @@ class Evidence:
         seen = p > 1 and self.n_examples >= FEWEST and self.squares.any()
         return bool(seen and self.z_scores().max() < beyond_chance(p))
 
-    def grow(self, n_groups: int) -> None:
-        """Add new groups, without evidence so far."""
-        n = n_groups - len(self.sums)
-        self.sums, self.squares = (np.append(array, np.zeros(n)) for array in (self.sums, self.squares))
-        self._totals = np.insert(self._totals, -1, np.zeros((n, self._totals.shape[1])), axis=0)
+    def take(self, other: "Evidence", indices: list[int]) -> None:
+        super().take(other, indices)
+        self.sums, self.squares, self.totals = self.sums[indices], self.squares[indices], self.totals[[*indices, -1]]
 
-    def take_over(self, other: "Evidence", indices: list[int]) -> None:
-        """Take the evidence of another model, for the groups at ``indices``."""
-        self.load_state(other.state())
-        self.sums, self.squares, self._totals = self.sums[indices], self.squares[indices], self._totals[[*indices, -1]]
-
-    def mix(self, states: Sequence[dict[str, np.ndarray]]) -> None:
-        """Merge the states of copies of this evidence, one from each shard."""
+    def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
         latest = max(states, key=lambda state: state["totals"].shape[1])["totals"].shape
         known = [state for state in states if state["totals"].shape == latest]  # other shards have seen no labels
-        self._totals = np.mean([state["totals"] for state in known], axis=0)
+        self.totals = np.mean([state["totals"] for state in known], axis=0)
         positions = np.mean([state["counts"][jit.POSITIONS] for state in known])
-        self.sums, self.squares, self._counts = (
+        self.sums, self.squares, self.counts = (
             own + sum(state[name] - own for state in states)
-            for own, name in ((self.sums, "sums"), (self.squares, "squares"), (self._counts, "counts"))
+            for own, name in ((self.sums, "sums"), (self.squares, "squares"), (self.counts, "counts"))
         )
-        self._counts[jit.POSITIONS] = positions
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Return named arrays for checkpoints and model files."""
-        arrays = {"sums": self.sums, "squares": self.squares, "totals": self._totals, "counts": self._counts}
-        return {**arrays, "open": np.array(self.open, dtype=np.float64)}
-
-    def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Load the arrays of :meth:`state`."""
-        self.sums, self.squares, self._totals, self._counts = (
-            np.array(state[name], dtype=np.float64) for name in ("sums", "squares", "totals", "counts")
-        )
-        self.open = bool(state["open"])
+        self.counts[jit.POSITIONS] = positions

@@ -1,7 +1,7 @@
 """Contributions of groups to a margin, and to the loss on held-out examples."""
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,37 +17,59 @@ from omkl.groups.tokens import Span
 from omkl.online.averaging import Predictor
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
+from omkl.regularizers.separable import L21
 from omkl.structures.base import Output, Potentials, Structure, arrays_of, map_arrays
 
 #: Name of the contribution of the first model of a stack, whose potentials come with the input.
 GIVEN = "first model"
 
 
-def group_report(trainer: OnlineTrainer, examples: Iterable[Example] | None = None) -> list[dict[str, Any]]:
-    r"""Report the size of every group of the averaged model, and its usefulness on held-out examples.
+def norms_of(trainers: Iterable[OnlineTrainer]) -> dict[str, float]:
+    """Return the norms of all groups of the averaged models, by name."""
+    predictors = [trainer.predictor() for trainer in trainers]
+    return {name: norm for own in predictors for name, norm in zip(own.group_names, own.norms.tolist())}
+
+
+def weights_of(trainers: Sequence[OnlineTrainer]) -> dict[str, float]:
+    """Return the weights of the regularized groups of models that add up, by name; they sum to one."""
+    if len(trainers) == 1:
+        return trainers[0].kernel_weights()
+    norms, regularizer = norms_of(trainers), trainers[-1].regularizer
+    names, bound = list(norms), L21() if regularizer is None else regularizer
+    weights = bound.bind(names, names).normalized_kernel_weights(np.array(list(norms.values())))
+    return dict(zip(names, weights.tolist()))
+
+
+def group_report(
+    trainers: Sequence[OnlineTrainer], examples: Sequence[Iterable[Example] | None] | None = None
+) -> list[dict[str, Any]]:
+    r"""Report the size of every group of averaged models that add up, and its usefulness on held-out examples.
 
     The loss without a group is the loss at the model's potentials minus those of the group. So a single pass measures
     all groups without retraining. Of two groups with the same information, either can go. Example weights are ignored.
 
     A record has ``group``, ``norm``, ``weight`` (None for an unregularized group), and ``bytes`` and ``bytes_share`` of
-    its parameters. With examples, it also has ``loss_without``, the mean loss without the group, ``loss_increase``, the
-    difference to the loss of the whole model, and its ``standard_error`` (None for a single example),
-    :math:`\sqrt{\sum_i (d_i - \bar d)^2 / (n (n - 1))}` with the increases :math:`d_i` of n examples.
+    its parameters. With examples, one sequence for each model, it also has ``loss_without``, the mean loss without the
+    group, ``loss_increase``, the difference to the loss of the whole model, and its ``standard_error`` (None for a
+    single example), :math:`\sqrt{\sum_i (d_i - \bar d)^2 / (n (n - 1))}` with the increases :math:`d_i` of n examples.
     """
-    predictor, weights = trainer.predictor(), trainer.kernel_weights()
-    names, nbytes = predictor.group_names, predictor.group_nbytes
-    columns: dict[str, Any] = {"norm": predictor.norms, "bytes": nbytes, "bytes_share": nbytes / max(nbytes.sum(), 1.0)}
-    if examples is not None:
-        columns.update(_measured(trainer, predictor, examples))
-    records = {
-        name: {
-            "group": name,
-            "weight": weights.get(name),
-            **{column: None if values is None else values.item(k) for column, values in columns.items()},
+    weights, records = weights_of(trainers), []
+    total = sum(float(trainer.predictor().group_nbytes.sum()) for trainer in trainers)
+    for trainer, own in zip(trainers, [None] * len(trainers) if examples is None else examples):
+        predictor, nbytes = trainer.predictor(), trainer.predictor().group_nbytes
+        columns: dict[str, Any] = {"norm": predictor.norms, "bytes": nbytes, "bytes_share": nbytes / max(total, 1.0)}
+        if own is not None:
+            columns.update(_measured(trainer, predictor, own))
+        found = {
+            name: {
+                "group": name,
+                "weight": weights.get(name),
+                **{column: None if values is None else values.item(k) for column, values in columns.items()},
+            }
+            for k, name in enumerate(predictor.group_names)
         }
-        for k, name in enumerate(names)
-    }
-    return [records[name] for name in dict.fromkeys([*trainer.order, *names])]
+        records += [found[name] for name in dict.fromkeys([*trainer.order, *predictor.group_names])]
+    return records
 
 
 def _measured(

@@ -4,7 +4,8 @@ A method sets the step sizes of the groups' directions ``v`` and the weight of t
 """
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -12,22 +13,29 @@ from omkl._components import Compilable
 from omkl.exceptions import InputError
 from omkl.groups import _jit_group_state as jit
 from omkl.groups.group_state import GroupState
-from omkl.online._jit_pass import DUAL_AVERAGING, FORWARD_BACKWARD, HEDGE
+from omkl.online._jit_pass import DUAL_AVERAGING, FORWARD_BACKWARD, GAP, HEDGE
+from omkl.online.rounds import TrainerPart
 
 
-class Method(Compilable, ABC):
+class Term(Protocol):
+    """A function of group norms with a proximal step, such as a regularizer."""
+
+    @property
+    def compiled(self) -> Any: ...
+
+    def value(self, norms: np.ndarray, /) -> float: ...
+
+    def prox(self, norms: np.ndarray, step: float, /) -> np.ndarray: ...
+
+
+class Method(TrainerPart, Compilable, ABC):
     """Base class of online learning methods."""
 
     name: ClassVar[str]
     #: Whether groups that are set to zero discard their parameters.
     forgets: ClassVar[bool]
-    #: Whether group weights are learned, instead of computed from norms.
-    has_weights: ClassVar[bool] = False
     #: Whether the next examples are new to the model.
     learning = True
-
-    def prepare(self, group_state: GroupState) -> None:
-        """Initialize a group state, at the start and after new groups were added."""
 
     @abstractmethod
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
@@ -53,21 +61,16 @@ class Method(Compilable, ABC):
         """Return the distance of the model from the origin, given the norms of groups and their total norm."""
         return total
 
-    def restart(self) -> None:
-        """Forget losses before a change of the stream."""
+    def terms(self, terms: Sequence[Term]) -> Sequence[Term]:
+        """Return the terms whose proximal steps are taken, for those of the regularizer."""
+        return terms
 
-    def discount(self, factor: float) -> None:
-        """Multiply the weights of all models in the average."""
+    def kernel_weights(self, pending: float, total: float) -> np.ndarray | None:
+        """Return the group weights of the averaged model if they were learned; None if they follow from norms.
 
-    def grow(self, n_groups: int) -> None:
-        """Add new groups of the model."""
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Return the method's own state as named arrays."""
-        return {}
-
-    def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Load the arrays of :meth:`state`."""
+        ``pending`` is the share of the last round in the ``total`` weight of the average.
+        """
+        return None
 
 
 class ForwardBackward(Method):
@@ -96,7 +99,7 @@ class DualAveraging(Method):
     forgets = False
     compiled = DUAL_AVERAGING
 
-    def prepare(self, group_state: GroupState) -> None:
+    def start(self, group_state: GroupState, n_groups: int) -> None:
         group_state.empty[:] = False  # sum gradients of all groups, even at zero
 
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
@@ -129,30 +132,33 @@ class OutOfSampleWeights(ForwardBackward):
     :math:`w_t` (their Theorem 6). Thus the weights do nearly as well as the best fixed weights in hindsight, for the
     same sequence of parts. Gradient steps and shrinkage of the parts do not depend on their weights.
 
-    Parameters
-    ----------
-    n_groups : int
-        Number of regularized groups. Unregularized groups have no weight.
+    Unregularized groups have no weight.
 
     References
     ----------
     de Rooij, van Erven, Grünwald, Koolen (2014), Follow the leader if you can, hedge if you must.
     """
 
-    has_weights = True
     compiled = HEDGE
+    # factors are those of the last round: groups left out since then have weight 0
+    saved = "weights", "cumulative", "sums", "factors", "gap", "learning"
+    places = {"gap": GAP}
+    predicts = True
 
-    def __init__(self, n_groups: int) -> None:
-        self.weights = np.full(n_groups, 1.0 / max(n_groups, 1))
-        self.cumulative = np.zeros(n_groups)
-        self.sums = np.zeros(n_groups)  # of weights, with the weights of rounds in the model's average
+    def __init__(self) -> None:
+        self.weights, self.cumulative = np.zeros(0), np.zeros(0)
+        self.sums = np.zeros(0)  # of weights, with the weights of rounds in the model's average
         self.gap = 0.0
-        self._losses = np.zeros(n_groups)
 
-    def prepare(self, group_state: GroupState) -> None:
+    def start(self, group_state: GroupState, n_groups: int) -> None:
+        # new groups start with the mean weight, and with the weighted mean of cumulative losses
+        known, new = len(self.weights), n_groups - len(self.weights)
+        self.cumulative = np.append(self.cumulative, np.full(new, self.weights @ self.cumulative))
+        self.sums = np.append(self.sums, np.zeros(new))
+        self.weights = np.append(self.weights * known / max(n_groups, 1), np.full(new, 1.0 / max(n_groups, 1)))
         # unregularized groups keep the factor 1
-        self._factors = np.ones(len(group_state.names))
-        self._factors[: len(self.weights)] = self.weights
+        self.factors, self._losses = np.ones(len(group_state.names)), np.zeros(n_groups)
+        self.factors[:n_groups] = self.weights
 
     def meet(self, new: bool, group_state: GroupState) -> None:
         self.learning = new
@@ -163,7 +169,7 @@ class OutOfSampleWeights(ForwardBackward):
 
     def part_scales(self, group_state: GroupState) -> np.ndarray:
         return np.divide(
-            group_state.scales, self._factors, out=np.zeros_like(group_state.scales), where=self._factors > 0.0
+            group_state.scales, self.factors, out=np.zeros_like(group_state.scales), where=self.factors > 0.0
         )
 
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
@@ -173,7 +179,7 @@ class OutOfSampleWeights(ForwardBackward):
         self.sums += group_state.pending_weight * self.weights
         jit.begin_hedge(
             group_state.scales,
-            self._factors,
+            self.factors,
             group_state.empty,
             group_state.averages,
             group_state.pending_weight,
@@ -195,11 +201,11 @@ class OutOfSampleWeights(ForwardBackward):
                 self._losses,
             )
             self.gap = jit.hedge(self.weights, self.cumulative, self._losses, self.gap)
-        return float(self._factors @ group_state.square_gradients)
+        return float(self.factors @ group_state.square_gradients)
 
     def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
         """Return the norms ``w_k ||f_k||`` of groups after the proximal step, from the norms before it."""
-        self._factors[: len(self.weights)] = self.weights
+        self.factors[: len(self.weights)] = self.weights
         return self.weights * norms / (1.0 + step)
 
     def distance(self, norms: np.ndarray, total: float) -> float:
@@ -210,7 +216,7 @@ class OutOfSampleWeights(ForwardBackward):
         """Return the regularizer at the current weights; ``norms`` are the group norms ``||theta_k||``."""
         return jit.half_weighted_squares(norms, self.weights)
 
-    def restart(self) -> None:
+    def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
         if self.learning:
             used = (self.weights > 0.0).astype(np.float64)
             self.weights = used / max(used.sum(), 1.0)
@@ -219,46 +225,22 @@ class OutOfSampleWeights(ForwardBackward):
     def discount(self, factor: float) -> None:
         self.sums *= factor
 
-    def grow(self, n_groups: int) -> None:
-        # new groups start with the mean weight, and with the weighted mean of cumulative losses
-        n, known = n_groups - len(self.weights), len(self.weights)
-        self.cumulative = np.append(self.cumulative, np.full(n, self.weights @ self.cumulative))
-        self.sums = np.append(self.sums, np.zeros(n))
-        self.weights = np.append(self.weights * known / n_groups, np.full(n, 1.0 / n_groups))
-        self._losses = np.zeros(n_groups)
-
     def take(self, other: "OutOfSampleWeights", indices: list[int]) -> None:
-        """Take the weights of another model, for the groups at ``indices``."""
         self.cumulative, self.sums, self.gap = other.cumulative[indices], other.sums[indices], other.gap
         total = other.weights[indices].sum()
         self.weights = other.weights[indices] / total if total else np.full(len(indices), 1.0 / len(indices))
-        self._factors[: len(self.weights)] = self.weights
+        self.factors[: len(self.weights)] = self.weights
 
     def arrays(self) -> tuple[np.ndarray, ...]:
         """Return the arrays that compiled passes take."""
-        return self.weights, self.cumulative, self.sums, self._factors, self._losses
+        return self.weights, self.cumulative, self.sums, self.factors, self._losses
+
+    def terms(self, terms: Sequence[Term]) -> Sequence[Term]:
+        return [self]
 
     def kernel_weights(self, pending: float, total: float) -> np.ndarray:
-        """Return the averaged model's weights; ``pending`` is the last round's share of the ``total`` weight."""
         weights = np.where(self.weights > 0.0, self.sums + pending * self.weights, 0.0) if total else self.weights
         return weights / weights.sum()
-
-    def state(self) -> dict[str, np.ndarray]:
-        return {
-            "weights": self.weights,
-            "cumulative": self.cumulative,
-            "sums": self.sums,
-            "factors": self._factors[: len(self.weights)],
-            "gap": np.array([self.gap, self.learning]),
-        }
-
-    def load_state(self, state: dict[str, np.ndarray]) -> None:
-        self.weights, self.cumulative, self.sums = (
-            np.array(state[name], dtype=np.float64) for name in ("weights", "cumulative", "sums")
-        )
-        self.gap, self.learning = float(state["gap"][0]), bool(state["gap"][1])
-        # factors of the last round: groups left out since then have weight 0
-        self._factors[: len(self.weights)] = state["factors"]
 
 
 def as_method(name: str) -> Method:

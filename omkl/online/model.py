@@ -1,20 +1,21 @@
 """OnlineModel: the codec and the trainer of an online estimator."""
 
 import math
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 
 from omkl._components import check_number, resolve
 from omkl.exceptions import InputError
-from omkl.groups.base import check_ability
+from omkl.groups.base import Bank, check_ability
 from omkl.groups.tokens import Tokens
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.methods import as_method
-from omkl.online.rounds import Examples, State, Values
+from omkl.online.rounds import Examples, Record, State, Values
 from omkl.online.schedules import GrowingHorizon, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
@@ -31,43 +32,71 @@ FEW = 32
 Data: TypeAlias = Any
 
 
-class Codec(Protocol):
+class Codec(ABC):
     """Encodes validated data as examples, and defines groups and outputs."""
 
-    @property
-    def structure(self) -> Structure:
-        """Structure of the outputs; available after :meth:`start`."""
+    #: Structure of the outputs; available after :meth:`start`.
+    structure: Structure
 
-    def start(self, data: Data) -> Examples:
+    @abstractmethod
+    def start(self, data: Data) -> Any:
         """Learn groups and outputs from the first data, and encode these data."""
 
+    @abstractmethod
     def encode(self, data: Data, trainer: OnlineTrainer) -> Examples:
         """Encode later data, and add new groups, features and outputs to the trainer."""
 
+    @abstractmethod
     def encode_known(self, data: Data) -> Examples:
         """Encode data for evaluation; raises InputError for unknown labels."""
 
-    def before_block(self) -> dict[str, np.ndarray]:
-        """Return the arrays of :meth:`pack` that the last :meth:`encode` has changed, as they were before."""
+    @abstractmethod
+    def facts(self, examples: Any) -> Values:
+        """Return facts about the data for a resumed run to compare."""
 
-    def banks(self, averaging: bool, *given: Any) -> tuple[list, list]:
-        """Make untrained banks, for given examples: a list of regularized and one of unregularized banks."""
+    @abstractmethod
+    def banks(self, averaging: bool, training: Any = None, in_shards: bool = False) -> tuple[list[Bank], list[Bank]]:
+        """Make untrained banks: a list of regularized and one of unregularized banks.
+
+        ``training`` are the training examples if all are in memory; ``in_shards`` tells whether shards learn them.
+        """
 
     @property
+    @abstractmethod
     def order(self) -> list[str]:
         """Names of the groups, in the user's order."""
 
+    def before_block(self) -> dict[str, np.ndarray]:
+        """Return the arrays of :meth:`pack` that the last :meth:`encode` has changed, as they were before."""
+        return {}
+
+    def check_declared(self, classes: Sequence | str) -> None:
+        """Raise InputError if declared labels differ from those of the model, which has started."""
+        raise NotImplementedError
+
     def learned(self) -> Values:
         """Return learned attributes of the estimator, by name."""
+        return {}
+
+    def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[Record]:
+        """List the features with the largest weights, if features have names."""
+        return []
 
     def pack(self, packer: Packer, condensed: dict[str, np.ndarray] | None = None) -> State:
         """Return ``(JSON values, arrays)`` for a model file.
 
         For a file without training state, ``condensed`` is the trainer's state; returned arrays override its entries.
         """
+        return {}, {}
 
     def unpack(self, values: Values, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
         """Load what :meth:`pack` has returned."""
+        return
+
+
+#: Kind of codec of an estimator, and of a model.
+OwnCodec = TypeVar("OwnCodec", bound=Codec)
+ItsCodec = TypeVar("ItsCodec", bound=Codec, covariant=True)
 
 
 @dataclass
@@ -95,12 +124,23 @@ class OnlineSettings:
         if estimator.get_params(deep=False).get("cost") is not None and not loss.uses_cost:
             raise InputError(f"`cost` needs a loss with a margin, such as 'hinge', got {loss!r}.")
         regularizer = None if regularizer is None else resolve(Regularizer, regularizer, "regularizer")
+        eta0, schedule, weighting = estimator.eta0, estimator.schedule, estimator.weighting
+        if isinstance(eta0, str) if schedule is None else isinstance(schedule, Schedule):
+            if eta0 != "auto":
+                raise InputError(f'`eta0` must be "auto" for `schedule` {schedule!r}, got {eta0!r}.')
+            schedule = automatic if schedule is None else schedule.fresh()
+        else:
+            check_number("eta0", eta0, above=1.0 / LARGEST, below=LARGEST)
+            schedule = type(resolve(Schedule, schedule or "sqrt", "schedule"))(float(eta0))
+        if weighting == "auto":  # if the regularizer selects groups
+            selects = regularizer is not None and regularizer.is_sparse and not regularizer.on_coordinates
+            weighting = "out-of-sample" if selects else "norms"
         return cls(
             loss=loss,
             regularizer=regularizer,
-            schedule=_schedule(estimator.eta0, estimator.schedule, automatic),
+            schedule=schedule,
             average=None if average in (None, "last") else resolve(Average, average, "average"),
-            weighting=_weighting(estimator.weighting, regularizer),
+            weighting=weighting,
             method=as_method(estimator.method).name,
             C=loss.default_c if estimator.C == "auto" else float(estimator.C),
             epochs=FEWEST_EPOCHS if estimator.epochs == "auto" else int(estimator.epochs),
@@ -114,26 +154,39 @@ class OnlineSettings:
         return isinstance(self.loss, StructuredLoss) and self.loss.is_likelihood
 
 
-class OnlineModel:
+class OnlineModel(Generic[ItsCodec]):
     """A codec and the trainer of its groups, which hold everything that is learned."""
 
     #: Whether the model was loaded from a file without training state.
     predicts_only = False
 
-    def __init__(self, codec: Codec, settings: OnlineSettings) -> None:
-        self.codec: Any = codec  # estimators use methods beyond the protocol
+    def __init__(self, codec: ItsCodec, settings: OnlineSettings) -> None:
+        self.codec = codec
         self.settings = settings
         #: Parameters of the estimator with which the model was made.
         self.parameters: Values = {}
-        #: The OnlineTrainer; None before the first data.
-        self.trainer: Any = None
+        self._trainer: OnlineTrainer | None = None
         self._scored_at = -1
 
-    def start(self, *banks: list, given: tuple = ()) -> OnlineTrainer:
-        """Make the trainer for ``banks``, by default for the codec's banks, made with the arguments ``given``."""
-        settings, codec = self.settings, self.codec
-        regularized, *free = banks or codec.banks(settings.average is not None, *given)
-        self.trainer = OnlineTrainer(
+    @property
+    def has_started(self) -> bool:
+        """Whether there is a trainer, which the first data make."""
+        return self._trainer is not None
+
+    @property
+    def trainer(self) -> OnlineTrainer:
+        """The trainer, after the first data."""
+        assert self._trainer is not None
+        return self._trainer
+
+    def start(
+        self, regularized: Sequence[Bank] | None = None, *, training: Any = None, in_shards: bool = False
+    ) -> OnlineTrainer:
+        """Make the trainer for regularized banks, by default for the codec's banks; see :meth:`Codec.banks`."""
+        settings, codec, unpenalized = self.settings, self.codec, list[Bank]()
+        if regularized is None:
+            regularized, unpenalized = codec.banks(settings.average is not None, training, in_shards)
+        self._trainer = OnlineTrainer(
             regularized,
             codec.structure,
             settings.loss,
@@ -142,16 +195,16 @@ class OnlineModel:
             schedule=settings.schedule.fresh(),
             method=settings.method,
             average=settings.average,
-            unpenalized=free[0] if free else (),
+            unpenalized=unpenalized,
             order=codec.order,
             weighting=settings.weighting,
         )
-        return self.trainer
+        return self._trainer
 
     def encode(self, data: Data) -> Examples:
         """Encode training data; the first data start the model."""
-        if self.trainer is not None:
-            return self.codec.encode(data, self.trainer)
+        if self._trainer is not None:
+            return self.codec.encode(data, self._trainer)
         examples = self.codec.start(data)
         self.start().radius = self._radius_without_data()
         return examples
@@ -194,24 +247,10 @@ class OnlineModel:
             raise InputError('`radius` must be a number or None for streams, collections and partial_fit, got "auto".')
         return math.inf if self.settings.radius is None else float(self.settings.radius)
 
-    def take(self, other: "OnlineModel") -> None:
+    def take(self, other: "OnlineModel[Codec]") -> None:
         """Take the state of a model with more groups; the banks of this model already have its parameters."""
-        trainer, theirs = self.trainer, other.trainer
-        names, state = theirs.group_state.names, theirs.group_state.state()
-        indices = [names.index(name) for name in trainer.group_state.names]
-        trainer.group_state.load_state(
-            {name: array if name == "weights" else array[indices] for name, array in state.items()}
-        )
-        if trainer.evidence is not None and theirs.evidence is not None:
-            trainer.evidence.take_over(theirs.evidence, indices[: trainer.n_penalized])
-        if theirs.method.has_weights:
-            trainer.hedge()
-            trainer.method.take(theirs.method, indices[: trainer.n_penalized])
-        trainer.lambda_, trainer.radius = theirs.lambda_, theirs.radius
-        trainer.schedule.load_state(theirs.schedule.state())
-        trainer.go_on(theirs.round, theirs.presented)
-        trainer.began, self.predicts_only = theirs.began, other.predicts_only
-        trainer.drift, trainer.average = theirs.drift, theirs.average
+        self.trainer.take(other.trainer)
+        self.predicts_only = other.predicts_only
 
     def predictor(self) -> Predictor:
         """Return the current averaged model, frozen."""
@@ -265,7 +304,7 @@ class OnlineModel:
         radius = packer.pack(self.trainer.radius, "radius")
         return {**values, "lambda_": lambda_, "radius": radius, "order": self.trainer.order}, arrays
 
-    def unpack(self, values: Values, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> "OnlineModel":
+    def unpack(self, values: Values, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> Self:
         """Load values and arrays, including the trainer's state, into a model that has not started."""
         self.predicts_only = not values.get("training", True)
         if self.predicts_only:
@@ -297,23 +336,4 @@ def condensed_state(trainer: OnlineTrainer) -> dict[str, np.ndarray]:
     arrays = {f"groups/{name}": array for name, array in {**before, **groups}.items()}
     for index, bank in enumerate(trainer.banks):
         arrays.update({f"bank{index}/{name}": array for name, array in bank.condensed().items()})
-    # includes group weights that the method learned
-    return arrays | {f"method/{name}": array for name, array in trainer.method.state().items()}
-
-
-def _schedule(eta0: float | str, schedule: Schedule | str | None, automatic: Schedule) -> Schedule:
-    """Resolve ``eta0`` and ``schedule``."""
-    if isinstance(eta0, str) if schedule is None else isinstance(schedule, Schedule):
-        if eta0 != "auto":
-            raise InputError(f'`eta0` must be "auto" for `schedule` {schedule!r}, got {eta0!r}.')
-        return automatic if schedule is None else schedule.fresh()
-    check_number("eta0", eta0, above=1.0 / LARGEST, below=LARGEST)
-    return type(resolve(Schedule, schedule or "sqrt", "schedule"))(float(eta0))
-
-
-def _weighting(weighting: str, regularizer: Regularizer | None) -> str:
-    """Resolve ``weighting``; "auto" is "out-of-sample" if the regularizer selects groups."""
-    if weighting != "auto":
-        return weighting
-    selects = regularizer is not None and regularizer.is_sparse and not regularizer.on_coordinates
-    return "out-of-sample" if selects else "norms"
+    return arrays | trainer.part_states(only_predicts=True)

@@ -1,15 +1,18 @@
 """Data classes of training: examples, steps, blocks, records, and the progress of a loop; hooks of callbacks."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from omkl.exceptions import InputError
+from omkl.groups.base import Bank
+from omkl.groups.group_state import GroupState
 from omkl.groups.tokens import Tokens
-from omkl.structures.base import Output, Potentials
+from omkl.losses.structured import StructuredLoss
+from omkl.structures.base import Output, Potentials, Structure
 
 T = TypeVar("T")
 #: Number of records to keep of ``partial_fit`` and streams; at twice as many, neighbours are merged.
@@ -69,6 +72,106 @@ class Sequences(NamedTuple):
         return lows, ends, np.repeat(lows - ends[:-1], lengths) + np.arange(ends[-1])
 
 
+class Change(NamedTuple):
+    """A change of the stream: the number of rounds before it, and the :attr:`Schedule.sums` of these."""
+
+    start: int
+    sums: tuple[float, float]
+
+
+class Learner(Protocol):
+    """The trainer as its parts see it; see :class:`~omkl.online.OnlineTrainer`."""
+
+    banks: list[Bank]
+    penalized_banks: list[Bank]
+    structure: Structure
+    loss: StructuredLoss
+    group_state: GroupState
+    round: int
+
+    @property
+    def part_scales(self) -> np.ndarray: ...
+
+    @property
+    def sums(self) -> tuple[float, float]: ...
+
+
+class TrainerPart:
+    """A part of a trainer with a state of its own: method, learning rates, tests of groups and of the stream.
+
+    The trainer calls these methods of all its parts. By default, a part has no state, and none of them does anything.
+    """
+
+    #: Names of the attributes that are the state: arrays and numbers.
+    saved: ClassVar[tuple[str, ...]] = ()
+    #: Places of numbers of the state among the numbers that compiled passes change.
+    places: ClassVar[dict[str, int]] = {}
+    #: Whether models that only predict need the state.
+    predicts: ClassVar[bool] = False
+
+    def start(self, group_state: GroupState, n_groups: int) -> None:
+        """Fit the groups of a new model, or of one that has new groups, of which ``n_groups`` are regularized."""
+
+    def before(self, trainer: Learner, x: Any, y: Output, weight: float) -> Potentials | None:
+        """Look at an example before it is learned; return potentials of the current model if they were computed."""
+
+    def after(self, trainer: Learner, loss: float) -> Change | None:
+        """Take in the unweighted loss of that example; return a change of the stream if one was found."""
+
+    def enter(self, examples: "Examples") -> None:
+        """Begin a block of examples."""
+
+    def leave(self, examples: "Examples") -> None:
+        """End a block of examples."""
+
+    def restart(self) -> None:
+        """Forget everything, because the model was reset to the origin."""
+
+    def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
+        """Forget the rounds ``before`` a change of the stream.
+
+        Parameters
+        ----------
+        sums : tuple of float
+            Sums of losses and squared norms of gradients of these rounds; see :attr:`Schedule.sums`.
+        before, after : int
+            Number of rounds before and after the change.
+        """
+
+    def discount(self, factor: float) -> None:
+        """Multiply the weights of all models in the average."""
+
+    def take(self, other: Any, indices: list[int]) -> None:
+        """Take the state of the same part of a model with more groups, for the regularized groups at ``indices``."""
+        self.load_state(other.state())
+
+    def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
+        """Merge the states of copies of this part, one from each shard.
+
+        Parameters
+        ----------
+        states : list of dict
+            :meth:`state` of each copy.
+        weights : array
+            Weights of the shards, which sum to one.
+        """
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return the state as named arrays, for checkpoints and model files."""
+        return {name: np.array(getattr(self, name), dtype=np.float64) for name in self.saved}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """Load the arrays of :meth:`state`.
+
+        Parameters
+        ----------
+        state : dict of str to array
+        """
+        for name in self.saved:
+            array = np.array(state[name], dtype=np.float64)
+            setattr(self, name, array if array.ndim else type(getattr(self, name))(array))
+
+
 class Examples(Protocol):
     """A sequence of examples."""
 
@@ -76,12 +179,15 @@ class Examples(Protocol):
 
     def __getitem__(self, i: int, /) -> Example: ...
 
+    def __iter__(self) -> Iterator[Example]:
+        return (self[i] for i in range(len(self)))
+
     def part(self, indices: np.ndarray, /) -> "Examples":
         """Return some of the examples, for a shard."""
 
 
 @dataclass
-class Sharded:
+class Sharded(Examples):
     """Examples that are in shards already, such as the partitions of a Dask collection.
 
     Parameters

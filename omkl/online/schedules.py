@@ -1,13 +1,16 @@
 """Schedules of learning rates."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from omkl._components import Component, check_number
 from omkl.online import _jit_pass as jit
+from omkl.online.rounds import TrainerPart
+
+N = TypeVar("N", float, np.ndarray)
 
 #: Lower bound of the distance of the iterates from the origin, as a fraction of the first gradient step.
 LEAST_SHARE = 0.1
@@ -15,7 +18,7 @@ LEAST_SHARE = 0.1
 LONGER = 1.05
 
 
-class Schedule(Component):
+class Schedule(TrainerPart, Component):
     """A learning rate for each round ``t = 1, 2, ...``.
 
     Parameters
@@ -26,8 +29,8 @@ class Schedule(Component):
 
     #: Whether the trainer calls ``observe`` and ``reach``, and passes the example's weight: ``schedule(t, weight)``.
     adaptive: ClassVar[bool] = False
-    #: Of adaptive schedules: the kind, and the places of the numbers that :meth:`state` ends with.
-    compiled: tuple[int, list[int]] | None = None
+    #: Kind of an adaptive schedule in compiled passes.
+    compiled: int | None = None
 
     def __init__(self, eta0: float = 1.0) -> None:
         check_number("eta0", eta0, above=0)
@@ -35,6 +38,10 @@ class Schedule(Component):
 
     def __call__(self, t: int) -> float:
         self.must_define("__call__")
+
+    def rate(self, t: int, weight: float) -> float:
+        """Return the rate of round t on an example of this weight, on which only adaptive rates depend."""
+        return self(t, weight) if self.adaptive else self(t)  # type: ignore[call-arg]
 
     def factors(self, rounds: np.ndarray) -> np.ndarray:
         """Return the rates of rounds, or what an adaptive schedule multiplies its rates by.
@@ -68,16 +75,10 @@ class Schedule(Component):
             Length of the gradient step.
         """
 
-    def restart(self) -> None:
-        """Reset all measurements, because the model was reset to the origin."""
-
     @property
     def sums(self) -> tuple[float, float]:
         """Sums of the losses and of the squared norms of gradients, where rates depend on them."""
         return 0.0, 0.0
-
-    def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
-        """Forget the rounds ``before`` a change of the stream, with these :attr:`sums`; there are some ``after`` it."""
 
     def plan(self, rounds: float) -> None:
         """Set the total number of rounds, if it is known; rates may decay to zero with the last round.
@@ -90,29 +91,6 @@ class Schedule(Component):
     def fresh(self) -> "Schedule":
         """Return an unused schedule with the same parameters."""
         return type(self)(**self.parameters())
-
-    def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
-        """Merge the states of copies of this schedule, one from each shard.
-
-        Parameters
-        ----------
-        states : list
-            :meth:`state` of each copy.
-        weights : array
-            Weights of the shards, which sum to one.
-        """
-
-    def state(self) -> list[float]:
-        """Return numbers for a checkpoint, besides the parameters."""
-        return []
-
-    def load_state(self, state: Sequence[float]) -> None:
-        """Load the numbers of :meth:`state`.
-
-        Parameters
-        ----------
-        state : sequence of float
-        """
 
 
 class Constant(Schedule):
@@ -170,73 +148,81 @@ class LinearDecay(Schedule):
     """
 
     aliases = {"linear": {}}
+    saved: ClassVar[tuple[str, ...]] = ("_horizon",)
 
     def __init__(self, eta0: float = 1.0) -> None:
         super().__init__(eta0)
-        self._horizon = math.inf
+        self._horizon = 0.0  # if the total number of rounds is not known
 
     def __call__(self, t: int) -> float:
         return self.eta0 * self.share_left(t)
 
     def share_left(self, t: int) -> float:
         """Return the fraction of rounds from t on; constant after the last round."""
-        return max(1.0 - (t - 1) / self._horizon, 1.0 / self._horizon) if self._horizon < math.inf else 1.0
+        return max(1.0 - (t - 1) / self._horizon, 1.0 / self._horizon) if self._horizon else 1.0
 
     def plan(self, rounds: float) -> None:
         self._horizon = float(rounds)
 
     def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
-        self._horizon = max(self._horizon - before, 1.0)
-
-    def state(self) -> list[float]:
-        return [self._horizon]
-
-    def load_state(self, state: Sequence[float]) -> None:
-        (self._horizon,) = state
+        if self._horizon:
+            self._horizon = max(self._horizon - before, 1.0)
 
 
-class _Squares:
-    """Sum of the squared norms of weighted gradients, and maximum of the squared norms of unweighted gradients.
+class AdaptiveSchedule(Schedule):
+    """Base class of schedules whose rates follow from gradients.
 
-    The rate of a round must be set before its gradient is known. With equal weights, it uses the sum over earlier
+    It keeps the sum of the squared norms of weighted gradients, and the maximum of those of unweighted gradients. The
+    rate of a round must be set before its gradient is known. With equal weights, it uses the sum over earlier
     rounds. But an example with a thousand times the weight of earlier ones would take a step that is a thousand times
     too long. Therefore the sum is bounded below by ``w^2 G^2``, with the example's weight w and the maximum ``G^2``.
     """
 
-    def __init__(self) -> None:
-        self.total = self.largest = 0.0
+    adaptive = True
+    saved: ClassVar[tuple[str, ...]] = ("_squares", "_largest")
+    places = {"_squares": jit.SQUARES, "_largest": jit.LARGEST}
 
-    def add(self, square_gradient: float, weight: float) -> bool:
+    def __init__(self, eta0: float = 1.0) -> None:
+        super().__init__(eta0)
+        self.restart()
+
+    def restart(self) -> None:
+        self._squares = self._largest = 0.0
+
+    @property
+    def sums(self) -> tuple[float, float]:
+        return 0.0, self._squares
+
+    def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
+        super().forget(sums, before, after)
+        least = LONGER - after**-0.5  # about a standard error
+        # if the solution moves slowly, gradients have not become longer, and longer steps would only add noise
+        if (self._squares - sums[1]) * before > least * sums[1] * after:
+            self._forget_sums(*sums)
+
+    def _forget_sums(self, losses: float, squares: float) -> None:
+        """Subtract the sums before a change."""
+        self._squares = max(self._squares - squares, self._largest)
+
+    def _squares_before(self, weight: float) -> float:
+        """Return the sum of squares to use for the rate of an example of this weight."""
+        return max(self._squares, self._largest * weight**2)
+
+    def _add(self, square_gradient: float, weight: float) -> bool:
         """Add the squared norm of a weighted gradient; return whether it is the first nonzero one."""
-        first = self.total == 0.0 and square_gradient > 0.0
-        self.total += square_gradient
-        self.largest = max(self.largest, square_gradient / weight**2)
+        first = self._squares == 0.0 and square_gradient > 0.0
+        self._squares += square_gradient
+        self._largest = max(self._largest, square_gradient / weight**2)
         return first
 
-    def forget(self, total: float, before: int, after: int) -> bool:
-        """Subtract the total before a change, if gradients have become longer since; return whether they have.
-
-        If the solution moves slowly, they have not, and longer steps would only add noise.
-        """
-        least = LONGER - after**-0.5  # about a standard error
-        longer = (self.total - total) * before > least * total * after
-        if longer:
-            self.total = max(self.total - total, self.largest)
-        return longer
-
-    def before(self, weight: float) -> float:
-        """Return the sum of squares to use for the rate of an example of this weight."""
-        return max(self.total, self.largest * weight**2)
-
-    def mix(self, shards: Sequence[Sequence[float]], weights: Sequence[float]) -> None:
-        """Merge the ``(total, largest)`` of shards; the totals are multiplied by ``weights``."""
-        before = self.total
-        for (total, largest), weight in zip(shards, weights):
-            self.total += weight * (total - before)
-            self.largest = max(self.largest, largest)
+    def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
+        before = self._squares
+        for state, weight in zip(states, weights.tolist()):
+            self._squares += weight * (float(state["_squares"]) - before)
+            self._largest = max(self._largest, float(state["_largest"]))
 
 
-class MeanPolyak(LinearDecay):
+class MeanPolyak(AdaptiveSchedule, LinearDecay):
     r"""Polyak's step size from averages, with linear decay over T rounds.
 
     .. math:: \eta_t = c\, \frac{\sum_{s<t} L_s}{\sum_{s<t} \|g_s\|^2}\, \Bigl(1 - \frac{t-1}{T}\Bigr)
@@ -256,52 +242,42 @@ class MeanPolyak(LinearDecay):
     """
 
     aliases = {"mean-polyak": {}, "polyak": {}}
-    adaptive = True
-    compiled = jit.MEAN_POLYAK, [jit.LOSSES, jit.SQUARES, jit.LARGEST]
-
-    def __init__(self, eta0: float = 1.0) -> None:
-        super().__init__(eta0)
-        self.restart()
+    compiled = jit.MEAN_POLYAK
+    saved = *LinearDecay.saved, "_losses", *AdaptiveSchedule.saved
+    places = {"_losses": jit.LOSSES, **AdaptiveSchedule.places}
 
     def restart(self) -> None:
-        self._losses, self._squares = 0.0, _Squares()
+        super().restart()
+        self._losses = 0.0
 
     @property
     def sums(self) -> tuple[float, float]:
-        return self._losses, self._squares.total
+        return self._losses, self._squares
 
-    def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
-        super().forget(sums, before, after)
-        if self._squares.forget(sums[1], before, after):
-            self._losses -= sums[0]
+    def _forget_sums(self, losses: float, squares: float) -> None:
+        super()._forget_sums(losses, squares)
+        self._losses -= losses
 
     def __call__(self, t: int, weight: float = 1.0) -> float:
-        if self._squares.total == 0.0:
+        if self._squares == 0.0:
             return 1.0
-        return self.eta0 * self._losses / self._squares.before(weight) * self.share_left(t)
+        return self.eta0 * self._losses / self._squares_before(weight) * self.share_left(t)
 
     def factors(self, rounds: np.ndarray) -> np.ndarray:
         return np.array([self.share_left(t) for t in rounds.tolist()])
 
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
-        first = self._squares.add(square_gradient, weight)
+        first = self._add(square_gradient, weight)
         self._losses += loss if loss > 0.0 or not first else 1.0
         return self.eta0 * self._losses / square_gradient if first else None
 
-    def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
+    def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
         # sums of numerator and denominator over the rounds of all shards
-        _, losses, *squares = np.transpose(list(states))
-        self._losses += float((losses - self._losses).sum())
-        self._squares.mix(np.transpose(squares).tolist(), [1.0] * len(losses))
-
-    def state(self) -> list[float]:
-        return [*super().state(), self._losses, self._squares.total, self._squares.largest]
-
-    def load_state(self, state: Sequence[float]) -> None:
-        self._horizon, self._losses, self._squares.total, self._squares.largest = map(float, state)
+        self._losses += float((np.array([state["_losses"] for state in states]) - self._losses).sum())
+        super().mix(states, np.ones(len(states)))
 
 
-class DistanceOverGradients(Schedule):
+class DistanceOverGradients(AdaptiveSchedule):
     r"""Rates that need no tuning: :math:`\eta_t = c\, \bar r_t / (\sum_{s<t} \|g_s\|^2)^{1/2}` (Ivgi et al. 2023).
 
     :math:`\bar r_t = \max_{s \le t} \|\theta_s\|` is the largest distance of the iterates from their starting point,
@@ -320,28 +296,19 @@ class DistanceOverGradients(Schedule):
     """
 
     aliases = {"distance-over-gradients": {}, "dog": {}}
-    adaptive = True
-    compiled = jit.DISTANCE_OVER_GRADIENTS, [jit.DISTANCE, jit.SQUARES, jit.LARGEST]
-
-    def __init__(self, eta0: float = 1.0) -> None:
-        super().__init__(eta0)
-        self.restart()
+    compiled = jit.DISTANCE_OVER_GRADIENTS
+    # after a change of the stream, the distance stays: the new solution may be as far from the origin as the old one
+    saved = "_distance", *AdaptiveSchedule.saved
+    places = {"_distance": jit.DISTANCE, **AdaptiveSchedule.places}
 
     def restart(self) -> None:
-        self._distance, self._squares = 0.0, _Squares()
-
-    @property
-    def sums(self) -> tuple[float, float]:
-        return 0.0, self._squares.total
-
-    def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
-        # the distance stays: the new solution may be as far from the origin as the old one
-        self._squares.forget(sums[1], before, after)
+        super().restart()
+        self._distance = 0.0
 
     def __call__(self, t: int, weight: float = 1.0) -> float:
-        if self._squares.total == 0.0:
+        if self._squares == 0.0:
             return 1.0
-        return self.eta0 * self._distance / math.sqrt(self._squares.before(weight))
+        return self.eta0 * self._distance / math.sqrt(self._squares_before(weight))
 
     def factors(self, rounds: np.ndarray) -> np.ndarray:
         return np.ones(len(rounds))
@@ -349,7 +316,7 @@ class DistanceOverGradients(Schedule):
     def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
         # indefinite kernels can have negative squares, which count as zero
         square_gradient = max(square_gradient, 0.0)
-        if not self._squares.add(square_gradient, weight):
+        if not self._add(square_gradient, weight):
             return None
         rate = (loss if loss > 0.0 else 1.0) / square_gradient
         self._distance = max(self._distance, LEAST_SHARE * rate * math.sqrt(square_gradient))
@@ -361,18 +328,11 @@ class DistanceOverGradients(Schedule):
         if distance > self._distance:
             self._distance = min(distance, self._distance + step)
 
-    def mix(self, states: Iterable[Sequence[float]], weights: np.ndarray) -> None:
+    def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
         # a round of all shards is a step along the mean of their gradients, whose squared norm is at most the mean of
         # the squared norms; the distance is the maximum over shards
-        distances, *squares = np.transpose(list(states))
-        self._distance = max(self._distance, float(distances.max()))
-        self._squares.mix(np.transpose(squares).tolist(), weights.tolist())
-
-    def state(self) -> list[float]:
-        return [self._distance, self._squares.total, self._squares.largest]
-
-    def load_state(self, state: Sequence[float]) -> None:
-        self._distance, self._squares.total, self._squares.largest = map(float, state)
+        self._distance = max(self._distance, *(float(state["_distance"]) for state in states))
+        super().mix(states, weights)
 
 
 class GrowingHorizon:
@@ -381,5 +341,5 @@ class GrowingHorizon:
     def __init__(self, C: float) -> None:
         self.C = C
 
-    def __call__(self, t: Any) -> Any:
+    def __call__(self, t: N) -> N:
         return 1.0 / (self.C * t)

@@ -1,8 +1,8 @@
 """The trainer: Algorithm 1 of Martins et al. (2011)."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence, Sized
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,18 +13,23 @@ from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.drift.detector import DriftTest
 from omkl.online.evidence import Evidence
-from omkl.online.methods import OutOfSampleWeights, as_method
-from omkl.online.rounds import Example, Record, Step, below
+from omkl.online.methods import Method, OutOfSampleWeights, as_method
+from omkl.online.rounds import Change, Example, Record, Step, TrainerPart, below
 from omkl.online.schedules import Schedule
 from omkl.regularizers.base import Regularizer
 from omkl.regularizers.separable import L21
 from omkl.structures.base import Output, Potentials, Structure
+
+P = TypeVar("P", bound=TrainerPart)
 
 #: Rounds between recomputations of group norms in streams, because the recursion accumulates rounding errors.
 RECOMPUTE_EVERY = 100_000
 #: Maximum number of rounds between steps on coordinates, each of which costs as much as there are parameters, and
 #: maximum sum of lambda over these rounds: much less than the gradient of an example.
 SHRINK_EVERY, SHRINK_BY = 128, 1 / 16
+#: Parts of each kind of weighting, and parts that join during training, by the role that they take.
+EXAMINERS: Mapping[str, dict[str, type[TrainerPart]]] = {"norms": {}, "out-of-sample": {"evidence": Evidence}}
+LATER: Mapping[str, type[TrainerPart]] = {"method": OutOfSampleWeights, "drift": DriftTest}
 
 
 class OnlineTrainer:
@@ -58,6 +63,13 @@ class OnlineTrainer:
     weighting : {"norms", "out-of-sample"}
         "out-of-sample" removes groups that do not help on new examples (see ``evidence.Evidence``). In a single pass of
         "fobos" with the squared mixed norm, Hedge learns the group weights (see ``methods.OutOfSampleWeights``).
+
+    Attributes
+    ----------
+    method : Method
+    schedule : Schedule
+    examiners : dict of str to TrainerPart
+        Parts that look at examples before they are learned, by their role.
     """
 
     def __init__(
@@ -76,28 +88,26 @@ class OnlineTrainer:
         order: Iterable[str] = (),
         weighting: str = "norms",
     ) -> None:
-        self.banks: list[Any] = [*banks, *unpenalized]
-        self.structure: Any = structure  # callers use methods of subclasses
+        self.banks = [*banks, *unpenalized]
+        self.structure = structure
         self.loss = loss
         self.regularizer = regularizer
         self.lambda_ = lambda_
-        self.schedule: Any = schedule
+        self.schedule = schedule
         self.n_penalized = sum(len(bank.names) for bank in banks)
-        self.method: Any = as_method(method)
+        self.method: Method = as_method(method)
+        self.examiners = {role: kind() for role, kind in EXAMINERS[weighting].items()}
         self.radius = float(radius)
         self.average = average
         self.order = list(order)
-        self.weighting = weighting
-        self.evidence = Evidence(self.n_penalized) if weighting == "out-of-sample" else None
         self.recompute_every = RECOMPUTE_EVERY
         self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
         self.shrunk = 0.0  # part of the shrinkage that coordinates have taken
         self.began = 0  # number of rounds before the learning rates and the average last began
-        self.drift: DriftTest | None = None
         self._predictor: Predictor | None = None
         self.group_state = GroupState(self.banks)
-        self.method.prepare(self.group_state)
-        self.penalized_banks: list[Bank] = list(banks)
+        self.start_parts()
+        self.penalized_banks = list(banks)
         self._bind_regularizer()
         if self.coordinate_terms:
             purpose = f"{self.regularizer!r} shrinks single coordinates"
@@ -118,37 +128,60 @@ class OnlineTrainer:
         """Norms of the regularized groups."""
         return self.group_state.norms[: self.n_penalized]
 
-    def _bind_regularizer(self):
+    @property
+    def parts(self) -> dict[str, TrainerPart]:
+        """All parts with a state of their own, by the role under which files have their states."""
+        return {"method": self.method, "schedule": self.schedule, **self.examiners}
+
+    def find(self, kind: type[P]) -> P | None:
+        """Return the part of a class, if there is one."""
+        return next((part for part in self.parts.values() if isinstance(part, kind)), None)
+
+    def start_parts(self) -> None:
+        """Fit the parts to the group state."""
+        for part in self.parts.values():
+            part.start(self.group_state, self.n_penalized)
+
+    def join(self, role: str) -> None:
+        """Let the part that takes a role during training join, unless it has.
+
+        Hedge learns group weights in place of the method. A test for drift looks at examples, and the average is that
+        for a stream.
+        """
+        part = LATER[role]()
+        if isinstance(self.parts.get(role), type(part)):
+            return
+        part.start(self.group_state, self.n_penalized)
+        if isinstance(part, Method):
+            self.method = part
+            self._bind_regularizer()
+            return
+        self.examiners[role] = part
+        before, t = self.average, self.round - self.began
+        if before is not None:
+            self.average = before.in_stream()
+            if t > 0:
+                self.discount(self.average.weight(t) / before.weight(t))
+
+    def _bind_regularizer(self) -> None:
         names = self.group_names
         known = set(names)
         # groups that are not in the order, such as transitions, come last
         self.order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
         self.bound = None if self.regularizer is None else self.regularizer.bind(names, self.order)
         steps = () if self.bound is None else self.bound.terms()
-        self.terms = [term for term in steps if not term.on_coordinates]
+        self.terms = self.method.terms([term for term in steps if not term.on_coordinates])
         self.coordinate_terms = [term for term in steps if term.on_coordinates]
         self._l1_weight = sum(term.elastic[0] for term in self.coordinate_terms if term.elastic is not None)
-        if self.method.has_weights:
-            self.terms = [self.method]
 
-    def hedge(self) -> None:
-        """Learn group weights by Hedge from now on."""
-        self.method = OutOfSampleWeights(self.n_penalized)
-        self.method.prepare(self.group_state)
-        self._bind_regularizer()
-
-    def watch(self) -> None:
-        """Test for drift from now on, if there is an average whose potentials can be computed in a round.
+    @property
+    def can_watch(self) -> bool:
+        """Whether a stream can be tested for drift: there is an average whose potentials can be computed in a round.
 
         In dual averaging, the model is proportional to the rate, which cannot restart.
         """
-        average, t = self.average, self.round - self.began
-        if self.drift is not None or average is None or not self.method.forgets:
-            return
-        if all("watch" in bank.abilities for bank in self.banks):
-            self.drift, self.average = DriftTest(), average.in_stream()
-            if t > 0:
-                self._discount(self.average.weight(t) / average.weight(t))
+        is_ready = self.average is not None and self.method.forgets
+        return is_ready and all("watch" in bank.abilities for bank in self.banks)
 
     def update(self, x: Sized, y: Output, weight: float = 1.0) -> Step:
         r"""Perform one round of Algorithm 1 (Martins et al. 2011) on one example.
@@ -170,65 +203,85 @@ class OnlineTrainer:
         """
         if weight == 0.0:
             return Step(0.0, self.norms, 0.0, 0.0, self.potentials(x), y, weight=0.0)
-        if self.evidence is not None:
-            self.evidence.look_at(self, x, y, weight)
-        drift, average_loss = self.drift, None
-        if drift is not None and drift.is_due(self.round):
-            potentials, average_loss = self._potentials_and_loss_of_average(x, y)
-        else:
+        potentials, change = None, None
+        for part in self.examiners.values():
+            found = part.before(self, x, y, weight)
+            potentials = potentials if found is None else found
+        if potentials is None:
             potentials = self.potentials(x)  # line 4
-        rate = self._open_round(weight)
+        self.round += 1
+        self.presented += weight
+        self._predictor = None
+        t, schedule, method, group_state = self.round - self.began, self.schedule, self.method, self.group_state
+        rate = schedule.rate(t, weight)
+        method.begin(group_state, rate, weight)
         loss, gradient = self._loss_and_gradient(potentials, y)
-        changed = False
-        if drift is not None and average_loss is not None:
-            changed = drift.compare(average_loss, loss, self.round - 1, self.schedule.sums)
+        for part in self.examiners.values():
+            change = part.after(self, loss) or change
         square_gradient = 0.0
         if gradient is not None:  # None means zero
             for bank in self.banks:
                 bank.step(x, gradient)  # line 5
-            square_gradient = weight**2 * self.method.observe(self.group_state)
-            if self.schedule.adaptive:
-                rate = self._adapt(rate, weight * loss, square_gradient, weight)
-        norms, events = self._shrink(rate, weight, square_gradient)  # lines 6-9
+            square_gradient = weight**2 * method.observe(group_state)
+            if schedule.adaptive:
+                # the very first step gets its rate only now
+                first_rate = schedule.observe(weight * loss, square_gradient, weight)
+                if first_rate is not None:
+                    group_state.bases *= first_rate / rate
+                    rate = first_rate
+        step = method.proximal_weight(rate, weight, self.presented) * self.current_lambda
+        self.shrinkage += step
+        norms = self.prox(group_state.measure()[: self.n_penalized], step)  # lines 6-8
+        events, distance = group_state.rescale(norms, self.radius, method.forgets)  # line 9
+        if schedule.adaptive:
+            schedule.reach(method.distance(norms, distance), rate * math.sqrt(max(square_gradient, 0.0)))
         if events:
             for bank in self.banks:
                 bank.apply_events(x, gradient)
-        self._close_round(weight)
-        if changed:
-            self.restart_average()
-        return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight, changed=changed)
+        group_state.pending_weight = 0.0
+        if self.average is not None:
+            group_state.pending_weight = weight * self.average.weight(t)
+            group_state.total_weight += group_state.pending_weight
+        self.upkeep()
+        if change is not None:
+            self.restart_average(change)
+        return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight, changed=change is not None)
 
-    def _potentials_and_loss_of_average(self, x: Sized, y: Output) -> tuple[Potentials, float]:
-        potentials, average = initial_potentials(self.structure, x), initial_potentials(self.structure, x)
+    def restart_average(self, change: Change) -> None:
+        """Restart the average, and all parts, at the beginning of a change of the stream."""
+        for part in self.parts.values():
+            part.forget(change.sums, change.start - self.began, self.round - change.start)
+        self.began, self._predictor = change.start, None
+        self.discount(0.0)
+
+    def restart(self) -> None:
+        """Set parameters to zero, and restart rates and averages; left-out groups stay left out."""
+        self.group_state.restart()
+        self.start_parts()
         for bank in self.banks:
-            bank.add_both(x, potentials, average)
-        return potentials, self.loss.value_and_gradient(self.structure, average, y)[0]
+            bank.restart()
+        for part in self.parts.values():
+            part.restart()
+        self.began = self.round
+        self.go_on(self.round, 0.0)
 
-    def restart_average(self) -> None:
-        """After a change of the stream, restart average and learning rates at its beginning, and Hedge and evidence."""
-        assert self.drift is not None
-        began, sums = self.drift.restart()
-        self.schedule.forget(sums, began - self.began, self.round - began)
-        self.began, self._predictor = began, None
-        self._discount(0.0)
-        self.method.restart()
-        if self.evidence is not None:
-            self.evidence.restart()
-
-    def _discount(self, factor: float) -> None:
+    def discount(self, factor: float) -> None:
         """Multiply the weights of all models in the average."""
-        for part in (self.group_state, self.method, *self.banks):
+        self.group_state.discount(factor)
+        for part in self.parts.values():
             part.discount(factor)
+        for bank in self.banks:
+            bank.discount(factor)
 
-    def _open_round(self, weight: float) -> float:
-        """Begin a round on an example of this weight, and return the learning rate."""
-        self.round += 1
-        self.presented += weight
-        self._predictor = None
-        t = self.round - self.began
-        rate = self.schedule(t, weight) if self.schedule.adaptive else self.schedule(t)
-        self.method.begin(self.group_state, rate, weight)
-        return rate
+    @property
+    def part_scales(self) -> np.ndarray:
+        """Factors (p,) from the directions ``v_k`` of groups to the parts ``f_k`` of the model."""
+        return self.method.part_scales(self.group_state)
+
+    @property
+    def sums(self) -> tuple[float, float]:
+        """Sums of the losses and of the squared norms of gradients, where rates depend on them."""
+        return self.schedule.sums
 
     def potentials(self, x: Sized) -> Potentials:
         """Return the potentials of an input in the current model."""
@@ -249,26 +302,6 @@ class OnlineTrainer:
         message = f"Training diverged in round {self.round}, where the loss is {loss}"
         return DivergenceError(f"{message}: choose a smaller eta0, or a radius.")
 
-    def _adapt(self, rate: float, loss: float, square_gradient: float, weight: float) -> float:
-        """Report the gradient to an adaptive schedule, which sets the rate of the very first step only now."""
-        first_rate = self.schedule.observe(loss, square_gradient, weight)
-        if first_rate is None:
-            return rate
-        self.group_state.bases *= first_rate / rate
-        return first_rate
-
-    def _shrink(self, rate: float, weight: float, square_gradient: float) -> tuple[np.ndarray, int]:
-        """Take proximal steps and project; return norms of regularized groups, and number of pending events."""
-        group_state, method = self.group_state, self.method
-        step = method.proximal_weight(rate, weight, self.presented) * self.current_lambda
-        self.shrinkage += step
-        norms = self.prox(group_state.measure()[: self.n_penalized], step)  # lines 6-8
-        events, distance = group_state.rescale(norms, self.radius, method.forgets)  # line 9
-        if self.schedule.adaptive:
-            distance = method.distance(norms, distance)
-            self.schedule.reach(distance, rate * math.sqrt(max(square_gradient, 0.0)))
-        return norms, events
-
     def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
         """Return the norms (p,) after the proximal steps on groups; norms of left-out groups are zero."""
         left_out = self.group_state.left_out[: self.n_penalized]
@@ -277,16 +310,6 @@ class OnlineTrainer:
         for term in self.terms:
             norms = term.prox(norms, step)
         return norms
-
-    def _close_round(self, weight: float) -> None:
-        """Add the model to the average; recompute norms periodically."""
-        group_state, average, t = self.group_state, self.average, self.round - self.began
-        if average is None:
-            group_state.pending_weight = 0.0
-        else:
-            group_state.pending_weight = weight * average.weight(t)
-            group_state.total_weight += group_state.pending_weight
-        self.upkeep()
 
     @property
     def _rounds_between_shrinkage(self) -> int:
@@ -309,7 +332,7 @@ class OnlineTrainer:
         """Discount the average, recompute norms, and shrink coordinates, after the rounds where that is due."""
         average, is_end = self.average, self.round % self.recompute_every == 0
         if average is not None and average.period and (self.round - self.began) % average.period == 0:
-            self._discount(1.0 / average.weight(self.round - self.began))
+            self.discount(1.0 / average.weight(self.round - self.began))
         if is_end:
             self.recompute_norms()
         if self.coordinate_terms and (is_end or self.round % self._rounds_between_shrinkage == 0):
@@ -330,13 +353,13 @@ class OnlineTrainer:
         r""":math:`\lambda` in this round."""
         return self.lambda_(self.presented) if callable(self.lambda_) else self.lambda_
 
-    def grow_outputs(self, structure: Structure) -> None:
+    def grow_outputs(self, structure: Structure, n_outputs: int) -> None:
         """Continue with a structure that has more labels; weights of new labels are zero."""
         self._predictor = None
         check_ability(self.banks, "grow", "There are labels that were not known before", "declare all labels at first")
         self.structure = structure
         for bank in self.banks:
-            bank.grow_outputs(self.structure.n_labels)
+            bank.grow_outputs(n_outputs)
 
     @property
     def average_at_hand(self) -> bool:
@@ -415,9 +438,8 @@ class OnlineTrainer:
         dict of str to float
             The weights sum to one. All are zero before training.
         """
-        if self.method.has_weights:
-            weights = self.method.kernel_weights(self.group_state.pending_weight, self.group_state.total_weight)
-        else:
+        weights = self.method.kernel_weights(self.group_state.pending_weight, self.group_state.total_weight)
+        if weights is None:
             norms = self.predictor().norms[: self.n_penalized] if norms is None else norms
             weights = (L21() if self.bound is None else self.bound).normalized_kernel_weights(norms)
         weight_of = dict(zip(self.group_names, weights.tolist()))
@@ -435,10 +457,7 @@ class OnlineTrainer:
         n_known = len(self.group_state.names)
         self.group_state = self.group_state.rebuilt(self.banks)
         self.n_penalized += len(self.group_state.names) - n_known
-        if self.evidence is not None:
-            self.evidence.grow(self.n_penalized)
-        self.method.grow(self.n_penalized)
-        self.method.prepare(self.group_state)
+        self.start_parts()
         self._bind_regularizer()
 
     def go_on(self, rounds: float, presented: float) -> None:
@@ -459,32 +478,31 @@ class OnlineTrainer:
             self.banks[index] = released = bank.release()
             released.group_state = bank.group_state
 
-    def _parts(self) -> list[tuple[str, Any]]:
-        return [("method", self.method), ("evidence", self.evidence), ("drift", self.drift)]
+    def part_states(self, only_predicts: bool = False) -> dict[str, np.ndarray]:
+        """Return the states of all parts as named arrays, or of those that a model needs that only predicts."""
+        parts = [own for own in self.parts.items() if own[1].predicts or not only_predicts]
+        return {f"{role}/{key}": value for role, part in parts for key, value in part.state().items()}
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the training state, except for the random generator, as named arrays."""
         arrays = {f"groups/{key}": value for key, value in self.group_state.state().items()}
         for index, bank in enumerate(self.banks):
             arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
-        for name, part in self._parts():
-            arrays.update({f"{name}/{key}": value for key, value in (part.state() if part else {}).items()})
         if self.coordinate_terms:
             arrays["coordinates"] = np.array([self.shrinkage, self.shrunk])
-        counters = [self.round, self.presented, self.began, *self.schedule.state()]
-        return {**arrays, "counters": np.array(counters, dtype=np.float64)}
+        counters = [self.round, self.presented, self.began]
+        return {**arrays, **self.part_states(), "counters": np.array(counters, dtype=np.float64)}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """Load the arrays of :meth:`state`."""
         self.group_state.load_state(below(state, "groups/"))
         for index, bank in enumerate(self.banks):
             bank.load_state(below(state, f"bank{index}/"))
-        if "method/weights" in state and not self.method.has_weights:
-            self.hedge()
-        if "drift/numbers" in state:
-            self.watch()
-        for name, part in self._parts():
-            if part is not None and (own := below(state, f"{name}/")):
+        for role in LATER:
+            if below(state, f"{role}/"):
+                self.join(role)
+        for role, part in self.parts.items():
+            if own := below(state, f"{role}/"):
                 part.load_state(own)
         if "counters" not in state:  # a model without training state
             for bank in self.banks:
@@ -492,7 +510,22 @@ class OnlineTrainer:
             return
         if "coordinates" in state:
             self.shrinkage, self.shrunk = state["coordinates"].tolist()
-        rounds, presented, began, *rates = state["counters"].tolist()
+        rounds, presented, began = state["counters"].tolist()
         self.go_on(rounds, presented)
         self.began = int(began)
-        self.schedule.load_state(rates)
+
+    def take(self, other: "OnlineTrainer") -> None:
+        """Take the state of a trainer with more groups; the banks of this one already have its parameters."""
+        names, state = other.group_state.names, other.group_state.state()
+        indices = [names.index(name) for name in self.group_state.names]
+        self.group_state.load_state(
+            {name: array if name == "weights" else array[indices] for name, array in state.items()}
+        )
+        for role, part in other.parts.items():
+            if role in LATER and isinstance(part, LATER[role]):
+                self.join(role)
+            if role in self.parts:
+                self.parts[role].take(part, indices[: self.n_penalized])
+        self.lambda_, self.radius, self.average = other.lambda_, other.radius, other.average
+        self.go_on(other.round, other.presented)
+        self.began = other.began

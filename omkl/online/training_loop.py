@@ -11,7 +11,8 @@ from omkl.exceptions import DivergenceError, InputError
 from omkl.online import compiled_pass
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.compiled_pass import AT_A_TIME, fastest_pass, uncompiled_part
-from omkl.online.drift.detector import unit_of
+from omkl.online.drift.detector import DriftTest, unit_of
+from omkl.online.evidence import Evidence
 from omkl.online.rounds import (
     Examples,
     LearnedBlock,
@@ -212,8 +213,9 @@ class TrainingLoop:
                     raise InputError("The training data must have an example.")
                 progress.finished = self._end_epoch() or stopped
                 self._write_waiting()
-            if self.concludes:
-                _end_training(trainer)
+            if self.concludes and trainer.find(Evidence) is not None:
+                _leave_out_useless(trainer)  # unless that was done after the first epoch
+                trainer.method.meet(trainer.method.learning, trainer.group_state)
         finally:
             for end in hooks(self.callbacks, "on_end"):
                 end(trainer)
@@ -227,8 +229,8 @@ class TrainingLoop:
         for examples in self.source.blocks(progress.epoch - 1, progress.block):
             self._write_waiting()
             stopped = in_shards = False
-            if trainer.drift is not None:
-                trainer.drift.enter(examples)
+            for part in trainer.parts.values():
+                part.enter(examples)
             steps = self._pass_for(examples)(trainer, examples, self.source.orders, progress.block_examples)
             for step in steps:
                 progress.add(step.n_examples, step.loss, step.weight)
@@ -249,15 +251,17 @@ class TrainingLoop:
             block = LearnedBlock(examples, *learned, in_shards)
             stopped |= any([tell(trainer, block) for tell in self._on_block])
             progress.next_block()
-            if trainer.drift is not None:
-                trainer.drift.pass_block(examples)
+            for part in trainer.parts.values():
+                part.leave(examples)
             if stopped:
                 return True
         return False
 
     def _report_change(self, examples: Examples) -> None:
         """Tell callbacks, the record and the log after which row a change of the stream was found."""
-        row = self.trainer.drift.row(examples, self.progress.block_examples)
+        if (test := self.trainer.find(DriftTest)) is None:
+            return
+        row = test.row(examples, self.progress.block_examples)
         self.progress.changes.append(row)
         unit = unit_of(self.trainer.structure)
         logger.warning("The averaged model lags behind the stream at %s %d: the average restarts.", unit, row)
@@ -332,32 +336,20 @@ def _begin_epoch(trainer: OnlineTrainer, new: bool, once: bool, concludes: bool)
     weight, the other groups are trained from scratch. In a single pass (``once``), Hedge learns the weights of MKL. If
     training does not conclude, groups are neither tested nor left out.
     """
-    if not concludes and trainer.evidence is not None:
-        trainer.evidence.open = False
-    if new and once and trainer.round == 0 and _can_hedge(trainer):
-        trainer.hedge()
-    if not new and _leave_out_useless(trainer) > NEGLIGIBLE:
-        _restart(trainer)
-    trainer.method.meet(new, trainer.group_state)
-
-
-def _end_training(trainer: OnlineTrainer) -> None:
-    """Conclude training: leave out useless groups, unless that was done after the first epoch."""
-    if trainer.evidence is None:
-        return
-    _leave_out_useless(trainer)
-    trainer.method.meet(trainer.method.learning, trainer.group_state)
-
-
-def _can_hedge(trainer: OnlineTrainer) -> bool:
-    regularizer = trainer.regularizer
+    evidence, regularizer = trainer.find(Evidence), trainer.regularizer
+    if not concludes and evidence is not None:
+        evidence.open = False
     is_mkl = regularizer is not None and regularizer.weight_set == "simplex" and regularizer.is_sparse
-    return trainer.evidence is not None and is_mkl and trainer.method.forgets
+    if new and once and trainer.round == 0 and evidence is not None and is_mkl and trainer.method.forgets:
+        trainer.join("method")
+    if not new and _leave_out_useless(trainer) > NEGLIGIBLE:
+        trainer.restart()
+    trainer.method.meet(new, trainer.group_state)
 
 
 def _leave_out_useless(trainer: OnlineTrainer) -> float:
     """Leave out groups that have not helped on new examples; return their total weight."""
-    evidence = trainer.evidence
+    evidence = trainer.find(Evidence)
     if evidence is None or not evidence.open:
         return 0.0
     weight_of = trainer.kernel_weights(trainer.norms)
@@ -366,17 +358,6 @@ def _leave_out_useless(trainer: OnlineTrainer) -> float:
     left_out |= ~evidence.useful()
     trainer.go_on(trainer.round, trainer.presented)
     return sum(weight_of[name] for name, left in zip(trainer.group_names, left_out) if left)
-
-
-def _restart(trainer: OnlineTrainer) -> None:
-    """Set parameters to zero, and restart rates and averages; left-out groups stay left out."""
-    trainer.group_state.restart()
-    trainer.method.prepare(trainer.group_state)
-    for bank in trainer.banks:
-        bank.restart()
-    trainer.schedule.restart()
-    trainer.began = trainer.round
-    trainer.go_on(trainer.round, 0.0)
 
 
 def check_finite(trainer: OnlineTrainer) -> None:

@@ -1,5 +1,6 @@
 """Predictions of a fitted parser under constraints: trees with relations, n best trees, marginals."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -19,10 +20,10 @@ from omkl.exceptions import InputError
 from omkl.features.fields import column_of, values_of
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import Template, TemplateSet, distance_name
-from omkl.groups.templates.layout import ArcSentence, TemplateLayout
+from omkl.groups.templates.layout import ArcSentence, ArcTokens, TemplateLayout
 from omkl.online.averaging import Predictor
-from omkl.online.group_contributions import GIVEN, Contributions, Piece, contributions
-from omkl.online.model import OnlineModel
+from omkl.online.group_contributions import Contributions, Piece, contributions
+from omkl.online.model import Codec, OnlineModel
 from omkl.parsing.sentences import ArcExamples, Sentences, check_trees, joined, treebanks_of, with_notes
 from omkl.structures.base import Potentials
 from omkl.structures.trees import TreeStructure, as_heads
@@ -125,6 +126,48 @@ def potentials_of(predictor: Predictor, sentences: list[ArcSentence]) -> list[Po
     return found
 
 
+class ArcLabeler(ABC):
+    """Predicts the relations of arcs; ``strings`` is the table of relations."""
+
+    strings: Strings
+
+    @abstractmethod
+    def predict(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
+        """Predict the code of the relation of every word given its head, (number of words,)."""
+
+    @abstractmethod
+    def scores(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
+        """Compute scores of relations of every word given its head, (number of words, number of relations)."""
+
+
+class TreeCodec(Codec):
+    """Codec of sentences and trees, as :class:`TreeDecoder` sees it."""
+
+    structure: TreeStructure
+    relations: ArcLabeler | None
+    features: dict[str, list]
+
+    @abstractmethod
+    def complete(self, blocks: Iterable[Treebank]) -> Iterator[Treebank]:
+        """Yield the blocks, and warn once about missing columns that the parser uses."""
+
+    @abstractmethod
+    def tokens(self, treebank: Treebank, **options: Any) -> ArcTokens:
+        """Encode sentences to parse; see :class:`omkl.parsing.stages.Asked` for the options."""
+
+    @property
+    @abstractmethod
+    def all_templates(self) -> TemplateSet:
+        """Templates of arcs and parts."""
+
+    @abstractmethod
+    def explained(self, found: Contributions, treebank: Treebank, given: list, direction: Potentials) -> Contributions:
+        """Replace the potentials that come with a sentence by contributions of the first parser, if there is one.
+
+        ``given`` are heads whose arcs are candidates.
+        """
+
+
 @dataclass(frozen=True)
 class TreeDecoder:
     """Predictions of a fitted parser.
@@ -140,7 +183,7 @@ class TreeDecoder:
         Number of threads.
     """
 
-    model: OnlineModel
+    model: OnlineModel[TreeCodec]
     temperature: float | None = None
     relation_temperature: float | None = None
     minimum_risk: bool = False
@@ -149,7 +192,7 @@ class TreeDecoder:
     @property
     def structure(self) -> TreeStructure:
         """Structure of the trees."""
-        return self.model.predictor().structure
+        return self.model.codec.structure
 
     @property
     def relations(self) -> Strings:
@@ -303,8 +346,7 @@ def explain_tree(
     if word is not None:
         check_number("word", word, above=0, below=n_words + 1, integer=True)
     given = [as_heads(own, n_words) for own in (heads, against) if own is not None]
-    options = {"right": given, "wide": True}
-    sentence = codec.tokens(block, **options).sentence(0)
+    sentence = codec.tokens(block, right=given, wide=True).sentence(0)
     potentials = predictor.potentials(sentence)
     chosen = decoder.trees(block)[0] if heads is None else given[0]
     other = _other_tree(predictor.structure, potentials, chosen, word) if against is None else given[-1]
@@ -321,12 +363,7 @@ def explain_tree(
         for i in np.flatnonzero(chosen != other).tolist()
     ]
     margin, direction = predictor.structure.difference(potentials, chosen, other)
-    found = contributions(predictor, sentence, direction)
-    if codec.has_parts:  # the potentials of arcs are those of the first parser
-        first = codec.first.model_
-        of_arcs = contributions(first.predictor(), first.codec.tokens(block, **options).sentence(0), direction)
-        rest = {name: value for name, value in found.groups.items() if name != GIVEN}
-        found = Contributions({**of_arcs.groups, **rest}, [*of_arcs.pieces, *found.pieces])
+    found = codec.explained(contributions(predictor, sentence, direction), block, given, direction)
     return explanation(chosen, other, listed(told), margin, found, n, named)
 
 

@@ -1,7 +1,6 @@
 """DependencyParser, a parser of first or second order with online multiple kernel learning."""
 
-import os
-from collections.abc import Collection, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -10,43 +9,29 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
-from omkl._components import check_number, resolve
+from omkl._components import check_number
 from omkl.data import Stream, Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import has_marginals
-from omkl.estimators.persistence import check_is_fitted
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import Number, OneOf, check_parameters
 from omkl.exceptions import InputError
 from omkl.groups.templates.bank import ArcTemplateBank
-from omkl.groups.templates.language import NAMED_SETS, TemplateSet
-from omkl.losses import CRF, StructuredLoss
+from omkl.groups.templates.language import TemplateSet
+from omkl.online.group_contributions import norms_of
 from omkl.online.model import OnlineModel
-from omkl.online.schedules import DistanceOverGradients, MeanPolyak, Schedule
-from omkl.online.training_loop import Pass
-from omkl.parsing.codec import TreebankCodec, TreeData, read_trees
+from omkl.parsing import template_selection
+from omkl.parsing.codec import TreebankCodec, TreeData, read_trees, tree_rates
 from omkl.parsing.decoding import Arcs, Parse, ParseMarginals, TreeDecoder, explain_tree
 from omkl.parsing.evaluation import Rule, evaluate_blocks
-from omkl.parsing.relations import RelationsBeside
-from omkl.parsing.sentences import Sentences, check_sentences, check_trees, treebanks_of
-from omkl.parsing.template_selection import arcs_first, ranked, select_templates
+from omkl.parsing.relations import relations_beside
+from omkl.parsing.sentences import ArcExamples, Sentences, check_sentences, check_trees, treebanks_of
 from omkl.persistence import Unpacker
-from omkl.regularizers import L21, Regularizer
-
-
-def tree_rates(estimator: OnlineEstimator) -> Schedule:
-    """Return the schedule of ``eta0="auto"`` for a parser."""
-    # rates of dual averaging depend on the distance from the origin, not on the length of a step
-    if estimator.method != "fobos":
-        return DistanceOverGradients()
-    # the gradient of a CRF is spread over all arcs, and needs steps that are three times as long (UAS for English: 87.0
-    # instead of 86.5)
-    return MeanPolyak(3.0 if isinstance(resolve(StructuredLoss, estimator.loss, "loss"), CRF) else 1.0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DependencyParser(OnlineEstimator):
+class DependencyParser(OnlineEstimator[TreebankCodec]):
     """Dependency parser that learns which feature templates it needs.
 
     The score of a tree is a sum over its arcs, and by default over pairs of arcs. Each template is a group of hashed
@@ -60,9 +45,9 @@ class DependencyParser(OnlineEstimator):
         :class:`~omkl.groups.TemplateSet`. Named sets are "martins507" (13 views of the head times 13 of the modifier,
         each alone, with direction, and with distance), "rich" (these, and morphology, affixes and tags in between),
         "mcdonald2005", "small", and "parts" (of grandparents and siblings). "auto" is "rich" and "parts", without
-        templates of columns that the training data lacks. In all
-        cases, UPOS and XPOS replace each other if one of them is empty, templates of missing columns are dropped, and
-        duplicates are merged. A warning reports these changes; with "auto", a line of text if ``verbose``.
+        templates of columns that the training data lacks. In all cases, UPOS and XPOS replace each other if one of them
+        is empty, templates of missing columns are dropped, and duplicates are merged. A warning reports these changes;
+        with "auto", a line of text if ``verbose``.
     lexicons : dict of str to path or dict, optional
         Lexicons by name, which map words to values such as clusters, entries of a gazetteer or bins of vectors: a file
         with ``word<TAB>value`` in each line, or a dict. ``{"cluster": "brown.tsv"}`` makes ``h.cluster`` a field of
@@ -206,29 +191,24 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         Returns
         -------
         self
-
-        Raises
-        ------
-        omkl.exceptions.InputError
-            If a parameter or a sentence is invalid; the parser is not changed.
         """
         X = check_sentences(X, y)
         check_parameters(self, self._constraints)
-        chosen = curve = None
+        chosen, curve, data = None, None, TrainingBlock(X, None, sample_weight)
         if self.keep is not None:
             if isinstance(X, Stream):
                 raise InputError("keep= requires several trainings: pass sentences, not a stream.")
-            known = self._read(TrainingBlock(X, None, sample_weight), whole=True)
-            candidates = TreebankCodec(self).suited(known)
-            chosen, curve = select_templates(self, self.keep, candidates, known.treebank, known.weights, run)
+            known = self._read(data, whole=True)
+            own = self._codec().suited(known), known.treebank, known.weights, run
+            chosen, curve = template_selection.select_templates(self, self.keep, *own)
         codec = TreebankCodec(self, chosen, run)
         given = None if validation is None else check_sentences(validation)
-        task = Task(codec, self._read, companions=_beside, finish=codec.finish, passes=codec.passes)
-        data = TrainingBlock(X, None, sample_weight)
-        held_out: Any = self._train(task, data, None if given is None else (given, None), run)
+        task = Task(codec, self._read, companions=relations_beside, finish=codec.finish, passes=codec.passes)
+        held_out = self._train(task, data, None if given is None else (given, None), run)
         self.temperature_ = self.relation_temperature_ = None
         self.pruning_curve_ = curve
-        if given is None and held_out is not None and self.model_.codec.first is None:  # it has seen these sentences
+        # a first parser has seen these sentences
+        if given is None and isinstance(held_out, ArcExamples) and not codec.stage.first:
             given = held_out.treebank[held_out.chosen]
         return self if given is None else self.calibrate(given)
 
@@ -252,7 +232,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         if self.keep is not None:
             raise InputError("keep= requires several trainings, which partial_fit cannot do: set keep=None.")
         check_parameters(self, self._constraints)
-        task = Task(TreebankCodec(self), self._read, companions=_beside)
+        task = Task(self._codec(), self._read, companions=relations_beside)
         self._train_more(task, TrainingBlock(check_sentences(X, y), None, sample_weight))
         self.temperature_ = self.relation_temperature_ = None
         return self
@@ -274,8 +254,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         -------
         self
         """
-        decoder = TreeDecoder(self.model_, n_jobs=self.n_jobs)
-        self.temperature_, self.relation_temperature_ = decoder.temperatures(X)
+        self.temperature_, self.relation_temperature_ = TreeDecoder(self.model_, n_jobs=self.n_jobs).temperatures(X)
         return self
 
     # ---- parsing ------------------------------------------------------------------------------------------------
@@ -412,13 +391,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
             Scores, counts and tables of :func:`omkl.evaluate_treebanks`. Tags and lemmas are copied from the gold
             sentences, so their scores are 1. Scores of relations are None for an unlabeled parser.
         """
-        return evaluate_blocks(self._compared(X), ignore)
-
-    def _compared(self, X: Sentences) -> Iterator[tuple[Treebank, Treebank]]:
-        """Yield gold and predicted trees, block by block."""
-        for gold in treebanks_of(X, trees=True, single_root=self.single_root):
-            check_trees(gold)
-            yield gold, self.parse(gold)
+        pairs = ((gold, self.parse(gold)) for gold in map(check_trees, treebanks_of(X, True, self.single_root)))
+        return evaluate_blocks(pairs, ignore)
 
     def score(self, X: Sentences, y: None = None, ignore: Rule = None) -> float:
         """Return the unlabeled attachment score.
@@ -436,41 +410,15 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         """
         return self.evaluate(check_sentences(X, y), ignore)["uas"]
 
-    @property
-    def kernel_weights_(self) -> dict[str, float]:
-        """Weight of each template by name, in [0, 1], summing to one."""
-        if len(self._parsers) == 1:
-            return super().kernel_weights_
-        names, norms = list(self._norms), np.array(list(self._norms.values()))
-        regularizer = L21() if self.regularizer is None else resolve(Regularizer, self.regularizer, "regularizer")
-        return dict(zip(names, regularizer.bind(names, names).normalized_kernel_weights(norms).tolist()))
+    template_weights_ = OnlineEstimator.kernel_weights_
 
     @property
-    def template_weights_(self) -> dict[str, float]:
-        """Weight of each template by name, in [0, 1], summing to one."""
-        return self.kernel_weights_
+    def _models(self) -> list[OnlineModel]:
+        return self.model_.codec.stage.models(self.model_)
 
     @property
-    def _parsers(self) -> list["DependencyParser"]:
-        """The parsers whose templates these are: one of second order owns a parser of arcs."""
-        codec = self.model_.codec
-        return [codec.first, self] if codec.has_parts else [self]
-
-    @property
-    def _norms(self) -> dict[str, float]:
-        """Norms of all templates, by name."""
-        predictors = [own.predictor_ for own in self._parsers]
-        return {name: norm for own in predictors for name, norm in zip(own.group_names, own.norms.tolist())}
-
-    @property
-    def left_out_(self) -> list[str]:
-        """Templates that ``weighting="out-of-sample"`` has removed because they do not help on new sentences."""
-        return [name for own in self._parsers for name in super(DependencyParser, own).left_out_]
-
-    @property
-    def group_report_(self) -> list[dict[str, Any]]:
-        """Norm, weight and bytes of each template; the part of :meth:`group_report` that needs no data."""
-        return self._joined_report([super(DependencyParser, own).group_report_ for own in self._parsers])
+    def _banks(self) -> list[ArcTemplateBank]:
+        return [bank for model in self._models for bank in template_selection.template_banks(model.trainer)]
 
     def group_report(self, X: Any, y: Any = None) -> list[dict[str, Any]]:
         """Report the size of each template, and how much it helps on held-out trees.
@@ -478,27 +426,16 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         See :meth:`omkl.OnlineMKLClassifier.group_report`. With ``order=2``, losses without a template of arcs are those
         of the first-order parser.
         """
-        X = check_sentences(X, y)
-        return self._joined_report([super(DependencyParser, own).group_report(X) for own in self._parsers])
-
-    def _joined_report(self, reports: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-        """Join the reports of :attr:`_parsers`, with weights and shares of bytes among all templates."""
-        if len(reports) == 1:
-            return reports[0]
-        records, weights = [record for report in reports for record in report], self.kernel_weights_
-        nbytes = sum(record["bytes"] for record in records)
-        return [
-            {**record, "weight": weights[record["group"]], "bytes_share": record["bytes"] / nbytes}
-            for record in records
-        ]
+        return super().group_report(check_sentences(X, y))
 
     def memory_usage(self) -> dict[str, float]:
-        own, first = super().memory_usage(), self.model_.codec.first
-        return own if first is None else {key: own[key] + value for key, value in first.memory_usage().items()}
+        used = [super().memory_usage(), *(first.memory_usage() for first in self.model_.codec.stage.first)]
+        return {key: sum(own[key] for own in used) for key in used[0]}
 
     def ranking(self) -> list[str]:
         """Return the names of the templates, best first: by weight, then by norm, as weights of an SVM are equal."""
-        return ranked(self.template_weights_, self._norms)
+        weights, norms = self.template_weights_, norms_of([model.trainer for model in self._models])
+        return sorted(weights, key=lambda name: (weights[name], norms[name]), reverse=True)
 
     def prune(self, keep: int) -> "DependencyParser":
         """Return a smaller parser with the best templates, without retraining.
@@ -512,32 +449,24 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         -------
         DependencyParser
         """
-        check_is_fitted(self)
-        check_number("keep", keep, above=0, below=len(self.templates_) + 1, integer=True)
-        return self._restricted(arcs_first(self.ranking(), self.templates_)[:keep])
+        ranking = template_selection.arcs_first(self.ranking(), self.templates_)
+        check_number("keep", keep, above=0, below=len(ranking) + 1, integer=True)
+        return self._restricted(ranking[:keep])
 
-    def _restricted(self, names: Collection[str]) -> "DependencyParser":
+    def _restricted(self, names: Sequence[str]) -> "DependencyParser":
         """Return a parser with some of the templates, and their present weights."""
-        templates, first = self.templates_.keep(names), self.model_.codec.first
+        templates, codec = self.templates_.keep(names), self.model_.codec
         pruned = clone(self).set_params(templates=templates, lexicons=dict(templates.lexicons) or None, keep=None)
-        kept = [(bank, [name for name in names if name in bank.names]) for bank in self.model_.trainer.banks]
-        banks = [bank.restricted(bank.templates.keep(own)) for bank, own in kept if own]
-        if self.model_.codec.has_parts:
-            first = first._restricted([name for name in names if name in first.templates_.names])
-            if not banks:  # all parts are gone
-                first.model_.codec.relations = self.model_.codec.relations
-                return first.set_params(labeled=self.labeled)
-        model = pruned._new_model(self.model_.codec.pruned(pruned, banks, first))
+        banks, stage = template_selection.restricted_banks(self.model_.trainer, names), codec.stage.restricted(names)
+        if not banks:  # all parts are gone
+            stage.first[0].model_.codec.relations = codec.relations
+            return stage.first[0].set_params(labeled=self.labeled)
+        model = pruned._new_model(codec.pruned(pruned, banks, stage))
         model.start(banks)
         model.take(self.model_)
         pruned._adopt(model)
         pruned.history_, pruned.n_iter_ = self.history_, self.n_iter_
         return pruned
-
-    @property
-    def _banks(self) -> list[ArcTemplateBank]:
-        """Banks of all templates."""
-        return [bank for own in self._parsers for bank in own.model_.trainer.banks]
 
     def n_features(self) -> int:
         """Return the number of hashed features with nonzero weight."""
@@ -545,13 +474,11 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
 
     def collision_rate(self) -> float:
         """Estimate the fraction of features that share a weight with another feature."""
-        n_features = [bank.n_features() for bank in self._banks]
-        return float(np.average([bank.collision_rate() for bank in self._banks], weights=np.maximum(n_features, 1)))
+        weights = np.maximum([bank.n_features() for bank in self._banks], 1)
+        return float(np.average([bank.collision_rate() for bank in self._banks], weights=weights))
 
     def _read_known(self, block: TrainingBlock) -> TreeData:
         return self._read(block._replace(X=check_sentences(block.X, block.y)))
-
-    # ---- model files --------------------------------------------------------------------------------------------
 
     _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_", "relation_temperature_", "pruning_curve_")
     _reads = "trees"
@@ -560,24 +487,11 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         return TreebankCodec(self)
 
     def _saved_parameters(self) -> dict[str, Any]:
-        templates = self.templates
-        if _is_file(templates) and "model_" in self.__dict__:  # the file may have changed
-            templates = str(self.templates_).splitlines()
-        elif _is_file(templates) or not isinstance(templates, str):
-            templates = str(TemplateSet.resolve(templates, dict.fromkeys(self.lexicons or ()))).splitlines()
-        return {**super()._saved_parameters(), "templates": templates, "lexicons": None}
+        used = None if self._model is None else self.templates_
+        lines = template_selection.saved_templates(self.templates, self.lexicons or (), used)
+        return {**super()._saved_parameters(), "templates": lines, "lexicons": None}
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
         super()._restore(manifest, unpacker)
         self.lexicons = dict(self.templates_.lexicons) or None
         self.model_.parameters = self.get_params(deep=False)
-
-
-def _beside(model: OnlineModel, make_pass: Pass) -> list[RelationsBeside]:
-    """Return callbacks that train other models on the blocks of a stream."""
-    return [RelationsBeside(model, make_pass)]
-
-
-def _is_file(templates: object) -> bool:
-    """Check whether templates are the path of a file."""
-    return isinstance(templates, (str, os.PathLike)) and templates not in NAMED_SETS

@@ -19,8 +19,8 @@ from omkl.online.rounds import Example, LearnedBlock
 from omkl.online.schedules import DistanceOverGradients
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, Pass
-from omkl.parsing.sentences import ArcExamples, encode
-from omkl.parsing.template_selection import suited
+from omkl.parsing.decoding import ArcLabeler
+from omkl.parsing.sentences import ArcExamples, encode, suited
 from omkl.regularizers import Ridge
 from omkl.structures.chain import Chain
 
@@ -57,7 +57,7 @@ RELATIVE_TEMPLATES = (
 )  # fmt: skip
 
 
-class RelationLabeler:
+class RelationLabeler(ArcLabeler):
     """Classifier of the relations of arcs in given trees: an SVM, implemented as a chain without transitions.
 
     Arcs from the root can only have relations of such arcs in the training data, and likewise for all other arcs: in
@@ -111,9 +111,9 @@ class RelationLabeler:
         treebank = examples.treebank
         codes = self.strings.codes(treebank.strings["deprels"].tolist(), grow=True)[treebank.deprels]
         codes = _known(treebank, codes)
-        if len(self.strings) > self.trainer.structure.n_labels:
-            self.trainer.grow_outputs(Chain(len(self.strings)))
-            self._seen = np.pad(self._seen, ((0, 0), (0, len(self.strings) - self._seen.shape[1])))
+        if (new := len(self.strings) - self._seen.shape[1]) > 0:
+            self.trainer.grow_outputs(Chain(len(self.strings)), len(self.strings))
+            self._seen = np.pad(self._seen, ((0, 0), (0, new)))
         self._note(treebank.heads, codes)
         arcs = _Arcs(ArcExamples.of(treebank, self.templates, examples.given), codes, self._hasher)
         self.trainer.lambda_, self.trainer.recompute_every = trainer.lambda_, trainer.recompute_every
@@ -121,8 +121,6 @@ class RelationLabeler:
             pass
 
     def predict(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
-        """Predict the code of the relation of every word given its head, (number of words,)."""
-
         def best(scores: np.ndarray) -> np.ndarray:
             """Return the best relation of each word."""
             return scores.argmax(axis=1).astype(np.int32)
@@ -130,7 +128,6 @@ class RelationLabeler:
         return np.concatenate([np.zeros(0, np.int32), *self._scored(treebank, heads, n_jobs, best)])
 
     def scores(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
-        """Compute scores of relations of every word given its head, (number of words, number of relations)."""
         none = np.zeros((0, len(self.strings)))
         return np.concatenate([none, *self._scored(treebank, heads, n_jobs, lambda scores: scores)])
 
@@ -188,6 +185,11 @@ class RelationsBeside:
         """Train on the block."""
         if self._model.codec.relations is not None:
             self._model.codec.relations.learn(block.examples, trainer, self._make_pass)
+
+
+def relations_beside(model: OnlineModel, make_pass: Pass) -> list[RelationsBeside]:
+    """Return the callbacks that train other models on the blocks of a stream."""
+    return [RelationsBeside(model, make_pass)]
 
 
 class _Arcs(Sequence[Example]):

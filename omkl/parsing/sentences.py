@@ -1,4 +1,4 @@
-"""Conversion of user input to treebanks, checks of trees, and training examples."""
+"""Conversion of user input to treebanks, checks of trees, templates that suit a treebank, and training examples."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from omkl._components import warn_caller
-from omkl._messages import shown
+from omkl._messages import listed, shown
 from omkl.data import Sentence, Stream, Treebank, read_treebank
 from omkl.data.treebank.treebank import check_heads
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import WeightedExamples
 from omkl.exceptions import DataWarning, InputError
-from omkl.features.fields import OUTSIDE, ROOT, TreeFields, code_of, own_codes
-from omkl.groups.templates.language import TemplateSet
+from omkl.features.fields import OUTSIDE, ROOT, TreeFields, absent_fields, are_copies, code_of, own_codes
+from omkl.groups.templates.language import Template, TemplateSet, own_field
 from omkl.groups.templates.layout import ArcGuide, ArcTokens
 from omkl.online.rounds import Example
 from omkl.structures.trees import ProjectiveTree
@@ -24,6 +24,10 @@ from omkl.structures.trees import ProjectiveTree
 NO_SENTENCES = Treebank.from_sentences([], trees=False)
 #: Number of decimals in MISC.
 DECIMALS = 3
+#: Replacements of nearly empty columns of tags.
+STAND_INS = {"xpos": "upos", "upos": "xpos"}
+#: A column of tags is nearly empty if at most this fraction of words has a tag.
+SCARCE = 0.1
 #: Sentences as given by users: paths, a treebank, a stream, or lists of words.
 Sentences: TypeAlias = str | os.PathLike | Treebank | Stream | Iterable[Sentence | Iterable[str] | str | os.PathLike]
 
@@ -105,8 +109,8 @@ def facts_of(treebank: Treebank, columns: Iterable[str], arrays: Iterable[np.nda
     }
 
 
-def check_trees(treebank: Treebank, partial: bool = False) -> None:
-    """Raise InputError if a word has no head, or with ``partial``, if no word of a sentence has a head."""
+def check_trees(treebank: Treebank, partial: bool = False) -> Treebank:
+    """Return a treebank; raise InputError if a word has no head, or if ``partial``, a sentence has no head at all."""
     if not len(treebank):
         raise InputError("There is no sentence: give at least one.")
     n_unknown = np.add.reduceat(treebank.heads < 0, treebank.offsets[:-1], dtype=np.int64)
@@ -118,6 +122,7 @@ def check_trees(treebank: Treebank, partial: bool = False) -> None:
         warn_caller(
             f"{n_unknown.sum()} of {treebank.n_words} words have no head, and any is right for them.", DataWarning
         )
+    return treebank
 
 
 def only_projective(treebank: Treebank, single_root: bool) -> np.ndarray:
@@ -130,6 +135,43 @@ def only_projective(treebank: Treebank, single_root: bool) -> np.ndarray:
         n_left_out = np.count_nonzero(~kept)
         warn_caller(f"{n_left_out} of {len(kept)} sentences are not projective and are left out.", DataWarning)
     return kept
+
+
+# ---- templates -------------------------------------------------------------------------------------------------------
+
+
+def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tuple[TemplateSet, str]:
+    """Adapt templates to the columns of a treebank; return them, and a message about changes, possibly empty.
+
+    UPOS replaces XPOS if XPOS is nearly empty or a copy of UPOS, and XPOS replaces a nearly empty UPOS. Templates of
+    other empty columns or missing attributes are dropped. Then duplicates are merged. If the treebank is not the
+    ``whole`` data, only columns are checked, because attributes may occur later.
+    """
+    absent = absent_fields(treebank, templates, by_column=not whole)
+    n_tags, scarce = {name: np.count_nonzero(treebank.codes(name)) for name in STAND_INS}, SCARCE * treebank.n_words
+    stand_ins = {field: other for field, other in STAND_INS.items() if n_tags[field] <= scarce < n_tags[other]}
+    if not stand_ins and n_tags["xpos"] and are_copies(treebank, "xpos", "upos"):
+        stand_ins = {"xpos": "upos"}
+    looked_at = set(map(own_field, templates.fields))
+    stand_ins = {field: other for field, other in stand_ins.items() if field in looked_at}
+    lost = {field: title for field, title in absent.items() if own_field(field) not in stand_ins}
+    kept, missing = [own for own in templates if own.fields.isdisjoint(lost)], listed(dict.fromkeys(lost.values()), 2)
+    if not kept:
+        raise InputError(f"Every template needs a field that the data lacks: {missing}.")
+    merged: dict[tuple, Template] = {}
+    for template in kept:
+        replaced = template.replacing(stand_ins)
+        merged.setdefault(replaced.identity, replaced)
+    if list(merged.values()) == list(templates):
+        return templates, ""
+    changes = [f"{other.upper()} is read in place of {field.upper()}" for field, other in stand_ins.items()]
+    if len(kept) < len(templates):
+        changes.append(f"no word has {missing}, which {len(templates) - len(kept)} read")
+    if len(merged) < len(kept):
+        changes.append(f"{len(kept) - len(merged)} are then equal to others")
+    where = "this treebank" if whole else f"the first {len(treebank)} sentences"
+    change = f"{len(merged)} of {len(templates)} templates suit {where}: {'; '.join(changes)}."
+    return TemplateSet(merged.values(), templates.lexicons), change
 
 
 # ---- training examples -----------------------------------------------------------------------------------------

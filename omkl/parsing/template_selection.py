@@ -1,7 +1,8 @@
-"""Adaptation of templates to a treebank, and selection of the best templates."""
+"""Selection of the best templates of a parser."""
 
+import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,60 +10,40 @@ from sklearn.base import clone
 from tqdm import tqdm
 
 from omkl._components import check_number
-from omkl._messages import listed
 from omkl.data import Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.training import RunOptions, in_folder
 from omkl.exceptions import DataWarning, InputError
-from omkl.features.fields import absent_fields, are_copies
-from omkl.groups.templates.language import Template, TemplateSet, own_field
+from omkl.groups.templates.bank import ArcTemplateBank
+from omkl.groups.templates.language import NAMED_SETS, TemplateSet
 from omkl.online.rounds import Record
+from omkl.online.trainer import OnlineTrainer
 
-#: Replacements of nearly empty columns of tags.
-STAND_INS = {"xpos": "upos", "upos": "xpos"}
-#: A column of tags is nearly empty if at most this fraction of words has a tag.
-SCARCE = 0.1
 #: ``keep="auto"`` holds out every PERIOD-th sentence. Half of these compare sets, and at most RANKED rank templates.
 PERIOD, RANKED = 5, 100
 
 
-def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tuple[TemplateSet, str]:
-    """Adapt templates to the columns of a treebank; return them, and a message about changes, possibly empty.
+def saved_templates(templates: Any, lexicons: Collection[str], used: TemplateSet | None) -> str | list[str]:
+    """Return the parameter ``templates`` of a parser for a model file: lines, or the name of a set.
 
-    UPOS replaces XPOS if XPOS is nearly empty or a copy of UPOS, and XPOS replaces a nearly empty UPOS. Templates of
-    other empty columns or missing attributes are dropped. Then duplicates are merged. If the treebank is not the
-    ``whole`` data, only columns are checked, because attributes may occur later.
+    The file that it names may have changed since its templates were ``used``.
     """
-    absent = absent_fields(treebank, templates, by_column=not whole)
-    n_tags, scarce = {name: np.count_nonzero(treebank.codes(name)) for name in STAND_INS}, SCARCE * treebank.n_words
-    stand_ins = {field: other for field, other in STAND_INS.items() if n_tags[field] <= scarce < n_tags[other]}
-    if not stand_ins and n_tags["xpos"] and are_copies(treebank, "xpos", "upos"):
-        stand_ins = {"xpos": "upos"}
-    looked_at = set(map(own_field, templates.fields))
-    stand_ins = {field: other for field, other in stand_ins.items() if field in looked_at}
-    lost = {field: title for field, title in absent.items() if own_field(field) not in stand_ins}
-    kept, missing = [own for own in templates if own.fields.isdisjoint(lost)], listed(dict.fromkeys(lost.values()), 2)
-    if not kept:
-        raise InputError(f"Every template needs a field that the data lacks: {missing}.")
-    merged: dict[tuple, Template] = {}
-    for template in kept:
-        replaced = template.replacing(stand_ins)
-        merged.setdefault(replaced.identity, replaced)
-    if list(merged.values()) == list(templates):
-        return templates, ""
-    changes = [f"{other.upper()} is read in place of {field.upper()}" for field, other in stand_ins.items()]
-    if len(kept) < len(templates):
-        changes.append(f"no word has {missing}, which {len(templates) - len(kept)} read")
-    if len(merged) < len(kept):
-        changes.append(f"{len(kept) - len(merged)} are then equal to others")
-    where = "this treebank" if whole else f"the first {len(treebank)} sentences"
-    change = f"{len(merged)} of {len(templates)} templates suit {where}: {'; '.join(changes)}."
-    return TemplateSet(merged.values(), templates.lexicons), change
+    is_file = isinstance(templates, (str, os.PathLike)) and templates not in NAMED_SETS
+    if isinstance(templates, str) and not is_file:
+        return templates
+    found = used if is_file and used is not None else TemplateSet.resolve(templates, dict.fromkeys(lexicons))
+    return str(found).splitlines()
 
 
-def ranked(weights: dict[str, float], norms: dict[str, float]) -> list[str]:
-    """Return names of templates, best first: by weight, then by norm."""
-    return sorted(weights, key=lambda name: (weights[name], norms[name]), reverse=True)
+def template_banks(trainer: OnlineTrainer) -> list[ArcTemplateBank]:
+    """Return the banks of templates of a trainer."""
+    return [bank for bank in trainer.banks if isinstance(bank, ArcTemplateBank)]
+
+
+def restricted_banks(trainer: OnlineTrainer, names: Sequence[str]) -> list[ArcTemplateBank]:
+    """Return copies of the banks with some of their templates; banks without any are left out."""
+    kept = [(bank, [name for name in names if name in bank.names]) for bank in template_banks(trainer)]
+    return [bank.restricted(bank.templates.keep(own)) for bank, own in kept if own]
 
 
 def select_templates(

@@ -11,6 +11,7 @@ from omkl._components import check_number
 from omkl.estimators.calibration import at_temperature, structure_temperature
 from omkl.estimators.explanations import Explanation, explain_difference, part_namer
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
+from omkl.estimators.token_codec import TokenCodec
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.views import TokenData
 from omkl.groups.tokens import Tokens
@@ -40,7 +41,16 @@ class Labeling(NamedTuple):
     score: float
 
 
-def _encoded(model: OnlineModel, X: Sequences, labels: LabelSequences) -> Iterator[tuple[Tokens, np.ndarray | None]]:
+def chain_of(model: OnlineModel[TokenCodec]) -> Chain:
+    """Return the structure of the labels of a model."""
+    structure = model.codec.structure
+    assert isinstance(structure, Chain)
+    return structure
+
+
+def _encoded(
+    model: OnlineModel[TokenCodec], X: Sequences, labels: LabelSequences
+) -> Iterator[tuple[Tokens, np.ndarray | None]]:
     """Encode sequences block by block; also yield the possible labels of tokens, None for no restriction."""
     if labels is not None and as_stream(X) is not None:
         raise InputError("labels must be None for a stream.")
@@ -54,10 +64,10 @@ def _encoded(model: OnlineModel, X: Sequences, labels: LabelSequences) -> Iterat
 
 
 def predict_labels(
-    model: OnlineModel, X: Sequences, labels: LabelSequences = None, n_jobs: int | None = None
+    model: OnlineModel[TokenCodec], X: Sequences, labels: LabelSequences = None, n_jobs: int | None = None
 ) -> Iterator[np.ndarray]:
     """Yield the codes of the best labelling of each sequence, subject to known ``labels``."""
-    structure = model.trainer.structure
+    structure = chain_of(model)
     if labels is not None:
         for own in sequence_potentials(model, X, labels):
             yield structure.decode_many(own, np.array([0, len(own.unary)]))
@@ -68,10 +78,11 @@ def predict_labels(
         yield from (codes[low:high] for low, high in pairwise(tokens.offsets.tolist()))
 
 
-def sequence_potentials(model: OnlineModel, X: Sequences, labels: LabelSequences = None) -> Iterator[ChainPotentials]:
+def sequence_potentials(
+    model: OnlineModel[TokenCodec], X: Sequences, labels: LabelSequences = None
+) -> Iterator[ChainPotentials]:
     """Yield the potentials of each sequence; labellings that contradict known ``labels`` are forbidden."""
-    predictor = model.predictor()
-    structure = predictor.structure
+    predictor, structure = model.predictor(), chain_of(model)
     for tokens, possible in _encoded(model, X, labels):
         first = 0
         for block, potentials in predictor.blocks(tokens):
@@ -84,24 +95,28 @@ def sequence_potentials(model: OnlineModel, X: Sequences, labels: LabelSequences
                 yield structure.part(potentials, low, high)
 
 
-def best_labelings(model: OnlineModel, potentials: Iterator[ChainPotentials], n: int) -> Iterator[list[Labeling]]:
+def best_labelings(
+    model: OnlineModel[TokenCodec], potentials: Iterator[ChainPotentials], n: int
+) -> Iterator[list[Labeling]]:
     """Yield the n best labellings of each sequence."""
-    structure, classes = model.predictor().structure, model.codec.known.as_array()
+    structure, classes = chain_of(model), model.codec.known.as_array()
     for own in potentials:
         codes, scores = structure.decode_best(own, n) if len(own.unary) else (np.zeros((1, 0), np.int64), np.zeros(1))
         yield [Labeling(classes[labels], score) for labels, score in zip(codes, scores.tolist())]
 
 
-def label_marginals(model: OnlineModel, potentials: Iterator[ChainPotentials], temperature: float) -> list[np.ndarray]:
+def label_marginals(
+    model: OnlineModel[TokenCodec], potentials: Iterator[ChainPotentials], temperature: float
+) -> list[np.ndarray]:
     """Compute the probability of each label at each token of each sequence, (n, K)."""
-    structure = model.predictor().structure
+    structure = chain_of(model)
     return [
         structure.marginals(at_temperature(own, temperature))[1].unary if len(own.unary) else own.unary
         for own in potentials
     ]
 
 
-def calibration_temperature(model: OnlineModel, X: Sequences, y: LabelSequences) -> float:
+def calibration_temperature(model: OnlineModel[TokenCodec], X: Sequences, y: LabelSequences) -> float:
     """Find the temperature that maximizes the likelihood of the labels of held-out sequences."""
     examples: list[tuple[ChainPotentials, np.ndarray]] = []
     for block in blocks_of(X, y):
@@ -109,20 +124,20 @@ def calibration_temperature(model: OnlineModel, X: Sequences, y: LabelSequences)
         gold = gold_codes(model, data.labels, unknown=-1)
         parts = sequence_potentials(model, block.X)
         examples += [(own, gold[low:high]) for own, (low, high) in zip(parts, pairwise(data.offsets.tolist()))]
-    temperature = structure_temperature(model.predictor().structure, examples)
+    temperature = structure_temperature(chain_of(model), examples)
     if temperature is None:
         raise InputError("y must hold a label that the model knows.")
     return temperature
 
 
-def gold_codes(model: OnlineModel, labels: Sequence, unknown: int) -> np.ndarray:
+def gold_codes(model: OnlineModel[TokenCodec], labels: Sequence, unknown: int) -> np.ndarray:
     """Encode gold labels: None is -1, and labels unknown to the model are ``unknown``."""
     index = {label: code for code, label in enumerate(model.codec.known.members)} | {None: -1}
     return np.array([index.get(label, unknown) for label in labels], dtype=np.int64)
 
 
 def compared_labels(
-    model: OnlineModel, blocks: Iterator[TrainingBlock], n_jobs: int | None = None
+    model: OnlineModel[TokenCodec], blocks: Iterator[TrainingBlock], n_jobs: int | None = None
 ) -> Iterator[tuple[TokenData, np.ndarray]]:
     """Yield validated data and predicted codes, block by block; warn once about unknown labels and absent keys."""
     members, encoder, warned = {None, *model.codec.known.members}, model.codec.encoder, False
@@ -142,7 +157,7 @@ def compared_labels(
 
 
 def explain_labels(
-    model: OnlineModel,
+    model: OnlineModel[TokenCodec],
     x: Collection,
     labels: Collection | None,
     against: Collection | None,
@@ -153,7 +168,7 @@ def explain_labels(
     predictor, codec = model.predictor(), model.codec
     tokens, offsets = flatten([x], codec.encoder.names)
     span = codec.encoder.encode(tokens, offsets).everything()
-    structure, potentials = predictor.structure, predictor.potentials(span)
+    structure, potentials = chain_of(model), predictor.potentials(span)
 
     def read(given: Collection) -> np.ndarray:
         possible = possible_labels([given], np.diff(offsets), codec.known)

@@ -26,6 +26,7 @@ from omkl.sequences.decoding import (
     Labeling,
     best_labelings,
     calibration_temperature,
+    chain_of,
     compared_labels,
     explain_labels,
     gold_codes,
@@ -46,7 +47,7 @@ from omkl.structures.chain import Chain
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SequenceLabeler(OnlineEstimator):
+class SequenceLabeler(OnlineEstimator[TokenCodec]):
     """Chain labeler whose combination of kernels or feature templates is learned online.
 
     ``X`` is a list of sequences, and ``y`` a list of sequences of hashable labels. A sequence of n tokens is
@@ -496,7 +497,7 @@ class SequenceLabeler(OnlineEstimator):
         table = self._averaged_table(TransitionBank)
         if table is None:
             return np.zeros((len(self.classes_), len(self.classes_)))
-        return table if self.model_.codec.structure.by_position else table[0]
+        return table if chain_of(self.model_).by_position else table[0]
 
     @property
     def trigrams_(self) -> np.ndarray:

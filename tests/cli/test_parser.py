@@ -74,11 +74,11 @@ def test_first_parsers_are_trained_by_one_option(treebanks, tmp_path):
     assert main([*command, "--likely", "0.95", "--multi-root", "--quiet"]) == 0
     parser = omkl.load(out)
     assert (parser.likely, parser.first_.single_root, len(parser.first_.first_.templates_)) == (0.95, False, 26)
-    assert parser.model_.codec.first.model_.codec.selection.margin > 0
+    assert parser.model_.codec.stage.first[0].model_.codec.stage.selection.margin > 0
     assert (parser.order, parser.first_.first_.templates_.names[0]) == (2, "h.upos m.upos direction")
     assert main([*command, "--order", "1", "--templates", templates, "--C", "5", "--quiet"]) == 0
     parser = omkl.load(out)
-    assert (parser.order, parser.C, len(parser.templates_), parser.model_.codec.first) == (1, 5.0, 4, None)
+    assert (parser.order, parser.C, len(parser.templates_), parser.model_.codec.stage.first) == (1, 5.0, 4, ())
 
 
 def test_templates_are_kept_by_number_or_as_few_as_do(treebanks, tmp_path, refused):

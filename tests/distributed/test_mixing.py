@@ -294,13 +294,13 @@ def test_dual_averaging_keeps_the_same_groups_in_shards():
 def test_adaptive_schedules_take_in_all_shards():
     start, copies = [2.0, 4.0, 0.5], [[3.0, 6.0, 1.0], [2.0, 10.0, 0.5]]
     distance = DistanceOverGradients()
-    distance.load_state(start)
-    distance.mix(copies, np.array([0.25, 0.75]))
-    assert distance.state() == [3.0, 4.0 + 0.25 * 2.0 + 0.75 * 6.0, 1.0]
+    distance.load_state(dict(zip(distance.saved, start)))
+    distance.mix([dict(zip(distance.saved, own)) for own in copies], np.array([0.25, 0.75]))
+    assert list(distance.state().values()) == [3.0, 4.0 + 0.25 * 2.0 + 0.75 * 6.0, 1.0]
     polyak = MeanPolyak()
-    polyak.load_state([100.0, *start])
-    polyak.mix([[100.0, *state] for state in copies], np.array([0.25, 0.75]))
-    assert polyak.state() == [100.0, 3.0, 12.0, 1.0]
+    polyak.load_state(dict(zip(polyak.saved, [100.0, *start])))
+    polyak.mix([dict(zip(polyak.saved, [100.0, *own])) for own in copies], np.array([0.25, 0.75]))
+    assert list(polyak.state().values()) == [100.0, 3.0, 12.0, 1.0]
 
 
 def test_rates_end_with_the_last_round_of_the_shards():

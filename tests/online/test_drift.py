@@ -80,7 +80,7 @@ def test_the_evidence_is_the_wealth_of_bets_since_it_was_at_most_one(rng):
         wealth *= 1.0 + np.outer([share(average - last, sizes[0]), rise], bets)
         wealth = np.minimum(wealth, 1000.0)
         evidence = wealth.mean(axis=1)
-        found = test.compare(average, last, t, (2.0 * t, 3.0 * t))
+        found = jit.compare(test.numbers, average, last, t, 2.0 * t, 3.0 * t)
         excess, new = average - usual, 1.0 / min(t + 1, 100)
         usual += new * (2 * sizes[1] * share(excess, sizes[1]) if t > 1 else excess)
         sizes += new * (np.abs([average - last, excess]) - sizes)
@@ -91,7 +91,8 @@ def test_the_evidence_is_the_wealth_of_bets_since_it_was_at_most_one(rng):
         if found:
             break
     assert 150 < start < t < 499
-    assert test.restart() == (start, (2.0 * start, 3.0 * start))
+    assert test.change == (start, (2.0 * start, 3.0 * start))
+    test.forget(test.change.sums, start, t - start)
     assert_array_equal(test.numbers, 0.0)
 
 
@@ -119,7 +120,7 @@ def test_losses_that_are_not_finite_are_no_evidence():
     test = DriftTest()
     before = test.numbers.copy()
     for loss in (np.inf, -np.inf, np.nan):
-        assert not test.compare(loss, 1.0, 0, (0.0, 0.0))
+        assert not jit.compare(test.numbers, loss, 1.0, 0, 0.0, 0.0)
     assert_array_equal(test.numbers, before)
 
 
@@ -187,7 +188,7 @@ def test_the_model_recovers_from_a_change(rng):
     assert found[0] < 20_500
     assert model.score(X[same], y[same]) > 0.85
     untested = OnlineMKLClassifier(KERNELS, random_state=0).fit(X[:24_000], y[:24_000], shards=2)
-    assert untested.model_.trainer.drift is None
+    assert untested.model_.trainer.find(DriftTest) is None
 
 
 def test_hedge_turns_to_another_kernel(rng):
@@ -239,8 +240,8 @@ def test_after_a_restart_the_average_is_that_of_later_iterates(weighting, rng):
     model = OnlineMKLClassifier(KERNELS, random_state=0, weighting=weighting).partial_fit(X[:200], y[:200])
     trainer, codec = model.model_.trainer, model.model_.codec
     examples = codec.encode_known(model._read_known(TrainingBlock(X, y)))
-    trainer.drift.numbers[jit.START] = 150.0
-    trainer.restart_average()
+    trainer.find(DriftTest).numbers[jit.START] = 150.0
+    trainer.restart_average(trainer.find(DriftTest).change)
     potentials, weights = [], []
     for i in range(200, 300):
         trainer.update(*examples[i])
@@ -261,7 +262,7 @@ def test_in_a_stream_the_average_goes_on_from_that_of_fit(average, rng):
     weigh = lambda t: t**2 * np.exp(np.sqrt(t) / 3 if average == "auto" else 0.0)  # noqa: E731
     earlier = sum((t / 600) ** 2 for t in range(1, 601)) * weigh(600)
     parts, weights = [own(trainer.predictor().potentials)], [earlier]
-    trainer.watch()
+    trainer.join("drift")
     for i in range(100):
         trainer.update(*examples[i])
         parts.append(own(trainer.potentials))
@@ -379,14 +380,14 @@ def test_rows_are_counted_as_users_count_them(rng):
     assert len(found) == 1
     assert 3000 < found[0] < 3800
     assert found[0] % 2 == 0
-    assert (trainer.round, trainer.drift.rows) == (3000, 6000)
+    assert (trainer.round, trainer.find(DriftTest).rows) == (3000, 6000)
     trainer, found = learned(np.full(6000, 2.0))
     assert found == []
-    assert (trainer.round, trainer.drift.rows) == (12_000, 6000)
+    assert (trainer.round, trainer.find(DriftTest).rows) == (12_000, 6000)
 
 
 def test_some_models_are_not_tested(rng):
     X, y = drifting(rng, 600)
-    assert OnlineMKLClassifier(KERNELS, average="last").partial_fit(X, y).model_.trainer.drift is None
-    assert OnlineMKLClassifier(KERNELS, method="rda").partial_fit(X, y).model_.trainer.drift is None
-    assert OnlineMKLClassifier(KERNELS, epochs=2).fit(Stream.from_arrays(X, y)).model_.trainer.drift is None
+    assert OnlineMKLClassifier(KERNELS, average="last").partial_fit(X, y).model_.trainer.find(DriftTest) is None
+    assert OnlineMKLClassifier(KERNELS, method="rda").partial_fit(X, y).model_.trainer.find(DriftTest) is None
+    assert OnlineMKLClassifier(KERNELS, epochs=2).fit(Stream.from_arrays(X, y)).model_.trainer.find(DriftTest) is None

@@ -37,9 +37,9 @@ def words(X, y, length=4):
 
 def recorded(monkeypatch):
     """Record the inputs of the test: potentials of each part and residuals, by position."""
-    told, take = [], Evidence.look_at
+    told, take = [], Evidence.before
 
-    def look_at(self, trainer, x, y, weight):
+    def before(self, trainer, x, y, weight):
         reference, parts = trainer.structure.zeros(len(x)), []
         n = len(trainer.penalized_banks)
         for bank in trainer.banks[n:]:
@@ -56,7 +56,7 @@ def recorded(monkeypatch):
         told.append((np.array(parts), residual, weight))
         take(self, trainer, x, y, weight)
 
-    monkeypatch.setattr(Evidence, "look_at", look_at)
+    monkeypatch.setattr(Evidence, "before", before)
     monkeypatch.setattr(compiled_pass, "is_compilable", lambda trainer: False)
     return told
 
@@ -89,7 +89,7 @@ def test_evidence_is_the_covariance_of_potentials_with_what_is_left_to_explain(k
         n_positions = kept * n_positions + len(residual)
     evidence = np.array(evidence)
     expected = evidence.sum(axis=0) / (np.sqrt(len(first)) * evidence.std(axis=0))
-    np.testing.assert_allclose(model.model_.trainer.evidence.z_scores(), expected, rtol=1e-5)
+    np.testing.assert_allclose(model.model_.trainer.find(Evidence).z_scores(), expected, rtol=1e-5)
 
 
 def test_banks_of_templates_know_their_inner_products(monkeypatch):
@@ -134,7 +134,7 @@ def test_useless_groups_pass_about_as_often_as_the_level_says(kind, kernel):
             model = omkl.OnlineMKLRegressor(kernels, **options).fit(X, 3.0 + rng.normal(size=200))
         else:
             model = omkl.SequenceLabeler(kernels, **options).fit(*words(X, y))
-        scores.extend(model.model_.trainer.evidence.z_scores())
+        scores.extend(model.model_.trainer.find(Evidence).z_scores())
     # of 96, one in twenty lies above 1.645; more than 13 do by chance in fewer than one of a thousand runs
     assert np.count_nonzero(np.array(scores) > stats.norm.isf(0.05)) <= 13
 
@@ -233,8 +233,8 @@ def test_shards_and_blocks_of_the_first_pass_add_up_what_they_have_seen(block_si
     data = (X, y) if block_size is None else (omkl.data.Stream.from_arrays(X, y, block_size),)
     model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], weighting="out-of-sample", random_state=0, epochs=epochs)
     model.fit(*data, shards=n_shards)
-    assert model.model_.trainer.evidence.n_examples == 600
-    assert 0 < model.model_.trainer.evidence._counts[2] <= MEMORY
+    assert model.model_.trainer.find(Evidence).n_examples == 600
+    assert 0 < model.model_.trainer.find(Evidence).counts[2] <= MEMORY
     assert model.kernel_weights_[USEFUL] > 0.9
     assert list(model.kernel_weights_.values()).count(0.0) >= len(JUNK) - 1
 
@@ -281,7 +281,7 @@ def test_of_many_examples_fewer_and_fewer_are_looked_at():
     X = rng.normal(size=(10_000, 2))
     model = omkl.OnlineMKLRegressor(["linear:on=0", "linear:on=1"], weighting="out-of-sample", epochs=2, random_state=0)
     model.fit(X, X[:, 0])
-    assert 1024 + 3 * 512 + 100 < model.model_.trainer.evidence.n_examples < 1024 + 3 * 512 + 150
+    assert 1024 + 3 * 512 + 100 < model.model_.trainer.find(Evidence).n_examples < 1024 + 3 * 512 + 150
     assert model.kernel_weights_["linear:on=0"] > 0.98
 
 

@@ -252,7 +252,7 @@ def test_inputs_of_a_kind_of_their_own_are_measured_one_by_one():
         [Columns(np.eye(2))], Multiclass(2), omkl.losses.CRF(), None, lambda_=0.0, schedule=omkl.online.Constant(1.0)
     )
     examples = [omkl.online.Example(np.array([x]), 0) for x in ([2.0, 0.0], [0.0, 1.0])]
-    (record,) = group_report(trainer, examples)
+    (record,) = group_report([trainer], [examples])
     expected = np.log(2) - np.array([np.log1p(np.exp(-2.0)), np.log1p(np.exp(1.0))])
     assert_allclose(record["loss_increase"], expected.mean())
     assert record["bytes"] == 0.0

@@ -13,8 +13,8 @@ from omkl.exceptions import InputError
 from omkl.groups import TemplateSet, initial_potentials
 from omkl.groups.templates.layout import ArcGuide
 from omkl.parsing import decoding
-from omkl.parsing.codec import Selection, advice_of, candidate_arcs, completed, cross_fit, likely_margin
 from omkl.parsing.sentences import Guide, encode
+from omkl.parsing.stages import Selection, advice_of, candidate_arcs, completed, cross_fit, likely_margin
 from omkl.structures import NonProjectiveTree
 
 from ..structures.conftest import Trees
@@ -93,7 +93,7 @@ def test_the_margin_holds_its_share_of_right_arcs(grammar, fitted):
     train, _ = grammar
     _, guide = cross_fit(fitted.first_, train, None, 2, {})
     margin = likely_margin(guide, train, 0.9)
-    assert margin == fitted.model_.codec.selection.margin
+    assert margin == fitted.model_.codec.stage.selection.margin
     below = []
     for own, heads in zip((own.potentials for own in guide.arcs), train.trees()):
         own = np.where(np.eye(len(own), dtype=bool), -np.inf, own)
@@ -117,7 +117,7 @@ def test_model_files_keep_the_margin(grammar, fitted, tmp_path, training):
     fitted.save(tmp_path / "parser.npz", training=training)
     loaded = omkl.load(tmp_path / "parser.npz")
     codecs = [model.model_.codec for model in (loaded, fitted.prune(3), fitted)]
-    assert len({codec.selection for codec in codecs}) == 1
+    assert len({codec.stage.selection for codec in codecs}) == 1
     assert np.array_equal(loaded.parse(grammar[1]).heads, fitted.parse(grammar[1]).heads)
 
 
@@ -387,6 +387,6 @@ def test_confidence_is_noted_beside_what_misc_has(models, grammar_and_held_out):
 def test_the_margin_of_second_order_ignores_arcs_that_are_not_likely(grammar):
     templates = [*GRAMMAR, "g.upos h.upos m.upos", "s.upos m.upos"]
     model = parser(templates, likely=0.9).fit(grammar[0])
-    selections = [own.model_.codec.selection for own in (model, model.first_)]
+    selections = [own.model_.codec.stage.selection for own in (model, model.first_)]
     assert all(0 < own.margin < np.inf for own in selections)
     assert (selections[0].most, selections[1].most) == (8, None)

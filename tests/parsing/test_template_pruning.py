@@ -11,7 +11,8 @@ from omkl.data import Sentence, Stream, Treebank, stream_conllu, synthetic_treeb
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import TemplateSet
 from omkl.groups.templates.language import NAMED_SETS
-from omkl.parsing.template_selection import PERIOD, fewest_templates, suited
+from omkl.parsing.sentences import suited
+from omkl.parsing.template_selection import PERIOD, fewest_templates
 
 INFORMATIVE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
 USELESS = ("h.form m.form direction", "m.feats distance", "h.xpos m.form", "h+1.upos m-1.upos direction", "h.feats")

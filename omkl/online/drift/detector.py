@@ -1,16 +1,19 @@
 """Test of whether the averaged model lags behind a stream that changes."""
 
+from collections.abc import Sized
+
 import numpy as np
 
+from omkl.groups.base import initial_potentials
 from omkl.online.drift import _jit_drift as jit
-from omkl.online.rounds import Examples
-from omkl.structures.base import Structure
+from omkl.online.rounds import Change, Examples, Learner, TrainerPart
+from omkl.structures.base import Output, Potentials, Structure
 from omkl.structures.chain import Chain
 from omkl.structures.multiclass import Binary, Multiclass, Scalar
 from omkl.structures.trees import TreeStructure
 
 
-class DriftTest:
+class DriftTest(TrainerPart):
     r"""Test by betting of whether the averaged model lags behind the stream.
 
     After a change, the averaged model has a higher loss than before, and than the last iterate. On a new example, let
@@ -39,31 +42,45 @@ class DriftTest:
     Shin, Ramdas, Rinaldo (2024), E-detectors: a nonparametric framework for sequential change detection.
     """
 
+    saved = "numbers", "rows"
+
     def __init__(self) -> None:
         self.numbers = np.zeros(jit.N_NUMBERS)
         #: Number of rows, sequences or sentences of the stream before the present block.
         self.rows = 0
         self.paused = False
+        self._average_loss: float | None = None
 
     def is_due(self, t: int) -> bool:
         """Return whether to compare both models on the example after round t."""
         return not self.paused and jit.is_due(self.numbers, t)
 
-    def compare(self, average: float, last: float, t: int, sums: tuple[float, float]) -> bool:
-        """Take in the losses of the average and of the last iterate; return whether the stream has changed.
+    def before(self, trainer: Learner, x: Sized, y: Output, weight: float) -> Potentials | None:
+        if not self.is_due(trainer.round):
+            return None
+        potentials, average = initial_potentials(trainer.structure, x), initial_potentials(trainer.structure, x)
+        for bank in trainer.banks:
+            bank.add_both(x, potentials, average)
+        self._average_loss = trainer.loss.value_and_gradient(trainer.structure, average, y)[0]
+        return potentials
 
-        Both are losses on the example after round t; ``sums`` are those of the schedule.
-        """
-        return jit.compare(self.numbers, average, last, t, *sums)
+    def after(self, trainer: Learner, loss: float) -> Change | None:
+        average, self._average_loss = self._average_loss, None
+        if average is None or not jit.compare(self.numbers, average, loss, trainer.round - 1, *trainer.sums):
+            return None
+        return self.change
 
-    def restart(self) -> tuple[int, tuple[float, float]]:
-        """Begin again after a change; return the round in which it began, and the schedule's sums before it."""
+    @property
+    def change(self) -> Change:
+        """The change of the stream that was found."""
         start, losses, squares = self.numbers[jit.START : jit.USUAL].tolist()
+        return Change(int(start), (losses, squares))
+
+    def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
         self.numbers[:] = 0.0
-        return int(start), (losses, squares)
 
     def enter(self, examples: Examples) -> None:
-        """Pause in a block that repeats rows for their weights: the last iterate has just learned from such a row."""
+        # pause in a block that repeats rows for their weights: the last iterate has just learned from such a row
         chosen = getattr(examples, "chosen", np.empty(0))
         self.paused = bool((chosen[1:] == chosen[:-1]).any())
 
@@ -72,17 +89,8 @@ class DriftTest:
         chosen = getattr(examples, "chosen", None)
         return self.rows + int(learned if chosen is None else chosen[learned - 1] + 1)
 
-    def pass_block(self, examples: Examples) -> None:
-        """Count the rows of a block that was learned."""
+    def leave(self, examples: Examples) -> None:
         self.rows += getattr(examples, "n_inputs", len(examples))
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Return named arrays for checkpoints and model files."""
-        return {"numbers": self.numbers, "rows": np.array(self.rows)}
-
-    def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Load the arrays of :meth:`state`."""
-        self.numbers, self.rows = np.array(state["numbers"], dtype=np.float64), int(state["rows"])
 
 
 def unit_of(structure: Structure) -> str:

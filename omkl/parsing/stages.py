@@ -1,0 +1,346 @@
+"""Stages of parsing: one model of arcs, or a first parser and a second model that uses its potentials."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from omkl._components import check_number
+from omkl.data import Treebank
+from omkl.estimators.training import RunOptions, in_folder
+from omkl.exceptions import DataWarning, InputError
+from omkl.groups.templates.language import TemplateSet
+from omkl.groups.templates.layout import ArcGuide
+from omkl.online.group_contributions import GIVEN, Contributions, contributions
+from omkl.online.model import OnlineModel
+from omkl.online.rounds import below
+from omkl.parsing.decoding import FREE, ArcConstraints, TreeCodec, TreeDecoder
+from omkl.parsing.sentences import Guide, joined
+from omkl.persistence import Manifest, Packer, Unpacker
+from omkl.structures.base import Potentials
+from omkl.structures.parts import SecondOrderTree
+from omkl.structures.trees import NonProjectiveTree, ProjectiveTree, TreePotentials, TreeStructure, as_scores
+
+#: Parameters of the small parser that selects likely arcs, and parameters that it copies.
+QUICK: dict[str, Any] = {"templates": "small", "order": 1, "C": 1.0, "epochs": 3, "labeled": False}
+SHARED = ("lexicons", "projective", "single_root", "memory", "dtype", "n_jobs", "random_state", "verbose")
+#: Parameters that the parser of arcs does not copy from a parser of second order.
+PLAIN: dict[str, Any] = {
+    "order": 1, "keep": None, "labeled": False, "callbacks": None, "early_stopping": False, "decode": "map"
+}  # fmt: skip
+#: Share of gold arcs among the candidate arcs of second-order trees, and maximum number of candidates of a word.
+CANDIDATES, MOST_CANDIDATES = 0.99, 8
+#: Maximum number of epochs for parts, which overfit later.
+PART_EPOCHS = 3
+#: Share of the memory for parts of second-order trees.
+FOR_PARTS = 0.25
+
+
+class Selection(NamedTuple):
+    """Rule that selects candidate arcs by the potentials of a first parser.
+
+    Attributes
+    ----------
+    margin : float
+        Arcs within this margin of the word's best arc are candidates, besides those of the first parser's tree.
+    most : int or None
+        Maximum number of candidates of a word; None for no limit.
+    """
+
+    margin: float
+    most: int | None = None
+
+
+def advice_of(decoder: TreeDecoder, treebank: Treebank, constraints: ArcConstraints = FREE) -> Guide:
+    """Return trees and potentials of a fitted parser."""
+    potentials = decoder.from_potentials(treebank, as_scores, constraints)
+    return Guide(joined([decoder.structure.decode(own) for own in potentials]), [ArcGuide(own) for own in potentials])
+
+
+def likely_margin(guide: Guide, gold: Treebank, share: float) -> float:
+    """Return the smallest margin below the best potential of a word that includes this share of possible gold arcs."""
+    below = []
+    for arcs, heads in zip(guide.arcs, gold.trees()):
+        potentials, known = np.array(arcs.potentials, np.float64), np.flatnonzero(heads >= 0)
+        np.fill_diagonal(potentials, -np.inf)
+        below.append(potentials[:, 1:].max(axis=0)[known] - potentials[heads[known], known + 1])
+    found = np.concatenate(below)
+    return float(np.quantile(found[np.isfinite(found)], share, method="higher"))
+
+
+class FirstParser(Protocol):
+    """A :class:`~omkl.DependencyParser`, as a stage sees it."""
+
+    model_: OnlineModel[TreeCodec]
+    templates_: TemplateSet
+
+    @property
+    def _decoder(self) -> TreeDecoder: ...
+
+    def fit(self, X: Treebank, *, sample_weight: np.ndarray | None = None, **run: Any) -> Self: ...
+
+    def memory_usage(self) -> dict[str, float]: ...
+
+    def set_params(self, **parameters: Any) -> Any: ...
+
+    def _restricted(self, names: Sequence[str]) -> Self: ...
+
+    def _manifest(self, packer: Packer, training: bool, /) -> Manifest: ...
+
+    @classmethod
+    def _from_model(cls, manifest: Manifest, unpacker: Unpacker) -> Self: ...
+
+
+def candidate_arcs(
+    guide: Guide, treebank: Treebank, selection: Selection, right: Sequence[np.ndarray], corrects: bool
+) -> Guide:
+    """Return advice that selects the candidate arcs of each sentence.
+
+    Parameters
+    ----------
+    guide : Guide
+        Potentials and trees of the first parser.
+    treebank : Treebank
+    selection : Selection
+    right : sequence of int arrays of shape (number of words,)
+        Heads whose arcs are candidates as well; negative for unknown heads.
+    corrects : bool
+        Whether the second parser adds to the potentials of the first. Right arcs that the first parser forbids get the
+        lowest potential of their word.
+    """
+    found = []
+    for s, arcs in enumerate(guide.arcs):
+        words = slice(*treebank.offsets[s : s + 2])
+        potentials = np.array(arcs.potentials, np.float64)
+        np.fill_diagonal(potentials, -np.inf)
+        into, n = potentials[:, 1:], len(potentials) - 1
+        likely = np.ones(potentials.shape, dtype=bool)
+        likely[:, 1:] = into >= into.max(axis=0) - selection.margin
+        if selection.most is not None and selection.most <= n:
+            likely[:, 1:] &= into >= -np.partition(-into, selection.most - 1, axis=0)[selection.most - 1]
+        for heads in (guide.heads, *right):
+            known = np.flatnonzero(heads[words] >= 0)
+            likely[heads[words][known], known + 1] = True
+        np.fill_diagonal(likely, True)  # no arc
+        own = None
+        if corrects:
+            lowest = np.where(np.isfinite(potentials), potentials, np.inf).min(axis=0)
+            own = np.where(likely & ~np.isfinite(potentials), lowest, potentials).astype(np.float32)
+            np.fill_diagonal(own, 0.0)
+        found.append(ArcGuide(own, likely))
+    return Guide(guide.heads, found)
+
+
+def completed(structure: TreeStructure, guide: Guide, gold: Treebank) -> np.ndarray:
+    """Replace unknown heads by those of the best tree of the first parser that agrees with the known heads."""
+    heads = gold.heads.astype(np.int64)
+    for s in np.flatnonzero(np.minimum.reduceat(heads, gold.offsets[:-1]) < 0) if len(heads) else ():
+        words = slice(*gold.offsets[s : s + 2])
+        potentials, known = np.array(guide.arcs[s].potentials, np.float64), np.flatnonzero(heads[words] >= 0)
+        potentials[heads[words][known], known + 1] = 0.0  # which the first parser may have forbidden
+        agreeing = structure.agreeing(TreePotentials(potentials), heads[words])
+        if structure.is_possible(agreeing):
+            heads[words] = structure.decode(agreeing)
+    return heads
+
+
+def cross_fit(
+    first: "FirstParser", treebank: Treebank, weights: np.ndarray | None, folds: int, running: RunOptions
+) -> tuple["FirstParser", Guide]:
+    """Train a copy of a first parser on gold trees, and collect its cross-fitted advice on the same sentences.
+
+    Advice on sentence ``i`` comes from a parser trained on the sentences ``j`` with ``j % folds != i % folds``.
+    ``running`` has further arguments of ``fit``; each training has its own folder of checkpoints.
+    """
+    check_number("folds", folds, above=1, below=len(treebank) + 1, integer=True)
+    whole = clone(first).fit(treebank, sample_weight=weights, **in_folder(running, "first"))
+    fold = np.arange(len(treebank)) % folds
+    advice, heads = [ArcGuide()] * len(treebank), np.zeros(treebank.n_words, np.int64)
+    for f in range(folds):
+        rest = None if weights is None else weights[fold != f]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # training on all sentences gave the same warnings
+            own = in_folder(running, f"first-{f}")
+            parser = clone(first).fit(treebank[fold != f], sample_weight=rest, **own)
+            found = advice_of(parser._decoder, treebank[fold == f])
+        heads[np.repeat(fold == f, treebank.lengths)] = found.heads
+        for i, arcs in zip(np.flatnonzero(fold == f), found.arcs):
+            advice[i] = ArcGuide(arcs.potentials.astype(np.float32))
+    return whole, Guide(heads, advice)
+
+
+class Asked(NamedTuple):
+    """What is asked of a first parser.
+
+    Attributes
+    ----------
+    constraints : ArcConstraints
+    right : sequence of int arrays
+        Heads of all words; their arcs are candidates as well.
+    n_jobs : int or None
+    wide : bool
+        Whether to ignore the margin of candidates.
+    """
+
+    constraints: ArcConstraints = FREE
+    right: Sequence[np.ndarray] = ()
+    n_jobs: int | None = None
+    wide: bool = False
+
+
+class SingleStage:
+    """A model of arcs without a first parser."""
+
+    #: Trained parsers before the model.
+    first: tuple[FirstParser, ...] = ()
+    #: Share of the memory of the parser for the model.
+    memory = 1.0
+
+    def structure(self, projective: bool, single_root: bool) -> TreeStructure:
+        """Return the structure of trees."""
+        return (ProjectiveTree if projective else NonProjectiveTree)(single_root)
+
+    def models(self, model: OnlineModel[TreeCodec]) -> list[OnlineModel[TreeCodec]]:
+        """Return the models whose templates are those of the parser, given its last one."""
+        return [model]
+
+    def templates(self, own: TemplateSet) -> TemplateSet:
+        """Return all templates of the parser, given those of its last model."""
+        return own
+
+    def features(self) -> dict[str, list]:
+        """Return the strongest features of the templates of earlier models."""
+        return {}
+
+    def epochs(self, epochs: int) -> int:
+        """Return the number of epochs of the last model."""
+        return epochs
+
+    def epochs_of_relations(self, asked: int, made: int) -> int:
+        """Return the number of epochs for relations, of those ``asked`` for, and ``made`` by the last model."""
+        return made
+
+    def check_whole(self, whole: bool) -> None:
+        """Raise an InputError if the stages cannot be trained on a block of a stream."""
+
+    def guide(self, treebank: Treebank, asked: Asked) -> Guide | None:
+        """Return the advice of the first parser, if there is one, on sentences for prediction or evaluation."""
+        return None
+
+    def explained(self, found: Contributions, treebank: Treebank, given: list, direction: Potentials) -> Contributions:
+        """See :meth:`.TreeCodec.explained`."""
+        return found
+
+    def restricted(self, names: Sequence[str]) -> Self:
+        """Return the stages with some of the templates of earlier models."""
+        return self
+
+    def pack(self, training: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return ``(JSON values, arrays)`` for a model file, with or without the state for ``training``."""
+        return {}, {}
+
+
+class CoarseToFine(SingleStage):
+    """A small first parser that selects the arcs that the model scores.
+
+    Parameters
+    ----------
+    first : DependencyParser
+        The trained first parser.
+    selection : Selection
+        Rule that selects candidate arcs by its potentials.
+    """
+
+    #: Parameter that asks for it, and its value that does not.
+    asked = "likely=", "likely=None"
+    #: Whether the model adds to the potentials of the first parser.
+    corrects = False
+
+    def __init__(self, first: FirstParser, selection: Selection) -> None:
+        self.first, self.selection = (first,), selection
+
+    @classmethod
+    def train(
+        cls,
+        first: FirstParser,
+        treebank: Treebank,
+        weights: np.ndarray | None,
+        folds: int,
+        running: RunOptions,
+        share: float,
+        most: int | None = None,
+    ) -> tuple[Self, Guide]:
+        """Train a first parser; also return candidate arcs from parsers not trained on the same sentences.
+
+        ``share`` of the gold arcs are candidates, and at most ``most`` arcs of a word.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # there was a warning about the templates
+            first, guide = cross_fit(first, treebank, weights, folds, running)
+        stage = cls(first, Selection(likely_margin(guide, treebank, share), most))
+        right = completed(first.model_.codec.structure, guide, treebank)
+        return stage, candidate_arcs(guide, treebank, stage.selection, [right], cls.corrects)
+
+    @classmethod
+    def check_whole(cls, whole: bool) -> None:
+        if not whole:
+            what, remedy = cls.asked
+            raise InputError(
+                f"A parser with {what} learns from all sentences at once: give them to fit, or set {remedy}."
+            )
+
+    def guide(self, treebank: Treebank, asked: Asked) -> Guide:
+        guide = advice_of(replace(self.first[0]._decoder, n_jobs=asked.n_jobs), treebank, asked.constraints)
+        selection = self.selection._replace(margin=np.inf) if asked.wide else self.selection
+        return candidate_arcs(guide, treebank, selection, asked.right, self.corrects)
+
+    def pack(self, training: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        packer = Packer()
+        values = {"first": self.first[0]._manifest(packer, training), "selection": self.selection}
+        return values, {f"first/{name}": array for name, array in packer.arrays.items()}
+
+    @classmethod
+    def unpack(cls, kind: type[FirstParser], values: Manifest, unpacker: Unpacker) -> Self:
+        """The inverse of :meth:`pack`; ``kind`` is the class of the parser."""
+        first = kind._from_model(values["first"], Unpacker(below(unpacker.arrays, "first/"), unpacker.parts))
+        return cls(first, Selection(*values["selection"]))
+
+
+class SecondOrder(CoarseToFine):
+    """A first parser of arcs, and a model of parts that adds to its potentials."""
+
+    asked = "order=2", "order=1"
+    corrects = True
+    memory = FOR_PARTS
+
+    def structure(self, projective: bool, single_root: bool) -> TreeStructure:
+        return SecondOrderTree(single_root, projective)
+
+    def models(self, model: OnlineModel[TreeCodec]) -> list[OnlineModel[TreeCodec]]:
+        return [self.first[0].model_, model]
+
+    def templates(self, own: TemplateSet) -> TemplateSet:
+        return TemplateSet([*self.first[0].templates_, *own], own.lexicons)
+
+    def features(self) -> dict[str, list]:
+        return self.first[0].model_.codec.features
+
+    def epochs(self, epochs: int) -> int:
+        return min(epochs, PART_EPOCHS)
+
+    def epochs_of_relations(self, asked: int, made: int) -> int:
+        return asked
+
+    def explained(self, found: Contributions, treebank: Treebank, given: list, direction: Potentials) -> Contributions:
+        first = self.first[0].model_
+        sentence = first.codec.tokens(treebank, right=given, wide=True).sentence(0)
+        of_arcs = contributions(first.predictor(), sentence, direction)
+        rest = {name: value for name, value in found.groups.items() if name != GIVEN}
+        return Contributions({**of_arcs.groups, **rest}, [*of_arcs.pieces, *found.pieces])
+
+    def restricted(self, names: Sequence[str]) -> Self:
+        first = self.first[0]
+        return type(self)(first._restricted([name for name in names if name in first.templates_.names]), self.selection)
