@@ -165,7 +165,7 @@ def zeroed(model, name):
     if not isinstance(model, omkl.DependencyParser):
         return without(model, name)
     others = [other for other in model.templates_.names if other != name]
-    with mock.patch("omkl.parsing.parser.ranked", return_value=others):
+    with mock.patch.object(omkl.DependencyParser, "ranking", return_value=others):
         return model.prune(len(others))
 
 
