@@ -115,7 +115,15 @@ class ParameterMixing:
         if len(examples) < self.n_shards and not isinstance(examples, Sharded):
             yield from (fastest_pass(trainer, examples, testing=True) or serial_pass)(trainer, examples, orders, done)
             return
-        self._hold(examples)
+        if self._examples is not examples:  # the shards are not on the workers yet
+            self._examples = examples
+            if isinstance(examples, Sharded):
+                self._shards, self._sizes = examples.shards, examples.sizes
+            else:
+                shards = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
+                self._shards, self._sizes = shards, list(map(len, shards))
+                if self.client is not None:
+                    self._shards = [submitted(self.client, identity, own) for own in shards]
         trainer.forget_input()
         states = self._run(trainer, orders(self._sizes))
         passed = time.perf_counter()
@@ -129,18 +137,6 @@ class ParameterMixing:
         for j, (state, loss, weight) in enumerate(zip(states, losses.tolist(), weights.tolist()), 1):
             record |= {f"loss:shard{j}": loss / weight if weight else 0.0, f"seconds:shard{j}": float(state["seconds"])}
         yield MixedPass(float(losses.sum()), sum(self._sizes), float(weights.sum()), record)
-
-    def _hold(self, examples: Examples) -> None:
-        """Split examples into shards, and send these to the workers unless they are already there."""
-        if self._examples is examples:
-            return
-        self._examples = examples
-        if isinstance(examples, Sharded):
-            self._shards, self._sizes = examples.shards, examples.sizes
-            return
-        shards = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
-        self._sizes = list(map(len, shards))
-        self._shards = shards if self.client is None else [submitted(self.client, identity, own) for own in shards]
 
     def _run(self, trainer: OnlineTrainer, orders: Sequence[Order]) -> list[State]:
         """Make a pass over every shard."""

@@ -287,7 +287,13 @@ def load_partitions(data: TrainingBlock, client: Client | None, shards: int | No
             kind = type(own).__name__
             raise InputError(f"{name} must be a Dask collection with the partitions of the others, got {kind}.")
     loaded = Partitions.of(client, _block, data._asdict())
-    sizes, columns = zip(*loaded.map(_size_and_columns).gathered())
+
+    def size_and_columns(block: TrainingBlock) -> tuple[int, str]:
+        X = block.X
+        columns = f"the columns {list(X.columns)}" if is_frame(X) else f"rows of shape {getattr(X, 'shape', ())[1:]}"
+        return n_rows(X), columns
+
+    sizes, columns = zip(*loaded.map(size_and_columns).gathered())
     if not any(sizes):
         raise InputError("A collection must have an example of a weight above 0: all its partitions are empty.")
     first, *others = (j for j, size in enumerate(sizes) if size)
@@ -314,7 +320,7 @@ def start_on(
     codec.learn(sample, data.map(kind.survey, codec).gathered())
     partitions.futures.clear()  # frees the memory of the workers
     encoded = data.map(kind.encode_part, codec)
-    sizes, weights = zip(*encoded.map(_size_and_weight).gathered())
+    sizes, weights = zip(*encoded.map(lambda own: (len(own), own.total_weight)).gathered())
     if not any(weights):
         raise InputError("class_weight must leave an example a weight above 0.")
     if checkpoints is not None:
@@ -340,13 +346,6 @@ def _block(X: Any, y: Any, weights: Any) -> TrainingBlock:
     return _some(TrainingBlock(X, y, np.asarray(weights)), np.flatnonzero(weights))
 
 
-def _size_and_columns(block: TrainingBlock) -> tuple[int, str]:
-    """Return the number of examples, and the columns of X in words."""
-    X = block.X
-    columns = f"the columns {list(X.columns)}" if is_frame(X) else f"rows of shape {getattr(X, 'shape', ())[1:]}"
-    return n_rows(X), columns
-
-
 def _some(block: TrainingBlock, rows: np.ndarray) -> TrainingBlock:
     """Select some examples."""
     return TrainingBlock(*(None if own is None else take_rows(own, rows) for own in block))
@@ -359,7 +358,3 @@ def _joined(parts: Sequence[Any]) -> Any:
 
         return pandas.concat(parts, ignore_index=True)
     return None if parts[0] is None else join([Block(part) for part in parts]).X
-
-
-def _size_and_weight(examples: WeightedExamples) -> tuple[int, float]:
-    return len(examples), examples.total_weight

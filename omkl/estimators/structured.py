@@ -138,8 +138,17 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         return PlainCodec(self.structure, self.groups)
 
     def _saved_parameters(self) -> dict[str, Any]:
-        parameters = super()._saved_parameters()
-        return {**parameters, "groups": [_packable(bank) for bank in self.groups]}
+        def plain(value: object) -> Any:
+            return np.dtype(value).name if isinstance(value, (np.dtype, type)) else value
+
+        groups: list[Manifest] = []  # the constructor calls of untrained banks
+        for bank in self.groups:
+            name, (arguments, options) = type(bank).__name__, bank.made_with
+            if "condense" not in bank.abilities or name not in omkl.groups.__all__:
+                raise ModelFileError(f"The group {bank.names[0]!r} is a {name}, which no model file can hold.")
+            own = {key: plain(value) for key, value in options.items()}
+            groups.append({"bank": name, "args": list(map(plain, arguments)), "options": own})
+        return {**super()._saved_parameters(), "groups": groups}
 
     @classmethod
     def _loaded_parameters(cls, packed: Manifest, unpacker: Unpacker) -> dict[str, Any]:
@@ -213,16 +222,3 @@ class PlainCodec(Codec):
         if unfit := [bank.names[0] for bank in self._groups if averaging and not bank.averaging]:
             raise InputError(f"The bank of the group {unfit[0]!r} must have averaging=True, unless average=None.")
         return copy.deepcopy(list(self._groups)), []
-
-
-def _packable(bank: Bank) -> Manifest:
-    """Return the constructor call of an untrained bank as JSON values."""
-    name = type(bank).__name__
-    if "condense" not in bank.abilities or name not in omkl.groups.__all__:
-        raise ModelFileError(f"The group {bank.names[0]!r} is a {name}, which no model file can hold.")
-    arguments, options = bank.made_with
-
-    def plain(value: object) -> Any:
-        return np.dtype(value).name if isinstance(value, (np.dtype, type)) else value
-
-    return {"bank": name, "args": list(map(plain, arguments)), "options": {k: plain(v) for k, v in options.items()}}

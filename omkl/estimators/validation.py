@@ -103,9 +103,8 @@ def checked_arrays(
     check_rows(X)
     y, reset, learner = tuple(map(plain_targets, y)), checks.get("reset", True), estimator
     if reset:  # scikit-learn replaces its own, if the input is valid
-        for name in ("categories_", "column_means_", "missing_columns_"):
-            estimator.__dict__.pop(name, None)
-    categories = estimator.__dict__.get("categories_")
+        forget_columns(estimator, ("categories_", "column_means_", "missing_columns_"))
+    categories = getattr(estimator, "categories_", None)
     if is_frame(X):
         validate_data(estimator, X, reset=reset, skip_check_array=True)  # names of the columns
         X, found = read_table(X, None if reset else categories or [None] * X.shape[1])
@@ -115,7 +114,7 @@ def checked_arrays(
         estimator, checks["reset"] = copy(estimator), True  # the estimator counts the columns of the frame
     elif categories is not None:
         raise InputError("X must be a data frame, as in training, where columns held text or categories.")
-    fills = missing == "indicator" and not sparse.issparse(X) and (reset or "column_means_" in learner.__dict__)
+    fills = missing == "indicator" and not sparse.issparse(X) and (reset or hasattr(learner, "column_means_"))
     if fills:
         checks["ensure_all_finite"] = "allow-nan"
     try:
@@ -125,7 +124,7 @@ def checked_arrays(
         raise
     X = with_unique_entries(checked[0] if y else checked)
     check_largest(X, names)
-    n_absent = len(learner.__dict__.get("missing_columns_", ()))
+    n_absent = len(getattr(learner, "missing_columns_", ()))
     if fills:
         X = _without_missing(learner, X, reset)
     elif n_absent:
@@ -193,7 +192,7 @@ def _is_finite(value: object) -> bool:
 
 def column_names_of(estimator: BaseEstimator) -> list[str] | None:
     """Return the names of the columns on which an estimator was fitted; None if there are none."""
-    names = estimator.__dict__.get("feature_names_in_")
+    names = getattr(estimator, "feature_names_in_", None)
     return None if names is None else names.tolist()
 
 
@@ -202,8 +201,8 @@ def source_columns(estimator: BaseEstimator) -> list[str] | None:
 
     A column with k categories counts k times, and the columns that tell which entries are missing are called "missing".
     """
-    names, absent = column_names_of(estimator), estimator.__dict__.get("missing_columns_") or []
-    categories = estimator.__dict__.get("categories_")
+    names, absent = column_names_of(estimator), getattr(estimator, "missing_columns_", [])
+    categories = getattr(estimator, "categories_", None)
     if categories is None and not absent:
         return names
     categories = [None] * estimator.n_features_in_ if categories is None else categories
@@ -214,10 +213,10 @@ def source_columns(estimator: BaseEstimator) -> list[str] | None:
 
 def encoded_columns(estimator: BaseEstimator) -> list[str] | None:
     """Return the names of the encoded columns, as "age", "city=Rome" and "age is missing"; None without names."""
-    sources, categories = source_columns(estimator), estimator.__dict__.get("categories_")
+    sources, categories = source_columns(estimator), getattr(estimator, "categories_", None)
     if sources is None:
         return None
-    absent = estimator.__dict__.get("missing_columns_") or []
+    absent = getattr(estimator, "missing_columns_", [])
     known = sources[: len(sources) - len(absent)]
     if categories is not None:
         values = [value for own in categories for value in ([None] if own is None else own)]
@@ -227,15 +226,15 @@ def encoded_columns(estimator: BaseEstimator) -> list[str] | None:
 
 def keep_columns(estimator: BaseEstimator, names: Sequence[str] | None) -> None:
     """Set ``feature_names_in_`` of a new model, or delete it if there are no names."""
-    estimator.__dict__.pop("feature_names_in_", None)
+    forget_columns(estimator, ("feature_names_in_",))
     if names is not None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
 
 
-def forget_columns(estimator: BaseEstimator) -> None:
+def forget_columns(estimator: BaseEstimator, names: Sequence[str] = COLUMNS) -> None:
     """Delete the attributes about columns of an earlier fit."""
-    for name in COLUMNS:
-        estimator.__dict__.pop(name, None)
+    for name in names:
+        vars(estimator).pop(name, None)
 
 
 def row_digests(X: np.ndarray | sparse.csr_array, rows: np.ndarray) -> np.ndarray:

@@ -71,7 +71,15 @@ class Checkpoints:
         self._generator = None if rng is None else rng.bit_generator.state
         self._stages: dict[str, State] = {}
         self._earlier: Values = {}
-        found = self._newest()
+        found, paths = None, self._paths()
+        for path in paths:
+            try:
+                found = read_archive(path)
+                break
+            except ModelFileError as damaged:
+                if path == paths[-1]:
+                    raise
+                warnings.warn(f"{damaged} The checkpoint before it is used.", CheckpointWarning, stacklevel=2)
         if found is not None:
             if not resume:
                 raise InputError(
@@ -89,18 +97,6 @@ class Checkpoints:
     def _paths(self) -> list[Path]:
         """Return the paths of existing checkpoints, latest first."""
         return sorted(self.directory.glob("checkpoint-" + "[0-9]" * 10 + ".npz"), reverse=True)
-
-    def _newest(self) -> State | None:
-        """Return the latest undamaged checkpoint; None if there are no checkpoints."""
-        paths = self._paths()
-        for path in paths:
-            try:
-                return read_archive(path)
-            except ModelFileError as damaged:
-                if path == paths[-1]:
-                    raise
-                warnings.warn(f"{damaged} The checkpoint before it is used.", CheckpointWarning, stacklevel=3)
-        return None
 
     def reading(self) -> AbstractContextManager[None]:
         """Return a context in which errors from the resumed checkpoint name its directory."""

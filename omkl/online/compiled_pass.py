@@ -94,7 +94,20 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     presented = np.cumsum(np.append(trainer.presented, weights))[1:]
     lows, ends, tokens = sequences.tokens_of(order)
     gold = sequences.gold[tokens]
-    rounds = _rounds_of(trainer, lows, ends, gold, weights, presented)
+    numbers = np.arange(trainer.round - trainer.began + 1, trainer.round - trainer.began + 1 + n)
+    lambda_: Any = trainer.lambda_
+    lambdas = lambda_(presented) if callable(lambda_) else lambda_
+    of_numbers = trainer.structure.compiled[0] == SCALAR
+    rounds = jit.Rounds(
+        lows,
+        ends,
+        None if of_numbers else gold.astype(np.int64, copy=False),
+        gold.astype(np.float64, copy=False) if of_numbers else None,
+        weights,
+        schedule.factors(numbers),
+        (weights if method.forgets else presented) * lambdas,
+        np.zeros(n) if trainer.average is None else trainer.average.weights(numbers),
+    )
     state, losses, costs = np.zeros(jit.N_STATE), np.empty(n), np.empty(n)
     state[jit.PENDING], state[jit.TOTAL_WEIGHT] = group_state.pending_weight, group_state.total_weight
     state[jit.SHRINKAGE], state[jit.ROUND] = trainer.shrinkage, trainer.round
@@ -103,9 +116,11 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
         for name, place in part.places.items():
             state[place] = getattr(part, name)
 
-    (structure, costs_of_labels), prox = trainer.structure.compiled, (NO_PROX, (0.0, 0.0), NO_WEIGHTS)
-    hedge = method if isinstance(method, OutOfSampleWeights) else None
-    if trainer.terms and hedge is None:
+    (structure, costs_of_labels), hedge = trainer.structure.compiled, None
+    prox: Any = (NO_PROX, (0.0, 0.0), NO_WEIGHTS)
+    if isinstance(method, OutOfSampleWeights):
+        hedge = method
+    elif trainer.terms:
         prox = trainer.terms[0].compiled
     learning = method.compiled, jit.KNOWN if schedule.compiled is None else schedule.compiled, schedule.eta0
     own = structure, *trainer.loss.compiled, costs_of_labels, *learning, *prox, trainer.radius, SCALE_RANGE
@@ -152,31 +167,6 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     kept_costs, gold = costs[:learned] if testing else None, gold[: ends[learned]]
     facts = trainer.norms, rate, square_gradient, None, gold, learned, weights[:learned]
     return Step(losses[:learned], *facts, costs=kept_costs, changed=changed)
-
-
-def _rounds_of(
-    trainer: OnlineTrainer,
-    lows: np.ndarray,
-    ends: np.ndarray,
-    gold: np.ndarray,
-    weights: np.ndarray,
-    presented: np.ndarray,
-) -> jit.Rounds:
-    """Return the numbers of rounds; ``presented`` are the sums of weights after each."""
-    first, of_numbers = trainer.round - trainer.began + 1, trainer.structure.compiled[0] == SCALAR
-    rounds, average = np.arange(first, first + len(lows)), trainer.average
-    lambda_: Any = trainer.lambda_
-    lambdas = lambda_(presented) if callable(lambda_) else lambda_
-    return jit.Rounds(
-        lows,
-        ends,
-        None if of_numbers else gold.astype(np.int64, copy=False),
-        gold.astype(np.float64, copy=False) if of_numbers else None,
-        weights,
-        trainer.schedule.factors(rounds),
-        (weights if trainer.method.forgets else presented) * lambdas,
-        np.zeros(len(lows)) if average is None else average.weights(rounds),
-    )
 
 
 def fastest_pass(

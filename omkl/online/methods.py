@@ -5,7 +5,7 @@ A method sets the step sizes of the groups' directions ``v`` and the weight of t
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -15,17 +15,10 @@ from omkl.groups import _jit_group_state as jit
 from omkl.groups.group_state import GroupState
 from omkl.online._jit_pass import DUAL_AVERAGING, FORWARD_BACKWARD, GAP, HEDGE
 from omkl.online.rounds import TrainerPart
+from omkl.regularizers.base import Regularizer
 
-
-class Term(Protocol):
-    """A function of group norms with a proximal step, such as a regularizer."""
-
-    @property
-    def compiled(self) -> Any: ...
-
-    def value(self, norms: np.ndarray, /) -> float: ...
-
-    def prox(self, norms: np.ndarray, step: float, /) -> np.ndarray: ...
+#: Function of group norms with a proximal step.
+Term: TypeAlias = "Regularizer | OutOfSampleWeights"
 
 
 class Method(TrainerPart, Compilable, ABC):

@@ -324,7 +324,8 @@ class TrainingProgress:
 
     def load_state(self, values: Values) -> None:
         """Load the values of :meth:`state`."""
-        self.__dict__.update(values)
+        for name, value in values.items():
+            setattr(self, name, value)
         self.start_clock()
 
 
@@ -354,21 +355,22 @@ def below(values: dict[str, T], prefix: str) -> dict[str, T]:
 
 
 def thinned(records: list[Record]) -> list[Record]:
-    """Merge neighbouring records if there are 2,000 or more."""
+    """Merge neighbouring records if there are 2,000 or more.
+
+    Losses and errors are means, and all other values those of the second record.
+    """
     if len(records) < 2 * RECORDS:
         return records
-    return [_merged(*pair) for pair in zip(records[::2], records[1::2])] + records[len(records) // 2 * 2 :]
-
-
-def _merged(first: Record, second: Record) -> Record:
-    """Merge two neighbouring records: mean losses and errors, and all other values of the second record."""
-    n, seconds = first["examples"] + second["examples"], first.get("seconds", 0.0) + second.get("seconds", 0.0)
-    merged = {**second, "examples": n, "seconds": seconds}
-    for name in {"loss", "error"} & first.keys() & second.keys():
-        merged[name] = (first["examples"] * first[name] + second["examples"] * second[name]) / n
-    if changes := [*first.get("changes", ()), *second.get("changes", ())]:
-        merged["changes"] = changes
-    return merged
+    kept = []
+    for first, second in zip(records[::2], records[1::2]):
+        n, seconds = first["examples"] + second["examples"], first.get("seconds", 0.0) + second.get("seconds", 0.0)
+        merged = {**second, "examples": n, "seconds": seconds}
+        for name in {"loss", "error"} & first.keys() & second.keys():
+            merged[name] = (first["examples"] * first[name] + second["examples"] * second[name]) / n
+        if changes := [*first.get("changes", ()), *second.get("changes", ())]:
+            merged["changes"] = changes
+        kept.append(merged)
+    return kept + records[len(records) // 2 * 2 :]
 
 
 def check_callbacks(callbacks: object) -> list[Any]:

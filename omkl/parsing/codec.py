@@ -1,15 +1,18 @@
 """TreebankCodec, the codec of a parser: encodes treebanks, and makes the bank of templates."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from tqdm import tqdm
 
-from omkl._components import resolve, warn_caller
-from omkl.data import Treebank
+from omkl._components import check_number, resolve, warn_caller
+from omkl.data import Sentence, Treebank
 from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.explanations import Explanation, explanation, listed
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import Run, RunOptions
 from omkl.estimators.validation import OneOf, check_sample_weight
@@ -21,19 +24,18 @@ from omkl.groups.templates.language import TemplateSet, sees_trees
 from omkl.groups.templates.layout import ArcTokens
 from omkl.losses import CRF, StructuredLoss
 from omkl.online.averaging import Predictor
-from omkl.online.group_contributions import Contributions
+from omkl.online.group_contributions import Piece, contributions
 from omkl.online.model import OnlineModel
 from omkl.online.rounds import below
 from omkl.online.schedules import DistanceOverGradients, MeanPolyak, Schedule
 from omkl.online.trainer import OnlineTrainer
 from omkl.parsing import stages
-from omkl.parsing.decoding import TreeCodec, strongest_features
+from omkl.parsing.decoding import TreeCodec, TreeDecoder, feature_namer, strongest_features
 from omkl.parsing.relations import RelationLabeler
 from omkl.parsing.sentences import ArcExamples, as_treebank, check_trees, encode, facts_of, only_projective, suited
 from omkl.parsing.template_selection import template_banks
 from omkl.persistence import Packer, Unpacker
-from omkl.structures.base import Potentials
-from omkl.structures.trees import TreeStructure
+from omkl.structures.trees import TreeStructure, as_heads
 
 #: Number of strongest features of each template that a parser stores by name.
 TOP = 10
@@ -215,10 +217,8 @@ class TreebankCodec(TreeCodec):
 
     @property
     def all_templates(self) -> TemplateSet:
+        """Templates of arcs and parts."""
         return self.stage.templates(self.templates)
-
-    def explained(self, found: Contributions, treebank: Treebank, given: list, direction: Potentials) -> Contributions:
-        return self.stage.explained(found, treebank, given, direction)
 
     def learned(self) -> dict[str, Any]:
         """Return learned attributes of the parser."""
@@ -245,7 +245,7 @@ class TreebankCodec(TreeCodec):
             heads = (
                 guide.heads[np.isin(np.repeat(np.arange(len(treebank)), treebank.lengths), chosen)] if guide else None
             )
-            self.relations.fit(sentences, weights, model.settings.C, epochs, run, heads)
+            self.relations.fit(sentences, weights, model.settings.C, epochs, run.loop, run.rng, heads)
         for bank in template_banks(model.trainer):
             self.features |= strongest_features(bank, treebank, examples, TOP)
 
@@ -301,3 +301,80 @@ class TreebankCodec(TreeCodec):
         self.features, self.empty = values["top_features"], values["empty"]
         if values["relations"] is not None:
             self.relations = RelationLabeler.restored(values["relations"], below(arrays, "relations/"), lexicons)
+
+
+# ---- explanations ----------------------------------------------------------------------------------------------------
+
+
+def explain_tree(
+    self: BaseEstimator,
+    x: Treebank | Sentence | Sequence[str],
+    *,
+    heads: ArrayLike | None = None,
+    against: ArrayLike | None = None,
+    word: int | None = None,
+    n: int = 20,
+) -> Explanation:
+    """Explain the tree of a sentence in comparison with the next best tree.
+
+    The score of a tree is a sum over arcs and templates, and so is the margin, the difference of the two scores.
+    Relations are not explained.
+
+    Parameters
+    ----------
+    x : sentence
+        A list of words, a :class:`~omkl.data.Sentence`, or a treebank with one sentence.
+    heads : int array of shape (n_words,), optional
+        The tree to explain; the predicted one by default.
+    against : int array of shape (n_words,), optional
+        The tree to compare with; the best other tree by default.
+    word : int, optional
+        Compare with the best tree in which this word, counted from 1, has another head.
+    n : int > 0
+        Number of features to list.
+
+    Returns
+    -------
+    omkl.Explanation
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If heads do not fit the sentence, or there is no other tree.
+    """
+    decoder: TreeDecoder = self._decoder
+    codec: TreebankCodec = self.model_.codec
+    [(block, _)] = decoder.blocks(x if isinstance(x, Treebank) else [x])
+    if len(block) != 1:
+        raise InputError(f"`x` must be one sentence, got {len(block)}.")
+    predictor, n_words = decoder.model.predictor(), block.n_words
+    if word is not None:
+        check_number("word", word, above=0, below=n_words + 1, integer=True)
+    given = [as_heads(own, n_words) for own in (heads, against) if own is not None]
+    sentence = codec.tokens(block, right=given, wide=True).sentence(0)
+    potentials = predictor.potentials(sentence)
+    chosen = decoder.trees(block)[0] if heads is None else given[0]
+    structure, others = codec.structure, given[-1:]
+    if against is None and word is None:
+        others = [own for own in structure.decode_best(potentials, 2)[0] if not np.array_equal(own, chosen)]
+    elif against is None and word is not None:
+        own = structure.forbidding(potentials, [(chosen[word - 1], word)])
+        others = [structure.decode(own)] if structure.is_possible(own) else []
+    if not others:
+        raise InputError("There is no other tree to compare with.")
+    other = others[0]
+    name = feature_namer(codec.all_templates, block)
+    templates = {template.name: template for template in codec.all_templates}
+
+    def named(pieces: list[Piece]) -> list[str]:
+        """Return the names of features of single arcs and parts."""
+        return [name(templates[piece.group], 0, *piece.key) for piece in pieces]
+
+    forms = ["ROOT", *(form or "_" for form in block[0].forms)]
+    told = [
+        f"{forms[i + 1]} ({i + 1}) from {forms[chosen[i]]} ({chosen[i]}) rather than {forms[other[i]]} ({other[i]})"
+        for i in np.flatnonzero(chosen != other).tolist()
+    ]
+    margin, direction = structure.difference(potentials, chosen, other)
+    found = codec.stage.explained(contributions(predictor, sentence, direction), block, given, direction)
+    return explanation(chosen, other, listed(told), margin, found, n, named)

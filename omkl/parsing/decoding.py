@@ -1,32 +1,27 @@
 """Predictions of a fitted parser under constraints: trees with relations, n best trees, marginals."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import softmax
-from sklearn.base import BaseEstimator
 
-from omkl._components import check_number
 from omkl._threads import in_threads
-from omkl.data import Sentence, Stream, Strings, Treebank
+from omkl.data import Stream, Strings, Treebank
 from omkl.estimators.calibration import at_temperature, relation_temperature, structure_temperature
-from omkl.estimators.explanations import Explanation, explanation, listed
 from omkl.exceptions import InputError
 from omkl.features.fields import column_of, values_of
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import Template, TemplateSet, distance_name
 from omkl.groups.templates.layout import ArcSentence, ArcTokens, TemplateLayout
 from omkl.online.averaging import Predictor
-from omkl.online.group_contributions import Contributions, Piece, contributions
 from omkl.online.model import Codec, OnlineModel
 from omkl.parsing.sentences import ArcExamples, Sentences, check_trees, joined, treebanks_of, with_notes
 from omkl.structures.base import Potentials
-from omkl.structures.trees import TreeStructure, as_heads
+from omkl.structures.trees import TreeStructure
 
 #: Pairs ``(head, word)`` of each sentence, or None.
 Arcs: TypeAlias = Sequence[Iterable[tuple[int, int]] | None] | None
@@ -126,18 +121,14 @@ def potentials_of(predictor: Predictor, sentences: list[ArcSentence]) -> list[Po
     return found
 
 
-class ArcLabeler(ABC):
-    """Predicts the relations of arcs; ``strings`` is the table of relations."""
+class ArcLabeler(Protocol):
+    """Predicts the relations of arcs; see :class:`~omkl.parsing.relations.RelationLabeler`."""
 
     strings: Strings
 
-    @abstractmethod
-    def predict(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
-        """Predict the code of the relation of every word given its head, (number of words,)."""
+    def predict(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray: ...
 
-    @abstractmethod
-    def scores(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
-        """Compute scores of relations of every word given its head, (number of words, number of relations)."""
+    def scores(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray: ...
 
 
 class TreeCodec(Codec):
@@ -154,18 +145,6 @@ class TreeCodec(Codec):
     @abstractmethod
     def tokens(self, treebank: Treebank, **options: Any) -> ArcTokens:
         """Encode sentences to parse; see :class:`omkl.parsing.stages.Asked` for the options."""
-
-    @property
-    @abstractmethod
-    def all_templates(self) -> TemplateSet:
-        """Templates of arcs and parts."""
-
-    @abstractmethod
-    def explained(self, found: Contributions, treebank: Treebank, given: list, direction: Potentials) -> Contributions:
-        """Replace the potentials that come with a sentence by contributions of the first parser, if there is one.
-
-        ``given`` are heads whose arcs are candidates.
-        """
 
 
 @dataclass(frozen=True)
@@ -300,83 +279,6 @@ class TreeDecoder:
 
 
 # ---- explanations ----------------------------------------------------------------------------------------------------
-
-
-def explain_tree(
-    self: BaseEstimator,
-    x: Treebank | Sentence | Sequence[str],
-    *,
-    heads: ArrayLike | None = None,
-    against: ArrayLike | None = None,
-    word: int | None = None,
-    n: int = 20,
-) -> Explanation:
-    """Explain the tree of a sentence in comparison with the next best tree.
-
-    The score of a tree is a sum over arcs and templates, and so is the margin, the difference of the two scores.
-    Relations are not explained.
-
-    Parameters
-    ----------
-    x : sentence
-        A list of words, a :class:`~omkl.data.Sentence`, or a treebank with one sentence.
-    heads : int array of shape (n_words,), optional
-        The tree to explain; the predicted one by default.
-    against : int array of shape (n_words,), optional
-        The tree to compare with; the best other tree by default.
-    word : int, optional
-        Compare with the best tree in which this word, counted from 1, has another head.
-    n : int > 0
-        Number of features to list.
-
-    Returns
-    -------
-    omkl.Explanation
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        If heads do not fit the sentence, or there is no other tree.
-    """
-    decoder: TreeDecoder = self._decoder
-    [(block, _)] = decoder.blocks(x if isinstance(x, Treebank) else [x])
-    if len(block) != 1:
-        raise InputError(f"`x` must be one sentence, got {len(block)}.")
-    codec, predictor, n_words = decoder.model.codec, decoder.model.predictor(), block.n_words
-    if word is not None:
-        check_number("word", word, above=0, below=n_words + 1, integer=True)
-    given = [as_heads(own, n_words) for own in (heads, against) if own is not None]
-    sentence = codec.tokens(block, right=given, wide=True).sentence(0)
-    potentials = predictor.potentials(sentence)
-    chosen = decoder.trees(block)[0] if heads is None else given[0]
-    other = _other_tree(predictor.structure, potentials, chosen, word) if against is None else given[-1]
-    name = feature_namer(codec.all_templates, block)
-    templates = {template.name: template for template in codec.all_templates}
-
-    def named(pieces: list[Piece]) -> list[str]:
-        """Return the names of features of single arcs and parts."""
-        return [name(templates[piece.group], 0, *piece.key) for piece in pieces]
-
-    forms = ["ROOT", *(form or "_" for form in block[0].forms)]
-    told = [
-        f"{forms[i + 1]} ({i + 1}) from {forms[chosen[i]]} ({chosen[i]}) rather than {forms[other[i]]} ({other[i]})"
-        for i in np.flatnonzero(chosen != other).tolist()
-    ]
-    margin, direction = predictor.structure.difference(potentials, chosen, other)
-    found = codec.explained(contributions(predictor, sentence, direction), block, given, direction)
-    return explanation(chosen, other, listed(told), margin, found, n, named)
-
-
-def _other_tree(structure: TreeStructure, potentials: Potentials, chosen: np.ndarray, word: int | None) -> np.ndarray:
-    """Return the best other tree, or the best tree in which ``word`` has another head."""
-    if word is None:
-        found = [own for own in structure.decode_best(potentials, 2)[0] if not np.array_equal(own, chosen)]
-    else:
-        own = structure.forbidding(potentials, [(chosen[word - 1], word)])
-        found = [structure.decode(own)] if structure.is_possible(own) else []
-    if not found:
-        raise InputError("There is no other tree to compare with.")
-    return found[0]
 
 
 def strongest_features(

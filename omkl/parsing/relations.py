@@ -7,7 +7,6 @@ import numpy as np
 
 from omkl._threads import in_threads
 from omkl.data import Strings, Treebank
-from omkl.estimators.training import Run
 from omkl.features.lexicons import Lexicon
 from omkl.groups.tables import ExplicitBank
 from omkl.groups.templates.language import TemplateSet, of_lexicon
@@ -18,8 +17,7 @@ from omkl.online.model import OnlineModel, condensed_state
 from omkl.online.rounds import Example, LearnedBlock
 from omkl.online.schedules import DistanceOverGradients
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import ArraySource, Pass
-from omkl.parsing.decoding import ArcLabeler
+from omkl.online.training_loop import ArraySource, Pass, TrainingLoop
 from omkl.parsing.sentences import ArcExamples, encode, suited
 from omkl.regularizers import Ridge
 from omkl.structures.chain import Chain
@@ -57,7 +55,7 @@ RELATIVE_TEMPLATES = (
 )  # fmt: skip
 
 
-class RelationLabeler(ArcLabeler):
+class RelationLabeler:
     """Classifier of the relations of arcs in given trees: an SVM, implemented as a chain without transitions.
 
     Arcs from the root can only have relations of such arcs in the training data, and likewise for all other arcs: in
@@ -92,19 +90,21 @@ class RelationLabeler(ArcLabeler):
         weights: np.ndarray | None,
         C: float,
         epochs: int,
-        run: Run,
+        loop: Callable[..., TrainingLoop],
+        rng: np.random.Generator,
         heads: np.ndarray | None = None,
     ) -> None:
         """Train on gold arcs.
 
         ``weights`` of sentences are (number of sentences,) or None. Relatives are those in trees with these ``heads``:
-        predicted by parsers trained on other sentences, as gold trees would be too good.
+        predicted by parsers trained on other sentences, as gold trees would be too good. ``loop`` and ``rng`` are those
+        of the run.
         """
         codes = _known(treebank, treebank.deprels)
         self._note(treebank.heads, codes)
         arcs = _Arcs(ArcExamples.of(treebank, self.templates, weights, heads=heads), codes, self._hasher)
         self.trainer.lambda_ = 1.0 / (C * arcs.total_weight)
-        run.loop("relations", self.trainer, ArraySource(arcs, run.rng), epochs).run(epochs)
+        loop("relations", self.trainer, ArraySource(arcs, rng), epochs).run(epochs)
 
     def learn(self, examples: ArcExamples, trainer: OnlineTrainer, make_pass: Pass) -> None:
         """Train one round on each sentence of a block, with the lambda of ``trainer``; new relations are added."""
@@ -121,6 +121,8 @@ class RelationLabeler(ArcLabeler):
             pass
 
     def predict(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
+        """Predict the code of the relation of every word given its head, (number of words,)."""
+
         def best(scores: np.ndarray) -> np.ndarray:
             """Return the best relation of each word."""
             return scores.argmax(axis=1).astype(np.int32)
@@ -128,6 +130,7 @@ class RelationLabeler(ArcLabeler):
         return np.concatenate([np.zeros(0, np.int32), *self._scored(treebank, heads, n_jobs, best)])
 
     def scores(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
+        """Compute scores of relations of every word given its head, (number of words, number of relations)."""
         none = np.zeros((0, len(self.strings)))
         return np.concatenate([none, *self._scored(treebank, heads, n_jobs, lambda scores: scores)])
 

@@ -231,7 +231,10 @@ class SingleStage:
         return None
 
     def explained(self, found: Contributions, treebank: Treebank, given: list, direction: Potentials) -> Contributions:
-        """See :meth:`.TreeCodec.explained`."""
+        """Replace the potentials that come with a sentence by contributions of the first parser, if there is one.
+
+        ``given`` are heads whose arcs are candidates.
+        """
         return found
 
     def restricted(self, names: Sequence[str]) -> Self:

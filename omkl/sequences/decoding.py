@@ -11,12 +11,12 @@ from omkl._components import check_number
 from omkl.estimators.calibration import at_temperature, structure_temperature
 from omkl.estimators.explanations import Explanation, explain_difference, part_namer
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
-from omkl.estimators.token_codec import TokenCodec
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.views import TokenData
 from omkl.groups.tokens import Tokens
 from omkl.online.model import OnlineModel
 from omkl.sequences.reading import (
+    ChainCodec,
     LabelSequences,
     Sequences,
     check_feasible,
@@ -41,15 +41,8 @@ class Labeling(NamedTuple):
     score: float
 
 
-def chain_of(model: OnlineModel[TokenCodec]) -> Chain:
-    """Return the structure of the labels of a model."""
-    structure = model.codec.structure
-    assert isinstance(structure, Chain)
-    return structure
-
-
 def _encoded(
-    model: OnlineModel[TokenCodec], X: Sequences, labels: LabelSequences
+    model: OnlineModel[ChainCodec], X: Sequences, labels: LabelSequences
 ) -> Iterator[tuple[Tokens, np.ndarray | None]]:
     """Encode sequences block by block; also yield the possible labels of tokens, None for no restriction."""
     if labels is not None and as_stream(X) is not None:
@@ -64,10 +57,10 @@ def _encoded(
 
 
 def predict_labels(
-    model: OnlineModel[TokenCodec], X: Sequences, labels: LabelSequences = None, n_jobs: int | None = None
+    model: OnlineModel[ChainCodec], X: Sequences, labels: LabelSequences = None, n_jobs: int | None = None
 ) -> Iterator[np.ndarray]:
     """Yield the codes of the best labelling of each sequence, subject to known ``labels``."""
-    structure = chain_of(model)
+    structure = model.codec.structure
     if labels is not None:
         for own in sequence_potentials(model, X, labels):
             yield structure.decode_many(own, np.array([0, len(own.unary)]))
@@ -79,10 +72,10 @@ def predict_labels(
 
 
 def sequence_potentials(
-    model: OnlineModel[TokenCodec], X: Sequences, labels: LabelSequences = None
+    model: OnlineModel[ChainCodec], X: Sequences, labels: LabelSequences = None
 ) -> Iterator[ChainPotentials]:
     """Yield the potentials of each sequence; labellings that contradict known ``labels`` are forbidden."""
-    predictor, structure = model.predictor(), chain_of(model)
+    predictor, structure = model.predictor(), model.codec.structure
     for tokens, possible in _encoded(model, X, labels):
         first = 0
         for block, potentials in predictor.blocks(tokens):
@@ -96,27 +89,27 @@ def sequence_potentials(
 
 
 def best_labelings(
-    model: OnlineModel[TokenCodec], potentials: Iterator[ChainPotentials], n: int
+    model: OnlineModel[ChainCodec], potentials: Iterator[ChainPotentials], n: int
 ) -> Iterator[list[Labeling]]:
     """Yield the n best labellings of each sequence."""
-    structure, classes = chain_of(model), model.codec.known.as_array()
+    structure, classes = model.codec.structure, model.codec.known.as_array()
     for own in potentials:
         codes, scores = structure.decode_best(own, n) if len(own.unary) else (np.zeros((1, 0), np.int64), np.zeros(1))
         yield [Labeling(classes[labels], score) for labels, score in zip(codes, scores.tolist())]
 
 
 def label_marginals(
-    model: OnlineModel[TokenCodec], potentials: Iterator[ChainPotentials], temperature: float
+    model: OnlineModel[ChainCodec], potentials: Iterator[ChainPotentials], temperature: float
 ) -> list[np.ndarray]:
     """Compute the probability of each label at each token of each sequence, (n, K)."""
-    structure = chain_of(model)
+    structure = model.codec.structure
     return [
         structure.marginals(at_temperature(own, temperature))[1].unary if len(own.unary) else own.unary
         for own in potentials
     ]
 
 
-def calibration_temperature(model: OnlineModel[TokenCodec], X: Sequences, y: LabelSequences) -> float:
+def calibration_temperature(model: OnlineModel[ChainCodec], X: Sequences, y: LabelSequences) -> float:
     """Find the temperature that maximizes the likelihood of the labels of held-out sequences."""
     examples: list[tuple[ChainPotentials, np.ndarray]] = []
     for block in blocks_of(X, y):
@@ -124,20 +117,20 @@ def calibration_temperature(model: OnlineModel[TokenCodec], X: Sequences, y: Lab
         gold = gold_codes(model, data.labels, unknown=-1)
         parts = sequence_potentials(model, block.X)
         examples += [(own, gold[low:high]) for own, (low, high) in zip(parts, pairwise(data.offsets.tolist()))]
-    temperature = structure_temperature(chain_of(model), examples)
+    temperature = structure_temperature(model.codec.structure, examples)
     if temperature is None:
         raise InputError("y must hold a label that the model knows.")
     return temperature
 
 
-def gold_codes(model: OnlineModel[TokenCodec], labels: Sequence, unknown: int) -> np.ndarray:
+def gold_codes(model: OnlineModel[ChainCodec], labels: Sequence, unknown: int) -> np.ndarray:
     """Encode gold labels: None is -1, and labels unknown to the model are ``unknown``."""
     index = {label: code for code, label in enumerate(model.codec.known.members)} | {None: -1}
     return np.array([index.get(label, unknown) for label in labels], dtype=np.int64)
 
 
 def compared_labels(
-    model: OnlineModel[TokenCodec], blocks: Iterator[TrainingBlock], n_jobs: int | None = None
+    model: OnlineModel[ChainCodec], blocks: Iterator[TrainingBlock], n_jobs: int | None = None
 ) -> Iterator[tuple[TokenData, np.ndarray]]:
     """Yield validated data and predicted codes, block by block; warn once about unknown labels and absent keys."""
     members, encoder, warned = {None, *model.codec.known.members}, model.codec.encoder, False
@@ -157,7 +150,7 @@ def compared_labels(
 
 
 def explain_labels(
-    model: OnlineModel[TokenCodec],
+    model: OnlineModel[ChainCodec],
     x: Collection,
     labels: Collection | None,
     against: Collection | None,
@@ -168,7 +161,7 @@ def explain_labels(
     predictor, codec = model.predictor(), model.codec
     tokens, offsets = flatten([x], codec.encoder.names)
     span = codec.encoder.encode(tokens, offsets).everything()
-    structure, potentials = chain_of(model), predictor.potentials(span)
+    structure, potentials = model.codec.structure, predictor.potentials(span)
 
     def read(given: Collection) -> np.ndarray:
         possible = possible_labels([given], np.diff(offsets), codec.known)

@@ -14,7 +14,7 @@ from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import has_marginals, structure_temperature
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.sources import TrainingBlock, blocks_of
-from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
+from omkl.estimators.token_codec import TOKEN_CONSTRAINTS
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import Number, OneOf, column_names_of, keep_columns
 from omkl.exceptions import InputError
@@ -22,32 +22,15 @@ from omkl.features.lexicons import LexiconSource
 from omkl.features.views import TokenData
 from omkl.groups.tables import TransitionBank, TrigramBank
 from omkl.persistence import Manifest, Unpacker
-from omkl.sequences.decoding import (
-    Labeling,
-    best_labelings,
-    calibration_temperature,
-    chain_of,
-    compared_labels,
-    explain_labels,
-    gold_codes,
-    label_marginals,
-    predict_labels,
-    sequence_potentials,
-)
+from omkl.sequences import decoding, reading
+from omkl.sequences.decoding import Labeling
 from omkl.sequences.evaluation import evaluate_labels
-from omkl.sequences.reading import (
-    ChainOutputs,
-    LabelSequences,
-    Sequences,
-    labeled_sequences,
-    names_in,
-    training_sequences,
-)
+from omkl.sequences.reading import ChainCodec, ChainOutputs, LabelSequences, Sequences
 from omkl.structures.chain import Chain
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SequenceLabeler(OnlineEstimator[TokenCodec]):
+class SequenceLabeler(OnlineEstimator[ChainCodec]):
     """Chain labeler whose combination of kernels or feature templates is learned online.
 
     ``X`` is a list of sequences, and ``y`` a list of sequences of hashable labels. A sequence of n tokens is
@@ -306,17 +289,17 @@ class SequenceLabeler(OnlineEstimator[TokenCodec]):
     def _task(self, classes: Sequence | str | None = None) -> Task:
         return Task(self._codec(classes), self._read)
 
-    def _codec(self, classes: Sequence | str | None = None) -> TokenCodec:
+    def _codec(self, classes: Sequence | str | None = None) -> ChainCodec:
         chain = (self.transitions, self.transitions_by_position, self.order, self.cost, self.allowed_transitions)
-        return TokenCodec(ChainOutputs(*chain, classes), self, self.lexicons)
+        return ChainCodec(ChainOutputs(*chain, classes), self, self.lexicons)
 
     def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
         if first:
-            keep_columns(self, names_in(block.X))
-        return training_sequences(block, column_names_of(self), self.class_weight, whole)
+            keep_columns(self, reading.names_in(block.X))
+        return reading.training_sequences(block, column_names_of(self), self.class_weight, whole)
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
-        return labeled_sequences(block, column_names_of(self))
+        return reading.labeled_sequences(block, column_names_of(self))
 
     # ---- prediction ---------------------------------------------------------------------------------------------
 
@@ -334,7 +317,7 @@ class SequenceLabeler(OnlineEstimator[TokenCodec]):
         array of shape (number of sequences,), of arrays of labels
             An array of objects: scikit-learn's ``cross_val_predict`` concatenates the predictions of folds.
         """
-        found = predict_labels(self.model_, X, labels, self.n_jobs)
+        found = decoding.predict_labels(self.model_, X, labels, self.n_jobs)
         return np.fromiter((self.classes_[own] for own in found), dtype=object)
 
     def predict_nbest(self, X: Sequences, n: int = 5, labels: LabelSequences = None) -> list[list[Labeling]]:
@@ -354,7 +337,7 @@ class SequenceLabeler(OnlineEstimator[TokenCodec]):
             Pairs ``(labels, score)``.
         """
         check_number("n", n, above=0, integer=True)
-        return list(best_labelings(self.model_, sequence_potentials(self.model_, X, labels), int(n)))
+        return list(decoding.best_labelings(self.model_, decoding.sequence_potentials(self.model_, X, labels), int(n)))
 
     def decision_function(self, X: Sequences) -> list[np.ndarray]:
         """Compute the unary potentials of each sequence: scores of labels without transitions.
@@ -367,7 +350,7 @@ class SequenceLabeler(OnlineEstimator[TokenCodec]):
         -------
         list of arrays of shape (n, K)
         """
-        return [potentials.unary for potentials in sequence_potentials(self.model_, X)]
+        return [potentials.unary for potentials in decoding.sequence_potentials(self.model_, X)]
 
     @available_if(has_marginals)
     def predict_marginals(self, X: Sequences, labels: LabelSequences = None) -> list[np.ndarray]:
@@ -386,7 +369,9 @@ class SequenceLabeler(OnlineEstimator[TokenCodec]):
         list of arrays of shape (n, K)
             Rows sum to 1.
         """
-        return label_marginals(self.model_, sequence_potentials(self.model_, X, labels), self.temperature_ or 1.0)
+        return decoding.label_marginals(
+            self.model_, decoding.sequence_potentials(self.model_, X, labels), self.temperature_ or 1.0
+        )
 
     def calibrate(self, X: Sequences, y: LabelSequences = None) -> "SequenceLabeler":
         """Calibrate probabilities by temperature scaling on held-out data.
@@ -405,7 +390,7 @@ class SequenceLabeler(OnlineEstimator[TokenCodec]):
         -------
         self
         """
-        self.temperature_ = calibration_temperature(self.model_, X, y)
+        self.temperature_ = decoding.calibration_temperature(self.model_, X, y)
         return self
 
     def explain(
@@ -439,7 +424,7 @@ class SequenceLabeler(OnlineEstimator[TokenCodec]):
         -------
         omkl.Explanation
         """
-        return explain_labels(self.model_, x, labels, against, token, n)
+        return decoding.explain_labels(self.model_, x, labels, against, token, n)
 
     # ---- evaluation ---------------------------------------------------------------------------------------------
 
@@ -455,8 +440,8 @@ class SequenceLabeler(OnlineEstimator[TokenCodec]):
         sample_weight : array of shape (number of sequences,), optional
         """
         right, total, model = 0.0, 0.0, self.model_
-        for data, predicted in compared_labels(model, blocks_of(X, y, sample_weight), self.n_jobs):
-            gold = gold_codes(model, data.labels, unknown=len(self.classes_))
+        for data, predicted in decoding.compared_labels(model, blocks_of(X, y, sample_weight), self.n_jobs):
+            gold = decoding.gold_codes(model, data.labels, unknown=len(self.classes_))
             each = np.ones(len(data.offsets) - 1) if data.weights is None else data.weights
             weights = np.repeat(each, np.diff(data.offsets)) * (gold >= 0)
             right, total = right + float(weights @ (predicted == gold)), total + float(weights.sum())
@@ -482,7 +467,7 @@ class SequenceLabeler(OnlineEstimator[TokenCodec]):
         """
         gold: list[list] = []
         predicted: list[list] = []
-        for data, codes in compared_labels(self.model_, blocks_of(X, y), self.n_jobs):
+        for data, codes in decoding.compared_labels(self.model_, blocks_of(X, y), self.n_jobs):
             labels = self.classes_[codes].tolist()
             for low, high in pairwise(data.offsets.tolist()):
                 gold.append(list(data.labels[low:high]))
@@ -497,7 +482,7 @@ class SequenceLabeler(OnlineEstimator[TokenCodec]):
         table = self._averaged_table(TransitionBank)
         if table is None:
             return np.zeros((len(self.classes_), len(self.classes_)))
-        return table if chain_of(self.model_).by_position else table[0]
+        return table if self.model_.codec.structure.by_position else table[0]
 
     @property
     def trigrams_(self) -> np.ndarray:

@@ -13,6 +13,7 @@ from omkl.data.blocks import align_columns, is_frame, n_rows
 from omkl.data.frames import LARGEST, column_names, read_frame
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import Labels, learn_labels
+from omkl.estimators.token_codec import TokenCodec
 from omkl.estimators.validation import check_sample_weight, class_weights
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TokenData
@@ -152,6 +153,12 @@ class ChainOutputs:
         return (banks, []) if self._transitions == "regularized" else ([], banks)
 
 
+class ChainCodec(TokenCodec):
+    """Codec of sequences of labels; see :class:`~omkl.estimators.token_codec.TokenCodec`."""
+
+    structure: Chain
+
+
 def check_feasible(
     structure: Chain, codes: np.ndarray, offsets: np.ndarray, possible: np.ndarray | None = None
 ) -> None:
@@ -196,7 +203,13 @@ def flatten(X: Sequences, names: Sequence[str] | None = None) -> tuple[FlatToken
             offsets = np.array([0, *accumulate(map(len, X))], dtype=np.int64)
             return Words(tokens) if kinds == {str} else flattened(tokens), offsets
     names = names_in(X) if names is None else names
-    sequences = [_checked_sequence(sequence, names, i) for i, sequence in enumerate(X)]
+    sequences = list[Any]()
+    for i, sequence in enumerate(X):
+        if isinstance(sequence, (str, bytes, dict, set, frozenset)) or not isinstance(sequence, Iterable):
+            raise InputError(f"Sequence {i} of X must be a list of tokens or an array, got {sequence!r:.40}.")
+        if type(sequence) is not list:
+            sequence = read_frame(align_columns(sequence, column_names(sequence), names, f"Sequence {i} of X"))
+        sequences.append(sequence)
     offsets = np.array([0, *accumulate(map(n_rows, sequences))], dtype=np.int64)
     if not offsets[-1]:
         raise InputError("X must hold at least one token.")
@@ -215,14 +228,6 @@ def flatten(X: Sequences, names: Sequence[str] | None = None) -> tuple[FlatToken
     if own is tuple:  # columns
         tokens = [{str(j): value for j, value in enumerate(token)} for token in tokens]
     return flattened(tokens) if own is dict and names is None else tokens, offsets
-
-
-def _checked_sequence(sequence: object, names: Sequence[str] | None, i: int) -> Any:
-    if isinstance(sequence, (str, bytes, dict, set, frozenset)) or not isinstance(sequence, Iterable):
-        raise InputError(f"Sequence {i} of X must be a list of tokens or an array, got {sequence!r:.40}.")
-    if type(sequence) is list:
-        return sequence
-    return read_frame(align_columns(sequence, column_names(sequence), names, f"Sequence {i} of X"))
 
 
 def _kind_of_tokens(sequences: list) -> tuple[type, type, str] | None:
@@ -244,7 +249,14 @@ def _kind_of_tokens(sequences: list) -> tuple[type, type, str] | None:
 
 def _stacked(sequences: list) -> np.ndarray | sparse.csr_array:
     """Validate arrays or sparse matrices of numbers, and stack their rows."""
-    arrays = [_as_array(sequence, i) for i, sequence in enumerate(sequences) if n_rows(sequence)]
+    arrays: list[Any] = []
+    for i, sequence in enumerate(sequences):
+        if n_rows(sequence):
+            try:
+                make = sparse.csr_array if sparse.issparse(sequence) else np.asarray
+                arrays.append(make(sequence, dtype=np.float64))
+            except (ValueError, TypeError):
+                raise InputError(f"Sequence {i} of X must be an array of numbers.") from None
     shapes = {array.shape[1:] for array in arrays}
     if len(shapes) > 1 or len(*shapes) != 1 or shapes == {(0,)}:
         raise InputError(f"The sequences of X must all have the shape (n, d), got tokens of shapes {sorted(shapes)}.")
@@ -255,10 +267,3 @@ def _stacked(sequences: list) -> np.ndarray | sparse.csr_array:
     if not (np.abs(tokens.data if sparse.issparse(tokens) else tokens) <= LARGEST).all():
         raise InputError(f"X must hold finite numbers up to {LARGEST:g}.")
     return tokens
-
-
-def _as_array(sequence: Iterable, i: int) -> np.ndarray | sparse.csr_array:
-    try:
-        return (sparse.csr_array if sparse.issparse(sequence) else np.asarray)(sequence, dtype=np.float64)
-    except (ValueError, TypeError):
-        raise InputError(f"Sequence {i} of X must be an array of numbers.") from None
