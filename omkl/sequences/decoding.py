@@ -11,12 +11,12 @@ from omkl._components import check_number
 from omkl.estimators.calibration import at_temperature, structure_temperature
 from omkl.estimators.explanations import Explanation, explain_difference, part_namer
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
+from omkl.estimators.token_codec import TokenCodec
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.views import TokenData
 from omkl.groups.tokens import Tokens
 from omkl.online.model import OnlineModel
 from omkl.sequences.reading import (
-    ChainCodec,
     LabelSequences,
     Sequences,
     check_feasible,
@@ -39,6 +39,12 @@ class Labeling(NamedTuple):
 
     labels: np.ndarray
     score: float
+
+
+class ChainCodec(TokenCodec):
+    """Codec of sequences of labels; see :class:`~omkl.estimators.token_codec.TokenCodec`."""
+
+    structure: Chain
 
 
 def _encoded(

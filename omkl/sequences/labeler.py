@@ -23,9 +23,9 @@ from omkl.features.views import TokenData
 from omkl.groups.tables import TransitionBank, TrigramBank
 from omkl.persistence import Manifest, Unpacker
 from omkl.sequences import decoding, reading
-from omkl.sequences.decoding import Labeling
+from omkl.sequences.decoding import ChainCodec, Labeling
 from omkl.sequences.evaluation import evaluate_labels
-from omkl.sequences.reading import ChainCodec, ChainOutputs, LabelSequences, Sequences
+from omkl.sequences.reading import ChainOutputs, LabelSequences, Sequences
 from omkl.structures.chain import Chain
 
 
@@ -479,7 +479,7 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
     @property
     def transitions_(self) -> np.ndarray:
         """Scores of label ``i`` followed by ``j`` in the averaged model: (K, K), or (positions, K, K)."""
-        table = self._averaged_table(TransitionBank)
+        table = next((bank.table for bank in self.predictor_.banks if isinstance(bank, TransitionBank)), None)
         if table is None:
             return np.zeros((len(self.classes_), len(self.classes_)))
         return table if self.model_.codec.structure.by_position else table[0]
@@ -487,7 +487,7 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
     @property
     def trigrams_(self) -> np.ndarray:
         """Scores of labels ``i``, ``j``, ``k`` in a row in the averaged model, (K, K, K); zeros with ``order=1``."""
-        table = self._averaged_table(TrigramBank)
+        table = next((bank.table for bank in self.predictor_.banks if isinstance(bank, TrigramBank)), None)
         return np.zeros((len(self.classes_),) * 3) if table is None else table
 
     # ---- model files --------------------------------------------------------------------------------------------
@@ -498,6 +498,3 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
     def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
         super()._restore(manifest, unpacker)
         self.lexicons = self.model_.parameters["lexicons"] = self.model_.codec.encoder.lexicons or None
-
-    def _averaged_table(self, kind: type[TransitionBank | TrigramBank]) -> np.ndarray | None:
-        return next((bank.table for bank in self.predictor_.banks if isinstance(bank, kind)), None)

@@ -13,7 +13,6 @@ from omkl.data.blocks import align_columns, is_frame, n_rows
 from omkl.data.frames import LARGEST, column_names, read_frame
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import Labels, learn_labels
-from omkl.estimators.token_codec import TokenCodec
 from omkl.estimators.validation import check_sample_weight, class_weights
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TokenData
@@ -151,12 +150,6 @@ class ChainOutputs:
         if self._order == 2:
             banks.append(TrigramBank(structure.n_labels, averaging))
         return (banks, []) if self._transitions == "regularized" else ([], banks)
-
-
-class ChainCodec(TokenCodec):
-    """Codec of sequences of labels; see :class:`~omkl.estimators.token_codec.TokenCodec`."""
-
-    structure: Chain
 
 
 def check_feasible(
