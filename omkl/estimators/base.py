@@ -41,7 +41,7 @@ from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 from omkl.persistence import Manifest, Packer, Unpacker
 
 if TYPE_CHECKING:
-    from omkl.distributed.stack import Client
+    pass
 
 #: Number of rounds that ``epochs="auto"`` makes of examples in memory, with at most so many epochs.
 ROUNDS, MOST_EPOCHS = 24_000, 40
@@ -152,7 +152,12 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             client, n_shards = partitions.client, len(partitions.sizes)
         if self.early_stopping and given is None and (collected or stream is not None):
             raise InputError("early_stopping needs validation=(X, y) (--dev FILE) with a stream or a collection.")
-        shards = self._shards(client, n_shards)
+        shards: dict[str, Any] = {}
+        if client is not None or n_shards not in (None, 1):
+            from omkl.distributed.mixing import ParameterMixing
+
+            mixing = ParameterMixing(n_shards, client, self.n_jobs)
+            shards = {"make_pass": mixing, "n_shards": mixing.n_shards}
         checkpoints: dict[str, Any] = {k: own for k, own in options.items() if k not in ("client", "shards")}
         run = Run(type(self).__name__, parameters, self.random_state, self.verbose, **shards, **checkpoints)
         if partitions is not None:
@@ -174,15 +179,6 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         self.fit_seconds_ = time.perf_counter() - started
         warn_of_evidence(model.trainer.find(Evidence))
         return None if plan.stopping is None else plan.stopping.examples()
-
-    def _shards(self, client: Client | None, shards: int | None) -> dict[str, Any]:
-        """Arguments of :class:`Run` for training in shards."""
-        if client is None and shards in (None, 1):
-            return {}
-        from omkl.distributed.mixing import ParameterMixing
-
-        mixing = ParameterMixing(shards, client, self.n_jobs)
-        return {"make_pass": mixing, "n_shards": mixing.n_shards}
 
     def _stopping(
         self, task: Task[OwnCodec], model: OnlineModel[OwnCodec], given: TrainingBlock | None

@@ -315,7 +315,7 @@ def start_on(
     sample = estimator._task().read(fetched, True)._replace(total=bounds[-1])
     reader = copy(estimator)  # for the workers: without the model and callbacks
     set_attributes(reader, {**estimator._saved_parameters(), "_model": None})
-    codec.learn_kernels(sample)
+    codec.encoder.fit(sample)
     data = partitions.map(partial(reader._task().read, first=False))
     codec.learn(sample, data.map(kind.survey, codec).gathered())
     partitions.futures.clear()  # frees the memory of the workers

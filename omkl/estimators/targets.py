@@ -1,8 +1,9 @@
 """Encoding of labels and numbers, structures of outputs, and checks of targets."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -154,49 +155,37 @@ class Targets:
 # ---- outputs ----------------------------------------------------------------------------------------------------
 
 
-class Outputs(Protocol):
-    """Kind of outputs of a model on tokens.
+class Outputs(ABC):
+    """Kind of outputs of a model on tokens; by default, of single rows.
 
-    Attributes
-    ----------
-    single : bool
-        Whether a sequence has a single output, instead of one for each token.
-    codes : type
-        :class:`Labels` or :class:`Targets`, or a subclass.
+    With ``fit_intercept``, each potential of a row has a learned constant.
     """
 
-    @property
-    def single(self) -> bool: ...
-
-    @property
-    def codes(self) -> type[Labels] | type[Targets]: ...
-
-    def learn(self, labels: Sequence, weights: np.ndarray | None) -> Any:
-        """Learn the codes from the labels of the first data."""
-
-    def structure(self, known: Any) -> Structure:
-        """Return the structure over these codes."""
-
-    def check(self, structure: Any, known: Any, gold: np.ndarray, offsets: np.ndarray) -> None:
-        """Raise an InputError if the structure cannot predict these training outputs."""
-
-    def banks(self, structure: Any, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
-        """Return banks that do not depend on the input: regularized ones and unregularized ones."""
-
-
-class _RowOutputs:
-    """Base class of outputs of single rows; with ``fit_intercept``, each potential has a learned constant."""
-
+    #: Whether a sequence has a single output, instead of one for each token.
     single: ClassVar[bool] = True
+    #: :class:`Labels` or :class:`Targets`, or a subclass.
+    codes: ClassVar[type[Labels] | type[Targets]]
 
     def __init__(self, fit_intercept: bool) -> None:
         self._fit_intercept = fit_intercept
 
-    def check(self, structure: Structure, known: Labels | Targets, gold: np.ndarray, offsets: np.ndarray) -> None:
-        """Accept all outputs."""
+    @abstractmethod
+    def learn(self, labels: Sequence, weights: np.ndarray | None) -> Any:
+        """Learn the codes from the labels of the first data."""
 
-    def banks(self, structure: Structure, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
-        """Return the intercept as an unregularized bank."""
+    @abstractmethod
+    def structure(self, known: Any) -> Structure:
+        """Return the structure over these codes."""
+
+    def check(self, structure: Any, known: Any, gold: np.ndarray, offsets: np.ndarray) -> None:
+        """Raise an InputError if the structure cannot predict these training outputs; rows accept all."""
+        return
+
+    def banks(self, structure: Any, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
+        """Return banks that do not depend on the input: regularized ones and unregularized ones.
+
+        ``longest`` is the length of the longest sequence, for transitions that depend on the position.
+        """
         return [], [InterceptBank(n_outputs, averaging)] if self._fit_intercept else []
 
 
@@ -209,10 +198,10 @@ def learn_labels(codes: type[Labels], labels: Iterable, classes: Iterable | None
     return codes(labels, grows=True)
 
 
-class ClassOutputs(_RowOutputs):
+class ClassOutputs(Outputs):
     """One class per input; see :class:`~omkl.OnlineMKLClassifier` for ``cost`` (K, K) and ``classes``."""
 
-    codes: ClassVar[type[Labels]] = Labels
+    codes = Labels
 
     def __init__(
         self, fit_intercept: bool, cost: ArrayLike | None = None, classes: Sequence | str | None = None
@@ -234,10 +223,10 @@ class ClassOutputs(_RowOutputs):
         return Binary() if binary else Multiclass(len(known), self._cost)
 
 
-class NumberOutputs(_RowOutputs):
+class NumberOutputs(Outputs):
     """One number per input; with an intercept, relative to the median of the targets."""
 
-    codes: ClassVar[type[Targets]] = Targets
+    codes = Targets
 
     def learn(self, labels: Sequence, weights: np.ndarray | None) -> Targets:
         """Learn the level of the targets."""

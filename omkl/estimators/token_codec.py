@@ -136,19 +136,15 @@ class TokenCodec(Codec):
 
     def start(self, data: TokenData) -> Examples:
         """Learn kernel widths, keys and outputs from the first data, and encode these data."""
-        self.learn_kernels(data)
+        self.encoder.fit(data)
         self.learn(data, [Survey([], None, int(np.diff(data.offsets).max()), {})])
         examples = self.encode_part(data, grow=True, follow=not data.whole)
         if self.encoder.vocabulary is not None and not self._outputs.single:
             warn_of_many_groups(self.encoder.vocabulary)
         return examples
 
-    def learn_kernels(self, data: TokenData) -> None:
-        """Learn the views and widths of kernels."""
-        self.encoder.fit(data)
-
     def survey(self, data: TokenData) -> Survey:
-        """Return what a part of the first data adds to the model, after :meth:`learn_kernels`."""
+        """Return what a part of the first data adds to the model, after the kernels are fitted."""
         encoder, is_numbers = deepcopy(self.encoder), self._outputs.codes is Targets
         encoder.start_scales()
         if encoder.vocabulary is not None or encoder.scales:

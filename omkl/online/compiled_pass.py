@@ -1,6 +1,7 @@
 """Passes over examples in compiled calls of many rounds; :class:`OnlineTrainer` is their definition."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,40 +52,34 @@ def is_compilable(trainer: OnlineTrainer) -> bool:
     return uncompiled_part(trainer) is None
 
 
-class CompiledPass:
-    """Learns blocks of sequences, many rounds in one call.
+def compiled_pass(
+    trainer: OnlineTrainer, examples: Any, orders: Callable, done: int, room: Callable[[], int], testing: bool
+) -> Iterator[Step]:
+    """Learn a block of sequences, many rounds in one call; yield a step for some rounds together.
 
     Parameters
     ----------
+    trainer : OnlineTrainer
+    examples : sequence of Example
+        ``examples.sequences()`` returns their arrays.
+    orders : callable
+        ``orders(sizes)`` gives orders.
+    done : int
+        Number of examples that were learned already.
     room : callable
         ``room()`` returns how many rounds may pass until a callback or a checkpoint must know.
     testing : bool
         Whether steps have the costs of predictions before each round.
     """
-
-    n_shards = 1
-
-    def __init__(self, room: Callable[[], int], testing: bool) -> None:
-        self._room = room
-        self._testing = testing
-
-    def check(self, trainer: OnlineTrainer, source: object, callbacks: object) -> None:
-        """Accept everything."""
-
-    def __call__(self, trainer: OnlineTrainer, examples: Any, orders: Callable, done: int) -> Iterator[Step]:
-        """Yield a step for some rounds together; ``orders(sizes)`` gives orders, with ``done`` learned already.
-
-        ``examples.sequences()`` returns their arrays.
-        """
-        order, sequences = orders([len(examples)])[0], examples.sequences()
-        while done < len(order):
-            n = min(self._room(), AT_A_TIME, len(order) - done, trainer.until_upkeep())
-            ends = np.cumsum(sequences.lengths(order[done : done + n]))
-            most = min(bank.rows_at_once for bank in trainer.banks)
-            n = max(1, min(n, int(np.searchsorted(ends, most, side="right"))))
-            step = _learn(trainer, sequences, order[done : done + n], self._testing)
-            done += step.n_examples
-            yield step
+    order, sequences = orders([len(examples)])[0], examples.sequences()
+    while done < len(order):
+        n = min(room(), AT_A_TIME, len(order) - done, trainer.until_upkeep())
+        ends = np.cumsum(sequences.lengths(order[done : done + n]))
+        most = min(bank.rows_at_once for bank in trainer.banks)
+        n = max(1, min(n, int(np.searchsorted(ends, most, side="right"))))
+        step = _learn(trainer, sequences, order[done : done + n], testing)
+        done += step.n_examples
+        yield step
 
 
 def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, testing: bool) -> Step:
@@ -171,7 +166,7 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
 
 def fastest_pass(
     trainer: OnlineTrainer, examples: object, room: Callable[[], int] = lambda: AT_A_TIME, testing: bool = False
-) -> Any:
+) -> Callable[..., Iterator[Step]] | None:
     """Return a compiled pass over examples, if all parts of the trainer are known to one; else None.
 
     Parameters
@@ -179,11 +174,11 @@ def fastest_pass(
     trainer : OnlineTrainer
     examples : sequence of Example
     room, testing
-        See :class:`CompiledPass`.
+        See :func:`compiled_pass`.
     """
     if not hasattr(examples, "sequences") or not is_compilable(trainer):
         return None
-    return CompiledPass(room, testing)
+    return partial(compiled_pass, room=room, testing=testing)
 
 
 def _arrays_of(trainer: OnlineTrainer, tokens: Tokens, chosen: np.ndarray) -> tuple[Banks, Groups]:

@@ -197,18 +197,14 @@ def _of_output(bank: Bank, name: str, own: Potentials, direction: Potentials) ->
         return [Piece(bank.part, name, key, max(key[1], 0), value) for key, value in bank.nonzero(added)]
     if isinstance(bank, TrigramBank):
         added = own.triples * direction.triples
-        return [Piece("labels", name, key, None, value) for key, value in _nonzero(added)]
+        return [Piece("labels", name, tuple(key), None, added.item(*key)) for key in np.argwhere(added).tolist()]
     if isinstance(bank, TransitionBank):
         # if transitions depend on the position, name the position of the second label
         places = range(1, len(own.pairwise) + 1) if len(own.pairwise) > 1 else [None]
         added = own.pairwise * direction.pairwise
-        return [Piece("labels", name, tuple(pair), places[edge], value) for (edge, *pair), value in _nonzero(added)]
+        found = np.argwhere(added).tolist()
+        return [Piece("labels", name, (i, j), places[edge], added.item(edge, i, j)) for edge, i, j in found]
     return []
-
-
-def _nonzero(array: np.ndarray) -> list[tuple[tuple[int, ...], float]]:
-    """Return indices and values of the nonzero entries."""
-    return [(tuple(index), float(array[tuple(index)])) for index in np.argwhere(array != 0).tolist()]
 
 
 def _product(potentials: Potentials, direction: Potentials) -> float:

@@ -268,7 +268,7 @@ class TrainingLoop:
         for tell in hooks(self.callbacks, "on_change"):
             tell(self.trainer, row)
 
-    def _pass_for(self, examples: Examples) -> Pass:
+    def _pass_for(self, examples: Examples) -> Callable[..., Iterator[Any]]:
         """Return the pass over a block: a compiled one where all parts are known to it.
 
         For a block of one example, :meth:`OnlineTrainer.update` takes less time than a compiled pass takes to start,

@@ -137,6 +137,7 @@ class TreeCodec(Codec):
     structure: TreeStructure
     relations: ArcLabeler | None
     features: dict[str, list]
+    templates: TemplateSet
 
     @abstractmethod
     def complete(self, blocks: Iterable[Treebank]) -> Iterator[Treebank]:

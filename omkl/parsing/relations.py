@@ -1,6 +1,7 @@
 """RelationLabeler, a linear classifier of the relations of arcs."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -178,21 +179,15 @@ def _known(treebank: Treebank, relations: np.ndarray) -> np.ndarray:
     return np.where(treebank.heads < 0, -1, relations)
 
 
-class RelationsBeside:
-    """Callback that trains the relation labeler on each block of a stream, after the trees."""
+def relations_beside(model: OnlineModel, make_pass: Pass) -> list[SimpleNamespace]:
+    """Return a callback that trains the relation labeler on each block of a stream, after the trees."""
 
-    def __init__(self, model: OnlineModel, make_pass: Pass) -> None:
-        self._model, self._make_pass = model, make_pass
+    def on_block(trainer: OnlineTrainer, block: LearnedBlock) -> None:
+        relations: RelationLabeler | None = model.codec.relations
+        if relations is not None and isinstance(block.examples, ArcExamples):
+            relations.learn(block.examples, trainer, make_pass)
 
-    def on_block(self, trainer: OnlineTrainer, block: LearnedBlock) -> None:
-        """Train on the block."""
-        if self._model.codec.relations is not None:
-            self._model.codec.relations.learn(block.examples, trainer, self._make_pass)
-
-
-def relations_beside(model: OnlineModel, make_pass: Pass) -> list[RelationsBeside]:
-    """Return the callbacks that train other models on the blocks of a stream."""
-    return [RelationsBeside(model, make_pass)]
+    return [SimpleNamespace(on_block=on_block)]
 
 
 class _Arcs(Sequence[Example]):

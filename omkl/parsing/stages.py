@@ -1,15 +1,15 @@
 """Stages of parsing: one model of arcs, or a first parser and a second model that uses its potentials."""
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, Self
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from sklearn.base import clone
 
 from omkl._components import check_number
 from omkl.data import Treebank
+from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.training import RunOptions, in_folder
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups.templates.language import TemplateSet
@@ -24,6 +24,8 @@ from omkl.structures.base import Potentials
 from omkl.structures.parts import SecondOrderTree
 from omkl.structures.trees import NonProjectiveTree, ProjectiveTree, TreePotentials, TreeStructure, as_scores
 
+#: A :class:`~omkl.DependencyParser`.
+FirstParser: TypeAlias = OnlineEstimator[TreeCodec]
 #: Parameters of the small parser that selects likely arcs, and parameters that it copies.
 QUICK: dict[str, Any] = {"templates": "small", "order": 1, "C": 1.0, "epochs": 3, "labeled": False}
 SHARED = ("lexicons", "projective", "single_root", "memory", "dtype", "n_jobs", "random_state", "verbose")
@@ -69,29 +71,6 @@ def likely_margin(guide: Guide, gold: Treebank, share: float) -> float:
         below.append(potentials[:, 1:].max(axis=0)[known] - potentials[heads[known], known + 1])
     found = np.concatenate(below)
     return float(np.quantile(found[np.isfinite(found)], share, method="higher"))
-
-
-class FirstParser(Protocol):
-    """A :class:`~omkl.DependencyParser`, as a stage sees it."""
-
-    model_: OnlineModel[TreeCodec]
-    templates_: TemplateSet
-
-    @property
-    def _decoder(self) -> TreeDecoder: ...
-
-    def fit(self, X: Treebank, *, sample_weight: np.ndarray | None = None, **run: Any) -> Self: ...
-
-    def memory_usage(self) -> dict[str, float]: ...
-
-    def set_params(self, **parameters: Any) -> Any: ...
-
-    def _restricted(self, names: Sequence[str]) -> Self: ...
-
-    def _manifest(self, packer: Packer, training: bool, /) -> Manifest: ...
-
-    @classmethod
-    def _from_model(cls, manifest: Manifest, unpacker: Unpacker) -> Self: ...
 
 
 def candidate_arcs(
@@ -148,8 +127,8 @@ def completed(structure: TreeStructure, guide: Guide, gold: Treebank) -> np.ndar
 
 
 def cross_fit(
-    first: "FirstParser", treebank: Treebank, weights: np.ndarray | None, folds: int, running: RunOptions
-) -> tuple["FirstParser", Guide]:
+    first: FirstParser, treebank: Treebank, weights: np.ndarray | None, folds: int, running: RunOptions
+) -> tuple[FirstParser, Guide]:
     """Train a copy of a first parser on gold trees, and collect its cross-fitted advice on the same sentences.
 
     Advice on sentence ``i`` comes from a parser trained on the sentences ``j`` with ``j % folds != i % folds``.
@@ -165,7 +144,7 @@ def cross_fit(
             warnings.simplefilter("ignore")  # training on all sentences gave the same warnings
             own = in_folder(running, f"first-{f}")
             parser = clone(first).fit(treebank[fold != f], sample_weight=rest, **own)
-            found = advice_of(parser._decoder, treebank[fold == f])
+            found = advice_of(TreeDecoder(parser.model_, n_jobs=first.n_jobs), treebank[fold == f])
         heads[np.repeat(fold == f, treebank.lengths)] = found.heads
         for i, arcs in zip(np.flatnonzero(fold == f), found.arcs):
             advice[i] = ArcGuide(arcs.potentials.astype(np.float32))
@@ -237,8 +216,8 @@ class SingleStage:
         """
         return found
 
-    def restricted(self, names: Sequence[str]) -> Self:
-        """Return the stages with some of the templates of earlier models."""
+    def restricted(self, names: Sequence[str], restrict: Callable) -> Self:
+        """Return the stages with some of the templates of earlier models; ``restrict(parser, names)`` selects them."""
         return self
 
     def pack(self, training: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -296,7 +275,8 @@ class CoarseToFine(SingleStage):
             )
 
     def guide(self, treebank: Treebank, asked: Asked) -> Guide:
-        guide = advice_of(replace(self.first[0]._decoder, n_jobs=asked.n_jobs), treebank, asked.constraints)
+        decoder = TreeDecoder(self.first[0].model_, n_jobs=asked.n_jobs)
+        guide = advice_of(decoder, treebank, asked.constraints)
         selection = self.selection._replace(margin=np.inf) if asked.wide else self.selection
         return candidate_arcs(guide, treebank, selection, asked.right, self.corrects)
 
@@ -326,7 +306,7 @@ class SecondOrder(CoarseToFine):
         return [self.first[0].model_, model]
 
     def templates(self, own: TemplateSet) -> TemplateSet:
-        return TemplateSet([*self.first[0].templates_, *own], own.lexicons)
+        return TemplateSet([*self.first[0].model_.codec.templates, *own], own.lexicons)
 
     def features(self) -> dict[str, list]:
         return self.first[0].model_.codec.features
@@ -344,6 +324,6 @@ class SecondOrder(CoarseToFine):
         rest = {name: value for name, value in found.groups.items() if name != GIVEN}
         return Contributions({**of_arcs.groups, **rest}, [*of_arcs.pieces, *found.pieces])
 
-    def restricted(self, names: Sequence[str]) -> Self:
-        first = self.first[0]
-        return type(self)(first._restricted([name for name in names if name in first.templates_.names]), self.selection)
+    def restricted(self, names: Sequence[str], restrict: Callable) -> Self:
+        own = self.first[0].model_.codec.templates.names
+        return type(self)(restrict(self.first[0], [name for name in names if name in own]), self.selection)

@@ -12,7 +12,7 @@ from omkl.data import Stream
 from omkl.data.blocks import align_columns, is_frame, n_rows
 from omkl.data.frames import LARGEST, column_names, read_frame
 from omkl.estimators.sources import TrainingBlock
-from omkl.estimators.targets import Labels, learn_labels
+from omkl.estimators.targets import Labels, Outputs, learn_labels
 from omkl.estimators.validation import check_sample_weight, class_weights
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TokenData
@@ -93,11 +93,11 @@ class PartialLabels(Labels):
         return super().add(label for label in labels if label is not None)
 
 
-class ChainOutputs:
+class ChainOutputs(Outputs):
     """One label for every token of a sequence; see :class:`~omkl.SequenceLabeler` for the parameters."""
 
     single = False
-    codes: type[Labels] = PartialLabels
+    codes = PartialLabels
 
     def __init__(
         self,
@@ -140,10 +140,6 @@ class ChainOutputs:
             check_feasible(structure, decoded, offsets, possible)
 
     def banks(self, structure: Chain, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
-        """Make banks of transitions and trigrams: a list of regularized and one of unregularized banks.
-
-        ``longest`` is the length of the longest sequence, for transitions that depend on the position.
-        """
         if self._transitions is None:
             return [], []
         banks: list = [TransitionBank(structure.n_labels, longest if self._by_position else 1, averaging)]
