@@ -175,7 +175,7 @@ def explain_class(model: OnlineModel, rows: FlatTokens, label: object, against: 
         return int(codec.known.encode([given])[0])
 
     chosen = structure.decode(potentials) if label is None else code(label)
-    other = other_class(structure.n_labels, potentials.unary[0], chosen) if against is None else code(against)
+    other = other_class(len(codec.known), potentials.unary[0], chosen) if against is None else code(against)
     members, classes = codec.known.members, codec.known.as_array()
     told = [f"{members[chosen]!r} rather than {members[other]!r}"]
     namer = part_namer(codec.encoder, members)

@@ -242,10 +242,7 @@ class TokenCodec(Codec):
         return [*self.encoder.kernels, *(self.encoder.vocabulary.keys if self.encoder.vocabulary is not None else [])]
 
     def banks(
-        self,
-        averaging: bool,
-        training: Examples | None = None,
-        in_shards: bool = False,
+        self, averaging: bool, training: Examples | None = None, in_shards: bool = False
     ) -> tuple[list[Any], list[Any]]:
         """Make untrained banks: a list of regularized and one of unregularized banks.
 

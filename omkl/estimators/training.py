@@ -150,12 +150,7 @@ class Run:
             raise InputError("checkpoint_every= and resume= need a directory: checkpoint=DIRECTORY (--checkpoint).")
 
     def loop(
-        self,
-        stage: str,
-        trainer: OnlineTrainer,
-        source: Source,
-        epochs: int,
-        callbacks: Sequence = (),
+        self, stage: str, trainer: OnlineTrainer, source: Source, epochs: int, callbacks: Sequence = ()
     ) -> TrainingLoop:
         """Make the training loop of one stage, with progress bar and checkpoints."""
         progress = TrainingProgress()

@@ -86,12 +86,7 @@ def check_parameters(estimator: BaseEstimator, constraints: Mapping[str, Constra
 
 
 def checked_arrays(
-    estimator: BaseEstimator,
-    X: Any,
-    *y: Any,
-    names: Sequence[str] | None = None,
-    missing: str = "error",
-    **checks: Any,
+    estimator: BaseEstimator, X: Any, *y: Any, names: Sequence[str] | None = None, missing: str = "error", **checks: Any
 ) -> Any:
     """Validate X, or X and y, by scikit-learn's ``validate_data``; check magnitudes, and convert frames to numbers.
 

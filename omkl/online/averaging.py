@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence, Sized
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -156,7 +155,7 @@ class Predictor:
     """
 
     def __init__(self, banks: Sequence[Bank], structure: Structure) -> None:
-        self.structure: Any = structure
+        self.structure = structure
         self.banks = [bank.averaged() for bank in banks]
         self._group_state = GroupState(self.banks)
         self._group_state.scales.fill(1.0)

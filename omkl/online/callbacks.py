@@ -209,10 +209,7 @@ class EarlyStopping:
     """
 
     def __init__(
-        self,
-        examples: Callable[[], Examples],
-        patience: int,
-        score: Callable[[Predictor, Examples], float],
+        self, examples: Callable[[], Examples], patience: int, score: Callable[[Predictor, Examples], float]
     ) -> None:
         self.examples = examples
         self.patience = patience

@@ -93,16 +93,11 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     lambda_: Any = trainer.lambda_
     lambdas = lambda_(presented) if callable(lambda_) else lambda_
     of_numbers = trainer.structure.compiled[0] == SCALAR
-    rounds = jit.Rounds(
-        lows,
-        ends,
-        None if of_numbers else gold.astype(np.int64, copy=False),
-        gold.astype(np.float64, copy=False) if of_numbers else None,
-        weights,
-        schedule.factors(numbers),
-        (weights if method.forgets else presented) * lambdas,
-        np.zeros(n) if trainer.average is None else trainer.average.weights(numbers),
-    )
+    codes = None if of_numbers else gold.astype(np.int64, copy=False)
+    values = gold.astype(np.float64, copy=False) if of_numbers else None
+    shrinkage = (weights if method.forgets else presented) * lambdas
+    averages = np.zeros(n) if trainer.average is None else trainer.average.weights(numbers)
+    rounds = jit.Rounds(lows, ends, codes, values, weights, schedule.factors(numbers), shrinkage, averages)
     state, losses, costs = np.zeros(jit.N_STATE), np.empty(n), np.empty(n)
     state[jit.PENDING], state[jit.TOTAL_WEIGHT] = group_state.pending_weight, group_state.total_weight
     state[jit.SHRINKAGE], state[jit.ROUND] = trainer.shrinkage, trainer.round
@@ -131,20 +126,11 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
 
     evidence, drift = trainer.find(Evidence), trainer.find(DriftTest)
     examining, watching = evidence is not None and evidence.takes_part, drift is not None and not drift.paused
-    learned = jit.learn(
-        rounds,
-        *_arrays_of(trainer, sequences.tokens, tokens),
-        rules,
-        tests,
-        NO_HEDGE if hedge is None else jit.Weights(*hedge.arrays()),
-        NO_EVIDENCE if evidence is None else evidence.arrays(unary.shape[1] if examining else 0),
-        None if drift is None else drift.numbers,
-        (examining, watching, method.learning, testing),
-        state,
-        losses,
-        costs,
-        scratch,
-    )
+    hedged = NO_HEDGE if hedge is None else jit.Weights(*hedge.arrays())
+    tested = NO_EVIDENCE if evidence is None else evidence.arrays(unary.shape[1] if examining else 0)
+    watched, flags = None if drift is None else drift.numbers, (examining, watching, method.learning, testing)
+    arrays = _arrays_of(trainer, sequences.tokens, tokens)
+    learned = jit.learn(rounds, *arrays, rules, tests, hedged, tested, watched, flags, state, losses, costs, scratch)
     changed = bool(state[jit.CHANGED])
     diverged = learned < n and not changed
     trainer.go_on(trainer.round + learned + diverged, presented[learned + diverged - 1])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,10 +29,10 @@ from omkl.online.model import OnlineModel
 from omkl.online.rounds import below
 from omkl.online.schedules import DistanceOverGradients, MeanPolyak, Schedule
 from omkl.online.trainer import OnlineTrainer
-from omkl.parsing import stages
+from omkl.parsing import sentences, stages
 from omkl.parsing.decoding import TreeCodec, TreeDecoder, feature_namer, strongest_features
 from omkl.parsing.relations import RelationLabeler
-from omkl.parsing.sentences import ArcExamples, as_treebank, check_trees, encode, facts_of, only_projective, suited
+from omkl.parsing.sentences import ArcExamples, TreeData
 from omkl.parsing.template_selection import template_banks
 from omkl.persistence import Packer, Unpacker
 from omkl.structures.trees import TreeStructure, as_heads
@@ -51,23 +51,15 @@ def tree_rates(estimator: OnlineEstimator) -> Schedule:
     return MeanPolyak(3.0 if isinstance(resolve(StructuredLoss, estimator.loss, "loss"), CRF) else 1.0)
 
 
-class TreeData(NamedTuple):
-    """Validated trees and their weights; ``whole`` is False for a block of a stream."""
-
-    treebank: Treebank
-    weights: np.ndarray | None
-    whole: bool
-
-
 def read_trees(block: TrainingBlock, projective: bool, single_root: bool, whole: bool = False) -> TreeData:
     """Read and validate the sentences of a block.
 
     Sentences without a possible tree are dropped; from the ``whole`` data, sentences of weight 0 as well.
     """
-    treebank = as_treebank(block.X, trees="partial", single_root=single_root)
-    check_trees(treebank, partial=True)
+    treebank = sentences.as_treebank(block.X, trees="partial", single_root=single_root)
+    sentences.check_trees(treebank, partial=True)
     weights = check_sample_weight(block.sample_weight, len(treebank))
-    kept = only_projective(treebank, single_root) if projective else np.ones(len(treebank), dtype=bool)
+    kept = sentences.only_projective(treebank, single_root) if projective else np.ones(len(treebank), dtype=bool)
     if whole and weights is not None:
         kept = kept & (weights > 0)
     if not kept.any():
@@ -125,7 +117,7 @@ class TreebankCodec(TreeCodec):
         """Adapt templates to the data, and report changes."""
         asked = self._given.templates if self._chosen is None else self._chosen
         templates = TemplateSet.resolve(asked, as_lexicons(self._given.lexicons))
-        found, change = suited(templates, data.treebank, data.whole)
+        found, change = sentences.suited(templates, data.treebank, data.whole)
         is_asked = self._chosen is None and not (isinstance(asked, str) and asked == "auto")
         if change and (is_asked or not data.whole):
             warn_caller(change, DataWarning)
@@ -153,17 +145,15 @@ class TreebankCodec(TreeCodec):
         fields = templates.fields + ([] if self.relations is None else self.relations.templates.fields)
         self.empty = empty_shares(data.treebank, fields)
         guide, stage = None, self.stage
-        training = data.treebank, data.weights, self._given.folds, self._running
+        training = data, self._given.folds, self._running
         if second_order:
             if resolve(StructuredLoss, self._given.loss, "loss").is_likelihood:
                 raise InputError(f"loss={self._given.loss!r} sums over all trees, which order=2 cannot: set order=1.")
-            stages.SecondOrder.check_whole(data.whole)
             own = {"templates": of_arcs, "memory": self._given.memory * (1.0 - stages.FOR_PARTS)}
             first = self._kind(**{**vars(self._given), **stages.PLAIN, **own})
-            stage, guide = stages.SecondOrder.train(first, *training, stages.CANDIDATES, stages.MOST_CANDIDATES)
+            stage, guide = stages.SecondOrder.train(first, *training, stages.CANDIDATES)
             of_arcs = TemplateSet([own for kind in kinds.values() for own in kind], templates.lexicons)
         elif self._given.likely is not None:
-            stages.CoarseToFine.check_whole(data.whole)
             first = self._kind(**stages.QUICK, **{name: vars(self._given)[name] for name in stages.SHARED})
             stage, guide = stages.CoarseToFine.train(first, *training, self._given.likely)
         self._take(of_arcs, stage)
@@ -171,7 +161,7 @@ class TreebankCodec(TreeCodec):
         return ArcExamples.of(data.treebank, self.templates, data.weights, guide)
 
     def tokens(self, treebank: Treebank, **options: Any) -> ArcTokens:
-        return encode(treebank, self.templates, self.stage.guide(treebank, stages.Asked(**options)))
+        return sentences.encode(treebank, self.templates, self.stage.guide(treebank, stages.Asked(**options)))
 
     def encode(self, data: TreeData, trainer: OnlineTrainer) -> ArcExamples:
         """Encode later sentences of a stream."""
@@ -189,7 +179,7 @@ class TreebankCodec(TreeCodec):
         """Return facts about the data for a resumed run to compare."""
         advice = [] if examples.guide is None else [part for own in examples.guide.arcs for part in own]
         arrays = [examples.tokens.columns, examples.heads, examples.given, *advice]
-        facts = facts_of(examples.treebank, ["deprels"], arrays)
+        facts = sentences.facts_of(examples.treebank, ["deprels"], arrays)
         return {"number of templates": len(self.templates), **facts}
 
     @property
@@ -239,13 +229,13 @@ class TreebankCodec(TreeCodec):
         treebank, weights = examples.treebank, examples.given
         if self.relations is not None:
             weights = None if weights is None else weights[chosen]
-            sentences = treebank if len(chosen) == len(treebank) else treebank[chosen]
+            chosen_trees = treebank if len(chosen) == len(treebank) else treebank[chosen]
             epochs = self.stage.epochs_of_relations(self._given.epochs, epochs)
             guide = examples.guide
             heads = (
                 guide.heads[np.isin(np.repeat(np.arange(len(treebank)), treebank.lengths), chosen)] if guide else None
             )
-            self.relations.fit(sentences, weights, model.settings.C, epochs, run.loop, run.rng, heads)
+            self.relations.fit(chosen_trees, weights, model.settings.C, epochs, run.loop, run.rng, heads)
         for bank in template_banks(model.trainer):
             self.features |= strongest_features(bank, treebank, examples, TOP)
 

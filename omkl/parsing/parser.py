@@ -22,11 +22,11 @@ from omkl.groups.templates.language import TemplateSet
 from omkl.online.group_contributions import norms_of
 from omkl.online.model import OnlineModel
 from omkl.parsing import template_selection
-from omkl.parsing.codec import TreebankCodec, TreeData, explain_tree, read_trees, tree_rates
+from omkl.parsing.codec import TreebankCodec, explain_tree, read_trees, tree_rates
 from omkl.parsing.decoding import Arcs, Parse, ParseMarginals, TreeDecoder
 from omkl.parsing.evaluation import Rule, evaluate_blocks
 from omkl.parsing.relations import relations_beside
-from omkl.parsing.sentences import ArcExamples, Sentences, check_sentences, check_trees, treebanks_of
+from omkl.parsing.sentences import ArcExamples, Sentences, TreeData, check_sentences, check_trees, treebanks_of
 from omkl.persistence import Unpacker
 
 

@@ -137,6 +137,14 @@ def only_projective(treebank: Treebank, single_root: bool) -> np.ndarray:
     return kept
 
 
+class TreeData(NamedTuple):
+    """Validated trees and their weights; ``whole`` is False for a block of a stream."""
+
+    treebank: Treebank
+    weights: np.ndarray | None
+    whole: bool
+
+
 # ---- templates -------------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from omkl.online.group_contributions import GIVEN, Contributions, contributions
 from omkl.online.model import OnlineModel
 from omkl.online.rounds import below
 from omkl.parsing.decoding import FREE, ArcConstraints, TreeCodec, TreeDecoder
-from omkl.parsing.sentences import Guide, joined
+from omkl.parsing.sentences import Guide, TreeData, joined
 from omkl.persistence import Manifest, Packer, Unpacker
 from omkl.structures.base import Potentials
 from omkl.structures.parts import SecondOrderTree
@@ -33,8 +33,8 @@ SHARED = ("lexicons", "projective", "single_root", "memory", "dtype", "n_jobs", 
 PLAIN: dict[str, Any] = {
     "order": 1, "keep": None, "labeled": False, "callbacks": None, "early_stopping": False, "decode": "map"
 }  # fmt: skip
-#: Share of gold arcs among the candidate arcs of second-order trees, and maximum number of candidates of a word.
-CANDIDATES, MOST_CANDIDATES = 0.99, 8
+#: Share of gold arcs among the candidate arcs of second-order trees.
+CANDIDATES = 0.99
 #: Maximum number of epochs for parts, which overfit later.
 PART_EPOCHS = 3
 #: Share of the memory for parts of second-order trees.
@@ -152,7 +152,7 @@ def cross_fit(
 
 
 class Asked(NamedTuple):
-    """What is asked of a first parser.
+    """Request for the advice of a first parser.
 
     Attributes
     ----------
@@ -240,29 +240,26 @@ class CoarseToFine(SingleStage):
     asked = "likely=", "likely=None"
     #: Whether the model adds to the potentials of the first parser.
     corrects = False
+    #: Maximum number of candidates of a word.
+    most: int | None = None
 
     def __init__(self, first: FirstParser, selection: Selection) -> None:
         self.first, self.selection = (first,), selection
 
     @classmethod
     def train(
-        cls,
-        first: FirstParser,
-        treebank: Treebank,
-        weights: np.ndarray | None,
-        folds: int,
-        running: RunOptions,
-        share: float,
-        most: int | None = None,
+        cls, first: FirstParser, data: TreeData, folds: int, running: RunOptions, share: float
     ) -> tuple[Self, Guide]:
         """Train a first parser; also return candidate arcs from parsers not trained on the same sentences.
 
-        ``share`` of the gold arcs are candidates, and at most ``most`` arcs of a word.
+        ``share`` of the gold arcs are candidates, and at most :attr:`most` arcs of a word.
         """
+        cls.check_whole(data.whole)
+        treebank, weights = data.treebank, data.weights
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # there was a warning about the templates
             first, guide = cross_fit(first, treebank, weights, folds, running)
-        stage = cls(first, Selection(likely_margin(guide, treebank, share), most))
+        stage = cls(first, Selection(likely_margin(guide, treebank, share), cls.most))
         right = completed(first.model_.codec.structure, guide, treebank)
         return stage, candidate_arcs(guide, treebank, stage.selection, [right], cls.corrects)
 
@@ -297,6 +294,7 @@ class SecondOrder(CoarseToFine):
 
     asked = "order=2", "order=1"
     corrects = True
+    most = 8
     memory = FOR_PARTS
 
     def structure(self, projective: bool, single_root: bool) -> TreeStructure:

@@ -358,7 +358,7 @@ def test_bad_input_is_refused_in_one_sentence(client, name):
     with pytest.raises(InputError, match=message) as caught:
         model.fit(*data, client=client, **options)
     assert "\n" not in str(caught.value)
-    assert "model_" not in vars(model)
+    assert not hasattr(model, "model_")
 
 
 def test_other_methods_and_sessions_without_a_client(client, monkeypatch):
