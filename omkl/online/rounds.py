@@ -125,7 +125,7 @@ class TrainerPart:
         """End a block of examples."""
 
     def restart(self) -> None:
-        """Forget everything, because the model was reset to the origin."""
+        """Start again, because the model was reset to the origin."""
 
     def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
         """Forget the rounds ``before`` a change of the stream.

@@ -21,6 +21,8 @@ LONGER = 1.05
 class Schedule(TrainerPart, Component):
     """A learning rate for each round ``t = 1, 2, ...``.
 
+    A schedule that measures something names these attributes in ``saved``: checkpoints keep them.
+
     Parameters
     ----------
     eta0 : float > 0
