@@ -262,11 +262,11 @@ class TokenCodec(Codec):
             banks.append(
                 FeatureMapBank(*self._kernels_of(mapped), sizes, n_outputs, averaging, 0 if tokens is None else memory)
             )
-        groups = self._kernels_of(dual)
+        groups, precision = self._kernels_of(dual), np.float64 if self._dtype == "auto" else self._dtype
         if dual and self._budget is not None:
-            banks.append(BudgetedExpansion(*groups, n_outputs, int(self._budget), averaging, self._float))
+            banks.append(BudgetedExpansion(*groups, n_outputs, int(self._budget), averaging, precision))
         elif dual and tokens is None:
-            banks.append(KernelExpansion(*groups, n_outputs, averaging, self._float))
+            banks.append(KernelExpansion(*groups, n_outputs, averaging, precision))
         elif dual and tokens is not None:
             dtype: Any = self._dtype
             if dtype == "auto":
@@ -278,10 +278,6 @@ class TokenCodec(Codec):
     def _kernels_of(self, names: list[str]) -> tuple[list[str], list[Any], list[str]]:
         """Return names, kernels and views, the arguments of banks."""
         return names, [self.encoder.kernels[name] for name in names], [self.encoder.views[name].label for name in names]
-
-    @property
-    def _float(self) -> Any:
-        return np.float64 if self._dtype == "auto" else self._dtype
 
     def warn_of_absent_keys(self, tokens: FlatTokens, predictor: Callable[[], Predictor]) -> bool:
         """Warn if tokens lack keys whose features have weights in the averaged model; return whether they do."""

@@ -47,11 +47,6 @@ def uncompiled_part(trainer: OnlineTrainer) -> Any:
     return next(iter(out_of_place), lambda_ if callable(lambda_) and not isinstance(lambda_, GrowingHorizon) else None)
 
 
-def is_compilable(trainer: OnlineTrainer) -> bool:
-    """Check whether all parts of a trainer have a compiled form; the data do not matter."""
-    return uncompiled_part(trainer) is None
-
-
 def compiled_pass(
     trainer: OnlineTrainer, examples: Any, orders: Callable, done: int, room: Callable[[], int], testing: bool
 ) -> Iterator[Step]:
@@ -162,7 +157,7 @@ def fastest_pass(
     room, testing
         See :func:`compiled_pass`.
     """
-    if not hasattr(examples, "sequences") or not is_compilable(trainer):
+    if not hasattr(examples, "sequences") or uncompiled_part(trainer) is not None:
         return None
     return partial(compiled_pass, room=room, testing=testing)
 

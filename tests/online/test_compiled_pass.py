@@ -132,7 +132,7 @@ def trained(seed):
 @pytest.mark.parametrize("seed", range(240))
 def test_the_model_is_that_of_the_trainer(seed, monkeypatch):
     trainer, history, predicted = trained(seed)
-    monkeypatch.setattr(compiled_pass, "is_compilable", lambda trainer: False)
+    monkeypatch.setattr(compiled_pass, "uncompiled_part", lambda trainer: trainer)
     defined, expected_history, expected = trained(seed)
     scale = np.abs(expected).max()
     assert_allclose(predicted, expected, atol=1e-10 * scale, rtol=1e-10)
@@ -153,11 +153,11 @@ def test_penalties_on_coordinates_are_those_of_the_trainer(regularizer, average,
     X = [[{"a": f"w{c + rng.integers(3)}", "b": f"v{rng.integers(9)}"} for c in own] for own in codes]
     options = {"loss": "crf", "regularizer": regularizer, "average": average, "epochs": 3, "C": 0.3, "random_state": 0}
     found = []
-    is_compilable = compiled_pass.is_compilable
+    part_of = compiled_pass.uncompiled_part
     for compiled in (True, False):
-        monkeypatch.setattr(compiled_pass, "is_compilable", lambda own, on=compiled: on and is_compilable(own))
+        monkeypatch.setattr(compiled_pass, "uncompiled_part", lambda own, on=compiled: part_of(own) if on else own)
         found.append(SequenceLabeler(**options).fit(X, codes))
-    assert is_compilable(found[0].model_.trainer)
+    assert part_of(found[0].model_.trainer) is None
     tables = [model.predictor_.banks[0].table for model in found]
     assert_allclose(*tables, atol=1e-10)
     assert average or 0.0 < (tables[0] == 0.0).mean() < 1.0
@@ -171,7 +171,7 @@ def test_callbacks_that_count_rounds_see_the_same(every, monkeypatch):
     found = []
     for compiled in (True, False):
         if not compiled:
-            monkeypatch.setattr(compiled_pass, "is_compilable", lambda trainer: False)
+            monkeypatch.setattr(compiled_pass, "uncompiled_part", lambda trainer: trainer)
         meter = ProgressiveValidation(every, lambda trainer, record: record["round"] >= 300)
         model = OnlineMKLClassifier(["linear", "gaussian:features=8"], callbacks=[meter], random_state=0)
         found.append((meter.records, model.partial_fit(X, y).model_.trainer.round))
@@ -186,7 +186,7 @@ def test_divergence_names_the_round(monkeypatch):
     X, y, messages = [{"size": 1e99 * v} for v in rng.normal(size=N).tolist()], rng.normal(size=N), []
     for compiled in (True, False):
         if not compiled:
-            monkeypatch.setattr(compiled_pass, "is_compilable", lambda trainer: False)
+            monkeypatch.setattr(compiled_pass, "uncompiled_part", lambda trainer: trainer)
         model = OnlineMKLRegressor(eta0=1e50, schedule="constant", regularizer=None)
         with pytest.raises(DivergenceError) as caught, np.errstate(all="ignore"):
             model.partial_fit(X, y)
@@ -222,8 +222,8 @@ def test_parts_of_the_user_are_learned_by_the_trainer():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 2)), rng.integers(0, 2, 50)
     own, known = (OnlineMKLClassifier(["linear"], regularizer=r, weighting="norms") for r in (Halved(), SquaredL21()))
-    assert not compiled_pass.is_compilable(own.fit(X, y).model_.trainer)
-    assert compiled_pass.is_compilable(known.fit(X, y).model_.trainer)
+    assert compiled_pass.uncompiled_part(own.fit(X, y).model_.trainer) is not None
+    assert compiled_pass.uncompiled_part(known.fit(X, y).model_.trainer) is None
 
 
 @pytest.mark.parametrize(
