@@ -182,7 +182,8 @@ def local_client(n_workers: int) -> Iterator[Client]:
 def running_client(address: str) -> Iterator[Client]:
     """Yield a client of the scheduler at an address such as ``"tcp://host:8786"``.
 
-    For ``"tls://host:8786"``, certificates are read from Dask's configuration (``distributed.comm.tls``).
+    For ``"tls://host:8786"``, certificates are read from Dask's configuration (``distributed.comm.tls``). Dask must be
+    installed, as for :func:`local_client`.
 
     Parameters
     ----------
@@ -194,8 +195,6 @@ def running_client(address: str) -> Iterator[Client]:
 
     Raises
     ------
-    omkl.exceptions.MissingDependencyError
-        If Dask is not installed.
     omkl.exceptions.DistributionError
         If the scheduler does not answer within 5 seconds.
     """
