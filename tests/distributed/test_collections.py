@@ -91,7 +91,7 @@ def trained_here(model, X, y, weights):
     if data.weights is not None and isinstance(model, OnlineMKLRegressor):
         codec.known.level = codec._outputs.learn(np.asarray(y)[weights > 0].tolist(), weights[weights > 0]).level
     kept = np.arange(N) if weights is None else np.flatnonzero(weights)
-    codec.learn_kernels(task.read(sources._some(TrainingBlock(X, y, None), kept), True)._replace(total=len(kept)))
+    codec.encoder.fit(task.read(sources._some(TrainingBlock(X, y, None), kept), True)._replace(total=len(kept)))
     codec.structure, codec.longest = codec._outputs.structure(codec.known), int(np.diff(data.offsets).max())
     blocks = list(map(TrainingBlock, parts_of(X), parts_of(y), parts_of(weights)))
     blocks = [b if b.y is None or weights is None else sources._some(b, np.flatnonzero(b[2])) for b in blocks]
