@@ -102,7 +102,7 @@ def trained_here(model, X, y, weights):
             codec.encoder.scales[key].merge(scales)
         codec.encoder.encode(part.inputs, part.offsets, grow=True)
     shards = [codec.encode_known(part) for part in parts]
-    model_.start(given=(None, True))
+    model_.start(in_shards=True)
     model_.set_objective(None, sum(part.total_weight for part in shards))
     source = ArraySource(Sharded(shards, list(map(len, shards))), np.random.default_rng(0) if model.shuffle else None)
     TrainingLoop(model_.trainer, source, make_pass=ParameterMixing(len(shards))).run(model.epochs)
