@@ -30,6 +30,7 @@ FEW_ROUNDS = 5000
 NOTHING, NO_TABLE, NO_INTEGERS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int32)
 NO_STEP = StepArrays(NOTHING, NOTHING, np.empty(0, dtype=np.bool_), NOTHING, NOTHING), NOTHING
 NO_FEATURE_TABLE = Explicit(NO_FEATURES, NO_TABLE, NO_TABLE, *[NO_INTEGERS] * 3)
+NO_MAPS = Mapped(*[None] * 5)
 NO_INTERCEPT = np.empty((0, 0, 0)), np.empty((0, 0, 0))
 NO_EVIDENCE = EvidenceArrays(NOTHING, NOTHING, NO_TABLE, NOTHING)
 NO_HEDGE = jit.Weights(*[NOTHING] * 5)
@@ -146,9 +147,9 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
 
 
 def fastest_pass(
-    trainer: OnlineTrainer, examples: object, room: Callable[[], int] = lambda: AT_A_TIME, testing: bool = False
+    trainer: OnlineTrainer, examples: Any, room: Callable[[], int] = lambda: AT_A_TIME, testing: bool = False
 ) -> Callable[..., Iterator[Step]] | None:
-    """Return a compiled pass over examples, if all parts of the trainer are known to one; else None.
+    """Return a compiled pass over examples, if all parts of the trainer are known to one, and it pays; else None.
 
     Parameters
     ----------
@@ -159,13 +160,15 @@ def fastest_pass(
     """
     if not hasattr(examples, "sequences") or uncompiled_part(trainer) is not None:
         return None
+    if max(trainer.planned, trainer.round + len(examples)) <= FEW_ROUNDS:
+        return None
     return partial(compiled_pass, room=room, testing=testing)
 
 
 def _arrays_of(trainer: OnlineTrainer, tokens: Tokens, chosen: np.ndarray) -> tuple[Banks, Groups]:
     """Return the arrays of the banks, None for those that a model does not have, and of the group state."""
     state, names = trainer.group_state, Banks._fields
-    arrays: dict[str | None, Any] = {"explicit": NO_FEATURE_TABLE, "mapped": Mapped(*[None] * 5), "intercept": NO_INTERCEPT}
+    arrays: dict[str | None, Any] = {"explicit": NO_FEATURE_TABLE, "mapped": NO_MAPS, "intercept": NO_INTERCEPT}
     own: dict[str | None, Any] = {"explicit": NO_STEP, "mapped": (None, None), "intercept": NO_STEP}
     for bank in trainer.banks:
         arrays[bank.compiled] = bank.compiled_arrays(tokens, chosen)

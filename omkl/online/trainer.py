@@ -101,6 +101,7 @@ class OnlineTrainer:
         self.average = average
         self.order = list(order)
         self.recompute_every = RECOMPUTE_EVERY
+        self.planned = 0  # number of rounds up to the end of training, as far as that is known
         self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
         self.shrunk = 0.0  # part of the shrinkage that coordinates have taken
         self.began = 0  # number of rounds before the learning rates and the average last began

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from omkl.exceptions import DivergenceError, InputError
-from omkl.online import compiled_pass
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.compiled_pass import AT_A_TIME, fastest_pass, uncompiled_part
 from omkl.online.drift.detector import DriftTest, unit_of
@@ -196,7 +195,7 @@ class TrainingLoop:
         """
         trainer, source, progress = self.trainer, self.source, self.progress
         rounds_before, first_epoch = trainer.round, progress.epoch
-        self._planned = rounds_before + epochs * (source.n_examples or 0)
+        trainer.planned = rounds_before + epochs * (source.n_examples or 0)
         n_shards = self.make_pass.n_shards
         self.make_pass.check(trainer, source, self.callbacks)
         for start in hooks(self.callbacks, "on_start"):
@@ -271,21 +270,20 @@ class TrainingLoop:
     def _pass_for(self, examples: Examples) -> Callable[..., Iterator[Any]]:
         """Return the pass over a block: a compiled one where all parts are known to it.
 
-        For a block of one example, :meth:`OnlineTrainer.update` takes less time than a compiled pass takes to start,
-        and for few rounds in all less time than it takes to compile.
+        For a block of one example, :meth:`OnlineTrainer.update` takes less time than a compiled pass takes to start.
         """
-        few = max(self._planned, self.trainer.round + len(examples)) <= compiled_pass.FEW_ROUNDS
         told = [hook.__self__ for hook in self._on_round if hasattr(hook, "__self__")]
         can_wait = len(told) == len(self._on_round) and all(hasattr(callback, "room") for callback in told)
-        if self.make_pass is not serial_pass or not can_wait or few or len(examples) == 1:
+        if self.make_pass is not serial_pass or not can_wait or len(examples) == 1:
             return self.make_pass
         waiting = [*told, *([] if self.checkpoints is None else [self.checkpoints])]
         room = lambda: min((part.room() for part in waiting), default=AT_A_TIME)  # noqa: E731
         testing = any(getattr(callback, "reads_costs", True) for callback in told)
         fastest = fastest_pass(self.trainer, examples, room, testing)
-        if fastest is None and hasattr(examples, "sequences"):
+        part = uncompiled_part(self.trainer)
+        if part is not None and hasattr(examples, "sequences"):
             for tell in hooks(self.callbacks, "on_uncompiled"):
-                tell(uncompiled_part(self.trainer))
+                tell(part)
         return fastest or self.make_pass
 
     def _end_epoch(self) -> bool:
