@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from io import BytesIO
 from math import isfinite
 
 import numpy as np
 from scipy import sparse
+from sklearn.datasets import load_svmlight_file
 
 from omkl._components import check_number
-from omkl.data import _jit_svmlight as jit
 from omkl.data.blocks import Block
 from omkl.data.files import FileName, PathLike, after_last_line, check_no_pipe, chunks, find_files, pieces
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
@@ -18,8 +19,9 @@ from omkl.exceptions import DamagedFileError
 #: Number of bytes to parse at a time.
 PIECE = 1 << 20
 NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-#: Queries, which only ranking needs.
-QUERY = re.compile(rb"(?<=[ \t])qid:[^\s#]*")
+COMMENT = re.compile(rb"#[^\n]*")
+#: Column indices have 32 bits.
+MOST_FEATURES = (1 << 31) - 1
 
 
 def stream_svmlight(
@@ -63,7 +65,7 @@ def stream_svmlight(
         and line.
     """
     if n_features is not None:
-        check_number("n_features", n_features, least=1, most=jit.MOST_FEATURES, integer=True)
+        check_number("n_features", n_features, least=1, most=MOST_FEATURES, integer=True)
     paths = find_files(path)
     if n_features is None:
         for file in paths:
@@ -75,7 +77,7 @@ def stream_svmlight(
         if n_counted is None:
             n_counted = count_svmlight_features(paths, zero_based=zero_based)
         # invalid lines do not count, and must not fail for a too large index here either
-        most = jit.MOST_FEATURES if n_features is None else n_features
+        most = MOST_FEATURES if n_features is None else n_features
         for block in _read(path, skipped, zero_based, most):
             if n_features is None:
                 block.X.resize(len(block.y), n_counted)
@@ -101,7 +103,7 @@ def count_svmlight_features(path: PathLike | Sequence[PathLike], *, zero_based: 
     n_features = 1
     for file in find_files(path):
         with suppress(DamagedFileError):  # the pass over the stream raises it
-            for block in _read(file, Skipped(), zero_based, jit.MOST_FEATURES):
+            for block in _read(file, Skipped(), zero_based, MOST_FEATURES):
                 n_features = max(n_features, int(block.X.indices.max(initial=0)) + 1)
     return n_features
 
@@ -115,35 +117,27 @@ def _read(path: FileName, skipped: Skipped, zero_based: bool, n_features: int) -
 
 def _parsed(text: bytes, first_index: int, n_features: int, path: FileName, n_before: int, skipped: Skipped) -> Block:
     """Parse the examples of a piece of a file that follows its first ``n_before`` lines."""
-    text = QUERY.sub(b"", text) if b"qid:" in text else text
     try:
         return _examples(text, first_index, n_features)
-    except ValueError:
+    except (ValueError, OverflowError):
         valid = []
         for number, line in enumerate(text.split(b"\n"), n_before + 1):
             try:
                 _examples(line, first_index, n_features)
                 valid.append(line)
-            except ValueError:
+            except (ValueError, OverflowError):
                 skipped.refuse(f"{path}, line {number}: {_flaw(line, first_index, n_features)}")
         return _examples(b"\n".join(valid), first_index, n_features)
 
 
 def _examples(text: bytes, first_index: int, n_features: int) -> Block:
-    """Parse examples without queries; raises ValueError if one is invalid."""
-    text += b"\n"
-    size = text.count(b"\n") + text.count(b":")
-    columns, numbers, unread = np.empty(size, np.int32), np.empty(size), np.empty((size, 3), np.int64)
-    n, n_unread = jit.parse(np.frombuffer(text, np.uint8), first_index, n_features, columns, numbers, unread)
-    for i, begin, end in unread[:n_unread].tolist():
-        # Python reads 1_0 as 10; in a file it is a mistake
-        numbers[i] = float(text[begin:end].replace(b"_", b"?"))
-    if n < 0 or not np.isfinite(numbers[:n]).all():
+    """Parse examples; raises ValueError or OverflowError if one is invalid."""
+    if b"_" in text and b"_" in COMMENT.sub(b"", text):
+        raise ValueError  # Python reads 1_0 as 10; in a file it is a mistake
+    found, labels = load_svmlight_file(BytesIO(text), n_features=n_features, zero_based=first_index == 0)
+    if not (np.isfinite(labels).all() and np.isfinite(found.data).all()):
         raise ValueError
-    is_label = columns[:n] < 0
-    labels, values, indices = numbers[:n][is_label], numbers[:n][~is_label], columns[:n][~is_label]
-    pointers = np.append(np.flatnonzero(is_label) - np.arange(len(labels)), len(values))
-    X = sparse.csr_array((values, indices, pointers.astype(np.int32)), (len(labels), n_features))
+    X = sparse.csr_array((found.data, found.indices.astype(np.int32), found.indptr.astype(np.int32)), found.shape)
     X.has_canonical_format = True
     return Block(X, labels)
 
@@ -155,6 +149,8 @@ def _flaw(line: bytes, first_index: int, n_features: int) -> str:
         return f"{_shown(label)} is not a label: an example begins with a finite number."
     last = -1
     for pair in pairs:
+        if pair.startswith(b"qid:"):
+            continue  # a query, which only ranking needs
         index, _, number = pair.partition(b":")
         column = int(index[:20]) - first_index if index.isdigit() else -1
         if not index.isdigit() or not _is_finite(number):
