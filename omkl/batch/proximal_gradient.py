@@ -12,19 +12,10 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from omkl.batch import solver
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel, check_start
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.problem import certify
-from omkl.batch.solver import (
-    EXACT_PROX,
-    GROUP_NORMS,
-    SMOOTH_LOSS,
-    DesignSolver,
-    GapMonitor,
-    Requirement,
-    Solution,
-    Solver,
-)
 from omkl.regularizers.base import ratio_or_zero
 
 MOST_ITERATIONS = 100_000
@@ -37,7 +28,7 @@ ROUNDING = 1e-12
 #: Plain steps keep one length until it is too long. Accelerated steps start from an extrapolated model, and become
 #: longer while possible. Spectral steps use the curvature along the last move.
 Rule: TypeAlias = Literal["plain", "accelerated", "spectral"]
-PLAIN_NORMS = Requirement(
+PLAIN_NORMS = solver.Requirement(
     "groups of positive weights, without l1 terms or signs of coefficients; 'dal' accepts these",
     lambda problem: not len(problem.groups.free) and problem.groups.gauge.is_euclidean,
 )
@@ -151,7 +142,7 @@ class _Search:
         self.space = _ColumnSpace(problem) if isinstance(problem, DesignProblem) else _KernelSpace(problem)
         self.objectives: deque[float] = deque(maxlen=MEMORY)
 
-    def run(self, monitor: GapMonitor, start: Expansion | LinearModel | None) -> Solution:
+    def run(self, monitor: solver.GapMonitor, start: Expansion | LinearModel | None) -> solver.Solution:
         """Take steps until the gap is reached."""
         problem, space = self.problem, self.space
         grows = self.rule == "accelerated" or (self.rule == "plain" and math.isinf(problem.loss.curvature))
@@ -199,7 +190,7 @@ class _Search:
         model = space.model(best, problem.best_intercept(best.outputs))
         certificate = certify(problem, model, best_rho)
         converged, n_iter = certificate.proves(monitor.tol), len(monitor.history) - 1
-        return Solution(model, certificate, n_iter, converged, monitor.history, model)
+        return solver.Solution(model, certificate, n_iter, converged, monitor.history, model)
 
     def _predictions(self, iterate: Iterate) -> np.ndarray:
         """Return predictions with the best intercept."""
@@ -236,7 +227,7 @@ def _rkhs_norms(coefficients: np.ndarray, images: np.ndarray) -> np.ndarray:
     return np.sqrt(np.maximum(np.einsum("mi,mi->m", coefficients, images), 0.0))
 
 
-class IterativeSoftThresholding(Solver):
+class IterativeSoftThresholding(solver.Solver):
     r"""Proximal gradient descent in the product of the RKHSs, plain (ISTA) or accelerated (FISTA).
 
     It is for losses without a kink and regularizers of the group norms. Steps are halved until the loss stays below its
@@ -255,17 +246,17 @@ class IterativeSoftThresholding(Solver):
     """
 
     aliases = {"ista": {"accelerated": False}, "fista": {}}
-    requires = SMOOTH_LOSS, GROUP_NORMS, EXACT_PROX
+    requires = solver.SMOOTH_LOSS, solver.GROUP_NORMS, solver.EXACT_PROX
     default_max_iter = MOST_ITERATIONS
 
     def __init__(self, accelerated: bool = True) -> None:
         self.accelerated = bool(accelerated)
 
-    def _search(self, problem: Problem, monitor: GapMonitor, start: Expansion | None) -> Solution:
+    def _search(self, problem: Problem, monitor: solver.GapMonitor, start: Expansion | None) -> solver.Solution:
         return _Search(problem, "accelerated" if self.accelerated else "plain").run(monitor, start)
 
 
-class IST(DesignSolver):
+class IST(solver.DesignSolver):
     """Iterative shrinkage/thresholding on a design, with a step length that is halved when it is too long.
 
     References
@@ -274,11 +265,11 @@ class IST(DesignSolver):
     """
 
     aliases = {"ist": {}}
-    requires = SMOOTH_LOSS, EXACT_PROX, PLAIN_NORMS
+    requires = solver.SMOOTH_LOSS, solver.EXACT_PROX, PLAIN_NORMS
     default_max_iter = MOST_ITERATIONS
     _rule: Rule = "plain"
 
-    def _search(self, problem: DesignProblem, monitor: GapMonitor, start: LinearModel | None) -> Solution:
+    def _search(self, problem: DesignProblem, monitor: solver.GapMonitor, start: LinearModel | None) -> solver.Solution:
         if start is not None:
             check_start(start, problem)
         return _Search(problem, self._rule).run(monitor, start)

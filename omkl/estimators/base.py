@@ -15,16 +15,8 @@ import numpy as np
 from omkl._components import check_n_jobs
 from omkl.data import Stream
 from omkl.data.blocks import is_collection
+from omkl.estimators import sources
 from omkl.estimators.persistence import SavedEstimator, set_attributes, users_own
-from omkl.estimators.sources import (
-    StreamSource,
-    TrainingBlock,
-    as_stream,
-    blocks_of,
-    load_partitions,
-    start_on,
-    validation_block,
-)
 from omkl.estimators.training import Plan, RandomState, Run, RunOptions, Task, held_out_part, warn_of_evidence
 from omkl.estimators.validation import Constraint, Number, OneOf, check_parameters
 from omkl.exceptions import InputError, NotFittedError
@@ -112,7 +104,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         raise InputError(f"{type(self).__name__} takes no Dask collections: pass data in memory, or a stream.")
 
     @abstractmethod
-    def _read_known(self, block: TrainingBlock) -> Any:
+    def _read_known(self, block: sources.TrainingBlock) -> Any:
         """Validate data for evaluation, and convert them for the codec."""
 
     @staticmethod
@@ -134,7 +126,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         return model
 
     def _train(
-        self, task: Task[OwnCodec], data: TrainingBlock, validation: object, options: RunOptions
+        self, task: Task[OwnCodec], data: sources.TrainingBlock, validation: object, options: RunOptions
     ) -> Examples | None:
         """Train a new model on arrays or a stream, and set it as ``model_``.
 
@@ -142,12 +134,12 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         Returns the examples for early stopping, or None without early stopping.
         """
         started, collected = time.perf_counter(), is_collection(*data)
-        stream = None if collected else as_stream(*data)
+        stream = None if collected else sources.as_stream(*data)
         model = self._new_model(task.codec)
-        given = validation_block(validation, self.early_stopping)
+        given = sources.validation_block(validation, self.early_stopping)
         parameters = {} if options.get("checkpoint") is None else self._saved_parameters()
         client, n_shards = options.get("client"), options.get("shards")
-        partitions = load_partitions(data, client, n_shards) if collected and self._task() else None
+        partitions = sources.load_partitions(data, client, n_shards) if collected and self._task() else None
         if partitions is not None:
             client, n_shards = partitions.client, len(partitions.sizes)
         if self.early_stopping and given is None and (collected or stream is not None):
@@ -161,7 +153,9 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         checkpoints: dict[str, Any] = {k: own for k, own in options.items() if k not in ("client", "shards")}
         run = Run(type(self).__name__, parameters, self.random_state, self.verbose, **shards, **checkpoints)
         if partitions is not None:
-            source = ArraySource(start_on(partitions, self, model, run.checkpoints), run.rng if self.shuffle else None)
+            source = ArraySource(
+                sources.start_on(partitions, self, model, run.checkpoints), run.rng if self.shuffle else None
+            )
             plan = Plan(source, self._stopping(task, model, given))
         elif stream is None:
             plan = self._plan_arrays(task, model, data, run, given)
@@ -181,7 +175,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         return None if plan.stopping is None else plan.stopping.examples()
 
     def _stopping(
-        self, task: Task[OwnCodec], model: OnlineModel[OwnCodec], given: TrainingBlock | None
+        self, task: Task[OwnCodec], model: OnlineModel[OwnCodec], given: sources.TrainingBlock | None
     ) -> EarlyStopping | None:
         """Early stopping on given examples, which are encoded only after an epoch, when all features are known."""
         if given is None:
@@ -193,9 +187,9 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         self,
         task: Task[OwnCodec],
         model: OnlineModel[OwnCodec],
-        block: TrainingBlock,
+        block: sources.TrainingBlock,
         run: Run,
-        given: TrainingBlock | None,
+        given: sources.TrainingBlock | None,
     ) -> Plan:
         """Start the model on examples in memory."""
         examples = model.codec.start(task.read(block, True, True))
@@ -219,12 +213,17 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         return Plan(ArraySource(training, run.rng if self.shuffle else None), stopping, conclude)
 
     def _plan_stream(
-        self, task: Task[OwnCodec], model: OnlineModel[OwnCodec], stream: Stream, run: Run, given: TrainingBlock | None
+        self,
+        task: Task[OwnCodec],
+        model: OnlineModel[OwnCodec],
+        stream: Stream,
+        run: Run,
+        given: sources.TrainingBlock | None,
     ) -> Plan:
         """Start the model with the first block of a stream, or from a checkpoint."""
         if stream.once and self.epochs != 1:
             raise InputError(f"epochs must be 1 to read {stream.once}, got {self.epochs!r}.")
-        source = StreamSource(stream, model, task.read, run.n_shards, checked=run.checkpoints is not None)
+        source = sources.StreamSource(stream, model, task.read, run.n_shards, checked=run.checkpoints is not None)
         if run.checkpoints is not None:
             # the source compares the blocks themselves when they are read
             run.checkpoints.check_data({"kind of data": "stream"})
@@ -245,13 +244,15 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         companions = [] if task.companions is None else task.companions(model, run.make_pass)
         return Plan(source, self._stopping(task, model, given), conclude, companions, [meter])
 
-    def _train_more(self, task: Task[OwnCodec], data: TrainingBlock, classes: Sequence | str | None = None) -> None:
+    def _train_more(
+        self, task: Task[OwnCodec], data: sources.TrainingBlock, classes: Sequence | str | None = None
+    ) -> None:
         """Continue training with one pass over a stream, or over examples in the given order.
 
         After an error, the model keeps the updates made before it. A model keeps the parameters with which it started.
         ``classes`` are the labels that the user declares.
         """
-        stream, started = as_stream(*data), self._model is not None
+        stream, started = sources.as_stream(*data), self._model is not None
         model = self._new_model(task.codec) if self._model is None else self._model
         if started and not model.trainer.group_state.scales.flags.writeable:  # mapped by joblib.load
             model = deepcopy(model)
@@ -262,7 +263,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             model.codec.check_declared(classes)
         if any(getattr(self, name) is not value for name, value in model.parameters.items()):
             self._settings()  # raise for invalid values, although the model keeps the old ones
-        source = StreamSource([data] if stream is None else stream, model, task.read)
+        source = sources.StreamSource([data] if stream is None else stream, model, task.read)
         source.open()
         may_repeat = model.settings.n_examples is not None and model.settings.epochs != 1  # the data, in epochs
         if model.trainer.can_watch and not may_repeat:
@@ -409,7 +410,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         """
 
         def examples(codec: Codec) -> Iterator[Example]:
-            for block in blocks_of(X, y):
+            for block in sources.blocks_of(X, y):
                 yield from codec.encode_known(self._read_known(block))
 
         return group_report([own.trainer for own in self._models], [examples(own.codec) for own in self._models])

@@ -16,22 +16,11 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError as _NotFittedError
 from sklearn.utils.validation import check_is_fitted as _check_is_fitted
 
+from omkl import persistence
 from omkl._components import Component
 from omkl._files import read_archive, write_archive
 from omkl.data import Treebank
 from omkl.exceptions import InputError, ModelFileError, NotFittedError
-from omkl.persistence import (
-    Manifest,
-    Packer,
-    Unpacker,
-    check_state,
-    holds_whole,
-    object_array,
-    restored,
-    rounded,
-    with_zeros,
-    without_zeros,
-)
 
 
 def check_is_fitted(estimator: BaseEstimator) -> None:
@@ -64,14 +53,14 @@ def load(path: str | PathLike, parts: dict[str, object] | None = None) -> Any:
         If the file is missing, damaged, newer than this version, or needs a part that is not in ``parts``.
     """
     manifest, arrays = read_archive(path)
-    with holds_whole(str(path), "model"):
+    with persistence.holds_whole(str(path), "model"):
         package, name = import_module("omkl"), manifest["class"]
         cls = getattr(package, name) if name in package.__all__ else None
         if not (isinstance(cls, type) and issubclass(cls, SavedEstimator)):
             raise ModelFileError(f"{path} holds a {name}, which is not an estimator of omkl.")
-        arrays = with_zeros(restored(arrays, manifest["rounded"]), manifest["shapes"])
-        check_state(arrays, str(path))
-        return cls._from_model(manifest, Unpacker(arrays, parts or {}))
+        arrays = persistence.with_zeros(persistence.restored(arrays, manifest["rounded"]), manifest["shapes"])
+        persistence.check_state(arrays, str(path))
+        return cls._from_model(manifest, persistence.Unpacker(arrays, parts or {}))
 
 
 def set_attributes(target: object, values: Mapping[str, object]) -> None:
@@ -138,11 +127,11 @@ class SavedEstimator(BaseEstimator):
         if dtype not in ([None] if training or not self._rounded else [None, "float32", "float16"]):
             accepted = 'None, or "float32" or "float16" for an online estimator with training=False'
             raise InputError(f"dtype must be {accepted}, got {dtype!r}.")
-        packer = Packer()
+        packer = persistence.Packer()
         manifest = self._manifest(packer, training)
-        check_state(packer.arrays, f"This {type(self).__name__}")
-        arrays, manifest["rounded"] = rounded(packer.arrays, dtype, self._rounded)
-        arrays, manifest["shapes"] = (arrays, {}) if training else without_zeros(arrays)
+        persistence.check_state(packer.arrays, f"This {type(self).__name__}")
+        arrays, manifest["rounded"] = persistence.rounded(packer.arrays, dtype, self._rounded)
+        arrays, manifest["shapes"] = (arrays, {}) if training else persistence.without_zeros(arrays)
         write_archive(path, manifest, arrays)
 
     @property
@@ -150,7 +139,7 @@ class SavedEstimator(BaseEstimator):
         """True if the training state is missing."""
         return False
 
-    def _manifest(self, packer: Packer, training: bool, history: bool = False) -> Manifest:
+    def _manifest(self, packer: persistence.Packer, training: bool, history: bool = False) -> persistence.Manifest:
         """Return the JSON values of a model file; arrays are added to the packer.
 
         ``training`` includes the training state and ``history_``; ``history`` includes ``history_`` only.
@@ -176,21 +165,21 @@ class SavedEstimator(BaseEstimator):
         lost = [name for name in ("cv", "scoring") if not isinstance(known.get(name), (int, str, type(None)))]
         return known | dict.fromkeys(lost)
 
-    def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
+    def _describe(self, packer: persistence.Packer, training: bool) -> dict[str, Any]:
         """Return manifest entries of the learned state except plain attributes; arrays are added to the packer."""
         return {}
 
-    def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
+    def _restore(self, manifest: persistence.Manifest, unpacker: persistence.Unpacker) -> None:
         """The inverse of :meth:`_describe`."""
 
     def _predicting(self) -> Self:
         """Return a copy without training state, with bitwise equal predictions."""
-        packer = Packer()
+        packer = persistence.Packer()
         manifest = self._manifest(packer, False)
-        return self._from_model(manifest, Unpacker(packer.arrays, users_own(self)))
+        return self._from_model(manifest, persistence.Unpacker(packer.arrays, users_own(self)))
 
     @classmethod
-    def _from_model(cls, manifest: Manifest, unpacker: Unpacker) -> Self:
+    def _from_model(cls, manifest: persistence.Manifest, unpacker: persistence.Unpacker) -> Self:
         estimator = cls(**cls._loaded_parameters(manifest["parameters"], unpacker))
         estimator._restore(manifest, unpacker)
         attributes = {name: unpacker.unpack(value) for name, value in manifest["attributes"].items()}
@@ -198,17 +187,17 @@ class SavedEstimator(BaseEstimator):
         if unknown or not all(cls._progress in record for record in attributes.get("history_", [])):
             raise ModelFileError(f"A {cls.__name__} cannot have the attribute {min(unknown, default='history_')!r}.")
         if "feature_names_in_" in attributes:
-            attributes["feature_names_in_"] = object_array(attributes["feature_names_in_"])
+            attributes["feature_names_in_"] = persistence.object_array(attributes["feature_names_in_"])
         set_attributes(estimator, attributes)
         return estimator
 
     @classmethod
-    def _loaded_parameters(cls, packed: Manifest, unpacker: Unpacker) -> dict[str, Any]:
+    def _loaded_parameters(cls, packed: persistence.Manifest, unpacker: persistence.Unpacker) -> dict[str, Any]:
         """Return constructor arguments, given the packed :meth:`_saved_parameters`."""
         return {name: unpacker.unpack(value) for name, value in packed.items()}
 
 
-def packed_parameters(estimator: SavedEstimator, packer: Packer) -> dict[str, Any]:
+def packed_parameters(estimator: SavedEstimator, packer: persistence.Packer) -> dict[str, Any]:
     """Return the parameters as JSON values, without ``verbose``."""
     parameters = estimator._saved_parameters().items()
     return {name: packer.pack(value, name) for name, value in parameters if name != "verbose"}

@@ -19,17 +19,8 @@ from sklearn.utils.validation import validate_data
 
 from omkl._components import check_choice, check_flags, check_number
 from omkl._messages import listed, shown
+from omkl.data import frames
 from omkl.data.blocks import is_frame
-from omkl.data.frames import (
-    LARGEST,
-    check_rows,
-    check_unmasked,
-    is_missing,
-    plain_targets,
-    read_table,
-    times_as_days,
-    with_unique_entries,
-)
 from omkl.exceptions import InputError
 
 #: Number of rows to hash at a time.
@@ -95,14 +86,14 @@ def checked_arrays(
     and 1 for each of the ``missing_columns_``, those with missing entries in training. ``names`` are the column names
     of a block. Returns X, or (X, y) if y is given.
     """
-    check_rows(X)
-    y, reset, learner = tuple(map(plain_targets, y)), checks.get("reset", True), estimator
+    frames.check_rows(X)
+    y, reset, learner = tuple(map(frames.plain_targets, y)), checks.get("reset", True), estimator
     if reset:  # scikit-learn replaces its own, if the input is valid
         forget_columns(estimator, ("categories_", "column_means_", "missing_columns_"))
     categories = getattr(estimator, "categories_", None)
     if is_frame(X):
         validate_data(estimator, X, reset=reset, skip_check_array=True)  # names of the columns
-        X, found = read_table(X, None if reset else categories or [None] * X.shape[1])
+        X, found = frames.read_table(X, None if reset else categories or [None] * X.shape[1])
         if reset and any(own is not None for own in found):
             estimator.categories_ = found
         names = encoded_columns(estimator)
@@ -113,11 +104,11 @@ def checked_arrays(
     if fills:
         checks["ensure_all_finite"] = "allow-nan"
     try:
-        checked = validate_data(estimator, X := times_as_days(X), *y, **checks)
+        checked = validate_data(estimator, X := frames.times_as_days(X), *y, **checks)
     except ValueError:
         _refuse_column(X, names, fills)  # names the column, unlike scikit-learn
         raise
-    X = with_unique_entries(checked[0] if y else checked)
+    X = frames.with_unique_entries(checked[0] if y else checked)
     check_largest(X, names)
     n_absent = len(getattr(learner, "missing_columns_", ()))
     if fills:
@@ -147,11 +138,11 @@ def check_largest(X: np.ndarray | sparse.csr_array, names: Sequence[str] | None 
     values = X.data if sparse.issparse(X) else X
     if not isinstance(values, np.ndarray) or not values.size:
         return
-    if max(float(np.fmax.reduce(values, axis=None)), -float(np.fmin.reduce(values, axis=None))) > LARGEST:
-        row, j = (int(places[0]) for places in (abs(X) > LARGEST).nonzero())
+    if max(float(np.fmax.reduce(values, axis=None)), -float(np.fmin.reduce(values, axis=None))) > frames.LARGEST:
+        row, j = (int(places[0]) for places in (abs(X) > frames.LARGEST).nonzero())
         raise InputError(
-            f"Column {_name(names, j)} of X must hold finite numbers up to {LARGEST:g}, got {X[row, j]:.3g} in row "
-            f"{row}."
+            f"Column {_name(names, j)} of X must hold finite numbers up to {frames.LARGEST:g}, "
+            f"got {X[row, j]:.3g} in row {row}."
         )
 
 
@@ -167,8 +158,8 @@ def _refuse_column(X: Any, names: Sequence[str] | None, may_lack: bool = False) 
             numbers = column.astype(np.float64)
             if (np.isfinite(numbers) | (may_lack & np.isnan(numbers))).all():
                 continue
-        row = next((i for i, v in enumerate(column) if not (_is_finite(v) or (may_lack and is_missing(v)))), 0)
-        value = "NaN" if is_missing(column[row]) else repr(column[row])
+        row = next((i for i, v in enumerate(column) if not (_is_finite(v) or (may_lack and frames.is_missing(v)))), 0)
+        value = "NaN" if frames.is_missing(column[row]) else repr(column[row])
         raise InputError(f"Column {_name(names, j)} of X must hold finite numbers, got {value:.40} in row {row}.")
 
 
@@ -258,7 +249,7 @@ def row_digests(X: np.ndarray | sparse.csr_array, rows: np.ndarray) -> np.ndarra
 
 def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
     """Convert real numbers to a float64 array; raises an InputError that names the argument otherwise."""
-    check_unmasked(values, name)
+    frames.check_unmasked(values, name)
     with suppress(TypeError, ValueError, OverflowError):
         values = np.asarray(values)
         if values.dtype.kind not in "cMm":
@@ -345,6 +336,6 @@ def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray |
         return None
     weights = as_numbers(sample_weight, "sample_weight")
     weights = np.full(n, weights) if weights.ndim == 0 else weights
-    if weights.shape != (n,) or not ((weights >= 0) & (weights <= LARGEST)).all() or not weights.any():
+    if weights.shape != (n,) or not ((weights >= 0) & (weights <= frames.LARGEST)).all() or not weights.any():
         raise InputError(f"sample_weight must hold {n} finite numbers >= 0, not all zero, got {shown(sample_weight)}.")
     return weights

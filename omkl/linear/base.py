@@ -19,30 +19,9 @@ from omkl.batch.group_lasso.matrices import as_design
 from omkl.batch.group_lasso.problem import LinearModel
 from omkl.batch.solver import DesignSolver, Solution, regularization_path
 from omkl.batch.weighted_loss import WeightedLoss
-from omkl.estimators.batch import (
-    CONSTRAINTS,
-    ClassDecoder,
-    ColumnNames,
-    NumberDecoder,
-    gap_progress,
-    groups_of,
-    has_log_odds,
-    is_a_classifier,
-    is_probabilistic,
-    resolve_loss,
-)
+from omkl.estimators import batch, validation
 from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
-from omkl.estimators.validation import (
-    MISSING_RULES,
-    Constraint,
-    Number,
-    OneOf,
-    check_parameters,
-    checked_arrays,
-    encoded_columns,
-    source_columns,
-)
 from omkl.exceptions import DataWarning, InputError
 from omkl.linear.problems import (
     ACCEPTED,
@@ -86,11 +65,11 @@ class SparseLinear(SavedEstimator):
     multiclass: str = field(default="ovr", init=False)
     warm_start: bool = field(default=False, init=False)
 
-    _constraints: ClassVar[dict[str, Constraint]] = {
-        **CONSTRAINTS,
-        "alpha": Number(above=0),
-        "multiclass": OneOf(("ovr", "multinomial")),
-        "missing": OneOf(MISSING_RULES),
+    _constraints: ClassVar[dict[str, validation.Constraint]] = {
+        **batch.CONSTRAINTS,
+        "alpha": validation.Number(above=0),
+        "multiclass": validation.OneOf(("ovr", "multinomial")),
+        "missing": validation.OneOf(validation.MISSING_RULES),
     }
     _plain_attributes = (
         *("n_features_in_", "classes_", "multilabel_", "multinomial_", "constant_labels_", "coef_", "intercept_"),
@@ -136,20 +115,20 @@ class SparseLinear(SavedEstimator):
         return self
 
     def _check(self) -> None:
-        check_parameters(self, self._constraints)
-        resolve_loss(self, links=True)
+        validation.check_parameters(self, self._constraints)
+        batch.resolve_loss(self, links=True)
         solver_of(self)
-        if self.multiclass == "multinomial" and not has_log_odds(self):
+        if self.multiclass == "multinomial" and not batch.has_log_odds(self):
             raise InputError(f'multiclass="multinomial" has its own loss: leave out loss={self.loss!r}.')
 
-    def _learn(self, samples: Samples, decoder: ClassDecoder | None, alpha: float) -> None:
+    def _learn(self, samples: Samples, decoder: batch.ClassDecoder | None, alpha: float) -> None:
         """Solve all problems, and set the learned attributes."""
         target = samples.targets[0]
         is_constant = decoder is None and not np.ptp(target, axis=0).any()
         if is_constant and self.fit_intercept and samples.offsets is None:
             self.dual_gap_, self.n_iter_, self.history_ = 0.0, 1, []
             # the loss may be 0, so that no relative gap exists
-            loss, targets = resolve_loss(self, links=True), (target + samples.centres).reshape(len(target), -1).T
+            loss, targets = batch.resolve_loss(self, links=True), (target + samples.centres).reshape(len(target), -1).T
             ones, zeros = np.ones(len(target)), np.zeros(len(target))
             fits = [WeightedLoss(loss, y, ones).best_intercept(zeros) if loss.has_link else y[0] for y in targets]
             coefficients, intercepts = np.zeros((len(targets), samples.design.shape[1])), np.array(fits)
@@ -169,7 +148,7 @@ class SparseLinear(SavedEstimator):
         starts = self._starts(samples) or [None] * len(problems)
         solutions: list[Solution] = []
         for problem, start in zip(problems, starts):
-            with gap_progress(self.verbose, "groups") as progress:
+            with batch.gap_progress(self.verbose, "groups") as progress:
                 solutions.append(solver.solve(problem, self.tol, self.max_iter, start, progress))
             warn_unless_converged(solutions[-1], self.tol)
         self.dual_gap_ = max(solution.certificate.gap for solution in solutions)
@@ -260,7 +239,7 @@ class SparseLinear(SavedEstimator):
         outputs = self._outputs(self._checked(X), offset)
         return self._decoder().decode(outputs)
 
-    @available_if(is_a_classifier)
+    @available_if(batch.is_a_classifier)
     def decision_function(self, X: DesignLike, *, offset: ArrayLike | None = None) -> np.ndarray:
         """Return the scores of the classes.
 
@@ -276,7 +255,7 @@ class SparseLinear(SavedEstimator):
         outputs = self._outputs(self._checked(X), offset)
         return self._decoder().scores(outputs)
 
-    @available_if(is_probabilistic)
+    @available_if(batch.is_probabilistic)
     def predict_proba(self, X: DesignLike, *, offset: ArrayLike | None = None) -> np.ndarray:
         """Predict probabilities by the logistic loss; one-vs-rest probabilities are scaled to sum to one.
 
@@ -292,10 +271,10 @@ class SparseLinear(SavedEstimator):
         outputs = self._outputs(self._checked(X), offset)
         return self._decoder().probabilities(outputs)
 
-    def _decoder(self) -> ClassDecoder | NumberDecoder:
-        if not is_a_classifier(self):
-            return NumberDecoder(resolve_loss(self, links=True))
-        return ClassDecoder(self.classes_, self.multilabel_, self.constant_labels_, multinomial=self.multinomial_)
+    def _decoder(self) -> batch.ClassDecoder | batch.NumberDecoder:
+        if not batch.is_a_classifier(self):
+            return batch.NumberDecoder(batch.resolve_loss(self, links=True))
+        return batch.ClassDecoder(self.classes_, self.multilabel_, self.constant_labels_, multinomial=self.multinomial_)
 
     def _outputs(self, X: DesignLike, offset: ArrayLike | None) -> np.ndarray:
         """Return outputs (n, P) of all problems for checked inputs, from the columns with nonzero coefficients."""
@@ -307,7 +286,7 @@ class SparseLinear(SavedEstimator):
         """Check inputs for prediction: an array, a sparse matrix or a ``LinearOperator``."""
         check_is_fitted(self)
         if not isinstance(X, LinearOperator):
-            return checked_arrays(self, X, missing=self.missing, reset=False, **ACCEPTED)
+            return validation.checked_arrays(self, X, missing=self.missing, reset=False, **ACCEPTED)
         if X.shape[1] != self.n_features_in_:
             raise InputError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features."
@@ -364,10 +343,10 @@ class SparseLinear(SavedEstimator):
         columns, values = row.coords[1], row.data
         added = (chosen.weights @ np.atleast_2d(self.coef_)[:, columns]) * values
         columns, added = columns[added != 0], added[added != 0]
-        members = groups_of(self)
-        labels, names = column_labels(members.groups, np.shape(self.coef_)[-1]), encoded_columns(self)
+        members = batch.groups_of(self)
+        labels, names = column_labels(members.groups, np.shape(self.coef_)[-1]), validation.encoded_columns(self)
         if labels is None:
-            owners = [name_of_column(source_columns(self), j) for j in columns.tolist()]
+            owners = [name_of_column(validation.source_columns(self), j) for j in columns.tolist()]
         else:
             known_groups = members.texts(int(labels.max()) + 1)
             owners = [known_groups[k] for k in labels[columns].tolist()]
@@ -414,11 +393,11 @@ def score_with_offset(
     """
     from sklearn.metrics import accuracy_score, r2_score
 
-    metric = accuracy_score if is_a_classifier(model) else r2_score
+    metric = accuracy_score if batch.is_a_classifier(model) else r2_score
     return float(metric(y, model.predict(X, offset=offset), sample_weight=sample_weight))
 
 
-def group_norms(coefficients: np.ndarray, named: ColumnNames) -> dict[str, np.ndarray]:
+def group_norms(coefficients: np.ndarray, named: batch.ColumnNames) -> dict[str, np.ndarray]:
     """Return the norm of the coefficients (n, K, d) of each group of columns, as arrays (n,) by name."""
     squares = np.square(coefficients).sum(axis=1)
     members = column_labels(named.groups, squares.shape[1])

@@ -21,15 +21,7 @@ from omkl.batch.group_lasso.matrices import Design, as_design
 from omkl.batch.group_lasso.problem import DesignProblem, stacked_problem
 from omkl.batch.solver import DesignSolver, PathPoint, Solution, is_number_of_values, ordered
 from omkl.data.frames import plain_targets
-from omkl.estimators.batch import (
-    ClassDecoder,
-    ColumnNames,
-    centres_of,
-    encode_classes,
-    groups_of,
-    is_a_classifier,
-    resolve_loss,
-)
+from omkl.estimators import batch
 from omkl.estimators.targets import finite_targets, has_columns
 from omkl.estimators.validation import as_numbers, check_sample_weight, checked_arrays, forget_columns, row_digests
 from omkl.exceptions import InputError
@@ -98,8 +90,11 @@ class Samples:
 
     def problems(self, model: BaseEstimator, alpha: float) -> list[DesignProblem]:
         """Return the problem of each target, with the parameters of a model."""
-        loss, regularizer = resolve_loss(model, links=True), resolve(Regularizer, model.regularizer, "regularizer")
-        (members, named), weights, n_columns = groups_of(model), model.group_weights, self.design.shape[1]
+        loss, regularizer = (
+            batch.resolve_loss(model, links=True),
+            resolve(Regularizer, model.regularizer, "regularizer"),
+        )
+        (members, named), weights, n_columns = batch.groups_of(model), model.group_weights, self.design.shape[1]
         if isinstance(weights, dict):
             if named is None or weights.keys() != set(named):
                 raise InputError(f"group_weights must have a value for each of the groups {listed(named or (), 5)}.")
@@ -110,14 +105,14 @@ class Samples:
             weights = np.sqrt(ColumnGroups(members, n_columns).blocks.sizes)
         groups = ColumnGroups(members, n_columns, weights)
         if isinstance(model.regularizer, Regularizer):  # unlike a string, it may name groups
-            regularizer = regularizer.bind(ColumnNames(members, named).texts(groups.n_groups))
+            regularizer = regularizer.bind(batch.ColumnNames(members, named).texts(groups.n_groups))
         shared = (regularizer, alpha, groups, bool(model.fit_intercept), self.weights)
         offsets = [None] * len(self.targets) if self.offsets is None else self.offsets
         if self.targets[0].ndim == 2:
             if model.positive:
                 raise InputError("positive=True needs a single output: leave it out, or fit one output at a time.")
             offset = None if self.offsets is None else self.offsets.T
-            own_loss = None if is_a_classifier(model) else loss
+            own_loss = None if batch.is_a_classifier(model) else loss
             return [stacked_problem(self.design, self.targets[0], own_loss, *shared, offset)]
         return [
             DesignProblem(self.design, target, loss, *shared, offset, bool(model.positive))
@@ -191,12 +186,12 @@ def identical_samples(X: np.ndarray | sparse.sparray, y: np.ndarray, offsets: np
 
 def read_samples(
     model: BaseEstimator, X: DesignLike, y: ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None
-) -> tuple[Samples, ClassDecoder | None]:
+) -> tuple[Samples, batch.ClassDecoder | None]:
     """Check the samples and drop samples of weight 0; X is not copied if it is float32 or float64.
 
     Return the samples, and the decoder of a classifier.
     """
-    several, classifies, decoder = has_columns(y), is_a_classifier(model), None
+    several, classifies, decoder = has_columns(y), batch.is_a_classifier(model), None
     if isinstance(X, LinearOperator):
         forget_columns(model)
         model.n_features_in_ = X.shape[1]
@@ -216,12 +211,12 @@ def read_samples(
         multinomial = model.multiclass == "multinomial"
         if multinomial and known.ndim == 2:
             raise InputError('multiclass="multinomial" is for classes, not for labels in columns of y.')
-        signs, samples.weights, decoder = encode_classes(known, weights, model.class_weight)
+        signs, samples.weights, decoder = batch.encode_classes(known, weights, model.class_weight)
         decoder = replace(decoder, multinomial=multinomial and len(decoder.classes) > 2)
         samples.targets = [signs > 0] if decoder.multinomial else list(np.ascontiguousarray(signs.T))
     else:
         known, samples.weights = finite_targets(known), weights
-        samples.centres = centres_of(known, resolve_loss(model, links=True), model.fit_intercept)
+        samples.centres = batch.centres_of(known, batch.resolve_loss(model, links=True), model.fit_intercept)
         samples.targets = [known - samples.centres]
     offsets = read_offsets(offset, len(targets), sum(samples.widths))
     samples.offsets = None if offsets is None else offsets[:, own]

@@ -14,20 +14,11 @@ from sklearn.utils.metaestimators import available_if
 
 from omkl.batch.solver import Solution, Solver
 from omkl.data.frames import are_few_rows
+from omkl.estimators import validation
 from omkl.estimators.batch import CONSTRAINTS, ClassDecoder, NumberDecoder, is_a_classifier, is_probabilistic
 from omkl.estimators.cross_validation import warn_of_gaps
 from omkl.estimators.explanations import Explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
-from omkl.estimators.validation import (
-    COLUMNS,
-    MISSING_RULES,
-    Constraint,
-    Number,
-    OneOf,
-    checked_arrays,
-    encoded_columns,
-    source_columns,
-)
 from omkl.features.encoder import KernelSpecs
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import Vectors, take_columns
@@ -68,14 +59,14 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     class_weight: str | dict | None = field(default=None, init=False)
     multiclass: str = field(default="auto", init=False)
 
-    _constraints: ClassVar[dict[str, Constraint]] = {
+    _constraints: ClassVar[dict[str, validation.Constraint]] = {
         **CONSTRAINTS,
-        "C": Number(above=0, below=LARGEST_C, also=("auto",)),
-        "dtype": OneOf(("auto", "float32", "float64", np.float32, np.float64)),
-        "approximate": OneOf(("auto", True, False)),
-        "weighting": OneOf(("auto", "norms", "out-of-sample")),
-        "missing": OneOf(MISSING_RULES),
-        "multiclass": OneOf(("auto", "shared", "ovr")),
+        "C": validation.Number(above=0, below=LARGEST_C, also=("auto",)),
+        "dtype": validation.OneOf(("auto", "float32", "float64", np.float32, np.float64)),
+        "approximate": validation.OneOf(("auto", True, False)),
+        "weighting": validation.OneOf(("auto", "norms", "out-of-sample")),
+        "missing": validation.OneOf(validation.MISSING_RULES),
+        "multiclass": validation.OneOf(("auto", "shared", "ovr")),
     }
     _plain_attributes = (
         *("n_features_in_", "classes_", "multilabel_", "constant_labels_", "kernel_weights_", "intercept_"),
@@ -234,7 +225,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         if are_few_rows(X, self.__dict__):
             X = np.ascontiguousarray(X, dtype=np.float64)
         else:
-            X = checked_arrays(self, X, **READING, missing=self.missing, reset=False)
+            X = validation.checked_arrays(self, X, **READING, missing=self.missing, reset=False)
         # kernels cannot mix sparse and dense rows
         if sparse.issparse(source.X) != sparse.issparse(X):
             X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
@@ -297,7 +288,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
             If the sample does not fit the model, or a class is unknown.
         """
         X = self._checked(x if is_precomputed(self.kernels) else one_row(x))
-        return self._model.explain(self._decoder(), X, (label, against, target), n, encoded_columns(self))
+        return self._model.explain(self._decoder(), X, (label, against, target), n, validation.encoded_columns(self))
 
     def path(
         self,
@@ -331,7 +322,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         # the n_jobs of a search is for folds, not for predictions
         shared = {*single._get_param_names()} - ({"n_jobs"} if self._single else set())
         parameters = {name: own for name, own in estimator.get_params(deep=False).items() if name in shared}
-        columns, records = {name: own for name, own in estimator.__dict__.items() if name in COLUMNS}, []
+        columns, records = {name: own for name, own in estimator.__dict__.items() if name in validation.COLUMNS}, []
         for points in training.path(training.path_values(C)):
             solutions = [point.solution for point in points]
             model = clone(single(**{**parameters, "C": points[0].value}))
@@ -364,7 +355,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     def column_scales_(self) -> dict[str, tuple[float, float]]:
         """Mean and standard deviation (or range) in training of each column that a kernel sees standardized."""
         check_is_fitted(self)
-        source, names, scales = self._model.source, encoded_columns(self), dict[str, tuple[float, float]]()
+        source, names, scales = self._model.source, validation.encoded_columns(self), dict[str, tuple[float, float]]()
         for kernel in source.kernels if isinstance(source, ArrayKernels) else ():
             if kernel.means_ is not None:
                 width = self.n_features_in_ if names is None else len(names)
@@ -395,7 +386,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         X = getattr(self._model.source, "X", None)
         if not isinstance(X, np.ndarray):
             raise AttributeError("feature_importances_ needs training samples in a dense array.")
-        names: Sequence = source_columns(self) or range(X.shape[1])
+        names: Sequence = validation.source_columns(self) or range(X.shape[1])
         if absent := self.__dict__.get("missing_columns_"):
             names = [*names[: -len(absent)], *(names[j] for j in absent)]
         weights, norms = np.array(list(self.kernel_weights_.values())), []

@@ -11,29 +11,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from omkl._threads import in_threads
-from omkl.data import Block, Stream
+from omkl.data import Block, Stream, frames
 from omkl.data.blocks import align_columns, is_frame, n_rows
-from omkl.data.frames import (
-    are_few_rows,
-    column_names,
-    is_column,
-    plain_targets,
-    read_frame,
-    text_columns,
-    times_as_days,
-)
+from omkl.estimators import validation
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.batch import is_a_classifier
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
-from omkl.estimators.validation import (
-    check_sample_weight,
-    checked_arrays,
-    class_weights,
-    column_names_of,
-    forget_columns,
-    keep_columns,
-    row_digests,
-)
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TokenData
 from omkl.online.averaging import Predictor
@@ -73,10 +56,10 @@ def read_rows(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None; a stream has pairs (x, y)."
         )
     X, y = checked_rows(estimator, block.X, first, block.y)
-    y, names = check_targets(y, first), column_names_of(estimator)
-    weights = check_sample_weight(block.sample_weight, len(y))
+    y, names = check_targets(y, first), validation.column_names_of(estimator)
+    weights = validation.check_sample_weight(block.sample_weight, len(y))
     offsets = np.arange(len(y) + 1)
-    weights = class_weights(class_weight, y.tolist(), offsets, weights, whole)
+    weights = validation.class_weights(class_weight, y.tolist(), offsets, weights, whole)
     if not whole:
         return TokenData(X, offsets, y.tolist(), weights, names=names)
     distinct = None
@@ -87,7 +70,7 @@ def read_rows(
         # shuffling sorted examples makes the model independent of their order, and a repeated row equal to a weight
         # ranks of numbers, which do not depend on units
         ranks = X if sparse.issparse(X) else np.stack([np.unique(x, return_inverse=True)[1] for x in X.T], axis=1)
-        digests = row_digests(ranks, np.arange(len(y)))
+        digests = validation.row_digests(ranks, np.arange(len(y)))
         order = np.lexsort((np.unique(y, return_inverse=True)[1], digests))
         ordered = digests[order]
         distinct = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
@@ -160,17 +143,21 @@ def checked_rows(estimator: OnlineEstimator, X: object, reset: bool, *y: ArrayLi
     names = None
     if isinstance(X, Block):
         # reorder the columns of a block by name to match the model
-        known = None if reset else column_names_of(estimator)
+        known = None if reset else validation.column_names_of(estimator)
         X, names = X.aligned(known, "A block of the stream").X, X.feature_names
     if reset and isinstance(X, list):
-        forget_columns(estimator)
+        validation.forget_columns(estimator)
     X = _rows_of_frame(X, estimator, reset)
     if isinstance(X, list) and X and isinstance(X[0], dict):
         y = tuple(map(_targets_of_dicts, y))
         if any(n_rows(column) != len(X) for column in y):  # scikit-learn's check takes as long as a dict
             check_consistent_length(X, *y)
         checked = (X, *y) if y else X
-    elif not reset and are_few_rows(X, estimator.__dict__) and all(is_column(column, len(X)) for column in y):
+    elif (
+        not reset
+        and frames.are_few_rows(X, estimator.__dict__)
+        and all(frames.is_column(column, len(X)) for column in y)
+    ):
         X = np.ascontiguousarray(X, dtype=np.float64)
         checked = (X, *y) if y else X
     else:
@@ -182,15 +169,15 @@ def checked_rows(estimator: OnlineEstimator, X: object, reset: bool, *y: ArrayLi
         with warnings.catch_warnings():
             if names is not None:  # names are already compared
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
-            checked = checked_arrays(estimator, X, *y, names=names, **checks)
+            checked = validation.checked_arrays(estimator, X, *y, names=names, **checks)
     if reset and names is not None:
-        keep_columns(estimator, names)
+        validation.keep_columns(estimator, names)
     return checked
 
 
 def _targets_of_dicts(y: object) -> np.ndarray:
     """Return the targets of dicts as an array."""
-    y = plain_targets(y)
+    y = frames.plain_targets(y)
     if type(y) is list and len(kinds := set(map(type, y))) == 1 and kinds <= {bool, int, float, str}:
         return np.asarray(y)
     return y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
@@ -202,16 +189,16 @@ def _rows_of_frame(X: object, estimator: BaseEstimator, reset: bool) -> Any:
     Other input is returned unchanged: scikit-learn stores and compares the names of numeric data frames.
     """
     if not is_frame(X):
-        return times_as_days(X)
+        return frames.times_as_days(X)
     learned_dicts = not reset and "n_features_in_" not in estimator.__dict__
-    texts, names = text_columns(X), column_names(X)
+    texts, names = frames.text_columns(X), frames.column_names(X)
     if not texts and not learned_dicts:
         return X
     if reset:
-        forget_columns(estimator)
-        keep_columns(estimator, names)
+        validation.forget_columns(estimator)
+        validation.keep_columns(estimator, names)
     elif learned_dicts:
-        align_columns(X, names, column_names_of(estimator), "The data frame")
+        align_columns(X, names, validation.column_names_of(estimator), "The data frame")
     else:
         raise InputError(f"The column {texts[0]!r} of X must hold numbers, as in training.")
-    return read_frame(X, learned_dicts)
+    return frames.read_frame(X, learned_dicts)

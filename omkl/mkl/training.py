@@ -20,15 +20,9 @@ from omkl.batch.mkl.problem import Expansion, Problem, shared_problem, smallest_
 from omkl.batch.mkl.spicy import Spicy
 from omkl.batch.solver import PathPoint, Solution, Solver, is_number_of_values, ordered, regularization_path
 from omkl.data.frames import plain_targets
+from omkl.estimators import validation
 from omkl.estimators.batch import ClassDecoder, centres_of, encode_classes, gap_progress, is_a_classifier, resolve_loss
 from omkl.estimators.targets import finite_targets, has_columns
-from omkl.estimators.validation import (
-    check_parameters,
-    check_sample_weight,
-    checked_arrays,
-    forget_columns,
-    source_columns,
-)
 from omkl.exceptions import DataWarning, InputError
 from omkl.kernels.packed import packed_bytes_fit
 from omkl.kernels.stack import KernelStack, MixedStack, RestrictedView
@@ -203,7 +197,7 @@ def prepare(
 
     Return the source of Gram matrices, and the samples of weight > 0.
     """
-    check_parameters(estimator, estimator._constraints)
+    validation.check_parameters(estimator, estimator._constraints)
     check_n_jobs(estimator.n_jobs)
     loss, solver = resolve_loss(estimator), resolve(Solver, estimator.solver, "solver")
     if estimator.multiclass == "shared" and not solver.several_outputs:
@@ -230,13 +224,13 @@ def read_samples(
     if is_precomputed(kernels):
         targets = plain_targets(y)
         targets = check_array(targets, accept_sparse="csr", dtype=None) if several else column_or_1d(targets, warn=True)
-        forget_columns(estimator)
+        validation.forget_columns(estimator)
     else:
         rows: Any
         checks: dict[str, Any] = {"y_numeric": not is_a_classifier(estimator), "multi_output": several}
-        rows, targets = checked_arrays(estimator, X, y, **READING, missing=estimator.missing, **checks)
+        rows, targets = validation.checked_arrays(estimator, X, y, **READING, missing=estimator.missing, **checks)
     targets = targets.toarray() if sparse.issparse(targets) else targets
-    weights = check_sample_weight(1.0 if sample_weight is None else sample_weight, len(targets))
+    weights = validation.check_sample_weight(1.0 if sample_weight is None else sample_weight, len(targets))
     kept = None if weights.all() else np.flatnonzero(weights)
     source: KernelSource
     if is_precomputed(kernels):
@@ -244,7 +238,7 @@ def read_samples(
     else:
         rows = rows if kept is None else rows[kept]
         n_absent = len(estimator.__dict__.get("missing_columns_", ()))
-        source = ArrayKernels(kernels, rows, source_columns(estimator), n_absent, weights[weights > 0])
+        source = ArrayKernels(kernels, rows, validation.source_columns(estimator), n_absent, weights[weights > 0])
     return source, targets[weights > 0], weights[weights > 0]
 
 

@@ -10,17 +10,8 @@ import numpy as np
 
 from omkl._compilation import borrowing, compiled, stamp_of
 from omkl.groups import _jit_banks, _jit_group_state, _jit_tables
+from omkl.groups import _jit_group_state as jit
 from omkl.groups._jit_banks import add_average, add_potentials, add_reference, apply_events, slopes_of, step_along
-from omkl.groups._jit_group_state import (
-    begin_dual_averaging,
-    begin_forward_backward,
-    begin_hedge,
-    hedge,
-    hedge_distance,
-    losses_of_parts,
-    measure,
-    rescale,
-)
 from omkl.groups.expansions import _jit_kernel
 from omkl.losses import _jit_labels, _jit_losses
 from omkl.losses._jit_labels import loss_of
@@ -154,8 +145,8 @@ def square_of_gradient(before, arrays, hedged, rules, state, left_out, weight, l
         return square
     if learning:
         parts = arrays.square_norms, arrays.square_gradients, arrays.rates, arrays.bases
-        losses_of_parts(before, *parts, weight, hedged.losses)
-        state[GAP] = hedge(hedged.weights, hedged.cumulative, hedged.losses, state[GAP])
+        jit.losses_of_parts(before, *parts, weight, hedged.losses)
+        state[GAP] = jit.hedge(hedged.weights, hedged.cumulative, hedged.losses, state[GAP])
     for k in range(len(left_out)):
         square += hedged.factors[k] * arrays.square_gradients[k]
     return square
@@ -168,11 +159,13 @@ def begin(groups, hedged, rules, state, rate, weight):
     if rules.method == HEDGE:
         for k in range(len(hedged.weights)):
             hedged.sums[k] += pending * hedged.weights[k]
-        begin_hedge(scales, hedged.factors, empty, groups.averages, pending, rate * weight, groups.bases, groups.rates)
+        jit.begin_hedge(
+            scales, hedged.factors, empty, groups.averages, pending, rate * weight, groups.bases, groups.rates
+        )
     elif rules.method == FORWARD_BACKWARD:
-        begin_forward_backward(scales, empty, groups.averages, pending, rate * weight, groups.bases, groups.rates)
+        jit.begin_forward_backward(scales, empty, groups.averages, pending, rate * weight, groups.bases, groups.rates)
     else:
-        begin_dual_averaging(scales, groups.averages, pending, weight, rate, groups.bases, groups.rates)
+        jit.begin_dual_averaging(scales, groups.averages, pending, weight, rate, groups.bases, groups.rates)
 
 
 @borrowing
@@ -305,14 +298,14 @@ def _learn(stamp):
                         rate = adapted
             step = rate * rounds.shrinkage[i]
             state[SHRINKAGE] += step
-            measure(groups.bases, groups.square_norms, before)
+            jit.measure(groups.bases, groups.square_norms, before)
             shrink(before, step, groups, hedged, rules, norms)
-            events, distance = rescale(
+            events, distance = jit.rescale(
                 arrays, before, norms, rules.radius, rules.method != DUAL_AVERAGING, *rules.allowed
             )
             if rules.schedule == DISTANCE_OVER_GRADIENTS:
                 if rules.method == HEDGE:
-                    distance = hedge_distance(norms, distance, hedged.weights)
+                    distance = jit.hedge_distance(norms, distance, hedged.weights)
                 if distance > state[DISTANCE]:
                     reached = state[DISTANCE] + rate * np.sqrt(max(square_gradient, 0.0))
                     state[DISTANCE] = min(distance, reached)

@@ -14,21 +14,8 @@ from tqdm import tqdm
 from omkl._components import check_number
 from omkl._files import PathLike, check_output
 from omkl._progress import progress_bar
+from omkl.online import rounds
 from omkl.online.averaging import Predictor
-from omkl.online.rounds import (
-    Examples,
-    LearnedBlock,
-    Record,
-    State,
-    Step,
-    TrainingProgress,
-    Values,
-    added,
-    hooks,
-    load_states,
-    states_of,
-    thinned,
-)
 from omkl.online.trainer import OnlineTrainer
 
 #: Number of rounds between updates of the progress bar.
@@ -73,7 +60,7 @@ class ProgressiveValidation:
         check_number("every", every, above=0, integer=True)
         self.every = int(every)
         self.listeners = listeners
-        self.records: list[Record] = []
+        self.records: list[rounds.Record] = []
         self._epoch = 1
         self._reset()
 
@@ -83,11 +70,11 @@ class ProgressiveValidation:
         self._changes: list[int] = []
         self._began = time.perf_counter()
 
-    def on_round(self, trainer: OnlineTrainer, step: Step) -> bool:
+    def on_round(self, trainer: OnlineTrainer, step: rounds.Step) -> bool:
         """Add the loss and the cost of one round."""
         structure = trainer.structure
         if step.costs is not None:
-            self._cost = added(self._cost, step.costs)
+            self._cost = rounds.added(self._cost, step.costs)
         else:
             self._cost += structure.cost(step.gold, structure.decode(step.potentials))
         self._size += structure.n_known(step.gold)
@@ -101,16 +88,16 @@ class ProgressiveValidation:
         """Return how many examples may come before the next record."""
         return self.every - self._examples
 
-    def on_block(self, trainer: OnlineTrainer, block: LearnedBlock) -> bool:
+    def on_block(self, trainer: OnlineTrainer, block: rounds.LearnedBlock) -> bool:
         """Add the loss of a block that was trained in shards."""
         return block.in_shards and self._take_in(trainer, block)
 
-    def on_epoch(self, trainer: OnlineTrainer, record: Record) -> None:
+    def on_epoch(self, trainer: OnlineTrainer, record: rounds.Record) -> None:
         """Remember the number of the epoch."""
         self._epoch = record["epoch"] + 1
 
-    def _take_in(self, trainer: OnlineTrainer, learned: Step | LearnedBlock) -> bool:
-        self._loss, self._weight = added(self._loss, learned.loss), added(self._weight, learned.weight)
+    def _take_in(self, trainer: OnlineTrainer, learned: rounds.Step | rounds.LearnedBlock) -> bool:
+        self._loss, self._weight = rounds.added(self._loss, learned.loss), rounds.added(self._weight, learned.weight)
         self._examples += learned.n_examples
         return self._examples >= self.every and self.close(trainer, self._epoch)
 
@@ -126,22 +113,22 @@ class ProgressiveValidation:
             record["changes"] = self._changes
         self._reset()
         self.records.append(record)
-        merged = thinned(self.records)
+        merged = rounds.thinned(self.records)
         if len(merged) < len(self.records):
             self.records = merged
             self.every *= 2
-        return any([tell(trainer, record) for tell in hooks(self.listeners, "on_epoch")])
+        return any([tell(trainer, record) for tell in rounds.hooks(self.listeners, "on_epoch")])
 
-    def state(self) -> State:
+    def state(self) -> rounds.State:
         """Return JSON values for a checkpoint, including those of the listeners, and no arrays."""
         sums = [self._loss, self._weight, self._cost, self._examples, self._size]
         values = {"every": self.every, "records": self.records, "epoch": self._epoch, "sums": sums}
         values["changes"] = self._changes
-        return {**values, "listeners": states_of(self.listeners)[0]}, {}
+        return {**values, "listeners": rounds.states_of(self.listeners)[0]}, {}
 
-    def load_state(self, values: Values, arrays: dict[str, np.ndarray]) -> None:
+    def load_state(self, values: rounds.Values, arrays: dict[str, np.ndarray]) -> None:
         """Load the values of :meth:`state`."""
-        load_states(self.listeners, values["listeners"], {})
+        rounds.load_states(self.listeners, values["listeners"], {})
         self._reset()
         self.every, self.records, self._epoch = values["every"], values["records"], values["epoch"]
         self._loss, self._weight, self._cost, self._examples, self._size = values["sums"]
@@ -157,7 +144,7 @@ class ProgressBar:
     #: Whether compiled passes must compute the costs of predictions.
     reads_costs = False
 
-    def __init__(self, progress: TrainingProgress, total: float | None = None) -> None:
+    def __init__(self, progress: rounds.TrainingProgress, total: float | None = None) -> None:
         self._progress = progress
         self._total = total
         self._bar: Any = None
@@ -169,7 +156,7 @@ class ProgressBar:
             self._uncompiled = part
             tqdm.write(f"Compiled passes do not know {part!r}: training takes longer.", file=sys.stderr)
 
-    def on_round(self, trainer: OnlineTrainer, step: Step) -> None:
+    def on_round(self, trainer: OnlineTrainer, step: rounds.Step) -> None:
         """Move the bar every :data:`STRIDE` examples."""
         if self._progress.examples % STRIDE == 0:
             self._move()
@@ -178,11 +165,11 @@ class ProgressBar:
         """Return how many examples may come before the bar moves."""
         return STRIDE - self._progress.examples % STRIDE
 
-    def on_block(self, trainer: OnlineTrainer, block: LearnedBlock) -> None:
+    def on_block(self, trainer: OnlineTrainer, block: rounds.LearnedBlock) -> None:
         """Show the mean loss of the block and the number of nonzero groups."""
         self._move(loss=f"{block.loss / max(block.n_examples, 1):.4g}", groups=np.count_nonzero(trainer.norms))
 
-    def on_epoch(self, trainer: OnlineTrainer, record: Record) -> None:
+    def on_epoch(self, trainer: OnlineTrainer, record: rounds.Record) -> None:
         """Show the number of the epoch."""
         self._move(epoch=record["epoch"], loss=f"{record['loss']:.4g}")
 
@@ -209,7 +196,10 @@ class EarlyStopping:
     """
 
     def __init__(
-        self, examples: Callable[[], Examples], patience: int, score: Callable[[Predictor, Examples], float]
+        self,
+        examples: Callable[[], rounds.Examples],
+        patience: int,
+        score: Callable[[Predictor, rounds.Examples], float],
     ) -> None:
         self.examples = examples
         self.patience = patience
@@ -218,7 +208,7 @@ class EarlyStopping:
         self.best_epoch = 0
         self._best_state: dict[str, np.ndarray] = {}
 
-    def on_epoch(self, trainer: OnlineTrainer, record: Record) -> bool:
+    def on_epoch(self, trainer: OnlineTrainer, record: rounds.Record) -> bool:
         """Add ``validation_score`` to the record; return whether to stop."""
         score = record["validation_score"] = self.score(trainer.predictor(), self.examples())
         if score > self.best_score:
@@ -231,11 +221,11 @@ class EarlyStopping:
         if self._best_state:
             trainer.load_state(self._best_state)
 
-    def state(self) -> State:
+    def state(self) -> rounds.State:
         """Return JSON values and arrays for a checkpoint."""
         return {"best_score": self.best_score, "best_epoch": self.best_epoch}, self._best_state
 
-    def load_state(self, values: Values, arrays: dict[str, np.ndarray]) -> None:
+    def load_state(self, values: rounds.Values, arrays: dict[str, np.ndarray]) -> None:
         """Load what :meth:`state` returned."""
         self.best_score, self.best_epoch, self._best_state = values["best_score"], values["best_epoch"], arrays
 
@@ -267,17 +257,17 @@ class RecordLog:
         self.path = path
         self._n_records = 0
 
-    def on_epoch(self, trainer: OnlineTrainer, record: Record) -> None:
+    def on_epoch(self, trainer: OnlineTrainer, record: rounds.Record) -> None:
         """Write a line."""
         with open(self.path, "a" if self._n_records else "w", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         self._n_records += 1
 
-    def state(self) -> State:
+    def state(self) -> rounds.State:
         """Return the number of records, for a checkpoint."""
         return {"records": self._n_records}, {}
 
-    def load_state(self, values: Values, arrays: dict[str, np.ndarray]) -> None:
+    def load_state(self, values: rounds.Values, arrays: dict[str, np.ndarray]) -> None:
         """Continue after the records of the checkpoint, and remove later records from the file."""
         if os.path.isfile(self.path):
             path = Path(self.path)

@@ -8,24 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from omkl.exceptions import DivergenceError, InputError
+from omkl.online import rounds
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.compiled_pass import AT_A_TIME, fastest_pass, uncompiled_part
 from omkl.online.drift.detector import DriftTest, unit_of
 from omkl.online.evidence import Evidence
-from omkl.online.rounds import (
-    Examples,
-    LearnedBlock,
-    Record,
-    Sharded,
-    State,
-    Step,
-    TrainingProgress,
-    Values,
-    check_callbacks,
-    hooks,
-    load_states,
-    states_of,
-)
 from omkl.online.trainer import OnlineTrainer
 
 logger = logging.getLogger("omkl")
@@ -40,15 +27,15 @@ class Source(Protocol):
 
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None: ...
 
-    def blocks(self, epoch: int, start: int) -> Iterator[Examples]: ...
+    def blocks(self, epoch: int, start: int) -> Iterator[rounds.Examples]: ...
 
     def orders(self, sizes: Sequence[int]) -> list[np.ndarray]: ...
 
     def end_epoch(self, n_examples: int, weight: float) -> None: ...
 
-    def state(self) -> State: ...
+    def state(self) -> rounds.State: ...
 
-    def load_state(self, values: Values) -> None: ...
+    def load_state(self, values: rounds.Values) -> None: ...
 
 
 class Pass(Protocol):
@@ -59,7 +46,9 @@ class Pass(Protocol):
 
     def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None: ...
 
-    def __call__(self, trainer: OnlineTrainer, examples: Examples, orders: Callable, done: int) -> Iterator[Any]: ...
+    def __call__(
+        self, trainer: OnlineTrainer, examples: rounds.Examples, orders: Callable, done: int
+    ) -> Iterator[Any]: ...
 
 
 class SerialPass:
@@ -70,7 +59,9 @@ class SerialPass:
     def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None:
         """Accept everything."""
 
-    def __call__(self, trainer: OnlineTrainer, examples: Examples, orders: Callable, done: int) -> Iterator[Step]:
+    def __call__(
+        self, trainer: OnlineTrainer, examples: rounds.Examples, orders: Callable, done: int
+    ) -> Iterator[rounds.Step]:
         """Yield the steps on a block in the order of ``orders(sizes)``, after its first ``done`` examples."""
         for i in orders([len(examples)])[0][done:].tolist():
             yield trainer.update(*examples[i])
@@ -89,7 +80,7 @@ class ArraySource:
         Generator of the orders; None keeps the given order.
     """
 
-    def __init__(self, examples: Examples, rng: np.random.Generator | None = None) -> None:
+    def __init__(self, examples: rounds.Examples, rng: np.random.Generator | None = None) -> None:
         self.examples = examples
         self.n_examples: int | None = len(examples)
         self._rng = rng
@@ -98,18 +89,18 @@ class ArraySource:
     def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
         """Plan the trainer's rounds: ``epochs`` epochs after ``rounds_before`` rounds."""
         examples, n_examples = self.examples, len(self.examples)
-        n_rounds = max(examples.sizes) if isinstance(examples, Sharded) else -(-n_examples // n_shards)
+        n_rounds = max(examples.sizes) if isinstance(examples, rounds.Sharded) else -(-n_examples // n_shards)
         trainer.schedule.plan(rounds_before + epochs * n_rounds - trainer.began)
         trainer.recompute_every = max(1, n_examples)
 
-    def blocks(self, epoch: int, start: int) -> Iterator[Examples]:
+    def blocks(self, epoch: int, start: int) -> Iterator[rounds.Examples]:
         """Yield the blocks of an epoch (from 0), starting with block ``start``."""
         if start == 0 and len(self.examples):
             yield self.examples
 
     def orders(self, sizes: Sequence[int]) -> list[Any]:
         """Return an order for each part of a block, which have these sizes, or its seed if they are elsewhere."""
-        if self._rng is not None and isinstance(self.examples, Sharded):
+        if self._rng is not None and isinstance(self.examples, rounds.Sharded):
             return self._rng.integers(2**63, size=len(sizes)).tolist()
         return [np.arange(n) if self._rng is None else self._rng.permutation(n) for n in sizes]
 
@@ -117,11 +108,11 @@ class ArraySource:
         """Save the state of the generator before the next epoch."""
         self._generator = None if self._rng is None else self._rng.bit_generator.state
 
-    def state(self) -> State:
+    def state(self) -> rounds.State:
         """Return ``(JSON values, arrays)``: the generator's state at the beginning of the epoch."""
         return {"generator": self._generator}, {}
 
-    def load_state(self, values: Values) -> None:
+    def load_state(self, values: rounds.Values) -> None:
         """Load the values of :meth:`state`."""
         if self._rng is not None:
             self._rng.bit_generator.state = self._generator = values["generator"]
@@ -162,24 +153,24 @@ class TrainingLoop:
         callbacks: Sequence[object] = (),
         checkpoints: Checkpoints | None = None,
         stage: str = "model",
-        progress: TrainingProgress | None = None,
+        progress: rounds.TrainingProgress | None = None,
         concludes: bool = True,
     ) -> None:
         self.trainer = trainer
         self.source = source
         self.make_pass = make_pass
-        self.callbacks = check_callbacks(callbacks)
+        self.callbacks = rounds.check_callbacks(callbacks)
         self.checkpoints = checkpoints
         self.stage = stage
-        self.progress = TrainingProgress() if progress is None else progress
+        self.progress = rounds.TrainingProgress() if progress is None else progress
         self.concludes = concludes
-        self._on_round = hooks(self.callbacks, "on_round")
-        self._on_block = hooks(self.callbacks, "on_block")
-        self._on_epoch = hooks(self.callbacks, "on_epoch")
-        self._shard_record: Record = {}
+        self._on_round = rounds.hooks(self.callbacks, "on_round")
+        self._on_block = rounds.hooks(self.callbacks, "on_block")
+        self._on_epoch = rounds.hooks(self.callbacks, "on_epoch")
+        self._shard_record: rounds.Record = {}
         self._write_waits = False
 
-    def run(self, epochs: int) -> list[Record]:
+    def run(self, epochs: int) -> list[rounds.Record]:
         """Train for ``epochs`` epochs, or until a callback ends training.
 
         Parameters
@@ -198,7 +189,7 @@ class TrainingLoop:
         trainer.planned = rounds_before + epochs * (source.n_examples or 0)
         n_shards = self.make_pass.n_shards
         self.make_pass.check(trainer, source, self.callbacks)
-        for start in hooks(self.callbacks, "on_start"):
+        for start in rounds.hooks(self.callbacks, "on_start"):
             start(trainer, source)
         self._restore()
         progress.start_clock()
@@ -216,7 +207,7 @@ class TrainingLoop:
                 _leave_out_useless(trainer)  # unless that was done after the first epoch
                 trainer.method.meet(trainer.method.learning, trainer.group_state)
         finally:
-            for end in hooks(self.callbacks, "on_end"):
+            for end in rounds.hooks(self.callbacks, "on_end"):
                 end(trainer)
         check_finite(trainer)
         self._keep()
@@ -247,7 +238,7 @@ class TrainingLoop:
                     if not in_shards:
                         self._write_waiting()
             learned = progress.block_examples, progress.block_loss, progress.block_weight
-            block = LearnedBlock(examples, *learned, in_shards)
+            block = rounds.LearnedBlock(examples, *learned, in_shards)
             stopped |= any([tell(trainer, block) for tell in self._on_block])
             progress.next_block()
             for part in trainer.parts.values():
@@ -256,7 +247,7 @@ class TrainingLoop:
                 return True
         return False
 
-    def _report_change(self, examples: Examples) -> None:
+    def _report_change(self, examples: rounds.Examples) -> None:
         """Tell callbacks, the record and the log after which row a change of the stream was found."""
         if (test := self.trainer.find(DriftTest)) is None:
             return
@@ -264,10 +255,10 @@ class TrainingLoop:
         self.progress.changes.append(row)
         unit = unit_of(self.trainer.structure)
         logger.warning("The averaged model lags behind the stream at %s %d: the average restarts.", unit, row)
-        for tell in hooks(self.callbacks, "on_change"):
+        for tell in rounds.hooks(self.callbacks, "on_change"):
             tell(self.trainer, row)
 
-    def _pass_for(self, examples: Examples) -> Callable[..., Iterator[Any]]:
+    def _pass_for(self, examples: rounds.Examples) -> Callable[..., Iterator[Any]]:
         """Return the pass over a block: a compiled one where all parts are known to it.
 
         For a block of one example, :meth:`OnlineTrainer.update` takes less time than a compiled pass takes to start.
@@ -282,7 +273,7 @@ class TrainingLoop:
         fastest = fastest_pass(self.trainer, examples, room, testing)
         part = uncompiled_part(self.trainer)
         if part is not None and hasattr(examples, "sequences"):
-            for tell in hooks(self.callbacks, "on_uncompiled"):
+            for tell in rounds.hooks(self.callbacks, "on_uncompiled"):
                 tell(part)
         return fastest or self.make_pass
 
@@ -311,7 +302,7 @@ class TrainingLoop:
         """Pass all states to the checkpoints."""
         if self.checkpoints is not None:
             source, own = self.source.state()
-            callbacks, arrays = states_of(self.callbacks)
+            callbacks, arrays = rounds.states_of(self.callbacks)
             values = {"source": source, "progress": self.progress.state(), "callbacks": callbacks}
             self.checkpoints.keep(self.stage, values, {**self.trainer.state(), **own, **arrays})
 
@@ -324,7 +315,7 @@ class TrainingLoop:
                 self.trainer.load_state(arrays)
                 self.source.load_state(values["source"])
                 self.progress.load_state(values["progress"])
-                load_states(self.callbacks, values["callbacks"], arrays)
+                rounds.load_states(self.callbacks, values["callbacks"], arrays)
 
 
 def _begin_epoch(trainer: OnlineTrainer, new: bool, once: bool, concludes: bool) -> None:

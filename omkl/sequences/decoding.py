@@ -16,14 +16,7 @@ from omkl.exceptions import DataWarning, InputError
 from omkl.features.views import TokenData
 from omkl.groups.tokens import Tokens
 from omkl.online.model import OnlineModel
-from omkl.sequences.reading import (
-    LabelSequences,
-    Sequences,
-    check_feasible,
-    flatten,
-    labeled_sequences,
-    possible_labels,
-)
+from omkl.sequences import reading
 from omkl.structures.chain import Chain, ChainPotentials
 
 
@@ -48,22 +41,25 @@ class ChainCodec(TokenCodec):
 
 
 def _encoded(
-    model: OnlineModel[ChainCodec], X: Sequences, labels: LabelSequences
+    model: OnlineModel[ChainCodec], X: reading.Sequences, labels: reading.LabelSequences
 ) -> Iterator[tuple[Tokens, np.ndarray | None]]:
     """Encode sequences block by block; also yield the possible labels of tokens, None for no restriction."""
     if labels is not None and as_stream(X) is not None:
         raise InputError("labels must be None for a stream.")
     encoder, warned = model.codec.encoder, False
     for block in blocks_of(X):
-        tokens, offsets = flatten(block.X, encoder.names)
-        possible = None if labels is None else possible_labels(labels, np.diff(offsets), model.codec.known)
+        tokens, offsets = reading.flatten(block.X, encoder.names)
+        possible = None if labels is None else reading.possible_labels(labels, np.diff(offsets), model.codec.known)
         encoded = encoder.encode(tokens, offsets)
         warned = warned or model.codec.warn_of_absent_keys(tokens, model.predictor)
         yield encoded, possible
 
 
 def predict_labels(
-    model: OnlineModel[ChainCodec], X: Sequences, labels: LabelSequences = None, n_jobs: int | None = None
+    model: OnlineModel[ChainCodec],
+    X: reading.Sequences,
+    labels: reading.LabelSequences = None,
+    n_jobs: int | None = None,
 ) -> Iterator[np.ndarray]:
     """Yield the codes of the best labelling of each sequence, subject to known ``labels``."""
     structure = model.codec.structure
@@ -73,12 +69,12 @@ def predict_labels(
         return
     for tokens, _ in _encoded(model, X, None):
         codes = model.decode(tokens, n_jobs)
-        check_feasible(structure, codes, tokens.offsets)
+        reading.check_feasible(structure, codes, tokens.offsets)
         yield from (codes[low:high] for low, high in pairwise(tokens.offsets.tolist()))
 
 
 def sequence_potentials(
-    model: OnlineModel[ChainCodec], X: Sequences, labels: LabelSequences = None
+    model: OnlineModel[ChainCodec], X: reading.Sequences, labels: reading.LabelSequences = None
 ) -> Iterator[ChainPotentials]:
     """Yield the potentials of each sequence; labellings that contradict known ``labels`` are forbidden."""
     predictor, structure = model.predictor(), model.codec.structure
@@ -88,7 +84,9 @@ def sequence_potentials(
             if possible is not None:
                 given = possible[first : first + block.n_tokens]
                 potentials = structure.agreeing(potentials, given)
-                check_feasible(structure, structure.decode_many(potentials, block.offsets), block.offsets, given)
+                reading.check_feasible(
+                    structure, structure.decode_many(potentials, block.offsets), block.offsets, given
+                )
             first += block.n_tokens
             for low, high in pairwise(block.offsets.tolist()):
                 yield structure.part(potentials, low, high)
@@ -115,11 +113,11 @@ def label_marginals(
     ]
 
 
-def calibration_temperature(model: OnlineModel[ChainCodec], X: Sequences, y: LabelSequences) -> float:
+def calibration_temperature(model: OnlineModel[ChainCodec], X: reading.Sequences, y: reading.LabelSequences) -> float:
     """Find the temperature that maximizes the likelihood of the labels of held-out sequences."""
     examples: list[tuple[ChainPotentials, np.ndarray]] = []
     for block in blocks_of(X, y):
-        data = labeled_sequences(block, model.codec.encoder.names)
+        data = reading.labeled_sequences(block, model.codec.encoder.names)
         gold = gold_codes(model, data.labels, unknown=-1)
         parts = sequence_potentials(model, block.X)
         examples += [(own, gold[low:high]) for own, (low, high) in zip(parts, pairwise(data.offsets.tolist()))]
@@ -142,7 +140,7 @@ def compared_labels(
     members, encoder, warned = {None, *model.codec.known.members}, model.codec.encoder, False
     unknown: dict[object, None] = {}
     for block in blocks:
-        data = labeled_sequences(block, encoder.names)
+        data = reading.labeled_sequences(block, encoder.names)
         yield data, model.predictor().decode(encoder.encode(data.inputs, data.offsets), n_jobs)
         warned = warned or model.codec.warn_of_absent_keys(data.inputs, model.predictor)
         unknown |= dict.fromkeys(label for label in data.labels if label not in members)
@@ -165,18 +163,18 @@ def explain_labels(
 ) -> Explanation:
     """Explain a labelling of a sequence; see :meth:`omkl.SequenceLabeler.explain`."""
     predictor, codec = model.predictor(), model.codec
-    tokens, offsets = flatten([x], codec.encoder.names)
+    tokens, offsets = reading.flatten([x], codec.encoder.names)
     span = codec.encoder.encode(tokens, offsets).everything()
     structure, potentials = model.codec.structure, predictor.potentials(span)
 
     def read(given: Collection) -> np.ndarray:
-        possible = possible_labels([given], np.diff(offsets), codec.known)
+        possible = reading.possible_labels([given], np.diff(offsets), codec.known)
         if not (possible.sum(axis=1) == 1).all():
             raise InputError("labels and against must hold one label for each token, not None or a set.")
         return possible.argmax(axis=1)
 
     chosen = structure.decode(potentials) if labels is None else read(labels)
-    check_feasible(structure, chosen, offsets)
+    reading.check_feasible(structure, chosen, offsets)
     if token is not None:
         check_number("token", token, above=-1, below=len(chosen), integer=True)
     other = _other_labels(structure, potentials, chosen, token) if against is None else read(against)
