@@ -108,7 +108,7 @@ class Requirement(NamedTuple):
 #: Needed by all solvers: the dual norm of a group without a penalty must be 0, and is so up to rounding only.
 PENALTY = Requirement(
     "a regularizer that penalizes every group; groups of columns may have the weight 0 in group_weights",
-    lambda problem: problem.regularizer.dual_radius > 0,
+    lambda problem: bool((problem.regularizer.value_alone(1.0, 1) > 0.0).all()),
 )
 SMOOTH_LOSS = Requirement("a loss with a second derivative", lambda problem: not problem.loss.has_kink)
 GROUP_NORMS = Requirement(
