@@ -10,6 +10,7 @@ from omkl._components import Component, check_number
 from omkl.losses._jit_losses import CRF as LOG
 from omkl.losses._jit_losses import HINGE, PERCEPTRON, SOFTMAX_MARGIN
 from omkl.losses.base import ValueAndGradient
+from omkl.structures.base import map_arrays
 
 if TYPE_CHECKING:
     from omkl.structures.base import Output, Potentials, Structure
@@ -110,9 +111,7 @@ class CRF(StructuredLoss):
         log_partition, gradient = structure.marginals(potentials)
         if structure.is_partial(gold):
             agreeing, expected = structure.marginals(structure.agreeing(potentials, gold))
-            for array, own in zip(gradient, expected):
-                array -= own
-            return max(log_partition - agreeing, 0.0), gradient
+            return max(log_partition - agreeing, 0.0), map_arrays(np.subtract, gradient, expected)
         gold_score = structure.score(potentials, gold)
         structure.subtract_indicator(gradient, gold)
         return max(log_partition - gold_score, 0.0), gradient

@@ -2,6 +2,7 @@
 
 from omkl.structures.base import Output, Potentials, Structure
 from omkl.structures.chain import Chain, ChainPotentials, TrigramPotentials
+from omkl.structures.graph import Certificate, GraphLayout, GraphPotentials, PairwiseGraph
 from omkl.structures.multiclass import Binary, Multiclass, Scalar, UnaryPotentials
 from omkl.structures.parts import PartLists, PartPotentials, SecondOrderTree
 from omkl.structures.transitions import AllowedTransitions, allowed_transitions
@@ -10,11 +11,15 @@ from omkl.structures.trees import NonProjectiveTree, ProjectiveTree, TreePotenti
 __all__ = [
     "AllowedTransitions",
     "Binary",
+    "Certificate",
     "Chain",
     "ChainPotentials",
+    "GraphLayout",
+    "GraphPotentials",
     "Multiclass",
     "NonProjectiveTree",
     "Output",
+    "PairwiseGraph",
     "PartLists",
     "PartPotentials",
     "Potentials",

@@ -1,0 +1,405 @@
+"""Message passing on graphs whose labellings score ``sum_i unary[i, y_i] + sum_e pairwise[e, y_i, y_j]``, e = (i, j).
+
+Nodes have an order. ``graph`` is a tuple: edges (E, 2), the nodes in their order, and for each node its incident edges,
+``incident[starts[i]:middle[i]]`` to earlier and ``incident[middle[i]:starts[i + 1]]`` to later nodes. In a forest, each
+node has at most one earlier neighbour. Potentials ``pairwise`` (1, K, K) are shared by all edges.
+"""
+
+import numpy as np
+
+from omkl._compilation import compiled
+
+#: Sums of weights below this are computed in logs, as some weights underflow.
+SMALLEST = 1e-280
+
+
+@compiled
+def arrange(edges, n):
+    """Return the order of n nodes, their incident edges, and whether the graph is a forest."""
+    degrees = np.zeros(n + 1, np.int64)
+    for e in range(edges.shape[0]):
+        degrees[edges[e, 0] + 1] += 1
+        degrees[edges[e, 1] + 1] += 1
+    starts = np.cumsum(degrees)
+    incident, free = np.empty(2 * edges.shape[0], np.int64), starts[:-1].copy()
+    for e in range(edges.shape[0]):
+        for side in range(2):
+            incident[free[edges[e, side]]] = e
+            free[edges[e, side]] += 1
+    order, seen = np.empty(n, np.int64), np.zeros(n, np.bool_)
+    done = found = components = 0
+    for root in range(n):  # breadth first
+        if not seen[root]:
+            seen[root], order[found] = True, root
+            found, components = found + 1, components + 1
+        while done < found:
+            i = order[done]
+            done += 1
+            for q in range(starts[i], starts[i + 1]):
+                j = edges[incident[q], 0] + edges[incident[q], 1] - i
+                if not seen[j]:
+                    seen[j], order[found] = True, j
+                    found += 1
+    forest = edges.shape[0] == n - components
+    ranks = np.empty(n, np.int64)
+    for place in range(n):
+        if not forest:  # memory is read in the order of the nodes
+            order[place] = place
+        ranks[order[place]] = place
+    middle = np.empty(n, np.int64)
+    for i in range(n):
+        own = incident[starts[i] : starts[i + 1]].copy()
+        position = starts[i]
+        for later in range(2):
+            for e in own:
+                if (ranks[edges[e, 0] + edges[e, 1] - i] > ranks[i]) == (later == 1):
+                    incident[position] = e
+                    position += 1
+            if later == 0:
+                middle[i] = position
+    return order, starts, middle, incident, forest
+
+
+@compiled
+def spanning_forest(edges, order, n):
+    """Return a mask of the edges of a spanning forest, which takes edges in this order (Kruskal)."""
+    chosen, parents = np.zeros(edges.shape[0]), np.arange(n)
+    for e in order:
+        i, j = edges[e, 0], edges[e, 1]
+        while parents[i] != i:
+            parents[i] = parents[parents[i]]
+            i = parents[i]
+        while parents[j] != j:
+            parents[j] = parents[parents[j]]
+            j = parents[j]
+        if i != j:
+            parents[i], chosen[e] = j, 1.0
+    return chosen
+
+
+# ---- the best labelling ---------------------------------------------------------------------------------------------
+
+
+@compiled
+def best_labelling(unary, pairwise, graph, forest, sweeps, tolerance, labels):
+    """Write a labelling, and return its score and an upper bound of all scores.
+
+    On a forest, this is dynamic programming, and exact. On other graphs, it is sequential tree-reweighted message
+    passing (Kolmogorov 2006, TRW-S), which ends when bound and score agree up to ``tolerance``, or after some sweeps.
+    The labelling is improved by changes of single nodes, and of both ends of an edge.
+    """
+    edges = graph[0]
+    messages = np.zeros((edges.shape[0], unary.shape[1]))
+    current, score, bound = np.empty(labels.shape[0], np.int64), -np.inf, np.inf
+    stale, before = 0, np.inf
+    for _ in range(sweeps):
+        bound = min(bound, sweep(unary, pairwise, graph, forest, True, messages, current))
+        sweep(unary, pairwise, graph, forest, False, messages, current)
+        found = score_labels(unary, pairwise, edges, current)
+        stale += 1
+        if found > score:
+            score, stale = found, 0
+            for i in range(labels.shape[0]):
+                labels[i] = current[i]
+        precision = tolerance * max(1.0, abs(score))
+        if forest or bound - score <= precision:
+            return score, bound
+        if stale >= 10 and before - bound <= precision:
+            break
+        before = bound
+    while improve(unary, pairwise, graph, labels) > tolerance:
+        pass
+    return score_labels(unary, pairwise, edges, labels), bound
+
+
+@compiled
+def sweep(unary, pairwise, graph, forest, back, messages, labels):
+    """Send messages to earlier nodes (``back``) and return the bound; or choose labels, and send to later nodes.
+
+    ``messages`` (E, K) go to the earlier node of an edge after one sweep, and to the later node after the other. The
+    label of a node is the best one given the labels of earlier nodes and the messages from later ones.
+    """
+    edges, order, starts, middle, incident = graph
+    n, K = unary.shape
+    shared, bound = pairwise.shape[0] < edges.shape[0], 0.0
+    own, source, target = np.empty(K), np.empty(K), np.empty(K)
+    for place in range(n):
+        i = order[n - 1 - place if back else place]
+        for y in range(K):
+            own[y] = unary[i, y]
+        for q in range(middle[i], starts[i + 1]):
+            for y in range(K):
+                own[y] += messages[incident[q], y]
+        if not back:
+            for y in range(K):
+                target[y] = own[y]
+            for q in range(starts[i], middle[i]):
+                e = incident[q]
+                add_column(pairwise, 0 if shared else e, edges, e, i, labels, target)
+            labels[i] = np.argmax(target)
+            if forest:
+                continue
+        for q in range(starts[i], middle[i]):
+            for y in range(K):
+                own[y] += messages[incident[q], y]
+        if back:
+            highest = own[0]
+            for y in range(1, K):
+                highest = own[y] if own[y] > highest else highest
+            bound += highest
+            for y in range(K):
+                own[y] -= highest
+        share = 1.0 if forest else 1.0 / max(middle[i] - starts[i], starts[i + 1] - middle[i], 1)
+        for q in range(starts[i] if back else middle[i], middle[i] if back else starts[i + 1]):
+            e = incident[q]
+            p = 0 if shared else e
+            for y in range(K):
+                source[y] = share * own[y] - messages[e, y]
+                target[y] = -np.inf
+            if edges[e, 0] == i:
+                for y in range(K):
+                    base = source[y]
+                    for z in range(K):
+                        score = base + pairwise[p, y, z]
+                        target[z] = score if score > target[z] else target[z]
+            else:
+                for z in range(K):
+                    best = -np.inf
+                    for y in range(K):
+                        score = source[y] + pairwise[p, z, y]
+                        best = score if score > best else best
+                    target[z] = best
+            highest = target[0]
+            for z in range(1, K):
+                highest = target[z] if target[z] > highest else highest
+            for z in range(K):
+                messages[e, z] = target[z] - highest
+            bound += highest
+    return bound
+
+
+@compiled
+def add_column(pairwise, p, edges, e, i, labels, own):
+    """Add the scores ``pairwise[p]`` of the labels of node i, given the label at the other end of edge e."""
+    if edges[e, 0] == i:
+        other = labels[edges[e, 1]]
+        for y in range(own.shape[0]):
+            own[y] += pairwise[p, y, other]
+    else:
+        other = labels[edges[e, 0]]
+        for y in range(own.shape[0]):
+            own[y] += pairwise[p, other, y]
+
+
+@compiled
+def improve(unary, pairwise, graph, labels):
+    """Change the labels of single nodes, and of both ends of an edge, where that raises the score; return the gain."""
+    edges, _, starts, _, incident = graph
+    n, K = unary.shape
+    shared, gain = pairwise.shape[0] < edges.shape[0], 0.0
+    first, second = np.empty(K), np.empty(K)
+    for e in range(-n, edges.shape[0]):
+        i, j = (n + e, -1) if e < 0 else (edges[e, 0], edges[e, 1])
+        for end, own in ((i, first), (j, second)):
+            for y in range(K):
+                own[y] = unary[end, y] if end >= 0 else 0.0
+            for q in range(starts[end], starts[end + 1] if end >= 0 else starts[end]):
+                if incident[q] != e:
+                    add_column(pairwise, 0 if shared else incident[q], edges, incident[q], end, labels, own)
+        best_i, best_j = labels[i], labels[j] if j >= 0 else 0
+        scores = pairwise[0 if shared else max(e, 0)]
+        now = first[best_i] + (second[best_j] + scores[best_i, best_j] if j >= 0 else 0.0)
+        best = now
+        for y in range(K):
+            for z in range(K if j >= 0 else 1):
+                score = first[y] + (second[z] + scores[y, z] if j >= 0 else 0.0)
+                if score > best:
+                    best, best_i, best_j = score, y, z
+        if best > now:
+            labels[i] = best_i
+            if j >= 0:
+                labels[j] = best_j
+            gain += best - now if now > -np.inf else np.inf
+    return gain
+
+
+@compiled
+def score_labels(unary, pairwise, edges, labels):
+    """Return the score of a labelling."""
+    shared, score = pairwise.shape[0] < edges.shape[0], 0.0
+    for i in range(labels.shape[0]):
+        score += unary[i, labels[i]]
+    for e in range(edges.shape[0]):
+        score += pairwise[0 if shared else e, labels[edges[e, 0]], labels[edges[e, 1]]]
+    return score
+
+
+@compiled
+def add_indicator(unary, pairwise, edges, labels, amount):
+    """Add an amount to every part of a labelling."""
+    shared = pairwise.shape[0] < edges.shape[0]
+    for i in range(labels.shape[0]):
+        unary[i, labels[i]] += amount
+    for e in range(edges.shape[0]):
+        pairwise[0 if shared else e, labels[edges[e, 0]], labels[edges[e, 1]]] += amount
+
+
+# ---- marginals ------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def marginals(unary, pairwise, graph, forest, rates, sweeps, tolerance, unary_marginals, pairwise_marginals):
+    """Write marginals, and return the log-partition function: -inf if no labelling is allowed.
+
+    On a forest, with ``rates`` of 1, two sweeps are exact. On other graphs, this is tree-reweighted belief propagation
+    (Wainwright, Jaakkola and Willsky 2005) with the appearance rates (E,) of edges, up to ``sweeps`` or until messages
+    move less than ``tolerance``; the result is then an upper bound.
+    """
+    edges, order, starts, middle, incident = graph
+    n, K = unary.shape
+    shared = pairwise.shape[0] < edges.shape[0]
+    weights, tops = np.empty((edges.shape[0], K, K)), np.empty(edges.shape[0])
+    for e in range(edges.shape[0]):
+        scores = pairwise[0 if shared else e]
+        tops[e] = scores.max() / rates[e]
+        if not tops[e] > -np.inf:
+            return -np.inf
+        for y in range(K):
+            for z in range(K):
+                weights[e, y, z] = np.exp(scores[y, z] / rates[e] - tops[e])
+    # messages[0] go to the first node of an edge, messages[1] to the second
+    messages, own, source, new = np.zeros((2, edges.shape[0], K)), np.empty(K), np.empty(K), np.empty(K)
+    step = 1.0 if forest else 0.5
+    for sweep in range(2 if forest else sweeps):
+        moved, back = 0.0, sweep % 2 == 0
+        for place in range(n):
+            i = order[n - 1 - place if back else place]
+            collect(unary, messages, rates, edges, incident, starts[i], starts[i + 1], i, own)
+            for q in range(starts[i] if back else middle[i], middle[i] if back else starts[i + 1]):
+                e = incident[q]
+                forward = edges[e, 0] == i
+                incoming, outgoing = (messages[0, e], messages[1, e]) if forward else (messages[1, e], messages[0, e])
+                for y in range(K):
+                    source[y] = own[y] - incoming[y] if own[y] > -np.inf else -np.inf
+                scores = pairwise[0 if shared else e]
+                if not send_sum(source, weights[e], scores, rates[e], tops[e], forward, new):
+                    return -np.inf
+                for y in range(K):
+                    if new[y] > -np.inf and outgoing[y] > -np.inf:
+                        moved = max(moved, abs(new[y] - outgoing[y]))
+                        outgoing[y] += step * (new[y] - outgoing[y])
+                    else:
+                        outgoing[y] = new[y]
+        if not forest and moved < tolerance:
+            break
+    return beliefs(unary, pairwise, graph, rates, messages, unary_marginals, pairwise_marginals)
+
+
+@compiled
+def collect(unary, messages, rates, edges, incident, low, high, i, own):
+    """Write the potentials of node i plus weighted messages from its neighbours."""
+    for y in range(own.shape[0]):
+        own[y] = unary[i, y]
+    for q in range(low, high):
+        e = incident[q]
+        message = messages[0 if edges[e, 0] == i else 1, e]
+        for y in range(own.shape[0]):
+            own[y] += rates[e] * message[y]
+
+
+@compiled
+def send_sum(source, weights, scores, rate, top, forward, message):
+    """Write the log of the sums of ``exp(source + scores / rate)``, less the maximum; False if there is no weight."""
+    K = source.shape[0]
+    highest = source[0]
+    for y in range(1, K):
+        highest = max(highest, source[y])
+    if not highest > -np.inf:
+        return False
+    chances = np.empty(K)
+    for y in range(K):
+        chances[y] = np.exp(source[y] - highest)
+        message[y] = 0.0
+    if forward:
+        for y in range(K):
+            for z in range(K):
+                message[z] += chances[y] * weights[y, z]
+    else:
+        for z in range(K):
+            for y in range(K):
+                message[z] += chances[y] * weights[z, y]
+    largest = -np.inf
+    for z in range(K):
+        if message[z] >= SMALLEST:
+            message[z] = np.log(message[z])
+        else:
+            most, total = -np.inf, 0.0
+            for y in range(K):
+                most = max(most, source[y] + (scores[y, z] if forward else scores[z, y]) / rate)
+            for y in range(K if most > -np.inf else 0):
+                total += np.exp(source[y] + (scores[y, z] if forward else scores[z, y]) / rate - most)
+            message[z] = most - highest - top + np.log(total) if most > -np.inf else -np.inf
+        largest = max(largest, message[z])
+    for z in range(K):
+        message[z] -= largest
+    return largest > -np.inf
+
+
+@compiled
+def normalize(logs):
+    """Turn logs of weights into probabilities, in place; return the log of their sum, -inf if all are zero."""
+    highest = logs.max()
+    if not highest > -np.inf:
+        return highest
+    total = 0.0
+    for y in range(logs.shape[0]):
+        logs[y] = np.exp(logs[y] - highest)
+        total += logs[y]
+    for y in range(logs.shape[0]):
+        logs[y] /= total
+    return highest + np.log(total)
+
+
+@compiled
+def beliefs(unary, pairwise, graph, rates, messages, unary_marginals, pairwise_marginals):
+    """Write the marginals that messages define, and return the entropy plus the expected score."""
+    edges, _, starts, _, incident = graph
+    n, K = unary.shape
+    shared, value = pairwise.shape[0] < edges.shape[0], 0.0
+    potentials, pairs = np.empty((n, K)), np.empty(K * K)
+    pairwise_marginals[:] = 0.0
+    logs = np.empty((n, K))
+    for i in range(n):
+        collect(unary, messages, rates, edges, incident, starts[i], starts[i + 1], i, potentials[i])
+        for y in range(K):
+            unary_marginals[i, y] = potentials[i, y]
+        total = normalize(unary_marginals[i])
+        if not total > -np.inf:
+            return total
+        for y in range(K):
+            logs[i, y] = potentials[i, y] - total
+            if unary_marginals[i, y] > 0.0:
+                value += unary_marginals[i, y] * (unary[i, y] - logs[i, y])
+    for e in range(edges.shape[0]):
+        i, j, scores = edges[e, 0], edges[e, 1], pairwise[0 if shared else e]
+        for y in range(K):
+            for z in range(K):
+                possible = potentials[i, y] > -np.inf and potentials[j, z] > -np.inf
+                pairs[K * y + z] = -np.inf
+                if possible:
+                    into = potentials[i, y] - messages[0, e, y] + potentials[j, z] - messages[1, e, z]
+                    pairs[K * y + z] = scores[y, z] / rates[e] + into
+        highest = pairs.max()
+        if not highest > -np.inf:
+            return highest
+        total = 0.0
+        for pair in range(K * K):
+            total += np.exp(pairs[pair] - highest)
+        total = highest + np.log(total)
+        for y in range(K):
+            for z in range(K):
+                chance = np.exp(pairs[K * y + z] - total)
+                if chance > 0.0:
+                    pairwise_marginals[0 if shared else e, y, z] += chance
+                    value += chance * (scores[y, z] - rates[e] * (pairs[K * y + z] - total - logs[i, y] - logs[j, z]))
+    return value

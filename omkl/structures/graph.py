@@ -1,0 +1,268 @@
+"""Pairwise models on graphs: the best labelling with a certificate, and marginals."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from omkl._components import check_number
+from omkl.exceptions import InputError
+from omkl.structures import _jit_graph as jit
+from omkl.structures.base import Structure, check_costs
+from omkl.structures.chain import NOTHING_ALLOWED
+
+#: A labelling is proved best if no other scores higher by more than this, relative to the larger of 1 and its score.
+PROVED = 1e-8
+#: Maximum number of sweeps of belief propagation, and movement of messages at which it ends.
+SUM_SWEEPS, MOVED = 400, 1e-8
+#: Minimum number of random spanning forests that determine how often edges appear in one.
+FORESTS = 20
+
+
+@dataclass(eq=False)
+class GraphLayout:
+    """The edges of a graph with the order in which messages pass them.
+
+    Parameters
+    ----------
+    n_nodes : int
+    edges : int array of shape (E, 2)
+        The two nodes of each edge.
+    """
+
+    n_nodes: int
+    edges: np.ndarray
+
+    @cached_property
+    def _arranged(self) -> tuple:
+        return jit.arrange(self.edges, self.n_nodes)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """The arrays that compiled functions take."""
+        return (self.edges, *self._arranged[:4])
+
+    @property
+    def is_forest(self) -> bool:
+        """True if the graph has no cycles, so that predictions are exact."""
+        return bool(self._arranged[4])
+
+    @cached_property
+    def appearance(self) -> np.ndarray:
+        """Share of some random spanning forests that hold each edge, (E,): 1 for all edges of a forest.
+
+        Edges that few of the forests hold come first in the next one, so that all appear.
+        """
+        if self.is_forest:
+            return np.ones(len(self.edges))
+        rng, counts, n = np.random.default_rng(0), np.zeros(len(self.edges)), 0
+        while n < FORESTS or not counts.all():
+            counts += jit.spanning_forest(self.edges, np.argsort(counts + rng.random(len(counts))), self.n_nodes)
+            n += 1
+        return counts / n
+
+
+class GraphPotentials(NamedTuple):
+    """Scores of the parts of a labelling of a graph.
+
+    ``unary`` (n, K) scores label ``k`` at node ``i``. ``pairwise`` (E, K, K) scores the labels at the two ends of each
+    edge of ``layout``, in their order; (1, K, K) if all edges share them. A score of -inf forbids a part.
+    """
+
+    unary: np.ndarray
+    pairwise: np.ndarray
+    layout: GraphLayout
+
+
+class Certificate(NamedTuple):
+    """How good a labelling is.
+
+    Attributes
+    ----------
+    score : float
+        Score of the labelling.
+    bound : float
+        No labelling has a higher score.
+    proved : bool
+        True if no labelling is better, up to rounding.
+    """
+
+    score: float
+    bound: float
+    proved: bool
+
+
+class PairwiseGraph(Structure):
+    """Labels of the nodes of any graph, with scores of nodes and edges.
+
+    Labellings of forests are the best ones, and their marginals are exact. On graphs with cycles, where the best
+    labelling is NP-hard to find, sequential tree-reweighted message passing (Kolmogorov 2006) finds a good one and a
+    bound of all scores: most are proved to be the best. Marginals are those of tree-reweighted belief propagation
+    (Wainwright, Jaakkola and Willsky 2005), whose log-partition function is an upper bound. A gold label of -1 is
+    unknown: it costs nothing, and any label agrees with it.
+
+    Parameters
+    ----------
+    n_labels : int
+        Number of labels K >= 1; an output is an array of integers in ``0 .. K-1``, one for each node.
+    costs : array of shape (K, K), optional
+        ``costs[gold, predicted] >= 0`` of one node, with a zero diagonal. The Hamming cost by default.
+    shared : bool
+        Whether all edges have the same scores.
+    allowed : bool array of shape (K, K), optional
+        Pairs of labels that the first and the second node of an edge may have; all by default.
+    sweeps : int > 0
+        Maximum number of sweeps over a graph with cycles.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If there are no labels, or ``costs`` is not a cost matrix.
+
+    Examples
+    --------
+    >>> triangle = GraphLayout(3, np.array([[0, 1], [1, 2], [2, 0]]))
+    >>> unary, equal = np.array([[2.0, 0.0], [0.0, 1.0], [0.0, 0.5]]), np.array([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> PairwiseGraph(2).decode(GraphPotentials(unary, equal, triangle))
+    array([0, 0, 0])
+    """
+
+    def __init__(
+        self,
+        n_labels: int,
+        costs: ArrayLike | None = None,
+        shared: bool = False,
+        allowed: np.ndarray | None = None,
+        sweeps: int = 100,
+    ) -> None:
+        check_number("n_labels", n_labels, least=1)
+        check_number("sweeps", sweeps, above=0, integer=True)
+        self.n_labels, self.shared, self.allowed, self.sweeps = int(n_labels), bool(shared), allowed, int(sweeps)
+        self.costs = check_costs(costs, self.n_labels)
+        #: Number of labellings found for losses, and of those that were proved the best.
+        self.n_found = self.n_proved = 0
+
+    def zeros(self, size: int) -> GraphPotentials:
+        return self.over(GraphLayout(size, np.zeros((0, 2), np.int64)))
+
+    def over(self, layout: GraphLayout) -> GraphPotentials:
+        """Return potentials of a graph, all zero."""
+        E, K = len(layout.edges), self.n_labels
+        return GraphPotentials(np.zeros((layout.n_nodes, K)), np.zeros((min(E, 1) if self.shared else E, K, K)), layout)
+
+    def solve(self, potentials: GraphPotentials) -> tuple[np.ndarray, Certificate]:
+        """Return a good labelling, and its certificate; the score is -inf if no labelling was found.
+
+        Parameters
+        ----------
+        potentials : GraphPotentials
+        """
+        unary, pairwise, layout = self._within_allowed(potentials)
+        labels = np.zeros(layout.n_nodes, np.int64)
+        given = unary, pairwise
+        if not layout.is_forest:  # a difference of infinite messages has no value
+            unary, pairwise = (self._finite(own, potentials) for own in given)
+        arrays, forest = layout.arrays, layout.is_forest
+        score, bound = jit.best_labelling(unary, pairwise, arrays, forest, self.sweeps, PROVED, labels)
+        if unary is not given[0] or pairwise is not given[1]:
+            score = jit.score_labels(*given, layout.edges, labels)
+        proved = -np.inf < score and bound - score <= PROVED * max(1.0, abs(score))
+        return labels, Certificate(score, max(bound, score), bool(proved))
+
+    def decode(self, potentials: GraphPotentials) -> np.ndarray:
+        labels, found = self.solve(potentials)
+        if found.score == -np.inf:
+            raise InputError(NOTHING_ALLOWED)
+        return labels
+
+    def loss_augmented(self, potentials: GraphPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> np.ndarray:
+        labels, found = self.solve(self.cost_augmented(potentials, gold, cost_weight))
+        self.n_found, self.n_proved = self.n_found + 1, self.n_proved + found.proved
+        return labels
+
+    def cost_augmented(
+        self, potentials: GraphPotentials, gold: np.ndarray, cost_weight: float = 1.0
+    ) -> GraphPotentials:
+        costs = self.costs[gold]
+        if self.is_partial(gold):
+            costs[gold < 0] = 0.0
+        return potentials._replace(unary=potentials.unary + cost_weight * costs)
+
+    def indicator(self, output: np.ndarray) -> GraphPotentials:
+        """Return the count of each label, as for a graph without edges."""
+        counts = self.zeros(len(output))
+        jit.add_indicator(*counts[:2], counts.layout.edges, output, 1.0)
+        return counts
+
+    def cost_potentials(self, gold: np.ndarray) -> GraphPotentials:
+        """Return the cost of each label, as for a graph without edges."""
+        return self.cost_augmented(self.zeros(len(gold)), gold)
+
+    def is_partial(self, gold: np.ndarray) -> bool:
+        return bool((gold < 0).any())
+
+    def n_known(self, gold: np.ndarray) -> int:
+        return int(np.count_nonzero(gold >= 0))
+
+    def agreeing(self, potentials: GraphPotentials, gold: np.ndarray) -> GraphPotentials:
+        """Return potentials that forbid labellings that disagree with the known labels of ``gold``.
+
+        Parameters
+        ----------
+        potentials : GraphPotentials
+        gold : int array of shape (n,), or bool array of shape (n, K)
+            A label, or -1, for each node; or a mask of the labels allowed there.
+        """
+        allowed = gold if gold.ndim == 2 else (gold[:, None] < 0) | (gold[:, None] == np.arange(self.n_labels))
+        return potentials._replace(unary=np.where(allowed, potentials.unary, -np.inf))
+
+    def marginals(self, potentials: GraphPotentials) -> tuple[float, GraphPotentials]:
+        unary, pairwise, layout = self._within_allowed(potentials)
+        expected = self.over(layout)._replace(pairwise=np.empty(pairwise.shape))
+        arrays, limits = layout.arrays, (layout.appearance, SUM_SWEEPS, MOVED)
+        log_partition = jit.marginals(unary, pairwise, arrays, layout.is_forest, *limits, *expected[:2])
+        if log_partition == -np.inf:
+            raise InputError(NOTHING_ALLOWED)
+        return log_partition, expected
+
+    def known_marginals(self, potentials: GraphPotentials, gold: np.ndarray) -> np.ndarray:
+        known = np.flatnonzero(gold >= 0)
+        return self.marginals(potentials)[1].unary[known, gold[known]]
+
+    def difference(
+        self, potentials: GraphPotentials, predicted: np.ndarray, gold: np.ndarray
+    ) -> tuple[float, GraphPotentials]:
+        unary, pairwise, layout = potentials
+        gradient = GraphPotentials(np.zeros(unary.shape), np.zeros(pairwise.shape), layout)
+        jit.add_indicator(*gradient[:2], layout.edges, predicted, 1.0)
+        jit.add_indicator(*gradient[:2], layout.edges, gold, -1.0)
+        return self.score(potentials, predicted) - self.score(potentials, gold), gradient
+
+    def subtract_indicator(self, potentials: GraphPotentials, output: np.ndarray) -> None:
+        jit.add_indicator(*potentials[:2], potentials.layout.edges, output, -1.0)
+
+    def score(self, potentials: GraphPotentials, output: np.ndarray) -> float:
+        return jit.score_labels(*potentials[:2], potentials.layout.edges, output)
+
+    def cost(self, gold: np.ndarray, predicted: np.ndarray) -> float:
+        known = gold >= 0
+        return float(self.costs[gold[known], predicted[known]].sum())
+
+    def _within_allowed(self, potentials: GraphPotentials) -> GraphPotentials:
+        """Forbid pairs of labels that are not allowed."""
+        if self.allowed is None:
+            return potentials
+        return potentials._replace(pairwise=np.where(self.allowed, potentials.pairwise, -np.inf))
+
+    def _finite(self, scores: np.ndarray, potentials: GraphPotentials) -> np.ndarray:
+        """Replace -inf by a score so low that every allowed labelling is better than every forbidden one."""
+        if scores.min(initial=0.0) > -np.inf:
+            return scores
+        sizes = [np.where(np.isfinite(own), np.abs(own), 0.0) for own in potentials[:2]]
+        edges = len(potentials.layout.edges)
+        largest = sizes[0].max(axis=1).sum() + sizes[1].max(axis=(1, 2), initial=0.0).sum() * (
+            edges / max(len(sizes[1]), 1)
+        )
+        return np.maximum(scores, -2.0 * largest - 1.0)

@@ -1,0 +1,195 @@
+"""Pairwise models on graphs against enumeration of all labellings, a minimum cut, and chains."""
+
+from itertools import product
+
+import networkx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+from scipy.special import logsumexp
+
+from omkl.exceptions import InputError
+from omkl.losses import CRF, Perceptron, SoftmaxMargin, StructuredHinge
+from omkl.structures import Chain, GraphLayout, GraphPotentials, PairwiseGraph
+from omkl.testing import check_structure
+
+KINDS = "any", "attractive", "repulsive", "forbidden"
+seeds = st.integers(0, 10**6)
+
+
+def draw_graph(rng, n, density):
+    edges = [(i, j) for i in range(n) for j in range(i) if rng.random() < density]
+    rng.shuffle(edges)
+    edges = np.array(edges, np.int64).reshape(-1, 2)
+    return GraphLayout(n, np.where(rng.random((len(edges), 1)) < 0.5, edges, edges[:, ::-1]))
+
+
+def draw_forest(rng, n):
+    parents = [int(rng.integers(-1, i)) if i else -1 for i in range(n)]
+    names = rng.permutation(n)
+    edges = np.array([(i, j) for i, j in enumerate(parents) if j >= 0], np.int64).reshape(-1, 2)
+    return GraphLayout(n, names[edges])
+
+
+def draw_potentials(rng, layout, K, kind="any", strength=1.0):
+    unary, pairwise = rng.normal(size=(layout.n_nodes, K)), strength * rng.normal(size=(len(layout.edges), K, K))
+    if kind in ("attractive", "repulsive"):
+        sign = 1.0 if kind == "attractive" else -1.0
+        pairwise = sign * strength * rng.random((len(layout.edges), 1, 1)) * np.eye(K)
+    if kind == "forbidden":
+        pairwise[rng.random(pairwise.shape) < 0.15] = -np.inf
+        unary[rng.random(unary.shape) < 0.1] = -np.inf
+    return GraphPotentials(unary, pairwise, layout)
+
+
+def enumerated(potentials):
+    """All labellings and their scores."""
+    unary, pairwise, layout = potentials
+    labellings = np.array(list(product(range(unary.shape[1]), repeat=len(unary))))
+    scores = unary[np.arange(len(unary)), labellings].sum(axis=1)
+    for own, (i, j) in zip(np.broadcast_to(pairwise, (len(layout.edges), *pairwise.shape[1:])), layout.edges):
+        scores = scores + own[labellings[:, i], labellings[:, j]]
+    return labellings, scores
+
+
+def enumerated_marginals(potentials):
+    unary, pairwise, layout = potentials
+    labellings, scores = enumerated(potentials)
+    log_partition = logsumexp(scores)
+    chances, K = np.exp(scores - log_partition), unary.shape[1]
+    of_nodes, of_edges = np.zeros(unary.shape), np.zeros(pairwise.shape)
+    for labels, chance in zip(labellings, chances):
+        of_nodes[np.arange(len(unary)), labels] += chance
+        of_edges[np.arange(len(layout.edges)), labels[layout.edges[:, 0]], labels[layout.edges[:, 1]]] += chance
+    return log_partition, of_nodes, of_edges.reshape(-1, K, K)
+
+
+@given(seed=seeds, n=st.integers(1, 6), K=st.integers(1, 3), kind=st.sampled_from(KINDS), scale=st.floats(0.1, 300.0))
+def test_forests_are_exact(seed, n, K, kind, scale):
+    rng = np.random.default_rng(seed)
+    layout, structure = draw_forest(rng, n), PairwiseGraph(K)
+    potentials = draw_potentials(rng, layout, K, kind)
+    potentials = potentials._replace(unary=scale * potentials.unary, pairwise=scale * potentials.pairwise)
+    assert layout.is_forest
+    _, scores = enumerated(potentials)
+    if scores.max() == -np.inf:
+        for compute in (structure.decode, structure.marginals):
+            with pytest.raises(InputError, match="No labelling is allowed"):
+                compute(potentials)
+        return
+    labels, found = structure.solve(potentials)
+    assert found.proved
+    assert_allclose([found.score, found.bound, structure.score(potentials, labels)], scores.max(), rtol=1e-9, atol=1e-9)
+    log_partition, expected = structure.marginals(potentials)
+    exact, of_nodes, of_edges = enumerated_marginals(potentials)
+    assert_allclose(log_partition, exact, rtol=1e-9, atol=1e-9)
+    assert_allclose(expected.unary, of_nodes, atol=1e-9)
+    assert_allclose(expected.pairwise, of_edges, atol=1e-9)
+
+
+def test_graphs_with_cycles():
+    rng, best, total = np.random.default_rng(0), 0, 0
+    for _ in range(400):
+        K, n = int(rng.integers(2, 4)), int(rng.integers(3, 9))
+        layout = draw_graph(rng, n, rng.choice([0.5, 0.9]))
+        if layout.is_forest:
+            continue
+        potentials = draw_potentials(rng, layout, K, rng.choice(KINDS[:3]), rng.choice([0.3, 1.0, 3.0]))
+        structure = PairwiseGraph(K)
+        _, scores = enumerated(potentials)
+        labels, found = structure.solve(potentials)
+        assert_allclose(found.score, structure.score(potentials, labels))
+        assert found.bound >= scores.max() - 1e-9
+        assert not found.proved or found.score >= scores.max() - 1e-7
+        best, total = best + (found.score >= scores.max() - 1e-9), total + 1
+        log_partition, expected = structure.marginals(potentials)
+        assert log_partition >= logsumexp(scores) - 1e-6
+        assert_allclose(expected.unary.sum(axis=1), 1.0)
+    assert total > 300
+    assert best >= 0.97 * total
+
+
+@given(seed=seeds, n=st.integers(3, 6), K=st.integers(2, 3))
+def test_certificates_with_forbidden_pairs(seed, n, K):
+    rng = np.random.default_rng(seed)
+    potentials, structure = draw_potentials(rng, draw_graph(rng, n, 0.7), K, "forbidden"), PairwiseGraph(K)
+    _, scores = enumerated(potentials)
+    labels, found = structure.solve(potentials)
+    assert structure.score(potentials, labels) == pytest.approx(found.score)
+    assert found.bound >= scores.max() - 1e-9
+    assert not found.proved or found.score >= scores.max() - 1e-7
+
+
+def grid(height, width):
+    index = np.arange(height * width).reshape(height, width)
+    across = np.stack([index[:, :-1].ravel(), index[:, 1:].ravel()], axis=1)
+    return GraphLayout(index.size, np.concatenate([across, np.stack([index[:-1].ravel(), index[1:].ravel()], axis=1)]))
+
+
+def test_attractive_grids_are_minimum_cuts():
+    rng, layout = np.random.default_rng(1), grid(60, 60)
+    n, E = layout.n_nodes, len(layout.edges)
+    gains, weights = rng.integers(-2000, 2000, n), rng.integers(0, 1000, E)
+    unary, pairwise = np.stack([np.zeros(n), gains], axis=1), weights[:, None, None] * np.eye(2)
+    source, sink = np.flatnonzero(gains > 0), np.flatnonzero(gains < 0)
+    starts = np.concatenate([layout.edges.ravel("F"), np.full(len(source), n), sink])
+    ends = np.concatenate([layout.edges[:, ::-1].ravel("F"), source, np.full(len(sink), n + 1)])
+    capacities = np.concatenate([weights, weights, np.abs(gains[source]), np.abs(gains[sink])])
+    cut = maximum_flow(csr_array((capacities.astype(np.int32), (starts, ends)), shape=(n + 2,) * 2), n, n + 1)
+    _, found = PairwiseGraph(2).solve(GraphPotentials(unary, pairwise, layout))
+    assert found.proved
+    assert found.score == gains[source].sum() + weights.sum() - cut.flow_value
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_path_is_a_chain(shared):
+    rng, n, K = np.random.default_rng(0), 7, 4
+    layout = GraphLayout(n, np.stack([np.arange(n - 1), np.arange(1, n)], axis=1))
+    allowed, costs = rng.random((K, K)) < 0.8, rng.random((K, K)) * (1.0 - np.eye(K))
+    graph = PairwiseGraph(K, costs, shared, allowed)
+    everywhere = np.ones(K, dtype=bool)
+    chain = Chain(K, costs, not shared, allowed=type("Allowed", (), {"following": allowed, "first": everywhere})())
+    chain.allowed.last = everywhere
+    zeros, gold = graph.over(layout), np.array([0, 1, -1, 1, 2, -1, 3])
+    potentials = zeros._replace(unary=rng.normal(size=(n, K)), pairwise=rng.normal(size=zeros.pairwise.shape))
+    assert_array_equal(graph.decode(potentials), chain.decode(potentials[:2]))
+    assert_array_equal(graph.loss_augmented(potentials, gold, 2.0), chain.loss_augmented(potentials[:2], gold, 2.0))
+    assert graph.cost(gold, np.zeros(n, int)) == pytest.approx(chain.cost(gold, np.zeros(n, int)))
+    assert_allclose(graph.known_marginals(potentials, gold), chain.known_marginals(potentials[:2], gold))
+    for loss in (StructuredHinge(2.0), Perceptron(), CRF(), SoftmaxMargin()):
+        (value, gradient), (other, of_chain) = (
+            loss.value_and_gradient(structure, own, gold)
+            for structure, own in ((graph, potentials), (chain, potentials[:2]))
+        )
+        assert value == pytest.approx(other)
+        assert_allclose(gradient.unary, of_chain.unary, atol=1e-12)
+        assert_allclose(gradient.pairwise, of_chain.pairwise, atol=1e-12)
+
+
+def test_bounds_of_log_partition_functions_have_their_marginals_as_gradients():
+    rng, layout, structure = np.random.default_rng(0), grid(3, 3), PairwiseGraph(2)
+    potentials = draw_potentials(rng, layout, 2)
+    _, expected = structure.marginals(potentials)
+    for array, found in zip(potentials, expected[:2]):
+        index = np.unravel_index(int(rng.integers(array.size)), array.shape)
+        ends = []
+        for move in (1e-4, -1e-4):
+            array[index] += move
+            ends.append(structure.marginals(potentials)[0])
+            array[index] -= move
+        assert (ends[0] - ends[1]) / 2e-4 == pytest.approx(found[index], abs=1e-4)
+
+
+def test_every_edge_appears_in_a_forest():
+    layout = GraphLayout(60, np.array(networkx.gnp_random_graph(60, 0.5, seed=0).edges))
+    assert layout.appearance.min() > 0.0
+    assert layout.appearance.sum() == pytest.approx(59)
+    assert_allclose(grid(20, 20).appearance, 0.5, atol=0.1)
+
+
+def test_the_structure_keeps_the_promises_of_its_base():
+    check_structure(PairwiseGraph(3), outputs=[np.array(labels) for labels in product(range(3), repeat=3)])
