@@ -16,6 +16,7 @@ from .annotation.annotator import Annotator
 from .estimators.explanations import Explanation
 from .estimators.persistence import load
 from .estimators.structured import StructuredPredictor
+from .graphs.labeler import GraphLabeler
 from .linear.estimators import GroupLasso, GroupLassoCV, SparseLogisticRegression, SparseLogisticRegressionCV
 from .mkl.batch import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from .mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
@@ -32,6 +33,7 @@ __all__ = [
     "Annotator",
     "DependencyParser",
     "Explanation",
+    "GraphLabeler",
     "GroupLasso",
     "GroupLassoCV",
     "GroupSelection",

@@ -18,7 +18,7 @@ LEAVES = {"exceptions", "_components", "_roots", "_cache", "_compilation", "_mes
 GROUND = {"losses", "regularizers", "structures", "kernels"}
 LEARNING = GROUND | {"groups", "online", "batch"}
 BELOW_ESTIMATORS = LEAVES | LEARNING | {"_files", "data", "distributed", "features", "persistence"}
-ESTIMATORS = {"estimators", "sequences", "mkl", "parsing", "linear", "annotation"}
+ESTIMATORS = {"estimators", "graphs", "sequences", "mkl", "parsing", "linear", "annotation"}
 #: Most files in a folder.
 FILES = 15
 #: Most classes of omkl that an estimator derives from, itself included.
@@ -48,6 +48,7 @@ MAY_IMPORT = {
     "estimators": BELOW_ESTIMATORS,
     "sequences": BELOW_ESTIMATORS | {"estimators"},
     "mkl": BELOW_ESTIMATORS | {"estimators"},
+    "graphs": BELOW_ESTIMATORS | {"estimators", "sequences"},
     "parsing": BELOW_ESTIMATORS | {"estimators", "sequences"},
     "linear": BELOW_ESTIMATORS | {"estimators"},
     "annotation": BELOW_ESTIMATORS | {"estimators", "sequences", "parsing"},

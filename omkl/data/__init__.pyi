@@ -9,6 +9,7 @@ from .datasets import (
 )
 from .files import data_home, lines, output_file
 from .formats import StreamFormat, find_format, open_stream, stream_npz
+from .graphs import Graph, grid
 from .sequences import read_sequences, stream_sequences, write_sequences
 from .streams import Stream
 from .svmlight import count_svmlight_features, stream_svmlight
@@ -20,6 +21,7 @@ from .treebank.treebank import Sentence, Treebank
 
 __all__ = [
     "Block",
+    "Graph",
     "HandwrittenWords",
     "Sentence",
     "Stream",
@@ -30,6 +32,7 @@ __all__ = [
     "data_home",
     "digit_views",
     "find_format",
+    "grid",
     "handwritten_dates",
     "iter_words",
     "lines",

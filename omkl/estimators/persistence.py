@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted as _check_is_fitted
 from omkl import persistence
 from omkl._components import Component
 from omkl._files import read_archive, write_archive
-from omkl.data import Treebank
+from omkl.data import Graph, Treebank
 from omkl.exceptions import InputError, ModelFileError, NotFittedError
 
 
@@ -229,6 +229,8 @@ def fingerprint(values: Iterable[object]) -> str:
     for value in values:
         if isinstance(value, Treebank):
             value = (value.offsets, value.heads, *(" ".join(sentence.forms) for sentence in value))
+        elif isinstance(value, Graph):
+            value = (value.nodes, value.edges, value.edge_features)
         elif isinstance(value, (sparse.sparray, sparse.spmatrix)):
             value = (value.data, value.indices, value.indptr)
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:

@@ -97,6 +97,23 @@ def warn_of_many_groups(vocabulary: Vocabulary) -> None:
         )
 
 
+def top_of_bank(
+    bank: ExplicitBank, encoder: Encoder, columns_of: Sequence[dict[str, Any]], n: int, group: str | None
+) -> list[dict[str, Any]]:
+    """List the features of a bank with the largest weights; ``columns_of`` describes its outputs."""
+    table = bank.table[: bank.n_features]
+    if group is not None:
+        table = np.where((bank.groups == bank.names.index(group))[:, None], table, 0.0)
+    order = np.argsort(-np.abs(table), axis=None, kind="stable")[:n]
+    rows, columns = np.unravel_index(order, table.shape)
+    names = encoder.names_of(rows.tolist())
+    return [
+        {"feature": names[i], "group": bank.names[bank.groups[i]], **columns_of[j], "weight": float(table[i, j])}
+        for i, j in zip(rows.tolist(), columns.tolist())
+        if table[i, j] != 0.0
+    ]
+
+
 class TokenCodec(Codec):
     """Encodes tokens and their outputs; see :class:`~omkl.online.model.Codec`.
 
@@ -193,14 +210,7 @@ class TokenCodec(Codec):
             tokens = self.encoder.encode(data.inputs, data.offsets, grow=True, weights=data.token_weights)
         finally:
             # also after an error, as every known feature must have parameters
-            bank = trainer.banks[0]
-            if self.encoder.vocabulary is not None and isinstance(bank, ExplicitBank):
-                new_names = self.encoder.explicit_names[len(bank.names) :]
-                if new_names:
-                    bank.add_groups(new_names)
-                    trainer.regroup([*trainer.order, *self.order])
-                if bank.n_features < self.encoder.vocabulary.first_id + len(self.encoder.vocabulary.groups):
-                    bank.grow(self.encoder.explicit_groups(bank.n_features))
+            self._grow_bank(trainer, trainer.banks[0], self.encoder)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
     def encode_known(self, data: TokenData, grow: bool = False, follow: bool = False) -> Examples:
@@ -221,6 +231,17 @@ class TokenCodec(Codec):
                 f"classes must be those of the first call, {len(self.known)} labels"
                 f"{' that may grow' if self.known.grows else ''}, got {shown(classes)}."
             )
+
+    def _grow_bank(self, trainer: OnlineTrainer, bank: Any, encoder: Encoder, prefix: str = "") -> None:
+        """Add new groups and features of an encoder to their bank."""
+        if encoder.vocabulary is None or not isinstance(bank, ExplicitBank):
+            return
+        new_names = encoder.explicit_names[len(bank.names) :]
+        if new_names:
+            bank.add_groups([prefix + name for name in new_names])
+            trainer.regroup([*trainer.order, *self.order])
+        if bank.n_features < encoder.vocabulary.first_id + len(encoder.vocabulary.groups):
+            bank.grow(encoder.explicit_groups(bank.n_features))
 
     def facts(self, examples: Examples) -> dict[str, Any]:
         """Return facts about the data for a resumed run to compare."""
@@ -248,21 +269,34 @@ class TokenCodec(Codec):
 
         Kernels are cached over the ``training`` examples, unless shards exchange support vectors (``in_shards``).
         """
-        encoder = self.encoder
-        mapped, dual = encoder.mapped, encoder.dual
         cached = training is not None and not in_shards and self._cache_size > 0
+        n_outputs = self.structure.zeros(1).unary.shape[1]
         tokens = training.tokens if training is not None and cached else None
+        banks = self._banks_of(self.encoder, tokens, n_outputs, averaging)
+        regularized, free = self._outputs.banks(self.structure, n_outputs, self.longest, averaging)
+        return banks + regularized, free
+
+    def _banks_of(
+        self, encoder: Encoder, tokens: Tokens | None, n_outputs: int, averaging: bool, prefix: str = ""
+    ) -> list[Any]:
+        """Make untrained banks of an encoder's groups, whose kernels are cached over some tokens, if there are any."""
+        mapped, dual = encoder.mapped, encoder.dual
         memory = int(min(self._cache_size * 1e6, 2.0**62))
         banks: list[Any] = []
-        n_outputs = self.structure.zeros(1).unary.shape[1]
+
+        def kernels_of(names: list[str]) -> tuple[list[str], list[Any], list[str]]:
+            views = [encoder.views[name].label for name in names]
+            return [prefix + name for name in names], [encoder.kernels[name] for name in names], views
+
         if encoder.explicit_names or encoder.vocabulary is not None:
-            banks.append(ExplicitBank(encoder.explicit_names, encoder.explicit_groups(), n_outputs, averaging))
+            names = [prefix + name for name in encoder.explicit_names]
+            banks.append(ExplicitBank(names, encoder.explicit_groups(), n_outputs, averaging))
         if mapped:
             sizes: list[Any] = [encoder.feature_count(name) for name in mapped]
             banks.append(
-                FeatureMapBank(*self._kernels_of(mapped), sizes, n_outputs, averaging, 0 if tokens is None else memory)
+                FeatureMapBank(*kernels_of(mapped), sizes, n_outputs, averaging, 0 if tokens is None else memory)
             )
-        groups, precision = self._kernels_of(dual), np.float64 if self._dtype == "auto" else self._dtype
+        groups, precision = kernels_of(dual), np.float64 if self._dtype == "auto" else self._dtype
         if dual and self._budget is not None:
             banks.append(BudgetedExpansion(*groups, n_outputs, int(self._budget), averaging, precision))
         elif dual and tokens is None:
@@ -272,12 +306,7 @@ class TokenCodec(Codec):
             if dtype == "auto":
                 dtype = np.float64 if len(dual) * tokens.n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32
             banks.append(CachedKernelBank(*groups, tokens, n_outputs, averaging, dtype, memory, self._n_jobs))
-        regularized, free = self._outputs.banks(self.structure, n_outputs, self.longest, averaging)
-        return banks + regularized, free
-
-    def _kernels_of(self, names: list[str]) -> tuple[list[str], list[Any], list[str]]:
-        """Return names, kernels and views, the arguments of banks."""
-        return names, [self.encoder.kernels[name] for name in names], [self.encoder.views[name].label for name in names]
+        return banks
 
     def warn_of_absent_keys(self, tokens: FlatTokens, predictor: Callable[[], Predictor]) -> bool:
         """Warn if tokens lack keys whose features have weights in the averaged model; return whether they do."""
@@ -298,20 +327,9 @@ class TokenCodec(Codec):
         bank = predictor.banks[0]
         if not isinstance(bank, ExplicitBank):
             return []
-        table = bank.table[: bank.n_features]
-        if group is not None:
-            if group not in bank.names:
-                raise InputError(f"No group of features is called {group!r}; there are {', '.join(bank.names)}.")
-            table = np.where((bank.groups == bank.names.index(group))[:, None], table, 0.0)
-        order = np.argsort(-np.abs(table), axis=None, kind="stable")[:n]
-        rows, columns = np.unravel_index(order, table.shape)
-        names = self.encoder.names_of(rows.tolist())
-        columns_of = self.known.columns(table.shape[1])
-        return [
-            {"feature": names[i], "group": bank.names[bank.groups[i]], **columns_of[j], "weight": float(table[i, j])}
-            for i, j in zip(rows.tolist(), columns.tolist())
-            if table[i, j] != 0.0
-        ]
+        if group is not None and group not in bank.names:
+            raise InputError(f"No group of features is called {group!r}; there are {', '.join(bank.names)}.")
+        return top_of_bank(bank, self.encoder, self.known.columns(bank.n_outputs), n, group)
 
     def learned(self) -> dict[str, Any]:
         """Learned attributes of the estimator, by name."""

@@ -49,6 +49,10 @@ class TokenData(NamedTuple):
     total : float
         Number of all training sequences, if these are all or a sample of them; infinite if they are the first ones of a
         stream.
+    edges : TokenData, optional
+        Edges of graphs, whose nodes are the tokens; None without features of edges.
+    layouts : sequence of GraphLayout
+        The edges of each graph.
     """
 
     inputs: FlatTokens
@@ -58,6 +62,8 @@ class TokenData(NamedTuple):
     distinct: np.ndarray | None = None
     names: Sequence[str] | None = None
     total: float = math.inf
+    edges: "TokenData | None" = None
+    layouts: Sequence[Any] = ()
 
     @property
     def whole(self) -> bool:

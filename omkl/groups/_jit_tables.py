@@ -334,3 +334,24 @@ def shrink_features(limits, averages, table, sums, groups, square_norms):
                 sums[feature, j] -= averages[group] * (moved - weight)
             table[feature, j] = moved
             square_norms[group] += moved * moved
+
+
+@compiled
+def add_pairs(own, scale, index, pairwise):
+    """``pairwise[e, a, b] += scale * own[e, index[a, b]]``; a single row of ``own`` is shared by all edges."""
+    for e in range(pairwise.shape[0]):
+        row = own[e if own.shape[0] > 1 else 0]
+        for a in range(index.shape[0]):
+            for b in range(index.shape[1]):
+                if index[a, b] >= 0:
+                    pairwise[e, a, b] += scale * row[index[a, b]]
+
+
+@compiled
+def sum_pairs(gradient, index, sums):
+    """``sums[e, index[a, b]] += gradient[e, a, b]``."""
+    for e in range(gradient.shape[0]):
+        for a in range(index.shape[0]):
+            for b in range(index.shape[1]):
+                if index[a, b] >= 0:
+                    sums[e, index[a, b]] += gradient[e, a, b]

@@ -8,6 +8,7 @@ import numpy as np
 
 from omkl.exceptions import InputError
 from omkl.groups.base import Bank, Input, initial_potentials
+from omkl.groups.edges import EdgeBank, PairBank
 from omkl.groups.expansions.kernel import FrozenExpansion
 from omkl.groups.feature_maps import FrozenFeatureMaps
 from omkl.groups.group_state import GroupState
@@ -151,6 +152,8 @@ def contributions(predictor: Predictor, x: Input, direction: Potentials) -> Cont
     for bank in _separable(predictor):
         if isinstance(bank, ExplicitBank):
             own = _of_features(bank, x, direction)
+        elif isinstance(bank, EdgeBank) and isinstance(bank.bank, ExplicitBank) and x.edges is not None:
+            own = _of_features(bank.bank, x.edges, bank.own(direction))
         else:
             own = _of_potentials(bank, predictor.structure, x, direction)
         groups.update(own.groups)
@@ -197,6 +200,9 @@ def _of_output(bank: Bank, name: str, own: Potentials, direction: Potentials) ->
         return [Piece(bank.part, name, key, max(key[1], 0), value) for key, value in bank.nonzero(added)]
     if isinstance(bank, TrigramBank):
         added = own.triples * direction.triples
+        return [Piece("labels", name, tuple(key), None, added.item(*key)) for key in np.argwhere(added).tolist()]
+    if isinstance(bank, PairBank):
+        added = (own.pairwise * direction.pairwise).sum(axis=0)
         return [Piece("labels", name, tuple(key), None, added.item(*key)) for key in np.argwhere(added).tolist()]
     if isinstance(bank, TransitionBank):
         # if transitions depend on the position, name the position of the second label

@@ -11,6 +11,8 @@ from omkl._compilation import compiled
 
 #: Sums of weights below this are computed in logs, as some weights underflow.
 SMALLEST = 1e-280
+#: Sweeps end when one closes less than this share of the gap between bound and score.
+SLOW = 0.005
 
 
 @compiled
@@ -104,7 +106,7 @@ def best_labelling(unary, pairwise, graph, forest, sweeps, tolerance, labels):
         precision = tolerance * max(1.0, abs(score))
         if forest or bound - score <= precision:
             return score, bound
-        if stale >= 10 and before - bound <= precision:
+        if stale >= 5 and before - bound <= SLOW * (bound - score):  # the bound would take too long
             break
         before = bound
     while improve(unary, pairwise, graph, labels) > tolerance:

@@ -10,13 +10,14 @@ from numpy.typing import ArrayLike
 from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.structures import _jit_graph as jit
+from omkl.structures._jit_chain import total_cost
 from omkl.structures.base import Structure, check_costs
 from omkl.structures.chain import NOTHING_ALLOWED
 
 #: A labelling is proved best if no other scores higher by more than this, relative to the larger of 1 and its score.
 PROVED = 1e-8
 #: Maximum number of sweeps of belief propagation, and movement of messages at which it ends.
-SUM_SWEEPS, MOVED = 400, 1e-8
+SUM_SWEEPS, MOVED = 400, 1e-5
 #: Minimum number of random spanning forests that determine how often edges appear in one.
 FORESTS = 20
 
@@ -30,10 +31,13 @@ class GraphLayout:
     n_nodes : int
     edges : int array of shape (E, 2)
         The two nodes of each edge.
+    directed : bool
+        Whether the order of the two nodes has a meaning.
     """
 
     n_nodes: int
     edges: np.ndarray
+    directed: bool = False
 
     @cached_property
     def _arranged(self) -> tuple:
@@ -141,6 +145,7 @@ class PairwiseGraph(Structure):
         check_number("sweeps", sweeps, above=0, integer=True)
         self.n_labels, self.shared, self.allowed, self.sweeps = int(n_labels), bool(shared), allowed, int(sweeps)
         self.costs = check_costs(costs, self.n_labels)
+        self._costs = np.vstack([self.costs, np.zeros(self.n_labels)])  # the last row is for the label -1
         #: Number of labellings found for losses, and of those that were proved the best.
         self.n_found = self.n_proved = 0
 
@@ -185,10 +190,7 @@ class PairwiseGraph(Structure):
     def cost_augmented(
         self, potentials: GraphPotentials, gold: np.ndarray, cost_weight: float = 1.0
     ) -> GraphPotentials:
-        costs = self.costs[gold]
-        if self.is_partial(gold):
-            costs[gold < 0] = 0.0
-        return potentials._replace(unary=potentials.unary + cost_weight * costs)
+        return potentials._replace(unary=potentials.unary + cost_weight * self._costs[gold])
 
     def indicator(self, output: np.ndarray) -> GraphPotentials:
         """Return the count of each label, as for a graph without edges."""
@@ -247,8 +249,7 @@ class PairwiseGraph(Structure):
         return jit.score_labels(*potentials[:2], potentials.layout.edges, output)
 
     def cost(self, gold: np.ndarray, predicted: np.ndarray) -> float:
-        known = gold >= 0
-        return float(self.costs[gold[known], predicted[known]].sum())
+        return total_cost(self.costs, gold, predicted)
 
     def _within_allowed(self, potentials: GraphPotentials) -> GraphPotentials:
         """Forbid pairs of labels that are not allowed."""

@@ -1,0 +1,1 @@
+"""Labels of the nodes of graphs: the estimator, its codec, decoding."""

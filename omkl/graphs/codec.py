@@ -1,0 +1,346 @@
+"""Validation and encoding of graphs: their nodes are tokens, and so are their edges."""
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+
+from omkl.data.graphs import Graph
+from omkl.estimators.persistence import fingerprint
+from omkl.estimators.sources import TrainingBlock
+from omkl.estimators.targets import Labels
+from omkl.estimators.token_codec import Examples, TokenCodec, top_of_bank
+from omkl.estimators.validation import check_sample_weight, class_weights
+from omkl.exceptions import InputError
+from omkl.features.encoder import Encoder
+from omkl.features.views import TokenData
+from omkl.groups.edges import EdgeBank, GraphSpan, LabelPairs, PairBank
+from omkl.groups.tables import ExplicitBank
+from omkl.groups.tokens import Tokens
+from omkl.online.averaging import Predictor
+from omkl.online.rounds import Example
+from omkl.online.trainer import OnlineTrainer
+from omkl.persistence import Manifest, Packer, Unpacker
+from omkl.sequences.reading import ChainOutputs, flat_labels, flatten
+from omkl.structures.graph import GraphLayout, PairwiseGraph
+from omkl.structures.transitions import allowed_transitions
+
+#: Prefix of the names of groups of edges, and of their arrays in model files.
+EDGE, EDGES = "edge:", "edges/"
+
+
+# ---- reading ----------------------------------------------------------------------------------------------------
+
+
+def read_graphs(block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True) -> TokenData:
+    """Validate and flatten graphs, and their labels and weights; ``names`` is the order of columns of data frames."""
+    graphs = as_graphs(block.X)
+    nodes, offsets = flatten([graph.nodes for graph in graphs], names)
+    if kinds := [i for i, graph in enumerate(graphs) if graph.directed != graphs[0].directed]:
+        raise InputError(f"Graphs must be all directed or all undirected, but graph {kinds[0]} differs from graph 0.")
+    lacking = [i for i, graph in enumerate(graphs) if len(graph.edges) and graph.edge_features is None]
+    given = [graph.edge_features for graph in graphs if len(graph.edges) and graph.edge_features is not None]
+    if lacking and given:
+        raise InputError(f"Graph {lacking[0]} has no features of edges, but others have.")
+    edges = None
+    if given:
+        bounds = np.cumsum([0, *(len(graph.edges) for graph in graphs)])
+        try:
+            edges = TokenData(flatten(given)[0], bounds, ())
+        except InputError as error:
+            raise InputError(f"Features of edges: {error}") from None
+    labels: list = []
+    if labeled:
+        y = block.y
+        y = [own.ravel() if isinstance(own, np.ndarray) else own for own in y] if isinstance(y, Collection) else y
+        labels = flat_labels(y, np.diff(offsets))
+    weights = check_sample_weight(block.sample_weight, len(graphs))
+    layouts = [graph.layout for graph in graphs]
+    return TokenData(nodes, offsets, labels, weights, names=names, edges=edges, layouts=layouts)
+
+
+def as_graphs(X: object) -> list[Graph]:
+    """Check a list of graphs, and convert those of networkx."""
+    import networkx
+
+    if isinstance(X, (Graph, networkx.Graph)) or not isinstance(X, Collection) or not len(X):
+        raise InputError(f"X must be a list of graphs, got {X!r:.60}.")
+    graphs = [Graph.from_networkx(graph) if isinstance(graph, networkx.Graph) else graph for graph in X]
+    for i, graph in enumerate(graphs):
+        if not isinstance(graph, Graph):
+            raise InputError(f"Graph {i} of X must be an omkl.data.Graph or a graph of networkx, got {graph!r:.60}.")
+    return graphs
+
+
+def training_graphs(
+    block: TrainingBlock, names: Sequence[str] | None, class_weight: Any, whole: bool = False
+) -> TokenData:
+    """Validate training graphs, and weight them by ``class_weight``; those of weight 0 are dropped from whole data."""
+    data = read_graphs(block, names)
+    if whole and data.weights is not None and not data.weights.all():
+        chosen = np.flatnonzero(data.weights)
+        X, y = ([given[i] for i in chosen.tolist()] for given in (block.X, block.y))
+        data = read_graphs(TrainingBlock(X, y, data.weights[chosen]), names)
+    return data._replace(weights=class_weights(class_weight, data.labels, data.offsets, data.weights, whole))
+
+
+# ---- outputs ----------------------------------------------------------------------------------------------------
+
+
+class GraphOutputs(ChainOutputs):
+    """One label for every node of a graph; see :class:`~omkl.GraphLabeler` for the parameters.
+
+    Attributes
+    ----------
+    directed : bool
+        Whether the order of the two nodes of an edge has a meaning; learned from the first graphs.
+    shared : bool
+        Whether all edges have the same scores, because they have no features.
+    """
+
+    directed, shared = False, True
+
+    def __init__(
+        self,
+        transitions: str | None,
+        pairs: str | None,
+        cost: ArrayLike | None,
+        allowed: Any,
+        sweeps: int,
+        classes: Sequence | str | None,
+    ) -> None:
+        super().__init__(transitions, False, 1, cost, allowed, classes)
+        self._pairs, self._sweeps = pairs, sweeps
+
+    def structure(self, known: Labels) -> PairwiseGraph:  # type: ignore[override]
+        """Make the structure over these labels."""
+        allowed = None if self._allowed is None else allowed_transitions(self._allowed, known.members).following
+        if allowed is not None and not self.directed and not np.array_equal(allowed, allowed.T):
+            raise InputError("allowed_pairs must be symmetric, since edges are undirected.")
+        return PairwiseGraph(len(known), self._cost, self.shared, allowed, self._sweeps)
+
+    def label_pairs(self, n_labels: int) -> LabelPairs:
+        """Return the weights of pairs of labels."""
+        if self._pairs is not None and (self._pairs, self.directed) in (("symmetric", True), ("full", False)):
+            kind = "directed" if self.directed else "undirected"
+            raise InputError(f'pairs="{self._pairs}" does not fit the {kind} edges of these graphs.')
+        return LabelPairs(self._pairs or ("full" if self.directed else "symmetric"), n_labels)
+
+    def check(self, *given: Any) -> None:
+        """Accept all labels: the codec checks them, which knows the edges."""
+
+    def banks(self, structure: Any, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
+        """Make the bank of scores of pairs of labels: a list of regularized and one of unregularized banks."""
+        if self._transitions is None:
+            return [], []
+        banks = [PairBank(self.label_pairs(n_outputs), averaging)]
+        return (banks, []) if self._transitions == "regularized" else ([], banks)
+
+
+def check_possible(structure: PairwiseGraph, possible: np.ndarray, layout: GraphLayout, graph: int) -> None:
+    """Raise an InputError if no label is possible at a node, or no pair of labels at an edge.
+
+    ``possible`` (n, K) is a mask of the labels of each node.
+    """
+    nodes, where = ~possible.any(axis=1), f"of graph {graph}"
+    if nodes.any():
+        raise InputError(f"All labels are forbidden at node {int(np.argmax(nodes))} {where}.")
+    if structure.allowed is not None and len(layout.edges):
+        first, second = possible[layout.edges[:, 0]], possible[layout.edges[:, 1]]
+        edges = ~((first @ structure.allowed) & second).any(axis=1)
+        if edges.any():
+            e = int(np.argmax(edges))
+            ends = tuple(layout.edges[e].tolist())
+            raise InputError(f"All pairs of labels are forbidden at edge {e} {where}, between the nodes {ends}.")
+
+
+# ---- encoding ---------------------------------------------------------------------------------------------------
+
+
+class GraphExamples(Examples):
+    """Graphs with encoded nodes and edges, and weights; see :class:`~omkl.estimators.sources.WeightedExamples`."""
+
+    def __init__(
+        self,
+        nodes: Examples,
+        edges: Tokens | None,
+        layouts: Sequence[GraphLayout],
+    ) -> None:
+        self.__dict__.update(nodes.__dict__)
+        self.edges, self.layouts = edges, layouts
+
+    def __getitem__(self, i: int) -> Example:
+        _, y, weight = super().__getitem__(i)
+        return Example(self.graph(self.chosen.item(i)), y, weight)
+
+    def graph(self, s: int) -> GraphSpan:
+        """Return an encoded graph."""
+        edges, offsets = None if self.edges is None else self.edges.sequence(s), self.tokens.offsets
+        return GraphSpan(self.tokens, offsets.item(s), offsets.item(s + 1), edges, self.layouts[s])
+
+    def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "GraphExamples":
+        edges = None if self.edges is None else self.edges.only(inputs)
+        return GraphExamples(super()._cut(inputs, chosen), edges, [self.layouts[s] for s in inputs.tolist()])
+
+
+class GraphCodec(TokenCodec):
+    """Encodes graphs and the labels of their nodes; see :class:`TokenCodec`.
+
+    Attributes
+    ----------
+    edges : Encoder or None
+        Encoder of edges; None if they have no features.
+    """
+
+    edges: Encoder | None = None
+    structure: PairwiseGraph
+    _outputs: GraphOutputs
+
+    def __init__(self, outputs: GraphOutputs, estimator: BaseEstimator, lexicons: Any) -> None:
+        super().__init__(outputs, estimator, lexicons)
+        self._edge_kernels = estimator.edge_kernels
+
+    def learn_kernels(self, data: TokenData) -> None:
+        super().learn_kernels(data)
+        self._outputs.shared, self._outputs.directed = data.edges is None, data.layouts[0].directed
+        self._outputs.label_pairs(1)  # raises an error if they do not fit
+        if data.edges is None:
+            if self._edge_kernels is not None:
+                raise InputError("edge_kernels must be None for graphs whose edges have no features.")
+            return
+        kernels = self._edge_kernels
+        if kernels is None and not isinstance(data.edges.inputs, list):
+            kernels = ["linear"]
+        self.edges = Encoder(kernels, in_sequences=True).fit(data.edges._replace(total=data.total))
+
+    def encode_known(self, data: TokenData, grow: bool = False, follow: bool = False) -> GraphExamples:
+        self.check_edges(data)
+        examples = super().encode_known(data, grow, follow)
+        self._check_gold(examples.gold, data)
+        return self._with_edges(examples, data, grow)
+
+    def encode(self, data: TokenData, trainer: OnlineTrainer) -> GraphExamples:
+        self.check_edges(data)
+        if self.edges is not None and data.edges is not None:
+            trainer.check_new_groups(EDGE + key for key in self.edges.new_keys(data.edges.inputs))
+        examples = super().encode(data, trainer)
+        self._check_gold(examples.gold, data)
+        try:
+            return self._with_edges(examples, data, grow=True)
+        finally:
+            if self.edges is not None and self.edges.vocabulary is not None:
+                self._grow_bank(trainer, self._explicit_edges(trainer.banks), self.edges, EDGE)
+
+    def spans(self, data: TokenData) -> list[GraphSpan]:
+        """Encode graphs for prediction."""
+        self.check_edges(data)
+        tokens = self.encoder.encode(data.inputs, data.offsets)
+        nodes = Examples(tokens, np.zeros(0, np.int64), np.arange(len(tokens)), None, single=False)
+        examples = self._with_edges(nodes, data, grow=False)
+        return [examples.graph(s) for s in range(len(tokens))]
+
+    def check_edges(self, data: TokenData) -> None:
+        """Raise an InputError if edges are not of the kind of the first graphs."""
+        if data.layouts[0].directed != self._outputs.directed:
+            kind = "directed" if self._outputs.directed else "undirected"
+            raise InputError(f"The model has learned from {kind} graphs, and these are not.")
+        n_edges = sum(len(layout.edges) for layout in data.layouts)
+        if n_edges and (data.edges is None) != (self.edges is None):
+            learned, found = ("no ", "some") if self.edges is None else ("", "none")
+            raise InputError(f"The model has learned from edges with {learned}features, got {found}.")
+
+    def _with_edges(self, examples: Examples, data: TokenData, grow: bool) -> GraphExamples:
+        edges = None
+        if self.edges is not None and data.edges is not None:
+            try:
+                edges = self.edges.encode(data.edges.inputs, data.edges.offsets, grow)
+            except InputError as error:
+                raise InputError(f"Features of edges: {error}") from None
+        return GraphExamples(examples, edges, data.layouts)
+
+    def _check_gold(self, gold: np.ndarray, data: TokenData) -> None:
+        """Raise an InputError if allowed pairs forbid the labels of neighbours."""
+        structure = self.structure
+        if structure.allowed is not None:
+            possible = (gold[:, None] < 0) | (gold[:, None] == np.arange(structure.n_labels))
+            for s, (low, high) in enumerate(pairwise(data.offsets.tolist())):
+                check_possible(structure, possible[low:high], data.layouts[s], s)
+
+    def facts(self, examples: GraphExamples) -> dict[str, Any]:  # type: ignore[override]
+        found = [*(layout.edges for layout in examples.layouts)]
+        if examples.edges is not None:
+            found += [*(examples.edges.features or ()), *examples.edges.views.values()]
+        return {**super().facts(examples), "edges": fingerprint(found)}
+
+    # ---- banks --------------------------------------------------------------------------------------------------
+
+    @property
+    def order(self) -> list[str]:
+        if self.edges is None:
+            return super().order
+        keys = [] if self.edges.vocabulary is None else self.edges.vocabulary.keys
+        return [*super().order, *(EDGE + name for name in [*self.edges.kernels, *keys])]
+
+    def banks(self, averaging: bool, training: Any = None, in_shards: bool = False) -> tuple[list[Any], list[Any]]:
+        regularized, free = super().banks(averaging, training, in_shards)
+        if self.edges is None:
+            return regularized, free
+        pairs = self._outputs.label_pairs(self.structure.n_labels)
+        cached = training is not None and not in_shards and self._cache_size > 0
+        tokens = training.edges if training is not None and cached else None
+        own = self._banks_of(self.edges, tokens, pairs.n_weights, averaging, EDGE)
+        n_transitions = sum(isinstance(bank, PairBank) for bank in regularized)
+        at = len(regularized) - n_transitions
+        return [*regularized[:at], *(EdgeBank(bank, pairs) for bank in own), *regularized[at:]], free
+
+    @staticmethod
+    def _explicit_edges(banks: Sequence[Any]) -> ExplicitBank | None:
+        """Return the bank of explicit features of edges."""
+        own = (bank.bank for bank in banks if isinstance(bank, EdgeBank))
+        return next((bank for bank in own if isinstance(bank, ExplicitBank)), None)
+
+    def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
+        bank = self._explicit_edges(predictor.banks)
+        if bank is None or self.edges is None or (group is not None and group not in bank.names):
+            return super().top_features(predictor, n, group)
+        index = self._outputs.label_pairs(self.structure.n_labels).index
+        members = self.known.members
+        named: list[dict[str, Any]] = [{} for _ in range(bank.n_outputs)]
+        for first, second in np.argwhere(index >= 0)[::-1].tolist():
+            equal = self._outputs.label_pairs(self.structure.n_labels).kind == "potts"
+            named[index[first, second]] = {
+                "label": "equal labels" if equal else f"{members[first]} → {members[second]}"
+            }
+        found = top_of_bank(bank, self.edges, named, n, group)
+        others = super().top_features(predictor, n, None) if group is None else []
+        return sorted([*found, *others], key=lambda record: -abs(record["weight"]))[:n]
+
+    # ---- model files --------------------------------------------------------------------------------------------
+
+    def before_block(self) -> dict[str, np.ndarray]:
+        edges = {} if self.edges is None else self.edges.arrays(before=True)
+        return {**super().before_block(), **{EDGES + name: array for name, array in edges.items()}}
+
+    def pack(
+        self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        values, arrays = super().pack(packer, condensed)
+        values = {**values, "directed": self._outputs.directed, "edges": None}
+        if self.edges is not None:
+            own = Packer()
+            values["edges"] = self.edges.pack(own)
+            if self.edges.vocabulary is not None:
+                state = self.edges.vocabulary.state(None)
+                own.arrays |= {f"vocabulary/{key}": value for key, value in state.items()}
+            packer.arrays.update({EDGES + name: array for name, array in own.arrays.items()})
+        return values, arrays
+
+    def unpack(self, values: Manifest, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
+        self._outputs.directed, self._outputs.shared = values["directed"], values["edges"] is None
+        super().unpack(values, arrays, unpacker)
+        if values["edges"] is not None:
+            own = {name.removeprefix(EDGES): array for name, array in arrays.items() if name.startswith(EDGES)}
+            self.edges = Encoder.unpack(values["edges"], Unpacker(own, unpacker.parts), in_sequences=True)

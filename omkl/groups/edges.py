@@ -1,0 +1,217 @@
+"""Groups of edges of graphs: any bank of tokens, whose outputs are pairs of labels, scores edges."""
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from omkl.groups import _jit_tables as jit
+from omkl.groups.base import Bank, GuidedInput
+from omkl.groups.group_state import GroupStateView, Mixture
+from omkl.groups.tables import DenseBank
+from omkl.groups.tokens import Span, Tokens
+from omkl.structures.base import Potentials
+from omkl.structures.graph import GraphLayout, GraphPotentials
+from omkl.structures.multiclass import UnaryPotentials
+
+#: Kinds of pairs of labels.
+PAIRS = "full", "symmetric", "equal", "potts"
+
+
+class LabelPairs:
+    """The weights that score pairs of K labels.
+
+    Parameters
+    ----------
+    kind : {"full", "symmetric", "equal", "potts"}
+        One weight for each ordered pair, for each unordered pair, for each label at both ends, or for equal labels.
+    n_labels : int
+
+    Attributes
+    ----------
+    index : int array of shape (K, K)
+        Weight of each pair, -1 for none. Weights of more labels come after those of fewer labels.
+    n_weights : int
+    """
+
+    def __init__(self, kind: str, n_labels: int) -> None:
+        self.kind = kind
+        first, second = np.indices((n_labels, n_labels))
+        most, least, equal = np.maximum(first, second), np.minimum(first, second), first == second
+        self.index = {
+            "full": most * most + np.where(first == most, second, most + 1 + first),
+            "symmetric": most * (most + 1) // 2 + least,
+            "equal": np.where(equal, first, -1),
+            "potts": np.where(equal, 0, -1),
+        }[kind]
+        self.n_weights = int(self.index.max()) + 1
+
+    def grown(self, n_labels: int) -> "LabelPairs":
+        """Return the pairs of more labels."""
+        return LabelPairs(self.kind, n_labels)
+
+    def sums(self, gradient: np.ndarray) -> np.ndarray:
+        """Sum a gradient (E, K, K) over the pairs that share a weight, (E, number of weights)."""
+        found = np.zeros((len(gradient), self.n_weights))
+        jit.sum_pairs(gradient, self.index, found)
+        return found
+
+
+class GraphSpan(Span, GuidedInput):
+    """A graph: its nodes are tokens, and so are its edges, if they have features.
+
+    Parameters
+    ----------
+    tokens, low, high
+        The nodes, as in :class:`~omkl.groups.tokens.Span`.
+    edges : Span or None
+    layout : GraphLayout
+    """
+
+    __slots__ = ("edges", "layout")
+
+    def __init__(self, tokens: Tokens, low: int, high: int, edges: Span | None, layout: GraphLayout) -> None:
+        super().__init__(tokens, low, high)
+        self.edges, self.layout = edges, layout
+
+    def initial_potentials(self, structure: Any) -> GraphPotentials:
+        return structure.over(self.layout)
+
+
+class EdgeBank(Bank):
+    """A bank of tokens that are edges, and whose outputs are weights of pairs of labels; adds to ``pairwise``.
+
+    Parameters
+    ----------
+    bank : Bank, or its averaged form
+        It has one output for each weight of ``pairs``.
+    pairs : LabelPairs
+    """
+
+    def __init__(self, bank: Any, pairs: LabelPairs) -> None:
+        self.bank, self.pairs = bank, pairs
+
+    names = property(lambda self: self.bank.names)
+    averaging = property(lambda self: self.bank.averaging)
+    abilities = property(lambda self: self.bank.abilities)
+    nbytes = property(lambda self: self.bank.nbytes)
+
+    @property
+    def group_state(self) -> GroupStateView:
+        """The group state of the bank."""
+        return self.bank.group_state
+
+    @group_state.setter
+    def group_state(self, state: GroupStateView) -> None:
+        self.bank.group_state = state
+
+    def own(self, gradient: GraphPotentials) -> UnaryPotentials:
+        """Return the gradient in the potentials of the bank."""
+        return UnaryPotentials(self.pairs.sums(gradient.pairwise))
+
+    def add_potentials(self, x: GraphSpan, potentials: GraphPotentials) -> None:
+        if x.edges is not None and len(x.edges):
+            own = np.zeros((len(x.edges), self.pairs.n_weights))
+            self.bank.add_potentials(x.edges, UnaryPotentials(own))
+            jit.add_pairs(own, 1.0, self.pairs.index, potentials.pairwise)
+
+    def step(self, x: GraphSpan, gradient: GraphPotentials) -> None:
+        if x.edges is None or not len(x.edges):
+            self.group_state.square_gradients[:] = 0.0
+        else:
+            self.bank.step(x.edges, self.own(gradient))
+
+    def apply_events(self, x: GraphSpan, gradient: GraphPotentials | None) -> None:
+        if gradient is None or x.edges is None or not len(x.edges):
+            self.bank.apply_events(None, None)
+        else:
+            self.bank.apply_events(x.edges, self.own(gradient))
+
+    def inner_products(self, x: GraphSpan, gradient: GraphPotentials, totals: np.ndarray | None) -> np.ndarray:
+        if x.edges is None or not len(x.edges):
+            return np.zeros(len(self.names))
+        return self.bank.inner_products(x.edges, self.own(gradient), None)
+
+    def grow_outputs(self, n_outputs: int) -> None:
+        self.pairs = self.pairs.grown(n_outputs)
+        self.bank.grow_outputs(self.pairs.n_weights)
+
+    def __copy__(self) -> "EdgeBank":
+        return EdgeBank(copy(self.bank), self.pairs)
+
+    def averaged(self) -> "EdgeBank":
+        return EdgeBank(self.bank.averaged(), self.pairs)
+
+    def release(self) -> "EdgeBank":
+        return EdgeBank(self.bank.release(), self.pairs)
+
+    def group_nbytes(self) -> np.ndarray:
+        """Return the bytes of each group, (p,)."""
+        return self.bank.group_nbytes()
+
+    def recompute_norms(self) -> None:
+        self.bank.recompute_norms()
+
+    def discount(self, factor: float) -> None:
+        self.bank.discount(factor)
+
+    def forget_input(self) -> None:
+        self.bank.forget_input()
+
+    def restart(self) -> None:
+        self.bank.restart()
+
+    def state(self) -> dict[str, np.ndarray]:
+        return self.bank.state()
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        self.bank.load_state(state)
+
+    def condensed(self) -> dict[str, np.ndarray]:
+        return self.bank.condensed()
+
+    def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
+        self.bank.mix(states, mixture)
+
+    def coordinates(self) -> np.ndarray:
+        return self.bank.coordinates()
+
+    def shrink_coordinates(self, step: float) -> None:
+        self.bank.shrink_coordinates(step)
+
+    def _scale_group(self, k: int, factor: float) -> None:
+        self.bank._scale_group(k, factor)
+
+
+class PairBank(DenseBank):
+    """Scores of pairs of labels that all edges share; adds to ``pairwise``.
+
+    Parameters
+    ----------
+    pairs : LabelPairs
+    averaging : bool
+        Whether to keep the averaged parameters.
+    name : str
+    """
+
+    def __init__(self, pairs: LabelPairs, averaging: bool = False, name: str = "transitions") -> None:
+        super().__init__(name, (1, 1, pairs.n_weights), averaging)
+        self.pairs = pairs
+
+    def add_potentials(self, x: GraphSpan, potentials: GraphPotentials) -> None:
+        scale = self.group_state.scales[0]
+        if scale != 0.0:
+            jit.add_pairs(self.table[0], scale, self.pairs.index, potentials.pairwise)
+
+    def _own(self, gradient: Potentials) -> np.ndarray:
+        return self.pairs.sums(gradient.pairwise).sum(axis=0)[None, None]
+
+    def grow_outputs(self, n_outputs: int) -> None:
+        self.pairs = self.pairs.grown(n_outputs)
+        super().grow_outputs(self.pairs.n_weights)
+
+    def scores(self) -> np.ndarray:
+        """Return the averaged scores of pairs of labels, (K, K)."""
+        table = self.averaged_table()[0, 0]
+        return np.where(self.pairs.index < 0, 0.0, table[self.pairs.index])

@@ -1,0 +1,273 @@
+"""Labelers of graphs against labelers of chains, and their promises."""
+
+from itertools import product
+
+import networkx
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import omkl
+from omkl import GraphLabeler, SequenceLabeler
+from omkl.data import Graph, Stream, grid
+from omkl.exceptions import InputError
+from omkl.graphs.decoding import graph_potentials
+
+KERNELS = {"linear": "linear", "gaussian": "gaussian:sigma2=5", "fourier": "gaussian:sigma2=2,features=20"}
+
+
+def draw_chains(n=25, K=4, seed=0):
+    rng = np.random.default_rng(seed)
+    y = [np.cumsum(rng.integers(0, 3, size=rng.integers(1, 12))) % K for _ in range(n)]
+    return [np.eye(K)[labels] + rng.normal(size=(len(labels), K)) for labels in y], y
+
+
+def as_graphs(X):
+    return [Graph(x, [(t, t + 1) for t in range(len(x) - 1)], directed=True) for x in X]
+
+
+def draw_grids(n=12, useless=0, seed=0, directed=True):
+    """Images of stripes, whose pixels say little, and whose edges say whether labels change."""
+    rng, X, y = np.random.default_rng(seed), [], []
+    for _ in range(n):
+        height, width = rng.integers(3, 6, size=2)
+        labels = np.cumsum(rng.integers(0, 2, size=height))[:, None] % 3 + np.zeros((1, width), dtype=int)
+        graph = grid(0.7 * np.eye(3)[labels] + rng.normal(size=(height, width, 3)))
+        flat = labels.ravel()
+        changes = flat[graph.edges[:, 0]] != flat[graph.edges[:, 1]]
+        features = np.stack([changes + 0.5 * rng.normal(size=len(changes)), ~changes], axis=1)
+        noise = rng.normal(size=(len(changes), useless))
+        nodes = np.hstack([graph.nodes, rng.normal(size=(len(flat), useless))])
+        X.append(Graph(nodes, graph.edges, np.hstack([features, noise]), directed=directed))
+        y.append(labels)
+    return X, y
+
+
+@pytest.mark.parametrize("loss", ["hinge", "crf", "softmax-margin", "perceptron"])
+@pytest.mark.parametrize("transitions", ["free", "regularized", None])
+def test_a_chain_is_a_graph_without_cycles(loss, transitions):
+    X, y = draw_chains()
+    settings = {"loss": loss, "transitions": transitions, "epochs": 3, "random_state": 0}
+    chain, graph = (
+        SequenceLabeler(KERNELS, **settings).fit(X, y),
+        GraphLabeler(KERNELS, **settings).fit(as_graphs(X), y),
+    )
+    assert_allclose(graph.predictor_.norms, chain.predictor_.norms, rtol=1e-9)
+    assert_allclose(graph.transitions_, chain.transitions_, atol=1e-9)
+    for own, other in zip(graph.predict(as_graphs(X)), chain.predict(X)):
+        assert_array_equal(own, other)
+    if loss == "crf":
+        for own, other in zip(graph.predict_marginals(as_graphs(X)), chain.predict_marginals(X)):
+            assert_allclose(own, other, atol=1e-9)
+
+
+@pytest.mark.parametrize("pairs", ["symmetric", "equal", "potts"])
+@pytest.mark.parametrize("edge_kernels", ["linear", KERNELS])
+def test_the_order_of_the_ends_of_undirected_edges_changes_nothing(pairs, edge_kernels):
+    X, y = draw_grids(6, directed=False)
+    flipped = [Graph(x.nodes, x.edges[:, ::-1], x.edge_features) for x in X]
+    first, second = (
+        GraphLabeler("linear", edge_kernels, pairs=pairs, epochs=2, random_state=0).fit(own, y) for own in (X, flipped)
+    )
+    assert_allclose(first.predictor_.norms, second.predictor_.norms, rtol=1e-9)
+    assert_allclose(first.transitions_, second.transitions_, atol=1e-9)
+    assert_allclose(first.transitions_, first.transitions_.T)
+
+
+def test_edges_help_and_useless_groups_get_no_weight():
+    (X, y), (X_test, y_test) = draw_grids(60, 3), draw_grids(30, 3, seed=1)
+    alone = GraphLabeler("linear", transitions=None, random_state=0, epochs=5)
+    alone.fit([Graph(x.nodes[:, :3], [], directed=True) for x in X], y)
+    kernels = {"own": "linear:on=0:3", **{f"noise {j}": f"linear:on={j}" for j in range(3, 6)}}
+    edges = {"change": "linear:on=0:2", **{f"noise {j}": f"linear:on={j}" for j in range(2, 5)}}
+    model = GraphLabeler(kernels, edges, random_state=0, epochs=5).fit(X, y)
+    weights = model.kernel_weights_
+    assert set(weights) == {*kernels, *(f"edge:{name}" for name in edges)}
+    assert all(weight == 0.0 for name, weight in weights.items() if "noise" in name)
+    baseline = alone.score([Graph(x.nodes[:, :3], [], directed=True) for x in X_test], y_test)
+    assert model.score(X_test, y_test) > baseline + 0.05
+    assert 0.5 < model.history_[-1]["proved"] <= 1.0
+    found = model.certificates(X_test)
+    assert all(own.bound >= own.score for own in found)
+    assert np.mean([own.proved for own in found]) > 0.8
+
+
+@pytest.fixture(scope="module")
+def grids():
+    X, y = draw_grids()
+    return X, y, GraphLabeler(KERNELS, KERNELS, epochs=2, random_state=0).fit(X, y)
+
+
+def test_files_and_continued_training(grids, tmp_path):
+    X, y, model = grids
+    for training in (True, False):
+        model.save(tmp_path / "model", training=training)
+        loaded = omkl.load(tmp_path / "model")
+        for own, other in zip(loaded.predict(X), model.predict(X)):
+            assert_array_equal(own, other)
+    model.save(tmp_path / "model")
+    first, second = (omkl.load(tmp_path / "model").partial_fit(X, y) for _ in range(2))
+    assert_array_equal(first.predictor_.norms, second.predictor_.norms)
+
+
+def test_checkpoints_shards_and_streams(tmp_path):
+    X, y = draw_grids()
+    labeler = GraphLabeler(["linear"], ["linear"], epochs=3, random_state=0)
+    whole = labeler.fit(X, y).predictor_.norms
+
+    def interrupt(trainer, record):
+        if record["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    broken = GraphLabeler(["linear"], ["linear"], epochs=3, random_state=0, callbacks=[interrupt])
+    with pytest.raises(KeyboardInterrupt):
+        broken.fit(X, y, checkpoint=tmp_path, checkpoint_every="1 rounds")
+    assert_array_equal(labeler.fit(X, y, checkpoint=tmp_path, resume=True).predictor_.norms, whole)
+    assert labeler.fit(X, y, shards=2).score(X, y) > 0.5
+    streamed = labeler.fit(Stream.from_iterable(list(zip(X, y)), block_size=5))
+    partial = GraphLabeler(["linear"], ["linear"], random_state=0).partial_fit(X[:5], y[:5], classes=[0, 1, 2])
+    partial.partial_fit(X[5:], y[5:])
+    assert min(streamed.score(X, y), partial.score(X, y)) > 0.4
+
+
+def test_early_stopping_calibrates():
+    X, y = draw_grids(30)
+    model = GraphLabeler(["linear"], ["linear"], early_stopping=True, epochs=5, random_state=0).fit(X, y)
+    assert model.temperature_ > 0.0
+    for own in model.calibrate(X, y).predict_marginals(X):
+        assert_allclose(own.sum(axis=1), 1.0)
+
+
+def test_features_grow_with_the_data():
+    X = [Graph(["a", "b"], [(0, 1)], [{"kind": "near"}]), Graph(["c", "a"], [(0, 1)], [{"kind": "far", "more": 2.0}])]
+    model = GraphLabeler(random_state=0).partial_fit(X[:1], [["A", "B"]], classes="growing")
+    model.partial_fit(X[1:], [["C", "A"]])
+    assert list(model.classes_) == ["A", "B", "C"]
+    assert {"edge:kind", "edge:more"} <= set(model.kernel_weights_)
+    for _ in range(5):
+        model.partial_fit(X, [["A", "B"], ["C", "A"]])
+    assert [own.tolist() for own in model.predict(X)] == [["A", "B"], ["C", "A"]]
+    assert {record["group"] for record in model.top_features(10_000)} >= {"edge:kind", "word"}
+    assert model.top_features(1, "edge:kind")[0]["label"].count(" → ") == 1
+
+
+def test_constraints(grids):
+    X, y, model = grids
+    known = [[None] * len(x) for x in X]
+    known[0][0], known[0][1] = 2, {0, 1}
+    labels = model.predict(X, known)[0]
+    assert labels[0] == 2
+    assert labels[1] in (0, 1)
+    free = GraphLabeler(
+        ["linear"], ["linear"], allowed_pairs={0: [0, 1], 1: [1, 2], 2: [2, 0]}, random_state=0, epochs=2
+    )
+    free.fit(X, y)
+    for x, own in zip(X, free.predict(X)):
+        assert set(map(tuple, own[x.edges].tolist())) <= {(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (2, 0)}
+    with pytest.raises(InputError, match=r"forbidden at edge 0 of graph 0, between the nodes \(0, 1\)"):
+        free.predict(X[:1], [[0, 2] + [None] * (len(X[0]) - 2)])
+    with pytest.raises(InputError, match="All labels are forbidden at node 1 of graph 0"):
+        free.predict(X[:1], [[None, set()] + [None] * (len(X[0]) - 2)])
+    swapped = [labels.copy() for labels in y]
+    swapped[3].ravel()[:2] = 0, 2
+    with pytest.raises(InputError, match="forbidden at edge 0 of graph 3"):
+        free.fit(X, swapped)
+
+
+def test_partial_labels_and_weights():
+    X, y = draw_grids()
+    rng = np.random.default_rng(0)
+    partial = [[None if rng.random() < 0.3 else label for label in labels.ravel().tolist()] for labels in y]
+    for loss in ("hinge", "crf"):
+        model = GraphLabeler(["linear"], ["linear"], loss=loss, epochs=3, random_state=0).fit(X, partial)
+        assert model.score(X, y) > 0.5
+    weights = np.array([0.0, 2.0] * 6)
+    copies = [x for x, weight in zip(X, weights) for _ in range(int(weight))]
+    repeated = [own for own, weight in zip(y, weights) for _ in range(int(weight))]
+    settings = {"shuffle": False, "epochs": 1, "random_state": 0}
+    first = GraphLabeler(["linear"], ["linear"], **settings).fit(X, y, weights)
+    second = GraphLabeler(["linear"], ["linear"], **settings).fit(copies, repeated)
+    assert_allclose(first.predictor_.norms, second.predictor_.norms)
+    assert GraphLabeler(["linear"], ["linear"], class_weight="balanced", **settings).fit(X, y).score(X, y) > 0.4
+
+
+def test_explanations_sum_to_the_margin(grids):
+    X, y, _ = grids
+    model = GraphLabeler(["linear"], ["linear"], epochs=2, random_state=0).fit(X, y)
+    why = model.explain(X[0])
+    assert sum(why.groups.values()) == pytest.approx(why.margin)
+    assert set(why.groups) >= {"linear", "edge:linear", "transitions"}
+    assert {record["group"] for record in why.features} >= {"linear", "edge:linear", "transitions"}
+    own = model.explain(X[0], node=1)
+    assert own.output[1] != own.against[1]
+    assert_array_equal(model.explain(X[0], against=y[0].ravel()).against, y[0].ravel())
+
+
+def test_evaluation_and_marginals_of_small_graphs(grids):
+    X, y, model = grids
+    found = model.evaluate(X, y)
+    assert found["accuracy"] == model.score(X, y)
+    assert found["graphs"] == len(X)
+    triangle = Graph(np.eye(3), [(0, 1), (1, 2), (2, 0)])
+    crf = GraphLabeler(["linear"], loss="crf", epochs=5, random_state=0).fit([triangle], [[0, 1, 2]])
+    potentials = next(graph_potentials(crf.model_, [triangle]))
+    scores = [crf.structure_.score(potentials, np.array(labels)) for labels in product(range(3), repeat=3)]
+    assert crf.certificates([triangle])[0].score == pytest.approx(max(scores))
+
+
+def test_graphs_of_networkx_are_accepted():
+    graph = networkx.cycle_graph(4)
+    networkx.set_node_attributes(graph, {i: "even" if i % 2 == 0 else "odd" for i in graph}, "parity")
+    model = GraphLabeler(random_state=0).fit([graph], [[0, 1, 0, 1]])
+    assert model.predict([graph])[0].tolist() == [0, 1, 0, 1]
+
+
+LINE = Graph(np.eye(2), [(0, 1)], np.ones((1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "settings", "message"),
+    [
+        ([], [], {}, "X must be a list of graphs"),
+        (LINE, [0, 1], {}, "X must be a list of graphs"),
+        ([LINE, np.eye(2)], [[0, 1]] * 2, {}, "Graph 1 of X must be an omkl.data.Graph"),
+        ([LINE], [[0, 1, 1]], {}, "Sequence 0 of y must be a list of 2 labels"),
+        ([LINE], [[None, None]], {}, "a label other than None"),
+        ([LINE, Graph(np.eye(2), [(0, 1)], np.ones((1, 2)))], [[0, 1]] * 2, {}, "Features of edges: .* shape"),
+        ([LINE, Graph(np.eye(2), [(0, 1)])], [[0, 1]] * 2, {}, "Graph 1 has no features of edges"),
+        ([Graph(np.eye(2), [(0, 1)], [[np.nan]])], [[0, 1]], {}, "Features of edges: .* finite"),
+        ([Graph(np.full((2, 2), np.inf), [(0, 1)])], [[0, 1]], {}, "finite"),
+        ([LINE, Graph(np.eye(2), [(0, 1)], np.ones((1, 1)), directed=True)], [[0, 1]] * 2, {}, "all directed or all"),
+        ([Graph(np.eye(2), [(0, 1)], directed=True)], [[0, 1]], {"pairs": "symmetric"}, "does not fit the directed"),
+        ([LINE], [[0, 1]], {"pairs": "full"}, "does not fit the undirected"),
+        ([LINE], [[0, 1]], {"pairs": "some"}, "pairs"),
+        ([Graph(np.eye(2), [(0, 1)])], [[0, 1]], {"edge_kernels": "linear"}, "edge_kernels must be None"),
+        ([LINE], [[0, 1]], {"allowed_pairs": {0: [0]}}, "must be symmetric"),
+    ],
+)
+def test_bad_input_is_refused(X, y, settings, message):
+    labeler = GraphLabeler("linear", random_state=0, **settings)
+    with pytest.raises(InputError, match=message):
+        labeler.fit(X, y)
+    assert "model_" not in labeler.__dict__
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (Graph(np.eye(2), [(0, 1)]), "edges with features, got none"),
+        (Graph(np.eye(2), [(0, 1)], np.ones((1, 3))), "Features of edges: .* rows of 1 numbers"),
+        (Graph(np.eye(3), [(0, 1)], np.ones((1, 1))), "rows of 2 numbers"),
+        (Graph(np.eye(2), [(0, 1)], np.ones((1, 1)), directed=True), "undirected graphs"),
+    ],
+)
+def test_other_graphs_are_refused_in_prediction(graph, message):
+    model = GraphLabeler("linear", random_state=0, epochs=1).fit([LINE], [[0, 1]])
+    before = model.predictor_.norms.copy()
+    for call in (model.predict, lambda X: model.partial_fit(X, [[0] * len(graph)])):
+        with pytest.raises(InputError, match=message):
+            call([graph])
+    assert_array_equal(model.predictor_.norms, before)
+    assert model.predict([Graph(np.eye(2)[:1], [], None)])[0].shape == (1,)
+    with pytest.raises(InputError, match="The label 5 must be one of the labels"):
+        model.predict([LINE], [[5, None]])
