@@ -13,7 +13,16 @@ import omkl
 from omkl import data
 from omkl.cli import options as opt
 from omkl.cli.console import Record, attachment_lines, entity_line, score_table, table
-from omkl.cli.files import UNREAD, labelled_sequences, load_model, of_class, outputs_of, read_gold, row_scores
+from omkl.cli.files import (
+    UNREAD,
+    labelled_graphs,
+    labelled_sequences,
+    load_model,
+    of_class,
+    outputs_of,
+    read_gold,
+    row_scores,
+)
 from omkl.cli.options import Options, option
 from omkl.exceptions import InputError
 
@@ -82,7 +91,8 @@ def evaluate(options: Options) -> None:
             found = model.annotate_text(text_of(gold)) if options.raw else model.annotate(gold)
             lines, metrics = tree_scores(gold, found, options.gold, model.parts_)
         else:
-            lines, metrics = (_evaluate_labeler if kind == "sequences" else _evaluate_rows)(model, options)
+            evaluation = {"sequences": _evaluate_labeler, "graphs": _evaluate_graphs, "rows": _evaluate_rows}[kind]
+            lines, metrics = evaluation(model, options)
     options.report(lines, metrics)
 
 
@@ -114,6 +124,18 @@ def _evaluate_labeler(labeler: omkl.SequenceLabeler, options: Options) -> tuple[
     if metrics["entities"] is not None:
         lines += ["", entity_line(metrics), *score_table(metrics["entities"], "type")]
     predicted = (labels.tolist() for labels in labeler.predict(X))
+    return lines + _label_tables(metrics, chain.from_iterable(map(zip, y, predicted))), metrics
+
+
+def _evaluate_graphs(labeler: omkl.GraphLabeler, options: Options) -> tuple[list[str], Record]:
+    X, y = labelled_graphs(options.gold)
+    metrics = labeler.evaluate(X, y)
+    metrics["proved"] = sum(found.proved for found in labeler.certificates(X)) / len(X)
+    line = (
+        "Accuracy {accuracy:.2%}, whole graphs {graph_accuracy:.2%} ({nodes} nodes, {graphs} graphs); {proved:.2%} of "
+    )
+    predicted = (labels.tolist() for labels in labeler.predict(X))
+    lines = [(line + "the labellings are proved to have the highest score").format(**metrics)]
     return lines + _label_tables(metrics, chain.from_iterable(map(zip, y, predicted))), metrics
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Options that do not apply to a kind of models.
 UNREAD: dict[str, tuple[str, ...]] = dict.fromkeys(("trees", "annotations"), ("format", "scheme", *OF_TABLES))
-UNREAD |= {"sequences": OF_TABLES, "rows": ("scheme",)}
+UNREAD |= {"sequences": OF_TABLES, "rows": ("scheme",), "graphs": ("format", "scheme", "on_error", *OF_TABLES)}
 
 
 def load_model(options: Options) -> tuple[Any, str]:
@@ -32,7 +32,7 @@ def load_model(options: Options) -> tuple[Any, str]:
     Returns
     -------
     model : estimator
-    kind : {"trees", "annotations", "sequences", "rows"}
+    kind : {"trees", "annotations", "sequences", "graphs", "rows"}
         Kind of predictions.
     """
     model = omkl.load(options.model)
@@ -113,6 +113,14 @@ def labelled_sequences(path: str, options: Options, model: Model | None = None) 
     return X, y
 
 
+def labelled_graphs(path: str) -> tuple[list, list]:
+    """Read graphs and the labels of their nodes; raises DataFileError if the file has no labels."""
+    X, y = data.read_graphs(path)
+    if y is None:
+        raise DataFileError(f'{path} holds no labels: give every line a "y".')
+    return X, y
+
+
 def read_gold(path: str, model: omkl.DependencyParser | omkl.Annotator, options: Options) -> data.Treebank:
     """Read a treebank for the evaluation of a parser or an annotator."""
     is_parser = isinstance(model, omkl.DependencyParser)
@@ -122,6 +130,8 @@ def read_gold(path: str, model: omkl.DependencyParser | omkl.Annotator, options:
 
 def labelled_data(path: str, model: Model, kind: str, options: Options) -> tuple[Any, list | None]:
     """Read labelled data for ``score``: sequences and labels, or a treebank or stream of rows and None."""
+    if kind == "graphs":
+        return labelled_graphs(path)
     if kind == "sequences":
         return labelled_sequences(path, options, model)
     return open_rows(path, options, Columns.of_model(model)) if kind == "rows" else read_gold(

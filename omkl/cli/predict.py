@@ -31,6 +31,7 @@ FORMS = {
     "trees": ("conllu", "jsonl"),
     "annotations": ("conllu", "jsonl"),
     "sequences": ("text", "jsonl", "conllu"),
+    "graphs": ("jsonl", "text"),
     "rows": ("text", "jsonl"),
 }
 #: N best annotations of a sentence: treebanks with one sentence, and their scores.
@@ -68,6 +69,7 @@ def predict(options: Options) -> None:
       omkl predict annotator.npz --text book.txt -o book.conllu
       omkl predict labeler.npz new.jsonl --to jsonl --nbest 3
       omkl predict classifier.npz new.csv -o labels.txt --jobs -1
+      omkl predict graphs.npz new.jsonl -o labels.jsonl
     """
     model, kind = load_model(options)
     if kind != "annotations":
@@ -78,7 +80,7 @@ def predict(options: Options) -> None:
         opt.refuse("needs --text", "offsets")
     if options.nbest is not None:
         opt.refuse("does not go with --nbest, which has scores instead", "confidence")
-        if kind in ("rows", "annotations"):
+        if kind in ("rows", "annotations", "graphs"):
             opt.refuse(f"is for labelers and parsers, not {of_class(model)}", "nbest")
     probabilities = "predict_proba" if kind == "rows" else "predict_marginals"
     if options.confidence and kind != "annotations" and not hasattr(model, probabilities):
@@ -95,12 +97,13 @@ def predict(options: Options) -> None:
     if form not in FORMS[kind]:
         raise InputError(f"{of_class(model).capitalize()} writes {' or '.join(FORMS[kind])}, not {form}.")
     options.to = form
-    write = {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict_rows}[kind]
+    writers = {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict_rows}
+    write = {**writers, "graphs": _label_graphs}[kind]
     if not options.line_buffered:
         write(model, options)
         return
     name = "input" if options.text is None else "text"
-    if kind == "rows" or getattr(options, name) != "-" or options.output != "-" or options.json is not None:
+    if kind in ("rows", "graphs") or getattr(options, name) != "-" or options.output != "-" or options.json is not None:
         raise InputError("--line-buffered is for sentences from standard input to standard output, without --json.")
     for record in _records(words=kind == "annotations" or (kind == "sequences" and options.to == "conllu")):
         with copied(partial(io.BytesIO, record), "Standard input") as path:
@@ -296,6 +299,22 @@ def _confidence(labeler: omkl.SequenceLabeler, X: list, predicted: list[list]) -
     from omkl.annotation.tagger import confidences
 
     return [[round(p, 3) for p in own.tolist()] for own in confidences(labeler, X, predicted)]
+
+
+def _label_graphs(labeler: omkl.GraphLabeler, options: Options) -> None:
+    """Write the labels of the nodes of graphs: a line of JSON for each graph, or a line for each node."""
+    X, _ = data.read_graphs(options.input)
+    predicted = [labels.tolist() for labels in labeler.predict(X)]
+    sure = _confidence(labeler, X, predicted) if options.confidence else [None] * len(X)
+    with data.output_file(options.output) as file:
+        for labels, own, found in zip(predicted, sure, labeler.certificates(X)):
+            if options.to == "jsonl":
+                more = {} if own is None else {"confidence": own}
+                file.write(_json_line({"y": labels, **more, "score": found.score, "bound": found.bound}))
+            else:
+                file.write(_lines([*(labels if own is None else (f"{y}\t{p:.3f}" for y, p in zip(labels, own))), ""]))
+    metrics = {"graphs": len(X), "nodes": sum(map(len, X)), "output": options.output}
+    options.report([f"Labelled {metrics['nodes']} nodes of {len(X)} graphs: {options.output}"], metrics)
 
 
 def _json_line(record: Record) -> bytes:

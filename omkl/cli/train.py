@@ -240,6 +240,7 @@ def progress_of(model: OnlineEstimator, example: str) -> str:
     "train",
     {
         "annotator": ("train_parser:train_annotator", "Tags, morphology, lemmas and trees for plain words."),
+        "graph": ("train:graph", "A label for every node of a graph."),
         "labeler": ("train:labeler", "A label for every token of a sequence."),
         "parser": ("train_parser:train_parser", "Dependency trees; learns which feature templates it needs."),
         "classifier": ("train:classifier", "A label for a row."),
@@ -319,6 +320,52 @@ def labeler(options: Options) -> None:
         found = metrics["dev"] = model.evaluate(*dev)
         lines.append(f"Token accuracy on {options.dev}: {found['accuracy']:.2%}")
         lines += [] if found["entities"] is None else [entity_line(found)]
+    training.report(model, [*lines, *uncalibrated], metrics)
+
+
+@opt.command(
+    "graph",
+    *(KERNELS, BUDGET, LEXICON),
+    option(
+        "--edge-kernels", multiple=True, metavar="K...", help="Kernels on the features of edges; linear by default."
+    ),
+    option("--pairs", type=opt.CHOICE(["full", "symmetric", "equal", "potts"]), help="Weights of pairs of labels."),
+    option("--transitions", type=TRANSITIONS, default="free", help="Scores of neighbours: free, a group, or none."),
+    training_options("auto", LOSSES, 30.0),
+    opt.METRICS,
+)
+def graph(options: Options) -> None:
+    """Train a labeler of the nodes of graphs on the file TRAIN of JSON lines, plain or compressed.
+
+    A line is {"nodes": [...], "edges": [[0, 1], ...], "y": [...]}, with "edge_features" and "directed" where needed.
+
+    Examples:
+      omkl train graph train.jsonl -o graphs.npz --dev dev.jsonl
+      omkl train graph grids.jsonl -o graphs.npz --kernels linear --edge-kernels linear --epochs 15
+    """
+    refuse("does not go with graphs", "stream")
+    training = Training(options)
+    model = omkl.GraphLabeler(
+        list(options.kernels) or None,
+        list(options.edge_kernels) or None,
+        lexicons=options.lexicon,
+        pairs=options.pairs,
+        transitions=None if options.transitions == "none" else options.transitions,
+        budget=options.budget,
+        **training.parameters(),
+    )
+    model._settings()
+    X, y = files.labelled_graphs(options.train)
+    dev = files.labelled_graphs(options.dev) if options.dev else None
+    training.fit(model, X, y, dev)
+    uncalibrated = [] if dev is None or options.loss == "crf" else files.calibrate(model, options.dev, *dev)
+    training.save(model)
+    metrics: Record = {"graphs": len(X), "nodes": sum(map(len, X)), "labels": len(model.classes_)}
+    sizes = "{graphs} graphs, {nodes} nodes, {labels} labels".format(**metrics)
+    lines = [f"Trained on {sizes}: {progress_of(model, 'a graph')}.", *bar_chart(model.kernel_weights_)]
+    if dev is not None:
+        metrics["dev"] = model.evaluate(*dev)
+        lines.append(f"Accuracy on {options.dev}: {metrics['dev']['accuracy']:.2%}")
     training.report(model, [*lines, *uncalibrated], metrics)
 
 

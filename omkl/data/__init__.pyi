@@ -9,7 +9,7 @@ from .datasets import (
 )
 from .files import data_home, lines, output_file
 from .formats import StreamFormat, find_format, open_stream, stream_npz
-from .graphs import Graph, grid
+from .graphs import Graph, grid, read_graphs
 from .sequences import read_sequences, stream_sequences, write_sequences
 from .streams import Stream
 from .svmlight import count_svmlight_features, stream_svmlight
@@ -38,6 +38,7 @@ __all__ = [
     "lines",
     "open_stream",
     "output_file",
+    "read_graphs",
     "read_ocr",
     "read_sequences",
     "read_treebank",

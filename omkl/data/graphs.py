@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sized
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from omkl._components import check_number
 from omkl.data.blocks import n_rows
-from omkl.exceptions import InputError
+from omkl.data.files import lines
+from omkl.exceptions import DataFileError, InputError
 from omkl.structures.graph import GraphLayout
 
 if TYPE_CHECKING:
@@ -186,3 +189,56 @@ def grid(image: ArrayLike, connectivity: int = 4) -> Graph:
     return Graph(
         pixels.reshape(height * width, -1), ends[order], np.eye(connectivity // 2)[directions[order]], directed=True
     )
+
+
+# ---- JSON lines --------------------------------------------------------------------------------------------------
+
+
+def read_graphs(path: str | PathLike) -> tuple[list[Graph], list[list] | None]:
+    """Read graphs from JSON lines, plain or compressed.
+
+    A line is a graph: ``{"nodes": [...], "edges": [[0, 1], ...]}``, with ``"edge_features"``, ``"directed"`` and the
+    labels ``"y"`` of the nodes where there are any, as the arguments of :class:`Graph`. Features of a node are a list
+    of numbers, a word, a dict or a list of attributes; null is an unknown label.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    graphs : list of Graph
+    labels : list of lists of labels, or None
+        None if the first graph has no labels.
+
+    Raises
+    ------
+    omkl.exceptions.DataFileError
+        If a line is not a graph; the error names the line.
+    """
+    graphs: list[Graph] = []
+    labels: list[Any] = []
+    for number, line in enumerate(lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            features = _numbers(record.get("edge_features"))
+            graph = Graph(_numbers(record["nodes"]), record["edges"], features, bool(record.get("directed", False)))
+            y = record.get("y")
+            if not isinstance(y, list if labels and labels[0] is not None else (list, type(None))):
+                raise InputError(f'"y" must be a list of labels, as in the first line, got {y!r:.60}.')
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = error if isinstance(error, InputError) else 'expected {"nodes": [...], "edges": [[0, 1], ...]}.'
+            raise DataFileError(f"{path}, line {number}: {reason}") from None
+        graphs.append(graph)
+        labels.append(y)
+    if not graphs:
+        raise DataFileError(f"{path} holds no graphs.")
+    return graphs, None if labels[0] is None else labels
+
+
+def _numbers(features: Any) -> Any:
+    """Convert rows of numbers to an array; keep other features."""
+    is_rows = isinstance(features, list) and features and isinstance(features[0], list) and features[0]
+    return np.array(features, dtype=np.float64) if is_rows and isinstance(features[0][0], (int, float)) else features

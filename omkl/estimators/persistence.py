@@ -76,7 +76,7 @@ class SavedEstimator(BaseEstimator):
     _plain_attributes: ClassVar[tuple[str, ...]] = ()
     #: Entry of the records of ``history_`` that counts epochs or iterations.
     _progress: ClassVar[str] = "epoch"
-    #: Kind of examples: "rows", "sequences", "trees" or "annotations"; None if users define it.
+    #: Kind of examples: "rows", "sequences", "graphs", "trees" or "annotations"; None if users define it.
     _reads: ClassVar[str | None] = "rows"
     #: Sections of a report about what the model learned, in order; see ``omkl.reports.report.SECTIONS``.
     _sections: ClassVar[tuple[str, ...]] = ()

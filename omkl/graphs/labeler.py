@@ -104,6 +104,7 @@ callbacks, verbose, random_state
         "epochs": Number(above=0, integer=True, also=("auto",)),
     }
     _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_")
+    _reads = "graphs"
 
     kernels: Any = field(default=None, kw_only=False)
     edge_kernels: Any = field(default=None, kw_only=False)

@@ -19,7 +19,7 @@ from sklearn.utils import _safe_indexing
 
 import omkl
 from omkl.annotation.tagger import confidences
-from omkl.data import Treebank
+from omkl.data import Graph, Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.explanations import Explanation
@@ -137,8 +137,11 @@ def marked_tokens(tokens: Sequence[str], *columns: tuple[Sequence, Sequence]) ->
 # ---- sequences -------------------------------------------------------------------------------------------------------
 
 
-def sequence_quality(labeler: omkl.SequenceLabeler, X: Sequence, y: Sequence, n_worst: int) -> Quality:
-    """Evaluate a labeler on sequences; sequences with a label None are skipped."""
+def sequence_quality(
+    labeler: omkl.SequenceLabeler | omkl.GraphLabeler, X: Sequence, y: Sequence, n_worst: int
+) -> Quality:
+    """Evaluate a labeler on sequences or graphs; those with a label None are skipped."""
+    y = [labels.ravel() if isinstance(labels, np.ndarray) else labels for labels in y]
     kept = [i for i, labels in enumerate(y) if not any(label is None for label in labels)]
     X, gold = [X[i] for i in kept], [np.asarray(y[i], dtype=object).tolist() for i in kept]
     if not X:
@@ -160,11 +163,12 @@ def sequence_quality(labeler: omkl.SequenceLabeler, X: Sequence, y: Sequence, n_
         parts += calibration_parts("Calibration", right, np.concatenate(confidences(labeler, X, predicted)))
     worst = []
     for i in worst_first(wrong, lengths, n_worst):
-        x, shown = X[i][:TOKENS], ""
-        if isinstance(x[0], np.ndarray):
+        is_graph = isinstance(X[i], Graph)
+        x, shown = (X[i].nodes if is_graph else X[i])[:TOKENS], ""
+        if isinstance(x[0], np.ndarray) and not is_graph:
             shown = drawn(plot_word, np.asarray(x), predicted[i][:TOKENS], gold[i][:TOKENS], paper=True)
         shown = shown or marked_tokens([_name_of(k, token) for k, token in enumerate(x)], (gold[i], predicted[i]))
-        n_more, title = len(gold[i]) - TOKENS, f"Sequence {kept[i] + 1}: {wrong[i]} of {len(gold[i])} wrong"
+        n_more, title = len(gold[i]) - TOKENS, f"{'Graph' if is_graph else 'Sequence'} {kept[i] + 1}: {wrong[i]} of {len(gold[i])} wrong"
         more = html.paragraph(f"and {n_more} more tokens.", soft=True) if n_more > 0 else ""
         why = partial(labeler.explain, X[i], labels=predicted[i], against=gold[i])
         worst.append(html.example(title, shown, more, reasons(why)))

@@ -35,6 +35,7 @@ MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
 QUALITIES: dict[str | None, Callable[..., Quality]] = {
     "rows": row_quality,
     "sequences": sequence_quality,
+    "graphs": sequence_quality,
     "trees": tree_quality,
     "annotations": annotation_quality,
 }
@@ -284,7 +285,7 @@ def size_of(model: Model | omkl.Annotator) -> dict[str, str]:
     if model._reads == "annotations":
         return {"parts": number(len(model.kernel_weights_))}
     tiles = {}
-    if is_classifier(model) or model._reads == "sequences":
+    if is_classifier(model) or model._reads in ("sequences", "graphs"):
         tiles["labels"] = number(len(model.classes_))
     if "coefficients" not in model._sections:
         weights = list(model.kernel_weights_.values())
