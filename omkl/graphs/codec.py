@@ -13,7 +13,7 @@ from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import Labels
 from omkl.estimators.token_codec import Examples, TokenCodec, top_of_bank
-from omkl.estimators.validation import check_sample_weight, class_weights
+from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
 from omkl.features.views import TokenData
@@ -25,8 +25,8 @@ from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Packer, Unpacker
 from omkl.sequences.reading import ChainOutputs, flat_labels, flatten
+from omkl.structures.chain import allowed_transitions
 from omkl.structures.graph import GraphLayout, PairwiseGraph
-from omkl.structures.transitions import allowed_transitions
 
 #: Prefix of the names of groups of edges, and of their arrays in model files.
 EDGE, EDGES = "edge:", "edges/"
@@ -73,18 +73,6 @@ def as_graphs(X: object) -> list[Graph]:
         if not isinstance(graph, Graph):
             raise InputError(f"Graph {i} of X must be an omkl.data.Graph or a graph of networkx, got {graph!r:.60}.")
     return graphs
-
-
-def training_graphs(
-    block: TrainingBlock, names: Sequence[str] | None, class_weight: Any, whole: bool = False
-) -> TokenData:
-    """Validate training graphs, and weight them by ``class_weight``; those of weight 0 are dropped from whole data."""
-    data = read_graphs(block, names)
-    if whole and data.weights is not None and not data.weights.all():
-        chosen = np.flatnonzero(data.weights)
-        X, y = ([given[i] for i in chosen.tolist()] for given in (block.X, block.y))
-        data = read_graphs(TrainingBlock(X, y, data.weights[chosen]), names)
-    return data._replace(weights=class_weights(class_weight, data.labels, data.offsets, data.weights, whole))
 
 
 # ---- outputs ----------------------------------------------------------------------------------------------------

@@ -1,8 +1,6 @@
 """Predictions of a trained graph labeler: labels with certificates, marginals, explanations."""
 
-import warnings
 from collections.abc import Callable, Collection, Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,13 +9,11 @@ from omkl._components import check_number
 from omkl._threads import in_threads
 from omkl.estimators.explanations import Explanation, explain_difference, part_namer
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
-from omkl.exceptions import DataWarning, InputError
-from omkl.features.views import TokenData
+from omkl.exceptions import InputError
 from omkl.graphs.codec import EDGE, check_possible, read_graphs
 from omkl.groups.edges import GraphSpan
 from omkl.online.group_contributions import Piece
 from omkl.online.model import OnlineModel
-from omkl.sequences.decoding import gold_codes
 from omkl.sequences.reading import LabelSequences, possible_labels
 from omkl.structures.graph import Certificate, GraphPotentials
 
@@ -65,29 +61,9 @@ def _encoded(model: OnlineModel, X: Any, labels: LabelSequences) -> Iterator[tup
             s += 1
 
 
-def compared_graphs(
-    model: OnlineModel, blocks: Iterator[TrainingBlock], n_jobs: int | None = None
-) -> Iterator[tuple[TokenData, np.ndarray]]:
-    """Yield validated data and predicted codes, block by block; warn about labels that the model does not know."""
-    members, unknown = {None, *model.codec.known.members}, dict[object, None]()
-    for block in blocks:
-        data = read_graphs(block, model.codec.encoder.names)
-        unknown |= dict.fromkeys(label for label in data.labels if label not in members)
-        yield data, np.concatenate([codes for codes, _ in solutions(model, block.X, None, n_jobs)])
-    if unknown:
-        some = ", ".join(map(repr, list(unknown)[:3]))
-        warnings.warn(f"Labels that the model does not know count as wrong: {some}.", DataWarning, stacklevel=3)
-
-
-def held_out_pairs(model: OnlineModel, X: Any, y: LabelSequences) -> list[tuple[GraphPotentials, np.ndarray]]:
-    """Return the potentials and the gold codes of held-out graphs; unknown labels are -1."""
-    pairs: list[tuple[GraphPotentials, np.ndarray]] = []
-    for block in blocks_of(X, y):
-        data = read_graphs(block, model.codec.encoder.names)
-        gold = gold_codes(model, data.labels, unknown=-1)
-        parts = zip(graph_potentials(model, block.X), pairwise(data.offsets.tolist()))
-        pairs += [(own, gold[low:high]) for own, (low, high) in parts]
-    return pairs
+def decoded(model: OnlineModel, block: TrainingBlock, n_jobs: int | None = None) -> np.ndarray:
+    """Return the predicted codes of all nodes of a block."""
+    return np.concatenate([codes for codes, _ in solutions(model, block.X, None, n_jobs)])
 
 
 def explain_nodes(

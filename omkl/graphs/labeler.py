@@ -1,8 +1,7 @@
 """GraphLabeler, a labeler of the nodes of graphs with online multiple kernel learning."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Unpack
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from omkl.data.blocks import is_collection
 from omkl.data.frames import column_names
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.calibration import at_temperature, has_marginals, structure_temperature
+from omkl.estimators.calibration import has_marginals, structure_temperature
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS
@@ -21,15 +20,21 @@ from omkl.estimators.validation import Number, OneOf, column_names_of, keep_colu
 from omkl.exceptions import InputError
 from omkl.features.lexicons import LexiconSource
 from omkl.features.views import TokenData
-from omkl.graphs.codec import GraphCodec, GraphOutputs, as_graphs, read_graphs, training_graphs
-from omkl.graphs.decoding import compared_graphs, explain_nodes, graph_potentials, held_out_pairs, solutions
+from omkl.graphs.codec import GraphCodec, GraphOutputs, as_graphs, read_graphs
+from omkl.graphs.decoding import decoded, explain_nodes, graph_potentials, solutions
 from omkl.groups.edges import PAIRS, PairBank
 from omkl.online.rounds import Record
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Unpacker
-from omkl.sequences.decoding import gold_codes
+from omkl.sequences.decoding import (
+    calibration_temperature,
+    compared_labels,
+    label_accuracy,
+    label_marginals,
+    labels_by_sequence,
+)
 from omkl.sequences.evaluation import evaluate_labels
-from omkl.sequences.reading import LabelSequences
+from omkl.sequences.reading import LabelSequences, training_sequences
 from omkl.structures.graph import Certificate, PairwiseGraph
 
 
@@ -197,7 +202,7 @@ callbacks, verbose, random_state
     def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
         if first:
             keep_columns(self, column_names(as_graphs(block.X)[0].nodes))
-        data = training_graphs(block, column_names_of(self), self.class_weight, whole)
+        data = training_sequences(block, column_names_of(self), self.class_weight, whole, read_graphs)
         return data._replace(total=len(data.layouts)) if whole else data
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
@@ -272,9 +277,8 @@ callbacks, verbose, random_state
         list of arrays of shape (n, K)
             Rows sum to 1.
         """
-        structure, temperature = self.predictor_.structure, self.temperature_ or 1.0
         potentials = graph_potentials(self.model_, X, labels)
-        return [structure.marginals(at_temperature(own, temperature))[1].unary for own in potentials]
+        return label_marginals(self.model_, potentials, self.temperature_ or 1.0)
 
     def calibrate(self, X: Any, y: LabelSequences = None) -> "GraphLabeler":
         """Calibrate probabilities by temperature scaling on held-out graphs.
@@ -288,10 +292,7 @@ callbacks, verbose, random_state
         -------
         self
         """
-        temperature = structure_temperature(self.predictor_.structure, held_out_pairs(self.model_, X, y))
-        if temperature is None:
-            raise InputError("y must hold a label that the model knows.")
-        self.temperature_ = temperature
+        self.temperature_ = calibration_temperature(self.model_, X, y, read_graphs, graph_potentials)
         return self
 
     def explain(
@@ -339,14 +340,7 @@ callbacks, verbose, random_state
         y : list of sequences of labels, optional
         sample_weight : array of shape (number of graphs,), optional
         """
-        right, total = 0.0, 0.0
-        for data, predicted in compared_graphs(self.model_, blocks_of(X, y, sample_weight), self.n_jobs):
-            gold = gold_codes(self.model_, data.labels, unknown=len(self.classes_))
-            weights = data.token_weights * (gold >= 0)
-            right, total = right + float(weights @ (predicted == gold)), total + float(weights.sum())
-        if not total:
-            raise InputError("y must hold a label other than None.")
-        return right / total
+        return label_accuracy(self.model_, self._compared(X, y, sample_weight))
 
     def evaluate(self, X: Any, y: LabelSequences = None) -> dict[str, Any]:
         """Evaluate nodes and labels.
@@ -362,16 +356,12 @@ callbacks, verbose, random_state
             ``accuracy`` of nodes, ``graph_accuracy``, the fraction of entirely correct graphs, ``nodes`` and
             ``graphs``, counts, and ``labels``, a record for each label; see :func:`omkl.evaluate_labels`.
         """
-        gold: list[list] = []
-        predicted: list[list] = []
-        for data, codes in compared_graphs(self.model_, blocks_of(X, y), self.n_jobs):
-            labels = self.classes_[codes].tolist()
-            for low, high in pairwise(data.offsets.tolist()):
-                gold.append(list(data.labels[low:high]))
-                predicted.append(labels[low:high])
-        found = evaluate_labels(gold, predicted)
+        found = evaluate_labels(*labels_by_sequence(self.model_, self._compared(X, y)))
         counts = {"graph_accuracy": found["sequence_accuracy"], "nodes": found["tokens"], "graphs": found["sequences"]}
         return {"accuracy": found["accuracy"], **counts, "labels": found["labels"]}
+
+    def _compared(self, *given: Any) -> Iterator[tuple[TokenData, np.ndarray]]:
+        return compared_labels(self.model_, blocks_of(*given), self.n_jobs, read_graphs, decoded)
 
     # ---- learned attributes and model files ---------------------------------------------------------------------
 

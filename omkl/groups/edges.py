@@ -1,6 +1,5 @@
 """Groups of edges of graphs: any bank of tokens, whose outputs are pairs of labels, scores edges."""
 
-from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from omkl.groups import _jit_tables as jit
 from omkl.groups.base import Bank, GuidedInput
-from omkl.groups.group_state import GroupStateView, Mixture
+from omkl.groups.group_state import GroupStateView
 from omkl.groups.tables import DenseBank
 from omkl.groups.tokens import Span, Tokens
 from omkl.structures.base import Potentials
@@ -73,10 +72,20 @@ class GraphSpan(Span, GuidedInput):
 
     def __init__(self, tokens: Tokens, low: int, high: int, edges: Span | None, layout: GraphLayout) -> None:
         super().__init__(tokens, low, high)
-        self.edges, self.layout = edges, layout
+        self.edges, self.layout = edges if edges is not None and len(edges) else None, layout
 
     def initial_potentials(self, structure: Any) -> GraphPotentials:
         return structure.over(self.layout)
+
+
+def _attribute(name: str) -> Any:
+    """Return a property that is an attribute of the inner bank."""
+    return property(lambda self: getattr(self.bank, name))
+
+
+def _method(name: str) -> Any:
+    """Return a method that calls one of the inner bank."""
+    return lambda self, *given: getattr(self.bank, name)(*given)
 
 
 class EdgeBank(Bank):
@@ -92,10 +101,11 @@ class EdgeBank(Bank):
     def __init__(self, bank: Any, pairs: LabelPairs) -> None:
         self.bank, self.pairs = bank, pairs
 
-    names = property(lambda self: self.bank.names)
-    averaging = property(lambda self: self.bank.averaging)
-    abilities = property(lambda self: self.bank.abilities)
-    nbytes = property(lambda self: self.bank.nbytes)
+    names, averaging, abilities, nbytes = map(_attribute, ("names", "averaging", "abilities", "nbytes"))
+    group_nbytes, recompute_norms, forget_input = map(_method, ("group_nbytes", "recompute_norms", "forget_input"))
+    state, load_state, condensed = map(_method, ("state", "load_state", "condensed"))
+    restart, discount, mix, _scale_group = map(_method, ("restart", "discount", "mix", "_scale_group"))
+    coordinates, shrink_coordinates = map(_method, ("coordinates", "shrink_coordinates"))
 
     @property
     def group_state(self) -> GroupStateView:
@@ -111,27 +121,28 @@ class EdgeBank(Bank):
         return UnaryPotentials(self.pairs.sums(gradient.pairwise))
 
     def add_potentials(self, x: GraphSpan, potentials: GraphPotentials) -> None:
-        if x.edges is not None and len(x.edges):
+        if x.edges is not None:
             own = np.zeros((len(x.edges), self.pairs.n_weights))
             self.bank.add_potentials(x.edges, UnaryPotentials(own))
             jit.add_pairs(own, 1.0, self.pairs.index, potentials.pairwise)
 
     def step(self, x: GraphSpan, gradient: GraphPotentials) -> None:
-        if x.edges is None or not len(x.edges):
+        if x.edges is None:
             self.group_state.square_gradients[:] = 0.0
         else:
             self.bank.step(x.edges, self.own(gradient))
 
     def apply_events(self, x: GraphSpan, gradient: GraphPotentials | None) -> None:
-        if gradient is None or x.edges is None or not len(x.edges):
+        if gradient is None or x.edges is None:
             self.bank.apply_events(None, None)
         else:
             self.bank.apply_events(x.edges, self.own(gradient))
 
     def inner_products(self, x: GraphSpan, gradient: GraphPotentials, totals: np.ndarray | None) -> np.ndarray:
-        if x.edges is None or not len(x.edges):
+        if x.edges is None:
             return np.zeros(len(self.names))
-        return self.bank.inner_products(x.edges, self.own(gradient), None)
+        own = self.own(gradient)
+        return self.bank.inner_products(x.edges, own, np.zeros((len(self.names), own.unary.shape[1])))
 
     def grow_outputs(self, n_outputs: int) -> None:
         self.pairs = self.pairs.grown(n_outputs)
@@ -145,43 +156,6 @@ class EdgeBank(Bank):
 
     def release(self) -> "EdgeBank":
         return EdgeBank(self.bank.release(), self.pairs)
-
-    def group_nbytes(self) -> np.ndarray:
-        """Return the bytes of each group, (p,)."""
-        return self.bank.group_nbytes()
-
-    def recompute_norms(self) -> None:
-        self.bank.recompute_norms()
-
-    def discount(self, factor: float) -> None:
-        self.bank.discount(factor)
-
-    def forget_input(self) -> None:
-        self.bank.forget_input()
-
-    def restart(self) -> None:
-        self.bank.restart()
-
-    def state(self) -> dict[str, np.ndarray]:
-        return self.bank.state()
-
-    def load_state(self, state: dict[str, np.ndarray]) -> None:
-        self.bank.load_state(state)
-
-    def condensed(self) -> dict[str, np.ndarray]:
-        return self.bank.condensed()
-
-    def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
-        self.bank.mix(states, mixture)
-
-    def coordinates(self) -> np.ndarray:
-        return self.bank.coordinates()
-
-    def shrink_coordinates(self, step: float) -> None:
-        self.bank.shrink_coordinates(step)
-
-    def _scale_group(self, k: int, factor: float) -> None:
-        self.bank._scale_group(k, factor)
 
 
 class PairBank(DenseBank):

@@ -168,7 +168,10 @@ def sequence_quality(
         if isinstance(x[0], np.ndarray) and not is_graph:
             shown = drawn(plot_word, np.asarray(x), predicted[i][:TOKENS], gold[i][:TOKENS], paper=True)
         shown = shown or marked_tokens([_name_of(k, token) for k, token in enumerate(x)], (gold[i], predicted[i]))
-        n_more, title = len(gold[i]) - TOKENS, f"{'Graph' if is_graph else 'Sequence'} {kept[i] + 1}: {wrong[i]} of {len(gold[i])} wrong"
+        n_more, title = (
+            len(gold[i]) - TOKENS,
+            f"{'Graph' if is_graph else 'Sequence'} {kept[i] + 1}: {wrong[i]} of {len(gold[i])} wrong",
+        )
         more = html.paragraph(f"and {n_more} more tokens.", soft=True) if n_more > 0 else ""
         why = partial(labeler.explain, X[i], labels=predicted[i], against=gold[i])
         worst.append(html.example(title, shown, more, reasons(why)))

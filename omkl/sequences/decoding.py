@@ -1,9 +1,9 @@
 """Predictions of a trained sequence labeler: labels, n best labellings, marginals, explanations."""
 
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from omkl.features.views import TokenData
 from omkl.groups.tokens import Tokens
 from omkl.online.model import OnlineModel
 from omkl.sequences import reading
+from omkl.structures.base import Potentials
 from omkl.structures.chain import Chain, ChainPotentials
 
 
@@ -102,9 +103,7 @@ def best_labelings(
         yield [Labeling(classes[labels], score) for labels, score in zip(codes, scores.tolist())]
 
 
-def label_marginals(
-    model: OnlineModel[ChainCodec], potentials: Iterator[ChainPotentials], temperature: float
-) -> list[np.ndarray]:
+def label_marginals(model: OnlineModel[Any], potentials: Iterator, temperature: float) -> list[np.ndarray]:
     """Compute the probability of each label at each token of each sequence, (n, K)."""
     structure = model.codec.structure
     return [
@@ -113,13 +112,22 @@ def label_marginals(
     ]
 
 
-def calibration_temperature(model: OnlineModel[ChainCodec], X: reading.Sequences, y: reading.LabelSequences) -> float:
-    """Find the temperature that maximizes the likelihood of the labels of held-out sequences."""
-    examples: list[tuple[ChainPotentials, np.ndarray]] = []
+def calibration_temperature(
+    model: OnlineModel[Any],
+    X: Any,
+    y: reading.LabelSequences,
+    read: Callable[..., TokenData] = reading.labeled_sequences,
+    score: Callable[..., Iterator] = sequence_potentials,
+) -> float:
+    """Find the temperature that maximizes the likelihood of the labels of held-out sequences.
+
+    ``read`` validates a block of them, and ``score`` yields the potentials of its inputs.
+    """
+    examples: list[tuple[Potentials, np.ndarray]] = []
     for block in blocks_of(X, y):
-        data = reading.labeled_sequences(block, model.codec.encoder.names)
+        data = read(block, model.codec.encoder.names)
         gold = gold_codes(model, data.labels, unknown=-1)
-        parts = sequence_potentials(model, block.X)
+        parts = score(model, block.X)
         examples += [(own, gold[low:high]) for own, (low, high) in zip(parts, pairwise(data.offsets.tolist()))]
     temperature = structure_temperature(model.codec.structure, examples)
     if temperature is None:
@@ -134,14 +142,24 @@ def gold_codes(model: OnlineModel[ChainCodec], labels: Sequence, unknown: int) -
 
 
 def compared_labels(
-    model: OnlineModel[ChainCodec], blocks: Iterator[TrainingBlock], n_jobs: int | None = None
+    model: OnlineModel[Any],
+    blocks: Iterator[TrainingBlock],
+    n_jobs: int | None = None,
+    read: Callable[..., TokenData] = reading.labeled_sequences,
+    decode: Callable[..., np.ndarray] | None = None,
 ) -> Iterator[tuple[TokenData, np.ndarray]]:
-    """Yield validated data and predicted codes, block by block; warn once about unknown labels and absent keys."""
+    """Yield validated data and predicted codes, block by block; warn once about unknown labels and absent keys.
+
+    ``read`` validates a block, and ``decode(model, block, n_jobs)`` predicts its codes.
+    """
     members, encoder, warned = {None, *model.codec.known.members}, model.codec.encoder, False
     unknown: dict[object, None] = {}
     for block in blocks:
-        data = reading.labeled_sequences(block, encoder.names)
-        yield data, model.predictor().decode(encoder.encode(data.inputs, data.offsets), n_jobs)
+        data = read(block, encoder.names)
+        if decode is None:
+            yield data, model.predictor().decode(encoder.encode(data.inputs, data.offsets), n_jobs)
+        else:
+            yield data, decode(model, block, n_jobs)
         warned = warned or model.codec.warn_of_absent_keys(data.inputs, model.predictor)
         unknown |= dict.fromkeys(label for label in data.labels if label not in members)
     if unknown:
@@ -151,6 +169,33 @@ def compared_labels(
             DataWarning,
             stacklevel=3,
         )
+
+
+def label_accuracy(model: OnlineModel[Any], compared: Iterator[tuple[TokenData, np.ndarray]]) -> float:
+    """Return the weighted accuracy of the labels of :func:`compared_labels`."""
+    right, total = 0.0, 0.0
+    for data, predicted in compared:
+        gold = gold_codes(model, data.labels, unknown=len(model.codec.known))
+        weights = data.token_weights * (gold >= 0)
+        right, total = right + float(weights @ (predicted == gold)), total + float(weights.sum())
+    if not total:
+        raise InputError("y must hold a label other than None.")
+    return right / total
+
+
+def labels_by_sequence(
+    model: OnlineModel[Any], compared: Iterator[tuple[TokenData, np.ndarray]]
+) -> tuple[list[list], list[list]]:
+    """Return the gold and the predicted labels of :func:`compared_labels`, sequence by sequence."""
+    gold: list[list] = []
+    predicted: list[list] = []
+    classes = model.codec.known.as_array()
+    for data, codes in compared:
+        labels = classes[codes].tolist()
+        for low, high in pairwise(data.offsets.tolist()):
+            gold.append(list(data.labels[low:high]))
+            predicted.append(labels[low:high])
+    return gold, predicted
 
 
 def explain_labels(

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Unpack
 
 import numpy as np
@@ -17,7 +16,6 @@ from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import Number, OneOf, column_names_of, keep_columns
-from omkl.exceptions import InputError
 from omkl.features.lexicons import LexiconSource
 from omkl.features.views import TokenData
 from omkl.groups.tables import TransitionBank, TrigramBank
@@ -439,15 +437,8 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
         y : list of sequences of labels, optional
         sample_weight : array of shape (number of sequences,), optional
         """
-        right, total, model = 0.0, 0.0, self.model_
-        for data, predicted in decoding.compared_labels(model, blocks_of(X, y, sample_weight), self.n_jobs):
-            gold = decoding.gold_codes(model, data.labels, unknown=len(self.classes_))
-            each = np.ones(len(data.offsets) - 1) if data.weights is None else data.weights
-            weights = np.repeat(each, np.diff(data.offsets)) * (gold >= 0)
-            right, total = right + float(weights @ (predicted == gold)), total + float(weights.sum())
-        if not total:
-            raise InputError("y must hold a label other than None.")
-        return right / total
+        compared = decoding.compared_labels(self.model_, blocks_of(X, y, sample_weight), self.n_jobs)
+        return decoding.label_accuracy(self.model_, compared)
 
     def evaluate(self, X: Sequences, y: LabelSequences = None, *, scheme: str | None = None) -> dict[str, Any]:
         """Evaluate tokens, labels, and entities if labels such as ``B-PER`` and ``O`` mark them.
@@ -465,14 +456,8 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
             ``accuracy``, ``sequence_accuracy``, ``tokens``, ``sequences``, ``labels``, ``entity_precision``,
             ``entity_recall``, ``entity_f1`` and ``entities``; see :func:`omkl.evaluate_labels`.
         """
-        gold: list[list] = []
-        predicted: list[list] = []
-        for data, codes in decoding.compared_labels(self.model_, blocks_of(X, y), self.n_jobs):
-            labels = self.classes_[codes].tolist()
-            for low, high in pairwise(data.offsets.tolist()):
-                gold.append(list(data.labels[low:high]))
-                predicted.append(labels[low:high])
-        return evaluate_labels(gold, predicted, scheme=scheme)
+        compared = decoding.compared_labels(self.model_, blocks_of(X, y), self.n_jobs)
+        return evaluate_labels(*decoding.labels_by_sequence(self.model_, compared), scheme=scheme)
 
     # ---- learned attributes -------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Validation and flattening of sequences and labels, and ChainOutputs."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from typing import Any, TypeAlias
 
@@ -19,8 +19,7 @@ from omkl.features.views import FlatTokens, TokenData
 from omkl.features.vocabulary import AttributeLists, flattened
 from omkl.features.words import Words
 from omkl.groups.tables import TransitionBank, TrigramBank
-from omkl.structures.chain import Chain
-from omkl.structures.transitions import allowed_transitions
+from omkl.structures.chain import Chain, allowed_transitions
 
 #: Sequences as given by users: lists of words, dicts or attributes, arrays, data frames; or a stream.
 Sequences: TypeAlias = Collection | Stream | Iterator
@@ -29,17 +28,22 @@ LabelSequences: TypeAlias = Collection[Collection | None] | None
 
 
 def training_sequences(
-    block: TrainingBlock, names: Sequence[str] | None, class_weight: Any, whole: bool = False
+    block: TrainingBlock,
+    names: Sequence[str] | None,
+    class_weight: Any,
+    whole: bool = False,
+    read: Callable[..., TokenData] | None = None,
 ) -> TokenData:
-    """Validate training sequences and labels, and weight them by ``class_weight``.
+    """Validate training sequences and labels, by ``read``, and weight them by ``class_weight``.
 
     If these are the ``whole`` data of a ``fit``, sequences of weight 0 are dropped.
     """
-    data = labeled_sequences(block, names)
+    read = read or labeled_sequences
+    data = read(block, names)
     if whole and data.weights is not None and not data.weights.all():
         chosen = np.flatnonzero(data.weights)
         X, y = ([sequences[i] for i in chosen.tolist()] for sequences in (block.X, block.y))
-        data = labeled_sequences(TrainingBlock(X, y, data.weights[chosen]), names)
+        data = read(TrainingBlock(X, y, data.weights[chosen]), names)
     return data._replace(weights=class_weights(class_weight, data.labels, data.offsets, data.weights, whole))
 
 

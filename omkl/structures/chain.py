@@ -1,6 +1,7 @@
-"""Chains of first and second order: sequence labeling."""
+"""Chains of first and second order: sequence labeling, with allowed transitions of labels."""
 
 import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -11,7 +12,6 @@ from omkl.exceptions import InputError
 from omkl.structures import _jit_chain as jit
 from omkl.structures import _jit_trigrams, log_space
 from omkl.structures.base import Structure, check_costs
-from omkl.structures.transitions import AllowedTransitions, ends_of
 
 
 class ChainPotentials(NamedTuple):
@@ -42,9 +42,87 @@ AnyPotentials: TypeAlias = ChainPotentials | TrigramPotentials | tuple[ArrayLike
 #: Maximum number of labels of a second-order chain, whose table of trigrams grows with the cube of their number.
 MOST_LABELS = 400
 NOTHING_ALLOWED = "No labelling is allowed: the constraints contradict each other."
+#: For each chunking scheme: the kinds of labels that may begin a sequence, that may end one, and that may follow each
+#: kind. A kind in lower case must belong to the same chunk.
+SCHEMES = {
+    "BIO": ("OB", "OBI", {"O": "OB", "B": "OBi", "I": "OBi"}),
+    "BIOES": ("OBS", "OES", {"O": "OBS", "B": "ie", "I": "ie", "E": "OBS", "S": "OBS"}),
+}
+ALIASES = {"IOB2": "BIO", "IOBES": "BIOES", "BILOU": "BIOES"}
+#: Names of BILOU for the ends of chunks.
+SYNONYMS = {"L": "E", "U": "S"}
 
 
-class Chain(Structure):
+class AllowedTransitions(NamedTuple):
+    """Constraints on labellings.
+
+    Attributes
+    ----------
+    following : bool array of shape (K, K)
+        True where label ``j`` may follow ``i``.
+    first, last : bool arrays of shape (K,)
+        True where a sequence may begin, or end, with a label.
+    """
+
+    following: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+    def first_violation(self, labels: np.ndarray, offsets: np.ndarray) -> int | None:
+        """Return the position of the first label that is not allowed, or None.
+
+        Parameters
+        ----------
+        labels : int array of shape (n,)
+            Labels of all sequences, concatenated; -1 for an unknown label.
+        offsets : int array of shape (number of sequences + 1,)
+        """
+        (begins, ends), known = ends_of(offsets), labels >= 0
+        wrong = np.zeros(len(labels), dtype=bool)
+        wrong[1:] = known[1:] & known[:-1] & ~self.following[labels[:-1], labels[1:]]
+        wrong[begins] = known[begins] & ~self.first[labels[begins]]
+        wrong[ends] |= known[ends] & ~self.last[labels[ends]]
+        return int(np.argmax(wrong)) if wrong.any() else None
+
+
+class Labelling(Structure):
+    """Base of structures whose outputs are a label for each element of the input; -1 is an unknown label."""
+
+    n_labels: int
+    costs: np.ndarray
+
+    def is_partial(self, gold: np.ndarray) -> bool:
+        return bool((gold < 0).any())
+
+    def n_known(self, gold: np.ndarray) -> int:
+        return int(np.count_nonzero(gold >= 0))
+
+    def known_marginals(self, potentials: Any, gold: np.ndarray) -> np.ndarray:
+        known = np.flatnonzero(gold >= 0)
+        return self.marginals(potentials)[1].unary[known, gold[known]]
+
+    def agreeing(self, potentials: Any, gold: np.ndarray) -> Any:
+        """Return potentials that forbid labellings that disagree with the known labels of ``gold``.
+
+        Parameters
+        ----------
+        potentials : ChainPotentials or similar
+        gold : int array of shape (n,), or bool array of shape (n, K)
+            A label, or -1, for each element; or a mask of the labels allowed there.
+        """
+        own = self._checked(potentials)
+        allowed = gold if gold.ndim == 2 else (gold[:, None] < 0) | (gold[:, None] == np.arange(self.n_labels))
+        return own._replace(unary=np.where(allowed, own.unary, -np.inf))
+
+    def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
+        return jit.total_cost(self.costs, np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64))
+
+    def _checked(self, potentials: Any) -> Any:
+        """Return potentials of the right types."""
+        return potentials
+
+
+class Chain(Labelling):
     """A chain over K labels, of any length n >= 1 and of first or second order.
 
     Decoding and marginals take O(n K^2), O(n K) without transitions, or O(n K^3) with trigrams (``order=2``).
@@ -178,29 +256,6 @@ class Chain(Structure):
         costs = np.where(np.asarray(gold)[:, None] >= 0, self.costs[gold], 0.0)
         return own._replace(unary=own.unary + cost_weight * costs)
 
-    def is_partial(self, gold: np.ndarray) -> bool:
-        return bool((gold < 0).any())
-
-    def n_known(self, gold: np.ndarray) -> int:
-        return int(np.count_nonzero(gold >= 0))
-
-    def known_marginals(self, potentials: AnyPotentials, gold: np.ndarray) -> np.ndarray:
-        known = np.flatnonzero(gold >= 0)
-        return self.marginals(potentials)[1].unary[known, gold[known]]
-
-    def agreeing(self, potentials: AnyPotentials, gold: np.ndarray) -> Any:
-        """Return potentials that forbid labellings that disagree with the known labels of ``gold``.
-
-        Parameters
-        ----------
-        potentials : ChainPotentials
-        gold : int array of shape (n,), or bool array of shape (n, K)
-            A label, or -1, for each position; or a mask of the labels allowed there.
-        """
-        own = self._checked(potentials)
-        allowed = gold if gold.ndim == 2 else (gold[:, None] < 0) | (gold[:, None] == np.arange(self.n_labels))
-        return own._replace(unary=np.where(allowed, own.unary, -np.inf))
-
     def difference(self, potentials: AnyPotentials, predicted: np.ndarray, gold: np.ndarray) -> tuple[float, Any]:
         own = self._checked(potentials)
         gradient = type(own)(*(np.zeros(array.shape) for array in own))
@@ -267,9 +322,6 @@ class Chain(Structure):
     def score(self, potentials: AnyPotentials, output: ArrayLike) -> float:
         return _score(self._checked(potentials), np.asarray(output, dtype=np.int64))
 
-    def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
-        return jit.total_cost(self.costs, np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64))
-
 
 def _score(potentials: ChainPotentials | TrigramPotentials, labels: np.ndarray) -> float:
     """Return the score of a labelling."""
@@ -284,3 +336,86 @@ def _add_indicator(potentials: ChainPotentials | TrigramPotentials, labels: np.n
     jit.add_indicator(unary, pairwise, labels, amount)
     if triples:
         np.add.at(triples[0], (labels[:-2], labels[1:-1], labels[2:]), amount)
+
+
+# ---- allowed transitions ------------------------------------------------------------------------------------------
+
+
+def ends_of(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of the first and of the last token of each sequence that has tokens."""
+    some = np.diff(offsets) > 0
+    return offsets[:-1][some], offsets[1:][some] - 1
+
+
+def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
+    """Return the transitions between these labels that ``spec`` allows.
+
+    Parameters
+    ----------
+    spec : str, dict or bool array of shape (K, K)
+        The name of a chunking scheme, ``"BIO"`` or ``"BIOES"``, whose labels are ``O``, ``B-PER`` and so on, or all
+        without types: ``O``, ``B``, ``I``. Or a dict from a label to the labels that may follow it, and from None to
+        the labels that may begin a sequence; any label may follow a missing key. Or a matrix with a row per label, in
+        the order of ``labels``.
+    labels : sequence of K labels
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the scheme is unknown, a label does not fit it, or the dict names unknown labels.
+    """
+    if isinstance(spec, str):
+        return _of_scheme(spec, labels)
+    n_labels, index = len(labels), {label: k for k, label in enumerate(labels)}
+    allowed = AllowedTransitions(np.ones((n_labels, n_labels), dtype=bool), *np.ones((2, n_labels), dtype=bool))
+    if isinstance(spec, Mapping):
+        for label, followers in spec.items():
+            followers = list(followers)
+            unknown = [other for other in [*([] if label is None else [label]), *followers] if other not in index]
+            if unknown:
+                raise InputError(
+                    f"allowed_transitions names {unknown[0]!r}, which is not one of the {n_labels} labels, such as "
+                    f"{', '.join(map(repr, labels[:3]))}."
+                )
+            row = allowed.first if label is None else allowed.following[index[label]]
+            row[:] = False
+            row[[index[other] for other in followers]] = True
+        return allowed
+    try:
+        following = np.array(spec)
+    except ValueError:
+        following = np.zeros(0)
+    if following.shape != (n_labels, n_labels) or not np.isin(following, (0, 1)).all():
+        raise InputError(
+            'allowed_transitions must be "BIO", "BIOES", a dict from a label to the labels that may follow it, or a '
+            f"({n_labels}, {n_labels}) matrix of True and False in the order of the sorted labels, not {spec!r:.60}."
+        )
+    return allowed._replace(following=following.astype(bool))
+
+
+def _of_scheme(name: str, labels: Sequence[Any]) -> AllowedTransitions:
+    scheme = ALIASES.get(name.upper(), name.upper())
+    if scheme not in SCHEMES:
+        raise InputError(f"Unknown transitions {name!r}: choose BIO or BIOES, or give a dict or a matrix.")
+    first, last, following = SCHEMES[scheme]
+    typed = "B" not in labels and "I" not in labels
+    split = [_kind_and_chunk(label, name, following, typed) for label in labels]
+    allowed = [
+        [to in following[of] or (to.lower() in following[of] and own == other) for to, other in split]
+        for of, own in split
+    ]
+    begins, ends = ([kind in kinds for kind, _ in split] for kinds in (first, last))
+    return AllowedTransitions(np.array(allowed), np.array(begins), np.array(ends))
+
+
+def _kind_and_chunk(label: Any, name: str, kinds: Mapping[str, str], typed: bool) -> tuple[str, str]:
+    """Split ``B-PER`` into ``("B", "PER")``, and ``B`` without types into ``("B", "")``."""
+    kind, dash, chunk = label.partition("-") if isinstance(label, str) else ("", "", "")
+    kind = SYNONYMS.get(kind, kind) if name.upper() == "BILOU" else kind
+    if kind not in kinds or not (chunk if typed and kind != "O" else not dash):
+        known = [f"{k}-X" if typed and k != "O" else k for k in kinds]
+        raise InputError(
+            f"The label {label!r} is not in {name}, which has {', '.join(known)}: correct it, or choose other "
+            "transitions."
+        )
+    return kind, chunk

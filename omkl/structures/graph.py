@@ -11,9 +11,8 @@ from scipy.sparse import csgraph, csr_array
 from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.structures import _jit_graph as jit
-from omkl.structures._jit_chain import total_cost
-from omkl.structures.base import Structure, check_costs
-from omkl.structures.chain import NOTHING_ALLOWED
+from omkl.structures.base import check_costs
+from omkl.structures.chain import NOTHING_ALLOWED, Labelling
 
 #: A labelling is proved best if no other scores higher by more than this, relative to the larger of 1 and its score.
 PROVED = 1e-8
@@ -125,7 +124,7 @@ class Certificate(NamedTuple):
     proved: bool
 
 
-class PairwiseGraph(Structure):
+class PairwiseGraph(Labelling):
     """Labels of the nodes of any graph, with scores of nodes and edges.
 
     Labellings of forests are the best ones, and their marginals are exact. On graphs with cycles, where the best
@@ -229,24 +228,6 @@ class PairwiseGraph(Structure):
         """Return the cost of each label, as for a graph without edges."""
         return self.cost_augmented(self.zeros(len(gold)), gold)
 
-    def is_partial(self, gold: np.ndarray) -> bool:
-        return bool((gold < 0).any())
-
-    def n_known(self, gold: np.ndarray) -> int:
-        return int(np.count_nonzero(gold >= 0))
-
-    def agreeing(self, potentials: GraphPotentials, gold: np.ndarray) -> GraphPotentials:
-        """Return potentials that forbid labellings that disagree with the known labels of ``gold``.
-
-        Parameters
-        ----------
-        potentials : GraphPotentials
-        gold : int array of shape (n,), or bool array of shape (n, K)
-            A label, or -1, for each node; or a mask of the labels allowed there.
-        """
-        allowed = gold if gold.ndim == 2 else (gold[:, None] < 0) | (gold[:, None] == np.arange(self.n_labels))
-        return potentials._replace(unary=np.where(allowed, potentials.unary, -np.inf))
-
     def marginals(self, potentials: GraphPotentials) -> tuple[float, GraphPotentials]:
         unary, pairwise, layout = self._within_allowed(potentials)
         expected = self.over(layout)._replace(pairwise=np.empty(pairwise.shape))
@@ -255,10 +236,6 @@ class PairwiseGraph(Structure):
         if log_partition == -np.inf:
             raise InputError(NOTHING_ALLOWED)
         return log_partition, expected
-
-    def known_marginals(self, potentials: GraphPotentials, gold: np.ndarray) -> np.ndarray:
-        known = np.flatnonzero(gold >= 0)
-        return self.marginals(potentials)[1].unary[known, gold[known]]
 
     def difference(
         self, potentials: GraphPotentials, predicted: np.ndarray, gold: np.ndarray
@@ -274,9 +251,6 @@ class PairwiseGraph(Structure):
 
     def score(self, potentials: GraphPotentials, output: np.ndarray) -> float:
         return jit.score_labels(*potentials[:2], potentials.layout.edges, output)
-
-    def cost(self, gold: np.ndarray, predicted: np.ndarray) -> float:
-        return total_cost(self.costs, gold, predicted)
 
     def _within_allowed(self, potentials: GraphPotentials) -> GraphPotentials:
         """Forbid pairs of labels that are not allowed."""

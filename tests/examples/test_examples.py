@@ -307,3 +307,13 @@ def test_likelihoods_need_a_larger_C_than_the_hinge(tmp_path, real_data):
     assert len(found) == 18
     assert found["crf", 0.3] < found["hinge", 0.3]
     assert found["crf", 0.3] + 5 < found["crf", 10.0] < 100
+
+
+def test_snakes_follow_from_their_neighbours(figures_of, real_data):
+    real_data("graphs/snakes.npz")
+    both, direction, useless = figures_of("snakes", "--seeds", "1", "--epochs", "4", "--train", "60", "--test", "20")[
+        "rows"
+    ]
+    assert both["accuracy"] > direction["accuracy"] > 75
+    assert useless["accuracy"] > 85
+    assert useless["largest useless weight"] < 0.1
