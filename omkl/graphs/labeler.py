@@ -122,7 +122,7 @@ callbacks, verbose, random_state
     transitions: str | None = "free"
     allowed_pairs: Any = None
     cost: Any = None
-    sweeps: int = 100
+    sweeps: int = 400
     budget: int | None = None
     cache_size: float = 4000
     dtype: Any = "auto"

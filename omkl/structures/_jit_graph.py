@@ -12,7 +12,7 @@ from omkl._compilation import compiled
 #: Sums of weights below this are computed in logs, as some weights underflow.
 SMALLEST = 1e-280
 #: Sweeps end when one closes less than this share of the gap between bound and score.
-SLOW = 0.005
+SLOW = 0.0001
 
 
 # ---- the best labelling ---------------------------------------------------------------------------------------------
@@ -61,6 +61,7 @@ def sweep(unary, pairwise, graph, forest, back, messages, labels):
     n, K = unary.shape
     shared, bound = pairwise.shape[0] < edges.shape[0], 0.0
     own, source, target = np.empty(K), np.empty(K), np.empty(K)
+    chosen = np.zeros((0 if back else n, K))  # scores of the labels of earlier neighbours
     for place in range(n):
         i = order[n - 1 - place if back else place]
         for y in range(K):
@@ -69,14 +70,11 @@ def sweep(unary, pairwise, graph, forest, back, messages, labels):
             for y in range(K):
                 own[y] += messages[incident[q], y]
         if not back:
-            for y in range(K):
-                target[y] = own[y]
-            for q in range(starts[i], middle[i]):
-                e = incident[q]
-                add_column(pairwise, 0 if shared else e, edges, e, i, labels, target)
-            labels[i] = np.argmax(target)
-            if forest:
-                continue
+            label = 0
+            for y in range(1, K):
+                if own[y] + chosen[i, y] > own[label] + chosen[i, label]:
+                    label = y
+            labels[i] = label
         for q in range(starts[i], middle[i]):
             for y in range(K):
                 own[y] += messages[incident[q], y]
@@ -91,6 +89,11 @@ def sweep(unary, pairwise, graph, forest, back, messages, labels):
         for q in range(starts[i] if back else middle[i], middle[i] if back else starts[i + 1]):
             e = incident[q]
             p = 0 if shared else e
+            if not back:
+                j = edges[e, 0] + edges[e, 1] - i
+                add_column(pairwise, p, edges, e, j, labels, chosen[j])
+                if forest:
+                    continue
             for y in range(K):
                 source[y] = share * own[y] - messages[e, y]
                 target[y] = -np.inf

@@ -165,7 +165,7 @@ class PairwiseGraph(Labelling):
         costs: ArrayLike | None = None,
         shared: bool = False,
         allowed: np.ndarray | None = None,
-        sweeps: int = 100,
+        sweeps: int = 400,
     ) -> None:
         check_number("n_labels", n_labels, least=1)
         check_number("sweeps", sweeps, above=0, integer=True)
