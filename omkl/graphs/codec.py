@@ -191,18 +191,17 @@ class GraphCodec(TokenCodec):
         super().__init__(outputs, estimator, lexicons)
         self._edge_kernels = estimator.edge_kernels
 
-    def learn_kernels(self, data: TokenData) -> None:
-        super().learn_kernels(data)
+    def start(self, data: TokenData) -> Examples:
         self._outputs.shared, self._outputs.directed = data.edges is None, data.layouts[0].directed
         self._outputs.label_pairs(1)  # raises an error if they do not fit
-        if data.edges is None:
-            if self._edge_kernels is not None:
-                raise InputError("edge_kernels must be None for graphs whose edges have no features.")
-            return
         kernels = self._edge_kernels
-        if kernels is None and not isinstance(data.edges.inputs, list):
-            kernels = ["linear"]
-        self.edges = Encoder(kernels, in_sequences=True).fit(data.edges._replace(total=data.total))
+        if data.edges is not None:
+            if kernels is None and not isinstance(data.edges.inputs, list):
+                kernels = ["linear"]
+            self.edges = Encoder(kernels, in_sequences=True).fit(data.edges._replace(total=data.total))
+        elif kernels is not None:
+            raise InputError("edge_kernels must be None for graphs whose edges have no features.")
+        return super().start(data)
 
     def encode_known(self, data: TokenData, grow: bool = False, follow: bool = False) -> GraphExamples:
         self.check_edges(data)

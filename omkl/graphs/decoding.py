@@ -10,7 +10,7 @@ from omkl._threads import in_threads
 from omkl.estimators.explanations import Explanation, explain_difference, part_namer
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.exceptions import InputError
-from omkl.graphs.codec import EDGE, check_possible, read_graphs
+from omkl.graphs.codec import EDGE, GraphCodec, check_possible, read_graphs
 from omkl.groups.edges import GraphSpan
 from omkl.online.group_contributions import Piece
 from omkl.online.model import OnlineModel
@@ -19,14 +19,14 @@ from omkl.structures.graph import Certificate, GraphPotentials
 
 
 def solutions(
-    model: OnlineModel, X: Any, labels: LabelSequences = None, n_jobs: int | None = None
+    model: OnlineModel[GraphCodec], X: Any, labels: LabelSequences = None, n_jobs: int | None = None
 ) -> list[tuple[np.ndarray, Certificate]]:
     """Return the codes of the labels of each graph, subject to known ``labels``, and their certificates."""
-    predictor = model.predictor()
+    predictor, structure = model.predictor(), model.codec.structure
 
     def solved(given: tuple[int, GraphSpan, np.ndarray | None]) -> tuple[np.ndarray, Certificate]:
         s, x, possible = given
-        codes, found = predictor.structure.solve(_within(model, predictor.potentials(x), possible))
+        codes, found = structure.solve(_within(model, predictor.potentials(x), possible))
         if found.score == -np.inf:
             raise InputError(f"No labelling of graph {s} was found that allowed_pairs and the given labels allow.")
         return codes, found
@@ -34,17 +34,23 @@ def solutions(
     return in_threads(solved, _encoded(model, X, labels), n_jobs)
 
 
-def graph_potentials(model: OnlineModel, X: Any, labels: LabelSequences = None) -> Iterator[GraphPotentials]:
+def graph_potentials(
+    model: OnlineModel[GraphCodec], X: Any, labels: LabelSequences = None
+) -> Iterator[GraphPotentials]:
     """Yield the potentials of each graph; labellings that contradict known ``labels`` are forbidden."""
     predictor = model.predictor()
     return (_within(model, predictor.potentials(x), possible) for _, x, possible in _encoded(model, X, labels))
 
 
-def _within(model: OnlineModel, potentials: GraphPotentials, possible: np.ndarray | None) -> GraphPotentials:
+def _within(
+    model: OnlineModel[GraphCodec], potentials: GraphPotentials, possible: np.ndarray | None
+) -> GraphPotentials:
     return potentials if possible is None else model.codec.structure.agreeing(potentials, possible)
 
 
-def _encoded(model: OnlineModel, X: Any, labels: LabelSequences) -> Iterator[tuple[int, GraphSpan, np.ndarray | None]]:
+def _encoded(
+    model: OnlineModel[GraphCodec], X: Any, labels: LabelSequences
+) -> Iterator[tuple[int, GraphSpan, np.ndarray | None]]:
     """Yield number, encoded graph, and possible labels of its nodes, None for no restriction."""
     if labels is not None and as_stream(X) is not None:
         raise InputError("labels must be None for a stream.")
@@ -61,18 +67,23 @@ def _encoded(model: OnlineModel, X: Any, labels: LabelSequences) -> Iterator[tup
             s += 1
 
 
-def decoded(model: OnlineModel, block: TrainingBlock, n_jobs: int | None = None) -> np.ndarray:
+def decoded(model: OnlineModel[GraphCodec], block: TrainingBlock, n_jobs: int | None = None) -> np.ndarray:
     """Return the predicted codes of all nodes of a block."""
     return np.concatenate([codes for codes, _ in solutions(model, block.X, None, n_jobs)])
 
 
 def explain_nodes(
-    model: OnlineModel, x: Any, labels: Collection | None, against: Collection | None, node: int | None, n: int
+    model: OnlineModel[GraphCodec],
+    x: Any,
+    labels: Collection | None,
+    against: Collection | None,
+    node: int | None,
+    n: int,
 ) -> Explanation:
     """Explain a labelling of a graph; see :meth:`omkl.GraphLabeler.explain`."""
     predictor, codec = model.predictor(), model.codec
     [(_, span, _)] = _encoded(model, [x], None)
-    structure, potentials = predictor.structure, predictor.potentials(span)
+    structure, potentials = codec.structure, predictor.potentials(span)
 
     def read(given: Collection) -> np.ndarray:
         possible = possible_labels([given], np.array([len(span)]), codec.known)

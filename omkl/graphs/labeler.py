@@ -381,7 +381,7 @@ callbacks, verbose, random_state
 
 def record_proved(trainer: OnlineTrainer, record: Record) -> None:
     """Record the fraction of the labellings of an epoch that were proved to be the best; a callback."""
-    structure = trainer.structure
+    structure: Any = trainer.structure
     if structure.n_found:
         record["proved"] = structure.n_proved / structure.n_found
     structure.n_found = structure.n_proved = 0
