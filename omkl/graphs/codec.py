@@ -279,9 +279,8 @@ class GraphCodec(TokenCodec):
         cached = training is not None and not in_shards and self._cache_size > 0
         tokens = training.edges if training is not None and cached else None
         own = self._banks_of(self.edges, tokens, pairs.n_weights, averaging, EDGE)
-        n_transitions = sum(isinstance(bank, PairBank) for bank in regularized)
-        at = len(regularized) - n_transitions
-        return [*regularized[:at], *(EdgeBank(bank, pairs) for bank in own), *regularized[at:]], free
+        of_nodes = [bank for bank in regularized if not isinstance(bank, PairBank)]
+        return [*of_nodes, *(EdgeBank(bank, pairs) for bank in own), *regularized[len(of_nodes) :]], free
 
     @staticmethod
     def _explicit_edges(banks: Sequence[Any]) -> ExplicitBank | None:
@@ -293,14 +292,10 @@ class GraphCodec(TokenCodec):
         bank = self._explicit_edges(predictor.banks)
         if bank is None or self.edges is None or (group is not None and group not in bank.names):
             return super().top_features(predictor, n, group)
-        index = self._outputs.label_pairs(self.structure.n_labels).index
-        members = self.known.members
-        named: list[dict[str, Any]] = [{} for _ in range(bank.n_outputs)]
-        for first, second in np.argwhere(index >= 0)[::-1].tolist():
-            equal = self._outputs.label_pairs(self.structure.n_labels).kind == "potts"
-            named[index[first, second]] = {
-                "label": "equal labels" if equal else f"{members[first]} → {members[second]}"
-            }
+        pairs, members = self._outputs.label_pairs(self.structure.n_labels), self.known.members
+        named = [{"label": "equal labels"}] * pairs.n_weights
+        for first, second in [] if pairs.kind == "potts" else np.argwhere(pairs.index >= 0)[::-1].tolist():
+            named[pairs.index[first, second]] = {"label": f"{members[first]} → {members[second]}"}
         found = top_of_bank(bank, self.edges, named, n, group)
         others = super().top_features(predictor, n, None) if group is None else []
         return sorted([*found, *others], key=lambda record: -abs(record["weight"]))[:n]

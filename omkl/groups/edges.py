@@ -46,10 +46,6 @@ class LabelPairs:
         }[kind]
         self.n_weights = int(self.index.max()) + 1
 
-    def grown(self, n_labels: int) -> "LabelPairs":
-        """Return the pairs of more labels."""
-        return LabelPairs(self.kind, n_labels)
-
     def sums(self, gradient: np.ndarray) -> np.ndarray:
         """Sum a gradient (E, K, K) over the pairs that share a weight, (E, number of weights)."""
         found = np.zeros((len(gradient), self.n_weights))
@@ -145,7 +141,7 @@ class EdgeBank(Bank):
         return self.bank.inner_products(x.edges, own, np.zeros((len(self.names), own.unary.shape[1])))
 
     def grow_outputs(self, n_outputs: int) -> None:
-        self.pairs = self.pairs.grown(n_outputs)
+        self.pairs = LabelPairs(self.pairs.kind, n_outputs)
         self.bank.grow_outputs(self.pairs.n_weights)
 
     def __copy__(self) -> "EdgeBank":
@@ -182,7 +178,7 @@ class PairBank(DenseBank):
         return self.pairs.sums(gradient.pairwise).sum(axis=0)[None, None]
 
     def grow_outputs(self, n_outputs: int) -> None:
-        self.pairs = self.pairs.grown(n_outputs)
+        self.pairs = LabelPairs(self.pairs.kind, n_outputs)
         super().grow_outputs(self.pairs.n_weights)
 
     def scores(self) -> np.ndarray:
