@@ -15,6 +15,53 @@ SMALLEST = 1e-280
 SLOW = 0.0001
 
 
+@compiled
+def arrange(edges, n):
+    """Return the order of n nodes, their incident edges, and whether the graph is a forest."""
+    degrees = np.zeros(n + 1, np.int64)
+    for e in range(edges.shape[0]):
+        degrees[edges[e, 0] + 1] += 1
+        degrees[edges[e, 1] + 1] += 1
+    starts = np.cumsum(degrees)
+    incident, free = np.empty(2 * edges.shape[0], np.int64), starts[:-1].copy()
+    for e in range(edges.shape[0]):
+        for side in range(2):
+            incident[free[edges[e, side]]] = e
+            free[edges[e, side]] += 1
+    order, seen = np.empty(n, np.int64), np.zeros(n, np.bool_)
+    done = found = components = 0
+    for root in range(n):  # breadth first
+        if not seen[root]:
+            seen[root], order[found] = True, root
+            found, components = found + 1, components + 1
+        while done < found:
+            i = order[done]
+            done += 1
+            for q in range(starts[i], starts[i + 1]):
+                j = edges[incident[q], 0] + edges[incident[q], 1] - i
+                if not seen[j]:
+                    seen[j], order[found] = True, j
+                    found += 1
+    forest = edges.shape[0] == n - components
+    ranks = np.empty(n, np.int64)
+    for place in range(n):
+        if not forest:  # memory is read in the order of the nodes
+            order[place] = place
+        ranks[order[place]] = place
+    middle = np.empty(n, np.int64)
+    for i in range(n):
+        own = incident[starts[i] : starts[i + 1]].copy()
+        position = starts[i]
+        for later in range(2):
+            for e in own:
+                if (ranks[edges[e, 0] + edges[e, 1] - i] > ranks[i]) == (later == 1):
+                    incident[position] = e
+                    position += 1
+            if later == 0:
+                middle[i] = position
+    return order, starts, middle, incident, forest
+
+
 # ---- the best labelling ---------------------------------------------------------------------------------------------
 
 

@@ -40,40 +40,18 @@ class GraphLayout:
     directed: bool = False
 
     @cached_property
+    def _arranged(self) -> tuple:
+        return jit.arrange(self.edges, self.n_nodes)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """The arrays that compiled functions take; see ``_jit_graph``."""
+        return (self.edges, *self._arranged[:4])
+
+    @property
     def is_forest(self) -> bool:
         """True if the graph has no cycles, so that predictions are exact."""
-        return len(self.edges) == self.n_nodes - len(self._roots)
-
-    @cached_property
-    def _roots(self) -> np.ndarray:
-        """One node of each connected part."""
-        parts = csgraph.connected_components(self._adjacency(np.ones(len(self.edges))), directed=False)[1]
-        return np.unique(parts, return_index=True)[1]
-
-    def _adjacency(self, weights: np.ndarray) -> csr_array:
-        return csr_array((weights, (self.edges[:, 0], self.edges[:, 1])), shape=(self.n_nodes, self.n_nodes))
-
-    @cached_property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """The arrays that compiled functions take; see ``_jit_graph``.
-
-        Nodes of forests are ordered breadth first, others as they are, so that memory is read in its order.
-        """
-        n, (first, second) = self.n_nodes, self.edges.T
-        order = np.arange(n)
-        if self.is_forest:  # from one more node, which joins the parts
-            ends = np.append(first, np.full(len(self._roots), n)), np.append(second, self._roots)
-            joined = csr_array((np.ones(len(ends[0])), ends), shape=(n + 1, n + 1))
-            found = csgraph.breadth_first_order(joined, n, directed=False, return_predecessors=False)
-            order = found[1:].astype(np.int64)
-        ranks = np.empty(n, np.int64)
-        ranks[order] = np.arange(n)
-        own, other = np.append(first, second), np.append(second, first)
-        later = ranks[other] > ranks[own]
-        incident = np.tile(np.arange(len(first)), 2)[np.lexsort((later, own))]
-        starts = np.append(0, np.cumsum(np.bincount(own, minlength=n)))
-        middle = starts[:-1] + np.bincount(own[~later], minlength=n)
-        return self.edges, order, starts, middle, incident
+        return bool(self._arranged[4])
 
     @cached_property
     def appearance(self) -> np.ndarray:
@@ -88,7 +66,8 @@ class GraphLayout:
             order = np.argsort(counts + rng.random(len(counts)))
             costs = np.empty(len(order))
             costs[order] = np.arange(1.0, len(order) + 1.0)
-            chosen = csgraph.minimum_spanning_tree(self._adjacency(costs)).data
+            graph = csr_array((costs, (self.edges[:, 0], self.edges[:, 1])), shape=(self.n_nodes, self.n_nodes))
+            chosen = csgraph.minimum_spanning_tree(graph).data
             counts[order[chosen.astype(np.int64) - 1]] += 1.0
             n += 1
         return counts / n
