@@ -246,8 +246,10 @@ def marginals(unary, pairwise, graph, forest, rates, sweeps, tolerance, unary_ma
     edges, order, starts, middle, incident = graph
     n, K = unary.shape
     shared = pairwise.shape[0] < edges.shape[0]
-    weights, tops = np.empty((edges.shape[0], K, K)), np.empty(edges.shape[0])
-    for e in range(edges.shape[0]):
+    one = shared and forest  # all edges have the same weights
+    n_weights = 1 if one else edges.shape[0]
+    weights, tops = np.empty((n_weights, K, K)), np.empty(n_weights)
+    for e in range(n_weights):
         scores = pairwise[0 if shared else e]
         tops[e] = scores.max() / rates[e]
         if not tops[e] > -np.inf:
@@ -270,7 +272,8 @@ def marginals(unary, pairwise, graph, forest, rates, sweeps, tolerance, unary_ma
                 for y in range(K):
                     source[y] = own[y] - incoming[y] if own[y] > -np.inf else -np.inf
                 scores = pairwise[0 if shared else e]
-                if not send_sum(source, weights[e], scores, rates[e], tops[e], forward, new):
+                w = 0 if one else e
+                if not send_sum(source, weights[w], scores, rates[e], tops[w], forward, new):
                     return -np.inf
                 for y in range(K):
                     if new[y] > -np.inf and outgoing[y] > -np.inf:
