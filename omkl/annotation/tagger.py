@@ -12,7 +12,7 @@ import numpy as np
 from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.features import _jit_words as jit
-from omkl.features.lexicons import Lexicon, pack_lexicons, unpack_lexicons
+from omkl.features.lexicons import Lexicon, pack_lexicons, pack_strings, unpack_lexicons, unpack_strings
 from omkl.features.vocabulary import NUMBER
 from omkl.features.words import BEGIN, END, TEMPLATES, lexicon_templates
 from omkl.parsing.sentences import strings_of
@@ -358,9 +358,8 @@ class Tagger:
 
     def describe(self, packer: Packer) -> dict[str, Any]:
         """Return JSON values for a model file, without the labelers; arrays are added to the packer."""
-        known = {} if self.lemmatizer is None else self.lemmatizer.known
-        text = "\n".join(f"{key}\r{lemma}" for key, lemma in known.items())
-        packer.arrays["lemmas"] = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+        if self.lemmatizer is not None:
+            packer.arrays["lemmas"] = pack_strings(self.lemmatizer.known)
         fixed = {name: model for name, model in self._named().items() if isinstance(model, str)}
         packer.arrays.update(pack_lexicons(self.lexicons))
         return {"columns": list(self.columns), "fixed": fixed, "lexicons": list(self.lexicons)}
@@ -379,9 +378,8 @@ class Tagger:
                 tagger.lemmatizer.edits[tag] = model
             else:
                 tagger.morphology[tag] = model
-        text = arrays["lemmas"].tobytes().decode("utf-8", "surrogatepass")
-        if tagger.lemmatizer is not None and text:
-            tagger.lemmatizer.known = dict(line.split("\r") for line in text.split("\n"))
+        if tagger.lemmatizer is not None:
+            tagger.lemmatizer.known = unpack_strings(arrays["lemmas"])
         return tagger
 
 

@@ -20,10 +20,12 @@ from omkl.data.treebank.conllu import TreebankReader
 from omkl.data.treebank.treebank import new_strings
 from omkl.estimators.token_codec import Examples
 from omkl.exceptions import DataWarning, InputError
+from omkl.features.lexicons import pack_strings, unpack_strings
 from omkl.groups.tables import ExplicitBank, TransitionBank
 from omkl.groups.tokens import Features, Tokens
 from omkl.losses.structured import StructuredHinge
 from omkl.online.averaging import PolynomialAverage
+from omkl.online.rounds import below
 from omkl.online.schedules import DistanceOverGradients
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, TrainingLoop
@@ -111,18 +113,31 @@ class Tokenizer:
 
     def describe(self, packer: Packer) -> dict[str, Any]:
         """Return JSON values for a model file, without the :meth:`models`; arrays are added to the packer."""
-        splitter = None if self.splitter is None else self.splitter.describe(packer)
-        return {"labeler": self.labeler.describe(packer), "splitter": splitter}
+        own, splitter = self.labeler, self.splitter
+        used, rule = np.flatnonzero(own.table.any(axis=1)), None
+        arrays = {"features": used.astype(np.int32), "weights": own.table[used]}
+        arrays |= {"active": own.active, "transitions": own.transitions}
+        if splitter is not None:
+            arrays["multiword"] = pack_strings(splitter.known)
+            rule = splitter.rules if isinstance(splitter.rules, str) else None
+        packer.arrays.update({f"tokens/{name}": array for name, array in arrays.items()})
+        return {"group_weights": own.group_weights, "spaced": own.spaced, "rule": rule}
 
     @classmethod
     def restored(
         cls, values: dict[str, Any], arrays: dict[str, np.ndarray], rules: SequenceLabeler | None
     ) -> Tokenizer:
         """The inverse of :meth:`describe`, given the classifier of multiword tokens, if there is one."""
-        tokenizer = cls()
-        tokenizer.labeler = CharacterLabeler.restored(values["labeler"], arrays)
-        if values["splitter"] is not None:
-            tokenizer.splitter = MultiwordSplitter.restored(values["splitter"], arrays, rules)
+        tokenizer, arrays = cls(), below(arrays, "tokens/")
+        tokenizer.labeler = own = CharacterLabeler()
+        own.active, own.transitions = arrays["active"], arrays["transitions"]
+        own.group_weights, own.spaced = values["group_weights"], values["spaced"]
+        own.table = np.zeros((len(GROUPS) << BITS, 3), np.float32)
+        own.table[arrays["features"]] = arrays["weights"]
+        if "multiword" in arrays:
+            tokenizer.splitter = splitter = MultiwordSplitter()
+            splitter.known = unpack_strings(arrays["multiword"])
+            splitter.rules = values["rule"] if rules is None else rules
         return tokenizer
 
 
@@ -202,23 +217,6 @@ class MultiwordSplitter:
             if all(words := apply_rule(rule, form)) and words:
                 found[form] = words
         return found
-
-    def describe(self, packer: Packer) -> dict[str, Any]:
-        """Return JSON values for a model file, without a classifier; arrays are added to the packer."""
-        text = "\n".join(f"{form}\r{words}" for form, words in self.known.items())
-        packer.arrays["tokens/multiword"] = np.frombuffer(text.encode(), np.uint8)
-        return {"rule": self.rules if isinstance(self.rules, str) else None}
-
-    @classmethod
-    def restored(
-        cls, values: dict[str, Any], arrays: dict[str, np.ndarray], rules: tagger.Model | None
-    ) -> MultiwordSplitter:
-        """The inverse of :meth:`describe`, given the classifier, if there is one."""
-        splitter = cls()
-        splitter.rules = values["rule"] if rules is None else rules
-        text = arrays["tokens/multiword"].tobytes().decode()
-        splitter.known = dict(line.split("\r") for line in text.split("\n")) if text else {}
-        return splitter
 
 
 # ---- ends of tokens and sentences ------------------------------------------------------------------------------------
@@ -411,23 +409,6 @@ class CharacterLabeler:
         spans = list(zip(starts.tolist(), ends.tolist()))
         bounds = [0, *(np.flatnonzero(labels[labels > 0] == raw_text.SENTENCE_END) + 1).tolist()]
         return [spans[low:high] for low, high in pairwise(bounds)]
-
-    def describe(self, packer: Packer) -> dict[str, Any]:
-        """Return JSON values for a model file; arrays are added to the packer."""
-        used = np.flatnonzero(self.table.any(axis=1))
-        packer.arrays["tokens/features"], packer.arrays["tokens/weights"] = used.astype(np.int32), self.table[used]
-        packer.arrays["tokens/active"], packer.arrays["tokens/transitions"] = self.active, self.transitions
-        return {"group_weights": self.group_weights, "spaced": self.spaced}
-
-    @classmethod
-    def restored(cls, values: dict[str, Any], arrays: dict[str, np.ndarray]) -> CharacterLabeler:
-        """The inverse of :meth:`describe`."""
-        labeler = cls()
-        labeler.active, labeler.transitions = arrays["tokens/active"], arrays["tokens/transitions"]
-        labeler.group_weights, labeler.spaced = values["group_weights"], values["spaced"]
-        labeler.table = np.zeros((len(GROUPS) << BITS, 3), np.float32)
-        labeler.table[arrays["tokens/features"]] = arrays["tokens/weights"]
-        return labeler
 
 
 class _Documents(ArraySource):

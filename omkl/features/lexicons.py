@@ -1,14 +1,15 @@
 """Lexicons: maps from words to clusters, entries of a gazetteer, or bins of vectors."""
 
+import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from sys import intern
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from omkl.data import Strings
 from omkl.data.files import PathLike, text_lines
 from omkl.data.treebank.strings import MISSING
 from omkl.exceptions import DataFileError, InputError
@@ -25,15 +26,12 @@ class Lexicon:
 
     Parameters
     ----------
-    words, values : omkl.data.Strings
-    codes : int32 array (len(words),)
-        Code of the value of each word; 0 is no value.
+    values : dict of str to str
+        The value of each word.
     """
 
-    def __init__(self, words: Strings, values: Strings, codes: np.ndarray) -> None:
-        self.words = words
+    def __init__(self, values: dict[str, str]) -> None:
         self.values = values
-        self.codes = codes
 
     @classmethod
     def of(cls, source: Mapping[str, str] | PathLike | Self, name: str) -> Self:
@@ -51,46 +49,25 @@ class Lexicon:
             entries = ((f"{source}, line {n}", word, "" if "\t" in value else value) for n, word, _, value in rows)
         for where, word, value in entries:
             is_fit = isinstance(word, str) and word and value is not None and value == value and str(value)
-            if not is_fit or known.setdefault(word, str(value)) != str(value):
+            if not is_fit or known.setdefault(word, intern(str(value))) != str(value):
                 error = InputError if isinstance(source, Mapping) else DataFileError
                 raise error(f"{where} must give each word one value, a string, got {value!r:.80} for {word!r:.80}.")
         if not known:
             raise InputError(f"The lexicon {name!r} holds no word: leave it out.")
-        words, values = Strings(), Strings()
-        of_words, of_values = words.codes(list(known), grow=True), values.codes(list(known.values()), grow=True)
-        codes = np.zeros(len(words), np.int32)
-        codes[of_words] = of_values
-        return cls(words, values, codes)
+        return cls(known)
 
     def values_of(self, strings: Sequence[str]) -> list[str]:
         """Look up the value of each word, else of its lower-case form, else ``_``."""
-        found = self.words.codes(strings)
-        found = np.where(found < 0, self.words.codes([string.lower() for string in strings]), found)
-        values = self.values.tolist()
-        return [values[code] for code in np.where(found < 0, 0, self.codes[found]).tolist()]
+        get = self.values.get
+        return [get(string) or get(string.lower(), MISSING) for string in strings]
 
     def widths(self) -> tuple[int | None, ...]:
         """Return the lengths of values as features: None for all, and :data:`WIDTH` if values share prefixes."""
-        values = self.values.tolist()[1:]
+        values = set(self.values.values()) - {MISSING}
         return (None, WIDTH) if len({value[:WIDTH] for value in values}) < len(values) else (None,)
 
     def __deepcopy__(self, memo: dict) -> Self:
         return self  # lexicons do not change, and cloned estimators share them
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return arrays for :meth:`restored`: words and values in UTF-8, their ends, and codes."""
-        (words, ends), (values, ends_of_values) = self.words.to_bytes(), self.values.to_bytes()
-        of_values = {"values": values, "values_offsets": ends_of_values}
-        return {"codes": self.codes, "words": words, "words_offsets": ends, **of_values}
-
-    @classmethod
-    def restored(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        """The inverse of :meth:`arrays`."""
-        words, values = Strings(), Strings()
-        for name, table in (("words", words), ("values", values)):
-            offsets = arrays[f"{name}_offsets"]
-            table.intern(arrays[name], offsets[:-1].astype(np.int32), np.diff(offsets).astype(np.int32))
-        return cls(words, values, arrays["codes"])
 
 
 #: A lexicon as given by users.
@@ -104,15 +81,24 @@ def value_of(lexicon: Lexicon, width: int | None, word: str) -> str | tuple[()]:
     return () if value == MISSING else value[:width]
 
 
+def pack_strings(values: Mapping[str, str]) -> np.ndarray:
+    """Return a dict of strings as an array for a model file."""
+    return np.frombuffer(json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass"), np.uint8)
+
+
+def unpack_strings(array: np.ndarray) -> dict[str, str]:
+    """The inverse of :func:`pack_strings`."""
+    return json.loads(array.tobytes().decode("utf-8", "surrogatepass"))
+
+
 def pack_lexicons(lexicons: Mapping[str, Lexicon]) -> dict[str, np.ndarray]:
-    """Return the arrays of lexicons for a model file."""
-    return {f"lexicons/{name}/{key}": array for name, own in lexicons.items() for key, array in own.arrays().items()}
+    """Return lexicons as arrays for a model file."""
+    return {f"lexicons/{name}": pack_strings(own.values) for name, own in lexicons.items()}
 
 
 def unpack_lexicons(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> dict[str, Lexicon]:
     """The inverse of :func:`pack_lexicons`."""
-    keys = ("codes", "words", "words_offsets", "values", "values_offsets")
-    return {name: Lexicon.restored({key: arrays[f"lexicons/{name}/{key}"] for key in keys}) for name in names}
+    return {name: Lexicon(unpack_strings(arrays[f"lexicons/{name}"])) for name in names}
 
 
 def as_lexicons(lexicons: Any, taken: Collection[str] = ()) -> dict[str, Lexicon]:
