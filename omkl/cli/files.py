@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -134,7 +134,7 @@ def labelled_data(path: str, model: Model, kind: str, options: Options) -> tuple
         return labelled_graphs(path)
     if kind == "sequences":
         return labelled_sequences(path, options, model)
-    return open_rows(path, options, Columns.of_model(model)) if kind == "rows" else read_gold(
+    return open_rows(path, options, columns_of_model(model)) if kind == "rows" else read_gold(
         path, model, options
     ), None
 
@@ -142,35 +142,27 @@ def labelled_data(path: str, model: Model, kind: str, options: Options) -> tuple
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 
-class Columns(NamedTuple):
-    """Columns that a table must have."""
+def columns_of_model(model: Model) -> dict[str, Any]:
+    """Return the columns on which a model was trained, as options of readers of tables."""
+    from omkl.estimators.base import OnlineEstimator
+    from omkl.estimators.validation import column_names_of
 
-    n_features: int | None
-    names: Sequence[str] | None
-    text: Sequence[str]
-
-    @classmethod
-    def of_model(cls, model: Model) -> Columns:
-        """Return the columns on which a model was trained."""
-        from omkl.estimators.base import OnlineEstimator
-        from omkl.estimators.validation import column_names_of
-
-        names, text = column_names_of(model), []
-        if names is not None and isinstance(model, OnlineEstimator):
-            vocabulary = model.model_.codec.encoder.vocabulary
-            text = [] if vocabulary is None else [key for key in names if vocabulary.is_text(key)]
-        return cls(model.__dict__.get("n_features_in_"), names, text)
-
-    @classmethod
-    def of_block(cls, block: data.Block) -> Columns:
-        """Return the columns of a block of training data."""
-        if isinstance(block.X, list):
-            text = {key: None for row in block.X for key, value in row.items() if isinstance(value, str)}
-            return cls(None, block.feature_names, list(text))
-        return cls(block.X.shape[1], block.feature_names, [])
+    names, text = column_names_of(model), []
+    if names is not None and isinstance(model, OnlineEstimator):
+        vocabulary = model.model_.codec.encoder.vocabulary
+        text = [] if vocabulary is None else [key for key in names if vocabulary.is_text(key)]
+    return {"n_features": model.__dict__.get("n_features_in_"), "columns": names, "categorical": text}
 
 
-def open_rows(path: str, options: Options, columns: Columns | None = None, labelled: bool = True) -> data.Stream:
+def columns_of_block(block: data.Block) -> dict[str, Any]:
+    """Return the columns of a block of training data, as options of readers of tables."""
+    if not isinstance(block.X, list):
+        return {"n_features": block.X.shape[1], "columns": block.feature_names}
+    text = {key: None for row in block.X for key, value in row.items() if isinstance(value, str)}
+    return {"columns": block.feature_names, "categorical": list(text)}
+
+
+def open_rows(path: str, options: Options, columns: Mapping[str, Any] = {}, labelled: bool = True) -> data.Stream:
     """Open a stream of rows with these columns, and with one output each if ``labelled``."""
     format = data.find_format(path, options.format)
     if format.holds != "rows":
@@ -183,11 +175,9 @@ def open_rows(path: str, options: Options, columns: Columns | None = None, label
     given = {"header": False if options.no_header else None, "delimiter": options.delimiter}
     given |= {"on_error": "skip" if options.on_error == "skip" else None, "zero_based": options.zero_based or None}
     settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if columns is not None:
-        names = None if options.no_header else columns.names
-        text = None if names is None else columns.text
-        known = {"n_features": columns.n_features, "columns": names, "categorical": text}
-        settings |= {name: value for name, value in known.items() if name in format.selects and value is not None}
+    named = columns.get("columns") is not None and not options.no_header
+    selects = [name for name in format.selects if named or name == "n_features"]
+    settings |= {name: columns[name] for name in selects if columns.get(name) is not None}
     if options.categorical:
         settings["categorical"] = sorted({*settings.get("categorical", []), *options.categorical.split(",")})
     stream = data.open_stream(path, format, target, **settings)
@@ -221,7 +211,7 @@ def outputs_of(model: Model, path: str, options: Options) -> tuple[np.ndarray, n
     """Return gold and predicted outputs of a file, which is read block by block."""
     gold, found = [], []
     with naming(path):
-        for X, y in open_rows(path, options, Columns.of_model(model)).blocks():
+        for X, y in open_rows(path, options, columns_of_model(model)).blocks():
             gold.append(y)
             found.append(model.predict(X))
     return np.concatenate(gold), np.concatenate(found)

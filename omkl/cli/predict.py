@@ -18,7 +18,16 @@ from omkl import data
 from omkl._progress import progress_bar
 from omkl.cli import options as opt
 from omkl.cli.console import Record
-from omkl.cli.files import UNREAD, Columns, are_columns, load_model, naming, of_class, open_rows, read_sequences
+from omkl.cli.files import (
+    UNREAD,
+    are_columns,
+    columns_of_model,
+    load_model,
+    naming,
+    of_class,
+    open_rows,
+    read_sequences,
+)
 from omkl.cli.options import Options, copied, option
 from omkl.data.files import find_files, is_pipe, open_bytes, text_pieces
 from omkl.exceptions import DataWarning, InputError
@@ -332,7 +341,7 @@ def _predict_rows(model: Model, options: Options) -> None:
     """Write a line for each row, block by block."""
     n_rows = 0
     with data.output_file(options.output) as file, naming(options.input):
-        for block in open_rows(options.input, options, Columns.of_model(model), labelled=False).blocks():
+        for block in open_rows(options.input, options, columns_of_model(model), labelled=False).blocks():
             predicted = model.predict(block.X).tolist()
             sure = model.predict_proba(block.X).max(axis=1).tolist() if options.confidence else []
             if options.to == "jsonl":

@@ -405,7 +405,7 @@ def _train_rows(kind: str, options: Options) -> None:
             y, n_examples, declared = X.y, X.n_examples, {}
         dev = None
         if options.dev is not None and first is not None:
-            block = files.open_rows(options.dev, options, files.Columns.of_block(first)).read()
+            block = files.open_rows(options.dev, options, files.columns_of_block(first)).read()
             dev = (block, block.y)
         training.fit(model, X, y, dev, **declared)
     training.save(model)

@@ -42,24 +42,8 @@ class Template(NamedTuple):
     offsets: tuple[int, ...] = (0,)
 
 
-def _prefix(length: int, word: str) -> str:
-    return word.lower()[:length]
-
-
-def _suffix(length: int, word: str) -> str:
-    return word.lower()[-length:]
-
-
-def _has_digit(word: str) -> bool:
-    return any(map(str.isdigit, word))
-
-
-def _has_hyphen(word: str) -> bool:
-    return "-" in word
-
-
-def _is_capital(word: str) -> bool:
-    return word[:1].isupper()
+def _lower(part: slice, word: str) -> str:
+    return word.lower()[part]
 
 
 def _shape(word: str) -> str:
@@ -76,15 +60,15 @@ def _shape(word: str) -> str:
 TEMPLATES = (
     Template("word", str),
     Template("lower", str.lower),
-    *(Template(f"prefix{k}", partial(_prefix, k)) for k in range(1, 5)),
-    *(Template(f"suffix{k}", partial(_suffix, k)) for k in range(1, 6)),
+    *(Template(f"prefix{k}", partial(_lower, slice(k))) for k in range(1, 5)),
+    *(Template(f"suffix{k}", partial(_lower, slice(-k, None))) for k in range(1, 6)),
     Template("shape", _shape),
-    Template("is_capital", _is_capital),
+    Template("is_capital", lambda word: word[:1].isupper()),
     Template("is_upper", str.isupper),
-    Template("has_digit", _has_digit),
-    Template("has_hyphen", _has_hyphen),
+    Template("has_digit", lambda word: any(map(str.isdigit, word))),
+    Template("has_hyphen", lambda word: "-" in word),
     *(Template(f"lower[{offset:+}]", str.lower, (offset,)) for offset in (-2, -1, 1, 2)),
-    *(Template(f"suffix{k}[{offset:+}]", partial(_suffix, k), (offset,)) for k in (2, 3) for offset in (-1, 1)),
+    *(Template(f"suffix{k}[{o:+}]", partial(_lower, slice(-k, None)), (o,)) for k in (2, 3) for o in (-1, 1)),
     Template("lower[-1]|lower", str.lower, (-1, 0)),
     Template("lower|lower[+1]", str.lower, (0, 1)),
     Template("lower[-1]|lower[+1]", str.lower, (-1, 1)),
@@ -239,7 +223,7 @@ class WordEncoder:
     """Encoder of words, bitwise equivalent to encoding :func:`omkl.features.token_features` and values of lexicons."""
 
     def __init__(self, vocabulary: Vocabulary, lexicons: Mapping[str, Lexicon] | None = None) -> None:
-        self.vocabulary = vocabulary
+        self.vocabulary, self._lexicons = vocabulary, lexicons
         self._single = [*SINGLE, *lexicon_templates(lexicons or {})]
         self.keys = frozenset(template.name for template in (*self._single, *PAIRS))
         # columns of the windows
@@ -247,6 +231,9 @@ class WordEncoder:
         self._remembered = _KnownWords(vocabulary, self._single)
         self._n_known = len(vocabulary.groups)
         self._pairs = _Pairs()
+
+    def __reduce__(self) -> tuple:
+        return WordEncoder, (self.vocabulary, self._lexicons)  # without the cache
 
     def encode(self, words: Words, offsets: np.ndarray, grow: bool) -> Features:
         """Encode words; ``grow`` adds new values to the vocabulary."""

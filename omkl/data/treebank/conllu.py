@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -170,12 +170,14 @@ class TreebankReader:
         jit.check_trees(
             scanned.ends(layouts.N_WORDS), scanned.heads, layouts.MODES[self.trees], self.single_root, scanned.sentences
         )
-        bad = np.flatnonzero(scanned.sentences[:, layouts.WRONG])
-        for i in bad.tolist():
+        good = scanned.sentences[:, layouts.WRONG] == jit.FINE
+        for i in np.flatnonzero(~good).tolist():
             line, reason = scanned.explain(i)
             skipped.refuse(f"{path}, line {n_before + line}: {reason}")
-        if len(bad):
-            scanned = scanned.without_bad()
+        if not good.all():
+            bounds = pairwise(scanned.ends(layouts.TEXT_END).tolist())
+            parts = [scanned.text[low:high] for low, high in compress(bounds, good)]
+            scanned = _Scanned.of(b"".join(parts), scanned.layout)
         columns: dict[str, Any] = {"offsets": scanned.ends(layouts.N_WORDS), "heads": scanned.heads.copy()}
         for name in FIELDS:
             same = FIELDS.index("upos" if name == "xpos" and name not in scanned.layout.columns else name)
@@ -236,18 +238,6 @@ class _Scanned:
             line = self.ends(layouts.N_LINES)[i] + self.text.count(b"\n", int(bounds[i]), at) + 1
             self.sentences[i, [layouts.WRONG, layouts.WRONG_WORD]] = jit.NOT_UTF8, line
             done = int(bounds[i + 1])
-
-    def without_bad(self) -> "_Scanned":
-        """Drop the invalid sentences."""
-        good = self.sentences[:, layouts.WRONG] == jit.FINE
-        lengths, bounds = np.diff(self.ends(layouts.N_WORDS)), self.ends(layouts.TEXT_END)
-        words, sentences = np.repeat(good, lengths), self.sentences[good]
-        # starts refer to ``data``, which is kept
-        parts = [self.text[low:high] for low, high in zip(bounds[:-1][good], bounds[1:][good])]
-        sentences[:, layouts.N_WORDS] = np.cumsum(lengths[good])
-        sentences[:, layouts.TEXT_END] = np.cumsum(list(map(len, parts)))
-        columns = (self.starts[:, words], self.lengths[:, words], self.heads[words])
-        return _Scanned(b"".join(parts), self.data, self.layout, *columns, sentences)
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------
