@@ -1,4 +1,4 @@
-"""Compiled scanner of CoNLL files: finds and replaces fields of words, and checks that heads are trees."""
+"""Compiled scanner of CoNLL files, which finds and replaces fields of words."""
 
 import numpy as np
 
@@ -16,15 +16,11 @@ NO_HEAD, NOT_A_HEAD = -1, -2
 MOST_DIGITS = 9
 
 # error codes of sentences
-FINE, BAD_COLUMNS, BAD_ID, BAD_HEAD, NO_WORD, NOT_UTF8 = 0, 1, 2, 3, 4, 5
-MISSING_HEAD, HEAD_OUTSIDE, CYCLE, SEVERAL_ROOTS = 6, 7, 8, 9
+FINE, BAD_COLUMNS, BAD_ID, BAD_HEAD, NO_WORD, NOT_UTF8, NO_TREE = range(7)
 
 # state of the current sentence: number of columns; end and line of its last multiword range; number of the last
 # empty node after the last word; its first line; error code and line of the error
 N_COLUMNS, LAST_RANGE, RANGE_LINE, LAST_EMPTY, FIRST_LINE, WRONG, PLACE, N_STATE = range(8)
-
-# checks of heads
-ANY_HEADS, TREES_IF_GIVEN, TREES, PARTIAL_TREES = 0, 1, 2, 3
 
 
 @compiled
@@ -221,70 +217,6 @@ def last_boundary(data):
             cut = end  # the sentence ends at the first of several empty lines
         end = begin
     return 0
-
-
-@compiled
-def check_trees(offsets, heads, mode, single_root, sentences):
-    """Check the heads of valid sentences; record error code and word (from 1) in ``sentences``."""
-    if mode == ANY_HEADS:
-        return
-    longest = 0
-    for s in range(sentences.shape[0]):
-        longest = max(longest, offsets[s + 1] - offsets[s])
-    seen = np.empty(longest + 1, np.int32)
-    for s in range(sentences.shape[0]):
-        if sentences[s, 3] == FINE:
-            own = heads[offsets[s] : offsets[s + 1]]
-            wrong, word = _wrong_head(own, mode, single_root)
-            if wrong == FINE and (own[0] >= 0 or mode == PARTIAL_TREES):
-                wrong, word = _cycle(own, seen)
-            sentences[s, 3] = wrong
-            sentences[s, 4] = word
-
-
-@compiled
-def _wrong_head(heads, mode, single_root):
-    n = heads.shape[0]
-    n_missing = 0
-    root = 0
-    second_root = 0
-    missing = 0
-    for j in range(n - 1, -1, -1):
-        if heads[j] == NO_HEAD:
-            n_missing += 1
-            missing = j + 1
-        elif heads[j] == 0:
-            second_root = root
-            root = j + 1
-    if n_missing and (mode == TREES or (mode == TREES_IF_GIVEN and n_missing < n)):
-        return MISSING_HEAD, missing
-    for j in range(n):
-        if heads[j] > n:
-            return HEAD_OUTSIDE, j + 1
-    if single_root and second_root:
-        return SEVERAL_ROOTS, second_root
-    return FINE, 0
-
-
-@compiled
-def _cycle(heads, seen):
-    """Find a cycle of heads; return the error code and the smallest word of the cycle."""
-    n = heads.shape[0]
-    for j in range(n + 1):
-        seen[j] = 0
-    for j in range(1, n + 1):
-        at = j
-        while at > 0 and not seen[at]:
-            seen[at] = j
-            at = heads[at - 1]
-        if at > 0 and seen[at] == j:
-            least = at
-            k = heads[at - 1]
-            while k != at:
-                least = min(least, k)
-                k = heads[k - 1]
-            return CYCLE, least
-    return FINE, 0
 
 
 @compiled

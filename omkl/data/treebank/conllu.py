@@ -152,7 +152,7 @@ class TreebankReader:
     keep_text: bool = False
 
     def __post_init__(self) -> None:
-        layouts.check_mode(self.trees)
+        check_choice("trees", self.trees, layouts.MODES)
         check_choice("format", self.format, (*LAYOUTS, None))
 
     def __call__(self, path: FileName, skipped: Skipped) -> Iterator[Block]:
@@ -166,13 +166,12 @@ class TreebankReader:
     def parse(self, text: bytes, format: str, path: PathLike, n_before: int, skipped: Skipped) -> Treebank:
         """Parse a piece of a file after its first ``n_before`` lines; ``strings`` grow by valid sentences only."""
         scanned = _Scanned.of(text, LAYOUTS[format])
+        bad = layouts.bad_trees(scanned.ends(layouts.N_WORDS), scanned.heads, self.trees, self.single_root)
+        scanned.sentences[bad, layouts.WRONG] = jit.NO_TREE
         scanned.check_encoding()
-        jit.check_trees(
-            scanned.ends(layouts.N_WORDS), scanned.heads, layouts.MODES[self.trees], self.single_root, scanned.sentences
-        )
         good = scanned.sentences[:, layouts.WRONG] == jit.FINE
         for i in np.flatnonzero(~good).tolist():
-            line, reason = scanned.explain(i)
+            line, reason = scanned.explain(i, self.trees, self.single_root)
             skipped.refuse(f"{path}, line {n_before + line}: {reason}")
         if not good.all():
             bounds = pairwise(scanned.ends(layouts.TEXT_END).tolist())
@@ -218,12 +217,12 @@ class _Scanned:
         """Return the bounds of sentences, in words, bytes or lines: 0, then the end of each."""
         return np.concatenate([[0], self.sentences[:, column]])
 
-    def explain(self, i: int) -> tuple[int, str]:
+    def explain(self, i: int, trees: bool | str, single_root: bool) -> tuple[int, str]:
         """Return the invalid line of sentence ``i``, counted from 1 in this text, and the reason."""
         begin, end = self.ends(layouts.TEXT_END)[i : i + 2]
         line = int(self.ends(layouts.N_LINES)[i]) + 1
         wrong, place = self.sentences[i, [layouts.WRONG, layouts.WRONG_WORD]].tolist()
-        return layouts.explain(self.text[begin:end], line, wrong, place, self.layout)
+        return layouts.explain(self.text[begin:end], line, wrong, place, self.layout, trees, single_root)
 
     def check_encoding(self) -> None:
         """Mark sentences that are not UTF-8 as invalid."""

@@ -14,8 +14,8 @@ from omkl.data.treebank.strings import MISSING
 FIELDS = ("forms", "lemmas", "upos", "xpos", "feats", "deprels", "misc")
 #: All columns of a sentence, in the order of CoNLL-U. DEPS, before the last column, is not read.
 COLUMNS = ("forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels", "misc")
-#: Integer codes of the checks of heads, by the argument ``trees``.
-MODES = {True: jit.TREES, False: jit.ANY_HEADS, "given": jit.TREES_IF_GIVEN, "partial": jit.PARTIAL_TREES}
+#: Values of the argument ``trees``.
+MODES = (True, False, "given", "partial")
 #: Columns of the array ``sentences`` that ``_jit_conllu.scan`` fills.
 N_WORDS, TEXT_END, N_LINES, WRONG, WRONG_WORD = range(5)
 
@@ -76,24 +76,39 @@ def find_format(path: PathLike, start: bytes) -> str:
     return "conllx" if has_phead else "conllu"
 
 
-def check_mode(trees: bool | str) -> int:
-    """Validate the argument ``trees``, and return the code of its check."""
+def bad_trees(offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_root: bool) -> np.ndarray:
+    """Return a mask of the sentences whose heads do not satisfy ``trees``; see ``stream_conllu``."""
     check_choice("trees", trees, MODES)
-    return MODES[trees]
+    lengths = np.diff(offsets)
+    if trees is False or not len(heads):
+        return np.zeros(len(lengths), bool)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    outside, end = heads > lengths[owners], len(heads)
+    # climb from all words by doubled steps; those that stay below the end are on or below a cycle
+    above = np.append(np.where((heads > 0) & ~outside, offsets[owners] + heads - 1, end), end)
+    for _ in range(int(lengths.max()).bit_length()):
+        above = above[above]
+    masks = (outside | (above[:-1] < end), heads < 0, heads == 0)
+    wrong, missing, roots = (np.bincount(owners[mask], minlength=len(lengths)) for mask in masks)
+    partial = (missing > 0) & (missing < lengths) if trees == "given" else (missing > 0) & (trees is True)
+    return (wrong > 0) | partial | (single_root & (roots > 1))
 
 
-def explain(text: bytes, first_line: int, wrong: int, place: int, layout: Layout) -> tuple[int, str]:
+def explain(
+    text: bytes, first_line: int, wrong: int, place: int, layout: Layout, trees: bool | str, single_root: bool
+) -> tuple[int, str]:
     """Explain why a sentence is invalid: return the line number and the reason.
 
     ``text`` is the sentence with its comments. ``wrong`` is an error code of ``_jit_conllu``. ``place`` is the number
-    of the invalid line, or of the word if the heads are invalid.
+    of the invalid line, unless the heads are invalid.
     """
     lines = [line.rstrip("\r") for line in text.decode("utf-8", "backslashreplace").split("\n")]
     head_column = layout.columns.index("heads")
-    if wrong in (jit.MISSING_HEAD, jit.HEAD_OUTSIDE, jit.SEVERAL_ROOTS, jit.CYCLE):
+    if wrong == jit.NO_TREE:
         words = [k for k, line in enumerate(lines) if re.match(r"[0-9]+(\t|$)", line)]
         heads = [lines[k].split("\t")[head_column] for k in words]
-        return first_line + words[place - 1], explain_heads(heads, wrong, place)
+        word, reason = explain_heads([-1 if head == MISSING else int(head) for head in heads], trees, single_root)
+        return first_line + words[word - 1], reason
     columns = lines[place - first_line].split("\t")
     wanted = f"at least {len(layout.columns)}, as many in all lines," if layout.is_open else str(len(layout.columns))
     return place, {
@@ -105,17 +120,30 @@ def explain(text: bytes, first_line: int, wrong: int, place: int, layout: Layout
     }[wrong]
 
 
-def explain_heads(heads: list[str], wrong: int, word: int) -> str:
-    """Explain why the heads of a sentence are not a tree; ``word``, from 1, is a word with an invalid head."""
-    if wrong == jit.MISSING_HEAD:
-        return f"word {word} has no head: read sentences that are not parsed yet with trees=False."
-    if wrong == jit.HEAD_OUTSIDE:
-        return f"the head {heads[word - 1]} of word {word} is out of range: it must be 0 (the root) to {len(heads)}."
-    if wrong == jit.SEVERAL_ROOTS:
-        n_roots = sum(head != MISSING and int(head) == 0 for head in heads)
-        return f"{n_roots} words have head 0, and single_root=True allows one: word {word} is the second."
-    cycle = [word, int(heads[word - 1])]
-    while cycle[-1] != word:
-        cycle.append(int(heads[cycle[-1] - 1]))
-    rootless = "" if any(head == MISSING or int(head) == 0 for head in heads) else ", and no word has head 0"
-    return f"the heads are no tree but have a cycle, {' -> '.join(map(str, cycle))}{rootless}."
+def explain_heads(heads: list[int], trees: bool | str, single_root: bool) -> tuple[int, str]:
+    """Explain why the heads of a sentence (-1 is missing) are not a tree: return a word, from 1, and the reason."""
+    words = range(1, len(heads) + 1)
+    if trees != "partial" and -1 in heads:
+        word = heads.index(-1) + 1
+        return word, f"word {word} has no head: read sentences that are not parsed yet with trees=False."
+    if max(heads) > len(heads):
+        word = next(word for word in words if heads[word - 1] > len(heads))
+        place = f"must be 0 (the root) to {len(heads)}"
+        return word, f"the head {heads[word - 1]} of word {word} is out of range: it {place}."
+    if single_root and (n_roots := heads.count(0)) > 1:
+        word = [word for word in words if heads[word - 1] == 0][1]
+        return word, f"{n_roots} words have head 0, and single_root=True allows one: word {word} is the second."
+    seen: set[int] = set()
+    for word in words:
+        path, at = [], word
+        while at > 0 and at not in seen:
+            seen.add(at)
+            path.append(at)
+            at = heads[at - 1]
+        if at in path:
+            break
+    cycle = path[path.index(at) :]
+    least = cycle.index(min(cycle))
+    shown = " -> ".join(map(str, [*cycle[least:], *cycle[: least + 1]]))
+    rootless = "" if min(heads) < 1 else ", and no word has head 0"
+    return cycle[least], f"the heads are no tree but have a cycle, {shown}{rootless}."

@@ -335,10 +335,9 @@ def _flaw(columns: dict[str, Sequence]) -> str:
 
 def check_heads(offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_root: bool = False) -> None:
     """Raise InputError that names sentence and word unless heads satisfy ``trees``; see ``stream_conllu``."""
-    found = np.zeros((len(offsets) - 1, 5), np.int64)
-    jit.check_trees(offsets, heads, layouts.check_mode(trees), single_root, found)
-    if found[:, layouts.WRONG].any():
-        i = int(np.argmax(found[:, layouts.WRONG] != jit.FINE))
-        wrong, word = found[i, [layouts.WRONG, layouts.WRONG_WORD]].tolist()
-        own = [MISSING if head < 0 else str(head) for head in heads[offsets[i] : offsets[i + 1]].tolist()]
-        raise InputError(f"Sentence {i + 1}, word {word}: {layouts.explain_heads(own, wrong, word)}")
+    bad = layouts.bad_trees(offsets, heads, trees, single_root)
+    if bad.any():
+        i = int(np.argmax(bad))
+        own = heads[offsets[i] : offsets[i + 1]].tolist()
+        word, reason = layouts.explain_heads(own, trees, single_root)
+        raise InputError(f"Sentence {i + 1}, word {word}: {reason}")
