@@ -93,23 +93,6 @@ def _find_core(lower, kinds, run, own):
 
 
 @compiled
-def find_places(kinds, runs, active, places):
-    """Write the characters that may end a token, and their runs, into ``places`` (n, 2); return their number.
-
-    Between two characters without whitespace, ``active`` (N_KINDS, N_KINDS) tells for their kinds whether a token may
-    end there.
-    """
-    n = 0
-    for r in range(PADDING, runs.shape[0] - PADDING):
-        last = runs[r, END] - 1
-        for i in range(runs[r, START], last + 1):
-            if i == last or active[kinds[i], kinds[i + 1]]:
-                places[n, 0], places[n, 1] = i, r
-                n += 1
-    return n
-
-
-@compiled
 def find_features(codes, lower, kinds, places, runs, hashes, templates, bits, ids):
     """Write the features of places into ``ids`` (n, n_templates): template ``t`` has the ids from ``t << bits``.
 
@@ -117,8 +100,10 @@ def find_features(codes, lower, kinds, places, runs, hashes, templates, bits, id
     ----------
     codes, lower, kinds : arrays (n_characters,)
         Padded text.
-    places, runs, hashes
-        See :func:`find_places` and :func:`scan`.
+    places : int64 array (n, 2)
+        The characters that may end a token, and their runs.
+    runs, hashes
+        See :func:`scan`.
     templates : int64 array (n_templates, n)
         Atoms of each template, then -1.
     bits : int

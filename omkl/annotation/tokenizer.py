@@ -297,12 +297,13 @@ class Characters:
         self.codes = np.pad(np.where(kinds <= jit.NEWLINE, 32, codes), jit.PADDING, constant_values=32)
         self.lower = np.pad(_lower[codes], jit.PADDING, constant_values=32)
         self.kinds = np.pad(kinds, jit.PADDING, constant_values=jit.SPACE)
-        starts = np.count_nonzero((self.kinds[1:] > jit.NEWLINE) & (self.kinds[:-1] <= jit.NEWLINE))
-        self.runs = np.zeros((starts + 2 * jit.PADDING, jit.N_COLUMNS), np.int64)
+        solid = self.kinds > jit.NEWLINE
+        starts = solid[1:] & ~solid[:-1]
+        self.runs = np.zeros((np.count_nonzero(starts) + 2 * jit.PADDING, jit.N_COLUMNS), np.int64)
         self.hashes = np.zeros((len(self.runs), jit.N_HASHES), np.uint64)
         jit.scan(self.lower, self.kinds, self.runs, self.hashes)
-        places = np.empty((len(codes), 2), np.int64)
-        self._places = places[: jit.find_places(self.kinds, self.runs, active, places)].copy()
+        ends = np.flatnonzero(solid[:-1] & (~solid[1:] | active[self.kinds[:-1], self.kinds[1:]]))
+        self._places = np.stack([ends, np.cumsum(starts)[ends - 1] + jit.PADDING - 1], axis=1)
 
     def __len__(self) -> int:
         return len(self._places)

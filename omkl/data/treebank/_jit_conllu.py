@@ -196,30 +196,6 @@ def _identifier(data, i, n_words, last_range, last_empty):
 
 
 @compiled
-def last_boundary(data):
-    """Return the end of the last sentence that is followed by another word; 0 if there is none.
-
-    Thus every piece of a file contains a sentence, and comments at the end of a file belong to its last sentence.
-    """
-    cut = 0
-    found = False
-    end = data.shape[0]
-    while end > 0:
-        begin = end - 1  # data[end - 1] is a newline, except in the last line
-        while begin > 0 and data[begin - 1] != NEWLINE:
-            begin -= 1
-        is_word = data[begin] != HASH and data[begin] != NEWLINE and data[begin] != CR
-        if is_word and cut:
-            return cut
-        found = found or is_word
-        is_empty = data[begin] == NEWLINE or (data[begin] == CR and end == begin + 2 and data[begin + 1] == NEWLINE)
-        if found and is_empty:
-            cut = end  # the sentence ends at the first of several empty lines
-        end = begin
-    return 0
-
-
-@compiled
 def replace_fields(text, rows, codes, strings, offsets, out):
     """Copy a text that ends with a newline, with new fields of its words.
 

@@ -158,7 +158,7 @@ class TreebankReader:
     def __call__(self, path: FileName, skipped: Skipped) -> Iterator[Block]:
         """Read a file in blocks; call ``skipped.refuse`` for invalid sentences."""
         n_lines, format = 0, self.format
-        for piece in pieces(chunks(path), PIECE_SIZE, lambda text: jit.last_boundary(np.frombuffer(text, np.uint8))):
+        for piece in pieces(chunks(path), PIECE_SIZE, layouts.last_boundary):
             format = format or layouts.find_format(path, piece)
             yield Block(self.parse(piece, format, path, n_lines, skipped))
             n_lines += piece.count(b"\n")

@@ -76,6 +76,24 @@ def find_format(path: PathLike, start: bytes) -> str:
     return "conllx" if has_phead else "conllu"
 
 
+def last_boundary(text: bytes) -> int:
+    """Return the end of the last sentence that is followed by another word; 0 if there is none.
+
+    Thus every piece of a file contains a sentence, and comments at the end of a file belong to its last sentence.
+    """
+    cut, found, end = 0, False, len(text)
+    while end > 0:
+        begin = text.rfind(b"\n", 0, end - 1) + 1
+        is_word = text[begin] not in b"#\r\n"
+        if is_word and cut:
+            return cut
+        found = found or is_word
+        if found and text[begin:end] in (b"\n", b"\r\n"):
+            cut = end  # the sentence ends at the first of several empty lines
+        end = begin
+    return 0
+
+
 def bad_trees(offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_root: bool) -> np.ndarray:
     """Return a mask of the sentences whose heads do not satisfy ``trees``; see ``stream_conllu``."""
     check_choice("trees", trees, MODES)
