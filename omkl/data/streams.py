@@ -283,27 +283,21 @@ def regrouped(blocks: Iterable[Block], size: int) -> Iterator[Block]:
 
 
 def _shuffled(blocks: Iterable[Block], buffer: int, rng: np.random.Generator) -> Iterator[Block]:
-    """Shuffle examples, in blocks that are no larger than the largest input block.
+    """Shuffle examples.
 
     Half of the buffer is yielded at a time, so an example is copied about four times, for any block size.
     """
-    held, n_held, largest = [], 0, 1
+    held, n_held = [], 0
     for block in blocks:
         held.append(block)
         n_held += block.n_examples
-        largest = max(largest, block.n_examples)
         while n_held >= buffer:
             pool, order = join(held), rng.permutation(n_held)
             leaving, staying = np.split(order, [buffer // 2])
-            yield from _in_pieces(pool, leaving, largest)
+            yield take(pool, leaving)
             held, n_held = [take(pool, staying)], len(staying)
     if held:
-        yield from _in_pieces(join(held), rng.permutation(n_held), largest)
-
-
-def _in_pieces(pool: Block, order: np.ndarray, size: int) -> Iterator[Block]:
-    for low in range(0, len(order), size):
-        yield take(pool, order[low : low + size])
+        yield take(join(held), rng.permutation(n_held))
 
 
 # ---- streams of files --------------------------------------------------------------------------------------------

@@ -18,8 +18,6 @@ ROOT, OUTSIDE = "\troot", "\toutside"
 
 #: Names of the columns of a treebank in messages.
 TITLES = {"forms": "FORM", "lemmas": "LEMMA", "upos": "UPOS", "xpos": "XPOS", "feats": "FEATS", "misc": "MISC"}
-#: Maximum number of words for which searching distinct strings does not pay.
-FEW = 1000
 #: Maximum of counts of children on either side.
 MOST_CHILDREN = 3
 
@@ -108,11 +106,8 @@ def own_codes(treebank: Treebank, templates: TemplateSet) -> dict[str, np.ndarra
     """Encode the fields of all words from columns and lexicons, without fields of trees."""
     found: dict[str, np.ndarray] = {}
     for column, fields in by_column(tuple(templates.fields)).items():
-        codes, strings = treebank.codes(column), treebank.strings[column].tolist()
-        present, places = codes, np.arange(len(codes))
-        if len(codes) >= FEW:  # process each distinct string once
-            present = np.flatnonzero(np.bincount(codes))
-            places = np.searchsorted(present, codes)
+        present, places = np.unique(treebank.codes(column), return_inverse=True)
+        strings = treebank.strings[column].tolist()
         own = [strings[code] for code in present.tolist()]
         looked_up = [field for field in fields if field.partition(":")[0] in templates.lexicons]
         plain = tuple(field for field in fields if field not in looked_up)

@@ -86,46 +86,35 @@ def synthetic_treebank(
         check_number(name, size, least=1)
     templates = [_parsed(text) for text in informative]
     rng = np.random.default_rng(random_state)
-    fields = _Fields(rng, vocabulary)
+    fields = _field_values(rng, vocabulary)
+    sums = {name: np.cumsum(shares / shares.sum())[:-1] for name, (_, shares) in fields.items()}
     weights = rng.standard_normal((len(templates), 1 << _BITS))
     relations = rng.integers(len(RELATIONS), size=(len(UPOS) + 1, len(UPOS) + 1))
     structure = ProjectiveTree() if projective else NonProjectiveTree()
     sentences = []
     for n in 1 + rng.poisson(mean_length - 1, size=n_sentences):
-        codes = fields.draw(rng, n)
+        # code 0 is the root's, code k is value k - 1
+        codes = {name: np.append(0, np.searchsorted(own, rng.random(n), "right") + 1) for name, own in sums.items()}
         scores = sum(table[_features(t, codes, n)] for t, table in zip(templates, weights))
         heads = structure.decode(scores + TEMPERATURE * rng.gumbel(size=scores.shape))
-        sentences.append(fields.sentence(codes, heads, _relations(rng, relations, codes["upos"], heads)))
+        columns = {name: [values[code - 1] for code in codes[name][1:]] for name, (values, _) in fields.items()}
+        deprels = _relations(rng, relations, codes["upos"], heads)
+        sentences.append(Sentence(**columns, heads=heads.tolist(), deprels=deprels))
     return Treebank.from_sentences(sentences, trees=True, single_root=True)
 
 
-class _Fields:
-    """Values and frequencies of the fields of words; code 0 is the root's, code k is value k - 1."""
-
-    def __init__(self, rng, vocabulary):
-        words = [_word(i) for i in range(2 * vocabulary)]
-        rng.shuffle(words)
-        falling = 1.0 / (3.0 + np.arange(vocabulary))
-        self._values = {
-            "forms": (words[:vocabulary], falling),
-            "lemmas": (words[vocabulary:], falling),
-            "upos": (list(UPOS), np.array(list(UPOS.values()))),
-            "xpos": ([f"X{i:02}" for i in range(1, N_XPOS + 1)], 1.0 / (3.0 + np.arange(N_XPOS))),
-            "feats": (FEATS, np.ones(len(FEATS))),
-        }
-        self._sums = {name: np.cumsum(shares / shares.sum()) for name, (_, shares) in self._values.items()}
-
-    def draw(self, rng, n):
-        """Draw the codes of each field of a root and n words."""
-        codes = {}
-        for name, sums in self._sums.items():
-            drawn = np.searchsorted(sums[:-1], rng.random(n), side="right") + 1
-            codes[name] = np.concatenate([[0], drawn])
-        return codes
-
-    def sentence(self, codes, heads, relations):
-        columns = {name: [values[code - 1] for code in codes[name][1:]] for name, (values, _) in self._values.items()}
-        return Sentence(**columns, heads=heads.tolist(), deprels=relations)
+def _field_values(rng, vocabulary):
+    """Return the values of each field of words, and their frequencies."""
+    words = [_word(i) for i in range(2 * vocabulary)]
+    rng.shuffle(words)
+    falling = 1.0 / (3.0 + np.arange(vocabulary))
+    return {
+        "forms": (words[:vocabulary], falling),
+        "lemmas": (words[vocabulary:], falling),
+        "upos": (list(UPOS), np.array(list(UPOS.values()))),
+        "xpos": ([f"X{i:02}" for i in range(1, N_XPOS + 1)], 1.0 / (3.0 + np.arange(N_XPOS))),
+        "feats": (FEATS, np.ones(len(FEATS))),
+    }
 
 
 def _word(i):
