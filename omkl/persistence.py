@@ -1,5 +1,6 @@
 """Conversion of parameters and components to JSON and arrays; nothing is executed when these are read."""
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -105,6 +106,16 @@ class Unpacker:
                 f"The model uses {name!r}, no component of omkl: pass it, load(path, parts={{{name!r}: ...}})."
             )
         return self.parts[name]
+
+
+def pack_json(value: object) -> np.ndarray:
+    """Return a JSON value, with any strings, as an array for a model file."""
+    return np.frombuffer(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"), np.uint8)
+
+
+def unpack_json(array: np.ndarray) -> Any:
+    """The inverse of :func:`pack_json`."""
+    return json.loads(array.tobytes().decode("utf-8", "surrogatepass"))
 
 
 def object_array(items: Sequence) -> np.ndarray:

@@ -12,11 +12,11 @@ import numpy as np
 from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.features import _jit_words as jit
-from omkl.features.lexicons import Lexicon, pack_lexicons, pack_strings, unpack_lexicons, unpack_strings
+from omkl.features.lexicons import Lexicon, pack_lexicons, unpack_lexicons
 from omkl.features.vocabulary import NUMBER
 from omkl.features.words import BEGIN, END, TEMPLATES, lexicon_templates
 from omkl.parsing.sentences import strings_of
-from omkl.persistence import Packer
+from omkl.persistence import Packer, pack_json, unpack_json
 from omkl.sequences.labeler import SequenceLabeler
 
 #: A labeler, or the label if there is only one.
@@ -359,7 +359,7 @@ class Tagger:
     def describe(self, packer: Packer) -> dict[str, Any]:
         """Return JSON values for a model file, without the labelers; arrays are added to the packer."""
         if self.lemmatizer is not None:
-            packer.arrays["lemmas"] = pack_strings(self.lemmatizer.known)
+            packer.arrays["lemmas"] = pack_json(self.lemmatizer.known)
         fixed = {name: model for name, model in self._named().items() if isinstance(model, str)}
         packer.arrays.update(pack_lexicons(self.lexicons))
         return {"columns": list(self.columns), "fixed": fixed, "lexicons": list(self.lexicons)}
@@ -379,7 +379,7 @@ class Tagger:
             else:
                 tagger.morphology[tag] = model
         if tagger.lemmatizer is not None:
-            tagger.lemmatizer.known = unpack_strings(arrays["lemmas"])
+            tagger.lemmatizer.known = unpack_json(arrays["lemmas"])
         return tagger
 
 

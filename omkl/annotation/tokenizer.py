@@ -20,7 +20,6 @@ from omkl.data.treebank.conllu import TreebankReader
 from omkl.data.treebank.treebank import new_strings
 from omkl.estimators.token_codec import Examples
 from omkl.exceptions import DataWarning, InputError
-from omkl.features.lexicons import pack_strings, unpack_strings
 from omkl.groups.tables import ExplicitBank, TransitionBank
 from omkl.groups.tokens import Features, Tokens
 from omkl.losses.structured import StructuredHinge
@@ -30,7 +29,7 @@ from omkl.online.schedules import DistanceOverGradients
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, TrainingLoop
 from omkl.parsing.sentences import strings_of
-from omkl.persistence import Packer
+from omkl.persistence import Packer, pack_json, unpack_json
 from omkl.regularizers.squared_norms import SquaredL21
 from omkl.sequences.labeler import SequenceLabeler
 from omkl.structures.chain import Chain
@@ -118,7 +117,7 @@ class Tokenizer:
         arrays = {"features": used.astype(np.int32), "weights": own.table[used]}
         arrays |= {"active": own.active, "transitions": own.transitions}
         if splitter is not None:
-            arrays["multiword"] = pack_strings(splitter.known)
+            arrays["multiword"] = pack_json(splitter.known)
             rule = splitter.rules if isinstance(splitter.rules, str) else None
         packer.arrays.update({f"tokens/{name}": array for name, array in arrays.items()})
         return {"group_weights": own.group_weights, "spaced": own.spaced, "rule": rule}
@@ -136,7 +135,7 @@ class Tokenizer:
         own.table[arrays["features"]] = arrays["weights"]
         if "multiword" in arrays:
             tokenizer.splitter = splitter = MultiwordSplitter()
-            splitter.known = unpack_strings(arrays["multiword"])
+            splitter.known = unpack_json(arrays["multiword"])
             splitter.rules = values["rule"] if rules is None else rules
         return tokenizer
 

@@ -29,7 +29,7 @@ from omkl.cli.files import (
     read_sequences,
 )
 from omkl.cli.options import Options, copied, option
-from omkl.data.files import find_files, is_pipe, open_bytes, text_pieces
+from omkl.data.files import find_files, is_pipe, open_bytes, stem, text_pieces
 from omkl.exceptions import DataWarning, InputError
 
 if TYPE_CHECKING:
@@ -99,8 +99,6 @@ def predict(options: Options) -> None:
         )
     form = options.to
     if form is None:
-        from omkl.data.files import stem
-
         end = stem(options.output).rpartition(".")[2]
         form = end if end in ("jsonl", "conllu") else FORMS[kind][0]
     if form not in FORMS[kind]:

@@ -1,6 +1,7 @@
 """Blocks of examples, and operations on rows of arrays, sparse matrices, lists and treebanks."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from numbers import Number
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -153,19 +154,17 @@ def _join(parts: Sequence[Any]) -> Any:
 
 def grouped(examples: Iterable[tuple], size: int) -> Iterator[Block]:
     """Group single examples ``(x, y)`` into blocks; vectors are stacked, other inputs become a list."""
-    X, y = [], []
-    for example in examples:
-        try:
-            x, target = example
-        except (TypeError, ValueError):
-            raise InputError(f"A stream's examples are pairs (x, y), not {shown(example)}.") from None
-        X.append(x)
-        y.append(target)
-        if len(X) == size:
-            yield _of_examples(X, y)
-            X, y = [], []
-    if X:
-        yield _of_examples(X, y)
+    pairs = map(_pair, examples)
+    while chunk := list(islice(pairs, size)):
+        yield _of_examples(*map(list, zip(*chunk)))
+
+
+def _pair(example: tuple) -> tuple:
+    try:
+        x, y = example
+    except (TypeError, ValueError):
+        raise InputError(f"A stream's examples are pairs (x, y), not {shown(example)}.") from None
+    return x, y
 
 
 def _of_examples(X: list, y: list) -> Block:

@@ -212,7 +212,7 @@ class _CSVFile:
         return table, refused
 
 
-def _after_last_row(text: bytes) -> int:
+def _after_last_row(text: bytes | bytearray) -> int:
     """Return the end of the last complete row of a text; quoted line ends do not end a row."""
     end = after_last_line(text)
     is_open = b'"' in text and text.count(b'"', 0, end) % 2

@@ -234,35 +234,32 @@ def chunks(path: PathLike, size: int = CHUNK) -> Iterator[bytes]:
             yield chunk
 
 
-def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes], int]) -> Iterator[bytes]:
+def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes | bytearray], int]) -> Iterator[bytes]:
     """Cut a text into pieces of about ``size`` bytes at the ends of records.
 
     ``cut(text)`` is the end of the last complete record, 0 if there is none. If a compressed file is truncated, all
     complete records are yielded before the error is raised.
     """
-    parts, n_bytes, wanted = [], 0, size
+    text, wanted = bytearray(), size
     try:
         for chunk in chunks:
-            parts.append(chunk)
-            n_bytes += len(chunk)
-            if n_bytes < wanted:
-                continue
-            text = b"".join(parts)
-            end = cut(text)
-            piece, parts, n_bytes, text = text[:end], [text[end:]], len(text) - end, b""
-            if end:
-                yield piece
-            wanted = n_bytes + size if end else 2 * n_bytes  # do not search a long record again for every chunk
+            text += chunk
+            if len(text) >= wanted:
+                end = cut(text)
+                piece = bytes(text[:end])
+                del text[:end]
+                if end:
+                    yield piece
+                wanted = len(text) + size if end else 2 * len(text)  # do not search a long record for every chunk
     except TruncatedFileError:  # after other damage, the last bytes may be wrong
-        text = b"".join(parts)
         if end := cut(text):
-            yield text[:end]
+            yield bytes(text[:end])
         raise
-    if n_bytes:
-        yield b"".join(parts)
+    if text:
+        yield bytes(text)
 
 
-def after_last_line(text: bytes) -> int:
+def after_last_line(text: bytes | bytearray) -> int:
     """Return the end of the last complete line."""
     return text.rfind(b"\n") + 1
 

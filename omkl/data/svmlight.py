@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache, partial
 from io import BytesIO
 from math import isfinite
 
@@ -70,17 +71,13 @@ def stream_svmlight(
     if n_features is None:
         for file in paths:
             check_no_pipe(file)
-    n_counted = n_features
+    count = cache(partial(count_svmlight_features, paths, zero_based=zero_based))
 
     def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
-        nonlocal n_counted
-        if n_counted is None:
-            n_counted = count_svmlight_features(paths, zero_based=zero_based)
         # invalid lines do not count, and must not fail for a too large index here either
-        most = MOST_FEATURES if n_features is None else n_features
-        for block in _read(path, skipped, zero_based, most):
+        for block in _read(path, skipped, zero_based, n_features or MOST_FEATURES):
             if n_features is None:
-                block.X.resize(len(block.y), n_counted)
+                block.X.resize(len(block.y), count())
             yield block
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error)

@@ -80,18 +80,6 @@ def code_of(string: str) -> int:
     return int.from_bytes(digest, "little")
 
 
-@cache  # there are few different sets of templates
-def coder_of(fields: tuple[str, ...]) -> Callable[[str], bytes]:
-    """Make a cached function from the string in a column to the codes of some of its fields, as uint64."""
-    readers = list(map(reader_of, fields))
-
-    @lru_cache(2**14)
-    def codes_of(string: str) -> bytes:
-        return np.array([code_of(read(string)) for read in readers], np.uint64).tobytes()
-
-    return codes_of
-
-
 @cache
 def by_column(fields: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Group fields by column, without their relatives; fields of trees are left out."""
@@ -109,11 +97,7 @@ def own_codes(treebank: Treebank, templates: TemplateSet) -> dict[str, np.ndarra
         present, places = np.unique(treebank.codes(column), return_inverse=True)
         strings = treebank.strings[column].tolist()
         own = [strings[code] for code in present.tolist()]
-        looked_up = [field for field in fields if field.partition(":")[0] in templates.lexicons]
-        plain = tuple(field for field in fields if field not in looked_up)
-        table = np.frombuffer(b"".join(map(coder_of(plain), own)), np.uint64).reshape(len(own), len(plain))
-        found |= zip(plain, table[places].T)
-        for field in looked_up:
+        for field in fields:
             values = values_of(field, own, templates.lexicons)
             found[field] = np.array(list(map(code_of, values)), np.uint64)[places]
     return found

@@ -1,6 +1,5 @@
 """Lexicons: maps from words to clusters, entries of a gazetteer, or bins of vectors."""
 
-import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from omkl.data.files import PathLike, text_lines
 from omkl.data.treebank.strings import MISSING
 from omkl.exceptions import DataFileError, InputError
 from omkl.groups.templates.language import is_field
+from omkl.persistence import pack_json, unpack_json
 
 #: Pattern of names of lexicons.
 NAME = re.compile(r"[a-z]\w*")
@@ -81,24 +81,14 @@ def value_of(lexicon: Lexicon, width: int | None, word: str) -> str | tuple[()]:
     return () if value == MISSING else value[:width]
 
 
-def pack_strings(values: Mapping[str, str]) -> np.ndarray:
-    """Return a dict of strings as an array for a model file."""
-    return np.frombuffer(json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass"), np.uint8)
-
-
-def unpack_strings(array: np.ndarray) -> dict[str, str]:
-    """The inverse of :func:`pack_strings`."""
-    return json.loads(array.tobytes().decode("utf-8", "surrogatepass"))
-
-
 def pack_lexicons(lexicons: Mapping[str, Lexicon]) -> dict[str, np.ndarray]:
     """Return lexicons as arrays for a model file."""
-    return {f"lexicons/{name}": pack_strings(own.values) for name, own in lexicons.items()}
+    return {f"lexicons/{name}": pack_json(own.values) for name, own in lexicons.items()}
 
 
 def unpack_lexicons(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> dict[str, Lexicon]:
     """The inverse of :func:`pack_lexicons`."""
-    return {name: Lexicon(unpack_strings(arrays[f"lexicons/{name}"])) for name in names}
+    return {name: Lexicon(unpack_json(arrays[f"lexicons/{name}"])) for name in names}
 
 
 def as_lexicons(lexicons: Any, taken: Collection[str] = ()) -> dict[str, Lexicon]:

@@ -22,6 +22,7 @@ import numpy as np
 from omkl._components import warn_caller
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups.tokens import Features
+from omkl.persistence import pack_json, unpack_json
 
 #: Value of the feature of numbers in the vocabulary of a key; all other values are strings.
 NUMBER = None
@@ -297,15 +298,8 @@ class Vocabulary:
         """Return values, keys and units as arrays; ``kept`` is a mask of the features to include."""
         chosen = np.arange(len(self.groups)) if kept is None else np.flatnonzero(kept)
         names = self.names()
-        values = [names[i][1] for i in chosen.tolist()]
-        strings = ["" if value is NUMBER else value for value in values]
-        # each string comes after a separator, the first character that no string contains
-        joined = "".join(strings)
-        mark = next(character for character in map(chr, count()) if character not in joined)
-        text = "".join([mark + string for string in strings]).encode("utf-8", "surrogatepass")
         return {
-            "text": np.frombuffer(text, dtype=np.uint8),
-            "is_number": np.array([value is NUMBER for value in values], dtype=bool),
+            "values": pack_json([names[i][1] for i in chosen.tolist()]),
             "groups": np.array(self.groups, dtype=np.int32)[chosen],
             "units": np.array([self.units.get(key, 0.0) for key in self.keys]),
             "counts": np.array([self.n_tokens, *(self.counts[key] for key in self.keys)]),
@@ -315,10 +309,7 @@ class Vocabulary:
     def from_state(cls, keys: Sequence[str], first_id: int, state: Mapping[str, np.ndarray]) -> "Vocabulary":
         """The inverse of :meth:`state`."""
         vocabulary = cls(first_id)
-        text, groups = state["text"].tobytes().decode("utf-8", "surrogatepass"), state["groups"].tolist()
-        values: list[str | None] = [*text.split(text[0])[1:]] if text else []
-        for i in np.flatnonzero(state["is_number"]).tolist():
-            values[i] = NUMBER
+        values, groups = unpack_json(state["values"]), state["groups"].tolist()
         vocabulary.keys, vocabulary._next_id = list(keys), count(first_id + len(values)).__next__
         vocabulary.groups.extend(groups)
         vocabulary.units = {key: unit for key, unit in zip(keys, state["units"].tolist()) if unit > 0.0}

@@ -10,7 +10,7 @@ from omkl.cli import main
 from omkl.data import Sentence, Treebank, write_treebank
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import column_of, reader_of, values_of
-from omkl.features.lexicons import Lexicon
+from omkl.features.lexicons import Lexicon, pack_lexicons, unpack_lexicons
 from omkl.groups import TemplateSet
 
 ANIMALS = {"dog": "0110", "cat": "0110", "cow": "0111", "runs": "10", "sleeps": "10", "Rex": "0001"}
@@ -69,7 +69,7 @@ def test_a_lexicon_of_a_file_is_that_of_a_dict(tmp_path):
     path.write_text("".join(f"{word}\t{value}\n" for word, value in ANIMALS.items()) + "\n", encoding="utf-8")
     words = [*ANIMALS, "COW", "none", "_"]
     from_file, from_dict = Lexicon.of(path, "a"), Lexicon.of(ANIMALS, "a")
-    again = Lexicon.restored(from_file.arrays())
+    again = unpack_lexicons(["a"], pack_lexicons({"a": from_file}))["a"]
     expected = [ANIMALS.get(word, ANIMALS.get(word.lower(), "_")) for word in words]
     assert from_file.values_of(words) == from_dict.values_of(words) == again.values_of(words) == expected
 

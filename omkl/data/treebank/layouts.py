@@ -76,7 +76,7 @@ def find_format(path: PathLike, start: bytes) -> str:
     return "conllx" if has_phead else "conllu"
 
 
-def last_boundary(text: bytes) -> int:
+def last_boundary(text: bytes | bytearray) -> int:
     """Return the end of the last sentence that is followed by another word; 0 if there is none.
 
     Thus every piece of a file contains a sentence, and comments at the end of a file belong to its last sentence.
