@@ -102,16 +102,24 @@ def apply_edit(edit: str, form: str) -> str:
     return prefix + base[low:high] + suffix if low < high else form
 
 
+def name_of(columns: str, tag: str) -> str:
+    """Return the name of the model of some columns of the words with a tag, which is empty if there are no tags."""
+    return f"{columns} of {tag}" if tag else columns
+
+
 class Lemmatizer:
     """Predictor of the lemmas of words, given form, tag and morphological features.
 
     Known words get their most frequent lemma in the training data, by form, tag and features, or by form and tag. For
     other words, one classifier per tag predicts an edit from the ends of the form and the features.
 
+    Parameters
+    ----------
+    named : dict of str to SequenceLabeler or str, optional
+        Where to keep the classifiers of edits, or the only edits, by name: ``"lemmas of NOUN"``.
+
     Attributes
     ----------
-    edits : dict of str to SequenceLabeler or str
-        Classifier of edits, or the only edit, by tag.
     known : dict of str to str
         Lemmas by form, tag and features, and by form and tag; parts of keys are joined by tabs.
     """
@@ -119,8 +127,8 @@ class Lemmatizer:
     #: The edit that keeps the form.
     default = edit_of("as", "as")
 
-    def __init__(self) -> None:
-        self.edits: dict[str, Model] = {}
+    def __init__(self, named: dict[str, Model] | None = None) -> None:
+        self.named: dict[str, Model] = {} if named is None else named
         self.known: dict[str, str] = {}
 
     def fit(self, examples: Iterable[tuple[tuple[str, str, str], str]], learn: Learn) -> "Lemmatizer":
@@ -140,7 +148,8 @@ class Lemmatizer:
             if usual[tag, edit] >= LEAST_WORDS:
                 X.append([as_dict(LEMMA_KEYS, lemma_values((form, tag, feats)))])
                 y.append([edit])
-        self.edits = {tag: learned(X, y, learn, self.default) for tag, (X, y) in taught.items()}
+        for tag, (X, y) in taught.items():
+            self.named[name_of("lemmas", tag)] = learned(X, y, learn, self.default)
         return self
 
     def predict(self, words: list[tuple[str, str, str]]) -> list[str]:
@@ -154,7 +163,8 @@ class Lemmatizer:
             else:
                 found[word] = lemma
         for tag, own in unknown.items():
-            guessed = labels_by(self.edits.get(tag, self.default), LEMMA_KEYS, own, lemma_values)
+            model = self.named.get(name_of("lemmas", tag), self.default)
+            guessed = labels_by(model, LEMMA_KEYS, own, lemma_values)
             found.update({word: apply_edit(edit, word[0]) for word, edit in zip(own, guessed)})
         return [found[word] for word in words]
 
@@ -206,10 +216,8 @@ class Tagger:
     ----------
     tag : str or None
         Column of the chain.
-    chain : SequenceLabeler, str or None
-        Labeler of tags, or the only tag.
-    morphology : dict of str to SequenceLabeler or str
-        Labelers of morphology, or the only label, by tag.
+    named : dict of str to SequenceLabeler or str
+        Labelers, or the only labels, by name: ``"upos"`` for tags, ``"xpos+feats of NOUN"`` and ``"lemmas of NOUN"``.
     lemmatizer : Lemmatizer or None
     """
 
@@ -218,9 +226,8 @@ class Tagger:
         self.lexicons = dict(lexicons or {})
         self.tag = next((name for name in ("upos", "xpos") if name in columns), None)
         self.given_tag = tuple(name for name in ("xpos", "feats") if name in columns and name != self.tag)
-        self.chain: Model | None = None
-        self.morphology: dict[str, Model] = {}
-        self.lemmatizer = Lemmatizer() if "lemmas" in columns else None
+        self.named: dict[str, Model] = {}
+        self.lemmatizer = Lemmatizer(self.named) if "lemmas" in columns else None
 
     def fit(self, treebank: Treebank, learn: Learn, around: list[str] | None = None) -> "Tagger":
         """Train on the columns of a treebank.
@@ -243,7 +250,7 @@ class Tagger:
         if self.tag is not None:
             gold = [None if tag == MISSING else tag for tag in tags]
             X, y = by_sentence(forms, treebank.offsets), by_sentence(gold, treebank.offsets)
-            self.chain = learned(X, y, learn, MISSING, linked=True)
+            self.named[self.tag] = learned(X, y, learn, MISSING, linked=True)
         if self.given_tag:
             labels = list(map(TAB.join, zip(*(strings_of(treebank, name) for name in self.given_tag))))
             keys, values = self._in_context(forms, tags if around is None else around, treebank.offsets)
@@ -252,7 +259,8 @@ class Tagger:
                     X = [[as_dict(keys, values(i)) for i in run] for run in runs]
                     y = [[labels[i] for i in run] for run in runs]
                     # if all words of a tag but a few have one label, "out-of-sample" keeps a group by chance
-                    self.morphology[tag] = learned(X, y, learn, self._no_morphology, weighting="norms")
+                    name = name_of("+".join(self.given_tag), tag)
+                    self.named[name] = learned(X, y, learn, self._no_morphology, weighting="norms")
         if self.lemmatizer is not None:
             words, lemmas = self._words(treebank, forms, tags), strings_of(treebank, "lemmas")
             known = (
@@ -266,17 +274,18 @@ class Tagger:
     def annotate(self, treebank: Treebank) -> Treebank:
         """Replace the columns of the tagger by predictions from the forms."""
         forms, tags = strings_of(treebank, "forms"), [""] * treebank.n_words
-        if self.chain is not None:
+        if self.tag is not None:
             if self.labeler is None:
-                tags = [str(self.chain)] * len(forms)
+                tags = [str(self.named[self.tag])] * len(forms)
             else:
                 found = self.labeler.predict(by_sentence(forms, treebank.offsets))
                 tags = [tag for labels in found for tag in labels.tolist()]
-            treebank = treebank.with_strings(str(self.tag), tags)
+            treebank = treebank.with_strings(self.tag, tags)
         if self.given_tag:
             (keys, values), labels = self._in_context(forms, tags, treebank.offsets), [""] * len(forms)
             for tag, (own,) in runs_of(tags, np.array([0, len(tags)])).items():
-                predicted = labels_by(self.morphology.get(tag, self._no_morphology), keys, own, values)
+                model = self.named.get(name_of("+".join(self.given_tag), tag), self._no_morphology)
+                predicted = labels_by(model, keys, own, values)
                 for i, label in zip(own, predicted):
                     labels[i] = label
             for name, column in zip(self.given_tag, zip(*(label.split(TAB) for label in labels))):
@@ -289,7 +298,8 @@ class Tagger:
     @property
     def labeler(self) -> SequenceLabeler | None:
         """The chain over tags; None if there is at most one tag."""
-        return self.chain if isinstance(self.chain, SequenceLabeler) else None
+        chain = self.named.get(self.tag or "")
+        return chain if isinstance(chain, SequenceLabeler) else None
 
     def calibrate(self, gold: Treebank) -> None:
         """Calibrate the probabilities of tags on held-out sentences."""
@@ -342,25 +352,15 @@ class Tagger:
         feats = strings_of(treebank, "feats") if "feats" in self.given_tag else [""] * len(forms)
         return list(zip(forms, tags, feats))
 
-    def _named(self) -> dict[str, Model]:
-        """Return all models by name, such as ``"upos"`` and ``"xpos+feats of NOUN"``."""
-        named = {} if self.chain is None else {str(self.tag): self.chain}
-        for columns, models in (
-            ("+".join(self.given_tag), self.morphology),
-            ("lemmas", {} if self.lemmatizer is None else self.lemmatizer.edits),
-        ):
-            named |= {f"{columns} of {tag}" if tag else columns: model for tag, model in models.items()}
-        return named
-
     def models(self) -> dict[str, SequenceLabeler]:
         """Return the labelers by name."""
-        return {name: model for name, model in self._named().items() if not isinstance(model, str)}
+        return {name: model for name, model in self.named.items() if not isinstance(model, str)}
 
     def describe(self, packer: Packer) -> dict[str, Any]:
         """Return JSON values for a model file, without the labelers; arrays are added to the packer."""
         if self.lemmatizer is not None:
             packer.arrays["lemmas"] = pack_json(self.lemmatizer.known)
-        fixed = {name: model for name, model in self._named().items() if isinstance(model, str)}
+        fixed = {name: model for name, model in self.named.items() if isinstance(model, str)}
         packer.arrays.update(pack_lexicons(self.lexicons))
         return {"columns": list(self.columns), "fixed": fixed, "lexicons": list(self.lexicons)}
 
@@ -370,14 +370,7 @@ class Tagger:
     ) -> "Tagger":
         """The inverse of :meth:`describe`, given the :meth:`models`."""
         tagger = cls(tuple(values["columns"]), unpack_lexicons(values["lexicons"], arrays))
-        for name, model in {**models, **values["fixed"]}.items():
-            columns, _, tag = name.partition(" of ")
-            if name == tagger.tag:
-                tagger.chain = model
-            elif columns == "lemmas" and tagger.lemmatizer is not None:
-                tagger.lemmatizer.edits[tag] = model
-            else:
-                tagger.morphology[tag] = model
+        tagger.named |= models | values["fixed"]
         if tagger.lemmatizer is not None:
             tagger.lemmatizer.known = unpack_json(arrays["lemmas"])
         return tagger

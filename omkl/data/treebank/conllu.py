@@ -1,5 +1,6 @@
 """Readers and writers of treebanks in CoNLL-U, CoNLL-X and CoNLL-2008, and a reader of plain text."""
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -220,9 +221,26 @@ class _Scanned:
     def explain(self, i: int, trees: bool | str, single_root: bool) -> tuple[int, str]:
         """Return the invalid line of sentence ``i``, counted from 1 in this text, and the reason."""
         begin, end = self.ends(layouts.TEXT_END)[i : i + 2]
-        line = int(self.ends(layouts.N_LINES)[i]) + 1
+        first_line = int(self.ends(layouts.N_LINES)[i]) + 1
         wrong, place = self.sentences[i, [layouts.WRONG, layouts.WRONG_WORD]].tolist()
-        return layouts.explain(self.text[begin:end], line, wrong, place, self.layout, trees, single_root)
+        layout = self.layout
+        head_column = layout.columns.index("heads")
+        lines = [line.rstrip("\r") for line in self.text[begin:end].decode("utf-8", "backslashreplace").split("\n")]
+        if wrong == jit.NO_TREE:
+            words = [k for k, line in enumerate(lines) if re.match(r"[0-9]+(\t|$)", line)]
+            heads = [lines[k].split("\t")[head_column] for k in words]
+            known = [-1 if head == MISSING else int(head) for head in heads]
+            word, reason = layouts.explain_heads(known, trees, single_root)
+            return first_line + words[word - 1], reason
+        columns = lines[place - first_line].split("\t")
+        wanted = f"at least {len(layout.columns)}, as many in all lines," if layout.is_open else len(layout.columns)
+        return place, {
+            jit.BAD_COLUMNS: f"{len(columns)} columns, but {layout.title} has {wanted} separated by tabs.",
+            jit.BAD_ID: f"the id {columns[0]!r} is out of order; an empty line ends a sentence.",
+            jit.BAD_HEAD: f"the head {''.join(columns[head_column:][:1])!r} is not the number of a word, 0 or '_'.",
+            jit.NOT_UTF8: "not UTF-8 text.",
+            jit.NO_WORD: "the sentence has no words, only empty nodes.",
+        }[wrong]
 
     def check_encoding(self) -> None:
         """Mark sentences that are not UTF-8 as invalid."""
@@ -275,31 +293,27 @@ def write_treebank(path: PathLike, treebank: Treebank | Iterable[Treebank]) -> N
 
 def as_text(treebank: Treebank) -> bytes:
     """Return the text with changed columns; raises InputError if the format has no place for one."""
-    if treebank.text is None:  # format it as CoNLL-U
-        ends = set(treebank.offsets[1:].tolist())
+    text, names, layout = treebank.text, treebank.changed, LAYOUTS[treebank.format]
+    if text is None:  # format it as CoNLL-U
+        ends, empty = set(treebank.offsets[1:].tolist()), "\t_" * (len(LAYOUTS["conllu"].columns) - 1)
         numbers = np.arange(treebank.n_words) - np.repeat(treebank.offsets[:-1], treebank.lengths) + 1
-        coded = (_coded(treebank, name) for name in COLUMNS)
-        columns = [map(table.tolist().__getitem__, codes.tolist()) for codes, table in coded]
-        lines = []
-        for i, (number, *fields, misc) in enumerate(zip(numbers.tolist(), *columns), 1):
-            lines.append("\t".join([str(number), *fields, MISSING, misc]) + ("\n\n" if i in ends else "\n"))
-        return "".join(lines).encode()
-    if not treebank.changed:
-        return treebank.text
-    layout = LAYOUTS[treebank.format]
-    if lacking := [name for name in COLUMNS if name in treebank.changed and layout.columns.count(name) != 1]:
+        lines = (f"{k}{empty}\n" + "\n" * (i in ends) for i, k in enumerate(numbers.tolist(), 1))
+        text, names, layout = "".join(lines).encode(), frozenset(COLUMNS), LAYOUTS["conllu"]
+    if not names or not text:
+        return text
+    if lacking := [name for name in COLUMNS if name in names and layout.columns.count(name) != 1]:
         raise InputError(f"{layout.title} has no place for new {', '.join(lacking)}: convert the file to CoNLL-U.")
-    places = [layout.columns.index(name) for name in treebank.changed]
+    places = [layout.columns.index(name) for name in names]
     rows = np.full(max(places) + 1, jit.NO_ROLE)
     rows[places] = np.arange(len(places))
-    codes, tables = zip(*(_coded(treebank, name) for name in treebank.changed))
+    codes, tables = zip(*(_coded(treebank, name) for name in names))
     strings, offsets = zip(*(table.to_bytes() for table in tables))
     firsts, starts = running_sum(list(map(len, tables))), running_sum(list(map(len, strings)))
     new = np.stack([own + first for own, first in zip(codes, firsts)])
     bounds = np.concatenate([*(own[:-1] + start for own, start in zip(offsets, starts)), starts[-1:]])
-    out = np.empty(len(treebank.text) + int(np.diff(bounds)[new].sum()), np.uint8)
-    text = np.frombuffer(treebank.text, np.uint8)
-    return out[: jit.replace_fields(text, rows, new, np.concatenate(strings), bounds, out)].tobytes()
+    out = np.empty(len(text) + int(np.diff(bounds)[new].sum()), np.uint8)
+    n_bytes = jit.replace_fields(np.frombuffer(text, np.uint8), rows, new, np.concatenate(strings), bounds, out)
+    return out[:n_bytes].tobytes()
 
 
 def _coded(treebank: Treebank, name: str) -> tuple[np.ndarray, Strings]:

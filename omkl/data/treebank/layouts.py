@@ -1,4 +1,4 @@
-"""Columns of treebank formats, and error messages for invalid sentences."""
+"""Columns of treebank formats, and checks of trees."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ import numpy as np
 from omkl._components import check_choice
 from omkl.data.files import PathLike, stem
 from omkl.data.treebank import _jit_conllu as jit
-from omkl.data.treebank.strings import MISSING
 
 #: Fields of a word that hold strings.
 FIELDS = ("forms", "lemmas", "upos", "xpos", "feats", "deprels", "misc")
@@ -110,32 +109,6 @@ def bad_trees(offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_
     wrong, missing, roots = (np.bincount(owners[mask], minlength=len(lengths)) for mask in masks)
     partial = (missing > 0) & (missing < lengths) if trees == "given" else (missing > 0) & (trees is True)
     return (wrong > 0) | partial | (single_root & (roots > 1))
-
-
-def explain(
-    text: bytes, first_line: int, wrong: int, place: int, layout: Layout, trees: bool | str, single_root: bool
-) -> tuple[int, str]:
-    """Explain why a sentence is invalid: return the line number and the reason.
-
-    ``text`` is the sentence with its comments. ``wrong`` is an error code of ``_jit_conllu``. ``place`` is the number
-    of the invalid line, unless the heads are invalid.
-    """
-    lines = [line.rstrip("\r") for line in text.decode("utf-8", "backslashreplace").split("\n")]
-    head_column = layout.columns.index("heads")
-    if wrong == jit.NO_TREE:
-        words = [k for k, line in enumerate(lines) if re.match(r"[0-9]+(\t|$)", line)]
-        heads = [lines[k].split("\t")[head_column] for k in words]
-        word, reason = explain_heads([-1 if head == MISSING else int(head) for head in heads], trees, single_root)
-        return first_line + words[word - 1], reason
-    columns = lines[place - first_line].split("\t")
-    wanted = f"at least {len(layout.columns)}, as many in all lines," if layout.is_open else str(len(layout.columns))
-    return place, {
-        jit.BAD_COLUMNS: f"{len(columns)} columns, but {layout.title} has {wanted} separated by tabs.",
-        jit.BAD_ID: f"the id {columns[0]!r} is out of order; an empty line ends a sentence.",
-        jit.BAD_HEAD: f"the head {''.join(columns[head_column:][:1])!r} is not the number of a word, 0 or '_'.",
-        jit.NOT_UTF8: "not UTF-8 text.",
-        jit.NO_WORD: "the sentence has no words, only empty nodes.",
-    }[wrong]
 
 
 def explain_heads(heads: list[int], trees: bool | str, single_root: bool) -> tuple[int, str]:
