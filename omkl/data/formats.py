@@ -1,7 +1,8 @@
 """Registry of file formats, and streams of files of any format."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -74,83 +75,31 @@ class StreamFormat(Component):
         self.must_define("open")
 
 
-class Svmlight(StreamFormat):
-    """Sparse rows of numbers: see :func:`~omkl.data.stream_svmlight`."""
-
-    aliases = {"svmlight": {}}
-    suffixes = (".svm", ".svmlight", ".libsvm")
-    selects = ("n_features",)
-    open = staticmethod(stream_svmlight)  # type: ignore[assignment]  # other parameters
+def _format(name: str, suffixes: Iterable[str], open: Callable[..., Stream], **attributes: Any) -> type[StreamFormat]:
+    """Make the class of a format from its attributes, and the function that opens a stream."""
+    attributes |= {"aliases": {name: {}}, "suffixes": tuple(suffixes), "open": staticmethod(open)}
+    return type(name, (StreamFormat,), attributes)
 
 
-class Parquet(StreamFormat):
-    """Tables of Parquet and Arrow: see :func:`~omkl.data.stream_parquet`."""
-
-    aliases = {"parquet": {}}
-    suffixes = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
-    has_target = True
-    default_target = -1
-    selects = ("columns",)
-    open = staticmethod(stream_parquet)  # type: ignore[assignment]
+def _open_npz(path: PathLike | Sequence[PathLike], target: str = "y", **options: Any) -> Stream:
+    return stream_npz(path, y=target, **options)
 
 
-class CSV(StreamFormat):
-    """Tables of text: see :func:`~omkl.data.stream_csv`."""
-
-    aliases = {"csv": {}}
-    suffixes = (".csv", ".tsv")
-    has_target = True
-    default_target = -1
-    selects = ("columns", "categorical")
-    open = staticmethod(stream_csv)  # type: ignore[assignment]
-
-
-class Npz(StreamFormat):
-    """Archives of arrays; ``target`` names the array of outputs: see :func:`~omkl.data.stream_npz`."""
-
-    aliases = {"npz": {}}
-    suffixes = (".npz",)
-    has_target = True
-
-    def open(self, path: PathLike | Sequence[PathLike], target: str = "y", **options: Any) -> Stream:
-        return stream_npz(path, y=target, **options)
-
-
-class Conllu(StreamFormat):
-    """Treebanks: see :func:`~omkl.data.stream_conllu`."""
-
-    aliases = {"conllu": {}}
-    suffixes = tuple(layouts.SUFFIXES)
-    holds = "trees"
-    open = staticmethod(stream_conllu)  # type: ignore[assignment]
-
-
-class _Sequences(StreamFormat):
-    holds = "sequences"
-
-    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
-        return stream_sequences(path, next(iter(self.aliases)), **options)
-
-
-class JSONLines(_Sequences):
-    """Labelled sequences, one JSON object per line: see :func:`~omkl.data.read_sequences`."""
-
-    aliases = {"jsonl": {}}
-    suffixes = SUFFIXES["jsonl"]
-
-
-class Columns(_Sequences):
-    """Labelled sequences, one token per line, in columns: see :func:`~omkl.data.read_sequences`."""
-
-    aliases = {"columns": {}}
-    suffixes = SUFFIXES["columns"]
-
-
-class CRFsuite(_Sequences):
-    """Labelled sequences, one token with its attributes per line: see :func:`~omkl.data.read_sequences`."""
-
-    aliases = {"crfsuite": {}}
-    suffixes = SUFFIXES["crfsuite"]
+_TABLE: dict[str, Any] = {"has_target": True, "default_target": -1}
+#: All formats; for unknown suffixes the first one.
+FORMATS = [
+    _format("svmlight", (".svm", ".svmlight", ".libsvm"), stream_svmlight, selects=("n_features",)),
+    _format(
+        "parquet", (".parquet", ".pq", ".arrow", ".feather", ".ipc"), stream_parquet, selects=("columns",), **_TABLE
+    ),
+    _format("csv", (".csv", ".tsv"), stream_csv, selects=("columns", "categorical"), **_TABLE),
+    _format("npz", (".npz",), _open_npz, has_target=True),
+    _format("conllu", layouts.SUFFIXES, stream_conllu, holds="trees"),
+    *(
+        _format(name, SUFFIXES[name], partial(stream_sequences, format=name), holds="sequences")
+        for name in ("jsonl", "columns", "crfsuite")
+    ),
+]
 
 
 def open_stream(
@@ -215,7 +164,7 @@ def find_format(path: PathLike | Sequence[PathLike], format: str | StreamFormat 
         return resolve(StreamFormat, format, "format")
     name = stem(find_files(path)[0]).lower()
     found = [cls for cls in family(StreamFormat) if cls.suffixes and name.endswith(cls.suffixes)]
-    return (found[0] if found else Svmlight)()
+    return [*found, *FORMATS][0]()
 
 
 # ---- archives of NumPy -----------------------------------------------------------------------------------------------
