@@ -289,9 +289,7 @@ def labeler(options: Options) -> None:
         list(options.kernels) or None,
         lexicons=options.lexicon,
         transitions=None if options.transitions == "none" else options.transitions,
-        allowed_transitions=options.allowed_transitions,
-        order=options.order,
-        budget=options.budget,
+        **options.values("allowed_transitions", "order", "budget"),
         **training.parameters(),
     )
     model._settings()

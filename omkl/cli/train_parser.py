@@ -50,10 +50,7 @@ def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParse
     )
 
 
-@opt.command(
-    "parser",
-    *(train.training_options(epochs=10, C=10.0), TREES, train.LEXICON, opt.ON_ERROR, opt.METRICS),
-)
+@opt.command("parser", *(train.training_options(epochs=10, C=10.0), TREES, train.LEXICON, opt.ON_ERROR, opt.METRICS))
 def train_parser(options: Options) -> None:
     """Train a dependency parser on the treebank TRAIN.
 
@@ -107,16 +104,8 @@ def train_parser(options: Options) -> None:
     *(train.TRAIN, train.OUTPUT, train.DEV),
     option("--parts", multiple=True, metavar="PART...", help="Only some of tokens, upos, xpos, feats, lemmas, trees."),
     option("--tagging-folds", type=int, default=4, metavar="N", help="Folds, each tagged by a model of the others."),
-    *(
-        train.strength(epochs=10, C=10.0),
-        TREES,
-        train.LEXICON,
-        opt.SEED,
-        opt.ON_ERROR,
-        opt.JOBS,
-        train.CHECKPOINTS,
-        opt.METRICS,
-    ),
+    *(train.strength(epochs=10, C=10.0), TREES, train.LEXICON),
+    *(opt.SEED, opt.ON_ERROR, opt.JOBS, train.CHECKPOINTS, opt.METRICS),
 )
 def train_annotator(options: Options) -> None:
     """Train a tagger, a lemmatizer and a parser on the treebank TRAIN, as one model.

@@ -267,11 +267,8 @@ def _cast(
     if _can_cast(cells, type):
         return cells.cast(type)
     wanted = {"bool": "a truth value", "int64": "an integer", "double": "a number"}.get(str(type), "a date")
-    found = []
-    for i, cell in enumerate(cells):
-        is_fit = _can_cast(cell, type)
-        found.append(cell.cast(type).as_py() if is_fit else None)
-        if not is_fit:
-            advice = "name the column in categorical= if it holds strings"
-            reasons[i] = f"{shown(cell.as_py())} in column {name!r} is not {wanted}: {advice}."
-    return pyarrow.array(found, type)
+    fit = [_can_cast(cell, type) for cell in cells]
+    for i in (i for i, is_fit in enumerate(fit) if not is_fit):
+        advice = "name the column in categorical= if it holds strings"
+        reasons[i] = f"{shown(cells[i].as_py())} in column {name!r} is not {wanted}: {advice}."
+    return pyarrow.compute.if_else(pyarrow.array(fit), cells, None).cast(type)

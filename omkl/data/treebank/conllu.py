@@ -233,7 +233,7 @@ class _Scanned:
             word, reason = layouts.explain_heads(known, trees, single_root)
             return first_line + words[word - 1], reason
         columns = lines[place - first_line].split("\t")
-        wanted = f"at least {len(layout.columns)}, as many in all lines," if layout.is_open else len(layout.columns)
+        wanted = "10" if layout.most == 10 else "at least 10, as many in all lines,"
         return place, {
             jit.BAD_COLUMNS: f"{len(columns)} columns, but {layout.title} has {wanted} separated by tabs.",
             jit.BAD_ID: f"the id {columns[0]!r} is out of order; an empty line ends a sentence.",

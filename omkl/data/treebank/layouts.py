@@ -29,13 +29,13 @@ class Layout:
         Name of the format for users.
     columns : list of str
         Names of the columns; ``-`` is not read. Of columns with the same name, the last value other than ``_`` is used.
-    is_open : bool
-        Whether lines may have additional columns. The lines of a sentence must have equally many columns.
+    most : int
+        Maximum number of columns. The lines of a sentence must have equally many columns.
     """
 
     title: str
     columns: list[str]
-    is_open: bool = False
+    most: int = 10
 
     @property
     def roles(self) -> np.ndarray:
@@ -43,18 +43,13 @@ class Layout:
         special = {"-": jit.NO_ROLE, "heads": jit.HEAD_ROLE}
         return np.array([special[name] if name in special else FIELDS.index(name) for name in self.columns], np.int64)
 
-    @property
-    def most(self) -> int:
-        """Maximum number of columns."""
-        return 1 << 30 if self.is_open else len(self.columns)
-
 
 LAYOUTS = {
     "conllu": Layout("CoNLL-U", ["-", "forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels", "-", "misc"]),
     "conllx": Layout("CoNLL-X", ["-", "forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels", "-", "-"]),
     # id, form, lemma, gold and predicted tag of the token; form, lemma and predicted tag of its parts
     "conll2008": Layout(
-        "CoNLL-2008", ["-", "forms", "lemmas", "upos", "-", "forms", "lemmas", "upos", "heads", "deprels"], is_open=True
+        "CoNLL-2008", ["-", "forms", "lemmas", "upos", "-", "forms", "lemmas", "upos", "heads", "deprels"], 1 << 30
     ),
 }
 SUFFIXES = {".conllu": "conllu", ".conllx": "conllx", ".conll06": "conllx", ".conll07": "conllx"}
