@@ -369,8 +369,9 @@ def graph(options: Options) -> None:
 
 # ---- rows --------------------------------------------------------------------------------------------------------
 
-#: Help of ``omkl train classifier`` and ``regressor``.
-ROWS = """Train a {kind} on the rows of the file TRAIN, of numbers, or of numbers and strings.
+
+def _train_rows(kind: str, options: Options) -> None:
+    """Train a {kind} on the rows of the file TRAIN, of numbers, or of numbers and strings.
 
     Formats: svmlight, CSV, Parquet and npz; plain or compressed.
 
@@ -379,10 +380,6 @@ ROWS = """Train a {kind} on the rows of the file TRAIN, of numbers, or of number
       omkl train {kind} train.svm -o model.npz --kernels linear gaussian:sigma2=5 --epochs 5
       omkl train {kind} 'part-*.parquet' --target outcome -o model.npz --stream --budget 1000
     """
-
-
-def _train_rows(kind: str, options: Options) -> None:
-    """Train and save a ``classifier`` or a ``regressor``."""
     training, is_classifier = Training(options), kind == "classifier"
     estimator = omkl.OnlineMKLClassifier if is_classifier else omkl.OnlineMKLRegressor
     model = estimator(list(options.kernels) or None, budget=options.budget, **training.parameters())
@@ -424,7 +421,7 @@ def _train_rows(kind: str, options: Options) -> None:
 def rows_command(kind: str, losses: tuple[str, ...], C: float) -> Command:
     """Make the command that trains a ``classifier`` or a ``regressor``, with its losses and default C."""
     run = partial(_train_rows, kind)
-    run.__doc__ = ROWS.format(kind=kind)
+    run.__doc__ = (_train_rows.__doc__ or "").format(kind=kind)
     own = (opt.FORMAT, *opt.TABLE, opt.ON_ERROR, KERNELS, BUDGET, opt.METRICS)
     return opt.command(kind, training_options(20, losses, C), *own)(run)
 
