@@ -24,7 +24,6 @@ from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, AutoOr, Options, a
 from omkl.exceptions import DataFileError, InputError
 
 if TYPE_CHECKING:
-    from omkl import data
     from omkl.estimators.base import OnlineEstimator
     from omkl.online import OnlineTrainer, Step
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from omkl.data.treebank.strings import MISSING, Strings
 from omkl.exceptions import InputError
 
 # separators of the formats, and surrogates, which UTF-8 cannot encode
-_UNFIT, _UNFIT_BUT_TABS = re.compile("[\t\n\r\ud800-\udfff]"), re.compile("[\n\r\ud800-\udfff]")
+_UNFIT = re.compile("[\t\n\r\ud800-\udfff]")
 
 
 @dataclass
@@ -317,11 +316,6 @@ def _flaw(columns: dict[str, Sequence]) -> str:
     for name, column in columns.items():
         if len(column) not in (0, n):
             return f" has {n} words, but {len(column)} {name}"
-        if name != "heads":
-            with suppress(TypeError):  # check the whole column at once, which is fast
-                text = "\t".join(column)
-                if text.count("\t") == max(len(column) - 1, 0) and not _UNFIT_BUT_TABS.search(text):
-                    continue
         for word, value in enumerate(column, 1):
             if name == "heads":
                 is_fit = isinstance(value, (int, np.integer)) and 0 <= value < 10**jit.MOST_DIGITS

@@ -53,25 +53,17 @@ def plot_calibration(
     """
     from sklearn.calibration import CalibrationDisplay
 
-    right, confidence = confidences(y_true, probabilities, classes)
-    ax = axes_for(ax, 4.0, 3.6)
-    settings = {"n_bins": bins, "strategy": "quantile", "color": COLOURS[0], "pos_label": True}
-    CalibrationDisplay.from_predictions(right, confidence, ax=ax, **settings)
-    ax.get_legend().remove()
-    return dress(ax, title, "probability of the prediction", "share of right predictions")
-
-
-def confidences(
-    y_true: Sequence | np.ndarray, probabilities: Sequence | np.ndarray, classes: Sequence | np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return whether predictions are correct, and their probabilities; arguments as of plot_calibration."""
     is_list = np.ndim(probabilities[0]) == 2
     table = np.asarray(np.concatenate(list(probabilities)) if is_list else probabilities, dtype=np.float64)
-    gold = np.asarray(_flat(y_true))
-    if table.ndim == 1:
-        return gold.astype(bool), table
-    best = table.argmax(axis=1)
-    return (best if classes is None else np.asarray(classes)[best]) == gold, table.max(axis=1)
+    right, confidence = np.asarray(_flat(y_true)), table
+    if table.ndim > 1:
+        best, confidence = table.argmax(axis=1), table.max(axis=1)
+        right = (best if classes is None else np.asarray(classes)[best]) == right
+    ax = axes_for(ax, 4.0, 3.6)
+    settings = {"n_bins": bins, "strategy": "quantile", "color": COLOURS[0], "pos_label": True}
+    CalibrationDisplay.from_predictions(right.astype(bool), confidence, ax=ax, **settings)
+    ax.get_legend().remove()
+    return dress(ax, title, "probability of the prediction", "share of right predictions")
 
 
 def plot_confusion(y_true: Iterable, y_pred: Iterable, *, n: int = 40, ax: Axes | None = None, title: str = "") -> Axes:
