@@ -134,9 +134,8 @@ def labelled_data(path: str, model: Model, kind: str, options: Options) -> tuple
         return labelled_graphs(path)
     if kind == "sequences":
         return labelled_sequences(path, options, model)
-    return open_rows(path, options, columns_of_model(model)) if kind == "rows" else read_gold(
-        path, model, options
-    ), None
+    read = open_rows(path, options, columns_of_model(model)) if kind == "rows" else read_gold(path, model, options)
+    return read, None
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------

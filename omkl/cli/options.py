@@ -9,6 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import reduce
 from importlib import import_module
 from inspect import cleandoc
 from itertools import combinations
@@ -181,13 +182,7 @@ def _look_of(function: Callable) -> dict[str, Any]:
 
 def declare(*options: Callable) -> Callable[[Callable], Callable]:
     """Declare several options, in this order."""
-
-    def decorate(function: Callable) -> Callable:
-        for own in reversed(options):
-            function = own(function)
-        return function
-
-    return decorate
+    return lambda function: reduce(lambda made, own: own(made), reversed(options), function)
 
 
 def command(name: str, *options: Callable) -> Callable[[Callable], click.Command]:

@@ -177,15 +177,13 @@ def open_bytes(path: PathLike) -> Iterator[IO[bytes]]:
         raise
     except FileNotFoundError:
         raise DataFileError(f"There is no file {path}.") from None
-    except EOFError:
-        raise TruncatedFileError(f"{path} is cut short or damaged.") from None
-    except (zlib.error, lzma.LZMAError, gzip.BadGzipFile):
-        raise DamagedFileError(f"{path} is cut short or damaged.") from None
     except Exception as error:
-        if is_url(path) or (isinstance(error, OSError) and error.errno is not None):
+        kind = TruncatedFileError if isinstance(error, EOFError) else DamagedFileError
+        is_damaged = isinstance(error, (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile))
+        if not is_damaged and (is_url(path) or (isinstance(error, OSError) and error.errno is not None)):
             raise DataFileError(f"{path} cannot be read: {_reason(error)}.") from None
-        if isinstance(error, OSError):  # of bz2
-            raise DamagedFileError(f"{path} is cut short or damaged.") from None
+        if is_damaged or isinstance(error, OSError):  # of bz2
+            raise kind(f"{path} is cut short or damaged.") from None
         raise
 
 

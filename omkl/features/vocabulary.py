@@ -298,23 +298,18 @@ class Vocabulary:
         """Return values, keys and units as arrays; ``kept`` is a mask of the features to include."""
         chosen = np.arange(len(self.groups)) if kept is None else np.flatnonzero(kept)
         names = self.names()
-        return {
-            "values": pack_json([names[i][1] for i in chosen.tolist()]),
-            "groups": np.array(self.groups, dtype=np.int32)[chosen],
-            "units": np.array([self.units.get(key, 0.0) for key in self.keys]),
-            "counts": np.array([self.n_tokens, *(self.counts[key] for key in self.keys)]),
-        }
+        learned = [[names[i][1] for i in chosen.tolist()], self.units, self.n_tokens, self.counts]
+        return {"learned": pack_json(learned), "groups": np.array(self.groups, dtype=np.int32)[chosen]}
 
     @classmethod
     def from_state(cls, keys: Sequence[str], first_id: int, state: Mapping[str, np.ndarray]) -> "Vocabulary":
         """The inverse of :meth:`state`."""
         vocabulary = cls(first_id)
-        values, groups = unpack_json(state["values"]), state["groups"].tolist()
+        groups = state["groups"].tolist()
+        values, vocabulary.units, n_tokens, counts = unpack_json(state["learned"])
+        vocabulary.add_counts(counts, n_tokens)
         vocabulary.keys, vocabulary._next_id = list(keys), count(first_id + len(values)).__next__
         vocabulary.groups.extend(groups)
-        vocabulary.units = {key: unit for key, unit in zip(keys, state["units"].tolist()) if unit > 0.0}
-        n_tokens, *counts = state["counts"].tolist()
-        vocabulary.add_counts(dict(zip(keys, counts)), n_tokens)
         found: list[dict[str | None, int]] = [{} for _ in keys]
         for i, (value, group) in enumerate(zip(values, groups, strict=True), first_id):
             found[group][value] = i
