@@ -7,7 +7,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
@@ -148,7 +148,7 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
 
     columns = ["heads", *["deprels"] * parser.labeled]
     parse = partial(parser.parse, confidence=options.confidence)
-    _write_sentences(_treebanks(options.input), parse, best, columns, "Parsed", options)
+    _write_sentences(map(best if options.nbest else parse, _treebanks(options.input)), columns, "Parsed", options)
 
 
 def _annotate(annotator: omkl.Annotator, options: Options) -> None:
@@ -158,7 +158,7 @@ def _annotate(annotator: omkl.Annotator, options: Options) -> None:
     else:
         settings = {"offsets": options.offsets, "confidence": options.confidence}
         blocks = annotator.stream_text(text_pieces(options.text), **settings)
-    _write_sentences(blocks, None, None, annotator.columns_, "Annotated", options)
+    _write_sentences(blocks, annotator.columns_, "Annotated", options)
 
 
 def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
@@ -180,7 +180,7 @@ def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
             own = block[i : i + 1]
             yield [(own.with_strings("upos", map(str, labels)), score) for labels, score in found]
 
-    _write_sentences(_sentences(options.input), tagged, best, ["upos"], "Tagged", options)
+    _write_sentences(map(best if options.nbest else tagged, _sentences(options.input)), ["upos"], "Tagged", options)
 
 
 def _sentences(path: str) -> Iterator[data.Treebank]:
@@ -198,18 +198,11 @@ def _treebanks(path: str) -> Iterator[data.Treebank]:
     return (block.X for block in data.stream_conllu(path, trees=False, keep_text=True).blocks())
 
 
-def _write_sentences(
-    blocks: Iterator[data.Treebank],
-    annotate: Callable[[data.Treebank], data.Treebank] | None,
-    best: Callable[[data.Treebank], Iterator[Best]] | None,
-    columns: Sequence[str],
-    done: str,
-    options: Options,
-) -> None:
+def _write_sentences(found: Iterable, columns: Sequence[str], done: str, options: Options) -> None:
     """Write annotated sentences block by block, and report what was ``done``, and how fast.
 
-    ``annotate`` is None for annotated blocks, and ``best`` is for ``--nbest``. JSON lines contain the words and these
-    ``columns``; CoNLL-U keeps everything else.
+    Blocks are treebanks, or for ``--nbest`` the best annotations of each sentence. JSON lines contain the words and
+    these ``columns``; CoNLL-U keeps everything else.
     """
     from omkl.data.treebank.conllu import as_text
 
@@ -220,24 +213,23 @@ def _write_sentences(
         return {name: getattr(sentence, name) for name in columns}
 
     def written(block: data.Treebank) -> Iterator[bytes]:
-        if options.nbest is None or best is None:
-            found = block if annotate is None else annotate(block)
-            if options.to == "conllu":
-                yield as_text(found)
-            else:
-                yield from (_json_line({"forms": sentence.forms, **record(sentence)}) for sentence in found)
-            return
-        for found in best(block):
-            if options.to == "conllu":
-                for rank, (own, score) in enumerate(found, 1):
-                    yield f"# rank = {rank}\n# score = {score:.6g}\n".encode() + as_text(own)
-            else:
-                nbest = [{**record(own[0]), "score": score} for own, score in found]
-                yield _json_line({"forms": found[0][0][0].forms, "nbest": nbest})
+        if options.to == "conllu":
+            yield as_text(block)
+        else:
+            yield from (_json_line({"forms": sentence.forms, **record(sentence)}) for sentence in block)
+
+    def best_written(best: Best) -> Iterator[bytes]:
+        if options.to == "conllu":
+            for rank, (own, score) in enumerate(best, 1):
+                yield f"# rank = {rank}\n# score = {score:.6g}\n".encode() + as_text(own)
+        else:
+            nbest = [{**record(own[0]), "score": score} for own, score in best]
+            yield _json_line({"forms": best[0][0][0].forms, "nbest": nbest})
 
     with progress_bar(not options.quiet, unit=" sentences") as bar, data.output_file(options.output) as file:
-        for block in blocks:
-            file.writelines(written(block))
+        for own in found if options.nbest is None else chain.from_iterable(found):
+            file.writelines(written(own) if options.nbest is None else best_written(own))
+            block = own if options.nbest is None else own[0][0]
             counts["sentences"] += len(block)
             counts["tokens"] += block.n_words
             bar.update(len(block))

@@ -5,6 +5,7 @@ The encoder caches the features of every distinct word, and looks up features of
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -77,16 +78,12 @@ TEMPLATES = (
 
 def lexicon_templates(lexicons: Mapping[str, Lexicon]) -> list[Template]:
     """Return templates for values, and prefixes of values, of a word and its neighbours in lexicons."""
-    return [
-        Template(
-            name + (f":{width}" if width else "") + (f"[{offset:+}]" if offset else ""),
-            partial(value_of, lexicon, width),
-            (offset,),
-        )
-        for name, lexicon in lexicons.items()
-        for width in lexicon.widths()
-        for offset in (0, -2, -1, 1, 2)
-    ]
+    found = []
+    for name, lexicon in lexicons.items():
+        for width, offset in product(lexicon.widths(), (0, -2, -1, 1, 2)):
+            full = name + (f":{width}" if width else "") + (f"[{offset:+}]" if offset else "")
+            found.append(Template(full, partial(value_of, lexicon, width), (offset,)))
+    return found
 
 
 def token_features(words: Sequence[str]) -> list[dict[str, str | bool]]:
