@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from omkl._files import PathLike, replacing
+from omkl.data.files import PathLike, output_file
 
 #: JSON values by name.
 Record: TypeAlias = dict[str, Any]
@@ -13,12 +13,9 @@ Record: TypeAlias = dict[str, Any]
 
 def write_json(path: PathLike | None, metrics: Record) -> None:
     """Write metrics to a JSON file (``-`` for standard output), if a path is given."""
-    if path == "-":
-        print(json.dumps(metrics, indent=1, default=float))
-    elif path is not None:
-        with replacing(path) as file:
-            json.dump(metrics, file, indent=1, default=float)
-            file.write("\n")
+    if path is not None:
+        with output_file(path) as file:
+            file.write(json.dumps(metrics, indent=1, default=float).encode() + b"\n")
 
 
 def bar_chart(weights: dict[str, float], n: int | None = None) -> list[str]:

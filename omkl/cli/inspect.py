@@ -9,11 +9,11 @@ import numpy as np
 
 from omkl import reports
 from omkl._components import check_choice
-from omkl._files import replacing
 from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, table
 from omkl.cli.files import labelled_data, load_model, naming, of_class
 from omkl.cli.options import Options, option
+from omkl.data import output_file
 
 if TYPE_CHECKING:
     from omkl.reports.markup import Model
@@ -207,11 +207,8 @@ def report(options: Options) -> None:
             if kind == "rows":
                 X, y = X.read()
         page = reports.make_report(model, X, y, title=options.title, n_worst=options.worst)
-    if options.output == "-":
-        print(page, end="")
-    else:
-        with replacing(options.output) as file:
-            file.write(page)
+    with output_file(options.output) as file:
+        file.write(page.encode())
     name, n = type(model).__name__, None if X is None else n_rows(X)
     on = "" if n is None else f" on {n} {'sentences' if kind in ('trees', 'annotations') else kind}"
     metrics = {"class": name, "examples": n, "output": options.output, "bytes": len(page.encode())}

@@ -217,19 +217,16 @@ def group(name: str, sources: dict[str, tuple[str, str]]) -> Callable[[Callable]
     return lambda function: click.group(name, cls=Group, **settings, **_look_of(function))(function)
 
 
-class AutoOr(click.ParamType):
-    """A number, or ``auto``."""
+def auto_or(kind: type) -> Callable[[Any], Any]:
+    """Make a parser of a number, or ``auto``."""
 
-    name = "auto or number"
-
-    def __init__(self, kind: type) -> None:
-        self.kind = kind
-
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
+    def parse(value: str | float) -> str | float:
         try:
-            return value if value == "auto" else self.kind(value)
+            return value if value == "auto" else kind(value)
         except ValueError:
-            self.fail(f"{value!r} is neither auto nor a number.", param, ctx)
+            raise click.BadParameter(f"{value!r} is neither auto nor a number.") from None
+
+    return parse
 
 
 option, argument = click.option, click.argument

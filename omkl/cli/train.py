@@ -20,7 +20,7 @@ from omkl import data
 from omkl.cli import files
 from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, entity_line
-from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, AutoOr, Options, argument, declare, option, refuse
+from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, Options, argument, auto_or, declare, option, refuse
 from omkl.exceptions import DataFileError, InputError
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def check_options(options: Options) -> None:
 def strength(epochs: int | str, C: float | str = "auto") -> Callable:
     """Declare ``--epochs`` and ``--C`` with these defaults."""
     return declare(
-        option("--epochs", type=AutoOr(int), metavar="N", default=epochs, help="Passes over the data."),
-        option("--C", "C", type=AutoOr(float), metavar="C", default=C, help="Weight of the losses, 1/(lambda m)."),
+        option("--epochs", type=auto_or(int), metavar="N", default=epochs, help="Passes over the data."),
+        option("--C", "C", type=auto_or(float), metavar="C", default=C, help="Weight of the losses, 1/(lambda m)."),
     )
 
 
@@ -100,7 +100,7 @@ def training_options(epochs: int | str, losses: tuple[str, ...] = LOSSES, C: flo
         option("--weighting", type=WEIGHTING, default="auto", help="Select groups by norms or on new examples."),
         strength(epochs, C),
         option("--method", type=CHOICE(["fobos", "rda"]), default="fobos", help="Online method."),
-        option("--eta0", type=AutoOr(float), metavar="RATE", default="auto", help="Scale of the learning rate."),
+        option("--eta0", type=auto_or(float), metavar="RATE", default="auto", help="Scale of the learning rate."),
         option("--average", metavar="A", default="auto", help="auto, quadratic, uniform or last."),
         option("--early-stopping", is_flag=True, help="Keep the best epoch, on --dev or a held-out tenth."),
         option("--stream", is_flag=True, help="Never hold the file whole: read it once an epoch, through a buffer."),

@@ -29,7 +29,7 @@ TREES = opt.declare(
         help="Look only at arcs that a small first parser finds likely, among them this share of the right ones: 0.99 "
         "is faster, and what an annotator without --keep does; 0 is all arcs.",
     ),
-    option("--keep", type=opt.AutoOr(int), metavar="N", help="Train anew on the N best templates, or as few as do."),
+    option("--keep", type=opt.auto_or(int), metavar="N", help="Train anew on the N best templates, or as few as do."),
     option("--projective", is_flag=True, help="Only projective trees."),
     option("--multi-root", is_flag=True, help="The root may have several children."),
     option("--unlabeled", is_flag=True, help="Learn no relations."),
@@ -178,7 +178,7 @@ FORMS = ("svg", "png", "pdf")
 @opt.command(
     "prune",
     *(opt.MODEL, train.OUTPUT, train.DEV),
-    option("--keep", type=opt.AutoOr(int), required=True, metavar="N", help="Templates that stay; auto: the knee."),
+    option("--keep", type=opt.auto_or(int), required=True, metavar="N", help="Templates that stay; auto: the knee."),
     option("--retrain", type=opt.READ, metavar="FILE", help="Train the smaller parser anew on this treebank."),
     option("--regularizer", metavar="R", help="With --retrain: mkl, l2, ...; by default that of the saved parser."),
     option("--plot", type=opt.WRITE, metavar="FILE", help="With --keep auto: draw the curve, as .svg, .png or .pdf."),

@@ -298,7 +298,8 @@ class Vocabulary:
         """Return values, keys and units as arrays; ``kept`` is a mask of the features to include."""
         chosen = np.arange(len(self.groups)) if kept is None else np.flatnonzero(kept)
         names = self.names()
-        learned = [[names[i][1] for i in chosen.tolist()], self.units, self.n_tokens, self.counts]
+        units, counts = ([own.get(key, 0) for key in self.keys] for own in (self.units, self.counts))
+        learned = [[names[i][1] for i in chosen.tolist()], units, counts, self.n_tokens]
         return {"learned": pack_json(learned), "groups": np.array(self.groups, dtype=np.int32)[chosen]}
 
     @classmethod
@@ -306,8 +307,9 @@ class Vocabulary:
         """The inverse of :meth:`state`."""
         vocabulary = cls(first_id)
         groups = state["groups"].tolist()
-        values, vocabulary.units, n_tokens, counts = unpack_json(state["learned"])
-        vocabulary.add_counts(counts, n_tokens)
+        values, units, counts, n_tokens = unpack_json(state["learned"])
+        vocabulary.units = {key: unit for key, unit in zip(keys, units) if unit}
+        vocabulary.add_counts(dict(zip(keys, counts)), n_tokens)
         vocabulary.keys, vocabulary._next_id = list(keys), count(first_id + len(values)).__next__
         vocabulary.groups.extend(groups)
         found: list[dict[str | None, int]] = [{} for _ in keys]

@@ -145,23 +145,17 @@ def _columns(data, i, roles, word, starts, lengths, heads):
         role = roles[column] if column < roles.shape[0] else NO_ROLE
         if role != NO_ROLE:
             end = i - 1 if is_last and i > begin and data[i - 1] == CR else i
+            is_missing = end - begin == 1 and data[begin] == UNDERSCORE
             if role == HEAD_ROLE:
-                heads[word] = _head(data, begin, end)
-            elif end - begin != 1 or data[begin] != UNDERSCORE:
+                number, after = _number(data, begin)
+                heads[word] = NO_HEAD if is_missing else number if begin < after == end else NOT_A_HEAD
+            elif not is_missing:
                 starts[role, word] = begin
                 lengths[role, word] = end - begin
         column += 1
         i += 1
         if is_last:
             return i, column
-
-
-@compiled
-def _head(data, begin, end):
-    if end - begin == 1 and data[begin] == UNDERSCORE:
-        return NO_HEAD
-    value, after = _number(data, begin)
-    return value if after == end and end > begin else NOT_A_HEAD
 
 
 @compiled
