@@ -226,6 +226,8 @@ class Tagger:
         self.lexicons = dict(lexicons or {})
         self.tag = next((name for name in ("upos", "xpos") if name in columns), None)
         self.given_tag = tuple(name for name in ("xpos", "feats") if name in columns and name != self.tag)
+        #: Label of words whose tag did not occur in training.
+        self._no_morphology = TAB.join([MISSING] * len(self.given_tag))
         self.named: dict[str, Model] = {}
         self.lemmatizer = Lemmatizer(self.named) if "lemmas" in columns else None
 
@@ -314,11 +316,6 @@ class Tagger:
         words = by_sentence(strings_of(annotated, "forms"), annotated.offsets)
         tags = by_sentence(self._tags_of(annotated), annotated.offsets)
         return np.concatenate(confidences(self.labeler, words, tags)).tolist()
-
-    @property
-    def _no_morphology(self) -> str:
-        """Label of words whose tag did not occur in training."""
-        return TAB.join([MISSING] * len(self.given_tag))
 
     def _tags_of(self, treebank: Treebank) -> list[str]:
         return [""] * treebank.n_words if self.tag is None else strings_of(treebank, self.tag)

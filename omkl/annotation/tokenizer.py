@@ -302,15 +302,12 @@ class Characters:
         self.hashes = np.zeros((len(self.runs), jit.N_HASHES), np.uint64)
         jit.scan(self.lower, self.kinds, self.runs, self.hashes)
         ends = np.flatnonzero(solid[:-1] & (~solid[1:] | active[self.kinds[:-1], self.kinds[1:]]))
+        #: Indices of the places in the text.
+        self.places = ends - jit.PADDING
         self._places = np.stack([ends, np.cumsum(starts)[ends - 1] + jit.PADDING - 1], axis=1)
 
     def __len__(self) -> int:
         return len(self._places)
-
-    @property
-    def places(self) -> np.ndarray:
-        """Indices of the places in the text."""
-        return self._places[:, 0] - jit.PADDING
 
     @property
     def gaps(self) -> np.ndarray:

@@ -309,6 +309,7 @@ class Columns:
             target = known[target] if -len(known) <= target < len(known) else str(target)
         self.target = target
         self.names = [name for name in known if name != self.target] if columns is None else list(columns)
+        self.all_names = self.names if self.target is None else [*self.names, self.target]
         self._named = named
         flaw = _count_flaw(self.all_names, known)
         if not self.names or self.target in self.names:
@@ -319,10 +320,6 @@ class Columns:
         self.makes_dicts = as_dicts or any(self.kinds[name] == "string" for name in self.names)
         #: Length of the lists in each column of vectors.
         self._widths: dict[str, int] = {}
-
-    @property
-    def all_names(self) -> list[str]:
-        return self.names if self.target is None else [*self.names, self.target]
 
     @property
     def feature_names(self) -> list[str] | None:

@@ -98,7 +98,9 @@ def synthetic_treebank(
         scores = sum(table[_features(t, codes, n)] for t, table in zip(templates, weights))
         heads = structure.decode(scores + TEMPERATURE * rng.gumbel(size=scores.shape))
         columns = {name: [values[code - 1] for code in codes[name][1:]] for name, (values, _) in fields.items()}
-        deprels = _relations(rng, relations, codes["upos"], heads)
+        chosen, arbitrary = relations[codes["upos"][heads], codes["upos"][1:]], rng.random(n) < RELATION_NOISE
+        chosen = np.where(arbitrary, rng.integers(len(RELATIONS), size=n), chosen)
+        deprels = ["root" if head == 0 else RELATIONS[relation] for head, relation in zip(heads, chosen)]
         sentences.append(Sentence(**columns, heads=heads.tolist(), deprels=deprels))
     return Treebank.from_sentences(sentences, trees=True, single_root=True)
 
@@ -160,10 +162,3 @@ def _folded(atoms, codes, n):
 def _mixed(keys):
     keys = (keys ^ (keys >> _HALF)) * _MIX
     return (keys ^ (keys >> _HALF)) * _TURN
-
-
-def _relations(rng, relations, upos, heads):
-    chosen = relations[upos[heads], upos[1:]]
-    arbitrary = rng.random(len(heads)) < RELATION_NOISE
-    chosen = np.where(arbitrary, rng.integers(len(RELATIONS), size=len(heads)), chosen)
-    return ["root" if head == 0 else RELATIONS[relation] for head, relation in zip(heads, chosen)]
