@@ -5,21 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl._compilation import borrowing, uncached
-from omkl.groups._jit_tables import (
-    add_averaged_maps,
-    add_averaged_scores,
-    add_constants,
-    add_mapped_scores,
-    add_scores,
-    add_transitions,
-    inner_products,
-    mapped_inner_products,
-    scale_group,
-    scale_map,
-    step_dense,
-    step_features,
-    step_maps,
-)
+from omkl.groups import _jit_tables as tables
 from omkl.groups.expansions._jit_kernel import add_scores as add_cached_scores
 from omkl.groups.expansions._jit_kernel import has_gradient, kernel_inner_products, measure, move
 
@@ -102,8 +88,8 @@ def add_potentials(banks, groups, low, first, last, unary, pairwise):
     explicit, mapped = banks.explicit, banks.mapped
     if len(explicit.heads):
         high = low + last - first
-        add_scores(explicit.features, low, high, explicit.table, explicit.groups, groups.explicit[1], unary)
-    add_mapped_scores(mapped.features, first, mapped.starts, mapped.table, groups.mapped[1], unary)
+        tables.add_scores(explicit.features, low, high, explicit.table, explicit.groups, groups.explicit[1], unary)
+    tables.add_mapped_scores(mapped.features, first, mapped.starts, mapped.table, groups.mapped[1], unary)
     add_cached(banks.cached, groups.cached, low, low + last - first, unary)
     add_dense(banks, groups, True, unary, pairwise)
 
@@ -121,7 +107,7 @@ def add_dense(banks, groups, has_transitions, unary, pairwise):
     """Add the intercept, and set the potentials of transitions."""
     set_transitions(banks.transitions, groups.transitions, has_transitions, groups.firsts, pairwise)
     if len(banks.intercept[0]):
-        add_constants(banks.intercept[0], groups.intercept[1][0], unary)
+        tables.add_constants(banks.intercept[0], groups.intercept[1][0], unary)
 
 
 @borrowing
@@ -134,7 +120,7 @@ def set_transitions(transitions, own, has_transitions, offsets, pairwise):
         return
     if has_transitions:
         # sequences do not matter where all positions share their transitions
-        add_transitions(transitions[0], own[1][0], offsets, 0, 0, pairwise)
+        tables.add_transitions(transitions[0], own[1][0], offsets, 0, 0, pairwise)
 
 
 @borrowing
@@ -162,10 +148,10 @@ def add_average(banks, groups, pending, total, factors, low, first, last, unary,
     explicit, mapped = banks.explicit, banks.mapped
     if len(explicit.heads):
         average = explicit.table, explicit.sums, explicit.groups, factors, total, out
-        add_averaged_scores(explicit.features, low, low + last - first, *average, unary)
+        tables.add_averaged_scores(explicit.features, low, low + last - first, *average, unary)
     own = slice(firsts[0], firsts[1])
     arrays = mapped.starts, mapped.table, mapped.sums
-    add_averaged_maps(mapped.features, first, *arrays, factors[own], total, out[own], unary)
+    tables.add_averaged_maps(mapped.features, first, *arrays, factors[own], total, out[own], unary)
     add_averaged_transitions(banks.transitions, factors, total, out, firsts[2], pairwise)
     if len(banks.intercept[0]):
         add_averaged_dense(banks.intercept, factors[firsts[3]], total, out[firsts[3]], unary)
@@ -237,9 +223,9 @@ def step_along(banks, groups, low, first, last, gradient, pair_gradient, total):
     explicit, mapped = banks.explicit, banks.mapped
     if len(explicit.heads):
         arrays = explicit.table, explicit.sums, explicit.groups, explicit.links, explicit.heads
-        step_features(explicit.features, low, gradient, *arrays, groups.explicit[0])
+        tables.step_features(explicit.features, low, gradient, *arrays, groups.explicit[0])
     own = mapped.table, mapped.sums, mapped.touched
-    step_maps(mapped.features, first, mapped.starts, gradient, *own, groups.mapped[0])
+    tables.step_maps(mapped.features, first, mapped.starts, gradient, *own, groups.mapped[0])
     step_cached(banks.cached, groups.cached, low, gradient)
     step_transitions(banks.transitions, groups.transitions, pair_gradient)
     if len(banks.intercept[0]):
@@ -247,7 +233,7 @@ def step_along(banks, groups, low, first, last, gradient, pair_gradient, total):
         for i in range(gradient.shape[0]):
             for j in range(gradient.shape[1]):
                 total[0, 0, j] += gradient[i, j]
-        step_dense(total, banks.intercept[0], banks.intercept[1], groups.intercept[0])
+        tables.step_dense(total, banks.intercept[0], banks.intercept[1], groups.intercept[0])
 
 
 @borrowing
@@ -255,7 +241,7 @@ def step_transitions(transitions, own, gradient):
     """Take the gradient step of transitions."""
     if transitions is None:
         return
-    step_dense(gradient, transitions[0], transitions[1], own[0])
+    tables.step_dense(gradient, transitions[0], transitions[1], own[0])
 
 
 @borrowing
@@ -293,10 +279,10 @@ def fold(k, factor, banks, firsts, averages):
     """Multiply the direction of group k, after what it gave to the average is added to its sums."""
     explicit, mapped = banks.explicit, banks.mapped
     if k < firsts[0]:
-        scale_group(k, factor, explicit.table, explicit.sums, explicit.links, explicit.heads, averages[k])
+        tables.scale_group(k, factor, explicit.table, explicit.sums, explicit.links, explicit.heads, averages[k])
     elif k < firsts[1]:
         own = mapped.starts, mapped.table, mapped.sums, mapped.touched
-        scale_map(k - firsts[0], factor, *own, averages[k])
+        tables.scale_map(k - firsts[0], factor, *own, averages[k])
     elif k < firsts[2]:
         fold_cached(banks.cached, k - firsts[1], factor, averages[k])
     elif k < firsts[3]:
@@ -337,10 +323,12 @@ def slopes_of(banks, groups, low, first, last, gradient, pair_gradient, slopes, 
     slopes[:], totals[:] = 0.0, 0.0
     explicit, mapped = banks.explicit, banks.mapped
     if len(explicit.heads):
-        arrays = explicit.table, explicit.groups, slopes[: firsts[0]], totals[: firsts[0]]
-        inner_products(explicit.features, low, gradient, *arrays)
+        weights = explicit.table, explicit.groups, slopes[: firsts[0]], totals[: firsts[0]]
+        tables.inner_products(explicit.features, low, gradient, *weights)
     own = slice(firsts[0], firsts[1])
-    mapped_inner_products(mapped.features, first, mapped.starts, mapped.table, gradient, slopes[own], totals[own])
+    tables.mapped_inner_products(
+        mapped.features, first, mapped.starts, mapped.table, gradient, slopes[own], totals[own]
+    )
     own = slice(firsts[1], firsts[2])
     slopes_of_cached(banks.cached, low, gradient, slopes[own], totals[own])
     slopes_of_transitions(banks.transitions, pair_gradient, slopes[firsts[2] :])

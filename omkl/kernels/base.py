@@ -11,20 +11,8 @@ from scipy import sparse
 
 from omkl._components import Component, check_choice
 from omkl.exceptions import InputError
-from omkl.kernels.inputs import (
-    On,
-    Pair,
-    Positions,
-    Reference,
-    Vectors,
-    as_floats,
-    check_magnitudes,
-    find_columns,
-    finite_squares,
-    format_on,
-    parse_on,
-    take_columns,
-)
+from omkl.kernels import inputs
+from omkl.kernels.inputs import On, Pair, Positions, Reference, Vectors, as_floats, format_on, parse_on, take_columns
 
 Learned = TypeVar("Learned")
 NORMALIZATIONS = (None, "diagonal", "average", "trace")
@@ -126,7 +114,7 @@ class Kernel(Component):
         names : sequence of str, optional
             Names of the columns.
         """
-        return find_columns(self.on, n_columns, names, self)
+        return inputs.find_columns(self.on, n_columns, names, self)
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
         """Return this kernel with its columns given by position.
@@ -185,11 +173,11 @@ class Kernel(Component):
         X : array or CSR matrix of shape (n, d)
         """
         X = as_floats(X)
-        check_magnitudes(X, self)
+        inputs.check_magnitudes(X, self)
         fitted = copy(self)
         fitted._learn(X)
         if self.entrywise:
-            finite_squares(fitted.raw_diagonal(X))
+            inputs.finite_squares(fitted.raw_diagonal(X))
         if self.normalize in ("average", "trace"):
             diagonal = fitted.raw_diagonal(X)
             total = diagonal.mean() if self.normalize == "average" else diagonal.sum()
@@ -372,7 +360,7 @@ def known(learned: Learned | None, kernel: Kernel) -> Learned:
 
 def inverse_root(diagonal: np.ndarray) -> np.ndarray:
     """Return ``1 / sqrt(diagonal)``, 0 where the diagonal is 0; raise an InputError where it is not finite."""
-    finite_squares(diagonal)
+    inputs.finite_squares(diagonal)
     return np.divide(1.0, np.sqrt(diagonal), out=np.zeros(len(diagonal)), where=diagonal > 0)
 
 

@@ -16,14 +16,7 @@ from numpy.typing import ArrayLike
 
 from omkl._components import check_number
 from omkl.exceptions import InputError
-from omkl.regularizers._jit_prox import (
-    NO_WEIGHTS,
-    SQUARED_L1,
-    elastic_net_prox_weights,
-    prox_lq,
-    prox_weighted_squared_l1,
-    soft_threshold,
-)
+from omkl.regularizers import _jit_prox as jit
 from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
 
 #: Norms below this share of the largest one count as 0: their squares would underflow.
@@ -44,7 +37,7 @@ class SquaredL21(Regularizer):
     weight_set = "simplex"
     is_sparse = True
     least_at_one_group = True
-    compiled = SQUARED_L1, (0.0, 0.0), NO_WEIGHTS
+    compiled = jit.SQUARED_L1, (0.0, 0.0), jit.NO_WEIGHTS
 
     def value(self, norms: ArrayLike) -> float:
         return 0.5 * float(np.abs(norms).sum()) ** 2
@@ -55,7 +48,7 @@ class SquaredL21(Regularizer):
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         norms = as_vector(norms)
-        return prox_weighted_squared_l1(norms, NO_WEIGHTS, step)
+        return jit.prox_weighted_squared_l1(norms, jit.NO_WEIGHTS, step)
 
     def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
         return (self.prox(norms, step) > 0).astype(np.float64)
@@ -110,7 +103,7 @@ class L21Ball(Regularizer):
         candidates = (np.cumsum(decreasing) - self.radius) / np.arange(1, len(norms) + 1)
         beyond = np.flatnonzero(decreasing <= candidates)
         last = max(beyond[0] - 1, 0) if len(beyond) else len(norms) - 1
-        return soft_threshold(norms, candidates[last], NO_WEIGHTS)
+        return jit.soft_threshold(norms, candidates[last], jit.NO_WEIGHTS)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return self.radius * float(np.abs(dual_norms).max(initial=0.0))
@@ -139,7 +132,7 @@ class WeightedSquaredL21(Regularizer):
     aliases = {"weighted-mkl": {}}
     is_sparse = True
     least_at_one_group = True
-    compiled = property(lambda self: (SQUARED_L1, (0.0, 0.0), self.weights))
+    compiled = property(lambda self: (jit.SQUARED_L1, (0.0, 0.0), self.weights))
 
     def __init__(self, weights: Mapping[str, float] | ArrayLike) -> None:
         if hasattr(weights, "to_dict") and all(isinstance(name, str) for name in weights.index):  # a Series of names
@@ -169,7 +162,7 @@ class WeightedSquaredL21(Regularizer):
         return float(self.weights @ np.abs(norms)) * self.weights
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return prox_weighted_squared_l1(as_vector(norms), self.weights, step)
+        return jit.prox_weighted_squared_l1(as_vector(norms), self.weights, step)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         magnitudes, free = np.abs(dual_norms), self.weights == 0
@@ -229,14 +222,14 @@ class SquaredLq(_SquaredNorm):
         power = 2.0 - self.q
 
         def excess(log_tau: float) -> float:
-            shrunk = _lq_norm(prox_lq(norms, math.exp(log_tau), self.q), self.q)
+            shrunk = _lq_norm(jit.prox_lq(norms, math.exp(log_tau), self.q), self.q)
             return log_tau - math.log(step) - power * math.log(max(shrunk, 1e-300))
 
         # ||b||_2 / (1 + t p^(2/q - 1)) <= ||x||_2 <= ||x||_q <= ||b||_q / (1 + t)
         spread = math.log1p(step * norms.size ** (2.0 / self.q - 1.0))
         low = math.log(step) + power * (math.log(_lq_norm(norms, 2.0)) - spread)
         high = math.log(step) + power * (math.log(_lq_norm(norms, self.q)) - math.log1p(step))
-        return prox_lq(norms, math.exp(scipy.optimize.brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-15)), self.q)
+        return jit.prox_lq(norms, math.exp(scipy.optimize.brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-15)), self.q)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return 0.5 * _lq_norm(dual_norms, self.q / (self.q - 1.0)) ** 2
@@ -278,11 +271,11 @@ class ElasticNetWeights(_SquaredNorm):
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         norms = as_vector(norms)
         if self.eta == 1.0:
-            return prox_weighted_squared_l1(norms, NO_WEIGHTS, step)
+            return jit.prox_weighted_squared_l1(norms, jit.NO_WEIGHTS, step)
         largest = np.abs(norms).max(initial=0.0)
         if largest == 0.0 or step == 0.0:
             return norms.copy()
-        weights = elastic_net_prox_weights((norms / largest) ** 2, step, self.eta)
+        weights = jit.elastic_net_prox_weights((norms / largest) ** 2, step, self.eta)
         return norms * weights / (weights + step)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
