@@ -54,27 +54,6 @@ def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modif
 
 
 @compiled
-def list_arcs(wanted, nodes, cells, bins, places, kept):
-    """List the arcs with nonzero entries in ``wanted``, and the cells of these entries; return their number.
-
-    Sentence ``s`` has the cells ``cells[s] : cells[s + 1]``.
-    """
-    count = 0
-    for s in range(nodes.shape[0] - 1):
-        n_nodes = nodes[s + 1] - nodes[s]
-        for h in range(n_nodes):
-            for m in range(1, n_nodes):
-                cell = cells[s] + h * n_nodes + m
-                if h != m and wanted[cell] != 0.0:
-                    places[0, count], places[1, count], places[2, count] = nodes[s], nodes[s] + h, nodes[s] + m
-                    places[3, count] = bins[1 if m > h else 0, abs(h - m)]
-                    places[4, count] = -1
-                    kept[count] = cell
-                    count += 1
-    return count
-
-
-@compiled
 def list_parts(lists, wanted, kind, root, bins, places, kept):
     """List the parts of a kind with nonzero entries in ``wanted``, and their numbers; return how many there are.
 

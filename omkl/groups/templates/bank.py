@@ -174,11 +174,12 @@ class ArcTemplateBank(Bank):
         if all(x.likely is None for x in sentences):
             all_arcs.add_scores(keys, nodes, cells, self._pairs, self._groups, scales, self.table, bins, scores)
             return
-        likely = np.ones(cells[-1])
-        for x, low, high in zip(sentences, cells[:-1], cells[1:]):
-            if x.likely is not None:
-                likely[low:high] = x.likely.ravel()
-        chosen, places = _arcs(likely, nodes, cells, bins)
+        listed = [
+            self._layout.arcs(np.ones((len(x) + 1,) * 2) if x.likely is None else x.likely, root)
+            for x, root in zip(sentences, nodes.tolist())
+        ]
+        chosen = np.concatenate([low + own for (own, _), low in zip(listed, cells)])
+        places = np.concatenate([own for _, own in listed], axis=1)
         own = scores[chosen]
         jit.add_scores(keys, places, self._pairs, self._groups, scales, self.table, own)
         scores[chosen] = own
@@ -204,11 +205,8 @@ class ArcTemplateBank(Bank):
         if self.part != "arc":
             numbers, places = self._layout.parts(gradient.lists, gradient.parts)
             return places, gradient.parts[numbers]
-        values = gradient.arcs.reshape(-1)
-        wanted = np.where(np.abs(values) > NEGLIGIBLE, values, 0.0)
-        nodes = np.array([0, len(x) + 1])
-        cells, places = _arcs(wanted, nodes, nodes**2, self._layout.bins(len(x)))
-        return places, values[cells]
+        cells, places = self._layout.arcs(np.abs(gradient.arcs) > NEGLIGIBLE)
+        return places, gradient.arcs.reshape(-1)[cells]
 
     def inner_products(self, x: ArcSentence, gradient: TreePotentials, totals: np.ndarray | None) -> np.ndarray:
         products, empty = np.zeros(len(self.names)), self.group_state.empty
@@ -338,14 +336,6 @@ class ArcTemplateBank(Bank):
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         self.table[:], self._sums[:] = state["table"], state["sums"]
         self._stored[:] = state["stored"]
-
-
-def _arcs(wanted: np.ndarray, nodes: np.ndarray, cells: np.ndarray, bins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the cells of the arcs with nonzero entries in ``wanted``, and the places of the arcs."""
-    n_arcs = np.count_nonzero(wanted)
-    places, kept = np.empty((5, n_arcs), np.int32), np.empty(n_arcs, np.int64)
-    count = jit.list_arcs(wanted, nodes, cells, bins, places, kept)
-    return kept[:count], places[:, :count]
 
 
 def _aligned(n_lines: int, dtype: np.dtype) -> np.ndarray:

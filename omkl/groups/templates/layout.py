@@ -226,7 +226,14 @@ class TemplateLayout:
             self._bins = bins = np.array([own, own + 8], dtype=np.uint64)
         return bins
 
-    def places(self, roots: np.ndarray, heads: np.ndarray, modifiers: np.ndarray) -> np.ndarray:
+    def arcs(self, wanted: np.ndarray, root: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Return cells (n,) and places (5, n) of the arcs with nonzero entries in ``wanted``, (nodes, nodes)."""
+        heads, modifiers = np.nonzero(wanted)
+        fit = (heads != modifiers) & (modifiers > 0)
+        heads, modifiers = heads[fit], modifiers[fit]
+        return heads * len(wanted) + modifiers, self.places(root, heads, modifiers)
+
+    def places(self, roots: int | np.ndarray, heads: np.ndarray, modifiers: np.ndarray) -> np.ndarray:
         """List arcs for compiled loops, (5, n); heads and modifiers are relative to the roots, all (n,)."""
         distances = np.abs(heads - modifiers)
         places = np.full((5, len(heads)), -1, np.int32)
