@@ -40,6 +40,20 @@ class Held(NamedTuple):
 
 
 @compiled
+def term(kind, x, y):
+    """Return the part of one column in a product or distance of two vectors."""
+    difference = x - y
+    if kind == PRODUCTS:
+        return x * y
+    if kind == SQUARED:
+        return difference * difference
+    if kind == MANHATTAN:
+        return abs(difference)
+    mass = x + y
+    return difference * difference / mass if mass != 0.0 else mass
+
+
+@compiled
 def compare(kind, X, columns, first, last):
     """Inner products ``X columns[:, first:last]``, or distances of the rows of X (n, d) from these: (n, last - first).
 
@@ -59,34 +73,15 @@ def compare(kind, X, columns, first, last):
                 for i in range(top, bottom):
                     total = out[i, low - first : high - first]
                     x0, x1, x2, x3 = X[i, j], X[i, j + 1], X[i, j + 2], X[i, j + 3]
-                    if kind == PRODUCTS:
-                        for c in range(high - low):
-                            total[c] += (x0 * y0[c] + x1 * y1[c]) + (x2 * y2[c] + x3 * y3[c])
-                    elif kind == SQUARED:
-                        for c in range(high - low):
-                            d0, d1, d2, d3 = x0 - y0[c], x1 - y1[c], x2 - y2[c], x3 - y3[c]
-                            total[c] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)
-                    else:
-                        for c in range(high - low):
-                            total[c] += (abs(x0 - y0[c]) + abs(x1 - y1[c])) + (abs(x2 - y2[c]) + abs(x3 - y3[c]))
+                    for c in range(high - low):
+                        left = term(kind, x0, y0[c]) + term(kind, x1, y1[c])
+                        total[c] += left + (term(kind, x2, y2[c]) + term(kind, x3, y3[c]))
             for j in range(n_even, d):
                 y = columns[j, low:high]
                 for i in range(top, bottom):
                     x, total = X[i, j], out[i, low - first : high - first]
-                    if kind == PRODUCTS:
-                        for c in range(high - low):
-                            total[c] += x * y[c]
-                    elif kind == SQUARED:
-                        for c in range(high - low):
-                            difference = x - y[c]
-                            total[c] += difference * difference
-                    elif kind == MANHATTAN:
-                        for c in range(high - low):
-                            total[c] += abs(x - y[c])
-                    else:
-                        for c in range(high - low):
-                            mass, difference = x + y[c], x - y[c]
-                            total[c] += difference * difference / mass if mass != 0.0 else mass
+                    for c in range(high - low):
+                        total[c] += term(kind, x, y[c])
     return out
 
 
@@ -119,17 +114,6 @@ def score(rows, n, coefficients, own):
             row = rows[k, t, m : m + n]
             for j in range(own.shape[2]):
                 own[k, t, j] = inner_product(row, coefficients[k, j, :n])
-
-
-@compiled
-def among(rows, moving):
-    """Return the kernel values among some tokens, (p, m, m)."""
-    values = np.empty((rows.shape[0], len(moving), len(moving)))
-    for k in range(rows.shape[0]):
-        for a in range(len(moving)):
-            for b in range(len(moving)):
-                values[k, a, b] = rows[k, moving[a], moving[b]]
-    return values
 
 
 @compiled
@@ -214,17 +198,6 @@ def replace(rows, index, others, c, coefficients, own):
             difference += c[r] * rows[t, m + others[r]]
         for j in range(own.shape[1]):
             own[t, j] += difference * coefficients[j, index]
-
-
-@compiled
-def measure_parts(n, diagonals, coefficients, squares):
-    """``||A[i]||^2 k(i, i)`` of one group, for every support vector."""
-    squares[:n] = 0.0
-    for j in range(coefficients.shape[0]):
-        for i in range(n):
-            squares[i] += coefficients[j, i] * coefficients[j, i]
-    for i in range(n):
-        squares[i] *= diagonals[i]
 
 
 @compiled

@@ -5,8 +5,7 @@ from numpy.typing import DTypeLike
 
 from omkl.groups.base import lengthened
 from omkl.groups.expansions import _jit_budget as jit
-from omkl.groups.expansions.kernel import KernelBank, support_of
-from omkl.groups.expansions.support_buffer import SupportBuffer
+from omkl.groups.expansions.kernel import KernelBank, SupportBuffer, support_of
 from omkl.groups.tokens import Span
 from omkl.kernels.base import Kernel
 from omkl.structures.base import Potentials
@@ -164,7 +163,7 @@ class BudgetedExpansion(KernelBank):
     def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
         if self._at_hand is not x:
             self._take_up(x)
-        return jit.among(self._rows, moving)
+        return self._rows[:, moving[:, None], moving]
 
     def step(self, x: Span, gradient: Potentials) -> None:
         if self._n_replaced >= REFRESH_AFTER * self.budget:
@@ -197,8 +196,12 @@ class BudgetedExpansion(KernelBank):
 
     def _scale_group(self, k: int, factor: float) -> None:
         self.group_state.fold(k, factor, self._coefficients[k], self._sums[k])
-        jit.measure_parts(self.n_support, self._diagonals[k], self._coefficients[k], self._squares[k])
+        self._measure_parts(k)
         self._own[k] *= factor
+
+    def _measure_parts(self, k: int | slice) -> None:
+        """Compute ``||A_k[i]||^2 k_k(x_i, x_i)`` of one group or all, for every support vector."""
+        self._squares[k] = np.square(self._coefficients[k]).sum(axis=-2) * self._diagonals[k]
 
     def state(self) -> dict[str, np.ndarray]:
         n = self.n_support
@@ -235,6 +238,5 @@ class BudgetedExpansion(KernelBank):
             self._ages[:n], self._order[:n] = state["ages"], state["order"]
             self._factors[:, :n, :n] = state["factors"]
             self._n_admitted, self._n_replaced = state["counts"].tolist()
-        for k in range(len(self.names)):
-            jit.measure_parts(n, self._diagonals[k], self._coefficients[k], self._squares[k])
+        self._measure_parts(slice(None))
         self._forget_tokens()

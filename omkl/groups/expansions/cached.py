@@ -13,8 +13,7 @@ from omkl._cache import RecentlyUsed
 from omkl._threads import in_threads
 from omkl.groups._jit_banks import Cached
 from omkl.groups.expansions import _jit_kernel as jit
-from omkl.groups.expansions.kernel import KernelBank, KernelExpansion
-from omkl.groups.expansions.support_buffer import SupportBuffer
+from omkl.groups.expansions.kernel import KernelBank, KernelExpansion, SupportBuffer
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.inputs import in_precision, row_blocks

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 from omkl.exceptions import InputError
 from omkl.groups import BudgetedExpansion, KernelExpansion, Tokens, TransitionBank
-from omkl.groups.expansions.support_buffer import SupportBuffer
+from omkl.groups.expansions.kernel import SupportBuffer
 from omkl.kernels import Average, B1Spline, Custom, Gaussian, Laplacian, Linear, Polynomial, as_kernel
 from omkl.losses import CRF, StructuredHinge
 from omkl.online import InverseSqrt, PolynomialAverage, UniformAverage
