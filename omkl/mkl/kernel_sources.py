@@ -19,9 +19,8 @@ from omkl.kernels.feature_maps import Nystrom
 from omkl.kernels.functions import Gaussian, Linear, Polynomial
 from omkl.kernels.gram import GramMatrices, MatricesLike, check_kernel_names, check_kernels
 from omkl.kernels.inputs import Vectors, check_magnitudes, count_columns, median_distance, row_blocks, squared_distances
-from omkl.kernels.low_rank import FactoredStack, affordable_rank
 from omkl.kernels.packed import BUDGET, LazyStack, PackedStack, packed_bytes, packed_bytes_fit
-from omkl.kernels.stack import KernelStack, MixedStack
+from omkl.kernels.stack import FactoredStack, KernelStack, MixedStack, affordable_rank
 from omkl.persistence import Packer, Unpacker
 
 if TYPE_CHECKING:
