@@ -21,6 +21,8 @@ from omkl.structures.base import Potentials
 TOGETHER = 2**12
 #: Rows of a table, as an index.
 Rows = slice | np.ndarray
+#: Groups by their index.
+Ids = np.ndarray | list[int]
 
 
 class TableBank(Bank):
@@ -138,12 +140,7 @@ class ExplicitBank(TableBank):
     compiled = property(lambda self: "explicit" if self.table.dtype == np.float64 else None)
 
     def __init__(
-        self,
-        names: list[str],
-        groups: np.ndarray | list[int],
-        n_outputs: int,
-        averaging: bool = False,
-        dtype: DTypeLike = np.float64,
+        self, names: list[str], groups: Ids, n_outputs: int, averaging: bool = False, dtype: DTypeLike = np.float64
     ) -> None:
         self.names, self.averaging = list(names), bool(averaging)
         self.n_features = 0
@@ -177,7 +174,7 @@ class ExplicitBank(TableBank):
         self.names += names
         self._heads = np.concatenate([self._heads, np.full(len(names), jit.END, dtype=np.int32)])
 
-    def grow(self, groups: np.ndarray | list[int]) -> None:
+    def grow(self, groups: Ids) -> None:
         """Append features with weights of zero, in amortised O(1) per feature.
 
         Parameters

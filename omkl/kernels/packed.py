@@ -167,9 +167,7 @@ class KernelCache:
         ``make(which)`` returns the packed kernels (k, N (N + 1) / 2) of k indices.
     """
 
-    def __init__(
-        self, n_kernels: int, n_samples: int, dtype: np.dtype, budget: int, make: Callable[[np.ndarray], np.ndarray]
-    ) -> None:
+    def __init__(self, n_kernels: int, n_samples: int, dtype: np.dtype, budget: int, make: Callable) -> None:
         self._recent = RecentlyUsed(min(budget // packed_bytes(1, n_samples, dtype), n_kernels))
         # untouched pages take no memory
         rows = np.empty((self._recent.capacity, n_samples * (n_samples + 1) // 2), dtype=dtype)

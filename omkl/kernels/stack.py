@@ -282,9 +282,7 @@ class MixedStack(PartedStack):
         Mask of the kernels in use; the others count as zero and are never evaluated. All by default.
     """
 
-    def __init__(
-        self, stacks: Sequence[KernelStack], indices: ArrayLike | None = None, kept: np.ndarray | None = None
-    ) -> None:
+    def __init__(self, stacks: Sequence[KernelStack], indices: Which = None, kept: np.ndarray | None = None) -> None:
         self.stacks = list(stacks)
         self.n_samples = self.stacks[0].n_samples
         sizes = [stack.n_kernels for stack in self.stacks]

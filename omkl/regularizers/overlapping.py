@@ -7,7 +7,7 @@ single features, make every feature a group.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,8 @@ from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import prox_overlapping, shrink_groups_in_turn
 from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
 
+#: Members of each union: names of groups, or indices.
+Unions: TypeAlias = Iterable[Iterable[int | str]]
 #: Relative tolerance of the dual ball; relative accuracy of the dual norm, and maximum number of triples of steps.
 WITHIN, GAUGE_ACCURACY, GAUGE_STEPS = 1e-9, 1e-12, 1000
 #: Maximum number of sweeps of the exact prox, and the relative move at which it stops.
@@ -32,7 +34,7 @@ class _UnionOfGroups(Regularizer):
     #: Whether unions are nested or disjoint; proximal steps then go from the leaves to the root.
     nested = False
 
-    def __init__(self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None) -> None:
+    def __init__(self, groups: Unions, weights: ArrayLike | None = None) -> None:
         groups = list(groups.values() if isinstance(groups, Mapping) else groups)
         self.groups = [[] if isinstance(group, str) else list(group) for group in groups]
         members: list[Any] = [member for group in self.groups for member in group]
@@ -165,9 +167,7 @@ class OverlappingGroups(_UnionOfGroups):
 
     aliases = {"overlapping": {}}
 
-    def __init__(
-        self, groups: Iterable[Iterable[int | str]], weights: ArrayLike | None = None, exact: bool = False
-    ) -> None:
+    def __init__(self, groups: Unions, weights: ArrayLike | None = None, exact: bool = False) -> None:
         self.exact = bool(exact)
         super().__init__(groups, weights)
 

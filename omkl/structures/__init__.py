@@ -1,13 +1,7 @@
 """Structures: the outputs of structured prediction, independent of features and parameters."""
 
 from omkl.structures.base import Output, Potentials, Structure
-from omkl.structures.chain import (
-    AllowedTransitions,
-    Chain,
-    ChainPotentials,
-    TrigramPotentials,
-    allowed_transitions,
-)
+from omkl.structures.chain import AllowedTransitions, Chain, ChainPotentials, TrigramPotentials, allowed_transitions
 from omkl.structures.graph import Certificate, GraphLayout, GraphPotentials, PairwiseGraph
 from omkl.structures.multiclass import Binary, Multiclass, Scalar, UnaryPotentials
 from omkl.structures.parts import PartLists, PartPotentials, SecondOrderTree

@@ -165,11 +165,7 @@ class GramRows:
     """
 
     def __init__(
-        self,
-        kernels: Sequence[Kernel],
-        inputs: Sequence[np.ndarray],
-        dtype: DTypeLike = np.float32,
-        budget: int = 2**30,
+        self, kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike, budget: int = 2**30
     ) -> None:
         self.kernels, self.dtype, self.n_inputs = kernels, np.dtype(dtype), len(inputs[0])
         inputs = _in_precision(inputs, dtype)
@@ -183,14 +179,9 @@ class GramRows:
         self._rows = np.empty((self._recent.capacity, len(kernels), self.n_inputs), dtype=self.dtype)
 
     @property
-    def n_kept(self) -> int:
-        """Number of cached rows."""
-        return len(self._recent)
-
-    @property
     def nbytes(self) -> int:
         """Bytes of the cached rows."""
-        return self.n_kept * self._rows[0].nbytes
+        return len(self._recent) * self._rows[0].nbytes
 
     def __getitem__(self, rows: list[int]) -> np.ndarray:
         """Return the rows with these indices: an array of shape (p, len(rows), N)."""
