@@ -1,14 +1,17 @@
-"""Separable regularizers: sums of functions of single group norms, or coordinates.
+"""Separable regularizers, which are sums of functions of single group norms or coordinates; sums of regularizers.
 
 Closed forms are those of Martins et al. (2011) and of Suzuki and Tomioka (2011, Table 1).
 """
 
+import contextlib
 import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._components import check_number
+from omkl.exceptions import InputError
 from omkl.regularizers._jit_prox import LINEAR_QUADRATIC, LQ, NO_WEIGHTS, prox_lq, soft_threshold
 from omkl.regularizers.base import OVERSHOOT, Regularizer, as_vector
 
@@ -170,6 +173,197 @@ class LqNorm(Regularizer):
     def norm_bound(self, value: float, n_groups: int) -> float:
         # ||b||_2 <= ||b||_q for q <= 2, and <= p^(1/2 - 1/q) ||b||_q for q > 2, with equality for equal norms
         return (self.q * value) ** (1.0 / self.q) * n_groups ** max(0.0, 0.5 - 1.0 / self.q)
+
+
+class Composite(Regularizer):
+    r"""Weighted sum :math:`c_1 R_1 + \dots + c_J R_J` of regularizers; written ``2 * first + second``.
+
+    The prox is exact if at most one term is neither linear nor quadratic. The other terms add up to
+    :math:`\sum_k l b_k + c b_k^2 / 2`, so soft thresholding and division reduce the problem to the prox of that term
+    with the step :math:`t / (1 + t c)`. The prox is also exact, by bisection, if all terms are separable. Otherwise the
+    terms take their proximal steps in turn, by ``rank`` (Algorithm 1 with J > 1). Then ``exact`` is False, but Lemma 4
+    of Martins et al. (2011) still holds, because every term shrinks.
+
+    Parameters
+    ----------
+    regularizers : sequence of Regularizer
+    factors : sequence of float > 0, optional
+        1 each by default.
+
+    >>> from omkl.regularizers import L21
+    >>> (2 * L21()).prox([3.0, 1.0], step=0.5)
+    array([2., 0.])
+    """
+
+    aliases = {"sum": {}}
+    compiled = property(lambda self: self.elastic and (LINEAR_QUADRATIC, self.elastic, NO_WEIGHTS))
+
+    def __init__(self, regularizers: Iterable[Regularizer], factors: Iterable[float] | None = None) -> None:
+        regularizers = list(regularizers)
+        factors = [1.0] * len(regularizers) if factors is None else list(factors)
+        if not regularizers or not all(isinstance(term, Regularizer) for term in regularizers):
+            raise InputError("regularizers must be a non-empty sequence of regularizers.")
+        if not all(0 < factor < math.inf for factor in factors):
+            raise InputError(f"Factors of regularizers must be finite numbers > 0, not {factors!r}.")
+        parts = [part for term, factor in zip(regularizers, factors) for part in _flatten(term, float(factor))]
+        parts.sort(key=lambda part: part[0].rank)
+        self._parts = parts
+        self.regularizers, self.factors = [term for term, _ in parts], [factor for _, factor in parts]
+        elastic = [(c * term.elastic[0], c * term.elastic[1]) for term, c in parts if term.elastic is not None]
+        #: The linear and quadratic terms together, and the other terms.
+        self._plain = LinearQuadratic(*np.sum(elastic, axis=0) if elastic else (0.0, 0.0))
+        self._rest = [(term, c) for term, c in parts if term.elastic is None]
+        terms = self.regularizers
+        self.on_coordinates = any(term.on_coordinates for term in terms)
+        self.separable = all(term.separable for term in terms) and len({term.on_coordinates for term in terms}) == 1
+        self.is_sparse = any(term.is_sparse for term in terms)
+        self.slope_at_zero = sum(c * term.slope_at_zero for term, c in parts)
+        self.dual_radius = sum(c * term.dual_radius for term, c in parts)
+        self.smooth_conjugate = self.separable and any(term.smooth_conjugate for term in terms)
+        self.exact = (len(self._rest) <= 1 or self.separable) and all(term.exact for term in terms)
+        self.differentiable_prox = self.exact and all(term.differentiable_prox for term in terms)
+        self.least_at_one_group = all(term.least_at_one_group for term in terms)
+        self.rank = terms[0].rank if len(terms) == 1 else Regularizer.rank
+        #: The term and its factor, if one is equal to the sum.
+        self._only: tuple[Regularizer, float] | None = parts[0] if len(parts) == 1 else None
+        if not self._rest and self.separable and type(self).compiled is Composite.compiled:  # overrides no method
+            self.elastic, self._only = self._plain.elastic, (self._plain, 1.0)
+
+    def _sum(self, vectors: Iterable[np.ndarray]) -> np.ndarray:
+        """Return the weighted sum of one vector for each term."""
+        return np.sum([factor * vector for factor, vector in zip(self.factors, vectors)], axis=0)
+
+    def value(self, norms: ArrayLike) -> float:
+        return sum(c * term.value(norms) for term, c in self._parts)
+
+    def slopes(self, norms: ArrayLike) -> np.ndarray:
+        return self._sum(term.slopes(norms) for term in self.regularizers)
+
+    def curvatures(self, norms: ArrayLike) -> np.ndarray:
+        return self._sum(term.curvatures(norms) for term in self.regularizers)
+
+    def _reduced(self, norms: ArrayLike, step: float) -> tuple[np.ndarray, float]:
+        """Apply the linear and quadratic terms; return norms and step for the other terms."""
+        return self._plain.prox(norms, step), step / (1.0 + step * self._plain.quadratic)
+
+    def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
+        if len(self._rest) > 1 and self.separable:
+            return super().prox(norms, step)
+        norms, step = self._reduced(norms, step)
+        for term, factor in self._rest:
+            norms = term.prox(norms, factor * step)
+        return norms
+
+    def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
+        if len(self._rest) > 1:
+            return super().prox_slope(norms, step)
+        slope, (inner, inner_step) = self._plain.prox_slope(norms, step), self._reduced(norms, step)
+        for term, factor in self._rest:
+            slope = slope * term.prox_slope(inner, factor * inner_step)
+        return slope
+
+    def prox_coupling(self, norms: ArrayLike, step: float) -> np.ndarray | None:
+        if len(self._rest) != 1:
+            return None
+        [(term, factor)], (inner, inner_step) = self._rest, self._reduced(norms, step)
+        coupling = term.prox_coupling(inner, factor * inner_step)
+        return None if coupling is None else coupling / np.sqrt(1.0 + step * self._plain.quadratic)
+
+    def conjugate(self, dual_norms: ArrayLike) -> float:
+        if self._only or self.separable:
+            term, factor = self._only or (super(), 1.0)
+            return factor * term.conjugate(as_vector(dual_norms) / factor)
+        if not self.exact:
+            raise InputError(f"The conjugate of {self!r} is not known: its prox is not exact.")
+        # maximize y'b - psi(b) by proximal-point steps
+        dual_norms = as_vector(dual_norms)
+        point, step, best = np.zeros_like(dual_norms), 1.0, 0.0
+        for _ in range(60):
+            moved = self.prox(point + step * dual_norms, step)
+            best = max(best, float(dual_norms @ moved) - self.value(moved))
+            drift = np.abs(moved - point).max(initial=0.0) / step
+            if drift * step <= 1e-12 * (1.0 + np.abs(moved).max(initial=0.0)):
+                return best
+            point, step = moved, min(step * 4.0, 1e8)
+        # the drift tends to the distance of y from the conjugate's domain
+        return best if drift <= 1e-6 else math.inf
+
+    def conjugate_gradient(self, dual_norms: ArrayLike) -> np.ndarray:
+        term, factor = self._only or (super(), 1.0)
+        return term.conjugate_gradient(as_vector(dual_norms) / factor)
+
+    def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
+        term, factor = self._only or (super(), 1.0)
+        return term.conjugate_curvature(as_vector(dual_norms) / factor) / factor
+
+    def dual_scale(self, dual_norms: ArrayLike) -> float:
+        term, factor = self._only or (super(), 1.0)
+        return term.dual_scale(as_vector(dual_norms) / factor)
+
+    def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
+        return self._sum(term.reciprocal_weights(norms) for term in self.regularizers)
+
+    def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
+        term, factor = self._only or (super(), 1.0)
+        return term.kernel_weights(norms) / factor
+
+    def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
+        return sum((c * term.value_alone(norm, n_groups) for term, c in self._parts), np.zeros(1))
+
+    def norm_bound(self, value: float, n_groups: int) -> float:
+        if self._only or self.least_at_one_group:
+            term, factor = self._only or (super(), 1.0)
+            return term.norm_bound(value / factor, n_groups)
+        # each term alone bounds the norms, and so does the sum of the terms with exact bounds
+        parts = [Composite([term], [factor]) for term, factor in self._parts]
+        joint = [part for part in parts if part.least_at_one_group]
+        bounds = []
+        for part in [*([Composite(joint)] if joint else []), *(part for part in parts if part not in joint)]:
+            with contextlib.suppress(InputError):
+                bounds.append(part.norm_bound(value, n_groups))
+        return min(bounds) if bounds else super().norm_bound(value, n_groups)
+
+    def terms(self) -> tuple[Regularizer, ...]:
+        steps = [factor * step if factor != 1.0 else step for term, factor in self._parts for step in term.terms()]
+        on_norms = [step for step in steps if not step.on_coordinates]
+        on_norms = [Composite(on_norms)] if len(on_norms) > 1 else on_norms
+        return *(step for step in steps if step.on_coordinates), *on_norms
+
+    def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "Composite":
+        return Composite([term.bind(names, order) for term in self.regularizers], self.factors)
+
+    def __repr__(self) -> str:
+        return " + ".join(repr(term) if c == 1.0 else f"{c:g} * {term!r}" for term, c in self._parts)
+
+
+def _flatten(term: Regularizer, factor: float) -> list[tuple[Regularizer, float]]:
+    """Return the terms of a composite with their factors; another regularizer is its own term."""
+    if not isinstance(term, Composite):
+        return [(term, factor)]
+    return [(own, factor * c) for own, c in term._parts]
+
+
+class SparseGroup(Composite):
+    r"""Sparse group lasso :math:`\sigma \sum_g \|x_g\|_2 + (1 - \sigma) \|x\|_1` (Friedman et al. 2010).
+
+    It needs the coordinates of the parameters, so it works with explicit features only. The l1 step comes before the
+    step on groups: only in this order is their composition the exact prox.
+
+    Parameters
+    ----------
+    sigma : float in [0, 1]
+        1 is the group lasso, 0 the lasso.
+    """
+
+    aliases = {"sparse-group": {}}
+
+    def __init__(self, sigma: float = 0.5) -> None:
+        check_number("sigma", sigma, least=0, most=1)
+        self.sigma = float(sigma)
+        parts = [(term, factor) for term, factor in ((L1(), 1 - self.sigma), (L21(), self.sigma)) if factor > 0]
+        super().__init__(*zip(*parts))
+
+    __repr__ = Regularizer.__repr__
 
 
 def _power(norms: ArrayLike, exponent: float) -> np.ndarray:
