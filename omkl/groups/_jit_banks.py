@@ -89,7 +89,9 @@ def add_potentials(banks, groups, low, first, last, unary, pairwise):
     if len(explicit.heads):
         high = low + last - first
         tables.add_scores(explicit.features, low, high, explicit.table, explicit.groups, groups.explicit[1], unary)
-    tables.add_mapped_scores(mapped.features, first, mapped.starts, mapped.table, groups.mapped[1], unary)
+    own = mapped.starts, mapped.table, mapped.sums, groups.mapped[1], 0.0
+    left_out = groups.all_left_out[groups.firsts[0] : groups.firsts[1]]
+    tables.add_mapped_scores(mapped.features, first, *own, left_out, unary)
     add_cached(banks.cached, groups.cached, low, low + last - first, unary)
     add_dense(banks, groups, True, unary, pairwise)
 
@@ -151,7 +153,7 @@ def add_average(banks, groups, pending, total, factors, low, first, last, unary,
         tables.add_averaged_scores(explicit.features, low, low + last - first, *average, unary)
     own = slice(firsts[0], firsts[1])
     arrays = mapped.starts, mapped.table, mapped.sums
-    tables.add_averaged_maps(mapped.features, first, *arrays, factors[own], total, out[own], unary)
+    tables.add_mapped_scores(mapped.features, first, *arrays, factors[own], total, out[own], unary)
     add_averaged_transitions(banks.transitions, factors, total, out, firsts[2], pairwise)
     if len(banks.intercept[0]):
         add_averaged_dense(banks.intercept, factors[firsts[3]], total, out[firsts[3]], unary)
@@ -168,13 +170,8 @@ def add_averaged_transitions(transitions, factors, total, left_out, k, pairwise)
 
 @uncached
 def potentials_of(cached, low, n):
-    """Return the potentials of each kernel group at some tokens, (p, n, K)."""
-    own = np.empty((len(cached.moved), n, cached.potentials.shape[1]))
-    for k in range(own.shape[0]):
-        for i in range(n):
-            for j in range(own.shape[2]):
-                own[k, i, j] = cached.potentials[k, j, low + i]
-    return own
+    """Return the potentials of each kernel group at some tokens, (p, n, K), a view."""
+    return cached.potentials[:, :, low : low + n].transpose(0, 2, 1)
 
 
 @uncached
@@ -207,12 +204,9 @@ def move_cached(cached, own, low, gradient, chosen):
     if cached is None:
         return
     moving = has_gradient(gradient)
-    tokens, D = low + moving, np.empty((len(moving), gradient.shape[1]))
-    for i in range(len(moving)):
-        for j in range(D.shape[1]):
-            D[i, j] = gradient[moving[i], j]
+    tokens = low + moving
     arrays = cached.potentials, cached.coefficients, cached.sums
-    move(cached.grams, tokens, tokens, D, chosen, *arrays, own[0].rates, own[0].averages)
+    move(cached.grams, tokens, tokens, gradient[moving], chosen, *arrays, own[0].rates, own[0].averages)
     for k in range(len(chosen)):
         cached.moved[k] |= chosen[k]
 

@@ -207,31 +207,16 @@ def step_dense(gradient, table, sums, step):
 
 
 @compiled
-def add_mapped_scores(features, first, starts, table, scales, unary):
-    """``unary[i, j] += sum_k s_k <v_kj, z_ik>``."""
-    if table is None:
-        return
-    n, n_labels = unary.shape
-    for k in range(scales.shape[0]):
-        scale = scales[k]
-        if scale == 0.0:
-            continue
-        for j in range(n_labels):
-            weights = table[j][starts[k] : starts[k + 1]]
-            for i in range(n):
-                unary[i, j] += scale * np.dot(weights, features[first + i][starts[k] : starts[k + 1]])
-
-
-@compiled
-def add_averaged_maps(features, first, starts, table, sums, factors, total, left_out, unary):
-    """Add the scores of the average ``(a_k v_kj + u_kj) / total``, or without ``u`` if the total is 0."""
+def add_mapped_scores(features, first, starts, table, sums, factors, total, left_out, unary):
+    """Add the scores of the average ``(a_k v_kj + u_kj) / total``, or of ``a_k v_kj`` if the total is 0."""
     if table is None:
         return
     for k in range(starts.shape[0] - 1):
-        own = slice(starts[k], starts[k + 1])
-        for j in range(0 if left_out[k] else unary.shape[1]):
+        own, skipped = slice(starts[k], starts[k + 1]), left_out[k] or (factors[k] == 0.0 and total == 0.0)
+        for j in range(0 if skipped else unary.shape[1]):
+            weights = table[j][own]
             for i in range(unary.shape[0]):
-                score = factors[k] * np.dot(table[j][own], features[first + i][own])
+                score = factors[k] * np.dot(weights, features[first + i][own])
                 if total > 0.0:
                     score = (score + np.dot(sums[j][own], features[first + i][own])) / total
                 unary[i, j] += score

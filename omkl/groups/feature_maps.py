@@ -78,14 +78,15 @@ class FeatureMapBank(TableBank):
         return self.table.nbytes + self._sums.nbytes + self._window.nbytes + map_bytes(self.kernels)
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        scales = self.group_state.scales
-        jit.add_mapped_scores(self._features(x), 0, self._starts, self.table, scales, potentials.unary)
+        self._add(x, self.group_state.scales, 0.0, potentials)
 
     def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
         self.add_potentials(x, potentials)
-        factors, total = self.group_state.factors(len(self._sums) > 0)
+        self._add(x, *self.group_state.factors(len(self._sums) > 0), average)
+
+    def _add(self, x: Span, factors: np.ndarray, total: float, potentials: Potentials) -> None:
         arrays = self._starts, self.table, self._sums, factors, total, self.group_state.left_out
-        jit.add_averaged_maps(self._features(x), 0, *arrays, average.unary)
+        jit.add_mapped_scores(self._features(x), 0, *arrays, potentials.unary)
 
     def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
         products = np.zeros(len(self.names))
