@@ -11,18 +11,9 @@ import click
 
 import omkl
 from omkl import data
+from omkl.cli import files
 from omkl.cli import options as opt
 from omkl.cli.console import Record, attachment_lines, entity_line, score_table, table
-from omkl.cli.files import (
-    UNREAD,
-    labelled_graphs,
-    labelled_sequences,
-    load_model,
-    of_class,
-    outputs_of,
-    read_gold,
-    row_scores,
-)
 from omkl.cli.options import Options, option
 from omkl.exceptions import InputError
 
@@ -73,19 +64,19 @@ def evaluate(options: Options) -> None:
         with open(options.model, "rb") as file:
             is_treebank = not file.read(2).startswith(b"PK")  # a model is a zip archive
     if is_treebank:
-        opt.refuse("does not go with a pair of treebanks", *UNREAD["trees"], "jobs", "raw")
+        opt.refuse("does not go with a pair of treebanks", *files.UNREAD["trees"], "jobs", "raw")
         reading: Record = {"trees": "given", "on_error": options.on_error}
         gold, predicted = (data.read_treebank(path, **reading) for path in (options.model, options.gold))
         lines, metrics = tree_scores(gold, predicted, options.gold, (*PART_OF.values(), "trees"))
     else:
-        model, kind = load_model(options)
+        model, kind = files.load_model(options)
         if kind != "annotations":
-            opt.refuse(f"is for annotators, not {of_class(model)}", "raw")
+            opt.refuse(f"is for annotators, not {files.of_class(model)}", "raw")
         if kind == "trees":
-            gold = read_gold(options.gold, model, options)
+            gold = files.read_gold(options.gold, model, options)
             lines, metrics = tree_scores(gold, model.parse(gold), options.gold, ["trees"])
         elif kind == "annotations":
-            gold = read_gold(options.gold, model, options)
+            gold = files.read_gold(options.gold, model, options)
             from omkl.annotation.raw_text import text_of
 
             found = model.annotate_text(text_of(gold)) if options.raw else model.annotate(gold)
@@ -117,7 +108,7 @@ def tree_scores(
 
 
 def _evaluate_labeler(labeler: omkl.SequenceLabeler, options: Options) -> tuple[list[str], Record]:
-    X, y = labelled_sequences(options.gold, options, labeler)
+    X, y = files.labelled_sequences(options.gold, options, labeler)
     metrics = labeler.evaluate(X, y, scheme=options.scheme)
     accuracy = "Token accuracy {accuracy:.2%}, whole sequences {sequence_accuracy:.2%}".format(**metrics)
     lines = [f"{accuracy} ({metrics['tokens']} tokens, {metrics['sequences']} sequences)"]
@@ -128,7 +119,7 @@ def _evaluate_labeler(labeler: omkl.SequenceLabeler, options: Options) -> tuple[
 
 
 def _evaluate_graphs(labeler: omkl.GraphLabeler, options: Options) -> tuple[list[str], Record]:
-    X, y = labelled_graphs(options.gold)
+    X, y = files.labelled_graphs(options.gold)
     metrics = labeler.evaluate(X, y)
     metrics["proved"] = sum(found.proved for found in labeler.certificates(X)) / len(X)
     line = (
@@ -140,8 +131,8 @@ def _evaluate_graphs(labeler: omkl.GraphLabeler, options: Options) -> tuple[list
 
 
 def _evaluate_rows(model: Model, options: Options) -> tuple[list[str], Record]:
-    gold, predicted = outputs_of(model, options.gold, options)
-    metrics: Record = {"examples": len(gold), **row_scores(model, gold, predicted)}
+    gold, predicted = files.outputs_of(model, options.gold, options)
+    metrics: Record = {"examples": len(gold), **files.row_scores(model, gold, predicted)}
     if "accuracy" not in metrics:
         line = "R^2 {r2:.4f}, RMSE {rmse:.4g}, mean absolute error {mae:.4g} ({examples} examples)"
         return [line.format(**metrics)], metrics

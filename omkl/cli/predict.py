@@ -16,18 +16,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import omkl
 from omkl import data
 from omkl._progress import progress_bar
+from omkl.cli import files
 from omkl.cli import options as opt
 from omkl.cli.console import Record
-from omkl.cli.files import (
-    UNREAD,
-    are_columns,
-    columns_of_model,
-    load_model,
-    naming,
-    of_class,
-    open_rows,
-    read_sequences,
-)
 from omkl.cli.options import Options, copied, option
 from omkl.data.files import find_files, is_pipe, open_bytes, stem, text_pieces
 from omkl.exceptions import DataWarning, InputError
@@ -80,9 +71,9 @@ def predict(options: Options) -> None:
       omkl predict classifier.npz new.csv -o labels.txt --jobs -1
       omkl predict graphs.npz new.jsonl -o labels.jsonl
     """
-    model, kind = load_model(options)
+    model, kind = files.load_model(options)
     if kind != "annotations":
-        opt.refuse(f"is for annotators, not {of_class(model)}", "text", "offsets")
+        opt.refuse(f"is for annotators, not {files.of_class(model)}", "text", "offsets")
     if (options.input is None) == (options.text is None):
         raise InputError("Name one file to read: INPUT, or for an annotator --text FILE.")
     if options.text is None:
@@ -90,7 +81,7 @@ def predict(options: Options) -> None:
     if options.nbest is not None:
         opt.refuse("does not go with --nbest, which has scores instead", "confidence")
         if kind in ("rows", "annotations", "graphs"):
-            opt.refuse(f"is for labelers and parsers, not {of_class(model)}", "nbest")
+            opt.refuse(f"is for labelers and parsers, not {files.of_class(model)}", "nbest")
     probabilities = "predict_proba" if kind == "rows" else "predict_marginals"
     if options.confidence and kind != "annotations" and not hasattr(model, probabilities):
         raise InputError(
@@ -102,7 +93,7 @@ def predict(options: Options) -> None:
         end = stem(options.output).rpartition(".")[2]
         form = end if end in ("jsonl", "conllu") else FORMS[kind][0]
     if form not in FORMS[kind]:
-        raise InputError(f"{of_class(model).capitalize()} writes {' or '.join(FORMS[kind])}, not {form}.")
+        raise InputError(f"{files.of_class(model).capitalize()} writes {' or '.join(FORMS[kind])}, not {form}.")
     options.to = form
     writers = {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict_rows}
     write = {**writers, "graphs": _label_graphs}[kind]
@@ -163,7 +154,7 @@ def _annotate(annotator: omkl.Annotator, options: Options) -> None:
 
 def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
     """Predict the UPOS of a treebank or of text; everything else is kept."""
-    opt.refuse("does not go with --to conllu", *UNREAD["annotations"])
+    opt.refuse("does not go with --to conllu", *files.UNREAD["annotations"])
 
     def tagged(block: data.Treebank) -> data.Treebank:
         X = [sentence.forms for sentence in block]
@@ -249,11 +240,11 @@ def _label(labeler: omkl.SequenceLabeler, options: Options) -> None:
         return
     write = _best_labellings if options.nbest is not None else _labellings
     with ExitStack() as stack:
-        if options.to == "text" and options.nbest is None and are_columns(options.input, options, labeler):
+        if options.to == "text" and options.nbest is None and files.are_columns(options.input, options, labeler):
             write = _columns_and_labels
             if is_pipe(path := options.input):
                 options.input = stack.enter_context(copied(partial(open_bytes, path), "A pipe"))
-        X, _ = read_sequences(options.input, options, labeler)
+        X, _ = files.read_sequences(options.input, options, labeler)
         stack.enter_context(data.output_file(options.output)).writelines(write(labeler, X, options))
     metrics = {"sequences": len(X), "tokens": sum(map(len, X)), "output": options.output}
     line = f"Labelled {metrics['tokens']} tokens of {len(X)} sequences: {options.output}"
@@ -330,8 +321,8 @@ def _lines(rows: Iterable[object]) -> bytes:
 def _predict_rows(model: Model, options: Options) -> None:
     """Write a line for each row, block by block."""
     n_rows = 0
-    with data.output_file(options.output) as file, naming(options.input):
-        for block in open_rows(options.input, options, columns_of_model(model), labelled=False).blocks():
+    with data.output_file(options.output) as file, files.naming(options.input):
+        for block in files.open_rows(options.input, options, files.columns_of_model(model), labelled=False).blocks():
             predicted = model.predict(block.X).tolist()
             sure = model.predict_proba(block.X).max(axis=1).tolist() if options.confidence else []
             if options.to == "jsonl":

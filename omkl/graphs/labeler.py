@@ -26,13 +26,7 @@ from omkl.groups.edges import PAIRS, PairBank
 from omkl.online.rounds import Record
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Unpacker
-from omkl.sequences.decoding import (
-    calibration_temperature,
-    compared_labels,
-    label_accuracy,
-    label_marginals,
-    labels_by_sequence,
-)
+from omkl.sequences import decoding
 from omkl.sequences.evaluation import evaluate_labels
 from omkl.sequences.reading import LabelSequences, training_sequences
 from omkl.structures.graph import Certificate, PairwiseGraph
@@ -278,7 +272,7 @@ callbacks, verbose, random_state
             Rows sum to 1.
         """
         potentials = graph_potentials(self.model_, X, labels)
-        return label_marginals(self.model_, potentials, self.temperature_ or 1.0)
+        return decoding.label_marginals(self.model_, potentials, self.temperature_ or 1.0)
 
     def calibrate(self, X: Any, y: LabelSequences = None) -> "GraphLabeler":
         """Calibrate probabilities by temperature scaling on held-out graphs.
@@ -292,7 +286,7 @@ callbacks, verbose, random_state
         -------
         self
         """
-        self.temperature_ = calibration_temperature(self.model_, X, y, read_graphs, graph_potentials)
+        self.temperature_ = decoding.calibration_temperature(self.model_, X, y, read_graphs, graph_potentials)
         return self
 
     def explain(
@@ -340,7 +334,7 @@ callbacks, verbose, random_state
         y : list of sequences of labels, optional
         sample_weight : array of shape (number of graphs,), optional
         """
-        return label_accuracy(self.model_, self._compared(X, y, sample_weight))
+        return decoding.label_accuracy(self.model_, self._compared(X, y, sample_weight))
 
     def evaluate(self, X: Any, y: LabelSequences = None) -> dict[str, Any]:
         """Evaluate nodes and labels.
@@ -356,12 +350,12 @@ callbacks, verbose, random_state
             ``accuracy`` of nodes, ``graph_accuracy``, the fraction of entirely correct graphs, ``nodes`` and
             ``graphs``, counts, and ``labels``, a record for each label; see :func:`omkl.evaluate_labels`.
         """
-        found = evaluate_labels(*labels_by_sequence(self.model_, self._compared(X, y)))
+        found = evaluate_labels(*decoding.labels_by_sequence(self.model_, self._compared(X, y)))
         counts = {"graph_accuracy": found["sequence_accuracy"], "nodes": found["tokens"], "graphs": found["sequences"]}
         return {"accuracy": found["accuracy"], **counts, "labels": found["labels"]}
 
     def _compared(self, *given: Any) -> Iterator[tuple[TokenData, np.ndarray]]:
-        return compared_labels(self.model_, blocks_of(*given), self.n_jobs, read_graphs, decoded)
+        return decoding.compared_labels(self.model_, blocks_of(*given), self.n_jobs, read_graphs, decoded)
 
     # ---- learned attributes and model files ---------------------------------------------------------------------
 
