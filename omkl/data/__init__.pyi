@@ -1,12 +1,6 @@
 from .blocks import Block
 from .csv_files import stream_csv
-from .datasets import (
-    HandwrittenWords,
-    digit_views,
-    handwritten_dates,
-    read_ocr,
-    read_uci,
-)
+from .datasets import HandwrittenWords, digit_views, handwritten_dates, read_ocr, read_uci
 from .files import data_home, lines, output_file
 from .formats import StreamFormat, find_format, open_stream, stream_npz
 from .graphs import Graph, grid, read_graphs

@@ -26,10 +26,7 @@ from omkl.losses.pointwise import Logistic
 #: Score of a class that is missing from the training part of a fold; lower than any other score.
 NEVER = -1e300
 #: Valid values of the parameters that all batch estimators share.
-CONSTRAINTS: dict[str, Constraint] = {
-    "tol": Number(above=0),
-    "max_iter": Number(above=0, integer=True, also=(None,)),
-}
+CONSTRAINTS: dict[str, Constraint] = {"tol": Number(above=0), "max_iter": Number(above=0, integer=True, also=(None,))}
 
 
 def resolve_loss(estimator: BaseEstimator, links: bool = False) -> PointwiseLoss:

@@ -151,12 +151,7 @@ def check_possible(structure: PairwiseGraph, possible: np.ndarray, layout: Graph
 class GraphExamples(Examples):
     """Graphs with encoded nodes and edges, and weights; see :class:`~omkl.estimators.sources.WeightedExamples`."""
 
-    def __init__(
-        self,
-        nodes: Examples,
-        edges: Tokens | None,
-        layouts: Sequence[GraphLayout],
-    ) -> None:
+    def __init__(self, nodes: Examples, edges: Tokens | None, layouts: Sequence[GraphLayout]) -> None:
         self.__dict__.update(nodes.__dict__)
         self.edges, self.layouts = edges, layouts
 

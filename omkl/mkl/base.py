@@ -82,12 +82,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     # ---- training -----------------------------------------------------------------------------------------------
 
     def fit(
-        self,
-        X: KernelInputs,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        client: Client | None = None,
+        self, X: KernelInputs, y: ArrayLike, sample_weight: ArrayLike | None = None, *, client: Client | None = None
     ) -> Self:
         """Learn the kernel weights and the model.
 

@@ -101,10 +101,7 @@ def row_potentials(estimator: OnlineEstimator, X: RowsLike) -> np.ndarray:
 
 
 def score_rows(
-    estimator: OnlineEstimator,
-    X: RowsLike,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    estimator: OnlineEstimator, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
 ) -> float:
     """Return the accuracy of a classifier, in [0, 1], or R^2 of a regressor, the coefficient of determination.
 
