@@ -153,7 +153,7 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
     @classmethod
     def _loaded_parameters(cls, packed: Manifest, unpacker: Unpacker) -> dict[str, Any]:
         parameters = super()._loaded_parameters(packed, unpacker)
-        kinds = {name: vars(omkl.groups)[name] for name in omkl.groups.__all__}
+        kinds = {name: getattr(omkl.groups, name) for name in omkl.groups.__all__}
         banks = [kinds[bank["bank"]](*bank["args"], **bank["options"]) for bank in parameters["groups"]]
         return {**parameters, "groups": banks}
 

@@ -1,23 +1,8 @@
 """Losses: functions of potentials (structured), or of one prediction per sample (pointwise)."""
 
-from omkl.losses.base import PointwiseLoss
-from omkl.losses.pointwise import EpsilonInsensitive, Hinge, Huber, Logistic, Poisson, Quantile, Squared, SquaredHinge
-from omkl.losses.structured import CRF, Perceptron, SoftmaxMargin, StructuredHinge, StructuredLoss, completed
+import lazy_loader
 
-__all__ = [
-    "CRF",
-    "EpsilonInsensitive",
-    "Hinge",
-    "Huber",
-    "Logistic",
-    "Perceptron",
-    "PointwiseLoss",
-    "Poisson",
-    "Quantile",
-    "SoftmaxMargin",
-    "Squared",
-    "SquaredHinge",
-    "StructuredHinge",
-    "StructuredLoss",
-    "completed",
-]
+# users name losses by strings: their classes must exist
+from omkl.losses import pointwise, structured  # noqa: F401
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
