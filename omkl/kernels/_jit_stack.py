@@ -13,8 +13,6 @@ BLOCK = 32768
 LANES = 64
 #: Number of rows of a kernel that are multiplied with several vectors while they are in cache.
 TILE = 48
-#: Entries of a row of each matrix that are copied together from interleaved matrices.
-COPIED = 64
 
 
 @compiled
@@ -188,31 +186,3 @@ def factor_products(rows, starts, which, vectors, out):
                 total += lanes[lane]
             for j in range(n):
                 product[j] += total * row[j]
-
-
-@compiled
-def deinterleave(grams, first, out):
-    """Copy the matrices ``first ..`` of an array (N, N, M) to an array (m, N, N)."""
-    for i in range(out.shape[1]):
-        for low in range(0, out.shape[1], COPIED):
-            for m in range(out.shape[0]):
-                row, source = out[m, i, low : low + COPIED], grams[i, low : low + COPIED, first + m]
-                for j in range(row.shape[0]):
-                    row[j] = source[j]
-
-
-@compiled
-def pack_symmetric(gram, largest, rounding, packed):
-    """Pack the lower triangle of a matrix; return True if it is symmetric, and no entry is above the diagonal's."""
-    scale, start, n_bad = 0.0, 0, 0
-    for i in range(gram.shape[0]):
-        scale = max(scale, gram[i, i])
-    for i in range(gram.shape[0]):
-        row, values, mirrored = packed[start : start + i + 1], gram[i], gram[:, i]
-        for j in range(row.shape[0]):
-            row[j] = values[j]
-            # NaN fails every comparison
-            is_good = (abs(values[j]) <= scale * (1.0 + rounding)) & (abs(values[j] - mirrored[j]) <= scale * rounding)
-            n_bad += not is_good
-        start += i + 1
-    return n_bad == 0 and 0.0 < scale <= largest

@@ -17,8 +17,6 @@ from omkl.kernels.inputs import Vectors, as_floats
 ROUNDING = 1e-5
 #: Largest accepted entry: with larger entries solvers lose all digits.
 LARGEST = 1e15
-#: Smaller entries, relative to the diagonal, count as 0: their products would be subnormal, which is slow.
-TINY = 1e-12
 #: Number of samples on which kernel functions are checked.
 MOST_CHECKED = 1000
 
@@ -130,18 +128,12 @@ def checked_gram(gram: ArrayLike, name: int | str, n_samples: int) -> np.ndarray
     scale = float(np.diagonal(gram).max(initial=0.0))
     if np.abs(gram - gram.T).max(initial=0.0) > ROUNDING * max(scale, largest):
         _refuse(name, "is not symmetric")
-    if np.any(gram) if scale <= 0.0 else not is_semidefinite(gram):
+    # a Cholesky factor exists after adding rounding to the diagonal; cheaper than eigenvalues
+    shifted = np.array(gram, dtype=np.float64)
+    shifted[np.diag_indices_from(shifted)] += ROUNDING * scale
+    if np.any(gram) if scale <= 0.0 else dpotrf(shifted, lower=1, overwrite_a=1)[1] != 0:
         _refuse(name, "is not positive semidefinite")
     return gram
-
-
-def is_semidefinite(gram: np.ndarray) -> bool:
-    """Return True if a symmetric matrix with a positive diagonal entry is positive semidefinite up to rounding."""
-    scale = float(np.diagonal(gram).max())
-    shifted = np.where(np.abs(gram) > TINY * scale, gram, 0.0).astype(np.float64, copy=False)
-    # a Cholesky factor exists after adding rounding to the diagonal; cheaper than eigenvalues
-    shifted[np.diag_indices_from(shifted)] += ROUNDING * scale
-    return dpotrf(shifted.T, overwrite_a=1, clean=0)[1] == 0  # the transpose has the memory layout of LAPACK
 
 
 def _refuse(name: int | str, why: str) -> NoReturn:

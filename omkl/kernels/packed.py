@@ -15,9 +15,10 @@ from scipy import sparse
 
 from omkl._cache import RecentlyUsed
 from omkl.kernels import _jit_stack as jit
+from omkl.kernels._jit_gram import deinterleave, pack_symmetric, prove_semidefinite
 from omkl.kernels.base import Kernel, known
 from omkl.kernels.functions import Gaussian
-from omkl.kernels.gram import LARGEST, ROUNDING, checked_gram, is_semidefinite
+from omkl.kernels.gram import LARGEST, ROUNDING, checked_gram
 from omkl.kernels.inputs import SQUARES, Pair, Vectors, as_floats, take_columns
 from omkl.kernels.stack import KernelStack, PartedStack, Which, free_bytes, require_bytes
 
@@ -70,17 +71,19 @@ class PackedStack(KernelStack):
         if isinstance(grams, np.ndarray) and grams.dtype in (np.float32, np.float64) and grams.shape[1:] == (n, n):
             last = np.moveaxis(grams, 0, -1)
             interleaved = last if last.flags.c_contiguous else None
-        rows = np.empty((len(grams), n * (n + 1) // 2), dtype=dtype)
+        rows, proved = np.empty((len(grams), n * (n + 1) // 2), dtype=dtype), np.zeros(len(grams), dtype=bool)
         for low in range(0, len(grams), TOGETHER):
-            block = grams[low : low + TOGETHER]
+            block, part = grams[low : low + TOGETHER], slice(low, low + TOGETHER)
             if interleaved is not None:
                 block = np.empty((len(block), n, n), dtype=dtype)
-                jit.deinterleave(interleaved, low, block)
-            for m, given in enumerate(block, low):
-                gram = as_floats(np.asarray(given))
-                fits = gram.shape == (n, n) and jit.pack_symmetric(gram, LARGEST, ROUNDING, rows[m])
-                if not (fits and is_semidefinite(gram)):
-                    checked_gram(grams[m], m, n)  # it accepts the others, or names the reason
+                deinterleave(interleaved, low, block)
+            for m, gram in enumerate(block, low):
+                gram = as_floats(np.asarray(gram))
+                proved[m] = gram.shape == (n, n) and pack_symmetric(gram, LARGEST, ROUNDING, rows[m])
+            prove_semidefinite(rows[part], n, ROUNDING, proved[part])
+        for m in np.flatnonzero(~proved).tolist():
+            # it accepts the others, or names the reason
+            checked_gram(grams[m], m, n)
         return cls(rows)
 
     @classmethod
