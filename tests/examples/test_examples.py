@@ -317,3 +317,15 @@ def test_snakes_follow_from_their_neighbours(figures_of, real_data):
     assert both["accuracy"] > direction["accuracy"] > 75
     assert useless["accuracy"] > 85
     assert useless["largest useless weight"] < 0.3
+
+
+def test_edges_help_words_to_be_right_as_a_whole(tmp_path, real_data):
+    for name in ("UD_Danish-DDT/da_ddt-ud-test", "UD_English-EWT/en_ewt-ud-test"):
+        real_data(f"ud/{name}.conllu.gz")
+    sizes = ("--sentences", "60", "--documents", "20", "--rows", "100", "--seeds", "1")
+    printed = run_example("graph_tasks", tmp_path, *sizes, "-o", str(tmp_path))
+    rows = json.loads((tmp_path / "graph_tasks.json").read_text())["rows"]
+    assert len(rows) == 6
+    assert all(row["model"] in printed and row["nodes"] > 60 for row in rows)
+    assert [row["gain nodes"] for row in rows[::2]] == [0.0, 0.0, 0.0]
+    assert rows[1]["gain whole"] > 1
