@@ -9,8 +9,9 @@ Three tasks for ``GraphLabeler``, each beside models with the same features of n
 
 ``words``: tags and morphology of a sentence as a factorial graph (Sutton, Rohanimanesh and McCallum 2004). A node is an
 attribute of a word: its part of speech, number, gender, and so on. Edges join the same attribute of neighboring words,
-and the attributes of a word with each other. Beside it: a chain for each attribute. Danish (DDT), of which the file
-``dev`` trains. "Whole" are words with all attributes right.
+and the attributes of a word with each other. Beside it: a chain for each attribute, and a chain whose labels are
+the combinations of all values. Danish (DDT), of which the file ``dev`` trains. "Whole" are words with all attributes
+right.
 
 ``documents``: skip chains (Sutton and McCallum 2004) of parts of speech. Edges join neighboring words, and a word of
 four or more letters with its next occurrence in the document. Beside it: the chains alone. English (EWT), of which
@@ -82,16 +83,21 @@ def factorial(sentence):
 
 
 def words(options, seed):
-    """Compare a chain for each attribute with one factorial graph."""
+    """Compare a chain for each attribute, a chain of combined labels, and a factorial graph."""
     train, test = (list(read_treebank(data_home() / name)[: options.sentences]) for name in DANISH)
     y, gold = [attributes(sentence) for sentence in train], joined(map(attributes, test))
-    found, seconds = np.empty_like(gold), 0.0
-    for k in range(len(ATTRIBUTES)):
-        chain = SequenceLabeler(loss="hinge", epochs=options.epochs, random_state=seed)
-        chain, own = fitted(chain, [sentence.forms for sentence in train], [values[:, k] for values in y])
-        found[:, k] = joined(chain.predict([sentence.forms for sentence in test]))
-        seconds += own
-    yield "a chain for each attribute", len(train), found == gold, (found == gold).all(axis=1), seconds
+
+    def chain(labels):
+        model = SequenceLabeler(loss="hinge", epochs=options.epochs, random_state=seed)
+        model, seconds = fitted(model, [sentence.forms for sentence in train], labels)
+        return joined(model.predict([sentence.forms for sentence in test])), seconds
+
+    found, seconds = zip(*(chain([values[:, k] for values in y]) for k in range(len(ATTRIBUTES))))
+    right = np.stack(found, axis=1) == gold
+    yield "a chain for each attribute", len(train), right, right.all(axis=1), sum(seconds)
+    found, seconds = chain([["|".join(word) for word in values] for values in y])
+    right = np.array([label.split("|") for label in found]) == gold
+    yield "a chain of combined labels", len(train), right, right.all(axis=1), seconds
     # edges of different kinds have no pairs of labels in common
     graph = GraphLabeler(transitions=None, sweeps=options.sweeps, epochs=options.epochs, random_state=seed)
     graph, seconds = fitted(graph, [factorial(sentence) for sentence in train], [values.ravel() for values in y])
