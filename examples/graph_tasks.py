@@ -18,7 +18,8 @@ four or more letters with its next occurrence in the document. Beside it: the ch
 ``dev`` trains. "Whole" are only words that occur several times in a document, and never in training.
 
 ``rows``: labels of a table, each of which is on or off. The nodes of a row are its labels, and all pairs have an edge.
-Beside it: the nodes alone, which are independent classifiers. The table is made up, with another one for each seed, by
+Beside it: the nodes alone, which are independent classifiers, and logistic regressions of scikit-learn, alone and as a
+chain, in which each sees the labels before. The table is made up, with another one for each seed, by
 ``make_multilabel_classification`` of scikit-learn. "Whole" are rows with all labels right.
 
 The table shows the number of graphs to train; the number of nodes to test, their accuracy, its gain over the first
@@ -34,6 +35,8 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import make_multilabel_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 
 from omkl import GraphLabeler, SequenceLabeler
 from omkl.cli.console import table
@@ -160,7 +163,7 @@ def label_graph(row, n_labels, joins):
 
 
 def rows(options, seed):
-    """Compare independent labels with a graph of all labels."""
+    """Compare independent labels with a graph of all labels, and both with classifiers of scikit-learn."""
     n, shape = options.rows, {"n_features": 20, "n_classes": 6, "n_labels": 3}
     X, y = make_multilabel_classification(2 * n, **shape, random_state=seed)
     X = (X - X[:n].mean(axis=0)) / X[:n].std(axis=0)
@@ -169,6 +172,10 @@ def rows(options, seed):
         model = GraphLabeler(["linear"], transitions=None, epochs=options.epochs, random_state=seed)
         model, seconds = fitted(model, graphs[:n], list(y[:n]))
         right = np.stack(model.predict(graphs[n:])) == y[n:]
+        yield name, n, right, right.all(axis=1), seconds
+    for name, several in (("logistic regressions", MultiOutputClassifier), ("chain of them", ClassifierChain)):
+        model, seconds = fitted(several(LogisticRegression()), X[:n], y[:n])
+        right = model.predict(X[n:]) == y[n:]
         yield name, n, right, right.all(axis=1), seconds
 
 

@@ -325,7 +325,7 @@ def test_edges_help_words_to_be_right_as_a_whole(tmp_path, real_data):
     sizes = ("--sentences", "60", "--documents", "20", "--rows", "100", "--seeds", "1")
     printed = run_example("graph_tasks", tmp_path, *sizes, "-o", str(tmp_path))
     rows = json.loads((tmp_path / "graph_tasks.json").read_text())["rows"]
-    assert [row["model"].split(":")[0] for row in rows] == ["words"] * 3 + ["documents"] * 2 + ["rows"] * 2
+    assert [row["model"].split(":")[0] for row in rows] == ["words"] * 3 + ["documents"] * 2 + ["rows"] * 4
     assert all(row["model"] in printed and row["nodes"] > 60 for row in rows)
     assert [rows[i]["gain nodes"] for i in (0, 3, 5)] == [0.0, 0.0, 0.0]
     assert min(rows[1]["gain whole"], rows[2]["gain whole"]) > 1
