@@ -106,21 +106,25 @@ def count_svmlight_features(path: PathLike | Sequence[PathLike], *, zero_based: 
 
 
 def _read(path: FileName, skipped: Skipped, zero_based: bool, n_features: int) -> Iterator[Block]:
-    n_lines, first_index = 0, 0 if zero_based else 1
+    n_lines = 0
     for text in pieces(chunks(path), PIECE, after_last_line):
-        n_before, n_lines = n_lines, n_lines + text.count(b"\n")
-        try:
-            block = _examples(text, first_index, n_features)
-        except (ValueError, OverflowError):
-            valid = []
-            for number, line in enumerate(text.split(b"\n"), n_before + 1):
-                try:
-                    _examples(line, first_index, n_features)
-                    valid.append(line)
-                except (ValueError, OverflowError):
-                    skipped.refuse(f"{path}, line {number}: {_flaw(line, first_index, n_features)}")
-            block = _examples(b"\n".join(valid), first_index, n_features)
-        yield block
+        yield _parsed(text, 0 if zero_based else 1, n_features, path, n_lines, skipped)
+        n_lines += text.count(b"\n")
+
+
+def _parsed(text: bytes, first_index: int, n_features: int, path: FileName, n_before: int, skipped: Skipped) -> Block:
+    """Parse the examples of a piece of a file that follows its first ``n_before`` lines."""
+    try:
+        return _examples(text, first_index, n_features)
+    except (ValueError, OverflowError):
+        valid = []
+        for number, line in enumerate(text.split(b"\n"), n_before + 1):
+            try:
+                _examples(line, first_index, n_features)
+                valid.append(line)
+            except (ValueError, OverflowError):
+                skipped.refuse(f"{path}, line {number}: {_flaw(line, first_index, n_features)}")
+        return _examples(b"\n".join(valid), first_index, n_features)
 
 
 def _examples(text: bytes, first_index: int, n_features: int) -> Block:
