@@ -19,6 +19,8 @@ from omkl.structures.graph import GraphLayout
 if TYPE_CHECKING:
     import networkx
 
+#: Names of the values of a line of JSON.
+KEYS = "nodes", "edges", "edge_features", "directed", "y"
 #: Differences of row and column from a pixel to its neighbours, and their names.
 DIRECTIONS = {"right": (0, 1), "down": (1, 0), "down right": (1, 1), "down left": (1, -1)}
 
@@ -78,7 +80,7 @@ class Graph:
 
     @property
     def directed(self) -> bool:
-        """Whether the order of the two nodes of an edge has a meaning."""
+        """True if the order of the two nodes of an edge has a meaning."""
         return self.layout.directed
 
     @classmethod
@@ -223,6 +225,8 @@ def read_graphs(path: str | PathLike) -> tuple[list[Graph], list[list] | None]:
             continue
         try:
             record = json.loads(line)
+            if unknown := sorted(record.keys() - set(KEYS)):
+                raise InputError(f"{unknown[0]!r} is not one of {', '.join(KEYS)}.")
             features = _numbers(record.get("edge_features"))
             graph = Graph(_numbers(record["nodes"]), record["edges"], features, bool(record.get("directed", False)))
             y = record.get("y")

@@ -152,7 +152,7 @@ class GraphExamples(Examples):
     """Graphs with encoded nodes and edges, and weights; see :class:`~omkl.estimators.sources.WeightedExamples`."""
 
     def __init__(self, nodes: Examples, edges: Tokens | None, layouts: Sequence[GraphLayout]) -> None:
-        self.__dict__.update(nodes.__dict__)
+        self.__dict__.update(nodes.__dict__)  # the constructor would count the weights again
         self.edges, self.layouts = edges, layouts
 
     def __getitem__(self, i: int) -> Example:

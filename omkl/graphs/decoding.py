@@ -93,6 +93,8 @@ def explain_nodes(
 
     chosen = structure.decode(potentials) if labels is None else read(labels)
     if against is not None:
+        if node is not None:
+            raise InputError("node must be None if against is given.")
         other = read(against)
     else:
         if node is None:  # the node with the least certain label

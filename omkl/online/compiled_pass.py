@@ -23,8 +23,8 @@ from omkl.structures._jit_chain import SCALAR
 
 #: Most rounds of one call.
 AT_A_TIME = 1000
-#: Rounds up to which :meth:`OnlineTrainer.update` trains a model. They take half a second, a tenth of the time that a
-#: first call needs to compile a pass.
+#: Rounds up to which :meth:`OnlineTrainer.update` trains a model. They take half a second or less; compiling a pass at
+#: a first call takes about 20.
 FEW_ROUNDS = 5000
 # the arrays of parts that a model does not have: each None instead doubles the number of compiled variants
 NOTHING, NO_TABLE, NO_INTEGERS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int32)

@@ -170,7 +170,7 @@ class OnlineModel(Generic[ItsCodec]):
 
     @property
     def has_started(self) -> bool:
-        """Whether there is a trainer, which the first data make."""
+        """True if the model has a trainer, which the first data make."""
         return self._trainer is not None
 
     @property

@@ -177,7 +177,7 @@ class OnlineTrainer:
 
     @property
     def can_watch(self) -> bool:
-        """Whether a stream can be tested for drift: there is an average whose potentials can be computed in a round.
+        """True if a stream can be tested for drift: there is an average whose potentials can be computed in a round.
 
         In dual averaging, the model is proportional to the rate, which cannot restart.
         """

@@ -221,6 +221,8 @@ def explain_labels(
     chosen = structure.decode(potentials) if labels is None else read(labels)
     reading.check_feasible(structure, chosen, offsets)
     if token is not None:
+        if against is not None:
+            raise InputError("token must be None if against is given.")
         check_number("token", token, above=-1, below=len(chosen), integer=True)
     other = _other_labels(structure, potentials, chosen, token) if against is None else read(against)
     members, classes = codec.known.members, codec.known.as_array()

@@ -86,7 +86,7 @@ class GraphPotentials(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """How good a labelling is.
+    """The score of a labelling, and a bound of the scores of all labellings.
 
     Attributes
     ----------

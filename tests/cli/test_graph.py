@@ -51,6 +51,7 @@ def test_train_predict_evaluate_inspect_report(corpus, tmp_path, capsys):
         ('{"nodes": ["a"], "edges": [[0, 1]]}', r"line 1: Edge 0 of a graph, \(0, 1\), has a node outside"),
         ('{"nodes": ["a"], "edges": [], "y": "a"}', 'line 1: "y" must be a list of labels'),
         ('{"nodes": ["a"], "edges": [], "y": ["b"]}\n{"nodes": ["a"], "edges": []}', 'line 2: "y" must be a list'),
+        ('{"nodes": ["a"], "edges": [], "edge_feature": []}', "line 1: 'edge_feature' is not one of nodes, edges"),
         ("", "holds no graphs"),
     ],
 )

@@ -138,6 +138,8 @@ def test_the_best_labelling_with_another_label_at_a_token():
         assert why.against.tolist() == other.labels.tolist()
         assert_sums(why, ranked[0].score - other.score)
         assert f"token {token} '{WORDS[0][token]}'" in why.summary
+    with pytest.raises(InputError, match="token must be None if against is given"):
+        model.explain(WORDS[0], against=TAGS[0], token=0)
     given = model.explain(WORDS[0], labels=["N"] * 4, against=TAGS[0])
     scores = {tuple(own.labels): own.score for own in ranked}
     assert_sums(given, scores[("N",) * 4] - scores[tuple(TAGS[0])])

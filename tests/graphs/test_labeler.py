@@ -201,6 +201,8 @@ def test_explanations_sum_to_the_margin(grids):
     own = model.explain(X[0], node=1)
     assert own.output[1] != own.against[1]
     assert_array_equal(model.explain(X[0], against=y[0].ravel()).against, y[0].ravel())
+    with pytest.raises(InputError, match="node must be None if against is given"):
+        model.explain(X[0], against=y[0].ravel(), node=1)
 
 
 def test_evaluation_and_marginals_of_small_graphs(grids):
