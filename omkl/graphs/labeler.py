@@ -310,7 +310,7 @@ callbacks, verbose, random_state
         against : sequence of labels, optional
             The labelling to compare with; by default a good one with another label at ``node``.
         node : int, optional
-            A node, counted from 0; by default the one whose own features are least certain.
+            A node, counted from 0; by default the one whose own features are least certain. Not with ``against``.
         n : int > 0
             Number of the strongest features to list.
 

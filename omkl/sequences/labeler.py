@@ -414,7 +414,7 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
         against : sequence of labels, optional
             The labelling to compare with; the best other one by default.
         token : int, optional
-            Compare with the best labelling with another label at this token, counted from 0.
+            Compare with the best labelling with another label at this token, counted from 0. Not with ``against``.
         n : int > 0
             Number of the strongest features to list.
 
