@@ -288,12 +288,7 @@ def load_partitions(data: TrainingBlock, client: Client | None, shards: int | No
             raise InputError(f"{name} must be a Dask collection with the partitions of the others, got {kind}.")
     loaded = Partitions.of(client, _block, data._asdict())
 
-    def size_and_columns(block: TrainingBlock) -> tuple[int, str]:
-        X = block.X
-        columns = f"the columns {list(X.columns)}" if is_frame(X) else f"rows of shape {getattr(X, 'shape', ())[1:]}"
-        return n_rows(X), columns
-
-    sizes, columns = zip(*loaded.map(size_and_columns).gathered())
+    sizes, columns = zip(*loaded.map(_size_and_columns).gathered())
     if not any(sizes):
         raise InputError("A collection must have an example of a weight above 0: all its partitions are empty.")
     first, *others = (j for j, size in enumerate(sizes) if size)
@@ -301,6 +296,12 @@ def load_partitions(data: TrainingBlock, client: Client | None, shards: int | No
         if columns[j] != columns[first]:
             raise InputError(f"Partition {j} of X has {columns[j]}, but partition {first} {columns[first]}.")
     return loaded.only(sizes)
+
+
+def _size_and_columns(block: TrainingBlock) -> tuple[int, str]:
+    X = block.X
+    columns = f"the columns {list(X.columns)}" if is_frame(X) else f"rows of shape {getattr(X, 'shape', ())[1:]}"
+    return n_rows(X), columns
 
 
 def start_on(

@@ -211,6 +211,9 @@ def test_workers_that_join_take_their_share(expected):
 
 def test_data_that_no_worker_and_not_this_process_could_hold():
     """Two workers of 500 MB, of which omkl takes half: partitions are spilled to disk, and learned from there."""
+    few = np.random.default_rng(0).normal(size=(6000, 400))
+    # the loops are compiled here: the compiler takes more memory than these workers have
+    OnlineMKLClassifier(["gaussian:features=10"], epochs=1).fit(few, few[:, 0] > 0)
     with (
         cluster_of(2, memory_limit="500MB") as cluster,
         distributed.Client(cluster) as client,
