@@ -19,8 +19,6 @@ from omkl.exceptions import DataFileError, DataWarning, InputError, MissingDepen
 if TYPE_CHECKING:
     import pyarrow
 
-#: Maximum size of arrays for which our own fast checks replace those of scikit-learn.
-FEW = 2**14
 #: Maximum magnitude of numbers, so that squares and sums of squares do not overflow.
 LARGEST = 1e100
 
@@ -177,8 +175,8 @@ def times_as_days(X: Any) -> Any:
     return np.column_stack(columns)
 
 
-def are_few_rows(X: object, learned: Mapping[str, object]) -> bool:
-    """Tell whether X is a small valid array, to skip the slower checks of scikit-learn.
+def are_known_columns(X: object, learned: Mapping[str, object]) -> bool:
+    """Tell whether X is a valid array of the columns of a model, to skip the slower checks of scikit-learn.
 
     ``learned`` holds the attributes of the fitted estimator.
     """
@@ -186,7 +184,7 @@ def are_few_rows(X: object, learned: Mapping[str, object]) -> bool:
         return False
     fits = X.shape[1] == learned.get("n_features_in_") and not {"feature_names_in_", "categories_"} & learned.keys()
     fits = fits and not learned.get("missing_columns_")
-    return fits and 0 < X.size <= FEW and float(np.abs(X).max()) <= LARGEST
+    return fits and X.size > 0 and -LARGEST <= float(X.min()) and float(X.max()) <= LARGEST
 
 
 def is_column(y: Any, n: int) -> bool:

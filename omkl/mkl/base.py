@@ -13,7 +13,7 @@ from sklearn.base import TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
 
 from omkl.batch.solver import Solution, Solver
-from omkl.data.frames import are_few_rows
+from omkl.data.frames import are_known_columns
 from omkl.estimators import validation
 from omkl.estimators.batch import CONSTRAINTS, ClassDecoder, NumberDecoder, is_a_classifier, is_probabilistic
 from omkl.estimators.cross_validation import warn_of_gaps
@@ -217,7 +217,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         source = self._model.source
         if not isinstance(source, ArrayKernels):
             return source.of_prediction(X)
-        if are_few_rows(X, self.__dict__):
+        if are_known_columns(X, self.__dict__):
             X = np.ascontiguousarray(X, dtype=np.float64)
         else:
             X = validation.checked_arrays(self, X, **READING, missing=self.missing, reset=False)

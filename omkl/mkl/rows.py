@@ -152,7 +152,7 @@ def checked_rows(estimator: OnlineEstimator, X: object, reset: bool, *y: ArrayLi
         checked = (X, *y) if y else X
     elif (
         not reset
-        and frames.are_few_rows(X, estimator.__dict__)
+        and frames.are_known_columns(X, estimator.__dict__)
         and all(frames.is_column(column, len(X)) for column in y)
     ):
         X = np.ascontiguousarray(X, dtype=np.float64)
