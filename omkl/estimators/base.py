@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import cache
@@ -29,6 +29,7 @@ from omkl.online.group_contributions import group_report, weights_of
 from omkl.online.model import Codec, OnlineModel, OnlineSettings, OwnCodec
 from omkl.online.rounds import Example, Examples, TrainingProgress, check_callbacks, thinned
 from omkl.online.schedules import DistanceOverGradients, Schedule
+from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 from omkl.persistence import Manifest, Packer, Unpacker
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Number of rounds that ``epochs="auto"`` makes of examples in memory, with at most so many epochs.
 ROUNDS, MOST_EPOCHS = 24_000, 40
+#: Number of examples of a stream in a record of ``history_``.
+EVERY = 10_000
 #: A record of ``history_``.
 Record: TypeAlias = dict[str, Any]
 
@@ -86,6 +89,8 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
     _losses: ClassVar[type] = StructuredLoss
     _plain_attributes: ClassVar[tuple[str, ...]] = ("n_iter_", "history_", "n_features_in_", "feature_names_in_")
     _rounded = ("/table", "/coefficients")
+    #: Functions of the trainer and a record of ``history_``, which add to it.
+    _recorders: ClassVar[tuple[Callable[[OnlineTrainer, Record], None], ...]] = ()
     _sections: ClassVar[tuple[str, ...]] = ("worth", "weights", "evidence", "groups", "features")
 
     history_: list[dict[str, Any]] = field(init=False)
@@ -210,7 +215,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
                 task.finish(model, examples, chosen, run, len(history))
             return history
 
-        return Plan(ArraySource(training, run.rng if self.shuffle else None), stopping, conclude)
+        return Plan(ArraySource(training, run.rng if self.shuffle else None), stopping, conclude, self._recorders)
 
     def _plan_stream(
         self,
@@ -235,7 +240,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             source.open()
         if self.epochs == 1 and run.n_shards == 0 and model.trainer.can_watch:
             model.trainer.join("drift")
-        meter = ProgressiveValidation()
+        meter = ProgressiveValidation(EVERY, *self._recorders)
 
         def conclude(history: list[Record]) -> list[Record]:
             meter.close(model.trainer, len(history))
@@ -272,7 +277,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         done = history[-1]["epoch"] if history else 0
         progress = TrainingProgress(epoch=done + 1, history=history)
         companions = [] if task.companions is None else task.companions(model, serial_pass)
-        callbacks = [*companions, *(self.callbacks or ())]
+        callbacks = [*companions, *self._recorders, *(self.callbacks or ())]
         TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(done + 1)
         self._adopt(model)  # in every call, as there may be new labels
         if not started:

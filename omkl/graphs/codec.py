@@ -1,6 +1,6 @@
 """Validation and encoding of graphs: their nodes are tokens, and so are their edges."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from omkl._threads import in_threads
 from omkl.data.graphs import Graph
+from omkl.estimators.explanations import part_namer
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import Labels
@@ -21,12 +23,14 @@ from omkl.groups.edges import EdgeBank, GraphSpan, LabelPairs, PairBank
 from omkl.groups.tables import ExplicitBank
 from omkl.groups.tokens import Tokens
 from omkl.online.averaging import Predictor
+from omkl.online.group_contributions import Piece
+from omkl.online.model import OnlineModel
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Packer, Unpacker
-from omkl.sequences.reading import ChainOutputs, flat_labels, flatten
+from omkl.sequences.reading import ChainOutputs, flat_labels, flatten, names_in
 from omkl.structures.chain import allowed_transitions
-from omkl.structures.graph import GraphLayout, PairwiseGraph
+from omkl.structures.graph import Certificate, GraphLayout, GraphPotentials, PairwiseGraph
 
 #: Prefix of the names of groups of edges, and of their arrays in model files.
 EDGE, EDGES = "edge:", "edges/"
@@ -38,7 +42,9 @@ EDGE, EDGES = "edge:", "edges/"
 def read_graphs(block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True) -> TokenData:
     """Validate and flatten graphs, and their labels and weights; ``names`` is the order of columns of data frames."""
     graphs = as_graphs(block.X)
-    nodes, offsets = flatten([graph.nodes for graph in graphs], names)
+    inputs = [graph.nodes for graph in graphs]
+    names = names_in(inputs) if names is None else names
+    nodes, offsets = flatten(inputs, names)
     if kinds := [i for i, graph in enumerate(graphs) if graph.directed != graphs[0].directed]:
         raise InputError(f"Graphs must be all directed or all undirected, but graph {kinds[0]} differs from graph 0.")
     lacking = [i for i, graph in enumerate(graphs) if len(graph.edges) and graph.edge_features is None]
@@ -170,7 +176,7 @@ class GraphExamples(Examples):
 
 
 class GraphCodec(TokenCodec):
-    """Encodes graphs and the labels of their nodes; see :class:`TokenCodec`.
+    """Encodes graphs and the labels of their nodes; see :class:`~omkl.sequences.decoding.ChainCodec`.
 
     Attributes
     ----------
@@ -178,6 +184,8 @@ class GraphCodec(TokenCodec):
         Encoder of edges; None if they have no features.
     """
 
+    element = "node"
+    read = staticmethod(read_graphs)
     edges: Encoder | None = None
     structure: PairwiseGraph
     _outputs: GraphOutputs
@@ -201,7 +209,7 @@ class GraphCodec(TokenCodec):
     def encode_known(self, data: TokenData, grow: bool = False, follow: bool = False) -> GraphExamples:
         self.check_edges(data)
         examples = super().encode_known(data, grow, follow)
-        self._check_gold(examples.gold, data)
+        self.check_labels(examples.gold, data)
         return self._with_edges(examples, data, grow)
 
     def encode(self, data: TokenData, trainer: OnlineTrainer) -> GraphExamples:
@@ -209,7 +217,7 @@ class GraphCodec(TokenCodec):
         if self.edges is not None and data.edges is not None:
             trainer.check_new_groups(EDGE + key for key in self.edges.new_keys(data.edges.inputs))
         examples = super().encode(data, trainer)
-        self._check_gold(examples.gold, data)
+        self.check_labels(examples.gold, data)
         try:
             return self._with_edges(examples, data, grow=True)
         finally:
@@ -243,11 +251,11 @@ class GraphCodec(TokenCodec):
                 raise InputError(f"Features of edges: {error}") from None
         return GraphExamples(examples, edges, data.layouts)
 
-    def _check_gold(self, gold: np.ndarray, data: TokenData) -> None:
+    def check_labels(self, labels: np.ndarray, data: TokenData) -> None:
         """Raise an InputError if allowed pairs forbid the labels of neighbours."""
         structure = self.structure
         if structure.allowed is not None:
-            possible = (gold[:, None] < 0) | (gold[:, None] == np.arange(structure.n_labels))
+            possible = (labels[:, None] < 0) | (labels[:, None] == np.arange(structure.n_labels))
             for s, (low, high) in enumerate(pairwise(data.offsets.tolist())):
                 check_possible(structure, possible[low:high], data.layouts[s], s)
 
@@ -256,6 +264,63 @@ class GraphCodec(TokenCodec):
         if examples.edges is not None:
             found += [*(examples.edges.features or ()), *examples.edges.views.values()]
         return {**super().facts(examples), "edges": fingerprint(found)}
+
+    # ---- prediction ---------------------------------------------------------------------------------------------
+
+    def input(self, data: TokenData) -> GraphSpan:
+        """Encode a single graph."""
+        return self.spans(data)[0]
+
+    def potentials(
+        self, model: OnlineModel[Any], data: TokenData, possible: np.ndarray | None = None
+    ) -> Iterator[GraphPotentials]:
+        """Yield the potentials of each graph; ``possible`` (N, K) is a mask of the possible labels of all nodes."""
+        predictor = model.predictor()
+        return (self._within(predictor, s, x, possible) for s, x in enumerate(self.spans(data)))
+
+    def _within(self, predictor: Predictor, s: int, x: GraphSpan, possible: np.ndarray | None) -> GraphPotentials:
+        potentials = predictor.potentials(x)
+        if possible is None:
+            return potentials
+        own = possible[x.low : x.high]
+        check_possible(self.structure, own, x.layout, s)
+        return self.structure.agreeing(potentials, own)
+
+    def solutions(
+        self, model: OnlineModel[Any], data: TokenData, possible: np.ndarray | None = None, n_jobs: int | None = None
+    ) -> list[tuple[np.ndarray, Certificate]]:
+        """Return the codes of the labels of each graph, and their certificates."""
+        predictor = model.predictor()
+
+        def solved(given: tuple[int, GraphSpan]) -> tuple[np.ndarray, Certificate]:
+            codes, found = self.structure.solve(self._within(predictor, *given, possible))
+            if found.score == -np.inf:
+                raise InputError(f"Graph {given[0]} has no labelling that allowed_pairs and the given labels allow.")
+            return codes, found
+
+        return in_threads(solved, enumerate(self.spans(data)), n_jobs)
+
+    def decode(
+        self, model: OnlineModel[Any], data: TokenData, possible: np.ndarray | None = None, n_jobs: int | None = None
+    ) -> np.ndarray:
+        """Return the codes of the labels of all nodes."""
+        return np.concatenate([codes for codes, _ in self.solutions(model, data, possible, n_jobs)])
+
+    def other_labels(self, x: GraphSpan, potentials: GraphPotentials, chosen: np.ndarray, at: int | None) -> np.ndarray:
+        """Return a good labelling with another label at a node, by default the one with the least certain label."""
+        if at is None:
+            others = np.where(np.arange(self.structure.n_labels) == chosen[:, None], -np.inf, potentials.unary)
+            at = int(np.argmax(others.max(axis=1) - potentials.unary[np.arange(len(chosen)), chosen]))
+        possible = np.ones(potentials.unary.shape, dtype=bool)
+        possible[at, chosen[at]] = False
+        check_possible(self.structure, possible, x.layout, 0)
+        return self.structure.decode(self.structure.agreeing(potentials, possible))
+
+    def namer(self) -> Callable[[list[Piece]], list[str]]:
+        """Make a function that names the pieces of nodes and edges."""
+        of_nodes = part_namer(self.encoder, self.known.members)
+        of_edges = of_nodes if self.edges is None else part_namer(self.edges, self.known.members)
+        return lambda pieces: [(of_edges if piece.group.startswith(EDGE) else of_nodes)([piece])[0] for piece in pieces]
 
     # ---- banks --------------------------------------------------------------------------------------------------
 

@@ -2,26 +2,22 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.utils.metaestimators import available_if
 
 from omkl._components import check_number
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.calibration import has_marginals, structure_temperature
 from omkl.estimators.explanations import Explanation
-from omkl.estimators.sources import TrainingBlock, blocks_of
-from omkl.estimators.token_codec import TOKEN_CONSTRAINTS
-from omkl.estimators.training import RunOptions, Task
-from omkl.estimators.validation import Number, OneOf, column_names_of, keep_columns
+from omkl.estimators.sources import TrainingBlock
+from omkl.estimators.training import Task
+from omkl.estimators.validation import column_names_of
 from omkl.features.lexicons import LexiconSource
 from omkl.features.views import TokenData
 from omkl.groups.tables import TransitionBank, TrigramBank
 from omkl.persistence import Manifest, Unpacker
-from omkl.sequences import decoding, reading
-from omkl.sequences.decoding import ChainCodec, Labeling
+from omkl.sequences import labeling
+from omkl.sequences.decoding import ChainCodec, Labeling, best_labelings
 from omkl.sequences.evaluation import evaluate_labels
 from omkl.sequences.reading import ChainOutputs, LabelSequences, Sequences
 from omkl.structures.chain import Chain
@@ -172,12 +168,7 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
     ['DET', 'NOUN']
     """
 
-    _constraints = {
-        **OnlineEstimator._constraints,
-        **TOKEN_CONSTRAINTS,
-        "transitions": OneOf(("free", "regularized", None)),
-        "epochs": Number(above=0, integer=True, also=("auto",)),
-    }
+    _constraints = {**OnlineEstimator._constraints, **labeling.CONSTRAINTS}
     _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_")
     _reads = "sequences"
 
@@ -200,123 +191,26 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
     structure_: Chain = field(init=False)
     temperature_: float | None = field(init=False, default=None)
 
-    # ---- training -----------------------------------------------------------------------------------------------
-
-    def fit(
-        self,
-        X: Sequences,
-        y: LabelSequences = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        classes: Sequence | str | None = None,
-        validation: tuple[Sequences, LabelSequences] | None = None,
-        **run: Unpack[RunOptions],
-    ) -> "SequenceLabeler":
-        """Train from scratch.
-
-        Parameters
-        ----------
-        X : list of sequences, stream, or dask.bag
-            A bag of pairs ``(x, y)``, or bags of X, y and ``sample_weight`` with equal partitions, are shards on the
-            cluster. A stream is a :class:`omkl.data.Stream` or any iterator of pairs. The model is trained on its
-            blocks as by :meth:`partial_fit`, ``epochs`` times, without loading all data into memory. ``history_`` then
-            has the records of :class:`~omkl.online.ProgressiveValidation`. Iterators require ``epochs=1``.
-        y : list of sequences of labels, optional
-            Not for streams, which contain labels.
-        sample_weight : array of shape (number of sequences,), optional
-            Weight of each sequence; an integer weight is equivalent to that many copies. Not for streams.
-        classes : sequence of labels or "growing", optional
-            All labels, if some do not occur in ``y``; see :meth:`partial_fit`.
-        validation : pair (X, y), optional
-            Examples for ``early_stopping``, instead of a part of the training data. Their labels must occur in the
-            training data.
-        checkpoint : path-like, optional
-            Directory for checkpoints of this run. A resumed run gives bitwise the same result as an uninterrupted one.
-            Checkpoints include callbacks with a method ``state``.
-        checkpoint_every : str or float
-            Interval between checkpoints: seconds, ``"5m"``, ``"2h"`` or ``"1000 rounds"``; ``"60s"`` by default.
-        resume : bool
-            Continue from the latest checkpoint in that directory, if there is one.
-        client : dask.distributed.Client, optional
-            Train in shards on the client's workers, by iterative parameter mixing; see :mod:`omkl.distributed.mixing`.
-            For Dask collections, by default the client that was created last.
-        shards : int, optional
-            Number of shards; by default the number of the client's workers. Without a client, shards are trained on
-            ``n_jobs`` threads, with bitwise the same result. Values of kernels stored as dual expansions are computed
-            on demand, as with ``cache_size=0``.
-
-        Returns
-        -------
-        self
-        """
-        held_out = self._train(self._task(classes), TrainingBlock(X, y, sample_weight), validation, run)
-        self.temperature_ = None
-        if held_out is not None and not self.model_.settings.probabilistic:
-            predictor = self.predictor_
-            pairs = ((predictor.potentials(own), gold) for own, gold, _ in held_out)
-            self.temperature_ = structure_temperature(predictor.structure, pairs)
-        return self
-
-    def partial_fit(
-        self,
-        X: Sequences,
-        y: LabelSequences = None,
-        classes: Sequence | str | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> "SequenceLabeler":
-        """Train for one round on each sequence, in the given order.
-
-        The first call determines the widths of kernels, the labels, and all parameters.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for :meth:`fit`. A stream is read once.
-        classes : sequence of labels or "growing", optional
-            All labels of this and later calls, at the first call; by default the labels in its ``y``. "growing" accepts
-            new labels at any time, and appends them to ``classes_``.
-
-        Returns
-        -------
-        self
-        """
-        self._train_more(self._task(classes), TrainingBlock(X, y, sample_weight), classes)
-        self.temperature_ = None
-        return self
-
-    def _task(self, classes: Sequence | str | None = None) -> Task:
-        return Task(self._codec(classes), self._read)
+    fit = labeling.fit
+    partial_fit = labeling.partial_fit
+    predict = labeling.predict
+    decision_function = labeling.decision_function
+    predict_marginals = labeling.predict_marginals
+    calibrate = labeling.calibrate
+    score = labeling.score
 
     def _codec(self, classes: Sequence | str | None = None) -> ChainCodec:
         chain = (self.transitions, self.transitions_by_position, self.order, self.cost, self.allowed_transitions)
         return ChainCodec(ChainOutputs(*chain, classes), self, self.lexicons)
 
+    def _task(self) -> Task:
+        return Task(self._codec(), self._read)
+
     def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
-        if first:
-            keep_columns(self, reading.names_in(block.X))
-        return reading.training_sequences(block, column_names_of(self), self.class_weight, whole)
+        return labeling.read_training(self, ChainCodec.read, block, first, whole)
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
-        return reading.labeled_sequences(block, column_names_of(self))
-
-    # ---- prediction ---------------------------------------------------------------------------------------------
-
-    def predict(self, X: Sequences, labels: LabelSequences = None) -> np.ndarray:
-        """Predict the labels of each sequence.
-
-        Parameters
-        ----------
-        X : list of sequences, or stream
-        labels : list of sequences, optional
-            Known labels: for each token its label, a set of possible labels, or None. Not for streams.
-
-        Returns
-        -------
-        array of shape (number of sequences,), of arrays of labels
-            An array of objects: scikit-learn's ``cross_val_predict`` concatenates the predictions of folds.
-        """
-        found = decoding.predict_labels(self.model_, X, labels, self.n_jobs)
-        return np.fromiter((self.classes_[own] for own in found), dtype=object)
+        return ChainCodec.read(block, column_names_of(self))
 
     def predict_nbest(self, X: Sequences, n: int = 5, labels: LabelSequences = None) -> list[list[Labeling]]:
         """Predict the n best labellings of each sequence, best first.
@@ -335,61 +229,7 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
             Pairs ``(labels, score)``.
         """
         check_number("n", n, above=0, integer=True)
-        return list(decoding.best_labelings(self.model_, decoding.sequence_potentials(self.model_, X, labels), int(n)))
-
-    def decision_function(self, X: Sequences) -> list[np.ndarray]:
-        """Compute the unary potentials of each sequence: scores of labels without transitions.
-
-        Parameters
-        ----------
-        X : list of sequences, or stream
-
-        Returns
-        -------
-        list of arrays of shape (n, K)
-        """
-        return [potentials.unary for potentials in decoding.sequence_potentials(self.model_, X)]
-
-    @available_if(has_marginals)
-    def predict_marginals(self, X: Sequences, labels: LabelSequences = None) -> list[np.ndarray]:
-        """Predict the probability of each label at each token.
-
-        Available for ``loss="crf"``, and for other losses after calibration; see :meth:`calibrate`.
-
-        Parameters
-        ----------
-        X : list of sequences, or stream
-        labels : list of sequences, optional
-            As for :meth:`predict`. Probabilities are conditional on these labels.
-
-        Returns
-        -------
-        list of arrays of shape (n, K)
-            Rows sum to 1.
-        """
-        return decoding.label_marginals(
-            self.model_, decoding.sequence_potentials(self.model_, X, labels), self.temperature_ or 1.0
-        )
-
-    def calibrate(self, X: Sequences, y: LabelSequences = None) -> "SequenceLabeler":
-        """Calibrate probabilities by temperature scaling on held-out data.
-
-        Potentials are divided by ``temperature_``, which minimizes the log loss of the labels of single tokens (Guo,
-        Pleiss, Sun, Weinberger 2017). Predictions do not change. With ``early_stopping``, ``fit`` calibrates on the
-        held-out sequences, unless the loss is probabilistic. Another ``fit`` or ``partial_fit`` removes the
-        temperature.
-
-        Parameters
-        ----------
-        X, y
-            As for :meth:`score`. Labels that are None or unknown to the model are ignored.
-
-        Returns
-        -------
-        self
-        """
-        self.temperature_ = decoding.calibration_temperature(self.model_, X, y)
-        return self
+        return list(best_labelings(self.model_, labeling.potentials_of(self.model_, X, labels), int(n)))
 
     def explain(
         self,
@@ -422,23 +262,7 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
         -------
         omkl.Explanation
         """
-        return decoding.explain_labels(self.model_, x, labels, against, token, n)
-
-    # ---- evaluation ---------------------------------------------------------------------------------------------
-
-    def score(self, X: Sequences, y: LabelSequences = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return the token accuracy in [0, 1].
-
-        Tokens with label None are ignored. Tokens whose label is unknown to the model count as wrong, with a warning.
-
-        Parameters
-        ----------
-        X : list of sequences, or stream
-        y : list of sequences of labels, optional
-        sample_weight : array of shape (number of sequences,), optional
-        """
-        compared = decoding.compared_labels(self.model_, blocks_of(X, y, sample_weight), self.n_jobs)
-        return decoding.label_accuracy(self.model_, compared)
+        return labeling.explain_labels(self.model_, x, labels, against, token, n)
 
     def evaluate(self, X: Sequences, y: LabelSequences = None, *, scheme: str | None = None) -> dict[str, Any]:
         """Evaluate tokens, labels, and entities if labels such as ``B-PER`` and ``O`` mark them.
@@ -456,8 +280,7 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
             ``accuracy``, ``sequence_accuracy``, ``tokens``, ``sequences``, ``labels``, ``entity_precision``,
             ``entity_recall``, ``entity_f1`` and ``entities``; see :func:`omkl.evaluate_labels`.
         """
-        compared = decoding.compared_labels(self.model_, blocks_of(X, y), self.n_jobs)
-        return evaluate_labels(*decoding.labels_by_sequence(self.model_, compared), scheme=scheme)
+        return evaluate_labels(*labeling.gold_and_predicted(self, X, y), scheme=scheme)
 
     # ---- learned attributes -------------------------------------------------------------------------------------
 

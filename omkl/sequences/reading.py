@@ -28,17 +28,16 @@ LabelSequences: TypeAlias = Collection[Collection | None] | None
 
 
 def training_sequences(
+    read: Callable[..., TokenData],
     block: TrainingBlock,
     names: Sequence[str] | None,
     class_weight: Any,
     whole: bool = False,
-    read: Callable[..., TokenData] | None = None,
 ) -> TokenData:
     """Validate training sequences and labels, by ``read``, and weight them by ``class_weight``.
 
     If these are the ``whole`` data of a ``fit``, sequences of weight 0 are dropped.
     """
-    read = read or labeled_sequences
     data = read(block, names)
     if whole and data.weights is not None and not data.weights.all():
         chosen = np.flatnonzero(data.weights)
@@ -47,13 +46,14 @@ def training_sequences(
     return data._replace(weights=class_weights(class_weight, data.labels, data.offsets, data.weights, whole))
 
 
-def labeled_sequences(block: TrainingBlock, names: Sequence[str] | None) -> TokenData:
-    """Validate and flatten sequences and labels; ``names`` is the order of the columns of data frames."""
+def read_sequences(block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True) -> TokenData:
+    """Validate and flatten sequences, and their labels; ``names`` is the order of the columns of data frames."""
+    names = names_in(block.X) if names is None else names
     tokens, offsets = flatten(block.X, names)
     lengths = np.diff(offsets)
-    if not lengths.all():
+    if labeled and not lengths.all():
         raise InputError(f"Sequence {int(np.argmin(lengths))} of X is empty.")
-    labels = flat_labels(block.y, lengths)
+    labels = flat_labels(block.y, lengths) if labeled else []
     weights = check_sample_weight(block.sample_weight, len(lengths))
     return TokenData(tokens, offsets, labels, weights, names=names)
 

@@ -11,7 +11,7 @@ import omkl
 from omkl import GraphLabeler, SequenceLabeler
 from omkl.data import Graph, Stream, grid
 from omkl.exceptions import InputError
-from omkl.graphs.decoding import graph_potentials
+from omkl.sequences.labeling import potentials_of
 
 KERNELS = {"linear": "linear", "gaussian": "gaussian:sigma2=5", "fourier": "gaussian:sigma2=2,features=20"}
 
@@ -212,7 +212,7 @@ def test_evaluation_and_marginals_of_small_graphs(grids):
     assert found["graphs"] == len(X)
     triangle = Graph(np.eye(3), [(0, 1), (1, 2), (2, 0)])
     crf = GraphLabeler(["linear"], loss="crf", epochs=5, random_state=0).fit([triangle], [[0, 1, 2]])
-    potentials = next(graph_potentials(crf.model_, [triangle]))
+    potentials = next(potentials_of(crf.model_, [triangle]))
     scores = [crf.structure_.score(potentials, np.array(labels)) for labels in product(range(3), repeat=3)]
     assert crf.certificates([triangle])[0].score == pytest.approx(max(scores))
 

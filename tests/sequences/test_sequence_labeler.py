@@ -16,7 +16,7 @@ from omkl import evaluate_labels
 from omkl.data import Stream, read_sequences, write_sequences
 from omkl.exceptions import DataWarning, InputError
 from omkl.kernels import Gaussian
-from omkl.sequences.decoding import sequence_potentials
+from omkl.sequences.labeling import potentials_of
 
 
 def arrays(rng, n_sequences=30, d=5, k=3):
@@ -383,7 +383,7 @@ def test_given_labels_are_kept_and_the_others_are_the_best(chunks):
     X, y = chunks
     labeler = omkl.SequenceLabeler(epochs=5, allowed_transitions="BIO", random_state=0).fit(X, y)
     K, x = len(labeler.classes_), ["Ann", "saw", "Rome", "Oslo"]
-    potentials = next(sequence_potentials(labeler.model_, [x]))
+    potentials = next(potentials_of(labeler.model_, [x]))
     chain = labeler.structure_
     for forced in ([None, "B-PER", None, "O"], [{"O", "B-LOC"}, None, {"O"}, None], [None] * 4, ["O", "O", "O", "O"]):
         sets = [set(labeler.classes_) if f is None else f if isinstance(f, set) else {f} for f in forced]
@@ -515,7 +515,7 @@ def test_marginals_given_known_labels(rng):
     labeler = omkl.SequenceLabeler("linear", loss="crf", epochs=3, random_state=0).fit(X, y)
     x = X[0][:3]
     free, given = (labeler.predict_marginals([x], labels=labels)[0] for labels in (None, [[None, 1, None]]))
-    potentials, chain = next(sequence_potentials(labeler.model_, [x])), labeler.structure_
+    potentials, chain = next(potentials_of(labeler.model_, [x])), labeler.structure_
     total, expected = 0.0, np.zeros((3, 2))
     for a, c in product(range(2), repeat=2):
         weight = np.exp(chain.score(potentials, np.array([a, 1, c])))
