@@ -151,7 +151,7 @@ class PairwiseGraph(Labelling):
         self.n_labels, self.shared, self.allowed, self.sweeps = int(n_labels), bool(shared), allowed, int(sweeps)
         self.costs = check_costs(costs, self.n_labels)
         self._costs = np.vstack([self.costs, np.zeros(self.n_labels)])  # the last row is for the label -1
-        #: Number of labellings found for losses, and of those that were proved the best.
+        #: Number of labellings found in training, and of those that were proved the best.
         self.n_found = self.n_proved = 0
 
     def zeros(self, size: int) -> GraphPotentials:
@@ -181,16 +181,20 @@ class PairwiseGraph(Labelling):
         proved = -np.inf < score and bound - score <= PROVED * max(1.0, abs(score))
         return labels, Certificate(score, max(bound, score), bool(proved))
 
-    def decode(self, potentials: GraphPotentials) -> np.ndarray:
+    def _found(self, potentials: GraphPotentials) -> tuple[np.ndarray, Certificate]:
+        """Solve, and count whether that was proved."""
         labels, found = self.solve(potentials)
+        self.n_found, self.n_proved = self.n_found + 1, self.n_proved + found.proved
+        return labels, found
+
+    def decode(self, potentials: GraphPotentials) -> np.ndarray:
+        labels, found = self._found(potentials)
         if found.score == -np.inf:
             raise InputError(NOTHING_ALLOWED)
         return labels
 
     def loss_augmented(self, potentials: GraphPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> np.ndarray:
-        labels, found = self.solve(self.cost_augmented(potentials, gold, cost_weight))
-        self.n_found, self.n_proved = self.n_found + 1, self.n_proved + found.proved
-        return labels
+        return self._found(self.cost_augmented(potentials, gold, cost_weight))[0]
 
     def cost_augmented(
         self, potentials: GraphPotentials, gold: np.ndarray, cost_weight: float = 1.0

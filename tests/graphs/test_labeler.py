@@ -6,6 +6,7 @@ import networkx
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 
 import omkl
 from omkl import GraphLabeler, SequenceLabeler
@@ -128,6 +129,16 @@ def test_checkpoints_shards_and_streams(tmp_path):
     partial = GraphLabeler(["linear"], ["linear"], random_state=0).partial_fit(X[:5], y[:5], classes=[0, 1, 2])
     partial.partial_fit(X[5:], y[5:])
     assert min(streamed.score(X, y), partial.score(X, y)) > 0.4
+
+
+def test_the_share_of_proved_labellings_is_recorded():
+    X, y = draw_grids()
+    labeler = GraphLabeler("linear", "linear", transitions=None, epochs=1, random_state=0, loss="perceptron")
+    kept = [labeler.fit(X, y), clone(labeler).fit(Stream.from_iterable(list(zip(X, y)))), clone(labeler)]
+    assert all(0.0 < model.history_[-1]["proved"] <= 1.0 for model in (*kept[:2], kept[2].partial_fit(X, y)))
+    chains = as_graphs(draw_chains()[0])
+    assert labeler.set_params(edge_kernels=None).fit(chains, draw_chains()[1]).history_[-1]["proved"] == 1.0
+    assert "proved" not in labeler.set_params(loss="crf").fit(chains, draw_chains()[1]).history_[-1]
 
 
 def test_early_stopping_calibrates():
