@@ -16,6 +16,8 @@ from omkl.structures.chain import NOTHING_ALLOWED, Labelling
 
 #: A labelling is proved best if no other scores higher by more than this, relative to the larger of 1 and its score.
 PROVED = 1e-8
+#: Sweeps before a minimum cut, which takes longer on small graphs, and its largest capacity: sums of two fit an int32.
+BEFORE_CUT, LARGEST = 20, 2**30
 #: Maximum number of sweeps of belief propagation, and movement of messages at which it ends.
 SUM_SWEEPS, MOVED = 200, 1e-4
 #: Minimum number of random spanning forests that determine how often edges appear in one.
@@ -108,7 +110,8 @@ class PairwiseGraph(Labelling):
 
     Labellings of forests are the best ones, and their marginals are exact. On graphs with cycles, where the best
     labelling is NP-hard to find, sequential tree-reweighted message passing (Kolmogorov 2006) finds a good one and a
-    bound of all scores: most are proved to be the best. Marginals are those of tree-reweighted belief propagation
+    bound of all scores: most are proved to be the best. With two labels, and edges whose equal labels score higher than
+    different ones, a minimum cut is the best labelling. Marginals are those of tree-reweighted belief propagation
     (Wainwright, Jaakkola and Willsky 2005), whose log-partition function is an upper bound. A gold label of -1 is
     unknown: it costs nothing, and any label agrees with it.
 
@@ -175,9 +178,14 @@ class PairwiseGraph(Labelling):
         if not layout.is_forest:  # a difference of infinite messages has no value
             unary, pairwise = (self._finite(own, potentials) for own in given)
         arrays, forest = layout.arrays, layout.is_forest
-        score, bound = jit.best_labelling(unary, pairwise, arrays, forest, self.sweeps, PROVED, labels)
-        if unary is not given[0] or pairwise is not given[1]:
-            score = jit.score_labels(*given, layout.edges, labels)
+        attractive = self.n_labels == 2 and not forest and bool((attraction(pairwise) >= 0.0).all())
+        sweeps = min(self.sweeps, BEFORE_CUT) if attractive else self.sweeps
+        score, bound = jit.best_labelling(unary, pairwise, arrays, forest, sweeps, PROVED, labels)
+        if attractive and bound - score > PROVED * max(1.0, abs(score)):
+            cut, highest = minimum_cut(unary, pairwise, layout.edges)
+            labels = max(labels, cut, key=lambda own: jit.score_labels(*given, layout.edges, own))
+            bound = min(bound, highest)
+        score = jit.score_labels(*given, layout.edges, labels)
         proved = -np.inf < score and bound - score <= PROVED * max(1.0, abs(score))
         return labels, Certificate(score, max(bound, score), bool(proved))
 
@@ -251,3 +259,31 @@ class PairwiseGraph(Labelling):
             edges / max(len(sizes[1]), 1)
         )
         return np.maximum(scores, -2.0 * largest - 1.0)
+
+
+def attraction(pairwise: np.ndarray) -> np.ndarray:
+    """Return by how much equal labels at the two ends of each edge score higher than different ones, for two labels."""
+    return np.trace(pairwise - pairwise[:, ::-1], axis1=1, axis2=2)
+
+
+def minimum_cut(unary: np.ndarray, pairwise: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the best labelling with two labels, up to rounding, and an upper bound of all scores.
+
+    No edge has a negative :func:`attraction`, so that a best labelling is a minimum cut (Kolmogorov and Zabih 2004,
+    *What energy functions can be minimized via graph cuts?*). Capacities are rounded down, so that a flow bounds cuts.
+    """
+    (first, second), n, nodes = edges.T, len(unary), np.arange(len(unary))
+    scores = np.broadcast_to(pairwise, (len(edges), 2, 2))
+    gains = unary[:, 1] - unary[:, 0] + np.bincount(first, scores[:, 1, 0] - scores[:, 0, 0], n)
+    gains += np.bincount(second, scores[:, 1, 1] - scores[:, 1, 0], n)
+    highest = unary[:, 0].sum() + scores[:, 0, 0].sum() + np.maximum(gains, 0.0).sum()
+    links = attraction(scores)
+    most = np.bincount(edges.ravel(), np.repeat(links, 2), n)  # a larger gain decides the label
+    capacities = np.concatenate([links, np.clip(gains, 0.0, most), np.clip(-gains, 0.0, most)])
+    unit = capacities.max() / LARGEST or 1.0
+    starts, ends = np.concatenate([second, np.full(n, n), nodes]), np.concatenate([first, nodes, np.full(n, n + 1)])
+    graph = csr_array(((capacities / unit).astype(np.int32), (starts, ends)), shape=(n + 2, n + 2))
+    flow = csgraph.maximum_flow(graph, n, n + 1).flow
+    reached = csgraph.breadth_first_order(graph - flow, n, return_predecessors=False)
+    labels = np.where(np.abs(gains) >= most, gains > 0.0, np.isin(nodes, reached))
+    return labels.astype(np.int64), float(highest - unit * flow[[n]].sum())

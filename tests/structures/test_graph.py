@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 from omkl.exceptions import InputError
 from omkl.losses import CRF, Perceptron, SoftmaxMargin, StructuredHinge
 from omkl.structures import Chain, GraphLayout, GraphPotentials, PairwiseGraph
+from omkl.structures.graph import attraction, minimum_cut
 from omkl.testing import check_structure
 
 KINDS = "any", "attractive", "repulsive", "forbidden"
@@ -143,6 +144,33 @@ def test_attractive_grids_are_minimum_cuts():
     _, found = PairwiseGraph(2).solve(GraphPotentials(unary, pairwise, layout))
     assert found.proved
     assert found.score == gains[source].sum() + weights.sum() - cut.flow_value
+
+
+@pytest.mark.parametrize("strength", [0.4, 0.5, 1.0])
+def test_ties_on_attractive_grids_are_solved(strength):
+    rng, layout = np.random.default_rng(0), grid(40, 40)
+    unary, equal = np.eye(2)[rng.integers(0, 2, layout.n_nodes)], strength * np.eye(2)[None]
+    _, found = PairwiseGraph(2).solve(GraphPotentials(unary, equal, layout))
+    graph = networkx.Graph((*edge, {"capacity": 10 * strength}) for edge in layout.edges.tolist())
+    graph.add_edges_from(("st"[k], i, {"capacity": 10}) for i, k in enumerate(unary.argmax(axis=1).tolist()))
+    least, _ = networkx.minimum_cut(graph, "s", "t")
+    assert found.score == pytest.approx(layout.n_nodes + strength * len(layout.edges) - least / 10, rel=1e-9)
+    assert found.proved
+
+
+@given(seeds, st.integers(2, 8), st.booleans())
+def test_minimum_cuts_are_best_and_bound_all_scores(seed, n, whole):
+    rng = np.random.default_rng(seed)
+    layout = draw_graph(rng, n, 0.8)
+    edges = len(layout.edges)
+    draw = (lambda *shape: rng.integers(-2, 3, shape) + 0.0) if whole else (lambda *shape: rng.normal(size=shape))
+    pairwise = draw(edges, 2, 2)
+    pairwise[:, 1, 1] += np.maximum(1e-12 - attraction(pairwise), 0.0)
+    potentials = GraphPotentials(draw(n, 2), pairwise, layout)
+    labels, bound = minimum_cut(*potentials[:2], layout.edges)
+    best = max(PairwiseGraph(2).score(potentials, np.array(own)) for own in product(range(2), repeat=n))
+    assert PairwiseGraph(2).score(potentials, labels) == pytest.approx(best, abs=1e-6)
+    assert best - 1e-9 <= bound <= best + 1e-6
 
 
 @pytest.mark.parametrize("shared", [False, True])
