@@ -72,9 +72,6 @@ class Multiclass(Structure):
         expected = self.zeros()
         return softmax(_scores(potentials)[None], expected.unary), expected
 
-    def subtract_indicator(self, potentials: UnaryPotentials, output: int) -> None:
-        potentials.unary[0, output] -= 1.0
-
     def indicator(self, output: int) -> UnaryPotentials:
         counts = self.zeros()
         counts.unary[0, output] = 1.0
@@ -125,9 +122,6 @@ class Binary(Structure):
     def marginals(self, potentials: AnyPotentials) -> tuple[float, UnaryPotentials]:
         z = _number(potentials)
         return float(np.logaddexp(0.5 * z, -0.5 * z)), UnaryPotentials(np.array([[0.5 * np.tanh(0.5 * z)]]))
-
-    def subtract_indicator(self, potentials: UnaryPotentials, output: int) -> None:
-        potentials.unary[0, 0] -= output - 0.5
 
     def indicator(self, output: int) -> UnaryPotentials:
         return UnaryPotentials(np.array([[output - 0.5]]))
