@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, TypeAlias
 
 import omkl
@@ -251,13 +251,18 @@ def _label(labeler: omkl.SequenceLabeler, options: Options) -> None:
     options.report([line], metrics)
 
 
-def _labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Iterator[bytes]:
-    """Format the labels of each sequence, with their probabilities for ``--confidence``."""
+def _labellings(
+    labeler: omkl.SequenceLabeler | omkl.GraphLabeler, X: list, options: Options, more: Iterable[Record] = repeat({})
+) -> Iterator[bytes]:
+    """Format the labels of each sequence or graph, with their probabilities for ``--confidence``.
+
+    ``more`` are further entries of the records of JSON.
+    """
     predicted = [labels.tolist() for labels in labeler.predict(X)]
     confidence = _confidence(labeler, X, predicted) if options.confidence else [None] * len(X)
-    for labels, sure in zip(predicted, confidence):
+    for labels, sure, entries in zip(predicted, confidence, more):
         if options.to == "jsonl":
-            yield _json_line({"y": labels} if sure is None else {"y": labels, "confidence": sure})
+            yield _json_line({"y": labels} | ({} if sure is None else {"confidence": sure}) | entries)
         else:
             yield _lines([*(labels if sure is None else (f"{y}\t{p:.3f}" for y, p in zip(labels, sure))), ""])
 
@@ -284,7 +289,7 @@ def _best_labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -
                 yield _lines([f"# {rank} {score:.6g}", *labels.tolist(), ""])
 
 
-def _confidence(labeler: omkl.SequenceLabeler, X: list, predicted: list[list]) -> list[list[float]]:
+def _confidence(labeler: omkl.SequenceLabeler | omkl.GraphLabeler, X: list, predicted: list[list]) -> list[list[float]]:
     """Return the probability of each label of each sequence, rounded to three decimals."""
     from omkl.annotation.tagger import confidences
 
@@ -294,15 +299,9 @@ def _confidence(labeler: omkl.SequenceLabeler, X: list, predicted: list[list]) -
 def _label_graphs(labeler: omkl.GraphLabeler, options: Options) -> None:
     """Write the labels of the nodes of graphs: a line of JSON for each graph, or a line for each node."""
     X, _ = data.read_graphs(options.input)
-    predicted = [labels.tolist() for labels in labeler.predict(X)]
-    sure = _confidence(labeler, X, predicted) if options.confidence else [None] * len(X)
+    scores = ({"score": found.score, "bound": found.bound} for found in labeler.certificates(X))
     with data.output_file(options.output) as file:
-        for labels, own, found in zip(predicted, sure, labeler.certificates(X)):
-            if options.to == "jsonl":
-                more = {} if own is None else {"confidence": own}
-                file.write(_json_line({"y": labels, **more, "score": found.score, "bound": found.bound}))
-            else:
-                file.write(_lines([*(labels if own is None else (f"{y}\t{p:.3f}" for y, p in zip(labels, own))), ""]))
+        file.writelines(_labellings(labeler, X, options, scores))
     metrics = {"graphs": len(X), "nodes": sum(map(len, X)), "output": options.output}
     options.report([f"Labelled {metrics['nodes']} nodes of {len(X)} graphs: {options.output}"], metrics)
 

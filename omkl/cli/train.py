@@ -258,13 +258,16 @@ def train() -> None:
     """
 
 
-TRANSITIONS = opt.CHOICE(["free", "regularized", "none"])
+_SCORES = CHOICE(["free", "regularized", "none"])
+TRANSITIONS = option(
+    "--transitions", type=_SCORES, default="free", help="Scores of neighbours: free, a group, or none."
+)
 
 
 @opt.command(
     "labeler",
     *(opt.FORMAT, opt.ON_ERROR, KERNELS, BUDGET, LEXICON),
-    option("--transitions", type=TRANSITIONS, default="free", help="Scores of neighbours: free, a group, or none."),
+    TRANSITIONS,
     option("--allowed-transitions", metavar="SCHEME", help="Predict chunks that this scheme allows, as BIO or BIOES."),
     option("--order", type=int, default=1, metavar="N", help="1, or 2 to score trigrams of labels as well."),
     training_options("auto", ("softmax-margin:cost_weight=2", *LOSSES), 30.0),
@@ -307,16 +310,25 @@ def labeler(options: Options) -> None:
     else:
         X, y = files.labelled_sequences(options.train, options)
         n_sequences, n_tokens, declared = len(X), sum(map(len, X)), {}
+    _fit_labels(training, model, X, y, dev, {"sequences": n_sequences, "tokens": n_tokens}, **declared)
+
+
+def _fit_labels(
+    training: Training, model: OnlineEstimator, X: object, y: object, dev: tuple | None, sizes: Record, **declared: Any
+) -> None:
+    """Train a labeler of sequences or graphs, save it, and report on it; ``sizes`` are those of the training data."""
+    options, is_of_sequences = training.options, "tokens" in sizes
     training.fit(model, X, y, dev, **declared)
     uncalibrated = [] if dev is None or options.loss == "crf" else files.calibrate(model, options.dev, *dev)
     training.save(model)
-    metrics: Record = {"sequences": n_sequences, "tokens": n_tokens, "labels": len(model.classes_)}
-    sizes = f"{n_sequences} sequences, {n_tokens} tokens, {len(model.classes_)} labels"
-    lines = [f"Trained on {sizes}: {progress_of(model, 'a sequence')}.", *bar_chart(model.kernel_weights_)]
+    metrics = {**sizes, "labels": len(model.classes_)}
+    told = ", ".join(f"{n} {what}" for what, n in metrics.items())
+    example, title = ("a sequence", "Token accuracy") if is_of_sequences else ("a graph", "Accuracy")
+    lines = [f"Trained on {told}: {progress_of(model, example)}.", *bar_chart(model.kernel_weights_)]
     if dev is not None:
         found = metrics["dev"] = model.evaluate(*dev)
-        lines.append(f"Token accuracy on {options.dev}: {found['accuracy']:.2%}")
-        lines += [] if found["entities"] is None else [entity_line(found)]
+        lines.append(f"{title} on {options.dev}: {found['accuracy']:.2%}")
+        lines += [] if found.get("entities") is None else [entity_line(found)]
     training.report(model, [*lines, *uncalibrated], metrics)
 
 
@@ -327,7 +339,7 @@ def labeler(options: Options) -> None:
         "--edge-kernels", multiple=True, metavar="K...", help="Kernels on the features of edges; linear by default."
     ),
     option("--pairs", type=opt.CHOICE(["full", "symmetric", "equal", "potts"]), help="Weights of pairs of labels."),
-    option("--transitions", type=TRANSITIONS, default="free", help="Scores of neighbours: free, a group, or none."),
+    TRANSITIONS,
     training_options("auto", LOSSES, 30.0),
     opt.METRICS,
 )
@@ -354,16 +366,7 @@ def graph(options: Options) -> None:
     model._settings()
     X, y = files.labelled_graphs(options.train)
     dev = files.labelled_graphs(options.dev) if options.dev else None
-    training.fit(model, X, y, dev)
-    uncalibrated = [] if dev is None or options.loss == "crf" else files.calibrate(model, options.dev, *dev)
-    training.save(model)
-    metrics: Record = {"graphs": len(X), "nodes": sum(map(len, X)), "labels": len(model.classes_)}
-    sizes = "{graphs} graphs, {nodes} nodes, {labels} labels".format(**metrics)
-    lines = [f"Trained on {sizes}: {progress_of(model, 'a graph')}.", *bar_chart(model.kernel_weights_)]
-    if dev is not None:
-        metrics["dev"] = model.evaluate(*dev)
-        lines.append(f"Accuracy on {options.dev}: {metrics['dev']['accuracy']:.2%}")
-    training.report(model, [*lines, *uncalibrated], metrics)
+    _fit_labels(training, model, X, y, dev, {"graphs": len(X), "nodes": sum(map(len, X))})
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------
