@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 
 from omkl._components import as_random_state, check_n_jobs
@@ -391,12 +390,7 @@ class Annotator(SavedEstimator):
     _predicts_only = True  # no partial_fit
 
     def _saved_parameters(self) -> dict[str, Any]:
-        seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
-        return {
-            **self.get_params(deep=False),
-            **dict.fromkeys((*SETTINGS, "callbacks", "lexicons")),
-            "random_state": seed,
-        }
+        return super()._saved_parameters() | dict.fromkeys((*SETTINGS, "lexicons"))
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
         settings = {} if self.tagger is None else {"tagger": packed_parameters(self.tagger, packer)}

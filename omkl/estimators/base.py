@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias
+from typing import Any, ClassVar, Generic, TypeAlias
 
 import numpy as np
 
@@ -32,9 +32,6 @@ from omkl.online.schedules import DistanceOverGradients, Schedule
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
 from omkl.persistence import Manifest, Packer, Unpacker
-
-if TYPE_CHECKING:
-    pass
 
 #: Number of rounds that ``epochs="auto"`` makes of examples in memory, with at most so many epochs.
 ROUNDS, MOST_EPOCHS = 24_000, 40
@@ -436,10 +433,6 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         fitted = copy(self)
         set_attributes(fitted, self.model_.parameters)
         return super(OnlineEstimator, fitted)._manifest(packer, training, history)
-
-    def _saved_parameters(self) -> dict[str, Any]:
-        seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
-        return {**self.get_params(deep=False), "callbacks": None, "random_state": seed}
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
         values, arrays = self.model_.pack(packer, training)

@@ -161,9 +161,9 @@ class SavedEstimator(BaseEstimator):
 
     def _saved_parameters(self) -> dict[str, Any]:
         """Return the parameters in a form that a model file can store: without splitters and scorers of one's own."""
-        known = self.get_params(deep=False)
-        lost = [name for name in ("cv", "scoring") if not isinstance(known.get(name), (int, str, type(None)))]
-        return known | dict.fromkeys(lost)
+        known, kept = self.get_params(deep=False), (int, np.integer, str, type(None))
+        objects = ("cv", "scoring", "callbacks", "random_state")
+        return known | dict.fromkeys(name for name in objects if not isinstance(known.get(name), kept))
 
     def _describe(self, packer: persistence.Packer, training: bool) -> dict[str, Any]:
         """Return manifest entries of the learned state except plain attributes; arrays are added to the packer."""
