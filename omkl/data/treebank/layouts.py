@@ -119,16 +119,9 @@ def explain_heads(heads: list[int], trees: bool | str, single_root: bool) -> tup
     if single_root and (n_roots := heads.count(0)) > 1:
         word = [word for word in words if heads[word - 1] == 0][1]
         return word, f"{n_roots} words have head 0, and single_root=True allows one: word {word} is the second."
-    seen: set[int] = set()
-    for word in words:
-        path, at = [], word
-        while at > 0 and at not in seen:
-            seen.add(at)
-            path.append(at)
-            at = heads[at - 1]
-        if at in path:
-            break
-    cycle = path[path.index(at) :]
+    import networkx  # reading valid trees does not need it
+
+    cycle = [word for word, _ in networkx.find_cycle(networkx.DiGraph(enumerate(heads, 1)))]
     least = cycle.index(min(cycle))
     shown = " -> ".join(map(str, [*cycle[least:], *cycle[: least + 1]]))
     rootless = "" if min(heads) < 1 else ", and no word has head 0"
