@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from omkl.sequences.labeler import SequenceLabeler
 
 #: A labeler, or the label if there is only one.
 Model: TypeAlias = SequenceLabeler | str
+#: Function that trains a labeler; see :meth:`omkl.annotation.training.TrainingSequence.fit_labeler`.
+Learn: TypeAlias = Callable[..., SequenceLabeler]
 #: Case changes that edits start with. The first one with the shortest edit is used.
 CASES: dict[str, Callable[[str], str]] = {
     "keep": str,
@@ -36,13 +38,6 @@ OWN_KEYS = tuple(template.name for template in OWN)
 LEMMA_KEYS = (*OWN_KEYS, "suffix6", "feats", *(f"suffix{k}|feats" for k in (1, 2, 3, 4)))
 #: Minimum number of distinct words for an edit to be learned.
 LEAST_WORDS = 2
-
-
-class Learn(Protocol):
-    """Function that trains a labeler on sequences and labels; None is an unknown label."""
-
-    def __call__(self, X: list, y: list, linked: bool = False, weighting: str | None = None) -> SequenceLabeler:
-        """Train a labeler; ``linked`` adds transitions, ``weighting`` replaces that of the parameters."""
 
 
 def learned(X: list, y: list, learn: Learn, default: str, linked: bool = False, weighting: str | None = None) -> Model:

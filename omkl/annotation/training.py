@@ -79,7 +79,10 @@ class TrainingSequence:
             self._checkpoints.write()
 
     def fit_labeler(self, X: list, y: list, linked: bool = False, weighting: str | None = None) -> SequenceLabeler:
-        """Train a labeler, or load it if a resumed run has trained it, as described in ``Learn``."""
+        """Train a labeler, or load it if a resumed run has trained it; None is an unknown label.
+
+        ``linked`` adds transitions, and ``weighting`` replaces that of the parameters.
+        """
         labeler = clone(self._labeler).set_params(random_state=self.seed, **({} if linked else WITHOUT_TRANSITIONS))
         callbacks = [*(labeler.callbacks or ()), *self.callbacks]
         labeler.set_params(weighting=weighting or labeler.weighting, callbacks=callbacks)
