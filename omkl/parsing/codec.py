@@ -235,7 +235,7 @@ class TreebankCodec(TreeCodec):
             heads = (
                 guide.heads[np.isin(np.repeat(np.arange(len(treebank)), treebank.lengths), chosen)] if guide else None
             )
-            self.relations.fit(chosen_trees, weights, model.settings.C, epochs, run.loop, run.rng, heads)
+            self.relations.fit(chosen_trees, weights, model.settings.C, epochs, run, heads)
         for bank in template_banks(model.trainer):
             self.features |= strongest_features(bank, treebank, examples, TOP)
 

@@ -199,8 +199,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
             if isinstance(X, Stream):
                 raise InputError("keep= requires several trainings: pass sentences, not a stream.")
             known = self._read(data, whole=True)
-            own = self._codec().suited(known), known.treebank, known.weights, run
-            chosen, curve = template_selection.select_templates(self, self.keep, *own)
+            chosen, curve = template_selection.select_templates(self, self._codec().suited(known), known, run)
         codec = TreebankCodec(self, chosen, run)
         given = None if validation is None else check_sentences(validation)
         task = Task(codec, self._read, companions=relations_beside, finish=codec.finish, passes=codec.passes)

@@ -8,6 +8,7 @@ import numpy as np
 
 from omkl._threads import in_threads
 from omkl.data import Strings, Treebank
+from omkl.estimators.training import Run
 from omkl.features.lexicons import Lexicon
 from omkl.groups.tables import ExplicitBank
 from omkl.groups.templates.language import TemplateSet, of_lexicon
@@ -18,7 +19,7 @@ from omkl.online.model import OnlineModel, condensed_state
 from omkl.online.rounds import Example, LearnedBlock
 from omkl.online.schedules import DistanceOverGradients
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import ArraySource, Pass, TrainingLoop
+from omkl.online.training_loop import ArraySource, Pass
 from omkl.parsing.sentences import ArcExamples, encode, suited
 from omkl.regularizers import Ridge
 from omkl.structures.chain import Chain
@@ -86,26 +87,19 @@ class RelationLabeler:
         return cls(treebank.strings["deprels"].copy() if whole else Strings(), templates)
 
     def fit(
-        self,
-        treebank: Treebank,
-        weights: np.ndarray | None,
-        C: float,
-        epochs: int,
-        loop: Callable[..., TrainingLoop],
-        rng: np.random.Generator,
-        heads: np.ndarray | None = None,
+        self, treebank: Treebank, weights: np.ndarray | None, C: float, epochs: int, run: Run, heads: np.ndarray | None
     ) -> None:
         """Train on gold arcs.
 
         ``weights`` of sentences are (number of sentences,) or None. Relatives are those in trees with these ``heads``:
-        predicted by parsers trained on other sentences, as gold trees would be too good. ``loop`` and ``rng`` are those
-        of the run.
+        predicted by parsers trained on other sentences, as gold trees would be too good.
         """
         codes = _known(treebank, treebank.deprels)
         self._note(treebank.heads, codes)
-        arcs = _Arcs(ArcExamples.of(treebank, self.templates, weights, heads=heads), codes, self._hasher)
-        self.trainer.lambda_ = 1.0 / (C * arcs.total_weight)
-        loop("relations", self.trainer, ArraySource(arcs, rng), epochs).run(epochs)
+        examples = ArcExamples.of(treebank, self.templates, weights, heads=heads)
+        self.trainer.lambda_ = 1.0 / (C * examples.total_weight)
+        source = ArraySource(_Arcs(examples, codes, self._hasher), run.rng)
+        run.loop("relations", self.trainer, source, epochs).run(epochs)
 
     def learn(self, examples: ArcExamples, trainer: OnlineTrainer, make_pass: Pass) -> None:
         """Train one round on each sentence of a block, with the lambda of ``trainer``; new relations are added."""
@@ -124,11 +118,8 @@ class RelationLabeler:
     def predict(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
         """Predict the code of the relation of every word given its head, (number of words,)."""
 
-        def best(scores: np.ndarray) -> np.ndarray:
-            """Return the best relation of each word."""
-            return scores.argmax(axis=1).astype(np.int32)
-
-        return np.concatenate([np.zeros(0, np.int32), *self._scored(treebank, heads, n_jobs, best)])
+        best = self._scored(treebank, heads, n_jobs, lambda scores: scores.argmax(axis=1).astype(np.int32))
+        return np.concatenate([np.zeros(0, np.int32), *best])
 
     def scores(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
         """Compute scores of relations of every word given its head, (number of words, number of relations)."""
@@ -210,8 +201,3 @@ class _Arcs(Sequence[Example]):
         s = self._trees.chosen[i]
         arcs = self._hasher.tokens(x, np.maximum(heads, 0))  # words without a head have no relation either
         return Example(arcs.everything(), self._relations[slice(*self._trees.offsets[s : s + 2])], weight)
-
-    @property
-    def total_weight(self) -> float:
-        """Sum of the weights of the sentences."""
-        return self._trees.total_weight

@@ -230,25 +230,24 @@ class ArcExamples(WeightedExamples):
         Gold heads; -1 is unknown.
     chosen, weights
         See :class:`~omkl.estimators.sources.WeightedExamples`.
+
+    Attributes
+    ----------
     treebank : Treebank
         Treebank of the sentences; empty for parts of the examples.
-    guide : Guide, optional
+    guide : Guide or None
         Advice of a first parser.
     """
 
+    treebank = NO_SENTENCES
+    guide: Guide | None = None
+
     def __init__(
-        self,
-        tokens: ArcTokens,
-        heads: np.ndarray,
-        chosen: np.ndarray,
-        weights: np.ndarray | None = None,
-        treebank: Treebank = NO_SENTENCES,
-        guide: Guide | None = None,
+        self, tokens: ArcTokens, heads: np.ndarray, chosen: np.ndarray, weights: np.ndarray | None = None
     ) -> None:
         super().__init__(chosen, weights)
         self.tokens, self.heads = tokens, heads
         self.offsets = np.concatenate([[0], np.cumsum(tokens.lengths)])
-        self.treebank, self.guide = treebank, guide
 
     @classmethod
     def of(
@@ -261,7 +260,9 @@ class ArcExamples(WeightedExamples):
     ) -> "ArcExamples":
         """Make examples of all sentences of a treebank; see :func:`encode`."""
         tokens, gold = encode(treebank, templates, guide, heads), treebank.heads.astype(np.int64)
-        return cls(tokens, gold, np.arange(len(treebank)), weights, treebank, guide)
+        examples = cls(tokens, gold, np.arange(len(treebank)), weights)
+        examples.treebank, examples.guide = treebank, guide
+        return examples
 
     def __getitem__(self, i: int) -> Example:
         s = self.chosen[i]

@@ -18,6 +18,7 @@ from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import NAMED_SETS, TemplateSet
 from omkl.online.rounds import Record
 from omkl.online.trainer import OnlineTrainer
+from omkl.parsing.sentences import TreeData
 
 #: ``keep="auto"`` holds out every PERIOD-th sentence. Half of these compare sets, and at most RANKED rank templates.
 PERIOD, RANKED = 5, 100
@@ -47,41 +48,34 @@ def restricted_banks(trainer: OnlineTrainer, names: Sequence[str]) -> list[ArcTe
 
 
 def select_templates(
-    parser: OnlineEstimator,
-    keep: int | str,
-    templates: TemplateSet,
-    treebank: Treebank,
-    weights: np.ndarray | None,
-    running: RunOptions,
+    parser: OnlineEstimator, templates: TemplateSet, data: TreeData, running: RunOptions
 ) -> tuple[TemplateSet, list[Record] | None]:
     """Select the templates to keep by training on a treebank; return them, and the curve of ``keep="auto"``.
 
     Parameters
     ----------
     parser : DependencyParser
-        Untrained.
-    keep : int or "auto"
+        Untrained, with ``keep``, an int or "auto".
     templates : TemplateSet
         Candidates.
-    treebank : Treebank
-    weights : array (number of sentences,), optional
+    data : TreeData
     running : RunOptions
         Further arguments of ``fit``; each training has its own folder of checkpoints.
     """
 
     def train(stage: str, templates: TemplateSet, chosen: np.ndarray, **settings: str) -> Any:
         options = in_folder(running, stage)
-        own = None if weights is None else weights[chosen]
+        own = None if data.weights is None else data.weights[chosen]
         unlabeled = clone(parser).set_params(templates=templates, keep=None, labeled=False, **settings)
         with warnings.catch_warnings():  # the final training gives the same warnings
             warnings.simplefilter("ignore", DataWarning)
-            return unlabeled.fit(treebank[chosen], sample_weight=own, **options)
+            return unlabeled.fit(data.treebank[chosen], sample_weight=own, **options)
 
-    n = len(treebank)
+    keep, n = parser.keep, len(data.treebank)
     if isinstance(keep, str):
         if n < 4 * PERIOD:
             raise InputError(f'keep="auto" holds out one sentence in {PERIOD}, and there are {n}: give a number.')
-        return fewest_templates(train, templates, treebank, tqdm.write if parser.verbose else lambda line: None)
+        return fewest_templates(train, templates, data.treebank, tqdm.write if parser.verbose else lambda line: None)
     check_number("keep", keep, above=0, below=len(templates) + 1, integer=True)
     return templates.keep(train("selection", templates, np.arange(n)).ranking()[:keep]), None
 
