@@ -17,6 +17,7 @@ from omkl.data import Stream
 from omkl.data.blocks import is_collection
 from omkl.estimators import sources
 from omkl.estimators.persistence import SavedEstimator, set_attributes, users_own
+from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import Plan, RandomState, Run, RunOptions, Task, held_out_part, warn_of_evidence
 from omkl.estimators.validation import Constraint, Number, OneOf, check_parameters
 from omkl.exceptions import InputError, NotFittedError
@@ -106,7 +107,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         raise InputError(f"{type(self).__name__} takes no Dask collections: pass data in memory, or a stream.")
 
     @abstractmethod
-    def _read_known(self, block: sources.TrainingBlock) -> Any:
+    def _read_known(self, block: TrainingBlock) -> Any:
         """Validate data for evaluation, and convert them for the codec."""
 
     @staticmethod
@@ -127,9 +128,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         model.parameters = self.get_params(deep=False)
         return model
 
-    def _train(
-        self, task: Task[OwnCodec], data: sources.TrainingBlock, validation: object, options: RunOptions
-    ) -> Examples | None:
+    def _train(self, task: Task, data: TrainingBlock, validation: object, options: RunOptions) -> Examples | None:
         """Train a new model on arrays or a stream, and set it as ``model_``.
 
         ``validation`` is a pair (X, y) for early stopping; by default, a part of the training data is held out.
@@ -176,9 +175,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         warn_of_evidence(model.trainer.find(Evidence))
         return None if plan.stopping is None else plan.stopping.examples()
 
-    def _stopping(
-        self, task: Task[OwnCodec], model: OnlineModel[OwnCodec], given: sources.TrainingBlock | None
-    ) -> EarlyStopping | None:
+    def _stopping(self, task: Task, model: OnlineModel, given: TrainingBlock | None) -> EarlyStopping | None:
         """Early stopping on given examples, which are encoded only after an epoch, when all features are known."""
         if given is None:
             return None
@@ -186,12 +183,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         return EarlyStopping(cache(lambda: model.codec.encode_known(known)), self.n_iter_no_change, task.held_out_score)
 
     def _plan_arrays(
-        self,
-        task: Task[OwnCodec],
-        model: OnlineModel[OwnCodec],
-        block: sources.TrainingBlock,
-        run: Run,
-        given: sources.TrainingBlock | None,
+        self, task: Task, model: OnlineModel, block: TrainingBlock, run: Run, given: TrainingBlock | None
     ) -> Plan:
         """Start the model on examples in memory."""
         examples = model.codec.start(task.read(block, True, True))
@@ -215,17 +207,12 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         return Plan(ArraySource(training, run.rng if self.shuffle else None), stopping, conclude, self._recorders)
 
     def _plan_stream(
-        self,
-        task: Task[OwnCodec],
-        model: OnlineModel[OwnCodec],
-        stream: Stream,
-        run: Run,
-        given: sources.TrainingBlock | None,
+        self, task: Task, model: OnlineModel, stream: Stream, run: Run, given: TrainingBlock | None
     ) -> Plan:
         """Start the model with the first block of a stream, or from a checkpoint."""
         if stream.once and self.epochs != 1:
             raise InputError(f"epochs must be 1 to read {stream.once}, got {self.epochs!r}.")
-        source = sources.StreamSource(stream, model, task.read, run.n_shards, checked=run.checkpoints is not None)
+        source = sources.StreamSource(stream.blocks, model, task.read, run.n_shards, run.checkpoints is not None)
         if run.checkpoints is not None:
             # the source compares the blocks themselves when they are read
             run.checkpoints.check_data({"kind of data": "stream"})
@@ -246,9 +233,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         companions = [] if task.companions is None else task.companions(model, run.make_pass)
         return Plan(source, self._stopping(task, model, given), conclude, companions, [meter])
 
-    def _train_more(
-        self, task: Task[OwnCodec], data: sources.TrainingBlock, classes: Sequence | str | None = None
-    ) -> None:
+    def _train_more(self, task: Task[OwnCodec], data: TrainingBlock, classes: Sequence | str | None = None) -> None:
         """Continue training with one pass over a stream, or over examples in the given order.
 
         After an error, the model keeps the updates made before it. A model keeps the parameters with which it started.
@@ -265,7 +250,8 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             model.codec.check_declared(classes)
         if any(getattr(self, name) is not value for name, value in model.parameters.items()):
             self._settings()  # raise for invalid values, although the model keeps the old ones
-        source = sources.StreamSource([data] if stream is None else stream, model, task.read)
+        blocks_of = (lambda epoch: [data]) if stream is None else stream.blocks
+        source = sources.StreamSource(blocks_of, model, task.read)
         source.open()
         may_repeat = model.settings.n_examples is not None and model.settings.epochs != 1  # the data, in epochs
         if model.trainer.can_watch and not may_repeat:

@@ -100,8 +100,8 @@ class WeightedExamples(Examples):
         Input of each presentation. Presentations of the same input are adjacent.
     """
 
-    def __init__(self, chosen: np.ndarray, weights: np.ndarray | None) -> None:
-        self.given = weights
+    def __init__(self, n_inputs: int, chosen: np.ndarray, weights: np.ndarray | None) -> None:
+        self.n_inputs, self.given = n_inputs, weights
         self.unit = 1.0
         self.chosen = np.asarray(chosen)
         self._weights: np.ndarray | None = None
@@ -131,11 +131,6 @@ class WeightedExamples(Examples):
             self.unit = float(weights.mean())
             self._present(inputs, weights / self.unit)
 
-    @property
-    @abstractmethod
-    def n_inputs(self) -> int:
-        """Number of inputs."""
-
     @abstractmethod
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> Self:
         """Copy some inputs; ``chosen`` has the index of the input of each presentation."""
@@ -151,7 +146,9 @@ class WeightedExamples(Examples):
     def only(self, chosen: np.ndarray, weighted: bool = True) -> Self:
         """Select inputs without copying them."""
         part = copy(self)
-        WeightedExamples.__init__(part, chosen, None if self.given is None or not weighted else self.given[chosen])
+        WeightedExamples.__init__(
+            part, self.n_inputs, chosen, None if self.given is None or not weighted else self.given[chosen]
+        )
         return part
 
     def part(self, indices: np.ndarray) -> Self:
@@ -169,7 +166,8 @@ class StreamSource:
 
     Parameters
     ----------
-    stream : Stream, or a list of one TrainingBlock
+    blocks_of : callable
+        ``blocks_of(epoch)`` is an iterator over the blocks of a pass, as :meth:`Stream.blocks`.
     model : OnlineModel
     read : callable
         ``read(block, first)`` validates a block, and converts it for the model's codec.
@@ -180,14 +178,9 @@ class StreamSource:
     """
 
     def __init__(
-        self,
-        stream: Stream | list[TrainingBlock],
-        model: OnlineModel,
-        read: Callable,
-        n_shards: int = 0,
-        checked: bool = False,
+        self, blocks_of: Callable, model: OnlineModel, read: Callable, n_shards: int = 0, checked: bool = False
     ) -> None:
-        self._stream, self._model, self._read = stream, model, read
+        self._blocks_of, self._model, self._read = blocks_of, model, read
         self._n_shards, self._checked = n_shards, checked
         self._opened: Iterable[tuple] | None = None
         self._first = not model.has_started  # also for a model that is restored
@@ -238,9 +231,7 @@ class StreamSource:
 
     def _raw(self, epoch: int) -> Iterator[Any]:
         """Return the stream's blocks, joined to larger ones for shards."""
-        if isinstance(self._stream, list):
-            return iter(self._stream)
-        blocks = iter(self._stream.blocks(epoch))
+        blocks = iter(self._blocks_of(epoch))
         return iter(regrouped(blocks, MIX_EVERY * self._n_shards)) if self._n_shards else blocks
 
     def orders(self, sizes: Sequence[int]) -> list[np.ndarray]:

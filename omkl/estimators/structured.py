@@ -168,18 +168,13 @@ class PlainExamples(WeightedExamples):
     """Lists of inputs and outputs; see :class:`~omkl.estimators.sources.WeightedExamples`."""
 
     def __init__(self, X: list, y: list, chosen: np.ndarray, weights: np.ndarray | None) -> None:
-        super().__init__(chosen, weights)
+        super().__init__(len(X), chosen, weights)
         self.X = X
         self.y = y
 
     def __getitem__(self, i: int) -> Example:
         j = self.chosen[i]
         return Example(self.X[j], self.y[j], 1.0 if self._weights is None else self._weights[i])
-
-    @property
-    def n_inputs(self) -> int:
-        """Number of inputs."""
-        return len(self.X)
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "PlainExamples":
         return PlainExamples([self.X[j] for j in inputs], [self.y[j] for j in inputs], chosen, None)

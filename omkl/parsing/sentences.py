@@ -245,7 +245,7 @@ class ArcExamples(WeightedExamples):
     def __init__(
         self, tokens: ArcTokens, heads: np.ndarray, chosen: np.ndarray, weights: np.ndarray | None = None
     ) -> None:
-        super().__init__(chosen, weights)
+        super().__init__(len(tokens), chosen, weights)
         self.tokens, self.heads = tokens, heads
         self.offsets = np.concatenate([[0], np.cumsum(tokens.lengths)])
 
@@ -268,11 +268,6 @@ class ArcExamples(WeightedExamples):
         s = self.chosen[i]
         weight = 1.0 if self._weights is None else self._weights[i]
         return Example(self.tokens.sentence(s), self.heads[self.offsets[s] : self.offsets[s + 1]], weight)
-
-    @property
-    def n_inputs(self) -> int:
-        """Number of sentences."""
-        return len(self.tokens)
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "ArcExamples":
         words = [np.arange(self.offsets[s], self.offsets[s + 1]) for s in inputs]
