@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from omkl._components import warn_caller
 from omkl._messages import shown
 from omkl.data.blocks import Block
-from omkl.data.files import FileName, PathLike, after_last_line, chunks, find_files, is_pipe, pieces, stem
+from omkl.data.files import FileName, Paths, after_last_line, chunks, find_files, is_pipe, pieces, stem
 from omkl.data.frames import Columns, import_pyarrow
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError
@@ -29,7 +29,7 @@ WRITTEN_NUMBER = r"^\W*\d+([.,' ]\d{3})*([.,]\d+)?\W*$"
 
 
 def stream_csv(
-    path: PathLike | Sequence[PathLike],
+    path: Paths,
     target: str | int | None = None,
     *,
     columns: Sequence[str] | None = None,

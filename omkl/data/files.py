@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: A file on this machine, or a URL.
 FileName: TypeAlias = Path | str
+#: Files, directories, patterns or URLs, as given by users.
+Paths: TypeAlias = PathLike | Sequence[PathLike]
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 #: Number of bytes to read at a time.
 CHUNK = 1 << 18
@@ -82,7 +84,7 @@ def check_no_pipe(path: PathLike) -> None:
         raise DataFileError(f"{path} is a pipe, which can be read only once and from the start: write it to a file.")
 
 
-def find_files(path: PathLike | Sequence[PathLike]) -> list[FileName]:
+def find_files(path: Paths) -> list[FileName]:
     """Find the files of a path, a list of paths, a directory, a pattern or a URL.
 
     A directory means all files in it and in its subdirectories with names like ``year=2024``, except for names that

@@ -11,7 +11,7 @@ from omkl._components import Component, family, resolve
 from omkl._messages import listed
 from omkl.data.blocks import Block
 from omkl.data.csv_files import stream_csv
-from omkl.data.files import FileName, PathLike, check_no_pipe, find_files, is_url, stem, unreadable
+from omkl.data.files import FileName, Paths, check_no_pipe, find_files, is_url, stem, unreadable
 from omkl.data.sequences import SUFFIXES, stream_sequences
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.data.svmlight import stream_svmlight
@@ -59,7 +59,7 @@ class StreamFormat(Component):
     default_target: ClassVar[int | None] = None
     selects: ClassVar[tuple[str, ...]] = ()
 
-    def open(self, path: PathLike | Sequence[PathLike], **options: Any) -> Stream:
+    def open(self, path: Paths, **options: Any) -> Stream:
         """Open a stream.
 
         Parameters
@@ -81,10 +81,6 @@ def _format(name: str, suffixes: Iterable[str], open: Callable[..., Stream], **a
     return type(name, (StreamFormat,), attributes)
 
 
-def _open_npz(path: PathLike | Sequence[PathLike], target: str = "y", **options: Any) -> Stream:
-    return stream_npz(path, y=target, **options)
-
-
 _TABLE: dict[str, Any] = {"has_target": True, "default_target": -1}
 #: All formats; for unknown suffixes the first one.
 FORMATS = [
@@ -93,7 +89,7 @@ FORMATS = [
         "parquet", (".parquet", ".pq", ".arrow", ".feather", ".ipc"), stream_parquet, selects=("columns",), **_TABLE
     ),
     _format("csv", (".csv", ".tsv"), stream_csv, selects=("columns", "categorical"), **_TABLE),
-    _format("npz", (".npz",), _open_npz, has_target=True),
+    _format("npz", (".npz",), lambda path, target="y", **own: stream_npz(path, y=target, **own), has_target=True),
     _format("conllu", layouts.SUFFIXES, stream_conllu, holds="trees"),
     *(
         _format(name, SUFFIXES[name], partial(stream_sequences, format=name), holds="sequences")
@@ -103,10 +99,7 @@ FORMATS = [
 
 
 def open_stream(
-    path: PathLike | Sequence[PathLike],
-    format: str | StreamFormat | None = None,
-    target: str | int | None = None,
-    **options: Any,
+    path: Paths, format: str | StreamFormat | None = None, target: str | int | None = None, **options: Any
 ) -> Stream:
     """Stream a file of any format.
 
@@ -147,7 +140,7 @@ def open_stream(
         raise InputError(f"{find_files(path)[0]} is read as {reason}.") from None
 
 
-def find_format(path: PathLike | Sequence[PathLike], format: str | StreamFormat | None = None) -> StreamFormat:
+def find_format(path: Paths, format: str | StreamFormat | None = None) -> StreamFormat:
     """Find the format of a file.
 
     Parameters
@@ -171,12 +164,7 @@ def find_format(path: PathLike | Sequence[PathLike], format: str | StreamFormat 
 
 
 def stream_npz(
-    path: PathLike | Sequence[PathLike],
-    *,
-    X: str = "X",
-    y: str = "y",
-    block_size: int = BLOCK_SIZE,
-    on_error: str = "raise",
+    path: Paths, *, X: str = "X", y: str = "y", block_size: int = BLOCK_SIZE, on_error: str = "raise"
 ) -> Stream:
     """Stream arrays from ``.npz`` files, compressed or not; one file at a time is held in memory.
 

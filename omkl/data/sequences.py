@@ -16,7 +16,7 @@ import numpy as np
 from omkl._components import check_choice
 from omkl._messages import shown
 from omkl.data.blocks import Block
-from omkl.data.files import FileName, PathLike, find_files, lines, output_file, stem
+from omkl.data.files import FileName, PathLike, Paths, find_files, lines, output_file, stem
 from omkl.data.streams import Skipped, Stream, stream_files
 from omkl.data.treebank.conllu import TreebankReader
 from omkl.data.treebank.strings import MISSING
@@ -68,7 +68,7 @@ def n_columns_in(path: PathLike) -> int:
 
 
 def read_sequences(
-    path: PathLike | Sequence[PathLike], format: str | None = None, *, on_error: str = "raise", labelled: bool = True
+    path: Paths, format: str | None = None, *, on_error: str = "raise", labelled: bool = True
 ) -> tuple[list, list | None]:
     """Read labelled sequences.
 
@@ -105,7 +105,7 @@ def read_sequences(
 
 
 def stream_sequences(
-    path: PathLike | Sequence[PathLike],
+    path: Paths,
     format: str | None = None,
     *,
     block_size: int = BLOCK_SIZE,
@@ -472,8 +472,4 @@ def _simple(token: Mapping[str, object]) -> dict[str, object]:
     return simple
 
 
-WRITERS: dict[str, Callable[[Sequence[Token], Sequence | None], str]] = {
-    "crfsuite": _as_crfsuite,
-    "columns": _as_columns,
-    "jsonl": _as_json,
-}
+WRITERS = {"crfsuite": _as_crfsuite, "columns": _as_columns, "jsonl": _as_json}

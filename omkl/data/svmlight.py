@@ -1,7 +1,7 @@
 """Streams of files in svmlight (LIBSVM) format."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, partial
 from io import BytesIO
@@ -13,7 +13,7 @@ from sklearn.datasets import load_svmlight_file
 
 from omkl._components import check_number
 from omkl.data.blocks import Block
-from omkl.data.files import FileName, PathLike, after_last_line, check_no_pipe, chunks, find_files, pieces
+from omkl.data.files import FileName, Paths, after_last_line, check_no_pipe, chunks, find_files, pieces
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.exceptions import DamagedFileError
 
@@ -26,7 +26,7 @@ MOST_FEATURES = (1 << 31) - 1
 
 
 def stream_svmlight(
-    path: PathLike | Sequence[PathLike],
+    path: Paths,
     n_features: int | None = None,
     *,
     zero_based: bool = False,
@@ -83,7 +83,7 @@ def stream_svmlight(
     return stream_files(paths, read, block_size=block_size, on_error=on_error)
 
 
-def count_svmlight_features(path: PathLike | Sequence[PathLike], *, zero_based: bool = False) -> int:
+def count_svmlight_features(path: Paths, *, zero_based: bool = False) -> int:
     """Read files in svmlight format to find their number of columns.
 
     Parameters

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, count, islice
 from pathlib import Path
 
 from omkl._messages import shown
 from omkl.data.blocks import Block, is_frame
-from omkl.data.files import FileName, PathLike, check_no_pipe, file_system, find_files, open_bytes, unreadable
+from omkl.data.files import FileName, Paths, check_no_pipe, file_system, find_files, open_bytes, unreadable
 from omkl.data.frames import Columns, as_table, import_pyarrow
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.exceptions import InputError
@@ -20,7 +20,7 @@ BATCH = 1 << 13
 
 
 def stream_parquet(
-    path: PathLike | Sequence[PathLike],
+    path: Paths,
     target: str | int | None = None,
     *,
     columns: Sequence[str] | None = None,
@@ -86,7 +86,7 @@ def stream_parquet(
     options |= {"use_threads": False, "batch_readahead": 0}
 
     def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
-        n_before = 1
+        rows = count(1)
         with _naming_damage(path):
             fragment = fragments[file_system([path])[1][0]]
             physical = fragment.physical_schema
@@ -98,9 +98,8 @@ def stream_parquet(
                 batch.validate(full=True)  # check that offsets are in bounds
                 if batch.num_rows and not batch.get_total_buffer_size():
                     raise ValueError("there are rows with nothing in them")
-                numbers = range(n_before, n_before + batch.num_rows)
+                numbers = list(islice(rows, batch.num_rows))
                 yield plan.block(batch, f"{path}, row", numbers, skipped.refuse)
-                n_before = numbers.stop
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
 
@@ -168,7 +167,7 @@ def stream_frames(
 
     def read(name: str, skipped: Skipped) -> Iterator[Block]:
         nonlocal plan
-        found, n_before = frames() if callable(frames) else frames, 0
+        found, rows = frames() if callable(frames) else frames, count()
         for frame in [found] if _is_table(found) else found:
             if not _is_table(frame):
                 raise InputError(f"A data frame or a table was expected, got {shown(frame)}.")
@@ -183,9 +182,8 @@ def stream_frames(
             for batch in reader:
                 for low in range(0, batch.num_rows, BATCH):
                     part = batch.slice(low, BATCH)
-                    numbers = range(n_before, n_before + part.num_rows)
+                    numbers = list(islice(rows, part.num_rows))
                     yield plan.block(part, "Data frame, row", numbers, skipped.refuse)
-                    n_before = numbers.stop
 
     is_iterator = isinstance(frames, (Iterator, pyarrow.RecordBatchReader))
     return stream_files(

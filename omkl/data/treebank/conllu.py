@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import compress, islice, pairwise
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from omkl._components import check_choice
 from omkl.data.blocks import Block
-from omkl.data.files import FileName, PathLike, chunks, find_files, output_file, pieces, text_lines
+from omkl.data.files import FileName, PathLike, Paths, chunks, find_files, output_file, pieces, text_lines
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.data.treebank import _jit_conllu as jit
 from omkl.data.treebank import layouts
@@ -25,7 +25,7 @@ PIECE_SIZE = 1 << 20
 
 
 def read_treebank(
-    path: PathLike | Sequence[PathLike],
+    path: Paths,
     *,
     format: str | None = None,
     on_error: str = "raise",
@@ -52,7 +52,7 @@ def read_treebank(
 
 
 def stream_conllu(
-    path: PathLike | Sequence[PathLike],
+    path: Paths,
     *,
     format: str | None = None,
     on_error: str = "raise",
@@ -166,7 +166,7 @@ class TreebankReader:
 
     def parse(self, text: bytes, format: str, path: PathLike, n_before: int, skipped: Skipped) -> Treebank:
         """Parse a piece of a file after its first ``n_before`` lines; ``strings`` grow by valid sentences only."""
-        scanned = _Scanned.of(text, LAYOUTS[format])
+        scanned = _Scanned(text, LAYOUTS[format])
         bad = layouts.bad_trees(scanned.ends(layouts.N_WORDS), scanned.heads, self.trees, self.single_root)
         scanned.sentences[bad, layouts.WRONG] = jit.NO_TREE
         scanned.check_encoding()
@@ -177,7 +177,7 @@ class TreebankReader:
         if not good.all():
             bounds = pairwise(scanned.ends(layouts.TEXT_END).tolist())
             parts = [scanned.text[low:high] for low, high in compress(bounds, good)]
-            scanned = _Scanned.of(b"".join(parts), scanned.layout)
+            scanned = _Scanned(b"".join(parts), scanned.layout)
         columns: dict[str, Any] = {"offsets": scanned.ends(layouts.N_WORDS), "heads": scanned.heads.copy()}
         for name in FIELDS:
             same = FIELDS.index("upos" if name == "xpos" and name not in scanned.layout.columns else name)
@@ -188,31 +188,22 @@ class TreebankReader:
         return Treebank(strings=self.strings, **columns)
 
 
-@dataclass
 class _Scanned:
     """Positions of the words and sentences of a text: the output arrays of ``_jit_conllu.scan``."""
 
-    text: bytes
-    data: np.ndarray
-    layout: layouts.Layout
-    starts: np.ndarray
-    lengths: np.ndarray
-    heads: np.ndarray
-    sentences: np.ndarray
-
-    @classmethod
-    def of(cls, text: bytes, layout: layouts.Layout) -> "_Scanned":
+    def __init__(self, text: bytes, layout: layouts.Layout) -> None:
         if not text.endswith((b"\n\n", b"\n\r\n")):  # the empty line that ends the last sentence is missing
             newline = b"\r\n" if b"\r\n" in text else b"\n"
             text += b"" if text.endswith(b"\n") else newline
             text += newline if text.strip() else b""
-        data = np.frombuffer(text, np.uint8)
+        self.text, self.layout, self.data = text, layout, np.frombuffer(text, np.uint8)
         n_lines = text.count(b"\n")
         starts, lengths = np.empty((2, len(FIELDS), n_lines), np.int32)
         heads, sentences = np.empty(n_lines, np.int32), np.empty((n_lines, 5), np.int64)
-        sentences = sentences[: jit.scan(data, layout.roles, layout.most, starts, lengths, heads, sentences)]
-        n = sentences[-1, layouts.N_WORDS] if len(sentences) else 0
-        return cls(text, data, layout, starts[:, :n], lengths[:, :n], heads[:n], sentences)
+        n_sentences = jit.scan(self.data, layout.roles, layout.most, starts, lengths, heads, sentences)
+        self.sentences = sentences[:n_sentences]
+        n = self.sentences[-1, layouts.N_WORDS] if n_sentences else 0
+        self.starts, self.lengths, self.heads = starts[:, :n], lengths[:, :n], heads[:n]
 
     def ends(self, column: int) -> np.ndarray:
         """Return the bounds of sentences, in words, bytes or lines: 0, then the end of each."""
