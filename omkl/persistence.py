@@ -14,6 +14,8 @@ from omkl.exceptions import InputError, MissingDependencyError, ModelFileError
 
 #: JSON values of a model file, by name.
 Manifest: TypeAlias = dict[str, Any]
+#: Arrays of a model file, by name.
+Arrays: TypeAlias = dict[str, np.ndarray]
 #: Subpackages whose public components a file can refer to. Components of users are found in the subclasses of
 #: Component. Nothing else is loaded by name.
 SUBPACKAGES = ("batch", "groups", "kernels", "losses", "online", "regularizers", "structures")
@@ -25,7 +27,7 @@ class Packer:
     """Converter of parameters and components to JSON values; arrays are added to ``arrays``."""
 
     def __init__(self) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
+        self.arrays: Arrays = {}
 
     def pack(self, value: object, what: str) -> Any:
         """Convert a value to JSON; ``what`` is its name in errors."""
@@ -64,7 +66,7 @@ class Packer:
 class Unpacker:
     """Inverse of :class:`Packer`; ``parts`` are the user's classes and functions, which files cannot store."""
 
-    def __init__(self, arrays: dict[str, np.ndarray], parts: Mapping[str, object]) -> None:
+    def __init__(self, arrays: Arrays, parts: Mapping[str, object]) -> None:
         self.arrays = arrays
         self.parts = parts
 
@@ -169,9 +171,7 @@ def check_state(arrays: Mapping[str, np.ndarray], where: str) -> None:
             raise ModelFileError(f"{where} has non-finite numbers in {name!r}: training may have diverged.")
 
 
-def rounded(
-    arrays: Mapping[str, np.ndarray], dtype: str | None, names: tuple[str, ...]
-) -> tuple[dict[str, np.ndarray], dict[str, list]]:
+def rounded(arrays: Arrays, dtype: str | None, names: tuple[str, ...]) -> tuple[Arrays, dict[str, list]]:
     """Round the weights of a model without training state to ``dtype``; ``names`` are suffixes of their names.
 
     Support vectors are rounded to float32 unless numbers overflow or underflow. Other weights are first multiplied by a
@@ -191,14 +191,14 @@ def rounded(
     return small, how
 
 
-def restored(arrays: Mapping[str, np.ndarray], how: Mapping[str, list]) -> dict[str, np.ndarray]:
+def restored(arrays: Arrays, how: Mapping[str, list]) -> Arrays:
     """Restore the scale and dtype of arrays; ``how`` is the second result of :func:`rounded`."""
     known = {name: arrays[name].astype(dtype, copy=False) for name, (dtype, _) in how.items()}
     scaled = {name: np.ldexp(known[name], -exponent) for name, (_, exponent) in how.items() if exponent}
     return {**arrays, **known, **scaled}
 
 
-def without_zeros(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, list[int]]]:
+def without_zeros(arrays: Arrays) -> tuple[Arrays, dict[str, list[int]]]:
     """Replace arrays with many zeros by their other numbers, and a bit for each number; return also their shapes."""
     small, shapes = dict(arrays), dict[str, list[int]]()
     for name, array in arrays.items():
@@ -210,7 +210,7 @@ def without_zeros(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarra
     return small, shapes
 
 
-def with_zeros(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, list[int]]) -> dict[str, np.ndarray]:
+def with_zeros(arrays: Arrays, shapes: Mapping[str, list[int]]) -> Arrays:
     """Restore arrays; ``shapes`` is the second result of :func:`without_zeros`."""
     whole = dict(arrays)
     for name, shape in shapes.items():

@@ -1,6 +1,6 @@
 """Annotator, which splits raw text to words, and predicts tags, morphology, lemmas and trees of words."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
@@ -20,7 +20,7 @@ from omkl.estimators.persistence import SavedEstimator, check_is_fitted, packed_
 from omkl.estimators.training import FREE, Run
 from omkl.estimators.validation import Number, check_parameters
 from omkl.exceptions import InputError
-from omkl.features.lexicons import LexiconSource, as_lexicons
+from omkl.features.lexicons import Lexicons, as_lexicons
 from omkl.online.rounds import below, check_callbacks
 from omkl.parsing.evaluation import Rule, evaluate_blocks
 from omkl.parsing.parser import DependencyParser
@@ -102,7 +102,7 @@ class Annotator(SavedEstimator):
     parts: str | Sequence[str] = field(default="auto", kw_only=False)
     tagger: SequenceLabeler | None = None
     parser: DependencyParser | None = None
-    lexicons: Mapping[str, LexiconSource] | None = None
+    lexicons: Lexicons = None
     folds: int = 4
     n_jobs: int | None = None
     callbacks: Any = None

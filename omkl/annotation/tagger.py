@@ -16,7 +16,7 @@ from omkl.features.lexicons import Lexicon, pack_lexicons, unpack_lexicons
 from omkl.features.vocabulary import NUMBER
 from omkl.features.words import BEGIN, END, TEMPLATES, lexicon_templates
 from omkl.parsing.sentences import strings_of
-from omkl.persistence import Packer, pack_json, unpack_json
+from omkl.persistence import Arrays, Manifest, Packer, pack_json, unpack_json
 from omkl.sequences.labeler import SequenceLabeler
 
 #: A labeler, or the label if there is only one.
@@ -357,9 +357,7 @@ class Tagger:
         return {"columns": list(self.columns), "fixed": fixed, "lexicons": list(self.lexicons)}
 
     @classmethod
-    def restored(
-        cls, values: dict[str, Any], arrays: dict[str, np.ndarray], models: dict[str, SequenceLabeler]
-    ) -> "Tagger":
+    def restored(cls, values: Manifest, arrays: Arrays, models: dict[str, SequenceLabeler]) -> "Tagger":
         """The inverse of :meth:`describe`, given the :meth:`models`."""
         tagger = cls(tuple(values["columns"]), unpack_lexicons(values["lexicons"], arrays))
         tagger.named |= models | values["fixed"]

@@ -29,7 +29,7 @@ from omkl.online.schedules import DistanceOverGradients
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, TrainingLoop
 from omkl.parsing.sentences import strings_of
-from omkl.persistence import Packer, pack_json, unpack_json
+from omkl.persistence import Arrays, Manifest, Packer, pack_json, unpack_json
 from omkl.regularizers.squared_norms import SquaredL21
 from omkl.sequences.labeler import SequenceLabeler
 from omkl.structures.chain import Chain
@@ -123,9 +123,7 @@ class Tokenizer:
         return {"group_weights": own.group_weights, "spaced": own.spaced, "rule": rule}
 
     @classmethod
-    def restored(
-        cls, values: dict[str, Any], arrays: dict[str, np.ndarray], rules: SequenceLabeler | None
-    ) -> Tokenizer:
+    def restored(cls, values: Manifest, arrays: Arrays, rules: SequenceLabeler | None) -> Tokenizer:
         """The inverse of :meth:`describe`, given the classifier of multiword tokens, if there is one."""
         tokenizer, arrays = cls(), below(arrays, "tokens/")
         tokenizer.labeler = own = CharacterLabeler()

@@ -143,11 +143,10 @@ def labelled_data(path: str, model: Model, kind: str, options: Options) -> tuple
 
 def columns_of_model(model: Model) -> dict[str, Any]:
     """Return the columns on which a model was trained, as options of readers of tables."""
-    from omkl.estimators.base import OnlineEstimator
     from omkl.estimators.validation import column_names_of
 
     names, text = column_names_of(model), []
-    if names is not None and isinstance(model, OnlineEstimator):
+    if names is not None and "features" in model._sections:
         vocabulary = model.model_.codec.encoder.vocabulary
         text = [] if vocabulary is None else [key for key in names if vocabulary.is_text(key)]
     return {"n_features": model.__dict__.get("n_features_in_"), "columns": names, "categorical": text}

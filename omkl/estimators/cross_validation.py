@@ -101,13 +101,7 @@ class PathSearch:
             raise InputError(f"cv={cv} must have folds, each with samples of weight > 0 to train and to test on.")
         self.folds = folds
 
-    def choose(
-        self,
-        values: np.ndarray,
-        held_out: Callable[[np.ndarray, np.ndarray, np.ndarray], HeldOut],
-        y: np.ndarray,
-        n_jobs: int | None,
-    ) -> float:
+    def choose(self, values: np.ndarray, held_out: Callable[..., HeldOut], y: np.ndarray, n_jobs: int | None) -> float:
         """Set scores and the best value on the estimator, and return this value; the first one wins ties.
 
         Parameters

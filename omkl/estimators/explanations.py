@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -28,6 +28,8 @@ SHOWN = 10
 NAME, BAR = 64, 24
 #: Maximum number of differences between two outputs in a summary.
 TOLD = 3
+#: Function that names pieces of a prediction.
+Namer: TypeAlias = Callable[[list[Piece]], list[str]]
 #: Name of the group of the intercept.
 CONSTANT = "intercept"
 
@@ -115,13 +117,7 @@ def _table(title: str, rows: Sequence[tuple[str, float]]) -> list[str]:
 
 
 def explanation(
-    output: object,
-    against: object,
-    summary: str,
-    margin: float,
-    found: Contributions,
-    n: int,
-    named: Callable[[list[Piece]], list[str]],
+    output: object, against: object, summary: str, margin: float, found: Contributions, n: int, named: Namer
 ) -> Explanation:
     """Make an explanation from contributions, with the n strongest pieces as features.
 
@@ -143,7 +139,7 @@ def explain_difference(
     outputs: tuple[Output, Output],
     told: Sequence[str],
     n: int,
-    named: Callable[[list[Piece]], list[str]],
+    named: Namer,
     shown: Callable[[Output], object] = lambda output: output,
 ) -> Explanation:
     """Explain why the first of two ``outputs`` scores higher than the second, for an input x.
@@ -218,7 +214,7 @@ def _encoded_row(model: OnlineModel, rows: FlatTokens) -> Span:
     return model.codec.encoder.encode(rows, np.array([0, 1])).everything()
 
 
-def part_namer(encoder: Encoder, members: Sequence) -> Callable[[list[Piece]], list[str]]:
+def part_namer(encoder: Encoder, members: Sequence) -> Namer:
     """Make a function that names the pieces of a model on tokens; ``members`` are the labels."""
 
     def name(piece: Piece, features: dict[int, str]) -> str:

@@ -1,6 +1,6 @@
 """TokenCodec, the codec of models on tokens: encodes inputs and outputs, and makes banks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from omkl.estimators.targets import GROWING, Outputs, Targets
 from omkl.estimators.validation import Constraint, Number, OneOf
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.encoder import Encoder
-from omkl.features.lexicons import LexiconSource, pack_lexicons
+from omkl.features.lexicons import Lexicons, pack_lexicons
 from omkl.features.scales import ColumnScales
 from omkl.features.views import FlatTokens, TokenData
 from omkl.features.vocabulary import Vocabulary
@@ -29,7 +29,7 @@ from omkl.online.averaging import Predictor
 from omkl.online.model import Codec
 from omkl.online.rounds import Example, Sequences
 from omkl.online.trainer import OnlineTrainer
-from omkl.persistence import Manifest, Packer, Unpacker
+from omkl.persistence import Arrays, Manifest, Packer, Unpacker
 
 #: With ``dtype="auto"``, Gram matrices up to this number of bytes have double precision.
 DOUBLE_UP_TO = 2**26
@@ -52,7 +52,7 @@ class Examples(WeightedExamples):
     def __init__(
         self, tokens: Tokens, gold: np.ndarray, chosen: np.ndarray, weights: np.ndarray | None, single: bool
     ) -> None:
-        super().__init__(chosen, weights)
+        super().__init__(len(tokens), chosen, weights)
         self.tokens = tokens
         self.gold = gold
         self.single = single
@@ -65,11 +65,6 @@ class Examples(WeightedExamples):
     def sequences(self) -> Sequences:
         """Return the arrays of all examples."""
         return Sequences(self.tokens, self.gold, self.chosen, self._weights)
-
-    @property
-    def n_inputs(self) -> int:
-        """Number of sequences."""
-        return len(self.tokens)
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "Examples":
         tokens = self.tokens.only(inputs)
@@ -138,11 +133,7 @@ class TokenCodec(Codec):
     """
 
     def __init__(
-        self,
-        outputs: Outputs,
-        estimator: BaseEstimator,
-        lexicons: Mapping[str, LexiconSource] | None = None,
-        missing: str = "error",
+        self, outputs: Outputs, estimator: BaseEstimator, lexicons: Lexicons = None, missing: str = "error"
     ) -> None:
         self._outputs = outputs
         self._budget = estimator.budget
@@ -219,7 +210,7 @@ class TokenCodec(Codec):
         tokens = self.encoder.encode(data.inputs, data.offsets, grow, data.token_weights if follow else None)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
-    def before_block(self) -> dict[str, np.ndarray]:
+    def before_block(self) -> Arrays:
         """Return the arrays of the state before the last encoded data that encoding has changed."""
         return self.encoder.arrays(before=True)
 
@@ -262,9 +253,7 @@ class TokenCodec(Codec):
         """Names of the groups: kernels in the user's order, then keys in order of appearance."""
         return [*self.encoder.kernels, *(self.encoder.vocabulary.keys if self.encoder.vocabulary is not None else [])]
 
-    def banks(
-        self, averaging: bool, training: Examples | None = None, in_shards: bool = False
-    ) -> tuple[list[Any], list[Any]]:
+    def banks(self, averaging: bool, training: Examples | None = None, in_shards: bool = False) -> tuple[list, list]:
         """Make untrained banks: a list of regularized and one of unregularized banks.
 
         Kernels are cached over the ``training`` examples, unless shards exchange support vectors (``in_shards``).
@@ -335,15 +324,13 @@ class TokenCodec(Codec):
         """Learned attributes of the estimator, by name."""
         return {"structure_": self.structure, **self.known.learned()}
 
-    def pack(
-        self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def pack(self, packer: Packer, condensed: Arrays | None = None) -> tuple[Manifest, Arrays]:
         """Return ``(JSON values, arrays)`` for a model file; see :class:`~omkl.online.model.Codec`."""
         values = {**self.known.pack(packer), "encoder": self.encoder.pack(packer), "positions": self.longest}
         vocabulary = self.encoder.vocabulary
         if vocabulary is None:
             return values, {}
-        arrays: dict[str, np.ndarray] = {}
+        arrays: Arrays = {}
         kept = None
         if condensed is not None and "bank0/table" in condensed:
             used: Any = condensed["bank0/table"].any(axis=1)
@@ -352,7 +339,7 @@ class TokenCodec(Codec):
             kept = used[vocabulary.first_id :]
         return values, arrays | {f"vocabulary/{key}": value for key, value in vocabulary.state(kept).items()}
 
-    def unpack(self, values: Manifest, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
+    def unpack(self, values: Manifest, arrays: Arrays, unpacker: Unpacker) -> None:
         """The inverse of :meth:`pack`."""
         self.known = self._outputs.codes.unpack(values, unpacker)
         self.encoder = Encoder.unpack(values["encoder"], unpacker, in_sequences=not self._outputs.single)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from omkl.exceptions import InputError
-from omkl.features.lexicons import Lexicon, LexiconSource, as_lexicons, pack_lexicons, unpack_lexicons
+from omkl.features.lexicons import Lexicon, Lexicons, as_lexicons, pack_lexicons, unpack_lexicons
 from omkl.features.scales import ColumnScales
 from omkl.features.views import (
     COLUMNS,
@@ -97,7 +97,7 @@ class Encoder:
         self,
         kernels: KernelSpecs | None = None,
         in_sequences: bool = False,
-        lexicons: Mapping[str, LexiconSource] | None = None,
+        lexicons: Lexicons = None,
         missing: str = "error",
     ) -> None:
         self._specs, self.in_sequences, self.missing = kernels, in_sequences, missing

@@ -70,8 +70,9 @@ class Lexicon:
         return self  # lexicons do not change, and cloned estimators share them
 
 
-#: A lexicon as given by users.
+#: A lexicon as given by users, and lexicons by name.
 LexiconSource: TypeAlias = Mapping[str, str] | PathLike | Lexicon
+Lexicons: TypeAlias = Mapping[str, LexiconSource] | None
 
 
 @lru_cache(2**14)  # several templates look up the same word

@@ -34,7 +34,7 @@ from omkl.parsing.decoding import TreeCodec, TreeDecoder, feature_namer, stronge
 from omkl.parsing.relations import RelationLabeler
 from omkl.parsing.sentences import ArcExamples, TreeData
 from omkl.parsing.template_selection import template_banks
-from omkl.persistence import Packer, Unpacker
+from omkl.persistence import Arrays, Manifest, Packer, Unpacker
 from omkl.structures.trees import TreeStructure, as_heads
 
 #: Number of strongest features of each template that a parser stores by name.
@@ -187,9 +187,7 @@ class TreebankCodec(TreeCodec):
         """Names of the groups, in the user's order."""
         return self.templates.names
 
-    def banks(
-        self, averaging: bool, training: ArcExamples | None = None, in_shards: bool = False
-    ) -> tuple[list[Any], list[Any]]:
+    def banks(self, averaging: bool, training: ArcExamples | None = None, in_shards: bool = False) -> tuple[list, list]:
         """Make the untrained bank; memory is allocated by the templates' numbers of features in ``training``."""
         # prediction needs a copy of the weights
         memory = self._given.memory * (1 / 2 if self._given.average in (None, "last") else 2 / 3)
@@ -264,22 +262,20 @@ class TreebankCodec(TreeCodec):
                 warn_caller(message, DataWarning)
             yield treebank
 
-    def pack(
-        self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def pack(self, packer: Packer, condensed: Arrays | None = None) -> tuple[Manifest, Arrays]:
         """Return ``(JSON values, arrays)`` for a model file; see :meth:`omkl.online.model.Codec.pack`."""
         relations, arrays = (None, {}) if self.relations is None else self.relations.describe(condensed is None)
         arrays = {f"relations/{name}": array for name, array in arrays.items()}
         looked_up = self.templates.looked_up | (set() if self.relations is None else self.relations.templates.looked_up)
         lexicons = {name: own for name, own in self.templates.lexicons.items() if name in looked_up}
         arrays |= pack_lexicons(lexicons)
-        values: dict[str, Any] = {"templates": str(self.templates).splitlines(), "sizes": self._sizes}
+        values: Manifest = {"templates": str(self.templates).splitlines(), "sizes": self._sizes}
         values |= {"relations": relations, "empty": self.empty, "lexicons": list(lexicons)}
         values["top_features"] = self.features
         earlier, own = self.stage.pack(condensed is None)
         return values | earlier, arrays | own
 
-    def unpack(self, values: dict[str, Any], arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
+    def unpack(self, values: Manifest, arrays: Arrays, unpacker: Unpacker) -> None:
         """The inverse of :meth:`pack`."""
         lexicons = unpack_lexicons(values["lexicons"], arrays)
         templates, stage = TemplateSet(values["templates"], lexicons), self.stage

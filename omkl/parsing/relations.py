@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from omkl.online.schedules import DistanceOverGradients
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, Pass
 from omkl.parsing.sentences import ArcExamples, encode, suited
+from omkl.persistence import Arrays, Manifest
 from omkl.regularizers import Ridge
 from omkl.structures.chain import Chain
 
@@ -126,9 +126,7 @@ class RelationLabeler:
         none = np.zeros((0, len(self.strings)))
         return np.concatenate([none, *self._scored(treebank, heads, n_jobs, lambda scores: scores)])
 
-    def _scored(
-        self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None, function: Callable
-    ) -> list[np.ndarray]:
+    def _scored(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None, made: Callable) -> list[np.ndarray]:
         """Apply a function to the scores of batches of sentences, in threads."""
         tokens, offsets = encode(treebank, self.templates, heads=heads), treebank.offsets
         # relations that were not seen between words (row 0), or from the root (row 1), are forbidden there
@@ -139,7 +137,7 @@ class RelationLabeler:
             own, roots = heads[offsets[sentences.start] : offsets[sentences.stop]], tokens.roots[sentences]
             first, length = int(roots[0]), int(roots[-1] - roots[0] + tokens.lengths[sentences[-1]])
             arcs = self._hasher.tokens(ArcSentence(tokens, first, length), own, roots - first)
-            return function(predictor.potentials(arcs.everything()).unary + potentials[(own == 0).astype(np.int64)])
+            return made(predictor.potentials(arcs.everything()).unary + potentials[(own == 0).astype(np.int64)])
 
         n = len(treebank)
         return in_threads(of_part, [range(low, min(low + TOGETHER, n)) for low in range(0, n, TOGETHER)], n_jobs)
@@ -149,15 +147,13 @@ class RelationLabeler:
         known = relations >= 0
         self._seen[(heads[known] == 0).astype(np.int64), relations[known]] = True
 
-    def describe(self, training: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def describe(self, training: bool = True) -> tuple[Manifest, Arrays]:
         """Return ``(JSON values, arrays)`` for a model file, with or without the state for ``training``."""
         values = {"strings": self.strings.tolist()[1:], "templates": self.templates.names, "seen": self._seen.tolist()}
         return values, self.trainer.state() if training else condensed_state(self.trainer)
 
     @classmethod
-    def restored(
-        cls, manifest: dict[str, Any], arrays: dict[str, np.ndarray], lexicons: Mapping[str, Lexicon]
-    ) -> "RelationLabeler":
+    def restored(cls, manifest: Manifest, arrays: Arrays, lexicons: Mapping[str, Lexicon]) -> "RelationLabeler":
         """The inverse of :meth:`describe`, given the lexicons of the templates."""
         labeler = cls(Strings(manifest["strings"]), TemplateSet(manifest["templates"], lexicons))
         labeler._seen = np.array(manifest["seen"], dtype=bool)

@@ -68,11 +68,6 @@ class PartLists(NamedTuple):
         lists = cls.of(candidates)
         return lists, jit.tree_parts(lists, heads)
 
-    @property
-    def n_parts(self) -> int:
-        """Number of parts."""
-        return int(self.siblings[-1])
-
 
 class PartPotentials(NamedTuple):
     """Scores of the arcs and other parts of a dependency tree.
@@ -110,7 +105,7 @@ class SecondOrderTree(TreeStructure):
 
     def over(self, candidates: np.ndarray) -> Potentials:
         lists = PartLists.of(candidates)
-        return PartPotentials(np.zeros(candidates.shape), np.zeros(lists.n_parts), lists)
+        return PartPotentials(np.zeros(candidates.shape), np.zeros(lists.siblings[-1]), lists)
 
     def decode(self, potentials: Potentials) -> np.ndarray:
         return self._optima(potentials, STARTS)[0][1]
