@@ -30,10 +30,8 @@ def bar_chart(weights: dict[str, float], n: int | None = None) -> list[str]:
 def table(rows: Iterable[Sequence], header: Sequence[str]) -> list[str]:
     """Return the lines of a table with aligned columns; all columns but the first are formatted numbers."""
     rows = [tuple(map(str, row)) for row in (header, *rows)]
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    lines = [
-        "  ".join([row[0].ljust(widths[0])] + [cell.rjust(w) for cell, w in zip(row[1:], widths[1:])]) for row in rows
-    ]
+    first, *widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = ["  ".join([name.ljust(first), *map(str.rjust, cells, widths)]) for name, *cells in rows]
     return [lines[0], "-" * len(lines[0]), *lines[1:]]
 
 

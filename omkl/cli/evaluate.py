@@ -28,9 +28,7 @@ RULES: dict[str, dict[str, str]] = {
 }
 #: Part of an annotator for each score of a column or of the segmentation, and entry of all scores.
 SEGMENTATION, COLUMNS = ("tokens", "words", "sentences"), ("UPOS", "XPOS", "UFeats", "AllTags", "Lemmas")
-PART_OF = dict(
-    zip((*SEGMENTATION, *COLUMNS), ("tokens", "tokens", "tokens", "upos", "xpos", "feats", "upos", "lemmas"))
-)
+PART_OF = dict.fromkeys(SEGMENTATION, "tokens") | dict(zip(COLUMNS, ("upos", "xpos", "feats", "upos", "lemmas")))
 SCORES = {name: f"{name}_f1" for name in SEGMENTATION}
 SCORES |= {name: name.lower() for name in (*COLUMNS, "UAS", "LAS", "CLAS", "MLAS", "BLEX")}
 SCORES |= {"LAS with subtypes": "las_subtypes", "sentences whole": "whole"}
@@ -122,11 +120,9 @@ def _evaluate_graphs(labeler: omkl.GraphLabeler, options: Options) -> tuple[list
     X, y = files.labelled_graphs(options.gold)
     metrics = labeler.evaluate(X, y)
     metrics["proved"] = sum(found.proved for found in labeler.certificates(X)) / len(X)
-    line = (
-        "Accuracy {accuracy:.2%}, whole graphs {graph_accuracy:.2%} ({nodes} nodes, {graphs} graphs); {proved:.2%} of "
-    )
+    line = "Accuracy {accuracy:.2%}, whole graphs {graph_accuracy:.2%} ({nodes} nodes, {graphs} graphs); {proved:.2%} "
     predicted = (labels.tolist() for labels in labeler.predict(X))
-    lines = [(line + "the labellings are proved to have the highest score").format(**metrics)]
+    lines = [(line + "of the labellings are proved to have the highest score").format(**metrics)]
     return lines + _label_tables(metrics, chain.from_iterable(map(zip, y, predicted))), metrics
 
 

@@ -154,10 +154,8 @@ class Interruption:
 
 
 #: Options that are parameters of online estimators.
-PARAMETERS = (
-    *("loss", "regularizer", "weighting", "epochs", "C", "method", "eta0", "average"),
-    *("random_state", "early_stopping"),
-)
+PARAMETERS = ("loss", "regularizer", "weighting", "epochs", "C", "method", "eta0", "average", "random_state")
+PARAMETERS += ("early_stopping",)
 
 
 class Training:
@@ -258,10 +256,8 @@ def train() -> None:
     """
 
 
-_SCORES = CHOICE(["free", "regularized", "none"])
-TRANSITIONS = option(
-    "--transitions", type=_SCORES, default="free", help="Scores of neighbours: free, a group, or none."
-)
+_WAYS = CHOICE(["free", "regularized", "none"])
+TRANSITIONS = option("--transitions", type=_WAYS, default="free", help="Scores of neighbours: free, a group, or none.")
 
 
 @opt.command(
@@ -407,10 +403,8 @@ def _train_rows(kind: str, options: Options) -> None:
         training.fit(model, X, y, dev, **declared)
     training.save(model)
     metrics: Record = {"examples": n_examples}
-    lines = [
-        f"Trained on {n_examples} examples: {progress_of(model, 'an example')}.",
-        *bar_chart(model.kernel_weights_),
-    ]
+    told = f"Trained on {n_examples} examples: {progress_of(model, 'an example')}."
+    lines = [told, *bar_chart(model.kernel_weights_)]
     if is_classifier:
         metrics["labels"] = len(model.classes_)
     if options.dev:
