@@ -147,9 +147,8 @@ def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         flaw = f"There is no model file {path}."
     except Exception as error:  # damaged bytes lead to errors of any class
         is_locked = isinstance(error, PermissionError)
-        flaw = (
-            f"{path} {'cannot be read' if is_locked else 'is not an omkl model file, or is damaged'}: {error!s:.200}."
-        )
+        what = "cannot be read" if is_locked else "is not an omkl model file, or is damaged"
+        flaw = f"{path} {what}: {error!s:.200}."
     raise ModelFileError(flaw)
 
 

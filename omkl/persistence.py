@@ -164,9 +164,8 @@ def check_state(arrays: Mapping[str, np.ndarray], where: str) -> None:
         if "/" not in name:
             continue
         with np.errstate(all="ignore"):  # a finite sum implies finite numbers, and needs no temporary array
-            is_finite = array.dtype.kind in "biu" or (
-                array.dtype.kind == "f" and (np.isfinite(array.sum()) or np.isfinite(array).all())
-            )
+            is_number, is_float = array.dtype.kind in "biuf", array.dtype.kind == "f"
+            is_finite = is_number and (not is_float or np.isfinite(array.sum()) or np.isfinite(array).all())
         if not is_finite:
             raise ModelFileError(f"{where} has non-finite numbers in {name!r}: training may have diverged.")
 

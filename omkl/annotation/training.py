@@ -71,9 +71,8 @@ class TrainingSequence:
         """Register the data; raises an InputError if a resumed run had other data."""
         if self._checkpoints is None:
             return
-        self._checkpoints.check_data(
-            facts_of(treebank, FIELDS, [treebank.heads, *pack_lexicons(self._lexicons).values()])
-        )
+        arrays = treebank.heads, *pack_lexicons(self._lexicons).values()
+        self._checkpoints.check_data(facts_of(treebank, FIELDS, arrays))
         if not self._resumed:
             self._checkpoints.keep("trainings", {"seed": self.seed}, {})
             self._checkpoints.write()

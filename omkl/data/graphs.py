@@ -117,9 +117,8 @@ def _attributes(kind: str, owners: Iterable[tuple[Any, dict]], name: str | None)
     found: list[Any] = []
     for owner, attributes in owners:
         if not attributes if name is None else name not in attributes:
-            raise InputError(
-                f"The {kind} {owner!r} of a networkx graph has no attribute{f' {name!r}' if name else 's'}."
-            )
+            what = f"attribute {name!r}" if name else "attributes"
+            raise InputError(f"The {kind} {owner!r} of a networkx graph has no {what}.")
         found.append(attributes if name is None else attributes[name])
     if found and not isinstance(found[0], (str, dict, list)):
         return np.array([np.atleast_1d(own) for own in found])
@@ -188,9 +187,8 @@ def grid(image: ArrayLike, connectivity: int = 4) -> Graph:
         kinds.append(np.full(len(start), kind))
     ends, directions = np.concatenate(edges), np.concatenate(kinds)
     order = np.argsort(ends[:, 0], kind="stable")  # passes over the graph then read memory in its order
-    return Graph(
-        pixels.reshape(height * width, -1), ends[order], np.eye(connectivity // 2)[directions[order]], directed=True
-    )
+    edge_features = np.eye(connectivity // 2)[directions[order]]
+    return Graph(pixels.reshape(height * width, -1), ends[order], edge_features, directed=True)
 
 
 # ---- JSON lines --------------------------------------------------------------------------------------------------

@@ -154,9 +154,8 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         checkpoints: dict[str, Any] = {k: own for k, own in options.items() if k not in ("client", "shards")}
         run = Run(type(self).__name__, parameters, self.random_state, self.verbose, **shards, **checkpoints)
         if partitions is not None:
-            source = ArraySource(
-                sources.start_on(partitions, self, model, run.checkpoints), run.rng if self.shuffle else None
-            )
+            sharded = sources.start_on(partitions, self, model, run.checkpoints)
+            source = ArraySource(sharded, run.rng if self.shuffle else None)
             plan = Plan(source, self._stopping(task, model, given))
         elif stream is None:
             plan = self._plan_arrays(task, model, data, run, given)
@@ -340,12 +339,8 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
     @property
     def support_vectors_(self) -> dict[str, np.ndarray]:
         """Support vectors of each kernel in ``dual_coef_``, (S, d), in the kernel's columns."""
-        return {
-            name: bank.supports[view]
-            for bank in self._expansions()
-            if bank.supports
-            for name, view in zip(bank.names, bank.views)
-        }
+        banks = [bank for bank in self._expansions() if bank.supports]
+        return {name: bank.supports[view] for bank in banks for name, view in zip(bank.names, bank.views)}
 
     def _expansions(self) -> list[KernelBank]:
         return [bank for bank in self.model_.trainer.banks if isinstance(bank, KernelBank)]

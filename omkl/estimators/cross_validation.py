@@ -86,10 +86,8 @@ class PathSearch:
         cv = reprlib.repr(estimator.cv)
         try:
             splitter = check_cv(estimator.cv, y, classifier=is_a_classifier(estimator))
-            split = [
-                [np.sort(np.arange(len(y))[part]) for part in (train, test)]
-                for train, test in splitter.split(np.zeros((len(y), 1)), y, groups)
-            ]
+            parts = splitter.split(np.zeros((len(y), 1)), y, groups)
+            split = [[np.sort(np.arange(len(y))[part]) for part in pair] for pair in parts]
         except (ValueError, IndexError, TypeError) as error:
             raise InputError(f"cv={cv} does not cut {len(y)} samples into folds: {error}") from error
         weights = check_sample_weight(sample_weight, len(y))
@@ -114,7 +112,8 @@ class PathSearch:
         n_jobs : int or None
             Number of folds solved at once, in threads.
         """
-        is_classifier, name, probabilistic = is_a_classifier(self.estimator), self.name, has_log_odds(self.estimator)
+        is_classifier, probabilistic = is_a_classifier(self.estimator), has_log_odds(self.estimator)
+        name, scoring = self.name, self.estimator.scoring
 
         def score(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, HeldOut]:
             found = held_out(values, train, test)
@@ -125,29 +124,23 @@ class PathSearch:
                 scores = [self.scorer(model, own, y[test], **options) for own in found.outputs]
             except (AttributeError, ValueError) as error:
                 reason = str(error).replace(type(model).__name__, type(self.estimator).__name__)
-                raise InputError(f"scoring={self.estimator.scoring!r} does not score: {reason}") from error
+                raise InputError(f"scoring={scoring!r} does not score: {reason}") from error
             return np.array(scores, dtype=np.float64), found
 
         results = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(score)(*fold) for fold in self.folds)
         scores = np.array([own for own, _ in results])
         defined = np.isfinite(scores).all(axis=1)
         if not defined.any():
-            raise InputError(
-                f"scoring={self.estimator.scoring!r} is undefined in every fold: choose another score, or cv."
-            )
+            raise InputError(f"scoring={scoring!r} is undefined in every fold: choose another score, or cv.")
         means, spread = scores[defined].mean(axis=0), scores[defined].std(axis=0)
         best = float(values[np.argmax(means)])
         self.gaps = np.array([path.gaps for _, path in results])
         active = np.mean([path.active for _, path in results], axis=0)
-        records = [
-            {name: value, "mean_score": mean, "std_score": std, "active": groups, "dual_gap": gap}
-            for value, mean, std, groups, gap in zip(
-                *map(np.ndarray.tolist, (values, means, spread, active, self.gaps.max(axis=0)))
-            )
-        ]
-        self.estimator.__dict__.update(
-            {f"{name}_": best, f"{name}s_": values, "scores_": scores, "cv_results_": records}
-        )
+        columns = map(np.ndarray.tolist, (values, means, spread, active, self.gaps.max(axis=0)))
+        keys = name, "mean_score", "std_score", "active", "dual_gap"
+        records = [dict(zip(keys, row)) for row in zip(*columns)]
+        learned = {f"{name}_": best, f"{name}s_": values, "scores_": scores, "cv_results_": records}
+        self.estimator.__dict__.update(learned)
         return best
 
     def warn(self) -> None:
@@ -156,15 +149,12 @@ class PathSearch:
         values = getattr(self.estimator, f"{self.name}s_")
         if len(values) > 1 and getattr(self.estimator, f"{self.name}_") == values[-1]:
             end = "largest" if values[-1] > values[0] else "smallest"
-            warn_caller(
-                f"The best {self.name}, {values[-1]:.3g}, is the {end} of the grid: values beyond may be better.",
-                DataWarning,
-            )
+            message = f"The best {self.name}, {values[-1]:.3g}, is the {end} of the grid: values beyond may be better."
+            warn_caller(message, DataWarning)
         undefined = np.count_nonzero(~np.isfinite(scores).all(axis=1))
         if undefined:
-            warn_caller(
-                f"The mean leaves out {undefined} of {len(scores)} folds, whose score is undefined.", DataWarning
-            )
+            message = f"The mean leaves out {undefined} of {len(scores)} folds, whose score is undefined."
+            warn_caller(message, DataWarning)
         warn_of_gaps(gaps, f"{self.name} in folds", tol)
 
 

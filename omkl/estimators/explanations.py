@@ -125,10 +125,8 @@ def explanation(
     """
     check_number("n", n, above=0, integer=True)
     pieces = sorted((piece for piece in found.pieces if piece.value), key=lambda piece: -abs(piece.value))[: int(n)]
-    features = [
-        {"feature": name, "group": piece.group, "token": piece.at, "adds": piece.value}
-        for name, piece in zip(named(pieces), pieces)
-    ]
+    named_pieces = zip(named(pieces), pieces)
+    features = [{"feature": name, "group": own.group, "token": own.at, "adds": own.value} for name, own in named_pieces]
     return Explanation(output, against, summary, float(margin), found.groups, features)
 
 

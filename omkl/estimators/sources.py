@@ -146,9 +146,8 @@ class WeightedExamples(Examples):
     def only(self, chosen: np.ndarray, weighted: bool = True) -> Self:
         """Select inputs without copying them."""
         part = copy(self)
-        WeightedExamples.__init__(
-            part, self.n_inputs, chosen, None if self.given is None or not weighted else self.given[chosen]
-        )
+        weights = None if self.given is None or not weighted else self.given[chosen]
+        WeightedExamples.__init__(part, self.n_inputs, chosen, weights)
         return part
 
     def part(self, indices: np.ndarray) -> Self:

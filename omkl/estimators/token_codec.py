@@ -240,11 +240,8 @@ class TokenCodec(Codec):
         learned = np.frombuffer(repr(self.known.learned()).encode(), np.uint8)
         arrays = [tokens.offsets, *(tokens.features or ()), *tokens.views.values(), examples.gold, examples.given]
         arrays += pack_lexicons(self.encoder.lexicons).values()
-        return {
-            "number of examples": len(tokens),
-            "number of tokens": tokens.n_tokens,
-            "content of the data": fingerprint([*arrays, learned]),
-        }
+        counts = {"number of examples": len(tokens), "number of tokens": tokens.n_tokens}
+        return {**counts, "content of the data": fingerprint([*arrays, learned])}
 
     # ---- banks --------------------------------------------------------------------------------------------------
 
@@ -270,7 +267,7 @@ class TokenCodec(Codec):
     ) -> list[Any]:
         """Make untrained banks of an encoder's groups, whose kernels are cached over some tokens, if there are any."""
         mapped, dual = encoder.mapped, encoder.dual
-        memory = int(min(self._cache_size * 1e6, 2.0**62))
+        memory = 0 if tokens is None else int(min(self._cache_size * 1e6, 2.0**62))
         banks: list[Any] = []
 
         def kernels_of(names: list[str]) -> tuple[list[str], list[Any], list[str]]:
@@ -282,9 +279,7 @@ class TokenCodec(Codec):
             banks.append(ExplicitBank(names, encoder.explicit_groups(), n_outputs, averaging))
         if mapped:
             sizes: list[Any] = [encoder.feature_count(name) for name in mapped]
-            banks.append(
-                FeatureMapBank(*kernels_of(mapped), sizes, n_outputs, averaging, 0 if tokens is None else memory)
-            )
+            banks.append(FeatureMapBank(*kernels_of(mapped), sizes, n_outputs, averaging, memory))
         groups, precision = kernels_of(dual), np.float64 if self._dtype == "auto" else self._dtype
         if dual and self._budget is not None:
             banks.append(BudgetedExpansion(*groups, n_outputs, int(self._budget), averaging, precision))

@@ -133,11 +133,8 @@ def empty_shares(treebank: Treebank, fields: Iterable[str]) -> dict[str, float]:
 
 def lacking_columns(treebank: Treebank, empty: dict[str, float]) -> list[str]:
     """Return the names of columns that are empty in a treebank, but not in training."""
-    return [
-        TITLES[column]
-        for column, share in empty.items()
-        if share**treebank.n_words < CHANCE and not treebank.codes(column).any()
-    ]
+    expected = (column for column, share in empty.items() if share**treebank.n_words < CHANCE)
+    return [TITLES[column] for column in expected if not treebank.codes(column).any()]
 
 
 class TreeFields:

@@ -376,9 +376,8 @@ def _add_entries(flat: Token, token: Token, path: str = "") -> None:
 
 
 def warn_of_kind(key: str, here: str, learned: str) -> None:
-    warn_caller(
-        f"The entry {key!r:.80} holds {here}, and was learned from {learned}: its values are unknown.", DataWarning
-    )
+    message = f"The entry {key!r:.80} holds {here}, and was learned from {learned}: its values are unknown."
+    warn_caller(message, DataWarning)
 
 
 def _columns(tokens: Sequence[Token]) -> list[tuple[str, list]]:

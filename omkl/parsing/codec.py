@@ -129,10 +129,8 @@ class TreebankCodec(TreeCodec):
         """Determine templates and relations from the first data, and encode these data."""
         templates = self.suited(data)
         kinds = templates.by_part()
-        if of_trees := sorted(filter(sees_trees, templates.fields)):
-            raise InputError(
-                f"The field {of_trees[0]!r} needs a tree, which templates do not have: use g.FIELD or s.FIELD."
-            )
+        if field := min(filter(sees_trees, templates.fields), default=""):
+            raise InputError(f"The field {field!r} needs a tree, which templates do not have: use g.FIELD or s.FIELD.")
         if "arc" not in kinds:
             raise InputError("Every template has an atom of g or s: give a template of arcs.")
         of_arcs = kinds.pop("arc")
@@ -171,9 +169,8 @@ class TreebankCodec(TreeCodec):
     def encode_known(self, data: TreeData) -> ArcExamples:
         """Encode sentences for evaluation."""
         (treebank,) = self.complete([data.treebank])
-        return ArcExamples.of(
-            treebank, self.templates, None, self.stage.guide(treebank, stages.Asked(right=[treebank.heads]))
-        )
+        guide = self.stage.guide(treebank, stages.Asked(right=[treebank.heads]))
+        return ArcExamples.of(treebank, self.templates, None, guide)
 
     def facts(self, examples: ArcExamples) -> dict[str, Any]:
         """Return facts about the data for a resumed run to compare."""
@@ -215,11 +212,8 @@ class TreebankCodec(TreeCodec):
     def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
         """List the strongest features; see :meth:`omkl.DependencyParser.top_features`."""
         OneOf((None, *self.features)).check("group", group)
-        features = [
-            {"feature": feature, "group": name, "weight": weight}
-            for name in (self.features if group is None else [group])
-            for feature, weight in self.features[name]
-        ]
+        groups = self.features if group is None else [group]
+        features = [{"feature": own, "group": g, "weight": weight} for g in groups for own, weight in self.features[g]]
         return sorted(features, key=lambda feature: -abs(feature["weight"]))[:n]
 
     def finish(self, model: OnlineModel, examples: ArcExamples, chosen: np.ndarray, run: Run, epochs: int) -> None:
@@ -229,10 +223,8 @@ class TreebankCodec(TreeCodec):
             weights = None if weights is None else weights[chosen]
             chosen_trees = treebank if len(chosen) == len(treebank) else treebank[chosen]
             epochs = self.stage.epochs_of_relations(self._given.epochs, epochs)
-            guide = examples.guide
-            heads = (
-                guide.heads[np.isin(np.repeat(np.arange(len(treebank)), treebank.lengths), chosen)] if guide else None
-            )
+            words = np.isin(np.repeat(np.arange(len(treebank)), treebank.lengths), chosen)
+            heads = None if examples.guide is None else examples.guide.heads[words]
             self.relations.fit(chosen_trees, weights, model.settings.C, epochs, run, heads)
         for bank in template_banks(model.trainer):
             self.features |= strongest_features(bank, treebank, examples, TOP)

@@ -319,9 +319,8 @@ def feature_namer(templates: TemplateSet, treebank: Treebank) -> Callable[..., s
             for o, field in atoms
         ]
         if template.between:
-            parts.append(
-                f"between.{template.between}" + (f"={value(sentence, template.between, other)}" if other else "")
-            )
+            found = f"={value(sentence, template.between, other)}" if other else ""
+            parts.append(f"between.{template.between}{found}")
         if template.variant != "arc":
             parts.append("left" if (other if modifier < 0 else modifier) < head else "right")
         if template.variant == "distance" and modifier >= 0:

@@ -75,9 +75,8 @@ def ranges_of(treebank: Treebank) -> dict[int, tuple[int, str]]:
     found = list(_RANGE.finditer(treebank.text))
     places = np.array([match.start() for match in found], np.int64)
     firsts = treebank.offsets[np.searchsorted(treebank.text_offsets, places, side="right") - 1].tolist()
-    return {
-        first + int(match[1]) - 1: (first + int(match[2]), match[3].decode()) for first, match in zip(firsts, found)
-    }
+    own = zip(firsts, found)
+    return {first + int(match[1]) - 1: (first + int(match[2]), match[3].decode()) for first, match in own}
 
 
 def check_characters(gold: Segmentation, predicted: Segmentation) -> None:

@@ -456,10 +456,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         """Return a parser with some of the templates, and their present weights."""
         templates, codec = self.templates_.keep(names), self.model_.codec
         pruned = clone(self).set_params(templates=templates, lexicons=dict(templates.lexicons) or None, keep=None)
-        banks, stage = (
-            template_selection.restricted_banks(self.model_.trainer, names),
-            codec.stage.restricted(names, DependencyParser._restricted),
-        )
+        banks = template_selection.restricted_banks(self.model_.trainer, names)
+        stage = codec.stage.restricted(names, DependencyParser._restricted)
         if not banks:  # all parts are gone
             stage.first[0].model_.codec.relations = codec.relations
             return stage.first[0].set_params(labeled=self.labeled)

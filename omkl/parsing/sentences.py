@@ -102,11 +102,8 @@ def facts_of(treebank: Treebank, columns: Iterable[str], arrays: Iterable[np.nda
     for name in columns:
         names = "\n".join(treebank.strings[name].tolist()).encode("utf-8", "surrogatepass")
         content += [treebank.codes(name), np.frombuffer(names, np.uint8)]
-    return {
-        "number of sentences": len(treebank),
-        "number of words": treebank.n_words,
-        "content of the data": fingerprint(content),
-    }
+    counts = {"number of sentences": len(treebank), "number of words": treebank.n_words}
+    return {**counts, "content of the data": fingerprint(content)}
 
 
 def check_trees(treebank: Treebank, partial: bool = False) -> Treebank:
@@ -119,18 +116,16 @@ def check_trees(treebank: Treebank, partial: bool = False) -> Treebank:
         which = "no word with a head" if partial else "a word without a head"
         raise InputError(f"Sentence {int(np.argmax(lacking)) + 1} has {which}: annotate it, or leave it out.")
     if n_unknown.any():
-        warn_caller(
-            f"{n_unknown.sum()} of {treebank.n_words} words have no head, and any is right for them.", DataWarning
-        )
+        message = f"{n_unknown.sum()} of {treebank.n_words} words have no head, and any is right for them."
+        warn_caller(message, DataWarning)
     return treebank
 
 
 def only_projective(treebank: Treebank, single_root: bool) -> np.ndarray:
     """Return a mask of sentences whose heads fit a projective tree; warn about the number of others."""
     structure = ProjectiveTree(single_root)
-    kept = np.array(
-        [structure.is_possible(structure.agreeing(structure.zeros(len(heads)), heads)) for heads in treebank.trees()]
-    )
+    agreeing = (structure.agreeing(structure.zeros(len(heads)), heads) for heads in treebank.trees())
+    kept = np.array(list(map(structure.is_possible, agreeing)))
     if not kept.all():
         n_left_out = np.count_nonzero(~kept)
         warn_caller(f"{n_left_out} of {len(kept)} sentences are not projective and are left out.", DataWarning)
@@ -208,9 +203,8 @@ def encode(
     starts, lengths = treebank.offsets[:-1], treebank.lengths
     roots = reach + starts + np.arange(len(treebank)) * (1 + reach)
     indices = np.arange(treebank.n_words) + np.repeat(roots + 1 - starts, lengths)
-    columns = np.full(
-        (len(fields), reach + treebank.n_words + len(treebank) * (1 + reach)), code_of(OUTSIDE), np.uint64
-    )
+    n_places = reach + treebank.n_words + len(treebank) * (1 + reach)
+    columns = np.full((len(fields), n_places), code_of(OUTSIDE), np.uint64)
     columns[:, roots] = code_of(ROOT)
     own = codes = own_codes(treebank, templates).__getitem__
     if heads is not None:

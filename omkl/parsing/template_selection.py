@@ -128,15 +128,12 @@ def fewest_templates(
         # the first training has already tested templates out of sample
         parser, right[size] = measured(parser.templates_.keep(sets[size]), weighting="norms")
     best = max(right, key=lambda n: right[n].sum())
-    curve = [
-        {
-            "templates": n,
-            "accuracy": float(own.sum() / gold.n_words),
-            "behind": float((right[best] - own).sum() / gold.n_words),
-            "standard_error": float(np.sqrt(len(own) * (right[best] - own).var(ddof=1)) / gold.n_words),
-        }
-        for n, own in right.items()
-    ]
+    curve = []
+    for n, own in right.items():
+        behind = right[best] - own
+        sums = own.sum(), behind.sum(), np.sqrt(len(own) * behind.var(ddof=1))
+        accuracy, less, error = (float(total / gold.n_words) for total in sums)
+        curve.append({"templates": n, "accuracy": accuracy, "behind": less, "standard_error": error})
     knee = min(n for n, point in zip(right, curve) if point["behind"] <= point["standard_error"])
     tell(f"{len(sets[knee])} of {len(templates)} templates stay.")
     return templates.keep(sets[knee]), curve

@@ -168,10 +168,8 @@ def sequence_quality(
         if isinstance(x[0], np.ndarray) and not is_graph:
             shown = drawn(plot_word, np.asarray(x), predicted[i][:TOKENS], gold[i][:TOKENS], paper=True)
         shown = shown or marked_tokens([_name_of(k, token) for k, token in enumerate(x)], (gold[i], predicted[i]))
-        n_more, title = (
-            len(gold[i]) - TOKENS,
-            f"{'Graph' if is_graph else 'Sequence'} {kept[i] + 1}: {wrong[i]} of {len(gold[i])} wrong",
-        )
+        n_more = len(gold[i]) - TOKENS
+        title = f"{'Graph' if is_graph else 'Sequence'} {kept[i] + 1}: {wrong[i]} of {len(gold[i])} wrong"
         more = html.paragraph(f"and {n_more} more tokens.", soft=True) if n_more > 0 else ""
         why = partial(labeler.explain, X[i], labels=predicted[i], against=gold[i])
         worst.append(html.example(title, shown, more, reasons(why)))
@@ -257,9 +255,8 @@ def _numbers(model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_
     worst = []
     for i in np.argsort(-errors, kind="stable")[:n_worst].tolist():
         title = f"Row {i + 1}: {number(float(predicted[i]))} instead of {number(float(y[i]))}"
-        worst.append(
-            html.example(title, _entries(model, X, i), reasons(partial(model.explain, _safe_indexing(X, [i]))))
-        )
+        why = partial(model.explain, _safe_indexing(X, [i]))
+        worst.append(html.example(title, _entries(model, X, i), reasons(why)))
     return Quality(tiles, parts, worst)
 
 
@@ -379,10 +376,8 @@ def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:
     without = evaluate_treebanks(gold, predicted, ignore="form") if "UAS" in known else {}
     cells = {name: [known[name], without.get(SCORES[name])] for name in known}
     rows = [[name, *(Cell(percent(value), value) for value in own)] for name, own in cells.items()]
-    parts = [
-        html.heading("Scores of the CoNLL 2018 shared task"),
-        table(["score", "all words", "without punctuation"], rows),
-    ]
+    scores = table(["score", "all words", "without punctuation"], rows)
+    parts = [html.heading("Scores of the CoNLL 2018 shared task"), scores]
     if found["relations"]:
         parts += [html.heading("By relation"), score_table(found["relations"], "relation")]
     if found["lengths"]:

@@ -325,9 +325,8 @@ class Chain(Labelling):
         """Return float64 arrays, with transitions in three dimensions."""
         if len(potentials) != 1 + self.order:
             names = "(unary, pairwise)" if self.order == 1 else "(unary, pairwise, triples)"
-            raise InputError(
-                f"The potentials of a chain of order {self.order} are {names}, not {len(potentials)} arrays."
-            )
+            found = len(potentials)
+            raise InputError(f"The potentials of a chain of order {self.order} are {names}, not {found} arrays.")
         arrays: list[Any] = list(potentials)
         for i, array in enumerate(potentials):
             if type(array) is not np.ndarray or array.dtype != np.float64:

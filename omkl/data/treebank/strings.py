@@ -120,9 +120,8 @@ class Strings:
         codes = np.empty(len(starts), np.int32)
         done = 0
         while True:
-            done, size = intern(
-                data, starts, lengths, done, grow, self._size, self._buckets, self._pool, self._offsets, codes
-            )
+            table = self._size, self._buckets, self._pool, self._offsets
+            done, size = intern(data, starts, lengths, done, grow, *table, codes)
             if grow:  # otherwise another thread may have grown the table
                 self._size = size
             if done == len(codes):

@@ -184,9 +184,8 @@ def plot_path(
         curves = dict(zip(records[0]["model"].kernel_weights_, table.T))
     elif "coef" in records[0]:
         of, label = "alpha", NORM
-        curves = group_norms(
-            np.stack([np.atleast_2d(record["coef"]) for record in records]), read_groups(groups, names)
-        )
+        coefficients = np.stack([np.atleast_2d(record["coef"]) for record in records])
+        curves = group_norms(coefficients, read_groups(groups, names))
     else:
         raise InputError("This is not a path: plot_group_weights draws the history of a training.")
     x = np.array([record[of] for record in records])
