@@ -59,8 +59,7 @@ class Options(SimpleNamespace):
     """Options and arguments of a command, with defaults for options that the command does not declare."""
 
     format: Any = None
-    target = delimiter = categorical = jobs = budget = lexicon = templates = format
-    kernels: Sequence[str] = ()
+    target = delimiter = categorical = jobs = budget = kernels = lexicons = templates = transitions = format
     no_header = zero_based = False
     on_error = "raise"
 
@@ -102,7 +101,8 @@ class Command(click.Command):
         return super().parse_args(ctx, repeated)
 
     def invoke(self, ctx: click.Context) -> Any:
-        run, options = ctx.ensure_object(Run), Options(**ctx.params)
+        given = {name: list(own) or None if isinstance(own, tuple) else own for name, own in ctx.params.items()}
+        run, options = ctx.ensure_object(Run), Options(**given)
         run.checkpoint = ctx.params.get("checkpoint")
         inputs = {p.name: ctx.params[p.name] for p in self.params if isinstance(p.type, InputFile)}
         outputs = {p.opts[0]: ctx.params[p.name] for p in self.params if isinstance(p.type, OutputFile)}

@@ -58,6 +58,7 @@ def _lexicons(context: Context, parameter: Parameter, values: tuple[str, ...]) -
 
 LEXICON = option(
     "--lexicon",
+    "lexicons",
     multiple=True,
     callback=_lexicons,
     metavar="NAME=FILE",
@@ -73,10 +74,11 @@ def check_options(options: Options) -> None:
     from omkl.kernels import as_kernel
     from omkl.online.checkpointing import parsed_interval
 
-    options.lexicon = as_lexicons(options.lexicon) or None
+    options.lexicons = as_lexicons(options.lexicons) or None
+    options.transitions = None if options.transitions == "none" else options.transitions
     if options.templates is not None:
-        TemplateSet.resolve(options.templates, options.lexicon)
-    for kernel in options.kernels:
+        TemplateSet.resolve(options.templates, options.lexicons)
+    for kernel in options.kernels or ():
         as_kernel(kernel)
     parsed_interval(options.checkpoint_every)
     if options.resume and options.checkpoint is None:
@@ -283,13 +285,8 @@ def labeler(options: Options) -> None:
       omkl train labeler large.jsonl -o labeler.npz --stream --checkpoint state --resume
     """
     training = Training(options)
-    model = omkl.SequenceLabeler(
-        list(options.kernels) or None,
-        lexicons=options.lexicon,
-        transitions=None if options.transitions == "none" else options.transitions,
-        **options.values("allowed_transitions", "order", "budget"),
-        **training.parameters(),
-    )
+    own = options.values("kernels", "lexicons", "transitions", "allowed_transitions", "order", "budget")
+    model = omkl.SequenceLabeler(**own, **training.parameters())
     model._settings()
     dev = files.labelled_sequences(options.dev, options) if options.dev else None
     if dev is not None and any(label is None for labels in dev[1] for label in labels):
@@ -350,15 +347,8 @@ def graph(options: Options) -> None:
     """
     refuse("does not go with graphs", "stream")
     training = Training(options)
-    model = omkl.GraphLabeler(
-        list(options.kernels) or None,
-        list(options.edge_kernels) or None,
-        lexicons=options.lexicon,
-        pairs=options.pairs,
-        transitions=None if options.transitions == "none" else options.transitions,
-        budget=options.budget,
-        **training.parameters(),
-    )
+    own = options.values("kernels", "edge_kernels", "lexicons", "pairs", "transitions", "budget")
+    model = omkl.GraphLabeler(**own, **training.parameters())
     model._settings()
     X, y = files.labelled_graphs(options.train)
     dev = files.labelled_graphs(options.dev) if options.dev else None
@@ -380,7 +370,7 @@ def _train_rows(kind: str, options: Options) -> None:
     """
     training, is_classifier = Training(options), kind == "classifier"
     estimator = omkl.OnlineMKLClassifier if is_classifier else omkl.OnlineMKLRegressor
-    model = estimator(list(options.kernels) or None, budget=options.budget, **training.parameters())
+    model = estimator(**options.values("kernels", "budget"), **training.parameters())
     model._settings()
     stream = files.open_rows(options.train, options)
     with files.naming(options.train):

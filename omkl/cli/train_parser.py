@@ -65,7 +65,7 @@ def train_parser(options: Options) -> None:
     """
     training = train.Training(options)
     reading: Record = {"single_root": not options.multi_root, "on_error": options.on_error, "keep_text": False}
-    parser = _untrained_parser(options, lexicons=options.lexicon, **training.parameters())
+    parser = _untrained_parser(options, lexicons=options.lexicons, **training.parameters())
     parser._settings()
     trees: data.Treebank | data.Stream
     if options.stream:
@@ -127,10 +127,10 @@ def train_annotator(options: Options) -> None:
         options.likely = 0.99
     settings = options.values("C", "epochs")
     model = omkl.Annotator(
-        list(options.parts) or "auto",
+        options.parts or "auto",
         tagger=omkl.SequenceLabeler(**settings),
         parser=_untrained_parser(options, **settings),
-        lexicons=options.lexicon,
+        lexicons=options.lexicons,
         folds=options.tagging_folds,
         verbose=not options.quiet,
         random_state=options.random_state,
