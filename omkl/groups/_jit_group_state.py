@@ -4,9 +4,6 @@ import numpy as np
 
 from omkl._compilation import compiled
 
-ACTIVATED = 1
-DEACTIVATED = 2
-OUT_OF_RANGE = 4
 #: Logarithm of the smallest ratio of two weights; a weight that underflows to 0 could not grow again.
 LOWEST = -40.0
 
@@ -40,7 +37,7 @@ def measure(bases, square_norms, norms):
 
 @compiled
 def rescale(arrays, before, after, radius, forgets, low, high):
-    """Apply the proximal and the projection step to the scales; return events for the banks, and the norm of the model.
+    """Apply the proximal and projection steps to the scales; return whether banks have events, and the model's norm.
 
     ``scale_k = base_k after_k / before_k``. Groups beyond ``len(after)`` are not penalised. If ``forgets`` (forward-
     backward splitting), a group that reaches zero becomes empty, a group that leaves zero is activated, and scales
@@ -59,7 +56,7 @@ def rescale(arrays, before, after, radius, forgets, low, high):
     if norm > radius:
         shrink = radius / norm
         norm = radius
-    events = 0
+    has_events = False
     for k in range(p):
         target = after[k] if k < n_penalized else before[k]
         ratio = 0.0 if before[k] == 0.0 else target / before[k]
@@ -69,19 +66,15 @@ def rescale(arrays, before, after, radius, forgets, low, high):
         activated[k] = deactivated[k] = False
         if scales[k] == 0.0:
             scales[k] = 0.0
-            if square_norms[k] > 0.0:
-                deactivated[k] = True
-                events |= DEACTIVATED
+            deactivated[k] = square_norms[k] > 0.0
             square_norms[k] = 0.0
             empty[k] = True
         else:
-            if empty[k]:
-                activated[k] = True
-                empty[k] = False
-                events |= ACTIVATED
-            if scales[k] < low or scales[k] > high:
-                events |= OUT_OF_RANGE
-    return events, norm
+            activated[k] = empty[k]
+            empty[k] = False
+            has_events |= scales[k] < low or scales[k] > high
+        has_events |= activated[k] or deactivated[k]
+    return has_events, norm
 
 
 @compiled

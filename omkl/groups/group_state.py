@@ -149,7 +149,7 @@ class GroupState:
         jit.measure(self.bases, self.square_norms, self._before)
         return self._before
 
-    def rescale(self, after: np.ndarray, radius: float, forgets: bool) -> tuple[int, float]:
+    def rescale(self, after: np.ndarray, radius: float, forgets: bool) -> tuple[bool, float]:
         """Rescale the groups to the norms ``after``, then project onto the ball; penalised groups come first.
 
         Parameters
@@ -162,8 +162,8 @@ class GroupState:
 
         Returns
         -------
-        events : int
-            Non-zero if banks have events to apply.
+        has_events : bool
+            Whether banks have events to apply.
         norm : float
             Norm of all parameters together.
         """
