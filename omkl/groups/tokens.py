@@ -47,14 +47,10 @@ def features_of(parts: list[np.ndarray | sparse.sparray]) -> Features:
 
 def side_by_side(left: Features, right: Features) -> Features:
     """Concatenate two sets of features per token; ids are not changed."""
-    lengths = np.diff(left.starts) + np.diff(right.starts)
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    ids, values = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1])
-    for part, shift in ((left, np.zeros_like(lengths)), (right, np.diff(left.starts))):
-        n = np.diff(part.starts)
-        target = np.repeat(starts[:-1] + shift - part.starts[:-1], n) + np.arange(len(part.ids))
-        ids[target], values[target] = part.ids, part.values
-    return Features(starts, ids, values)
+    owners = [np.repeat(np.arange(len(part.starts) - 1), np.diff(part.starts)) for part in (left, right)]
+    order = np.argsort(np.concatenate(owners), kind="stable")
+    ids, values = (np.concatenate(both)[order] for both in zip(left[1:], right[1:]))
+    return Features(left.starts + right.starts, ids, values)
 
 
 @dataclass(slots=True, eq=False)
