@@ -6,8 +6,7 @@ import numpy as np
 
 from omkl._compilation import borrowing, uncached
 from omkl.groups import _jit_tables as tables
-from omkl.groups.expansions._jit_kernel import add_scores as add_cached_scores
-from omkl.groups.expansions._jit_kernel import has_gradient, kernel_inner_products, measure, move
+from omkl.groups.expansions._jit_kernel import add_scaled, has_gradient, kernel_inner_products, measure, move
 
 
 class Explicit(NamedTuple):
@@ -92,16 +91,16 @@ def add_potentials(banks, groups, low, first, last, unary, pairwise):
     own = mapped.starts, mapped.table, mapped.sums, groups.mapped[1], 0.0
     left_out = groups.all_left_out[groups.firsts[0] : groups.firsts[1]]
     tables.add_mapped_scores(mapped.features, first, *own, left_out, unary)
-    add_cached(banks.cached, groups.cached, low, low + last - first, unary)
+    add_cached(banks.cached, groups.cached, low, unary)
     add_dense(banks, groups, True, unary, pairwise)
 
 
 @borrowing
-def add_cached(cached, own, low, high, unary):
+def add_cached(cached, own, low, unary):
     """Add the potentials of kernel groups."""
     if cached is None:
         return
-    add_cached_scores(cached.potentials, own[1], low, high, unary)
+    add_scaled(own[1], potentials_of(cached, low, len(unary)), unary)
 
 
 @borrowing

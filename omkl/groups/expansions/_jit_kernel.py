@@ -10,18 +10,6 @@ from omkl._compilation import compiled
 
 
 @compiled
-def add_scores(cached, scales, low, high, unary):
-    """Add ``sum_k s_k F_k`` to ``unary`` at the tokens ``low .. high - 1``."""
-    for k in range(cached.shape[0]):
-        scale = scales[k]
-        if scale != 0.0:
-            for j in range(cached.shape[1]):
-                column = cached[k, j]
-                for i in range(low, high):
-                    unary[i - low, j] += scale * column[i]
-
-
-@compiled
 def has_gradient(gradient):
     """Return the indices of the tokens with a nonzero gradient."""
     moving = np.empty(gradient.shape[0], np.int64)

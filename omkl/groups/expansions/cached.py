@@ -17,7 +17,6 @@ from omkl.groups.expansions.kernel import KernelBank, KernelExpansion, SupportBu
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.inputs import in_precision, row_blocks
-from omkl.structures.base import Potentials
 
 
 class CachedKernelBank(KernelBank):
@@ -83,9 +82,6 @@ class CachedKernelBank(KernelBank):
     @property
     def supports(self) -> dict[str, np.ndarray]:
         return {view: self.tokens.views[view].astype(self.dtype, copy=False) for view in self.views}
-
-    def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        jit.add_scores(self.cached, self.group_state.scales, x.low, x.high, potentials.unary)
 
     def _own_potentials(self, x: Span) -> np.ndarray:
         return self.cached[:, :, x.low : x.high].swapaxes(1, 2)
