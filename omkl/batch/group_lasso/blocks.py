@@ -68,11 +68,9 @@ class GroupNorms:
         self.is_euclidean = not positive and not l1_weights.any()
         self._divisors = np.where(norm_weights > 0, norm_weights, np.inf)
 
-    def of(self, groups: np.ndarray, blocks: Blocks, scales: np.ndarray | None = None) -> "GroupNorms":
+    def of(self, groups: np.ndarray, blocks: Blocks, scales: np.ndarray | float = 1.0) -> "GroupNorms":
         """Return the norms of some groups, for coefficients multiplied by the scale of their group."""
-        weights = self.norm_weights[groups], self.l1_weights[groups]
-        weights = weights if scales is None else (weights[0] / scales, weights[1] / scales)
-        return GroupNorms(blocks, *weights, self.positive)
+        return GroupNorms(blocks, self.norm_weights[groups] / scales, self.l1_weights[groups] / scales, self.positive)
 
     def norms(self, w: np.ndarray) -> np.ndarray:
         r"""Return :math:`\Omega_g` of each block, (g,)."""
@@ -126,8 +124,8 @@ class ColumnGroups:
     blocks : Blocks
     gauge : GroupNorms
         Norms of all groups.
-    scales : array of shape (g,) or None
-        Divisors of each group's columns in computations; None if all are 1.
+    scales : array of shape (g,)
+        Divisors of each group's columns in computations.
     free : int array
         Groups that are not regularized.
 
@@ -156,7 +154,7 @@ class ColumnGroups:
         self.gauge = GroupNorms(self.blocks, weights, np.full(self.n_groups, l1), positive)
         self.l1 = l1
         self.free = np.flatnonzero(weights + l1 == 0)
-        self.scales = None if np.all(weights == 1) else np.where(weights > 0, weights, l1 or 1.0)
+        self.scales = np.where(weights > 0, weights, l1 or 1.0)
 
     def reweighed(self, factor: float, l1: float, positive: bool) -> "ColumnGroups":
         """Return the same groups with other weights.

@@ -202,7 +202,7 @@ class WorkingSet:
         self.blocks = self.column_blocks = Blocks(nothing)
         self.gauge = problem.groups.gauge.of(nothing, self.blocks)
         self.eigenbases, self.products = Eigenbases(), InnerProducts()
-        self._scales: np.ndarray | None = None
+        self._scales = np.empty(0)
         self._free = problem.unpenalized
         #: Subtracted means of the columns, or their coordinates (r, k) in the basis of the unpenalized part.
         self._means = np.empty(0 if self._free is None else (self._free.basis.shape[1], 0))
@@ -220,17 +220,18 @@ class WorkingSet:
         columns, added = whole.columns_of(groups)
         self.groups = np.concatenate([self.groups, groups])
         self.column_blocks = Blocks(whole.blocks.sizes[self.groups])
-        self.blocks = self.column_blocks if n_outputs == 1 else Blocks(self.column_blocks.sizes * n_outputs)
-        scales = None if whole.scales is None else whole.scales[self.groups]
+        self.blocks = Blocks(self.column_blocks.sizes * n_outputs)
+        scales = whole.scales[self.groups]
         self.gauge = whole.gauge.of(self.groups, self.blocks, scales)
-        self._scales = None if scales is None else self.column_blocks.spread(scales)
+        self._scales = self.column_blocks.spread(scales)
         self.eigenbases.extend(added.sizes)
         self._columns = np.concatenate([self._columns, columns])
         self.columns = (self._columns[:, None] * n_outputs + np.arange(n_outputs)).ravel()
-        own = None if self._scales is None else self._scales[-len(columns) :]
+        own = self._scales[len(self._scales) - len(columns) :]
+        is_weighted = (whole.gauge.norm_weights != 1.0).any()
         if self._single.design.is_sparse:
             found = self._single.design.columns(columns)
-            if own is not None:
+            if is_weighted:
                 found = (found @ sparse.diags_array(1.0 / own)).tocsc()
             self.matrix = sparse.hstack([self.matrix, found], format="csc") if self.matrix.shape[1] else found
             means = np.zeros((*self._means.shape[:-1], len(columns)))
@@ -242,7 +243,7 @@ class WorkingSet:
                 self._store = grown
             found, means = self._store[:, first:k], np.zeros(len(columns))
             self._single.design.columns(columns, found)
-            if own is not None:
+            if is_weighted:
                 found /= own
             if self._free is not None:
                 means = self._free.basis.T @ found
@@ -257,7 +258,7 @@ class WorkingSet:
         """Convert coefficients and intercept of the working set to a model of the design."""
         n_outputs, columns = self.n_outputs, self._columns
         by_output = w.reshape(-1, n_outputs)
-        values = by_output if self._scales is None else by_output / self._scales[:, None]
+        values = by_output / self._scales[:, None]
         constants = np.broadcast_to(b, n_outputs * len(self._store)).reshape(n_outputs, -1)
         if self._free is None:
             intercepts, is_free = constants[:, 0] - self._means @ by_output, np.zeros(len(columns), dtype=bool)
@@ -290,8 +291,6 @@ class WorkingSet:
         """Return the products (P, k K) of all columns with points (P, K m), in one pass over the matrix."""
         rows = points.reshape(len(points) * self.n_outputs, -1)
         products = np.asarray(rows @ self.matrix) if len(rows) > 1 else (self.matrix.T @ rows[0])[None]
-        if self.n_outputs == 1:
-            return products
         return products.reshape(len(points), self.n_outputs, -1).transpose(0, 2, 1).reshape(len(points), -1)
 
     @property
@@ -309,4 +308,4 @@ class WorkingSet:
 
     def scaled(self, coefficients: np.ndarray) -> np.ndarray:
         """Return coefficients of the working set from coefficients of the design."""
-        return coefficients if self._scales is None else coefficients * np.repeat(self._scales, self.n_outputs)
+        return coefficients * np.repeat(self._scales, self.n_outputs)
