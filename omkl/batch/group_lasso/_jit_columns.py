@@ -36,16 +36,6 @@ def dense_products_and_squares(columns, rho):
 
 
 @compiled
-def sparse_products(data, rows, ends, which, rho):
-    """Return ``columns[which] @ rho`` for the columns of a CSC matrix."""
-    products = np.zeros(len(which))
-    for k in range(len(which)):
-        for entry in range(ends[which[k]], ends[which[k] + 1]):
-            products[k] += data[entry] * rho[rows[entry]]
-    return products
-
-
-@compiled
 def mixed_dual_norms(correlations, ends, norm_weights, l1_weights, positive):
     """Return each group's least t >= 0 at which its correlations c fulfil :math:`\\|(|c| - t l)_+\\| \\le t \\omega`.
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from omkl.batch.group_lasso._jit_columns import dense_products, dense_products_and_squares, sparse_products
+from omkl.batch.group_lasso._jit_columns import dense_products, dense_products_and_squares
 from omkl.exceptions import InputError
 from omkl.kernels.inputs import as_floats
 
@@ -26,11 +26,9 @@ class Design:
         Whether products with a few columns cost less than with all. Only then is ``correlations_and_norms`` available.
     """
 
-    is_sparse = False
-
     def __init__(self, matrix: Any, selective: bool = False) -> None:
         self.matrix, self.selective, self._transposed = matrix, selective, matrix.T
-        self.shape = matrix.shape
+        self.shape, self.is_sparse = matrix.shape, sparse.issparse(matrix)
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
         r"""Return :math:`A^\top \rho` over all columns (n,), in the precision of the design: one pass.
@@ -134,10 +132,8 @@ class DenseDesign(Design):
 class SparseDesign(Design):
     """A CSC or CSR matrix; selecting columns is faster with CSC."""
 
-    is_sparse = True
-
     def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return sparse_products(self.matrix.data, self.matrix.indices, self.matrix.indptr, indices, rho)
+        return self.matrix[:, indices].T @ rho
 
     def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         squares = np.asarray(self.matrix.power(2).sum(axis=0), dtype=np.float64).ravel()
@@ -177,7 +173,6 @@ class RowsOfDesign(Design):
     def __init__(self, design: Design, kept: np.ndarray) -> None:
         super().__init__(design.matrix, design.selective)
         self._design, self._kept, self.shape = design, kept, (len(kept), design.shape[1])
-        self.is_sparse = design.is_sparse
 
     def _spread(self, rho: np.ndarray) -> np.ndarray:
         full = np.zeros(self._design.shape[0])
@@ -195,9 +190,8 @@ class RowsOfDesign(Design):
 
     def columns(self, indices: np.ndarray, out: np.ndarray | None = None) -> Matrix:
         found = self._design.columns(indices)[self._kept]
-        if self.is_sparse:
+        if out is None:
             return found
-        out = np.empty(found.shape, order="F") if out is None else out
         out[:] = found
         return out
 
@@ -212,7 +206,6 @@ class StackedDesign(Design):
         super().__init__(design.matrix, design.selective)
         self.single, self.n_outputs = design, n_outputs
         self.shape = design.shape[0] * n_outputs, design.shape[1] * n_outputs
-        self.is_sparse = design.is_sparse
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
         return self.single.correlations_of_all(rho.reshape(self.n_outputs, -1)).ravel()
