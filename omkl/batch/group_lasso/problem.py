@@ -136,10 +136,11 @@ class DesignProblem(BaseProblem):
         """Intercept and columns that are not regularized; None if there are no such columns."""
         if not len(self.groups.free):
             return None
-        columns = self.design.columns(self.free_columns)
-        parts = [np.ones((len(self.y), 1))] if self.intercept else []
+        design = self.single.design
+        columns = design.columns(self.single.free_columns)
+        parts = [np.ones((design.shape[0], 1))] if self.intercept else []
         free = Unpenalized(np.hstack([*parts, columns.toarray() if sparse.issparse(columns) else columns]))
-        if free.basis.shape[1] >= len(self.y):
+        if free.basis.shape[1] >= design.shape[0]:
             raise InputError("The groups of weight 0 fit any targets.")
         return free
 
@@ -245,10 +246,6 @@ class StackedProblem(DesignProblem):
     @property
     def loss_weights(self) -> np.ndarray:
         return np.tile(self.single.loss_weights, self.n_outputs)
-
-    @property
-    def unpenalized(self) -> Unpenalized | None:
-        return self.single.unpenalized
 
     @cached_property
     def weighted_loss(self) -> WeightedLoss:
