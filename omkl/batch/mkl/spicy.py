@@ -259,12 +259,11 @@ class _Search:
         return norms
 
     def _record(self, model: Expansion, subproblem: Subproblem | None) -> bool:
-        size, steps = 0, {"newton_steps": 0, "proximal_steps": 0}
+        facts = {"working_set": 0, "full_passes": self.passes, "newton_steps": 0, "proximal_steps": 0}
         if subproblem is not None:
-            size = len(subproblem.which)
-            steps = {"newton_steps": subproblem.newton_steps, "proximal_steps": subproblem.proximal_steps}
+            facts |= {"working_set": len(subproblem.which), "newton_steps": subproblem.newton_steps}
+            facts |= {"proximal_steps": subproblem.proximal_steps}
         values, system = (self.certificate.primal, self.certificate.dual), system_of(self.problem.kernels)
-        facts = {"working_set": size, "full_passes": self.passes, **steps}
         return self.monitor.record(*values, len(model.active), **facts, system=system)
 
     def by_violation(self, which: np.ndarray) -> np.ndarray:
