@@ -1,7 +1,8 @@
 """Weighted losses of predictions of one output or several, their conjugates, and unpenalized coefficients."""
 
 from collections.abc import Iterable
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +23,7 @@ LEAST_CURVED = 1e-3
 ROUNDING = 1e-9
 
 
+@dataclass(eq=False)
 class WeightedLoss:
     r""":math:`\sum_i c_i\, l(y_i, z_i)` as a function of the predictions z, and its conjugate at :math:`-\rho`.
 
@@ -45,13 +47,16 @@ class WeightedLoss:
     #: Whether the loss of a sample has several predictions and is not a sum over them.
     couples_outputs: ClassVar[bool] = False
 
-    def __init__(
-        self, loss: PointwiseLoss, y: np.ndarray, weights: np.ndarray, offset: np.ndarray | None = None
-    ) -> None:
-        loss.check_targets(y)
-        if weights.shape != np.shape(y) or not np.isfinite(weights).all() or not (weights > 0).all():
+    loss: PointwiseLoss
+    y: np.ndarray
+    weights: np.ndarray
+    offset: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        self.loss.check_targets(self.y)
+        known = self.weights
+        if known.shape != np.shape(self.y) or not np.isfinite(known).all() or not (known > 0).all():
             raise InputError("Sample weights must be finite and > 0, one per sample.")
-        self.loss, self.y, self.weights, self.offset = loss, y, weights, offset
 
     def _with_offset(self, outputs: np.ndarray) -> np.ndarray:
         return outputs if self.offset is None else outputs + self.offset
@@ -204,6 +209,7 @@ class Unpenalized:
         return rho - weighted @ np.linalg.lstsq(self.basis.T @ weighted, self.basis.T @ rho, rcond=None)[0]
 
 
+@dataclass(eq=False)
 class PartlyFreeLoss(WeightedLoss):
     r"""Weighted losses of predictions plus U c, with the best c; in the dual :math:`U^\top \rho = 0`.
 
@@ -218,11 +224,7 @@ class PartlyFreeLoss(WeightedLoss):
     free : Unpenalized
     """
 
-    def __init__(
-        self, loss: PointwiseLoss, y: np.ndarray, weights: np.ndarray, offset: np.ndarray | None, free: Unpenalized
-    ) -> None:
-        super().__init__(loss, y, weights, offset)
-        self.free = free
+    free: Unpenalized = field(kw_only=True)
 
     def best_intercept(self, outputs: np.ndarray) -> np.ndarray:  # type: ignore[override]
         """Return the values U c, (m,), that, added to the predictions, minimise the loss.
@@ -270,6 +272,7 @@ class PartlyFreeLoss(WeightedLoss):
 # ---- several outputs: arrays concatenate the samples of all outputs, (K m,) ------------------------------------------
 
 
+@dataclass(eq=False)
 class StackedLoss(WeightedLoss):
     """The losses of several outputs, one output after the other; each has its own intercept.
 
@@ -286,19 +289,15 @@ class StackedLoss(WeightedLoss):
         The unpenalized part, in every output.
     """
 
-    def __init__(
-        self,
-        loss: PointwiseLoss,
-        y: np.ndarray,
-        weights: np.ndarray,
-        n_parts: int,
-        offset: np.ndarray | None = None,
-        free: Unpenalized | None = None,
-    ) -> None:
-        super().__init__(loss, y, weights, offset)
-        offsets = [None] * n_parts if offset is None else offset.reshape(n_parts, -1)
-        parts = zip(y.reshape(n_parts, -1), weights.reshape(n_parts, -1), offsets)
-        self.parts = [WeightedLoss(loss, *own) if free is None else PartlyFreeLoss(loss, *own, free) for own in parts]
+    n_parts: int = 1
+    free: Unpenalized | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        y, weights = (values.reshape(self.n_parts, -1) for values in (self.y, self.weights))
+        offsets = [None] * self.n_parts if self.offset is None else self.offset.reshape(self.n_parts, -1)
+        make = WeightedLoss if self.free is None else partial(PartlyFreeLoss, free=self.free)
+        self.parts = [make(self.loss, *own) for own in zip(y, weights, offsets)]
 
     def balanced(self, rho: np.ndarray) -> np.ndarray:
         own = rho.reshape(len(self.parts), -1)
@@ -340,7 +339,7 @@ class MultinomialLoss(PartlyFreeLoss):
     def __init__(
         self, y: np.ndarray, weights: np.ndarray, n_parts: int, offset: np.ndarray | None, free: Unpenalized
     ) -> None:
-        super().__init__(Logistic(), y, weights, offset, free)
+        super().__init__(Logistic(), y, weights, offset, free=free)
         self.n_parts = n_parts
 
     def _by_class(self, values: np.ndarray) -> np.ndarray:

@@ -163,6 +163,7 @@ class ProximalNewton(BarrierSearch):
         super().note(primal, dual)
 
 
+@dataclass(eq=False)
 class NewtonSystem:
     r""":math:`\gamma Q Q^\top` with :math:`Q = B S`, and linear systems with it, of the smaller side of Q.
 
@@ -172,8 +173,7 @@ class NewtonSystem:
 
     Parameters
     ----------
-    columns : array (m, a) or CSC matrix
-        B.
+    B : array (m, a) or CSC matrix
     gamma : float
     blocks : Blocks
         The active blocks.
@@ -182,26 +182,24 @@ class NewtonSystem:
         Norms before and after the proximity operator, and its derivative.
     """
 
-    def __init__(
-        self,
-        columns: Matrix,
-        gamma: float,
-        blocks: Blocks,
-        v: np.ndarray,
-        norms: np.ndarray,
-        shrunk: np.ndarray,
-        slopes: np.ndarray,
-    ) -> None:
-        self.B, self.gamma, self.blocks = columns, gamma, blocks
-        along = np.sqrt(slopes)
-        if blocks.single:
+    B: Matrix
+    gamma: float
+    blocks: Blocks
+    v: np.ndarray
+    norms: np.ndarray
+    shrunk: np.ndarray
+    slopes: np.ndarray
+
+    def __post_init__(self) -> None:
+        along = np.sqrt(self.slopes)
+        if self.blocks.single:
             # for the lasso J is the identity
-            self._across = None if np.all(slopes == 1.0) else along
+            self._across = None if np.all(self.slopes == 1.0) else along
         else:
-            across = np.sqrt(shrunk / norms)
-            self._across = blocks.spread(across)
+            across = np.sqrt(self.shrunk / self.norms)
+            self._across = self.blocks.spread(across)
             self._excess = along - across
-            self._ray = v / blocks.spread(norms)
+            self._ray = self.v / self.blocks.spread(self.norms)
 
     def sqrt_times(self, rows: np.ndarray) -> np.ndarray:
         """Return S times an array with one row per coordinate; the same array if S is the identity."""

@@ -172,7 +172,7 @@ class DesignProblem(BaseProblem):
     def weighted_loss(self) -> WeightedLoss:
         if self.unpenalized is None:
             return super().weighted_loss
-        return PartlyFreeLoss(self.loss, self.y, self.loss_weights, self.offset, self.unpenalized)
+        return PartlyFreeLoss(self.loss, self.y, self.loss_weights, self.offset, free=self.unpenalized)
 
     def dual_norms(self, rho: np.ndarray) -> np.ndarray:
         return self.groups.dual_norms(self.design.correlations(rho))
@@ -251,7 +251,7 @@ class StackedProblem(DesignProblem):
     def weighted_loss(self) -> WeightedLoss:
         free, n_samples = self.unpenalized, self.single.design.shape[0]
         if not self.multinomial:
-            return StackedLoss(self.loss, self.y, self.loss_weights, self.n_outputs, self.offset, free)
+            return StackedLoss(self.loss, self.y, self.loss_weights, self.offset, self.n_outputs, free)
         free = Unpenalized(np.ones((n_samples, int(self.intercept)))) if free is None else free
         return MultinomialLoss(self.y, self.loss_weights, self.n_outputs, self.offset, free)
 

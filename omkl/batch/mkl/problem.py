@@ -53,7 +53,7 @@ class Problem(BaseProblem):
     @cached_property
     def weighted_loss(self) -> WeightedLoss:
         if isinstance(self.kernels, ReplicatedStack):
-            return StackedLoss(self.loss, self.y, self.loss_weights, self.kernels.n_parts)
+            return StackedLoss(self.loss, self.y, self.loss_weights, n_parts=self.kernels.n_parts)
         return super().weighted_loss
 
     def dual_norms(self, rho: np.ndarray) -> np.ndarray:
