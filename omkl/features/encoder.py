@@ -14,20 +14,7 @@ from scipy import sparse
 from omkl.exceptions import InputError
 from omkl.features.lexicons import Lexicon, Lexicons, as_lexicons, pack_lexicons, unpack_lexicons
 from omkl.features.scales import ColumnScales
-from omkl.features.views import (
-    COLUMNS,
-    MISSING,
-    PLAIN,
-    Entries,
-    FlatTokens,
-    TokenData,
-    View,
-    is_number_in,
-    number_keys,
-    numbers_of,
-    shapes_of_first,
-    stacked,
-)
+from omkl.features.views import COLUMNS, MISSING, PLAIN, Entries, FlatTokens, TokenData, View, numbers_of, stacked
 from omkl.features.vocabulary import AttributeLists, Vocabulary, features_of_ids
 from omkl.features.words import TEMPLATES, WordEncoder, Words
 from omkl.groups.tokens import Features, Tokens, features_of, side_by_side
@@ -119,7 +106,7 @@ class Encoder:
         if self.lexicons and not isinstance(tokens, Words):
             found = type(tokens[0]).__name__ if isinstance(tokens, list) else "array"
             raise InputError(f"`lexicons` look up words: each token must be a string, got tokens of type {found}.")
-        self.shapes, self.names = shapes_of_first(tokens), None if names is None else [str(name) for name in names]
+        self.shapes, self.names = data.shapes_of_first(), None if names is None else [str(name) for name in names]
         named = None if self._specs is None else named_kernels(self._specs)
         if isinstance(tokens, list):
             self.numbers = self._columns_of_dicts(data, None if named is None else [kernel for _, kernel in named])
@@ -155,10 +142,10 @@ class Encoder:
         """Return the keys of dicts whose numbers are columns for kernels (None: the default ones)."""
         selected = [kernel.on for kernel in kernels or ()]
         if not self.in_sequences and not self.shapes and (kernels is None or None in selected):
-            return number_keys(list(data.inputs), data.names, data.whole)
+            return data.number_keys()
         items = chain.from_iterable(on if isinstance(on, tuple) else (on,) for on in selected)
         keys = [key for key in dict.fromkeys(items) if isinstance(key, str) and key not in self.shapes]
-        return [key for key in keys if is_number_in(data.inputs, key)]
+        return [key for key in keys if data.has_number(key)]
 
     def _default_kernels(self, data: TokenData) -> list[tuple[str, Kernel]]:
         """Return the kernels of a model whose user gives none."""

@@ -76,6 +76,37 @@ class TokenData(NamedTuple):
         lengths = np.diff(self.offsets)
         return np.repeat(np.ones(len(lengths)) if self.weights is None else self.weights, lengths)
 
+    def shapes_of_first(self) -> dict[str, int]:
+        """Return the number of columns of the array, or of each vector in the first dict."""
+        tokens = self.inputs
+        if not isinstance(tokens, list):
+            return {PLAIN: tokens.shape[1]}
+        shapes = {}
+        for key, value in tokens[0].items() if isinstance(tokens[0], dict) else ():
+            is_list = isinstance(value, (list, tuple)) and len(value) > 0
+            if isinstance(value, np.ndarray) or (is_list and all(isinstance(part, NUMBERS) for part in value)):
+                shapes[key] = np.size(value)
+        return shapes
+
+    def number_keys(self) -> list[str]:
+        """Return the keys of dicts whose numbers are columns, sorted, so that the order of keys does not matter.
+
+        These are keys with a number in at least half of the dicts, if these are the ``whole`` data; or in the first
+        dict of a stream, so that blocks do not matter. A column of a table is one if its first value is a number.
+        """
+        rows: list[Any] = list(self.inputs)
+        if self.names is not None:
+            firsts = (next((row[name] for row in rows if row.get(name) is not None), None) for name in self.names)
+            return [name for name, value in zip(self.names, firsts) if isinstance(value, NUMBERS + TIMES)]
+        sample = [row for row in (rows if self.whole else rows[:1]) if isinstance(row, dict)]
+        counts = Counter(key for row in sample for key, value in row.items() if isinstance(value, NUMBERS + TIMES))
+        return sorted(key for key, count in counts.items() if 2 * count >= len(sample))
+
+    def has_number(self, key: object) -> bool:
+        """Check whether the value of this key is a number in the first dict that has the key."""
+        values = (token[key] for token in self.inputs if isinstance(token, dict) and key in token)
+        return isinstance(next(values, None), NUMBERS)
+
 
 class View(NamedTuple):
     """Input array of a kernel.
@@ -144,37 +175,6 @@ class Entries(NamedTuple):
     standardized: Mapping[str, np.ndarray]
     shares: Mapping[str, np.ndarray]
     missing: np.ndarray | None
-
-
-def shapes_of_first(tokens: FlatTokens) -> dict[str, int]:
-    """Return the number of columns of the array, or of each vector in the first dict."""
-    if not isinstance(tokens, list):
-        return {PLAIN: tokens.shape[1]}
-    shapes = {}
-    for key, value in tokens[0].items() if isinstance(tokens[0], dict) else ():
-        is_list = isinstance(value, (list, tuple)) and len(value) > 0
-        if isinstance(value, np.ndarray) or (is_list and all(isinstance(part, NUMBERS) for part in value)):
-            shapes[key] = np.size(value)
-    return shapes
-
-
-def number_keys(tokens: Sequence[Any], names: Sequence[str] | None, whole: bool) -> list[str]:
-    """Return the keys of dicts whose numbers are columns, sorted, so that the order of keys does not matter.
-
-    These are keys with a number in at least half of the dicts, if these are the ``whole`` data; or in the first dict of
-    a stream, so that blocks do not matter. A column of a table (``names``) is one if its first value is a number.
-    """
-    if names is not None:
-        firsts = ((name, next((row[name] for row in tokens if row.get(name) is not None), None)) for name in names)
-        return [name for name, value in firsts if isinstance(value, NUMBERS + TIMES)]
-    sample = [token for token in (tokens if whole else tokens[:1]) if isinstance(token, dict)]
-    counts = Counter(key for row in sample for key, value in row.items() if isinstance(value, NUMBERS + TIMES))
-    return sorted(key for key, count in counts.items() if 2 * count >= len(sample))
-
-
-def is_number_in(tokens: FlatTokens, key: object) -> bool:
-    """Check whether the value of this key is a number in the first dict that has the key."""
-    return isinstance(next((token[key] for token in tokens if isinstance(token, dict) and key in token), None), NUMBERS)
 
 
 def numbers_of(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> np.ndarray:
