@@ -322,16 +322,6 @@ def _learn(stamp):
 
 
 learn = _learn(
-    stamp_of(
-        _jit_banks,
-        _jit_chain,
-        _jit_drift,
-        _jit_evidence,
-        _jit_group_state,
-        _jit_kernel,
-        _jit_labels,
-        _jit_losses,
-        _jit_prox,
-        _jit_tables,
-    )
+    stamp_of(_jit_banks, _jit_group_state, _jit_kernel, _jit_tables)
+    + stamp_of(_jit_chain, _jit_drift, _jit_evidence, _jit_labels, _jit_losses, _jit_prox)
 )

@@ -4,13 +4,12 @@ A method sets the step sizes of the groups' directions ``v`` and the weight of t
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
 import numpy as np
 
 from omkl._components import Compilable
-from omkl.exceptions import InputError
 from omkl.groups import _jit_group_state as jit
 from omkl.groups.group_state import GroupState
 from omkl.online._jit_pass import DUAL_AVERAGING, FORWARD_BACKWARD, GAP, HEDGE
@@ -24,7 +23,6 @@ Term: TypeAlias = "Regularizer | OutOfSampleWeights"
 class Method(TrainerPart, Compilable, ABC):
     """Base class of online learning methods."""
 
-    name: ClassVar[str]
     #: Whether groups that are set to zero discard their parameters.
     forgets: ClassVar[bool]
     #: Whether the next examples are new to the model.
@@ -69,7 +67,6 @@ class Method(TrainerPart, Compilable, ABC):
 class ForwardBackward(Method):
     """FOBOS: ``theta <- prox_{eta lambda R}(theta - eta g)``; groups set to zero discard their parameters."""
 
-    name = "fobos"
     forgets = True
     compiled = FORWARD_BACKWARD
 
@@ -88,7 +85,6 @@ class DualAveraging(Method):
     :math:`W_t` is the sum of the examples' weights, because each weighted gradient brings its share of the regularizer.
     """
 
-    name = "rda"
     forgets = False
     compiled = DUAL_AVERAGING
 
@@ -169,30 +165,16 @@ class OutOfSampleWeights(ForwardBackward):
         # each part f_k takes the step -rate * weight * g, so theta_k moves by w_k times that
         self._weight = weight
         self._before = group_state.square_norms.copy()
-        self.sums += group_state.pending_weight * self.weights
-        jit.begin_hedge(
-            group_state.scales,
-            self.factors,
-            group_state.empty,
-            group_state.averages,
-            group_state.pending_weight,
-            rate * weight,
-            group_state.bases,
-            group_state.rates,
-        )
+        pending, steps = group_state.pending_weight, (group_state.bases, group_state.rates)
+        self.sums += pending * self.weights
+        parts = group_state.scales, self.factors, group_state.empty, group_state.averages
+        jit.begin_hedge(*parts, pending, rate * weight, *steps)
 
     def observe(self, group_state: GroupState) -> float:
         # the losses of the parts follow from the change of norms in the step
         if self.learning:
-            jit.losses_of_parts(
-                self._before,
-                group_state.square_norms,
-                group_state.square_gradients,
-                group_state.rates,
-                group_state.bases,
-                self._weight,
-                self._losses,
-            )
+            after = group_state.square_norms, group_state.square_gradients, group_state.rates, group_state.bases
+            jit.losses_of_parts(self._before, *after, self._weight, self._losses)
             self.gap = jit.hedge(self.weights, self.cumulative, self._losses, self.gap)
         return float(self.factors @ group_state.square_gradients)
 
@@ -236,9 +218,5 @@ class OutOfSampleWeights(ForwardBackward):
         return weights / weights.sum()
 
 
-def as_method(name: str) -> Method:
-    """Return the method called ``"fobos"`` or ``"rda"``."""
-    for method in (ForwardBackward(), DualAveraging()):
-        if method.name == name:
-            return method
-    raise InputError(f"`method` must be one of 'fobos', 'rda', got {name!r}.")
+#: Methods by name.
+METHODS: Mapping[str, type[Method]] = {"fobos": ForwardBackward, "rda": DualAveraging}

@@ -14,7 +14,6 @@ from omkl.groups.base import Bank, check_ability
 from omkl.groups.tokens import Tokens
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
-from omkl.online.methods import as_method
 from omkl.online.rounds import Examples, Record, State, Values
 from omkl.online.schedules import GrowingHorizon, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
@@ -141,7 +140,7 @@ class OnlineSettings:
             schedule=schedule,
             average=None if average in (None, "last") else resolve(Average, average, "average"),
             weighting=weighting,
-            method=as_method(estimator.method).name,
+            method=estimator.method,
             C=loss.default_c if estimator.C == "auto" else float(estimator.C),
             epochs=FEWEST_EPOCHS if estimator.epochs == "auto" else int(estimator.epochs),
             radius=estimator.radius,

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from omkl._components import check_choice
 from omkl.exceptions import DivergenceError, InputError
 from omkl.groups.base import Bank, check_ability, initial_potentials
 from omkl.groups.group_state import GroupState
@@ -13,7 +14,7 @@ from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.drift.detector import DriftTest
 from omkl.online.evidence import Evidence
-from omkl.online.methods import Method, OutOfSampleWeights, as_method
+from omkl.online.methods import METHODS, Method, OutOfSampleWeights
 from omkl.online.rounds import Change, Example, Record, Step, TrainerPart, below
 from omkl.online.schedules import Schedule
 from omkl.regularizers.base import Regularizer
@@ -95,7 +96,8 @@ class OnlineTrainer:
         self.lambda_ = lambda_
         self.schedule = schedule
         self.n_penalized = sum(len(bank.names) for bank in banks)
-        self.method: Method = as_method(method)
+        check_choice("`method`", method, METHODS)
+        self.method = METHODS[method]()
         self.examiners = {role: kind() for role, kind in EXAMINERS[weighting].items()}
         self.radius = float(radius)
         self.average = average

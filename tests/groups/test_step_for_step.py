@@ -130,7 +130,7 @@ def literal_of(problem, trainer, setting, average):
         options["regularizer"],
         options["lambda_"],
         trainer.schedule,
-        trainer.method.name,
+        options.get("method", "fobos"),
         trainer.radius,
         average,
         options.get("free", False),
