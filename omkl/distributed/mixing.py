@@ -34,7 +34,7 @@ from omkl.groups.base import check_ability
 from omkl.online.compiled_pass import fastest_pass
 from omkl.online.rounds import Examples, Record, Sharded, Step, added, below
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
-from omkl.online.training_loop import Source, serial_pass
+from omkl.online.training_loop import Pass, Source, serial_pass
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -55,7 +55,7 @@ class MixedPass(NamedTuple):
     in_shards: bool = True
 
 
-class ParameterMixing:
+class ParameterMixing(Pass):
     """Training in shards, on threads of this process or on Dask workers, with bitwise the same result.
 
     Argument ``make_pass`` of :class:`~omkl.online.TrainingLoop`. A shard is sent to one worker and stays there. Passes

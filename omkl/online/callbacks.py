@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,7 @@ class ProgressBar:
             self._bar.close()
 
 
+@dataclass(eq=False)
 class EarlyStopping:
     """Callback that stops training when the score of held-out examples has not improved for ``patience`` epochs.
 
@@ -195,18 +197,12 @@ class EarlyStopping:
     known. At the end, the trainer's state with the best score is restored.
     """
 
-    def __init__(
-        self,
-        examples: Callable[[], rounds.Examples],
-        patience: int,
-        score: Callable[[Predictor, rounds.Examples], float],
-    ) -> None:
-        self.examples = examples
-        self.patience = patience
-        self.score = score
-        self.best_score = -np.inf
-        self.best_epoch = 0
-        self._best_state: dict[str, np.ndarray] = {}
+    examples: Callable[[], rounds.Examples]
+    patience: int
+    score: Callable[[Predictor, rounds.Examples], float]
+    best_score: float = -np.inf
+    best_epoch: int = 0
+    _best_state: dict[str, np.ndarray] = field(default_factory=dict)
 
     def on_epoch(self, trainer: OnlineTrainer, record: rounds.Record) -> bool:
         """Add ``validation_score`` to the record; return whether to stop."""

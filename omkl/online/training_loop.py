@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,36 +39,21 @@ class Source(Protocol):
     def load_state(self, values: rounds.Values) -> None: ...
 
 
-class Pass(Protocol):
-    """Trains on a block of examples, in single rounds or in shards."""
-
-    @property
-    def n_shards(self) -> int: ...
-
-    def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None: ...
-
-    def __call__(
-        self, trainer: OnlineTrainer, examples: rounds.Examples, orders: Callable, done: int
-    ) -> Iterator[Any]: ...
-
-
-class SerialPass:
-    """Trains on the examples of a block one after the other."""
+class Pass:
+    """Trains on the examples of a block one after the other; base of passes in shards."""
 
     n_shards = 1
 
     def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None:
         """Accept everything."""
 
-    def __call__(
-        self, trainer: OnlineTrainer, examples: rounds.Examples, orders: Callable, done: int
-    ) -> Iterator[rounds.Step]:
+    def __call__(self, trainer: OnlineTrainer, examples: rounds.Examples, orders: Callable, done: int) -> Iterator[Any]:
         """Yield the steps on a block in the order of ``orders(sizes)``, after its first ``done`` examples."""
         for i in orders([len(examples)])[0][done:].tolist():
             yield trainer.update(*examples[i])
 
 
-serial_pass = SerialPass()
+serial_pass = Pass()
 
 
 class ArraySource:
@@ -118,6 +104,7 @@ class ArraySource:
             self._rng.bit_generator.state = self._generator = values["generator"]
 
 
+@dataclass(eq=False, repr=False)
 class TrainingLoop:
     """Trains in passes over a source, with callbacks and checkpoints.
 
@@ -144,26 +131,18 @@ class TrainingLoop:
         Whether training ends with the last epoch; False if more examples may follow, as in ``partial_fit``.
     """
 
-    def __init__(
-        self,
-        trainer: OnlineTrainer,
-        source: Source,
-        *,
-        make_pass: Pass = serial_pass,
-        callbacks: Sequence[object] = (),
-        checkpoints: Checkpoints | None = None,
-        stage: str = "model",
-        progress: rounds.TrainingProgress | None = None,
-        concludes: bool = True,
-    ) -> None:
-        self.trainer = trainer
-        self.source = source
-        self.make_pass = make_pass
-        self.callbacks = rounds.check_callbacks(callbacks)
-        self.checkpoints = checkpoints
-        self.stage = stage
-        self.progress = rounds.TrainingProgress() if progress is None else progress
-        self.concludes = concludes
+    trainer: OnlineTrainer
+    source: Source
+    _: KW_ONLY
+    make_pass: Pass = serial_pass
+    callbacks: Sequence[object] = ()
+    checkpoints: Checkpoints | None = None
+    stage: str = "model"
+    progress: rounds.TrainingProgress = field(default_factory=rounds.TrainingProgress)
+    concludes: bool = True
+
+    def __post_init__(self) -> None:
+        self.callbacks = rounds.check_callbacks(self.callbacks)
         self._on_round = rounds.hooks(self.callbacks, "on_round")
         self._on_block = rounds.hooks(self.callbacks, "on_block")
         self._on_epoch = rounds.hooks(self.callbacks, "on_epoch")
@@ -209,7 +188,10 @@ class TrainingLoop:
         finally:
             for end in rounds.hooks(self.callbacks, "on_end"):
                 end(trainer)
-        check_finite(trainer)
+        state = trainer.group_state
+        if not math.isfinite(state.square_norms.sum() + state.averages.sum()):
+            found = f"Parameters are not finite after round {trainer.round}: training diverged."
+            raise DivergenceError(f"{found} Choose a smaller eta0, or a radius.")
         self._keep()
         return progress.history
 
@@ -347,13 +329,3 @@ def _leave_out_useless(trainer: OnlineTrainer) -> float:
     left_out |= ~evidence.useful()
     trainer.go_on(trainer.round, trainer.presented)
     return sum(weight_of[name] for name, left in zip(trainer.group_names, left_out) if left)
-
-
-def check_finite(trainer: OnlineTrainer) -> None:
-    """Raise a DivergenceError if the current or the averaged model is not finite."""
-    state = trainer.group_state
-    if not math.isfinite(state.square_norms.sum() + state.averages.sum()):
-        raise DivergenceError(
-            f"Parameters are not finite after round {trainer.round}: training diverged. Choose a smaller eta0, or a "
-            "radius."
-        )
