@@ -22,7 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from omkl.distributed.cluster import gathered, identity, placed, submitted, unpi
 from omkl.exceptions import InputError
 from omkl.groups.base import check_ability
 from omkl.online.compiled_pass import fastest_pass
-from omkl.online.rounds import Examples, Record, Sharded, Step, added, below
+from omkl.online.rounds import Examples, LearnedBlock, Record, Sharded, Step, added, below
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.online.training_loop import Pass, Source, serial_pass
 
@@ -43,16 +43,6 @@ if TYPE_CHECKING:
 State = dict[str, np.ndarray]
 #: Order of the examples of a shard: their indices, or a seed.
 Order = np.ndarray | int
-
-
-class MixedPass(NamedTuple):
-    """Result of training on a block in shards: sums of losses and weights, and entries of the epoch's record."""
-
-    loss: float
-    n_examples: int
-    weight: float
-    record: Record
-    in_shards: bool = True
 
 
 class ParameterMixing(Pass):
@@ -91,7 +81,7 @@ class ParameterMixing(Pass):
 
     def __call__(
         self, trainer: OnlineTrainer, examples: Examples, orders: Callable, done: int
-    ) -> Iterator[MixedPass | Step]:
+    ) -> Iterator[LearnedBlock | Step]:
         """Train on a block; called by :class:`~omkl.online.TrainingLoop`.
 
         Shard j of S has the examples ``j, j + S, j + 2S, ...``, in its own order. A single shard is bitwise equivalent
@@ -110,7 +100,7 @@ class ParameterMixing(Pass):
 
         Yields
         ------
-        MixedPass or Step
+        LearnedBlock or Step
         """
         if len(examples) < self.n_shards and not isinstance(examples, Sharded):
             yield from (fastest_pass(trainer, examples, testing=True) or serial_pass)(trainer, examples, orders, done)
@@ -136,7 +126,7 @@ class ParameterMixing(Pass):
         record: Record = {"shards": len(states), "mixing_seconds": time.perf_counter() - passed}
         for j, (state, loss, weight) in enumerate(zip(states, losses.tolist(), weights.tolist()), 1):
             record |= {f"loss:shard{j}": loss / weight if weight else 0.0, f"seconds:shard{j}": float(state["seconds"])}
-        yield MixedPass(float(losses.sum()), sum(self._sizes), float(weights.sum()), record)
+        yield LearnedBlock(examples, sum(self._sizes), float(losses.sum()), float(weights.sum()), True, record)
 
     def _run(self, trainer: OnlineTrainer, orders: Sequence[Order]) -> list[State]:
         """Make a pass over every shard."""

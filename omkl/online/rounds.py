@@ -264,6 +264,8 @@ class LearnedBlock(NamedTuple):
     weight: float
     #: Whether the block was learned in shards, without calls of ``on_round``.
     in_shards: bool
+    #: What shards add to the epoch's record.
+    record: Record | None = None
 
 
 @dataclass
