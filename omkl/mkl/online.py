@@ -16,7 +16,7 @@ from omkl.estimators.batch import resolve_loss
 from omkl.estimators.calibration import needs_probabilities
 from omkl.estimators.explanations import Explanation, explain_class, explain_number, one_row
 from omkl.estimators.sources import TrainingBlock
-from omkl.estimators.targets import ClassOutputs, NumberOutputs, checked_classes, finite_targets
+from omkl.estimators.targets import ClassOutputs, NumberOutputs
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import OneOf
@@ -235,13 +235,13 @@ callbacks, verbose, random_state
         return self.model_.codec.encoder.column_scales()
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
-        return read_rows(self, checked_classes, None, block, first=False)
+        return read_rows(self, block, first=False, known=True)
 
     def _codec(self, classes: ArrayLike | str | None = None) -> TokenCodec:
         return TokenCodec(ClassOutputs(self.fit_intercept, self.cost, _declared(classes)), self, missing=self.missing)
 
     def _task(self, classes: ArrayLike | str | None = None) -> Task:
-        return Task(self._codec(classes), partial(read_rows, self, checked_classes, self.class_weight))
+        return Task(self._codec(classes), partial(read_rows, self))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -365,7 +365,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec]):
         return self
 
     def _task(self) -> Task:
-        return Task(self._codec(), partial(read_rows, self, _numbers, None), held_out_r2)
+        return Task(self._codec(), partial(read_rows, self), held_out_r2)
 
     def predict(self, X: RowsLike) -> np.ndarray:
         """Predict the target of each row of X, (n,).
@@ -396,9 +396,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec]):
     score = score_rows
 
     column_scales_, _sections = OnlineMKLClassifier.column_scales_, OnlineMKLClassifier._sections
-
-    def _read_known(self, block: TrainingBlock) -> TokenData:
-        return read_rows(self, _numbers, None, block, first=False)
+    _read_known = OnlineMKLClassifier._read_known
 
     def _codec(self) -> TokenCodec:
         resolve_loss(self)
@@ -413,8 +411,3 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec]):
 def _declared(classes: ArrayLike | str | None) -> list | str | None:
     """Return classes as a list of Python objects."""
     return classes if classes is None or isinstance(classes, str) else np.asarray(classes).tolist()
-
-
-def _numbers(y: np.ndarray, first: bool) -> np.ndarray:
-    """Check targets as :func:`finite_targets` does, whether or not they are the first ones."""
-    return finite_targets(y)

@@ -1,7 +1,7 @@
 """Checks and scores of rows with one output each."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ from omkl.estimators import validation
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.batch import is_a_classifier
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
+from omkl.estimators.targets import checked_classes, finite_targets
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TokenData
 from omkl.online.averaging import Predictor
@@ -27,39 +28,33 @@ RowsLike: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | Mapping[str
 AT_A_TIME = 4096
 
 
-def read_rows(
-    estimator: OnlineEstimator,
-    check_targets: Callable[[np.ndarray, bool], np.ndarray],
-    class_weight: str | dict | None,
-    block: TrainingBlock,
-    first: bool,
-    whole: bool = False,
-) -> TokenData:
+def read_rows(estimator: Any, block: TrainingBlock, first: bool, whole: bool = False, known: bool = False) -> TokenData:
     """Check rows and their outputs; each row is a sequence of one token.
 
     Parameters
     ----------
     estimator : OnlineMKLClassifier or OnlineMKLRegressor
         It stores the column names of the first rows, and compares the names of later rows.
-    check_targets : callable
-        ``check_targets(y, first)`` checks the targets, and returns them as an array.
-    class_weight : None, "balanced" or dict
     block : TrainingBlock
     first : bool
         Whether a model starts with these rows.
     whole : bool
         Whether these are all rows of a ``fit``. Then drop rows of weight 0. If the rows will be shuffled, first sort
         them by content, so that the model does not depend on the order of the rows.
+    known : bool
+        Whether the rows are for evaluation, without class weights.
     """
     if block.y is None:
         raise InputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None; a stream has pairs (x, y)."
         )
     X, y = checked_rows(estimator, block.X, first, block.y)
-    y, names = check_targets(y, first), validation.column_names_of(estimator)
+    classifies, names = is_a_classifier(estimator), validation.column_names_of(estimator)
+    y = checked_classes(y, first) if classifies else finite_targets(y)
     weights = validation.check_sample_weight(block.sample_weight, len(y))
     offsets = np.arange(len(y) + 1)
-    weights = validation.class_weights(class_weight, y.tolist(), offsets, weights, whole)
+    if classifies and not known:
+        weights = validation.class_weights(estimator.class_weight, y.tolist(), offsets, weights, whole)
     if not whole:
         return TokenData(X, offsets, y.tolist(), weights, names=names)
     distinct = None
