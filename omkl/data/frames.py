@@ -184,7 +184,7 @@ def are_known_columns(X: object, learned: Mapping[str, object]) -> bool:
         return False
     fits = X.shape[1] == learned.get("n_features_in_") and not {"feature_names_in_", "categories_"} & learned.keys()
     fits = fits and not learned.get("missing_columns_")
-    return fits and X.size > 0 and -LARGEST <= float(X.min()) and float(X.max()) <= LARGEST
+    return fits and X.size > 0 and float(X.min()) >= -LARGEST and float(X.max()) <= LARGEST
 
 
 def is_column(y: Any, n: int) -> bool:
