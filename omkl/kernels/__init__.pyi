@@ -4,7 +4,7 @@ from .functions import B1Spline, ChiSquared, Custom, Gaussian, Laplacian, Linear
 from .gram import GramMatrices, checked_gram
 from .inputs import Pair
 from .packed import LazyStack, PackedStack
-from .specs import Average, as_kernel, per_column, random_subset_gaussians, variable_kernels
+from .specs import Average, Product, as_kernel, per_column, random_subset_gaussians, variable_kernels
 from .stack import FactoredStack, KernelStack, MixedStack
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "PackedStack",
     "Pair",
     "Polynomial",
+    "Product",
     "as_kernel",
     "checked_gram",
     "per_column",

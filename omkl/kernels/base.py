@@ -116,6 +116,16 @@ class Kernel(Component):
         """
         return inputs.find_columns(self.on, n_columns, names, self)
 
+    def places(self, n_columns: int, names: Sequence[str] | None = None) -> list[int]:
+        """Return the positions of the kernel's columns as a list; see :meth:`columns`.
+
+        Parameters
+        ----------
+        n_columns, names
+            As for :meth:`columns`.
+        """
+        return take_columns(np.arange(n_columns)[None], self.columns(n_columns, names))[0].tolist()
+
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
         """Return this kernel with its columns given by position.
 

@@ -1,8 +1,9 @@
-"""Kernels from strings and functions, kernels per column, averages, and kernel families from papers."""
+"""Kernels from strings and functions, kernels per column, averages, products, and kernel families from papers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -73,19 +74,43 @@ class Average(Kernel):
 
     def raw(self, pair: Pair) -> np.ndarray:
         pairs: dict[tuple[str, bool | str], Pair] = {("None", False): pair}
-        total = np.zeros((pair.X.shape[0], pair.Y.shape[0]), pair.X.dtype)
         for kernel in self.kernels:
             if kernel.seen not in pairs:
                 pairs[kernel.seen] = Pair(kernel.view(pair.X), kernel.view(pair.Y))
-            total += kernel.between(pairs[kernel.seen])
-        return total / len(self.kernels)
+        return self._joined(kernel.between(pairs[kernel.seen]) for kernel in self.kernels)
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        diagonals = [kernel.diagonal(kernel.view(X)) for kernel in self.kernels]
-        return np.mean(diagonals, axis=0)
+        return self._joined(kernel.diagonal(kernel.view(X)) for kernel in self.kernels)
+
+    def _joined(self, values: Iterable[np.ndarray]) -> np.ndarray:
+        return reduce(np.add, values) / len(self.kernels)
 
 
-def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
+class Product(Average):
+    """Product of several kernels; of kernels on two columns, it learns how the columns interact.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel or str
+        Their ``on`` counts within the columns that the product is on.
+
+    Examples
+    --------
+    >>> Product(["linear:on=0", "gaussian:on=1"], on=["age", "income"]).name
+    'product(linear:on=0, gaussian:on=1)'
+    """
+
+    @property
+    def name(self) -> str:
+        return super().name.replace("average", "product", 1)
+
+    def _joined(self, values: Iterable[np.ndarray]) -> np.ndarray:
+        return reduce(np.multiply, values)
+
+
+def per_column(
+    kernel: KernelSpec, columns: Any, pairs: Iterable[tuple[str | int, str | int]] = ()
+) -> dict[str, Kernel]:
     """Return one kernel per column, so that multiple kernel learning selects columns, in any units.
 
     Parameters
@@ -95,11 +120,14 @@ def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
         data is learned for each column.
     columns : data frame, array or sparse matrix of shape (n, d), list of names or positions, or int
         Training data, or its columns, or their number. Non-numeric columns of a data frame are skipped.
+    pairs : list of (str or int, str or int)
+        Pairs of columns that get the :class:`Product` of their kernels as well, such as those of
+        :meth:`~omkl.MKLClassifier.missing_pairs`.
 
     Returns
     -------
     dict of str to Kernel
-        By the name of the column, or ``"column 0"``, ``"column 1"``, ...
+        By the name of the column, or ``"column 0"``, ``"column 1"``, ...; pairs as ``"age x income"``.
 
     Examples
     --------
@@ -122,10 +150,19 @@ def per_column(kernel: KernelSpec, columns: Any) -> dict[str, Kernel]:
     elif getattr(columns, "ndim", 1) == 2:
         columns = range(columns.shape[1])
     chosen = [column if isinstance(column, str) else int(column) for column in columns]
-    kernels = {c if isinstance(c, str) else f"column {c}": kernel.restricted(c) for c in chosen}
+    kernels = {column_label(c): kernel.restricted(c) for c in chosen}
+    kernels |= {
+        f"{column_label(a)} x {column_label(b)}": Product([kernel.restricted(0), kernel.restricted(1)], on=[a, b])
+        for a, b in pairs
+    }
     for own in kernels.values():
         own.standardize = own.standardize or not is_sparse
     return kernels
+
+
+def column_label(column: str | int) -> str:
+    """Return the name of a column, or ``"column 0"`` for its position."""
+    return column if isinstance(column, str) else f"column {column}"
 
 
 def variable_kernels(n_columns: int) -> Iterator[Kernel]:

@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.base import TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
 
+from omkl._components import as_random_state
 from omkl.batch.solver import Solution, Solver
 from omkl.data.frames import are_known_columns
 from omkl.estimators import validation
@@ -19,12 +20,15 @@ from omkl.estimators.batch import CONSTRAINTS, ClassDecoder, NumberDecoder, is_a
 from omkl.estimators.cross_validation import warn_of_gaps
 from omkl.estimators.explanations import Explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
+from omkl.estimators.training import RandomState
 from omkl.features.encoder import KernelSpecs
 from omkl.kernels.gram import GramMatrices
-from omkl.kernels.inputs import Vectors, take_columns
+from omkl.kernels.inputs import Vectors
 from omkl.losses import PointwiseLoss
 from omkl.mkl.kernel_sources import ArrayKernels, KernelInputs, KernelSource, compares_sparse, is_precomputed
-from omkl.mkl.model import KernelModel
+from omkl.mkl.model import KernelModel, combined_gram
+from omkl.mkl.pairs import GAP, missing_pairs
+from omkl.mkl.shapes import Shapes, batch_shapes
 from omkl.mkl.training import LARGEST_C, READING, TrainingSet, largest_gap, prepare, warn_of_fit
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers import Regularizer
@@ -242,15 +246,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         array of shape (n, N)
             Values between the samples and the N training samples of weight > 0.
         """
-        checked: Any = self._checked(X)
-        source, weights = self._model.source, np.array([*self.kernel_weights_.values()])
-        active, total = np.flatnonzero(weights), np.zeros((checked.shape[0], source.n_samples))
-        for block, parts in source.blocks(checked, active):
-            for m, part in zip(active.tolist(), parts):
-                if isinstance(source, ArrayKernels) and m in source.ranks:
-                    part = part @ source.training_features(m).T
-                total[block] += weights[m] * part
-        return total
+        return combined_gram(self._model.source, self._checked(X), np.array([*self.kernel_weights_.values()]))
 
     def explain(
         self, x: KernelInputs, *, label: object = None, against: object = None, target: int = 0, n: int = 20
@@ -285,6 +281,67 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         X = self._checked(x if is_precomputed(self.kernels) else one_row(x))
         return self._model.explain(self._decoder(), X, (label, against, target), n, validation.encoded_columns(self))
 
+    def shapes(self, X: KernelInputs, y: ArrayLike | None = None, *, random_state: RandomState = 0) -> Shapes:
+        """Return the model as a sum of functions of single columns, for kernels from :func:`omkl.kernels.per_column`.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Rows over which the effects are centred, usually those of training. Curves have points at up to 100 of their
+            values.
+        y : array, optional
+            Targets of the rows, for bands of curves and bars: the effect plus or minus two standard deviations over
+            20 bootstrap draws of the rows. Each draw fits the functions anew with C, kernels and kernel weights fixed,
+            so that a band does not show how uncertain the choice of columns is. Takes memory for a matrix (n, n).
+        random_state : int, RandomState, Generator or None
+
+        Returns
+        -------
+        omkl.mkl.shapes.Shapes
+            ``intercept``, ``parts`` and ``outputs``; :func:`omkl.reports.plot_shapes` draws them.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a kernel in the model is on more than two columns, or a column has a single value in X.
+        """
+        return batch_shapes(self, self._checked(X), X, y, as_random_state(random_state))
+
+    def missing_pairs(
+        self, X: KernelInputs, y: ArrayLike, n: int = 10, sample_weight: ArrayLike | None = None
+    ) -> list[dict[str, Any]]:
+        """Find pairs of columns whose product of kernels would lower the objective, if it were added at the same C.
+
+        The problem of this model is solved to a gap of 1e-6, whose dual variables tell for all pairs whether they help.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            The training data, as for :meth:`fit`.
+        n : int > 0
+            Number of pairs at most.
+
+        Returns
+        -------
+        list of dict
+            ``pair``, two columns for the ``pairs`` of :func:`omkl.kernels.per_column`; ``excess``, by how much the norm
+            of the dual variables in the product exceeds the slope of the regularizer; and ``decrease``, the share of
+            the objective that goes at least, largest first. An empty list proves that no pair lowers the objective by
+            more than about 1e-6 of it. With regularizers that leave out no kernel, such as "uniform", all pairs help.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If there are no kernels on two single columns.
+        """
+        own = clone(self).set_params(tol=min(self.tol, GAP))
+        source, training = prepare(own, X, y, sample_weight, None)
+        training.select()
+        absent = [validation.MISSING] * len(getattr(own, "missing_columns_", ()))
+        names: Any = [*range(getattr(own, "n_features_in_", 0)), *absent]
+        names = names if validation.column_names_of(own) is None else validation.source_columns(own)
+        return missing_pairs(source, names, training.problems(self.C_), training.solve(self.C_, self.verbose), n)
+
     def path(
         self,
         X: KernelInputs,
@@ -311,16 +368,13 @@ class BatchMKL(TransformerMixin, SavedEstimator):
             kernels), ``dual_gap`` (relative), ``objective``, ``n_iter``, ``seconds``, and ``model``: the estimator that
             :meth:`fit` would return it at this C.
         """
-        estimator, single = clone(self), self._single or type(self)
+        estimator = clone(self)
         source, training = prepare(estimator, X, y, sample_weight, client)
         training.select()
-        # the n_jobs of a search is for folds, not for predictions
-        shared = {*single._get_param_names()} - ({"n_jobs"} if self._single else set())
-        parameters = {name: own for name, own in estimator.get_params(deep=False).items() if name in shared}
         columns, records = {name: own for name, own in estimator.__dict__.items() if name in validation.COLUMNS}, []
         for points in training.path(training.path_values(C)):
             solutions = [point.solution for point in points]
-            model = clone(single(**{**parameters, "C": points[0].value}))
+            model = estimator._at(points[0].value)
             model.__dict__.update(columns)
             model._learn(source, training, solutions)
             model.C_ = points[0].value
@@ -339,6 +393,14 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         warn_of_gaps(np.abs([record["dual_gap"] for record in records]), "C", self.tol)
         return records
 
+    def _at(self, C: float, **changes: Any) -> BatchMKL:
+        """Return an estimator with a single C, and otherwise the same parameters or ``changes``."""
+        single = self._single or type(self)
+        # the n_jobs of a search is for folds, not for predictions
+        shared = {*single._get_param_names()} - ({"n_jobs"} if self._single else set())
+        parameters = {name: own for name, own in self.get_params(deep=False).items() if name in shared}
+        return clone(single(**{**parameters, "C": C, **changes}))
+
     # ---- learned attributes -------------------------------------------------------------------------------------
 
     @property
@@ -354,8 +416,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         for kernel in source.kernels if isinstance(source, ArrayKernels) else ():
             if kernel.means_ is not None:
                 width = self.n_features_in_ if names is None else len(names)
-                places = take_columns(np.arange(width)[None], kernel.columns(width))[0]
-                own = zip(places.tolist(), kernel.means_.tolist(), kernel.deviations_.tolist())
+                own = zip(kernel.places(width), kernel.means_.tolist(), kernel.deviations_.tolist())
                 scales = {name_of_column(names, j): (mean, scale) for j, mean, scale in own} | scales
         return scales
 

@@ -14,7 +14,7 @@ from omkl.batch.mkl.problem import Expansion
 from omkl.estimators.batch import ClassDecoder, NumberDecoder
 from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, name_of_support
 from omkl.exceptions import InputError
-from omkl.kernels.inputs import Vectors, take_columns
+from omkl.kernels.inputs import Vectors
 from omkl.mkl.kernel_sources import ArrayKernels, GivenMatrices, KernelSource
 from omkl.online.group_contributions import Contributions, Piece
 from omkl.persistence import Packer, Unpacker
@@ -67,6 +67,14 @@ class KernelModel:
 
         in_threads(add, self.source.blocks(X, self.active), n_jobs)
         return outputs
+
+    def parts(self, X: Any) -> dict[str, np.ndarray]:
+        """Return the contribution (n, P) of each active kernel to the outputs for checked inputs."""
+        found = {self.source.names[m]: np.empty((X.shape[0], len(self.intercepts))) for m in self.active}
+        for block, parts in self.source.blocks(X, self.active):
+            for own, part, weights in zip(found.values(), parts, self.weights):
+                own[block] = part @ weights
+        return found
 
     def squared_norm(self, X: np.ndarray, kernel_weights: np.ndarray) -> float:
         r"""Return :math:`\sum_m \|f_m\|^2 / d_m` for other training inputs X, with the same dual coefficients."""
@@ -127,11 +135,11 @@ class KernelModel:
         """Return the name of a training sample, or of a part of a kernel's explicit features; X is the input."""
         if not isinstance(self.source, ArrayKernels):
             return f"{piece.group}[row {piece.key}]"
-        kernel, width = self.source.kernels[self.source.names.index(piece.group)], X.shape[1]
-        chosen = take_columns(np.arange(width)[None], kernel.columns(width))[0]
+        kernel = self.source.kernels[self.source.names.index(piece.group)]
+        chosen = kernel.places(X.shape[1])
 
         def column(j: int) -> str:
-            return name_of_column(names, int(chosen[j]))
+            return name_of_column(names, chosen[j])
 
         if piece.kind == "part":
             return kernel.part_name(piece.key, column, len(chosen))
@@ -166,3 +174,14 @@ class KernelModel:
             for own, weights in zip(model.coefficients, packed["weights"])
         ]
         return model
+
+
+def combined_gram(source: KernelSource, X: Any, weights: np.ndarray) -> np.ndarray:
+    """Return the sum of all kernels times their weights (M,), between inputs and the training samples, (n, N)."""
+    active, total = np.flatnonzero(weights), np.zeros((X.shape[0], source.n_samples))
+    for block, parts in source.blocks(X, active):
+        for m, part in zip(active.tolist(), parts):
+            if isinstance(source, ArrayKernels) and m in source.ranks:
+                part = part @ source.training_features(m).T
+            total[block] += weights[m] * part
+    return total

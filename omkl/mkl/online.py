@@ -24,6 +24,7 @@ from omkl.features.encoder import KernelSpecs, takes_sparse
 from omkl.features.views import TokenData
 from omkl.losses import PointwiseLoss
 from omkl.mkl.rows import RowsLike, checked_rows, held_out_r2, read_rows, row_potentials, score_rows
+from omkl.mkl.shapes import Shapes, online_shapes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -213,6 +214,20 @@ callbacks, verbose, random_state
         """
         return explain_class(self.model_, checked_rows(self, one_row(x), reset=False), label, against, n)
 
+    def shapes(self, X: RowsLike) -> Shapes:
+        """Return the model as a sum of functions of single columns; see :meth:`omkl.MKLClassifier.shapes`.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Rows over which the effects are centred. There are no bands.
+
+        Returns
+        -------
+        omkl.mkl.shapes.Shapes
+        """
+        return online_shapes(self, X, self.decision_function(X))
+
     @available_if(needs_probabilities)
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Predict the probability of each class, (n, K). Only for ``loss="crf"``, the default.
@@ -376,6 +391,20 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec]):
             As for :meth:`fit`.
         """
         return row_potentials(self, X)[:, 0] + self.level_
+
+    def shapes(self, X: RowsLike) -> Shapes:
+        """Return the model as a sum of functions of single columns; see :meth:`OnlineMKLClassifier.shapes`.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Rows over which the effects are centred.
+
+        Returns
+        -------
+        omkl.mkl.shapes.Shapes
+        """
+        return online_shapes(self, X, self.predict(X))
 
     def explain(self, x: RowsLike, *, n: int = 20) -> Explanation:
         """Explain the prediction for a row.

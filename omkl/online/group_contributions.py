@@ -118,6 +118,15 @@ def _parts(bank: Bank, structure: Structure, x: Input, alive: np.ndarray) -> Ite
         yield k, own
 
 
+def group_outputs(predictor: Predictor, x: Span) -> dict[str, np.ndarray]:
+    """Compute the potentials (n, K) of each group of a model on single tokens."""
+    return {
+        bank.names[k]: own.unary
+        for bank in _separable(predictor)
+        for k, own in _parts(bank, predictor.structure, x, np.ones(len(bank.names), dtype=bool))
+    }
+
+
 class Piece(NamedTuple):
     """Contribution of one feature, support vector, transition or arc to a margin."""
 

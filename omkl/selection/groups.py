@@ -26,7 +26,6 @@ from omkl.features.fields import code_of, column_of, values_of
 from omkl.features.words import token_features
 from omkl.groups.templates.language import TemplateSet
 from omkl.kernels.gram import GramMatrices
-from omkl.kernels.inputs import take_columns
 from omkl.linear.base import SparseLinear
 from omkl.mkl.base import BatchMKL
 from omkl.mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
@@ -91,10 +90,8 @@ def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
             'Knockoffs are for kernels on columns: set kernels, for example to omkl.kernels.per_column("gaussian", X).'
         )
     else:
-        kernels, place = dict(named_kernels(own.kernels)), np.arange(X.shape[1])[None]
-        columns = {
-            name: take_columns(place, kernel.columns(X.shape[1], names))[0].tolist() for name, kernel in kernels.items()
-        }
+        kernels = dict(named_kernels(own.kernels))
+        columns = {name: kernel.places(X.shape[1], names) for name, kernel in kernels.items()}
     members: dict[tuple[int, ...], list[str]] = {}
     for name, places in columns.items():
         members.setdefault(tuple(sorted(places)), []).append(name)

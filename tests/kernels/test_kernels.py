@@ -19,6 +19,7 @@ from omkl.kernels import (
     Linear,
     Polynomial,
     as_kernel,
+    per_column,
 )
 
 
@@ -214,3 +215,15 @@ def test_names_are_short_and_read_back():
         assert as_kernel(spec).name == spec
     for spec in ("gaussian:on=0:3", "linear:on=[0,2]", "gaussian:sigma2=5.0,on=age", "quadratic:on=1"):
         assert as_kernel(as_kernel(spec).name) == as_kernel(spec)
+
+
+def test_pairs_of_columns_have_the_product_of_their_kernels():
+    X = np.random.default_rng(0).normal(size=(20, 3)) * [1.0, 30.0, 1.0]
+    for spec in ("gaussian", "linear", "quadratic:normalize=diagonal"):
+        kernels = {name: kernel.fit(X) for name, kernel in per_column(spec, X, pairs=[(0, 2), (1, 0)]).items()}
+        assert list(kernels) == ["column 0", "column 1", "column 2", "column 0 x column 2", "column 1 x column 0"]
+        assert_allclose(kernels["column 0 x column 2"](X), kernels["column 0"](X) * kernels["column 2"](X))
+        pair = kernels["column 1 x column 0"]
+        assert_allclose(pair(X, X[:4]), kernels["column 0"](X, X[:4]) * kernels["column 1"](X, X[:4]))
+        assert_allclose(pair.diagonal(pair.view(X)), np.diag(pair(X)))
+    assert "age x income" in per_column("gaussian", ["age", "income"], pairs=[("age", "income")])

@@ -5,6 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.calibration import calibration_curve
 from sklearn.datasets import load_diabetes, load_digits, load_iris
 from sklearn.metrics import confusion_matrix
@@ -12,6 +13,7 @@ from sklearn.metrics import confusion_matrix
 import omkl
 from omkl import GroupSelection
 from omkl.exceptions import InputError, MissingDependencyError
+from omkl.kernels import per_column
 from omkl.reports import (
     plot_calibration,
     plot_confusion,
@@ -22,6 +24,7 @@ from omkl.reports import (
     plot_path,
     plot_search,
     plot_selection,
+    plot_shapes,
     plot_weights,
     plot_word,
     to_svg,
@@ -307,3 +310,27 @@ def test_a_word_has_its_letters_below_it():
     assert plot_word(np.ones((3, 128)), "abc").images[0].get_array().shape == (16, 27)
     with pytest.raises(InputError):
         plot_word(np.ones((3, 7)), "abc")
+
+
+def test_shapes_are_curves_bars_and_surfaces_on_one_scale():
+    pd, rng = pytest.importorskip("pandas"), np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = np.digitize(X[:, 0] + X[:, 1] * X[:, 2] + 2.0 * (X[:, 2] > 0), [0.2, 1.5])
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(job=np.array(["cook", "smith"])[(X[:, 2] > 0).astype(int)])
+    kernels = per_column("gaussian", ["a", "b", "job"], pairs=[("b", "c")])
+    model = omkl.MKLClassifier(kernels, regularizer="elastic-net", C=1.0).fit(frame, y)
+    shapes = model.shapes(frame, y)
+    figure = plot_shapes(shapes, n=4, title="all")
+    axes = {ax.get_title(): ax for ax in figure.axes}
+    first = next(iter(axes)).partition(",")[0]
+    assert first == " x ".join(shapes.parts[0].columns)
+    assert {"a", "b", "job", "b x c, 0", "b x c, 1", "b x c, 2"} <= axes.keys()
+    assert axes["a"].get_ylim() == axes["job"].get_ylim()
+    (curve, *_) = axes["a"].lines
+    part = next(part for part in shapes.parts if part.columns == ("a",))
+    assert_allclose(curve.get_ydata(), part.effect[:, 0])
+    assert len(axes["job"].patches) == 6
+    assert_allclose(axes["b x c, 1"].collections[0].get_offsets(), frame[["b", "c"]].sort_values(["b", "c"]))
+    assert "<svg" in to_svg(axes["a"])
+    with pytest.raises(InputError, match="no column is in the model"):
+        plot_shapes(shapes._replace(parts=[]))

@@ -1,0 +1,231 @@
+"""Shape functions: a model with kernels on single columns as a sum of functions of one column each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.utils import resample
+from sklearn.utils.validation import check_consistent_length
+
+from omkl.data.blocks import is_frame, n_rows
+from omkl.data.frames import is_missing, plain_targets, read_table, text_columns, times_as_days
+from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.validation import MISSING, column_names_of, source_columns
+from omkl.exceptions import InputError
+from omkl.features.views import PLAIN
+from omkl.mkl.kernel_sources import ArrayKernels, KernelSource
+from omkl.mkl.model import combined_gram
+from omkl.mkl.rows import checked_rows
+from omkl.online.group_contributions import group_outputs
+
+if TYPE_CHECKING:
+    from omkl.mkl.base import BatchMKL
+
+#: Maximum number of points of a curve.
+POINTS = 100
+#: Number of bootstrap draws.
+DRAWS = 20
+#: Names of the columns of a shape.
+Columns: TypeAlias = tuple[str, ...]
+#: Points of a shape: their values, the first row with each, and the share of the rows from each to the next.
+Points: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+Spread: TypeAlias = Callable[[Mapping[Columns, Points]], Mapping[Columns, np.ndarray]]
+Groups: TypeAlias = Mapping[str, tuple[Columns, np.ndarray]]
+
+
+class Shape(NamedTuple):
+    """Effect of one column, or of two, on the outputs of a model.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        One name, two for a surface, or "missing" for the effect of missing entries.
+    weight : float
+        Weight of its kernels, as a share of all.
+    strength : float
+        Standard deviation of the effect over the rows, for several outputs of all of them together.
+    grid : array of shape (G,), or (G, 2) for a surface
+        Values in the rows, in increasing order. Strings for text and categories; for "missing" the names of the missing
+        columns.
+    effect : array of shape (G,), or (G, P) for P outputs
+        Its mean over the rows is 0.
+    band : array like ``effect``
+        Half the width of the band around the effect; NaN if there is none.
+    density : array of shape (G,)
+        Share of the rows from each point to the next.
+    """
+
+    columns: Columns
+    weight: float
+    strength: float
+    grid: np.ndarray
+    effect: np.ndarray
+    band: np.ndarray
+    density: np.ndarray
+
+
+class Shapes(NamedTuple):
+    """A model as a sum of functions of its columns.
+
+    Attributes
+    ----------
+    intercept : float, or array of shape (P,) for P outputs
+        Mean output over the rows. With the effects of the values of a row, it adds up to the output for the row.
+    parts : list of Shape
+        The strongest first; columns that are not in the model have none.
+    outputs : list of str
+        Names of the outputs.
+    """
+
+    intercept: Any
+    parts: list[Shape]
+    outputs: list[str]
+
+
+def find_shapes(
+    estimator: Any, X: Any, names: Sequence[str], groups: Groups, total: np.ndarray, spread: Spread | None = None
+) -> Shapes:
+    """Add up the groups on the same columns, and centre the sums.
+
+    Parameters
+    ----------
+    estimator : estimator with ``kernel_weights_``
+    X : array or data frame of shape (n, d)
+    names : sequence of str
+        Names of the columns of X.
+    groups : dict of str to (tuple of str, array of shape (n, P))
+        The groups in the model: their columns, and their contributions to the outputs.
+    total : array of shape (n, P)
+        The outputs.
+    spread : callable, optional
+        Returns the half widths (G, P) of bands from the points of all shapes.
+    """
+    blocks: dict[Columns, list[str]] = {}
+    for name, (columns, _) in groups.items():
+        if len(columns) > 2:
+            raise InputError(
+                f"shapes needs kernels on one or two columns, see per_column: {name!r} is on {len(columns)}."
+            )
+        blocks.setdefault(columns, []).append(name)
+    values, parts, (_, n_outputs) = _columns(X, names), list[Shape](), total.shape
+    points = {own: _points([values[name] for name in own], own) for own in blocks}
+    bands = {} if spread is None else spread(points)
+    for own, members in blocks.items():
+        effect, (grid, rows, density) = sum(groups[name][1] for name in members), points[own]
+        effect, weight = effect - effect.mean(axis=0), sum(estimator.kernel_weights_[name] for name in members)
+        band = bands.get(own, np.full((len(grid), n_outputs), np.nan))
+        parts.append(Shape(own, weight, float(effect.std()), grid, _plain(effect[rows]), _plain(band), density))
+    labels, constant = getattr(estimator, "classes_", range(n_outputs)), getattr(estimator, "constant_labels_", {})
+    # the output of two classes is the score of the second
+    outputs = [str(label) for label in np.delete(labels, list(constant)).tolist()[-n_outputs:]]
+    return Shapes(_plain(total.mean(axis=0)), sorted(parts, key=lambda own: -own.strength), outputs)
+
+
+def _plain(values: np.ndarray) -> np.ndarray:
+    """Drop the last axis if there is one output."""
+    return values[..., 0] if values.shape[-1] == 1 else values
+
+
+def _columns(X: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return columns of numbers, NaN where they are missing, or strings; the column "missing" names missing numbers."""
+    if is_frame(X):
+        texts = text_columns(X)
+        columns = {name: read_table(X[[name]], [None]).values[:, 0] for name in X.columns if name not in texts}
+        lists = {name: X[name].to_list() for name in texts}
+        columns |= {n: np.array([MISSING if is_missing(v) else str(v) for v in own]) for n, own in lists.items()}
+    elif (array := times_as_days(np.asarray(X))).ndim == 2:
+        columns = dict(zip(names, array.astype(np.float64).T))
+    else:
+        raise InputError(f"shapes takes an array of numbers or a data frame, got {type(X).__name__}.")
+    absent = {name: np.isnan(own) for name, own in columns.items() if own.dtype.kind == "f"}
+    lacking = [", ".join(name for name, own in absent.items() if own[i]) or "none" for i in range(len(X))]
+    return columns | {MISSING: np.array(lacking)}
+
+
+def _points(values: list[np.ndarray], columns: Columns) -> Points:
+    """Choose the points of a shape among the values in the rows."""
+    known = np.flatnonzero(np.all([own == own for own in values], axis=0))  # not NaN
+    own = values[0] if len(values) == 1 else np.column_stack(values)
+    grid, first, codes = np.unique(own[known], axis=0, return_index=True, return_inverse=True)
+    if len(grid) < 2 and columns != (MISSING,):
+        raise InputError(f"The column {' x '.join(columns)!r} of X must hold two values or more, got {len(grid)}.")
+    chosen = np.arange(len(grid))
+    if grid.ndim == 1 and grid.dtype.kind == "f":
+        chosen = np.unique(np.searchsorted(grid, np.linspace(grid[0], grid[-1], POINTS)))
+    at = np.searchsorted(chosen, codes.ravel(), side="right") - 1
+    return grid[chosen], known[first[chosen]], np.bincount(at, minlength=len(chosen)) / len(known)
+
+
+# ---- batch models --------------------------------------------------------------------------------------------------
+
+
+def batch_shapes(estimator: BatchMKL, checked: Any, X: Any, y: Any, random: Any) -> Shapes:
+    """Return the shapes of a batch model for the rows X, whose encoded columns are ``checked``."""
+    model = estimator._model
+    names = source_columns(estimator) or [f"column {j}" for j in range(checked.shape[1])]
+    columns = columns_of_kernels(model.source, names)
+    parts = model.parts(checked)
+    total = sum(parts.values(), np.tile(model.intercepts, (checked.shape[0], 1)))
+    spread = None if y is None else partial(_bootstrap, estimator, columns, checked, y, random)
+    groups = {name: (own, parts[name]) for name, own in zip(model.source.names, columns) if name in parts}
+    return find_shapes(estimator, X, list(dict.fromkeys(names)), groups, total, spread)
+
+
+def columns_of_kernels(source: KernelSource, names: Sequence[Any]) -> list[tuple]:
+    """Return the columns that each kernel is on, each once; ``names`` are those of all columns."""
+    if not isinstance(source, ArrayKernels):
+        raise InputError("Shapes and pairs of columns need kernels on columns, and the model has Gram matrices.")
+    return [tuple(dict.fromkeys(names[j] for j in kernel.places(len(names)))) for kernel in source.kernels]
+
+
+def _bootstrap(
+    estimator: Any, columns: list[Columns], X: Any, y: Any, random: Any, points: Mapping[Columns, Points]
+) -> dict[Columns, np.ndarray]:
+    """Return two standard deviations of the effects of single columns over draws of the rows X.
+
+    With the sum of all kernels times their weights d as its kernel, a machine with one kernel has the same solution as
+    the problem with fixed weights d.
+    """
+    fixed = {"kernels": "precomputed", "regularizer": "uniform", "solver": "spicy", "weighting": "norms"}
+    machine, targets = estimator._at(estimator.C_, **fixed), np.asarray(plain_targets(y))
+    check_consistent_length(X, targets)
+    source = copy(estimator._model.source)
+    source.X, source.n_samples = X, len(X)
+    weights, cross = np.array([*estimator.unscaled_kernel_weights_.values()]), dict[Columns, np.ndarray]()
+    for own in points:
+        if len(own) == 1 and own != (MISSING,):
+            chosen = np.array([own == other for other in columns])
+            cross[own] = combined_gram(source, X[points[own][1]], weights * chosen)
+    gram, effects = combined_gram(source, X, weights), {own: list[np.ndarray]() for own in cross}
+    classes = targets if is_classifier(machine) and targets.ndim == 1 else None
+    for _ in range(DRAWS):
+        rows, counts = np.unique(resample(np.arange(len(X)), stratify=classes, random_state=random), return_counts=True)
+        fitted = clone(machine).fit([gram[np.ix_(rows, rows)]], targets[rows], counts)
+        for own, values in cross.items():
+            effect = values[:, rows] @ fitted.dual_coef_.reshape(-1, len(rows)).T
+            effects[own].append(effect - points[own][2] @ effect)
+    return {own: 2.0 * np.std(drawn, axis=0) for own, drawn in effects.items()}
+
+
+# ---- online models -------------------------------------------------------------------------------------------------
+
+
+def online_shapes(estimator: OnlineEstimator, X: Any, outputs: np.ndarray) -> Shapes:
+    """Return the shapes of an online model, whose outputs for the rows X are (n,) or (n, P)."""
+    encoder, rows = estimator.model_.codec.encoder, checked_rows(estimator, X, reset=False)
+    names = column_names_of(estimator) or [f"column {j}" for j in range(encoder.shapes.get(PLAIN, 0))]
+    encoded = encoder.encode(rows, np.arange(n_rows(rows) + 1)).everything()
+    total, groups = outputs.reshape(n_rows(rows), -1), {}
+    for group, part in group_outputs(estimator.model_.predictor(), encoded).items():
+        if estimator.kernel_weights_.get(group):
+            view = encoder.views.get(group)
+            places = [] if view is None else map(encoder.columns_of(group), range(view.width(encoder.shapes)))
+            columns = tuple(dict.fromkeys(p if p in names else f"column {p}" for p in places)) or (group,)
+            # two classes may have a potential each
+            groups[group] = columns, part if part.shape == total.shape else part[:, 1:] - part[:, :1]
+    return find_shapes(estimator, X, names, groups, total)
