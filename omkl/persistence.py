@@ -19,8 +19,6 @@ Arrays: TypeAlias = dict[str, np.ndarray]
 #: Subpackages whose public components a file can refer to. Components of users are found in the subclasses of
 #: Component. Nothing else is loaded by name.
 SUBPACKAGES = ("batch", "groups", "kernels", "losses", "online", "regularizers", "structures")
-#: Numbers that are restored at a time, few enough for the cache.
-PIECE = 1 << 19
 
 
 class Packer:
@@ -213,16 +211,12 @@ def with_zeros(arrays: Arrays, shapes: Mapping[str, list[int]]) -> Arrays:
     """Restore arrays; ``shapes`` is the second result of :func:`without_zeros`."""
     whole = dict(arrays)
     for name, shape in shapes.items():
-        numbers, bits, size, done = whole[name], whole.pop(f"{name}:places"), math.prod(shape), 0
+        numbers, bits, size = whole[name], whole.pop(f"{name}:places"), math.prod(shape)
         if len(bits) != -(-size // 8):
             raise ValueError(f"{name} has {len(bits)} bytes of places, not {size} bits")
-        array = np.zeros(size, numbers.dtype)
-        for low in range(0, size, PIECE):
-            piece = array[low : low + PIECE]
-            places = np.flatnonzero(np.unpackbits(bits[low // 8 :][: PIECE // 8], count=len(piece)).view(bool))
-            piece[places] = numbers[done : done + len(places)]
-            done += len(places)
-        if done != len(numbers):
-            raise ValueError(f"{name} has {len(numbers)} numbers for {done} places")
+        places, array = np.unpackbits(bits, count=size).view(bool), np.zeros(size, numbers.dtype)
+        if len(numbers) != np.count_nonzero(places):
+            raise ValueError(f"{name} has {len(numbers)} numbers for {np.count_nonzero(places)} places")
+        array[places] = numbers
         whole[name] = array.reshape(shape)
     return whole

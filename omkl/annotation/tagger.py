@@ -187,11 +187,8 @@ def as_dict(keys: Sequence[str], values: tuple) -> dict[str, str | bool]:
 #: Columns that a tagger can predict, in order.
 COLUMNS = ("upos", "xpos", "feats", "lemmas")
 #: Keys of the features for morphology.
-KEYS = (
-    *OWN_KEYS,
-    *("lower[-1]", "lower[+1]", "suffix3[-1]", "suffix3[+1]"),
-    *("tag[-1]", "tag[+1]", "tag[-2,-1]", "tag[+1,+2]", "tag[-1,+1]"),
-)
+KEYS = (*OWN_KEYS, "lower[-1]", "lower[+1]", "suffix3[-1]", "suffix3[+1]")
+KEYS += ("tag[-1]", "tag[+1]", "tag[-2,-1]", "tag[+1,+2]", "tag[-1,+1]")
 
 
 class Tagger:

@@ -229,13 +229,11 @@ ATOMS = (
     *("begins", "place", "core", "length", "line", "fits", "gaps", "gap"),
 )
 #: Groups of features: the values of some atoms, and the whitespace after the place.
-GROUPS = re.split(
-    "[,\n]",
-    """gap,l1,l1 l2,l1 l2 l3,l1 l2 l3 l4,r1,r1 r2,r1 r2 r3,r1 r2 r3 r4,l1 r1,l1 l2 r1,l1 r1 r2,l1 l2 r1 r2
+_NAMES = """gap,l1,l1 l2,l1 l2 l3,l1 l2 l3 l4,r1,r1 r2,r1 r2 r3,r1 r2 r3 r4,l1 r1,l1 l2 r1,l1 r1 r2,l1 l2 r1 r2
 l1 l2 l3 r1 r2 r3,kl1 kl2 kr1 kr2,kl1 kl2 kl3 kr1 kr2 kr3,kl1 kl2 kl3 kl4 kr1 kr2 kr3 kr4,kl1 kl2 kl3 kl4 kl5 kl6
 kr1 kr2 kr3 kr4 kr5 kr6,before,after kr1,before after,w0 place,w-1 before,c+1 begins,c0 l1,c+1 w+2,c0 c+1,s0 s+1 l1
-s-1 s0 s+1 s+2,c+1 begins l1,core l1 kr1,length kl1 kr1,line fits kl1 kr1,gaps kl1 kr1,c-1 c0 c+1,c0 c+1 c+2""",
-)
+s-1 s0 s+1 s+2,c+1 begins l1,core l1 kr1,length kl1 kr1,line fits kl1 kr1,gaps kl1 kr1,c-1 c0 c+1,c0 c+1 c+2"""
+GROUPS = re.split("[,\n]", _NAMES)
 #: Atoms of each group, then -1.
 TEMPLATES = np.array([([ATOMS.index(atom) for atom in name.split()] + [-1] * 9)[:9] for name in GROUPS])
 #: Bits of the number of weights of each template.

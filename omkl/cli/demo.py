@@ -26,12 +26,8 @@ if TYPE_CHECKING:
 USEFUL = ("pixels", "profiles", "spectrum", "outline")
 #: Number of bits of each checksum.
 CHECKSUMS = (64, 128, 256)
-USELESS = (
-    *(f"{view} of another digit" for view in USEFUL),
-    "place on the page",
-    "number of the form",
-    *(f"checksum of {bits} bits" for bits in CHECKSUMS),
-)
+USELESS = (*(f"{view} of another digit" for view in USEFUL), "place on the page", "number of the form")
+USELESS += tuple(f"checksum of {bits} bits" for bits in CHECKSUMS)
 DIGITS_OF_FORM = 8
 INTRODUCTION = """\
 {n_train} handwritten dates to train on, {n_test} to test on, 8 digits each; no image is in both.

@@ -27,13 +27,8 @@ if TYPE_CHECKING:
     from omkl.reports.markup import Model
 
 #: Output formats by the kind of a model, default first. All but text can also be the suffix of the output file.
-FORMS = {
-    "trees": ("conllu", "jsonl"),
-    "annotations": ("conllu", "jsonl"),
-    "sequences": ("text", "jsonl", "conllu"),
-    "graphs": ("jsonl", "text"),
-    "rows": ("text", "jsonl"),
-}
+FORMS: dict[str, tuple[str, ...]] = dict.fromkeys(("trees", "annotations"), ("conllu", "jsonl"))
+FORMS |= {"sequences": ("text", "jsonl", "conllu"), "graphs": ("jsonl", "text"), "rows": ("text", "jsonl")}
 #: N best annotations of a sentence: treebanks with one sentence, and their scores.
 Best: TypeAlias = "list[tuple[data.Treebank, float]]"
 

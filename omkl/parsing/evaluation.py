@@ -173,10 +173,8 @@ UNIVERSAL_FEATURES = frozenset({
 NEED_HEADS = ("uas", "las", "clas", "mlas", "blex", "las_subtypes", "whole")
 NEED_RELATIONS = ("las", "clas", "mlas", "blex", "las_subtypes")
 #: Columns of which each score needs one in the gold sentences.
-NEED_COLUMNS = {
-    **{"upos": ("upos",), "xpos": ("xpos",), "ufeats": ("feats",), "alltags": ("upos", "xpos", "feats")},
-    **{"lemmas": ("lemmas",), "mlas": ("upos", "feats"), "blex": ("lemmas",)},
-}
+NEED_COLUMNS = {"upos": ("upos",), "xpos": ("xpos",), "ufeats": ("feats",), "alltags": ("upos", "xpos", "feats")}
+NEED_COLUMNS |= {"lemmas": ("lemmas",), "mlas": ("upos", "feats"), "blex": ("lemmas",)}
 #: Heads that are no word, and words without an aligned gold word.
 ROOT, NO_HEAD, UNALIGNED = -1, -2, -3
 #: Rule for words to ignore: the name of a rule, or a function of form, UPOS and XPOS.

@@ -32,13 +32,8 @@ from omkl.reports.quality import Quality, annotation_quality, data_of_part, row_
 #: Number of examples to evaluate groups on; for parsers, sentences times templates, and minimum number of sentences.
 MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
 #: Functions that evaluate a model on data, by the kind of its examples.
-QUALITIES: dict[str | None, Callable[..., Quality]] = {
-    "rows": row_quality,
-    "sequences": sequence_quality,
-    "graphs": sequence_quality,
-    "trees": tree_quality,
-    "annotations": annotation_quality,
-}
+QUALITIES: dict[str | None, Callable[..., Quality]] = dict.fromkeys(("sequences", "graphs"), sequence_quality)
+QUALITIES |= {"rows": row_quality, "trees": tree_quality, "annotations": annotation_quality}
 #: Maximum number of features per label, and of labels, and number of strongest features to choose from.
 FEATURES, LABELS, CHOSEN_FROM = 8, 60, 20_000
 #: Maximum number of features of a model without labels.
