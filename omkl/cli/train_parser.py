@@ -40,14 +40,9 @@ OF_TREES = (*("templates", "order", "likely", "keep"), *("projective", "multi_ro
 
 def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParser:
     """Make an untrained parser from the options and further parameters."""
-    return omkl.DependencyParser(
-        options.templates,
-        likely=options.likely or None,
-        single_root=not options.multi_root,
-        labeled=not options.unlabeled,
-        **options.values("order", "keep", "projective", "memory"),
-        **settings,
-    )
+    settings |= options.values("templates", "order", "keep", "projective", "memory")
+    settings |= {"single_root": not options.multi_root, "labeled": not options.unlabeled}
+    return omkl.DependencyParser(likely=options.likely or None, **settings)
 
 
 @opt.command("parser", *(train.training_options(epochs=10, C=10.0), TREES, train.LEXICON, opt.ON_ERROR, opt.METRICS))
@@ -126,16 +121,9 @@ def train_annotator(options: Options) -> None:
     if options.likely is None and options.keep is None:
         options.likely = 0.99
     settings = options.values("C", "epochs")
-    model = omkl.Annotator(
-        options.parts or "auto",
-        tagger=omkl.SequenceLabeler(**settings),
-        parser=_untrained_parser(options, **settings),
-        lexicons=options.lexicons,
-        folds=options.tagging_folds,
-        verbose=not options.quiet,
-        random_state=options.random_state,
-        n_jobs=options.jobs,
-    )
+    tagger, parser = omkl.SequenceLabeler(**settings), _untrained_parser(options, **settings)
+    own = options.values("lexicons", "random_state") | {"folds": options.tagging_folds, "n_jobs": options.jobs}
+    model = omkl.Annotator(options.parts or "auto", tagger=tagger, parser=parser, verbose=not options.quiet, **own)
     for own in model._settings():
         own._settings()
     reading: Record = {"on_error": options.on_error}
