@@ -327,10 +327,7 @@ class Chain(Labelling):
             names = "(unary, pairwise)" if self.order == 1 else "(unary, pairwise, triples)"
             found = len(potentials)
             raise InputError(f"The potentials of a chain of order {self.order} are {names}, not {found} arrays.")
-        arrays: list[Any] = list(potentials)
-        for i, array in enumerate(potentials):
-            if type(array) is not np.ndarray or array.dtype != np.float64:
-                arrays[i] = np.ascontiguousarray(array, dtype=np.float64)
+        arrays: list[Any] = [np.asarray(array, dtype=np.float64) for array in potentials]
         if arrays[1].ndim != 3:
             arrays[1] = arrays[1].reshape(-1, *arrays[1].shape[-2:])
         return ChainPotentials(*arrays) if self.order == 1 else TrigramPotentials(*arrays)

@@ -332,11 +332,7 @@ class ProjectiveTree(TreeStructure):
 
 def as_scores(potentials: AnyPotentials) -> np.ndarray:
     """Return arc scores as a square float64 array, without a copy if they already are one."""
-    potentials = getattr(potentials, "arcs", potentials)
-    if type(potentials) is np.ndarray and potentials.dtype == np.float64 and potentials.flags.c_contiguous:
-        scores = potentials
-    else:
-        scores = np.ascontiguousarray(potentials, dtype=np.float64)
+    scores = np.ascontiguousarray(getattr(potentials, "arcs", potentials), dtype=np.float64)
     if scores.ndim != 2 or scores.shape[0] != scores.shape[1] or scores.shape[0] < 2:
         raise InputError(f"Arc scores must be an (n + 1, n + 1) array of n >= 1 tokens, not of shape {scores.shape}.")
     return scores
