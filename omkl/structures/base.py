@@ -29,6 +29,8 @@ class Structure(Component):
     """
 
     required = "zeros", "decode", "indicator", "cost_potentials"
+    #: Whether -1 in an output stands for an unknown label or head.
+    takes_partial = False
 
     # compare by identity: a method may share its name with a parameter, such as cost
     __eq__ = object.__eq__
@@ -182,7 +184,7 @@ class Structure(Component):
         ----------
         gold : Output
         """
-        return False
+        return self.takes_partial and bool((np.asarray(gold) < 0).any())
 
     def n_known(self, gold: Output) -> int:
         """Return the number of known labels or heads of a gold output.
@@ -191,7 +193,7 @@ class Structure(Component):
         ----------
         gold : Output
         """
-        return np.size(gold)
+        return int(np.count_nonzero(np.asarray(gold) >= 0)) if self.takes_partial else np.size(gold)
 
     def agreeing(self, potentials: Potentials, gold: Output) -> Potentials:
         """Return potentials that forbid all outputs that disagree with the known parts of ``gold``.

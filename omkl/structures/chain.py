@@ -91,12 +91,7 @@ class Labelling(Structure):
 
     n_labels: int
     costs: np.ndarray
-
-    def is_partial(self, gold: np.ndarray) -> bool:
-        return bool((gold < 0).any())
-
-    def n_known(self, gold: np.ndarray) -> int:
-        return int(np.count_nonzero(gold >= 0))
+    takes_partial = True
 
     def known_marginals(self, potentials: Any, gold: np.ndarray) -> np.ndarray:
         known = np.flatnonzero(gold >= 0)

@@ -61,6 +61,7 @@ class TreeStructure(Structure):
     """
 
     programs: ClassVar[TreePrograms]
+    takes_partial = True
 
     def __init__(self, single_root: bool = True) -> None:
         self.single_root = bool(single_root)
@@ -169,12 +170,6 @@ class TreeStructure(Structure):
         """
         scores = as_scores(potentials)
         return bool(self.programs.find(scores, self.single_root, np.empty(len(scores) - 1, np.int64)))
-
-    def is_partial(self, gold: ArrayLike) -> bool:
-        return bool((np.asarray(gold) < 0).any())
-
-    def n_known(self, gold: ArrayLike) -> int:
-        return int(np.count_nonzero(np.asarray(gold) >= 0))
 
     def agreeing(self, potentials: AnyPotentials, gold: ArrayLike) -> TreePotentials:
         scores, heads = as_scores(potentials), np.asarray(gold)
