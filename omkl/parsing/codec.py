@@ -155,7 +155,8 @@ class TreebankCodec(TreeCodec):
             first = self._kind(**stages.QUICK, **{name: vars(self._given)[name] for name in stages.SHARED})
             stage, guide = stages.CoarseToFine.train(first, *training, self._given.likely)
         self._take(of_arcs, stage)
-        self.features = stage.features() | {name: [] for name in self.templates.names}
+        earlier = stage.first[0].model_.codec.features if stage.corrects else {}
+        self.features = earlier | {name: [] for name in self.templates.names}
         return ArcExamples.of(data.treebank, self.templates, data.weights, guide)
 
     def tokens(self, treebank: Treebank, **options: Any) -> ArcTokens:
@@ -222,7 +223,7 @@ class TreebankCodec(TreeCodec):
         if self.relations is not None:
             weights = None if weights is None else weights[chosen]
             chosen_trees = treebank if len(chosen) == len(treebank) else treebank[chosen]
-            epochs = self.stage.epochs_of_relations(self._given.epochs, epochs)
+            epochs = self._given.epochs if self.stage.corrects else epochs  # parts are trained for few
             words = np.isin(np.repeat(np.arange(len(treebank)), treebank.lengths), chosen)
             heads = None if examples.guide is None else examples.guide.heads[words]
             self.relations.fit(chosen_trees, weights, model.settings.C, epochs, run, heads)

@@ -177,6 +177,8 @@ class SingleStage:
     first: tuple[FirstParser, ...] = ()
     #: Share of the memory of the parser for the model.
     memory = 1.0
+    #: Whether the model adds to the potentials of the first parser.
+    corrects = False
 
     def structure(self, projective: bool, single_root: bool) -> TreeStructure:
         """Return the structure of trees."""
@@ -190,17 +192,9 @@ class SingleStage:
         """Return all templates of the parser, given those of its last model."""
         return own
 
-    def features(self) -> dict[str, list]:
-        """Return the strongest features of the templates of earlier models."""
-        return {}
-
     def epochs(self, epochs: int) -> int:
         """Return the number of epochs of the last model."""
         return epochs
-
-    def epochs_of_relations(self, asked: int, made: int) -> int:
-        """Return the number of epochs for relations, of those ``asked`` for, and ``made`` by the last model."""
-        return made
 
     def check_whole(self, whole: bool) -> None:
         """Raise an InputError if the stages cannot be trained on a block of a stream."""
@@ -238,8 +232,6 @@ class CoarseToFine(SingleStage):
 
     #: Parameter that asks for it, and its value that does not.
     asked = "likely=", "likely=None"
-    #: Whether the model adds to the potentials of the first parser.
-    corrects = False
     #: Maximum number of candidates of a word.
     most: int | None = None
 
@@ -306,14 +298,8 @@ class SecondOrder(CoarseToFine):
     def templates(self, own: TemplateSet) -> TemplateSet:
         return TemplateSet([*self.first[0].model_.codec.templates, *own], own.lexicons)
 
-    def features(self) -> dict[str, list]:
-        return self.first[0].model_.codec.features
-
     def epochs(self, epochs: int) -> int:
         return min(epochs, PART_EPOCHS)
-
-    def epochs_of_relations(self, asked: int, made: int) -> int:
-        return asked
 
     def explained(self, found: Contributions, treebank: Treebank, given: list, direction: Potentials) -> Contributions:
         first = self.first[0].model_
