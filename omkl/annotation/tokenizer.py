@@ -7,6 +7,7 @@ import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -132,9 +133,8 @@ class Tokenizer:
         own.table = np.zeros((len(GROUPS) << BITS, 3), np.float32)
         own.table[arrays["features"]] = arrays["weights"]
         if "multiword" in arrays:
-            tokenizer.splitter = splitter = MultiwordSplitter()
-            splitter.known = unpack_json(arrays["multiword"])
-            splitter.rules = values["rule"] if rules is None else rules
+            model = values["rule"] if rules is None else rules
+            tokenizer.splitter = MultiwordSplitter(unpack_json(arrays["multiword"]), model)
         return tokenizer
 
 
@@ -164,6 +164,7 @@ def apply_rule(rule: str, form: str) -> list[str]:
     return words
 
 
+@dataclass
 class MultiwordSplitter:
     """Splits multiword tokens to words.
 
@@ -178,9 +179,8 @@ class MultiwordSplitter:
         Classifier of rules, or the only rule.
     """
 
-    def __init__(self) -> None:
-        self.known: dict[str, str] = {}
-        self.rules: tagger.Model = WHOLE
+    known: dict[str, str] = field(default_factory=dict)
+    rules: tagger.Model = WHOLE
 
     def fit(self, tokens: Iterable[tuple[str, list[str]]], learn: tagger.Learn) -> MultiwordSplitter:
         """Train on tokens: forms, and the words of multiword tokens."""

@@ -62,12 +62,7 @@ class PathSearch:
     """
 
     def __init__(
-        self,
-        estimator: BaseEstimator,
-        name: str,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
-        groups: ArrayLike | None,
+        self, estimator: BaseEstimator, name: str, y: Any, sample_weight: ArrayLike | None, groups: ArrayLike | None
     ) -> None:
         from sklearn.metrics import check_scoring
         from sklearn.model_selection import check_cv

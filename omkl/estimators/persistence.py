@@ -203,21 +203,16 @@ def packed_parameters(estimator: SavedEstimator, packer: persistence.Packer) -> 
     return {name: packer.pack(value, name) for name, value in parameters if name != "verbose"}
 
 
-def users_own(estimator: BaseEstimator) -> dict[str, Any]:
-    """Return classes and functions in the parameters by name, because checkpoints cannot store them."""
-
-    def found_in(values: Iterable[object]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for value in values:
-            if isinstance(value, (dict, list, tuple)):
-                found |= found_in(value.values() if isinstance(value, dict) else value)
-            elif isinstance(value, Component):
-                found |= {type(value).__name__: type(value), **found_in(value.parameters().values())}
-            elif callable(value):
-                found[getattr(value, "__name__", "function")] = value
-        return found
-
-    return found_in(estimator.get_params(deep=False).values())
+def users_own(value: object) -> dict[str, Any]:
+    """Return classes and functions in the parameters of an estimator by name, because checkpoints cannot store them."""
+    if isinstance(value, BaseEstimator):
+        value = value.get_params(deep=False)
+    if isinstance(value, (dict, list, tuple)):
+        parts = map(users_own, value.values() if isinstance(value, dict) else value)
+        return {name: own for part in parts for name, own in part.items()}
+    if isinstance(value, Component):
+        return {type(value).__name__: type(value), **users_own(value.parameters())}
+    return {getattr(value, "__name__", "function"): value} if callable(value) else {}
 
 
 def fingerprint(values: Iterable[object]) -> str:

@@ -258,11 +258,7 @@ def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
 
 
 def class_weights(
-    class_weight: str | dict | None,
-    labels: Sequence,
-    offsets: np.ndarray,
-    sample_weight: np.ndarray | None,
-    whole: bool = True,
+    class_weight: object, labels: Sequence, offsets: np.ndarray, sample_weight: np.ndarray | None, whole: bool = True
 ) -> np.ndarray | None:
     """Multiply sample weights by class weights, as defined by scikit-learn.
 
