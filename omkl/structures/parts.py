@@ -68,6 +68,11 @@ class PartLists(NamedTuple):
         lists = cls.of(candidates)
         return lists, jit.tree_parts(lists, heads)
 
+    @property
+    def n_parts(self) -> int:
+        """Number of parts."""
+        return int(self.siblings[-1])
+
 
 class PartPotentials(NamedTuple):
     """Scores of the arcs and other parts of a dependency tree.
@@ -105,7 +110,7 @@ class SecondOrderTree(TreeStructure):
 
     def over(self, candidates: np.ndarray) -> Potentials:
         lists = PartLists.of(candidates)
-        return PartPotentials(np.zeros(candidates.shape), np.zeros(lists.siblings[-1]), lists)
+        return PartPotentials(np.zeros(candidates.shape), np.zeros(lists.n_parts), lists)
 
     def decode(self, potentials: Potentials) -> np.ndarray:
         return self._optima(potentials, STARTS)[0][1]

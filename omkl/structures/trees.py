@@ -244,6 +244,10 @@ class TreeStructure(Structure):
         jit.add_indicator(gradient, right, -1.0)
         return jit.score(scores, predicted) - jit.score(scores, right), TreePotentials(gradient)
 
+    def subtract_indicator(self, potentials: AnyPotentials, output: ArrayLike) -> None:
+        scores = as_scores(potentials)
+        jit.add_indicator(scores, as_heads(output, len(scores) - 1), -1.0)
+
     def indicator(self, output: ArrayLike) -> TreePotentials:
         counts = self.zeros(np.size(output))
         jit.add_indicator(counts.arcs, as_heads(output, np.size(output)), 1.0)
