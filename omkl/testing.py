@@ -7,6 +7,7 @@ models by every solver and estimator that takes the part. A broken promise is an
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -91,16 +92,13 @@ def _solve(loss: PointwiseLoss, regularizer: Regularizer, n_columns: int, only: 
     return solved
 
 
-class _EveryRound:
-    """A callback that must see every round, so that no compiled pass is used."""
-
-    def on_round(self, trainer: object, step: object) -> None:
-        """Let training go on."""
+#: A callback that must see every round, so that no compiled pass is used.
+_EVERY_ROUND = SimpleNamespace(on_round=lambda trainer, step: None)
 
 
 def _learn_both_ways(estimator: Any, X: np.ndarray, y: np.ndarray) -> None:
     """Check that an online estimator learns, and that a compiled pass, if there is one, learns the same."""
-    own, rounds = (estimator.set_params(callbacks=own).fit(X, y).predict(X) for own in ((), [_EveryRound()]))
+    own, rounds = (estimator.set_params(callbacks=own).fit(X, y).predict(X) for own in ((), [_EVERY_ROUND]))
     _holds(np.isfinite(own).all(), f"{estimator} must predict numbers.")
     _equal(own, rounds, "A compiled pass must learn what rounds learn", 1e-7)
 

@@ -276,13 +276,11 @@ class Tagger:
                 tags = [tag for labels in found for tag in labels.tolist()]
             treebank = treebank.with_strings(self.tag, tags)
         if self.given_tag:
-            (keys, values), labels = self._in_context(forms, tags, treebank.offsets), [""] * len(forms)
+            (keys, values), labels = self._in_context(forms, tags, treebank.offsets), dict[int, str]()
             for tag, (own,) in runs_of(tags, np.array([0, len(tags)])).items():
                 model = self.named.get(name_of("+".join(self.given_tag), tag), self._no_morphology)
-                predicted = labels_by(model, keys, own, values)
-                for i, label in zip(own, predicted):
-                    labels[i] = label
-            for name, column in zip(self.given_tag, zip(*(label.split(TAB) for label in labels))):
+                labels.update(zip(own, labels_by(model, keys, own, values)))
+            for name, column in zip(self.given_tag, zip(*(labels[i].split(TAB) for i in range(len(forms))))):
                 treebank = treebank.with_strings(name, column)
         if self.lemmatizer is not None:
             lemmas = self.lemmatizer.predict(self._words(treebank, forms, tags))

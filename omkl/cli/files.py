@@ -207,12 +207,10 @@ def naming(path: str) -> Iterator[None]:
 
 def outputs_of(model: Model, path: str, options: Options) -> tuple[np.ndarray, np.ndarray]:
     """Return gold and predicted outputs of a file, which is read block by block."""
-    gold, found = [], []
     with naming(path):
-        for X, y in open_rows(path, options, columns_of_model(model)).blocks():
-            gold.append(y)
-            found.append(model.predict(X))
-    return np.concatenate(gold), np.concatenate(found)
+        pairs = [(y, model.predict(X)) for X, y in open_rows(path, options, columns_of_model(model)).blocks()]
+    gold, found = map(np.concatenate, zip(*pairs))
+    return gold, found
 
 
 def row_scores(model: Model, gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:

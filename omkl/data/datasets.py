@@ -107,13 +107,11 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
     return HandwrittenWords(images, letters, np.array(folds))
 
 
-def _find(relative: str, script: str) -> Path:
-    """Return the path of a data set below :func:`data_home`; the error names the ``script`` that downloads it."""
+def _find(relative: str, tool: str) -> Path:
+    """Return the path of a data set below :func:`data_home`; the error names the ``tool`` that downloads it."""
     path = data_home() / relative
     if not path.exists():
-        raise DataFileError(
-            f"There is no {path}: run data_scripts/{script}, or set OMKL_DATA to the folder that has it."
-        )
+        raise DataFileError(f"There is no {path}: run data_scripts/{tool}, or set OMKL_DATA to the folder that has it.")
     return path
 
 

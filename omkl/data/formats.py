@@ -82,12 +82,11 @@ def _format(name: str, suffixes: Iterable[str], open: Callable[..., Stream], **a
 
 
 _TABLE: dict[str, Any] = {"has_target": True, "default_target": -1}
+_ARROW = ".parquet", ".pq", ".arrow", ".feather", ".ipc"
 #: All formats; for unknown suffixes the first one.
 FORMATS = [
     _format("svmlight", (".svm", ".svmlight", ".libsvm"), stream_svmlight, selects=("n_features",)),
-    _format(
-        "parquet", (".parquet", ".pq", ".arrow", ".feather", ".ipc"), stream_parquet, selects=("columns",), **_TABLE
-    ),
+    _format("parquet", _ARROW, stream_parquet, selects=("columns",), **_TABLE),
     _format("csv", (".csv", ".tsv"), stream_csv, selects=("columns", "categorical"), **_TABLE),
     _format("npz", (".npz",), lambda path, target="y", **own: stream_npz(path, y=target, **own), has_target=True),
     _format("conllu", layouts.SUFFIXES, stream_conllu, holds="trees"),

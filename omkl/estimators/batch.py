@@ -163,9 +163,8 @@ def encode_classes(
         is_binary, y = np.isin(y, (0, 1)).all(), y != 0
         varying = np.flatnonzero(y.any(axis=0) & ~y.all(axis=0))
         if not is_binary or not len(varying):
-            raise InputError(
-                f"y has {y.shape[1]} columns, which must hold 0 and 1, for labels that a sample has or not."
-            )
+            found = f"y has {y.shape[1]} columns"
+            raise InputError(f"{found}, which must hold 0 and 1, for labels that a sample has or not.")
         constant = {k: bool(y[0, k]) for k in range(y.shape[1]) if k not in varying}
         if constant and warns:
             warn_caller(

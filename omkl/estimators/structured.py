@@ -210,9 +210,7 @@ class PlainCodec(Codec):
         """Names of the groups, in the user's order."""
         return [name for bank in self._groups for name in bank.names]
 
-    def banks(
-        self, averaging: bool, training: PlainExamples | None = None, in_shards: bool = False
-    ) -> tuple[list, list]:
+    def banks(self, averaging: bool, training: object = None, in_shards: bool = False) -> tuple[list, list]:
         """Return copies of the user's banks."""
         if unfit := [bank.names[0] for bank in self._groups if averaging and not bank.averaging]:
             raise InputError(f"The bank of the group {unfit[0]!r} must have averaging=True, unless average=None.")

@@ -431,8 +431,6 @@ def _kind_and_chunk(label: Any, name: str, kinds: Mapping[str, str], typed: bool
     kind = SYNONYMS.get(kind, kind) if name.upper() == "BILOU" else kind
     if kind not in kinds or not (chunk if typed and kind != "O" else not dash):
         known = [f"{k}-X" if typed and k != "O" else k for k in kinds]
-        raise InputError(
-            f"The label {label!r} is not in {name}, which has {', '.join(known)}: correct it, or choose other "
-            "transitions."
-        )
+        remedy = "correct it, or choose other transitions"
+        raise InputError(f"The label {label!r} is not in {name}, which has {', '.join(known)}: {remedy}.")
     return kind, chunk
