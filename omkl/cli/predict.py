@@ -83,13 +83,10 @@ def predict(options: Options) -> None:
             "--confidence needs probabilities: classifiers and labelers have them with --loss crf, and labelers and "
             "parsers with --dev."
         )
-    form = options.to
-    if form is None:
-        end = stem(options.output).rpartition(".")[2]
-        form = end if end in ("jsonl", "conllu") else FORMS[kind][0]
-    if form not in FORMS[kind]:
-        raise InputError(f"{files.of_class(model).capitalize()} writes {' or '.join(FORMS[kind])}, not {form}.")
-    options.to = form
+    end = stem(options.output).rpartition(".")[2]
+    options.to = options.to or (end if end in ("jsonl", "conllu") else FORMS[kind][0])
+    if options.to not in FORMS[kind]:
+        raise InputError(f"{files.of_class(model).capitalize()} writes {' or '.join(FORMS[kind])}, not {options.to}.")
     writers = {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict_rows}
     write = {**writers, "graphs": _label_graphs}[kind]
     if not options.line_buffered:

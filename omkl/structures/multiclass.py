@@ -145,9 +145,7 @@ class Scalar(Structure):
     """
 
     compiled = SCALAR, np.empty((0, 0))
-
-    def zeros(self, size: int = 1) -> UnaryPotentials:
-        return UnaryPotentials(np.zeros((size, 1)))
+    zeros = Binary.zeros
 
     def decode(self, potentials: UnaryPotentials) -> float:
         return float(potentials.unary[0, 0])
