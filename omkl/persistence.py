@@ -39,8 +39,7 @@ class Packer:
                 return {"objects": [self.pack(item, what) for item in array.tolist()]}
             self.arrays[name] = array
             return {"array": name}
-        if isinstance(value, (set, frozenset)):
-            value = sorted(value, key=repr)
+        value = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value
         if isinstance(value, (list, tuple, range)):
             return {"tuple" if isinstance(value, tuple) else "list": [self.pack(item, what) for item in value]}
         if isinstance(value, slice):

@@ -53,7 +53,6 @@ class TrainingSequence:
     def __init__(
         self, labeler: SequenceLabeler, callbacks: list, run: Run, seed: int, checkpoint_every: str | float
     ) -> None:
-        self.seed = seed
         self.callbacks = callbacks
         self._labeler, self._every = labeler, checkpoint_every
         self._checkpoints = run.checkpoints
@@ -62,8 +61,7 @@ class TrainingSequence:
         self._number = 0
         earlier = None if run.checkpoints is None else run.checkpoints.earlier("trainings")
         self._resumed = earlier is not None
-        if earlier is not None:
-            self.seed = int(earlier[0]["seed"])
+        self.seed = seed if earlier is None else int(earlier[0]["seed"])
 
     def begin(self, treebank: Treebank) -> None:
         """Register the data; raises an InputError if a resumed run had other data."""

@@ -407,8 +407,7 @@ class Columns:
     def _plain(self, column: pyarrow.Array | pyarrow.ChunkedArray, name: str) -> pyarrow.Array:
         """Convert a column to one array without dictionary encoding; text becomes strings."""
         pyarrow, is_text = import_pyarrow(), self.kinds[name] == "string"
-        if isinstance(column, pyarrow.ChunkedArray):
-            column = column.combine_chunks()
+        column = column.combine_chunks() if isinstance(column, pyarrow.ChunkedArray) else column
         if isinstance(column, pyarrow.DictionaryArray):
             values = column.dictionary
             if str(values.type) == "null":  # decoding it would crash the process
@@ -427,14 +426,12 @@ class Columns:
             return column.to_pylist()
         if kind == "vector":
             return self._vectors(column, name, reasons)
-        if types.is_temporal(column.type):
-            column = days(column)
+        column = days(column) if types.is_temporal(column.type) else column
         if name == self.target and kind == "integer" and not types.is_floating(column.type):
             column = column.cast(pyarrow.int8()) if types.is_boolean(column.type) else column
             y = column.fill_null(0).to_numpy(zero_copy_only=False)
             return y if types.is_uint64(column.type) else y.astype(np.int64, copy=False)
-        if not types.is_floating(column.type):
-            column = column.cast(pyarrow.float64(), safe=False)
+        column = column if types.is_floating(column.type) else column.cast(pyarrow.float64(), safe=False)
         values = column.to_numpy(zero_copy_only=False)
         for i in np.flatnonzero(np.isinf(values)).tolist():
             reasons.setdefault(i, f"the number in column {name!r} is infinite, or too large for a float.")

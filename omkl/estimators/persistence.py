@@ -205,8 +205,7 @@ def packed_parameters(estimator: SavedEstimator, packer: persistence.Packer) -> 
 
 def users_own(value: object) -> dict[str, Any]:
     """Return classes and functions in the parameters of an estimator by name, because checkpoints cannot store them."""
-    if isinstance(value, BaseEstimator):
-        value = value.get_params(deep=False)
+    value = value.get_params(deep=False) if isinstance(value, BaseEstimator) else value
     if isinstance(value, (dict, list, tuple)):
         parts = map(users_own, value.values() if isinstance(value, dict) else value)
         return {name: own for part in parts for name, own in part.items()}

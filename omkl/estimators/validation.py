@@ -127,8 +127,7 @@ def _without_missing(estimator: Any, X: np.ndarray, learn: bool) -> np.ndarray:
         estimator.missing_columns_ = np.flatnonzero(absent.any(axis=0)).tolist()
         if estimator.missing_columns_ and MISSING in (column_names_of(estimator) or ()):
             raise InputError(f"X must not have a column {MISSING!r}, the group of missing entries: rename it.")
-    if absent.any():
-        X = np.where(absent, estimator.column_means_.astype(X.dtype), X)
+    X = np.where(absent, estimator.column_means_.astype(X.dtype), X) if absent.any() else X
     added = absent[:, estimator.missing_columns_].astype(X.dtype)
     return np.hstack([X, added]) if estimator.missing_columns_ else X
 

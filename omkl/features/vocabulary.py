@@ -406,8 +406,7 @@ def _named_values(key: str, value: object) -> Iterable[tuple[str | None, float]]
         return ((NUMBER, float(value)),)
     if isinstance(value, dict):
         return [(name if name is NUMBER else str(name), float(amount)) for name, amount in value.items()]
-    if isinstance(value, (set, frozenset)):
-        value = sorted(value)
+    value = sorted(value) if isinstance(value, (set, frozenset)) else value
     if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
         return [(str(name), 1.0) for name in value]
     raise InputError(

@@ -221,9 +221,8 @@ class TreeDecoder:
     def with_relations(self, treebank: Treebank, trees: list[np.ndarray]) -> Treebank:
         """Replace heads, and predict the relations of the new arcs."""
         heads, labeler = joined(trees), self.model.codec.relations
-        relations = np.zeros(len(heads), np.int32)
-        if labeler is not None:
-            relations = labeler.predict(treebank, heads, self.n_jobs)
+        none = np.zeros(len(heads), np.int32)
+        relations = none if labeler is None else labeler.predict(treebank, heads, self.n_jobs)
         return treebank.with_column("heads", heads).with_column("deprels", relations, self.relations)
 
     def nbest(self, block: Treebank, constraints: ArcConstraints, n: int) -> Iterator[list[Parse]]:

@@ -132,8 +132,7 @@ def _multiword_span(gold: Sequence[Word], predicted: Sequence[Word], g: int, p: 
             word, g = gold[g], g + 1
         else:
             word, p = predicted[p], p + 1
-        if word.in_multiword:
-            end = max(end, word.end)
+        end = max(end, word.end) if word.in_multiword else end
     return g, p
 
 
