@@ -87,6 +87,8 @@ class WeightedExamples(Examples):
 
     Parameters
     ----------
+    n_inputs : int
+        Number of inputs.
     chosen : int array of shape (n,)
         Inputs to present.
     weights : array of shape (n,), optional
