@@ -87,8 +87,8 @@ def predict(options: Options) -> None:
     options.to = options.to or (end if end in ("jsonl", "conllu") else FORMS[kind][0])
     if options.to not in FORMS[kind]:
         raise InputError(f"{files.of_class(model).capitalize()} writes {' or '.join(FORMS[kind])}, not {options.to}.")
-    writers = {"trees": _parse, "annotations": _annotate, "sequences": _label, "rows": _predict_rows}
-    write = {**writers, "graphs": _label_graphs}[kind]
+    writers = {"trees": _parse, "annotations": _annotate, "sequences": _label, "graphs": _label_graphs, "rows": _rows}
+    write = writers[kind]
     if not options.line_buffered:
         write(model, options)
         return
@@ -309,7 +309,7 @@ def _lines(rows: Iterable[object]) -> bytes:
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 
-def _predict_rows(model: Model, options: Options) -> None:
+def _rows(model: Model, options: Options) -> None:
     """Write a line for each row, block by block."""
     n_rows = 0
     with data.output_file(options.output) as file, files.naming(options.input):
