@@ -140,7 +140,8 @@ class DistributedStack(KernelStack):
             calls = [_packed if isinstance(grams[m], np.ndarray) else dask.delayed(_packed) for m in part]
             rows = [call(grams[m], m, n, kept, np.dtype(dtype)) for call, m in zip(calls, part)]
             with large_graphs():
-                return chosen.compute(dask.delayed(_joined)(rows), workers=[worker], allow_other_workers=True)
+                stack = dask.delayed(PackedStack)(dask.delayed(np.array)(rows))
+                return chosen.compute(stack, workers=[worker], allow_other_workers=True)
 
         return cls(chosen, len(grams), n if kept is None else len(kept), dtype, make, budget)
 
@@ -224,10 +225,6 @@ def _packed(gram: Any, m: int, n_given: int, kept: np.ndarray | None, dtype: np.
     gram = gram if kept is None else gram[np.ix_(kept, kept)]
     pack(gram, 0, row := np.empty(len(gram) * (len(gram) + 1) // 2, dtype))
     return row
-
-
-def _joined(rows: list[np.ndarray]) -> PackedStack:
-    return PackedStack(np.array(rows))
 
 
 def _call(function: Callable, stack: PackedStack, *arguments: np.ndarray | None) -> np.ndarray:
