@@ -118,9 +118,7 @@ def take_columns(X: np.ndarray | sparse.sparray, columns: Positions) -> np.ndarr
 
 def count_columns(columns: Positions, n_columns: int) -> int:
     """Return the number of selected columns."""
-    if columns is None:
-        return n_columns
-    return len(range(n_columns)[columns]) if isinstance(columns, slice) else len(columns)
+    return take_columns(np.empty((0, n_columns)), columns).shape[1]
 
 
 class Pair:
