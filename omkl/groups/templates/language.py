@@ -30,7 +30,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from omkl.exceptions import InputError
 
@@ -52,11 +52,6 @@ _MARTINS_VIEWS = (
     "", "form", "lemma", "xpos", "upos", "form xpos", "lemma xpos", "xpos-1 xpos", "xpos xpos+1",
     "xpos-1 xpos xpos+1", "xpos-2 xpos-1 xpos", "xpos xpos+1 xpos+2", "lemma upos-1 upos+1",
 )  # fmt: skip
-
-
-def _martins507() -> list[str]:
-    """Return 13 views of the head x 13 of the modifier x 3 variants, as many as Martins et al. (2011)."""
-    return _conjunctions(product(_MARTINS_VIEWS, _MARTINS_VIEWS))
 
 
 def _mcdonald() -> list[str]:
@@ -84,7 +79,7 @@ def _rich() -> list[str]:
     tags = ("upos", "xpos", "lemma")
     between, attributes = ("upos", "xpos", "lemma"), ("Case", "Number", "Gender", "Person", "VerbForm")
     return [
-        *_martins507(),
+        *_conjunctions(product(_MARTINS_VIEWS, _MARTINS_VIEWS)),
         *_conjunctions(product(shapes, (*shapes, *tags))),
         *_conjunctions(product(tags, shapes)),
         *(f"h.{a} between.{b} m.{a} {v}" for a, b in zip(("upos", "xpos", "upos"), between) for v in VARIANTS),
@@ -119,7 +114,8 @@ def _parts() -> list[str]:
 
 #: The built-in sets, by name. From "auto", the richest, parsers keep the templates that suit the treebank.
 NAMED_SETS = {
-    "martins507": _martins507,
+    # 13 views of the head x 13 of the modifier x 3 variants, as many as Martins et al. (2011)
+    "martins507": lambda: _conjunctions(product(_MARTINS_VIEWS, _MARTINS_VIEWS)),
     "mcdonald2005": _mcdonald,
     "small": _small,
     "rich": _rich,
@@ -318,16 +314,10 @@ def _checked(field: str, where: str, lexicons: Collection[str]) -> str:
     )
 
 
-class Lexicon(Protocol):
-    """A table of values of words."""
-
-    def values_of(self, words: Sequence[str]) -> Sequence[str]: ...
-
-
 #: Name of a set, path of a file, or templates.
 AnyTemplates: TypeAlias = str | os.PathLike | Iterable[Template | str]
-#: Lexicons by name.
-Lexicons: TypeAlias = Mapping[str, Lexicon | None] | None
+#: Lexicons by name: objects with ``values_of(words)``, or None.
+Lexicons: TypeAlias = Mapping[str, Any] | None
 
 
 class TemplateSet(Sequence):
