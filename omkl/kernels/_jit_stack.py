@@ -102,14 +102,8 @@ def unpack(packed, out):
     position = 0
     for i in range(out.shape[0]):
         for j in range(i + 1):
-            out[i, j] = packed[position + j]
+            out[i, j] = out[j, i] = packed[position + j]
         position += i + 1
-    # mirror by tiles, so that both sides stay in cache
-    for low in range(0, out.shape[0], 32):
-        for left in range(0, low + 1, 32):
-            for i in range(low, min(low + 32, out.shape[0])):
-                for j in range(left, min(left + 32, i)):
-                    out[j, i] = out[i, j]
 
 
 @compiled
