@@ -223,7 +223,7 @@ def _packed(gram: Any, m: int, n_given: int, kept: np.ndarray | None, dtype: np.
     """Check and pack the Gram matrix of kernel m."""
     gram = checked_gram(gram, m, n_given)
     gram = gram if kept is None else gram[np.ix_(kept, kept)]
-    pack(gram, 0, row := np.empty(len(gram) * (len(gram) + 1) // 2, dtype))
+    pack(gram, row := np.empty(len(gram) * (len(gram) + 1) // 2, dtype))
     return row
 
 

@@ -87,13 +87,13 @@ def packed_products(rows, which, vectors, out):
 
 
 @compiled
-def pack(matrix, first_row, out):
-    """Write the lower triangle of rows ``first_row ..`` of a symmetric matrix into a packed kernel."""
+def pack(matrix, out):
+    """Write the lower triangle of a symmetric matrix into a packed kernel."""
     position = 0
-    for r in range(matrix.shape[0]):
-        for j in range(first_row + r + 1):
-            out[position + j] = matrix[r, j]
-        position += first_row + r + 1
+    for i in range(matrix.shape[0]):
+        for j in range(i + 1):
+            out[position + j] = matrix[i, j]
+        position += i + 1
 
 
 @compiled

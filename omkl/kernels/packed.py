@@ -259,7 +259,7 @@ def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> n
             # kernels on the same columns are usually adjacent: keep only the latest pair
             view = kernel.view(X)
             views = {key: Pair(view := view if sparse.issparse(view) else np.ascontiguousarray(view), view)}
-        jit.pack(kernel.fit_view(views[key].X).between(views[key]), 0, rows[k])
+        jit.pack(kernel.fit_view(views[key].X).between(views[key]), rows[k])
     pack_gaussians(gaussians, X, rows)
     return rows
 
