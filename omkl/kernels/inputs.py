@@ -200,11 +200,6 @@ class Reference:
         self.X = as_floats(X)
         self._inverse_roots: dict[int, tuple[Any, np.ndarray]] = {}
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the vectors."""
-        return self.X.nbytes
-
     @cached_property
     def spread(self) -> tuple[np.ndarray, Any, Any]:
         """The mean of the vectors, (d,), its squared length, and the sum of the variances of all columns."""

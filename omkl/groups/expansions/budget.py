@@ -92,7 +92,7 @@ class BudgetedExpansion(KernelBank):
         if self.averaging:
             self._sums = lengthened(self._sums, capacity, axis=2)
         for buffer in self._buffers.values():
-            buffer.grow(capacity)
+            buffer.pad(0, more)
 
     @property
     def supports(self) -> dict[str, np.ndarray]:

@@ -298,7 +298,7 @@ class FrozenExpansion(FrozenGroups):
         """Return the bytes of each group, (p,): its coefficients, and its share of the common support vectors."""
         nbytes = np.zeros(len(self.names))
         for k, view, coefficients in zip(self._alive, self._views, self._coefficients):
-            nbytes[k] = coefficients.nbytes + self._supports[view].nbytes / self._views.count(view)
+            nbytes[k] = coefficients.nbytes + self._supports[view].X.nbytes / self._views.count(view)
         return nbytes
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
@@ -380,9 +380,9 @@ class SupportBuffer:
 
     def __init__(self, kernels: Sequence[Kernel], n_columns: int, capacity: int, dtype: DTypeLike) -> None:
         self.normalized = [kernel for kernel in kernels if kernel.normalize == "diagonal"]
-        self.capacity, self.first = int(capacity), 1
-        self.columns = np.zeros((n_columns, 1 + self.capacity), dtype)
-        self.roots = np.zeros((len(self.normalized), 1 + self.capacity), dtype)
+        self.first = 1
+        self.columns = np.zeros((n_columns, 1 + capacity), dtype)
+        self.roots = np.zeros((len(self.normalized), 1 + capacity), dtype)
 
     @property
     def nbytes(self) -> int:
@@ -398,7 +398,7 @@ class SupportBuffer:
         """Set the vectors at hand, (m, d); pair them with themselves, then with the first support vectors."""
         m = len(X)
         if m > self.first:
-            self._pad(m - self.first, 0)
+            self.pad(m - self.first, 0)
         X = np.ascontiguousarray(X, dtype=self.columns.dtype)
         self._write(slice(self.first - m, self.first), X)
         return BufferPair(self, X, slice(self.first - m, self.first), slice(self.first - m, self.first + n_support))
@@ -421,14 +421,10 @@ class SupportBuffer:
         """Overwrite the first support vectors with the rows of an array, (n, d)."""
         self._write(slice(self.first, self.first + len(X)), X)
 
-    def grow(self, capacity: int) -> None:
-        """Allocate space for more vectors."""
-        self._pad(0, capacity - self.capacity)
-
-    def _pad(self, before: int, after: int) -> None:
-        """Add columns before the vectors at hand, and after the support vectors."""
+    def pad(self, before: int, after: int) -> None:
+        """Allocate space for more vectors at hand, and more support vectors."""
         self.columns, self.roots = (np.pad(array, ((0, 0), (before, after))) for array in (self.columns, self.roots))
-        self.first, self.capacity = self.first + before, self.capacity + int(after)
+        self.first += before
 
 
 class BufferPair(Pair):
