@@ -15,7 +15,6 @@ from scipy import sparse
 
 from omkl._cache import RecentlyUsed
 from omkl.kernels import _jit_stack as jit
-from omkl.kernels._jit_gram import deinterleave, pack_symmetric, prove_semidefinite
 from omkl.kernels.base import Kernel, known
 from omkl.kernels.functions import Gaussian
 from omkl.kernels.gram import LARGEST, ROUNDING, checked_gram
@@ -76,11 +75,11 @@ class PackedStack(KernelStack):
             block, part = grams[low : low + TOGETHER], slice(low, low + TOGETHER)
             if interleaved is not None:
                 block = np.empty((len(block), n, n), dtype=dtype)
-                deinterleave(interleaved, low, block)
+                jit.deinterleave(interleaved, low, block)
             for m, gram in enumerate(block, low):
                 gram = as_floats(np.asarray(gram))
-                proved[m] = gram.shape == (n, n) and pack_symmetric(gram, LARGEST, ROUNDING, rows[m])
-            prove_semidefinite(rows[part], n, ROUNDING, proved[part])
+                proved[m] = gram.shape == (n, n) and jit.pack_symmetric(gram, LARGEST, ROUNDING, rows[m])
+            jit.prove_semidefinite(rows[part], n, ROUNDING, proved[part])
         for m in np.flatnonzero(~proved).tolist():
             # it accepts the others, or names the reason
             checked_gram(grams[m], m, n)
