@@ -5,20 +5,16 @@ The dual variable at a prediction is :math:`\rho = -l'(y, z)`. All methods take 
 online trainer calls ``value_and_gradient`` with one sample at a time.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
 from omkl._components import Component
 from omkl._roots import limit_at, unbounded_root
-
-if TYPE_CHECKING:
-    from omkl.structures.base import Potentials, Structure
+from omkl.structures.base import Potentials, Structure
 
 #: Value of a loss, and its gradient in the potentials, None if it is zero.
-ValueAndGradient: TypeAlias = "tuple[float, Potentials | None]"
+ValueAndGradient: TypeAlias = tuple[float, Potentials | None]
 #: Width of the differences that replace second derivatives, relative to a prediction; relative rounding of a dual point
 #: at the ends of the domain.
 WIDTH, OVERSHOOT = 1e-5, 1e-12

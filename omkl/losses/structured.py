@@ -1,8 +1,6 @@
 """Losses of structured prediction: functions of potentials, with gradients in potentials."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,10 +8,7 @@ from omkl._components import Component, check_number
 from omkl.losses._jit_losses import CRF as LOG
 from omkl.losses._jit_losses import HINGE, PERCEPTRON, SOFTMAX_MARGIN
 from omkl.losses.base import ValueAndGradient
-from omkl.structures.base import map_arrays
-
-if TYPE_CHECKING:
-    from omkl.structures.base import Output, Potentials, Structure
+from omkl.structures.base import Output, Potentials, Structure, map_arrays
 
 
 def completed(structure: Structure, potentials: Potentials, gold: Output) -> Output:
