@@ -171,9 +171,8 @@ class _Search:
                 # Barzilai and Borwein: the curvature along the last move
                 step = 1.0 / max(float((last[0] - rho) @ last[1]) / last[2], 1e-10 / step)
             previous, before, origin, starts = current, primal, ahead, outputs
-            current, outputs, primal, step = self._step(
-                origin, starts, rho, direction, GROWTH * step if grows else step
-            )
+            step = GROWTH * step if grows else step
+            current, outputs, primal, step = self._step(origin, starts, rho, direction, step)
             last = rho, outputs - starts, space.square(current, origin)
             if primal < least:
                 least, best = primal, current

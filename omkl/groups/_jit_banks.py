@@ -319,9 +319,8 @@ def slopes_of(banks, groups, low, first, last, gradient, pair_gradient, slopes, 
         weights = explicit.table, explicit.groups, slopes[: firsts[0]], totals[: firsts[0]]
         tables.inner_products(explicit.features, low, gradient, *weights)
     own = slice(firsts[0], firsts[1])
-    tables.mapped_inner_products(
-        mapped.features, first, mapped.starts, mapped.table, gradient, slopes[own], totals[own]
-    )
+    arrays = mapped.starts, mapped.table, gradient, slopes[own], totals[own]
+    tables.mapped_inner_products(mapped.features, first, *arrays)
     own = slice(firsts[1], firsts[2])
     slopes_of_cached(banks.cached, low, gradient, slopes[own], totals[own])
     slopes_of_transitions(banks.transitions, pair_gradient, slopes[firsts[2] :])

@@ -160,10 +160,8 @@ class SparseLinear(SavedEstimator):
         if not coefficients.any() and problems[0].threshold > 0:
             largest = max(problem.largest_alpha() for problem in problems)
             if 0 < largest <= alpha:
-                warn_caller(
-                    f"No column is in the model at alpha={alpha:g}: with these data it must be below {largest:.3g}.",
-                    DataWarning,
-                )
+                found = f"No column is in the model at alpha={alpha:g}"
+                warn_caller(f"{found}: with these data it must be below {largest:.3g}.", DataWarning)
         return coefficients, intercepts
 
     def _starts(self, samples: Samples) -> list | None:

@@ -90,10 +90,8 @@ class Samples:
 
     def problems(self, model: BaseEstimator, alpha: float) -> list[DesignProblem]:
         """Return the problem of each target, with the parameters of a model."""
-        loss, regularizer = (
-            batch.resolve_loss(model, links=True),
-            resolve(Regularizer, model.regularizer, "regularizer"),
-        )
+        loss = batch.resolve_loss(model, links=True)
+        regularizer = resolve(Regularizer, model.regularizer, "regularizer")
         (members, named), weights, n_columns = batch.groups_of(model), model.group_weights, self.design.shape[1]
         if isinstance(weights, dict):
             if named is None or weights.keys() != set(named):
@@ -252,7 +250,5 @@ def warn_unless_converged(solution: Solution, tol: float) -> None:
     if not solution.converged:
         gap = solution.certificate.gap
         advice = "which proves nothing: scale the columns of X" if gap < 0 else f"above tol={tol:g}: raise max_iter"
-        warn_caller(
-            f"Stopped at a relative duality gap of {gap:.2g} after {solution.n_iter} iterations, {advice}.",
-            ConvergenceWarning,
-        )
+        found = f"Stopped at a relative duality gap of {gap:.2g} after {solution.n_iter} iterations"
+        warn_caller(f"{found}, {advice}.", ConvergenceWarning)

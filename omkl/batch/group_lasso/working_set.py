@@ -272,9 +272,8 @@ class WorkingSet:
         indices = columns[:, None] * n_outputs + np.arange(n_outputs)
         kept = (values != 0) | is_free[:, None]
         order = np.argsort(indices[kept])
-        return LinearModel(
-            indices[kept][order], values[kept][order], float(intercepts[0]) if n_outputs == 1 else intercepts
-        )
+        intercept = float(intercepts[0]) if n_outputs == 1 else intercepts
+        return LinearModel(indices[kept][order], values[kept][order], intercept)
 
     def outputs(self, w: np.ndarray) -> np.ndarray:
         """Return predictions without the intercept, (K m,)."""

@@ -15,6 +15,7 @@ from scipy.linalg.blas import dgemm
 
 from omkl.batch.newton import cholesky
 from omkl.kernels.stack import KernelStack, ReplicatedStack
+from omkl.regularizers.base import ratio_or_zero
 
 #: Number of samples from which conjugate gradients are faster than a Cholesky factor.
 LARGE = 600
@@ -217,9 +218,7 @@ class KernelTerm:
         self.point_products = self.alpha_products + self.gamma * self.kernel_products
         self.squares = self.alpha_squares + self.gamma * ((self.alpha_products + self.point_products) @ self.rho)
         self.norms = np.sqrt(np.maximum(self.squares, 0.0))
-        self.ratios = np.divide(
-            self.curve.first(self.norms), self.norms, out=np.zeros_like(self.norms), where=self.norms > 0
-        )
+        self.ratios = ratio_or_zero(self.curve.first(self.norms), self.norms)
 
     def gradient(self) -> np.ndarray:
         """Return predictions without the intercept, (N,)."""
