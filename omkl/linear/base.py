@@ -286,9 +286,8 @@ class SparseLinear(SavedEstimator):
         if not isinstance(X, LinearOperator):
             return validation.checked_arrays(self, X, missing=self.missing, reset=False, **ACCEPTED)
         if X.shape[1] != self.n_features_in_:
-            raise InputError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features."
-            )
+            name = type(self).__name__
+            raise InputError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features.")
         return X
 
     def explain(

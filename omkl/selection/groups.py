@@ -306,9 +306,8 @@ def trial(estimator: BaseEstimator, X: Any, y: Any, context: str | Sequence[str]
     if isinstance(estimator, DependencyParser):
         return of_arcs(estimator, X, contexts or [FIELD])
     is_online_mkl = isinstance(estimator, (OnlineMKLClassifier, OnlineMKLRegressor))
-    if isinstance(estimator, SequenceLabeler) or (
-        is_online_mkl and isinstance(X, list) and X and isinstance(X[0], Mapping)
-    ):
+    are_dicts = isinstance(X, list) and X and isinstance(X[0], Mapping)
+    if isinstance(estimator, SequenceLabeler) or (is_online_mkl and are_dicts):
         return of_tokens(estimator, X, y, contexts, is_online_mkl)
     if contexts:
         raise InputError("`context` is for tokens and arcs: columns of tables take all other columns into account.")

@@ -105,9 +105,8 @@ class DesignProblem(BaseProblem):
             l1 = sum(linear for term, (linear, _) in zip(terms, elastic) if term.on_coordinates)
             factor = sum(linear for term, (linear, _) in zip(terms, elastic) if not term.on_coordinates)
             regularizer, groups = L21(), groups.reweighed(factor, l1, self.positive)
-        if not regularizer.exact or (
-            regularizer.on_coordinates and not (regularizer.separable and groups.blocks.single)
-        ):
+        fits = not regularizer.on_coordinates or (regularizer.separable and groups.blocks.single)
+        if not regularizer.exact or not fits:
             raise InputError(
                 f"{regularizer!r} must be a function of the groups' norms with an exact proximity operator: leave out "
                 "groups, or choose another."
