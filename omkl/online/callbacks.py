@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,14 +61,10 @@ class ProgressiveValidation:
         self.every = int(every)
         self.listeners = listeners
         self.records: list[rounds.Record] = []
-        self._epoch = 1
-        self._reset()
+        self._reset(1)
 
-    def _reset(self) -> None:
-        self._loss = self._weight = self._cost = 0.0
-        self._examples = self._size = 0
-        self._changes: list[int] = []
-        self._began = time.perf_counter()
+    def _reset(self, epoch: int) -> None:
+        self._sums, self._cost, self._size = rounds.TrainingProgress(epoch), 0.0, 0
 
     def on_round(self, trainer: OnlineTrainer, step: rounds.Step) -> bool:
         """Add the loss and the cost of one round."""
@@ -83,11 +78,11 @@ class ProgressiveValidation:
 
     def on_change(self, trainer: OnlineTrainer, row: int) -> None:
         """Remember a change of the stream for the record."""
-        self._changes.append(row)
+        self._sums.changes.append(row)
 
     def room(self) -> int:
         """Return how many examples may come before the next record."""
-        return self.every - self._examples
+        return self.every - self._sums.examples
 
     def on_block(self, trainer: OnlineTrainer, block: rounds.LearnedBlock) -> bool:
         """Add the loss of a block that was trained in shards."""
@@ -95,24 +90,24 @@ class ProgressiveValidation:
 
     def on_epoch(self, trainer: OnlineTrainer, record: rounds.Record) -> None:
         """Remember the number of the epoch."""
-        self._epoch = record["epoch"] + 1
+        self._sums.epoch = record["epoch"] + 1
 
     def _take_in(self, trainer: OnlineTrainer, learned: rounds.Step | rounds.LearnedBlock) -> bool:
-        self._loss, self._weight = rounds.added(self._loss, learned.loss), rounds.added(self._weight, learned.weight)
-        self._examples += learned.n_examples
-        return self._examples >= self.every and self.close(trainer, self._epoch)
+        self._sums.add(learned.n_examples, learned.loss, learned.weight)
+        return self._sums.examples >= self.every and self.close(trainer, self._sums.epoch)
 
     def close(self, trainer: OnlineTrainer, epoch: int) -> bool:
         """Make a record of the examples since the last record; return whether a listener ends training."""
-        if self._examples == 0:
+        sums = self._sums
+        if sums.examples == 0:
             return False
-        loss = self._loss / self._weight if self._weight else 0.0
-        record = trainer.record(epoch, self._examples, loss, time.perf_counter() - self._began)
+        loss = sums.loss / sums.weight if sums.weight else 0.0
+        record = trainer.record(epoch, sums.examples, loss, sums.elapsed())
         if self._size:
             record["error"] = self._cost / self._size
-        if self._changes:
-            record["changes"] = self._changes
-        self._reset()
+        if sums.changes:
+            record["changes"] = sums.changes
+        self._reset(sums.epoch)
         self.records.append(record)
         merged = rounds.thinned(self.records)
         if len(merged) < len(self.records):
@@ -122,18 +117,15 @@ class ProgressiveValidation:
 
     def state(self) -> rounds.State:
         """Return JSON values for a checkpoint, including those of the listeners, and no arrays."""
-        sums = [self._loss, self._weight, self._cost, self._examples, self._size]
-        values = {"every": self.every, "records": self.records, "epoch": self._epoch, "sums": sums}
-        values["changes"] = self._changes
-        return {**values, "listeners": rounds.states_of(self.listeners)[0]}, {}
+        values = {"every": self.every, "records": self.records, "costs": [self._cost, self._size]}
+        return {**values, "sums": self._sums.state(), "listeners": rounds.states_of(self.listeners)[0]}, {}
 
     def load_state(self, values: rounds.Values, arrays: dict[str, np.ndarray]) -> None:
         """Load the values of :meth:`state`."""
         rounds.load_states(self.listeners, values["listeners"], {})
-        self._reset()
-        self.every, self.records, self._epoch = values["every"], values["records"], values["epoch"]
-        self._loss, self._weight, self._cost, self._examples, self._size = values["sums"]
-        self._changes = values["changes"]
+        self._sums.load_state(values["sums"])
+        self.every, self.records = values["every"], values["records"]
+        self._cost, self._size = values["costs"]
 
 
 class ProgressBar:
