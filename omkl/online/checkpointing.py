@@ -14,7 +14,7 @@ import numpy as np
 
 from omkl._files import read_archive, write_archive
 from omkl.exceptions import CheckpointWarning, InputError, ModelFileError, OmklError
-from omkl.online.rounds import State, Values, below
+from omkl.online.rounds import State, Values, below, prefixed
 from omkl.persistence import holds_whole
 
 #: Seconds per unit of time in ``every="5m"``.
@@ -142,7 +142,7 @@ class Checkpoints:
         values = {name: values for name, (values, _) in self._stages.items()}
         # tolist converts numpy numbers, and the arrays in the state of a random generator
         run = json.dumps({"generator": self._generator, "stages": values}, default=lambda value: value.tolist())
-        named = {f"{name}/{key}": array for name, (_, own) in self._stages.items() for key, array in own.items()}
+        named = prefixed({name: arrays for name, (_, arrays) in self._stages.items()})
         with self.writing():
             write_archive(
                 self.directory / f"checkpoint-{self._number + 1:010d}.npz", {**self._manifest, "run": run}, named

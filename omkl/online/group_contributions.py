@@ -207,11 +207,9 @@ def _of_output(bank: Bank, name: str, own: Potentials, direction: Potentials) ->
     if isinstance(bank, ArcTemplateBank):
         added = map_arrays(np.multiply, own, direction)
         return [Piece(bank.part, name, key, max(key[1], 0), value) for key, value in bank.nonzero(added)]
-    if isinstance(bank, TrigramBank):
-        added = own.triples * direction.triples
-        return [Piece("labels", name, tuple(key), None, added.item(*key)) for key in np.argwhere(added).tolist()]
-    if isinstance(bank, PairBank):
-        added = (own.pairwise * direction.pairwise).sum(axis=0)
+    if isinstance(bank, (TrigramBank, PairBank)):
+        is_pairs = isinstance(bank, PairBank)
+        added = (own.pairwise * direction.pairwise).sum(axis=0) if is_pairs else own.triples * direction.triples
         return [Piece("labels", name, tuple(key), None, added.item(*key)) for key in np.argwhere(added).tolist()]
     if isinstance(bank, TransitionBank):
         # if transitions depend on the position, name the position of the second label

@@ -14,7 +14,7 @@ from omkl.groups.base import Bank, check_ability
 from omkl.groups.tokens import Tokens
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
-from omkl.online.rounds import Examples, Record, State, Values
+from omkl.online.rounds import Examples, Record, State, Values, prefixed
 from omkl.online.schedules import GrowingHorizon, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
@@ -332,7 +332,6 @@ def condensed_state(trainer: OnlineTrainer) -> dict[str, np.ndarray]:
         "averages": np.zeros_like(norms),
         "empty": norms == 0.0,
     }
-    arrays = {f"groups/{name}": array for name, array in {**before, **groups}.items()}
-    for index, bank in enumerate(trainer.banks):
-        arrays.update({f"bank{index}/{name}": array for name, array in bank.condensed().items()})
-    return arrays | trainer.part_states(only_predicts=True)
+    banks = {f"bank{k}": bank.condensed() for k, bank in enumerate(trainer.banks)}
+    parts = {role: part.state() for role, part in trainer.parts.items() if part.predicts}
+    return prefixed({"groups": before | groups, **banks, **parts})

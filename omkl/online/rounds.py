@@ -1,7 +1,7 @@
 """Data classes of training: examples, steps, blocks, records, and the progress of a loop; hooks of callbacks."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -326,8 +326,7 @@ class TrainingProgress:
 
     def load_state(self, values: Values) -> None:
         """Load the values of :meth:`state`."""
-        for name, value in values.items():
-            setattr(self, name, value)
+        vars(self).update(values)
         self.start_clock()
 
 
@@ -349,6 +348,11 @@ def values_of(record: Record, kind: str) -> dict[str, float]:
     {'a': 0.5, 'b:on=x': 0.0}
     """
     return below(record, f"{kind}:")
+
+
+def prefixed(states: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
+    """Join dicts to one, whose names are ``name/key``."""
+    return {f"{name}/{key}": value for name, own in states.items() for key, value in own.items()}
 
 
 def below(values: dict[str, T], prefix: str) -> dict[str, T]:
@@ -394,12 +398,9 @@ def hooks(callbacks: Sequence[object], name: str) -> list[Callable]:
 
 def states_of(callbacks: Sequence[object]) -> tuple[list, dict[str, np.ndarray]]:
     """Return ``(values, arrays)`` of the callbacks with a method ``state``."""
-    values, arrays = [], {}
-    for index, state in enumerate(hooks(callbacks, "state")):
-        value, own = state()
-        values.append(value)
-        arrays.update({f"callback{index}/{name}": np.asarray(array) for name, array in own.items()})
-    return values, arrays
+    states = [state() for state in hooks(callbacks, "state")]
+    arrays = prefixed({f"callback{k}": own for k, (_, own) in enumerate(states)})
+    return [values for values, _ in states], {name: np.asarray(array) for name, array in arrays.items()}
 
 
 def load_states(callbacks: Sequence[object], values: list, arrays: dict[str, np.ndarray]) -> None:

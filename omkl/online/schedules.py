@@ -151,10 +151,7 @@ class LinearDecay(Schedule):
 
     aliases = {"linear": {}}
     saved: ClassVar[tuple[str, ...]] = ("_horizon",)
-
-    def __init__(self, eta0: float = 1.0) -> None:
-        super().__init__(eta0)
-        self._horizon = 0.0  # if the total number of rounds is not known
+    _horizon = 0.0  # if the total number of rounds is not known
 
     def __call__(self, t: int) -> float:
         return self.eta0 * self.share_left(t)
@@ -308,9 +305,7 @@ class DistanceOverGradients(AdaptiveSchedule):
         self._distance = 0.0
 
     def __call__(self, t: int, weight: float = 1.0) -> float:
-        if self._squares == 0.0:
-            return 1.0
-        return self.eta0 * self._distance / math.sqrt(self._squares_before(weight))
+        return 1.0 if self._squares == 0.0 else self.eta0 * self._distance / math.sqrt(self._squares_before(weight))
 
     def factors(self, rounds: np.ndarray) -> np.ndarray:
         return np.ones(len(rounds))

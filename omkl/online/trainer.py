@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from omkl.online.averaging import Average, Predictor
 from omkl.online.drift.detector import DriftTest
 from omkl.online.evidence import Evidence
 from omkl.online.methods import METHODS, Method, OutOfSampleWeights
-from omkl.online.rounds import Change, Example, Record, Step, TrainerPart, below
+from omkl.online.rounds import Change, Example, Record, Step, TrainerPart, below, prefixed
 from omkl.online.schedules import Schedule
 from omkl.regularizers.base import Regularizer
 from omkl.regularizers.separable import L21
@@ -481,32 +481,28 @@ class OnlineTrainer:
             self.banks[index] = released = bank.release()
             released.group_state = bank.group_state
 
-    def part_states(self, only_predicts: bool = False) -> dict[str, np.ndarray]:
-        """Return the states of all parts as named arrays, or of those that a model needs that only predicts."""
-        parts = [own for own in self.parts.items() if own[1].predicts or not only_predicts]
-        return {f"{role}/{key}": value for role, part in parts for key, value in part.state().items()}
+    @property
+    def owners(self) -> dict[str, Any]:
+        """Everything that has a state, by the name under which files have it."""
+        banks = {f"bank{k}": bank for k, bank in enumerate(self.banks)}
+        return {"groups": self.group_state, **banks, **self.parts}
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the training state, except for the random generator, as named arrays."""
-        arrays = {f"groups/{key}": value for key, value in self.group_state.state().items()}
-        for index, bank in enumerate(self.banks):
-            arrays.update({f"bank{index}/{key}": value for key, value in bank.state().items()})
+        arrays = prefixed({name: own.state() for name, own in self.owners.items()})
         if self.coordinate_terms:
             arrays["coordinates"] = np.array([self.shrinkage, self.shrunk])
-        counters = [self.round, self.presented, self.began]
-        return {**arrays, **self.part_states(), "counters": np.array(counters, dtype=np.float64)}
+        return {**arrays, "counters": np.array([self.round, self.presented, self.began], dtype=np.float64)}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """Load the arrays of :meth:`state`."""
-        self.group_state.load_state(below(state, "groups/"))
-        for index, bank in enumerate(self.banks):
-            bank.load_state(below(state, f"bank{index}/"))
         for role in LATER:
             if below(state, f"{role}/"):
                 self.join(role)
-        for role, part in self.parts.items():
-            if own := below(state, f"{role}/"):
-                part.load_state(own)
+        for name, own in self.owners.items():
+            arrays = below(state, f"{name}/")
+            if arrays or name not in self.parts:  # a model that only predicts lacks some parts
+                own.load_state(arrays)
         if "counters" not in state:  # a model without training state
             for bank in self.banks:
                 bank.frozen = True

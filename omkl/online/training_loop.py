@@ -144,8 +144,6 @@ class TrainingLoop:
     def __post_init__(self) -> None:
         self.callbacks = rounds.check_callbacks(self.callbacks)
         self._on_round = rounds.hooks(self.callbacks, "on_round")
-        self._on_block = rounds.hooks(self.callbacks, "on_block")
-        self._on_epoch = rounds.hooks(self.callbacks, "on_epoch")
         self._shard_record: rounds.Record = {}
         self._write_waits = False
 
@@ -168,8 +166,7 @@ class TrainingLoop:
         trainer.planned = rounds_before + epochs * (source.n_examples or 0)
         n_shards = self.make_pass.n_shards
         self.make_pass.check(trainer, source, self.callbacks)
-        for start in rounds.hooks(self.callbacks, "on_start"):
-            start(trainer, source)
+        self._tell("on_start", source)
         self._restore()
         progress.start_clock()
         try:
@@ -186,14 +183,17 @@ class TrainingLoop:
                 _leave_out_useless(trainer)  # unless that was done after the first epoch
                 trainer.method.meet(trainer.method.learning, trainer.group_state)
         finally:
-            for end in rounds.hooks(self.callbacks, "on_end"):
-                end(trainer)
+            self._tell("on_end")
         state = trainer.group_state
         if not math.isfinite(state.square_norms.sum() + state.averages.sum()):
             found = f"Parameters are not finite after round {trainer.round}: training diverged."
             raise DivergenceError(f"{found} Choose a smaller eta0, or a radius.")
         self._keep()
         return progress.history
+
+    def _tell(self, event: str, *facts: object) -> bool:
+        """Call the methods of this name of all callbacks; return whether one of them ends training."""
+        return any([tell(self.trainer, *facts) for tell in rounds.hooks(self.callbacks, event)])
 
     def _learn_epoch(self) -> bool:
         """Train on the remaining blocks of an epoch; return whether a callback ends training."""
@@ -221,7 +221,7 @@ class TrainingLoop:
                         self._write_waiting()
             learned = progress.block_examples, progress.block_loss, progress.block_weight
             block = rounds.LearnedBlock(examples, *learned, in_shards)
-            stopped |= any([tell(trainer, block) for tell in self._on_block])
+            stopped |= self._tell("on_block", block)
             progress.next_block()
             for part in trainer.parts.values():
                 part.leave(examples)
@@ -237,8 +237,7 @@ class TrainingLoop:
         self.progress.changes.append(row)
         unit = unit_of(self.trainer.structure)
         logger.warning("The averaged model lags behind the stream at %s %d: the average restarts.", unit, row)
-        for tell in rounds.hooks(self.callbacks, "on_change"):
-            tell(self.trainer, row)
+        self._tell("on_change", row)
 
     def _pass_for(self, examples: rounds.Examples) -> Callable[..., Iterator[Any]]:
         """Return the pass over a block: a compiled one where all parts are known to it.
@@ -268,7 +267,7 @@ class TrainingLoop:
         if progress.changes:
             record["changes"] = progress.changes
         progress.history.append(record)
-        stopped = any([tell(self.trainer, record) for tell in self._on_epoch])
+        stopped = self._tell("on_epoch", record)
         self.source.end_epoch(progress.examples, progress.weight)
         progress.next_epoch()
         return stopped
