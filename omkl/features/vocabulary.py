@@ -202,26 +202,21 @@ class Vocabulary:
         Returns None unless all tokens have the same keys in the same order with strings and numbers only, and nothing
         must be added to the vocabulary or be warned about.
         """
-        keys, nothing = tuple(tokens[0]), dict[str | None, int]()
-        known = [self.ids.get(key, nothing) for key in keys]
-        ids: list[int] = []
-        lengths, amounts = [], []
+        keys, ids = tuple(tokens[0]), list[int]()
+        lengths, amounts, known = [], [], [(self.ids.get(key, {}), self.units.get(key)) for key in keys]
         for token in tokens:
             if tuple(token) != keys:
                 return None
             before = len(ids)
-            for own, value, key in zip(known, token.values(), keys):
+            for (own, unit), value in zip(known, token.values()):
                 if type(value) is str:
                     i, amount = own.get(value), 1.0
                     if i is None and (grow or NUMBER in own):
                         return None
-                elif type(value) not in PLAIN_NUMBERS or not -LARGE < value < LARGE:
-                    return None
+                elif type(value) in PLAIN_NUMBERS and -LARGE < value < LARGE and unit and NUMBER in own:
+                    i, amount = own[NUMBER], value / unit
                 else:
-                    i, unit = own.get(NUMBER), self.units.get(key)
-                    if (i is None or unit is None) and (grow or (own and i is None)):
-                        return None
-                    amount = value / (unit or 1.0)  # without a unit, all numbers in training were 0
+                    return None
                 if i is not None and amount:
                     ids.append(i)
                     amounts.append(amount)

@@ -110,9 +110,8 @@ class ArrayKernels:
             self._approximate(dtype, large or approximate is True, fit)
         if n_others and not fit:
             form, others = LazyStack, "computed in every pass"
-        self.representations = dict.fromkeys(self.names, others) | {
-            self.names[m]: f"factor of rank {rank}" for m, rank in self.ranks.items()
-        }
+        factors = {self.names[m]: f"factor of rank {rank}" for m, rank in self.ranks.items()}
+        self.representations = dict.fromkeys(self.names, others) | factors
         stored = [m for m in range(len(self.kernels)) if m not in self.ranks]
         stacks = [form([self.kernels[m] for m in stored], self.X, dtype)] if stored else []
         if self.ranks:

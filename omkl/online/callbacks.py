@@ -143,7 +143,7 @@ class ProgressBar:
         self._bar: Any = None
         self._uncompiled: object = None
 
-    def on_uncompiled(self, part: object) -> None:
+    def on_uncompiled(self, trainer: OnlineTrainer, part: object) -> None:
         """Say once which part of a model has no compiled form."""
         if self._uncompiled is None:
             self._uncompiled = part

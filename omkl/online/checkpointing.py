@@ -144,9 +144,8 @@ class Checkpoints:
         run = json.dumps({"generator": self._generator, "stages": values}, default=lambda value: value.tolist())
         named = prefixed({name: arrays for name, (_, arrays) in self._stages.items()})
         with self.writing():
-            write_archive(
-                self.directory / f"checkpoint-{self._number + 1:010d}.npz", {**self._manifest, "run": run}, named
-            )
+            path = self.directory / f"checkpoint-{self._number + 1:010d}.npz"
+            write_archive(path, {**self._manifest, "run": run}, named)
         self._number += 1
         for path in self._paths()[KEPT:]:
             path.unlink(missing_ok=True)

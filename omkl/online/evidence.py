@@ -142,8 +142,7 @@ class Evidence(TrainerPart):
         known = [state for state in states if state["totals"].shape == latest]  # other shards have seen no labels
         self.totals = np.mean([state["totals"] for state in known], axis=0)
         positions = np.mean([state["counts"][jit.POSITIONS] for state in known])
-        self.sums, self.squares, self.counts = (
-            own + sum(state[name] - own for state in states)
-            for own, name in ((self.sums, "sums"), (self.squares, "squares"), (self.counts, "counts"))
-        )
+        for name in ("sums", "squares", "counts"):
+            own = getattr(self, name)
+            setattr(self, name, own + sum(state[name] - own for state in states))
         self.counts[jit.POSITIONS] = positions

@@ -157,9 +157,8 @@ class OutOfSampleWeights(ForwardBackward):
             self.weights = weights / weights.sum()
 
     def part_scales(self, group_state: GroupState) -> np.ndarray:
-        return np.divide(
-            group_state.scales, self.factors, out=np.zeros_like(group_state.scales), where=self.factors > 0.0
-        )
+        parts = np.zeros_like(group_state.scales)
+        return np.divide(group_state.scales, self.factors, out=parts, where=self.factors > 0.0)
 
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
         # each part f_k takes the step -rate * weight * g, so theta_k moves by w_k times that

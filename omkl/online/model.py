@@ -1,10 +1,9 @@
 """OnlineModel: the codec and the trainer of an online estimator."""
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -31,29 +30,24 @@ FEW = 32
 Data: TypeAlias = Any
 
 
-class Codec(ABC):
+class Codec(Protocol):
     """Encodes validated data as examples, and defines groups and outputs."""
 
     #: Structure of the outputs; available after :meth:`start`.
     structure: Structure
 
-    @abstractmethod
     def start(self, data: Data) -> Any:
         """Learn groups and outputs from the first data, and encode these data."""
 
-    @abstractmethod
     def encode(self, data: Data, trainer: OnlineTrainer) -> Examples:
         """Encode later data, and add new groups, features and outputs to the trainer."""
 
-    @abstractmethod
     def encode_known(self, data: Data) -> Examples:
         """Encode data for evaluation; raises InputError for unknown labels."""
 
-    @abstractmethod
     def facts(self, examples: Any) -> Values:
         """Return facts about the data for a resumed run to compare."""
 
-    @abstractmethod
     def banks(self, averaging: bool, training: Any = None, in_shards: bool = False) -> tuple[list[Bank], list[Bank]]:
         """Make untrained banks: a list of regularized and one of unregularized banks.
 
@@ -61,7 +55,6 @@ class Codec(ABC):
         """
 
     @property
-    @abstractmethod
     def order(self) -> list[str]:
         """Names of the groups, in the user's order."""
 
@@ -156,6 +149,8 @@ class OnlineSettings:
 class OnlineModel(Generic[ItsCodec]):
     """A codec and the trainer of its groups, which hold everything that is learned."""
 
+    #: The trainer, after the first data.
+    trainer: OnlineTrainer
     #: Whether the model was loaded from a file without training state.
     predicts_only = False
 
@@ -164,19 +159,12 @@ class OnlineModel(Generic[ItsCodec]):
         self.settings = settings
         #: Parameters of the estimator with which the model was made.
         self.parameters: Values = {}
-        self._trainer: OnlineTrainer | None = None
         self._scored_at = -1
 
     @property
     def has_started(self) -> bool:
         """True if the model has a trainer, which the first data make."""
-        return self._trainer is not None
-
-    @property
-    def trainer(self) -> OnlineTrainer:
-        """The trainer, after the first data."""
-        assert self._trainer is not None
-        return self._trainer
+        return hasattr(self, "trainer")
 
     def start(
         self, regularized: Sequence[Bank] | None = None, *, training: Any = None, in_shards: bool = False
@@ -185,7 +173,7 @@ class OnlineModel(Generic[ItsCodec]):
         settings, codec, unpenalized = self.settings, self.codec, list[Bank]()
         if regularized is None:
             regularized, unpenalized = codec.banks(settings.average is not None, training, in_shards)
-        self._trainer = OnlineTrainer(
+        self.trainer = OnlineTrainer(
             regularized,
             codec.structure,
             settings.loss,
@@ -198,12 +186,12 @@ class OnlineModel(Generic[ItsCodec]):
             order=codec.order,
             weighting=settings.weighting,
         )
-        return self._trainer
+        return self.trainer
 
     def encode(self, data: Data) -> Examples:
         """Encode training data; the first data start the model."""
-        if self._trainer is not None:
-            return self.codec.encode(data, self._trainer)
+        if self.has_started:
+            return self.codec.encode(data, self.trainer)
         examples = self.codec.start(data)
         self.start().radius = self._radius_without_data()
         return examples

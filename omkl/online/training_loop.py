@@ -254,8 +254,7 @@ class TrainingLoop:
         fastest = fastest_pass(self.trainer, examples, room, testing)
         part = uncompiled_part(self.trainer)
         if part is not None and hasattr(examples, "sequences"):
-            for tell in rounds.hooks(self.callbacks, "on_uncompiled"):
-                tell(part)
+            self._tell("on_uncompiled", part)
         return fastest or self.make_pass
 
     def _end_epoch(self) -> bool:
