@@ -8,9 +8,10 @@ import numpy as np
 
 from omkl._components import Component, check_number
 from omkl._threads import in_threads
-from omkl.groups.base import Bank, initial_potentials
+from omkl.groups.base import Bank
 from omkl.groups.group_state import GroupState
 from omkl.groups.tokens import Tokens
+from omkl.online.rounds import potentials_of
 from omkl.structures.base import Potentials, Structure
 
 #: Maximum number of potentials in memory during prediction, per thread.
@@ -195,10 +196,7 @@ class Predictor:
         ----------
         x : Span, ArcSentence or the like
         """
-        potentials = initial_potentials(self.structure, x)
-        for bank in self.banks:
-            bank.add_potentials(x, potentials)
-        return potentials
+        return potentials_of(self.banks, self.structure, x)
 
     def blocks(self, tokens: Tokens) -> Iterator[tuple[Tokens, Potentials]]:
         """Yield ``(block of tokens, its potentials)`` until all sequences are covered, in order.

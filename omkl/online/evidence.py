@@ -5,11 +5,10 @@ from collections.abc import Sequence, Sized
 import numpy as np
 from scipy.special import ndtri
 
-from omkl.groups.base import initial_potentials
 from omkl.groups.group_state import GroupState
 from omkl.losses.structured import CRF
 from omkl.online import _jit_evidence as jit
-from omkl.online.rounds import Learner, TrainerPart
+from omkl.online.rounds import Learner, TrainerPart, potentials_of
 from omkl.structures.base import Output, Structure
 
 LIKELIHOOD = CRF()
@@ -92,9 +91,8 @@ class Evidence(TrainerPart):
     def before(self, trainer: Learner, x: Sized, y: Output, weight: float) -> None:
         if not self.takes_part or not jit.is_sampled(self.counts):
             return
-        penalized, reference = trainer.penalized_banks, initial_potentials(trainer.structure, x)
-        for bank in trainer.banks[len(penalized) :]:
-            bank.add_potentials(x, reference)
+        penalized = trainer.penalized_banks
+        reference = potentials_of(trainer.banks[len(penalized) :], trainer.structure, x)
         loss = LIKELIHOOD if type(trainer.structure).marginals is not Structure.marginals else trainer.loss
         gradient = loss.value_and_gradient(trainer.structure, reference, y)[1]
         if gradient is None:
@@ -102,11 +100,10 @@ class Evidence(TrainerPart):
         scales = trainer.part_scales[: len(self.sums)]
         unary = getattr(gradient, "unary", None)  # of labels
         own = np.zeros((len(x), 0)) if unary is None else unary
-        totals, slopes, first = np.zeros((len(scales), own.shape[1])), np.empty(len(scales)), 0
+        totals, slopes = np.zeros((len(scales), own.shape[1])), np.empty(len(scales))
         for bank in penalized:
-            part = slice(first, first + len(bank.names))
+            part = bank.group_state.groups
             slopes[part] = bank.inner_products(x, gradient, None if unary is None else totals[part])
-            first = part.stop
         jit.add_slopes(self.arrays(own.shape[1]), slopes * scales, totals * scales[:, None], own, weight)
 
     def z_scores(self) -> np.ndarray:

@@ -84,16 +84,16 @@ def _measured(
 
     n, total_loss, sums, squares = 0, 0.0, np.zeros(len(alive)), np.zeros(len(alive))
     for x, y, _ in examples:
-        potentials, first = predictor.potentials(x), 0
+        potentials = predictor.potentials(x)
         whole = loss(potentials, y)
         n, total_loss = n + 1, total_loss + whole
         for bank in banks:
-            for k, part in _parts(bank, structure, x, alive[first : first + len(bank.names)]):
+            groups = bank.group_state.groups
+            for k, part in _parts(bank, structure, x, alive[groups]):
                 if any(array.any() for array in arrays_of(part)):
                     increase = loss(map_arrays(np.subtract, potentials, part), y) - whole
-                    sums[first + k] += increase
-                    squares[first + k] += increase**2
-            first += len(bank.names)
+                    sums[groups.start + k] += increase
+                    squares[groups.start + k] += increase**2
     if n == 0:
         raise InputError("The data to measure groups on must have an example.")
     means = sums / n

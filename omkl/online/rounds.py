@@ -1,14 +1,14 @@
 """Data classes of training: examples, steps, blocks, records, and the progress of a loop; hooks of callbacks."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.groups.base import Bank
+from omkl.groups.base import Bank, initial_potentials
 from omkl.groups.group_state import GroupState
 from omkl.groups.tokens import Tokens
 from omkl.losses.structured import StructuredLoss
@@ -209,6 +209,14 @@ class Sharded(Examples):
     def part(self, indices: np.ndarray) -> "Sharded":
         """Shards are not split again."""
         raise NotImplementedError
+
+
+def potentials_of(banks: Sequence[Bank], structure: Structure, x: Sized) -> Potentials:
+    """Return the potentials that banks give to an input, in the current model or a frozen one."""
+    potentials = initial_potentials(structure, x)
+    for bank in banks:
+        bank.add_potentials(x, potentials)
+    return potentials
 
 
 def added(total: float, values: float | np.ndarray) -> float:

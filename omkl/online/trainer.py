@@ -8,14 +8,14 @@ import numpy as np
 
 from omkl._components import check_choice
 from omkl.exceptions import DivergenceError, InputError
-from omkl.groups.base import Bank, check_ability, initial_potentials
+from omkl.groups.base import Bank, check_ability
 from omkl.groups.group_state import GroupState
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.drift.detector import DriftTest
 from omkl.online.evidence import Evidence
 from omkl.online.methods import METHODS, Method, OutOfSampleWeights
-from omkl.online.rounds import Change, Example, Record, Step, TrainerPart, below, prefixed
+from omkl.online.rounds import Change, Example, Record, Step, TrainerPart, below, potentials_of, prefixed
 from omkl.online.schedules import Schedule
 from omkl.regularizers.base import Regularizer
 from omkl.regularizers.separable import L21
@@ -288,10 +288,7 @@ class OnlineTrainer:
 
     def potentials(self, x: Sized) -> Potentials:
         """Return the potentials of an input in the current model."""
-        potentials = initial_potentials(self.structure, x)
-        for bank in self.banks:
-            bank.add_potentials(x, potentials)
-        return potentials
+        return potentials_of(self.banks, self.structure, x)
 
     def _loss_and_gradient(self, potentials: Potentials, y: Output) -> tuple[float, Potentials | None]:
         """Return the loss and its gradient with respect to potentials, None for zero."""
