@@ -191,9 +191,9 @@ class TrainingLoop:
         self._keep()
         return progress.history
 
-    def _tell(self, event: str, *facts: object) -> bool:
-        """Call the methods of this name of all callbacks; return whether one of them ends training."""
-        return any([tell(self.trainer, *facts) for tell in rounds.hooks(self.callbacks, event)])
+    def _tell(self, event: str, *facts: object) -> list[Any]:
+        """Call the methods of this name of all callbacks; return what they return."""
+        return [tell(self.trainer, *facts) for tell in rounds.hooks(self.callbacks, event)]
 
     def _learn_epoch(self) -> bool:
         """Train on the remaining blocks of an epoch; return whether a callback ends training."""
@@ -221,7 +221,7 @@ class TrainingLoop:
                         self._write_waiting()
             learned = progress.block_examples, progress.block_loss, progress.block_weight
             block = rounds.LearnedBlock(examples, *learned, in_shards)
-            stopped |= self._tell("on_block", block)
+            stopped |= any(self._tell("on_block", block))
             progress.next_block()
             for part in trainer.parts.values():
                 part.leave(examples)
@@ -266,7 +266,7 @@ class TrainingLoop:
         if progress.changes:
             record["changes"] = progress.changes
         progress.history.append(record)
-        stopped = self._tell("on_epoch", record)
+        stopped = any(self._tell("on_epoch", record))
         self.source.end_epoch(progress.examples, progress.weight)
         progress.next_epoch()
         return stopped
