@@ -19,12 +19,13 @@ from omkl.regularizers.base import OVERSHOOT, Regularizer, as_vector
 class LinearQuadratic(Regularizer):
     r""":math:`\sum_k l b_k + \frac c2 b_k^2`: between the group lasso and the ridge.
 
-    Parameters
+    Attributes
     ----------
     linear, quadratic : float >= 0
         l and c.
     """
 
+    linear = quadratic = 0.0
     separable = True
     least_at_one_group = True
     compiled = property(lambda self: (LINEAR_QUADRATIC, self.elastic, NO_WEIGHTS))
@@ -32,9 +33,6 @@ class LinearQuadratic(Regularizer):
     elastic = property(
         lambda self: (self.linear, self.quadratic) if type(self).compiled is LinearQuadratic.compiled else None
     )
-
-    def __init__(self, linear: float, quadratic: float) -> None:
-        self.linear, self.quadratic = float(linear), float(quadratic)
 
     def value(self, norms: ArrayLike) -> float:
         norms = as_vector(norms)
@@ -71,11 +69,9 @@ class L1(LinearQuadratic):
     r"""The lasso penalty :math:`\sum_i |\theta_i|` on every coordinate."""
 
     aliases = {"l1": {}, "lasso": {}}
+    linear = 1.0
     on_coordinates = True
     rank = 0
-
-    def __init__(self) -> None:
-        super().__init__(1.0, 0.0)
 
 
 class L21(LinearQuadratic):
@@ -86,9 +82,7 @@ class L21(LinearQuadratic):
     """
 
     aliases = {"l21": {}, "group-lasso": {}, "block1": {}}
-
-    def __init__(self) -> None:
-        super().__init__(1.0, 0.0)
+    linear = 1.0
 
 
 class ElasticNet(LinearQuadratic):
@@ -105,18 +99,16 @@ class ElasticNet(LinearQuadratic):
     def __init__(self, mu: float = 0.5) -> None:
         check_number("mu", mu, least=0, most=1)
         self.mu = float(mu)
-        super().__init__(1.0 - self.mu, self.mu)
+        self.linear, self.quadratic = 1.0 - self.mu, self.mu
 
 
 class Ridge(LinearQuadratic):
     r"""Uniform kernel weights, the plain SVM or CRF: :math:`\frac12 \sum_k b_k^2`."""
 
     aliases = {"l2": {}, "ridge": {}, "uniform": {}}
+    quadratic = 1.0
     weight_set = "point"
     rank = 3
-
-    def __init__(self) -> None:
-        super().__init__(0.0, 1.0)
 
 
 class LqNorm(Regularizer):
@@ -206,12 +198,12 @@ class Composite(Regularizer):
         if not all(0 < factor < math.inf for factor in factors):
             raise InputError(f"Factors of regularizers must be finite numbers > 0, not {factors!r}.")
         parts = [part for term, factor in zip(regularizers, factors) for part in _flatten(term, float(factor))]
-        parts.sort(key=lambda part: part[0].rank)
-        self._parts = parts
+        self._parts = parts = sorted(parts, key=lambda part: part[0].rank)
         self.regularizers, self.factors = [term for term, _ in parts], [factor for _, factor in parts]
-        elastic = [(c * term.elastic[0], c * term.elastic[1]) for term, c in parts if term.elastic is not None]
+        elastic = [np.multiply(c, term.elastic) for term, c in parts if term.elastic is not None]
         #: The linear and quadratic terms together, and the other terms.
-        self._plain = LinearQuadratic(*np.sum(elastic, axis=0) if elastic else (0.0, 0.0))
+        self._plain = LinearQuadratic()
+        self._plain.linear, self._plain.quadratic = np.sum([np.zeros(2), *elastic], axis=0).tolist()
         self._rest = [(term, c) for term, c in parts if term.elastic is None]
         terms = self.regularizers
         self.on_coordinates = any(term.on_coordinates for term in terms)
