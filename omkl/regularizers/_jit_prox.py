@@ -27,25 +27,19 @@ def threshold_by_newton(x, weights, step):
     The function is convex and decreasing. So Newton steps from 0 never pass the root, and what is once below the
     threshold takes no further part (Michelot 1986). Without ``weights`` all are 1.
     """
-    left, own, n = np.empty(x.shape[0]), np.empty(weights.shape[0]), 0
+    left, own, n = np.empty(x.shape[0]), np.empty(x.shape[0]), 0
     for k in range(x.shape[0]):
-        left[n] = abs(x[k])
-        if weights.shape[0]:
-            own[n] = weights[k]
-            n += weights[k] > 0.0
-        else:
-            n += 1
+        left[n], own[n] = abs(x[k]), weights[k] if weights.shape[0] else 1.0
+        n += own[n] > 0.0
     threshold = 0.0
     while True:
         count, mass, moment, n = n, 0.0, 0.0, 0
         for k in range(count):
-            weight = own[k] if weights.shape[0] else 1.0
+            weight = own[k]
             above = left[k] > threshold * weight
             mass += weight * weight if above else 0.0
             moment += weight * left[k] if above else 0.0
-            left[n] = left[k]
-            if weights.shape[0]:
-                own[n] = weight
+            left[n], own[n] = left[k], weight
             n += above
         following = step * moment / (1.0 + step * mass)
         if following <= threshold:
