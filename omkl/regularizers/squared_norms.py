@@ -21,6 +21,8 @@ from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
 
 #: Norms below this share of the largest one count as 0: their squares would underflow.
 NEGLIGIBLE = 1e-100
+#: Maximum number of updates of elastic-net weights, and the relative gap at which they end.
+MOST_UPDATES, SETTLED = 10_000, 1e-13
 
 
 class SquaredL21(Regularizer):
@@ -47,8 +49,7 @@ class SquaredL21(Regularizer):
         return np.full_like(norms, np.abs(norms).sum())
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        norms = as_vector(norms)
-        return jit.prox_weighted_squared_l1(norms, jit.NO_WEIGHTS, step)
+        return jit.prox_weighted_squared_l1(as_vector(norms), jit.NO_WEIGHTS, step)
 
     def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
         return (self.prox(norms, step) > 0).astype(np.float64)
@@ -283,32 +284,26 @@ class ElasticNetWeights(_SquaredNorm):
         return 0.5 * float(squares @ best_linear_weights(squares, self.eta))
 
     def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
-        return best_reciprocal_weights(np.abs(as_vector(norms)), self.eta)
-
-
-def best_reciprocal_weights(norms: np.ndarray, eta: float, tol: float = 1e-13, max_iter: int = 10_000) -> np.ndarray:
-    r"""Return the weights in the elastic-net set with the least :math:`\sum_k b_k^2 / \theta_k` (Citi, Algorithm 2).
-
-    Apply update (13a), preceded by update (21) if ``eta < 0.25``; the bound (20) holds after (13a) only. Groups of
-    negligible norm get the weight 0, where the published algorithm divides 0 by 0.
-    """
-    weights = np.zeros_like(norms)
-    scale = norms.max(initial=0.0)
-    if scale == 0.0:
+        # Algorithm 2 of Citi: update (13a), preceded by (21) if eta < 0.25; the bound (20) holds after (13a) only.
+        # Groups of negligible norm get the weight 0, where the published algorithm divides 0 by 0.
+        norms, eta = np.abs(as_vector(norms)), self.eta
+        weights = np.zeros_like(norms)
+        scale = norms.max(initial=0.0)
+        if scale == 0.0:
+            return weights
+        alive = norms > NEGLIGIBLE * scale
+        b = norms[alive] / scale
+        x, (size, slope) = b, _size_and_slope(b, eta)
+        for _ in range(MOST_UPDATES):
+            if eta < 0.25:
+                x = np.cbrt(x * b**2 / slope)
+                slope = _size_and_slope(x, eta)[1]
+            x = b / np.sqrt(slope)
+            size, slope = _size_and_slope(x, eta)
+            if size / np.sum(b**2 / x) - 1.0 < SETTLED:
+                break
+        weights[alive] = x / size
         return weights
-    alive = norms > NEGLIGIBLE * scale
-    b = norms[alive] / scale
-    x, (size, slope) = b, _size_and_slope(b, eta)
-    for _ in range(max_iter):
-        if eta < 0.25:
-            x = np.cbrt(x * b**2 / slope)
-            slope = _size_and_slope(x, eta)[1]
-        x = b / np.sqrt(slope)
-        size, slope = _size_and_slope(x, eta)
-        if size / np.sum(b**2 / x) - 1.0 < tol:
-            break
-    weights[alive] = x / size
-    return weights
 
 
 def _size_and_slope(x: np.ndarray, eta: float) -> tuple[float, np.ndarray]:
