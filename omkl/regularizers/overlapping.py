@@ -62,14 +62,11 @@ class _UnionOfGroups(Regularizer):
         self._ordered_weights = self.weights[order]
 
     def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "_UnionOfGroups":
-        place = {name: k for k, name in enumerate(names)}
-        by_position = names if order is None else order
-        try:
-            groups = [[place[m if isinstance(m, str) else by_position[m]] for m in group] for group in self.groups]
-        except (KeyError, IndexError):
-            asked = {m for group in self.groups for m in group}
-            unknown = [m for m in asked if (m not in place if isinstance(m, str) else m >= len(by_position))]
-            raise InputError(f"No group is called {unknown[0]!r}; there are {', '.join(names)}.") from None
+        place: dict[int | str, int] = {name: k for k, name in enumerate(names)}
+        place |= {i: place[name] for i, name in enumerate(names if order is None else order)}
+        if unknown := [m for group in self.groups for m in group if m not in place]:
+            raise InputError(f"No group is called {unknown[0]!r}; there are {', '.join(names)}.")
+        groups = [[place[m] for m in group] for group in self.groups]
         return type(self)(**{**self.parameters(), "groups": groups})
 
     def _checked(self, norms: ArrayLike) -> np.ndarray:
