@@ -85,8 +85,6 @@ class GramMatrices:
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> "GramMatrices":
-        if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:
-            key = key[0]
         cut = [None if matrix is None else matrix[key] for matrix in self.matrices]
         return GramMatrices(dict(zip(self.names, cut)))
 
