@@ -17,6 +17,7 @@ from .estimators.explanations import Explanation
 from .estimators.persistence import load
 from .estimators.structured import StructuredPredictor
 from .graphs.labeler import GraphLabeler
+from .guarantees.checked import CheckedModel, guarantee
 from .linear.estimators import GroupLasso, GroupLassoCV, SparseLogisticRegression, SparseLogisticRegressionCV
 from .mkl.batch import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from .mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
@@ -31,6 +32,7 @@ __version__: str
 
 __all__ = [
     "Annotator",
+    "CheckedModel",
     "DependencyParser",
     "Explanation",
     "GraphLabeler",
@@ -54,6 +56,7 @@ __all__ = [
     "exceptions",
     "features",
     "groups",
+    "guarantee",
     "kernels",
     "load",
     "losses",

@@ -53,9 +53,10 @@ MAY_IMPORT = {
     "linear": BELOW_ESTIMATORS | {"estimators"},
     "annotation": BELOW_ESTIMATORS | {"estimators", "sequences", "parsing"},
     "selection": BELOW_ESTIMATORS | ESTIMATORS,
-    "reports": BELOW_ESTIMATORS | ESTIMATORS | {"selection"},
+    "guarantees": BELOW_ESTIMATORS | ESTIMATORS,
+    "reports": BELOW_ESTIMATORS | ESTIMATORS | {"selection", "guarantees"},
     "testing": BELOW_ESTIMATORS | ESTIMATORS,
-    "cli": BELOW_ESTIMATORS | ESTIMATORS | {"selection", "reports"},
+    "cli": BELOW_ESTIMATORS | ESTIMATORS | {"selection", "guarantees", "reports"},
 }
 MODULES = [path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem not in ("__init__", "__main__")]
 

@@ -265,14 +265,14 @@ class Tagger:
             self.lemmatizer.fit(known, learn)
         return self
 
-    def annotate(self, treebank: Treebank) -> Treebank:
-        """Replace the columns of the tagger by predictions from the forms."""
+    def annotate(self, treebank: Treebank, predict: Callable[[list], Iterable] | None = None) -> Treebank:
+        """Replace the columns of the tagger by predictions from the forms; ``predict`` is called for tags if given."""
         forms, tags = strings_of(treebank, "forms"), [""] * treebank.n_words
         if self.tag is not None:
             if self.labeler is None:
                 tags = [str(self.named[self.tag])] * len(forms)
             else:
-                found = self.labeler.predict(by_sentence(forms, treebank.offsets))
+                found = (predict or self.labeler.predict)(by_sentence(forms, treebank.offsets))
                 tags = [tag for labels in found for tag in labels.tolist()]
             treebank = treebank.with_strings(self.tag, tags)
         if self.given_tag:

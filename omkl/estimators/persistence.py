@@ -54,13 +54,19 @@ def load(path: str | PathLike, parts: dict[str, object] | None = None) -> Any:
     """
     manifest, arrays = read_archive(path)
     with persistence.holds_whole(str(path), "model"):
-        package, name = import_module("omkl"), manifest["class"]
-        cls = getattr(package, name) if name in package.__all__ else None
-        if not (isinstance(cls, type) and issubclass(cls, SavedEstimator)):
-            raise ModelFileError(f"{path} holds a {name}, which is not an estimator of omkl.")
+        cls = estimator_class(manifest["class"])
         arrays = persistence.with_zeros(persistence.restored(arrays, manifest["rounded"]), manifest["shapes"])
         persistence.check_state(arrays, str(path))
         return cls._from_model(manifest, persistence.Unpacker(arrays, parts or {}))
+
+
+def estimator_class(name: str) -> type[SavedEstimator]:
+    """Return the estimator with a name in a model file."""
+    package = import_module("omkl")
+    cls = getattr(package, name) if name in package.__all__ else None
+    if not (isinstance(cls, type) and issubclass(cls, SavedEstimator)):
+        raise ModelFileError(f"The file holds a {name}, which is not an estimator of omkl.")
+    return cls
 
 
 def set_attributes(target: object, values: Mapping[str, object]) -> None:

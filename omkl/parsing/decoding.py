@@ -218,6 +218,18 @@ class TreeDecoder:
             return self.from_potentials(block, structure.decode, constraints)
         return self.from_potentials(block, lambda own: structure.decode_marginals(self._scaled(own)), constraints)
 
+    def sure_trees(self, block: Treebank) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Predict the heads of each sentence, and compute the probabilities of all arcs, from the same potentials."""
+        structure = self.structure
+
+        def decoded(own: Potentials) -> tuple[np.ndarray, np.ndarray]:
+            own = structure.settled(own)
+            scaled = self._scaled(own)
+            heads = structure.decode_marginals(scaled) if self.minimum_risk else structure.decode(own)
+            return heads, structure.arc_probabilities(scaled)
+
+        return self.from_potentials(block, decoded)
+
     def with_relations(self, treebank: Treebank, trees: list[np.ndarray]) -> Treebank:
         """Replace heads, and predict the relations of the new arcs."""
         heads, labeler = joined(trees), self.model.codec.relations
@@ -240,9 +252,16 @@ class TreeDecoder:
         arcs = self.from_potentials(block, lambda own: structure.arc_probabilities(self._scaled(own)), constraints)
         if labeler is None or self.relation_temperature is None:
             return [ParseMarginals(own, None) for own in arcs]
-        scores = labeler.scores(block, joined(trees), self.n_jobs) / self.relation_temperature
-        relations = np.split(softmax(scores, axis=1), block.offsets[1:-1])
+        probabilities = self.relation_probabilities(block.with_column("heads", joined(trees)))
+        relations = np.split(probabilities, block.offsets[1:-1])
         return [ParseMarginals(own, of_arcs) for own, of_arcs in zip(arcs, relations)]
+
+    def relation_probabilities(self, treebank: Treebank) -> np.ndarray:
+        """Compute the probability of each relation of each word given its head, (number of words, K)."""
+        labeler = self.model.codec.relations
+        assert labeler is not None
+        scores = labeler.scores(treebank, treebank.heads.astype(np.int64), self.n_jobs)
+        return softmax(scores / (self.relation_temperature or 1.0), axis=1)
 
     def with_confidence(self, block: Treebank, parsed: Treebank, constraints: ArcConstraints) -> Treebank:
         """Write the probabilities of arcs and relations into MISC of a parsed block."""

@@ -81,14 +81,18 @@ def strings_of(treebank: Treebank, name: str) -> list[str]:
     return np.array(treebank.strings[name].tolist(), dtype=object)[treebank.codes(name)].tolist()
 
 
-def with_notes(treebank: Treebank, columns: dict[str, list[float]]) -> Treebank:
-    """Add numbers for each word to MISC, by their names."""
+def with_notes(treebank: Treebank, columns: Mapping[str, list[float] | list[str]]) -> Treebank:
+    """Add numbers or strings for each word to MISC, by their names."""
 
     def noted(word: int, misc: str) -> str:
         others = [entry for entry in misc.split("|") if entry != "_" and entry.partition("=")[0] not in columns]
-        return "|".join(others + [f"{name}={values[word]:.{DECIMALS}f}" for name, values in columns.items()])
+        return "|".join([*others, *(f"{name}={_note(values[word])}" for name, values in columns.items())])
 
     return treebank.with_strings("misc", [noted(*entry) for entry in enumerate(strings_of(treebank, "misc"))])
+
+
+def _note(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.{DECIMALS}f}"
 
 
 def joined(trees: list[np.ndarray]) -> np.ndarray:

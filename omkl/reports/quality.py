@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -21,11 +20,10 @@ import omkl
 from omkl.annotation.tagger import confidences
 from omkl.data import Graph, Treebank
 from omkl.data.treebank.strings import MISSING
-from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
-from omkl.mkl.base import BatchMKL
+from omkl.guarantees.answers import are_training_rows
 from omkl.mkl.rows import RowsLike
 from omkl.parsing.evaluation import evaluate_treebanks
 from omkl.parsing.sentences import strings_of
@@ -195,29 +193,10 @@ def row_quality(model: Model, X: object, y: object, n_worst: int) -> Quality:
     if y.ndim == 2:
         return _several(model, y, predicted)
     quality = (_classes if is_classifier(model) else _numbers)(model, X, y, predicted, n_worst)
-    if _are_training_rows(model, X):
+    if are_training_rows(model, X):
         (first, score), *others = quality.tiles.items()
         quality.tiles = {f"{first} on training rows": score, **dict(others)}
     return quality
-
-
-def _are_training_rows(model: Model, X: Any) -> bool:
-    """Return whether rows and the training rows that a model keeps for its kernels are mostly the same."""
-    kept: Any = None
-    if isinstance(model, BatchMKL):
-        kept = getattr(model._model.source, "X", None)
-    elif isinstance(model, OnlineEstimator):
-        name, kept = next(iter(model.support_vectors_.items()), ("", None))
-        if kept is not None and isinstance(X, np.ndarray):  # in the scale that the kernel sees
-            encoder = model.model_.codec.encoder
-            X = encoder.encode(X, np.arange(len(X) + 1)).views[encoder.views[name].label]
-    if not isinstance(kept, np.ndarray) or np.shape(X)[1:] != kept.shape[1:]:
-        return False
-    with suppress(TypeError, ValueError):  # text
-        known = set(map(bytes, kept.astype(np.float32)))
-        rows = set(map(bytes, np.asarray(X, dtype=np.float32)))
-        return len(known & rows) > min(len(known), len(rows)) / 2
-    return False
 
 
 def _classes(model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:

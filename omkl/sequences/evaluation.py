@@ -1,7 +1,8 @@
 """Evaluation of labelled sequences: scores of tokens, labels, and entities marked by labels like ``B-PER``."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -84,18 +85,11 @@ def _entity_scores(
 ) -> dict[str, Any]:
     """Compute the scores of entities; labels are codes of ``members``."""
     OneOf((None, *ENDS)).check("scheme", scheme)
-    entity_label = UNTYPED_LABEL if {"B", "I"} & set(members) else ENTITY_LABEL
-    others = [label for label in members if not (isinstance(label, str) and entity_label.fullmatch(label))]
-    if others or members == ["O"]:
-        if scheme is not None:
-            wanted = "labels such as 'B-PER' and 'O', or 'B' and 'O'"
-            raise InputError(f"scheme={scheme!r} needs {wanted}, got {[*others, 'O'][0]!r}.")
+    finder = entity_finder(members, scheme)
+    if finder is None:
         return dict.fromkeys(("entity_precision", "entity_recall", "entity_f1", "entities"))
-    names = [str(label).partition("-")[2] for label in members]
-    types = list(dict.fromkeys(names))
-    letters = np.array([LETTERS.get(str(label)[:1], "O") for label in members])
-    kinds = np.array([types.index(name) for name in names])
-    own, other = (_entities(codes, lengths, letters, kinds, scheme) for codes in (gold, predicted))
+    types, find = finder
+    own, other = (find(codes, lengths) for codes in (gold, predicted))
     _, i, j = np.intersect1d(own[:, 0], other[:, 0], assume_unique=True, return_indices=True)
     same = own[i][(own[i] == other[j]).all(axis=1)]
     found = np.stack([np.bincount(side[:, 2], minlength=len(types)) for side in (own, other, same)], axis=1)
@@ -106,6 +100,25 @@ def _entity_scores(
             records("type", {name: row for name, row in zip(types, found) if row.any()}), key=lambda row: -row["gold"]
         ),
     }
+
+
+def entity_finder(members: list, scheme: str | None = None) -> tuple[list[str], Callable[..., np.ndarray]] | None:
+    """Return the types of entities, and a function from codes of ``members``, and lengths of sequences, to entities.
+
+    None if the labels do not mark entities. An entity is its first token, last token and type, (n, 3).
+    """
+    entity_label = UNTYPED_LABEL if {"B", "I"} & set(members) else ENTITY_LABEL
+    others = [label for label in members if not (isinstance(label, str) and entity_label.fullmatch(label))]
+    if others or members == ["O"]:
+        if scheme is not None:
+            wanted = "labels such as 'B-PER' and 'O', or 'B' and 'O'"
+            raise InputError(f"scheme={scheme!r} needs {wanted}, got {[*others, 'O'][0]!r}.")
+        return None
+    names = [str(label).partition("-")[2] for label in members]
+    types = list(dict.fromkeys(names))
+    letters = np.array([LETTERS.get(str(label)[:1], "O") for label in members])
+    kinds = np.array([types.index(name) for name in names])
+    return types, partial(_entities, letters=letters, kinds=kinds, scheme=scheme)
 
 
 def _entities(
@@ -125,7 +138,7 @@ def _entities(
         begins = np.where(single & (scheme == "BIOES"), "S", "B")
         fits = (tags[starts] == begins) & np.isin(tags[ends], list(ENDS[scheme]))
         starts, ends = starts[fits], ends[fits]
-    return np.stack([starts, ends, types[starts]], axis=1)
+    return np.stack([np.searchsorted(places, starts), np.searchsorted(places, ends), types[starts]], axis=1)
 
 
 def records(name: str, table: Mapping[Any, Iterable]) -> list[dict[str, Any]]:

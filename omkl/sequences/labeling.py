@@ -1,6 +1,5 @@
 """Methods of labelers of sequences and of graphs, whose codecs read, score and label their inputs."""
 
-import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar, Unpack
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
-from omkl._components import check_number
+from omkl._components import check_number, warn_caller
 from omkl.estimators.calibration import at_temperature, has_marginals, structure_temperature
 from omkl.estimators.explanations import Explanation, explain_difference
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
@@ -212,7 +211,7 @@ def calibrate(self: L, X: Any, y: LabelSequences = None) -> L:
     self
     """
     model, examples = self.model_, list[tuple[Any, np.ndarray]]()
-    for data in _read(model, blocks_of(X, y)):
+    for data in read_inputs(model, blocks_of(X, y)):
         examples += zip(model.codec.potentials(model, data), _parts(_gold_codes(model, data, unknown=-1), data))
     self.temperature_ = structure_temperature(model.codec.structure, examples)
     if self.temperature_ is None:
@@ -232,11 +231,11 @@ def constrained(
     """Read inputs block by block; also yield the possible labels of their elements, None for no restriction."""
     if labels is not None and as_stream(X) is not None:
         raise InputError("labels must be None for a stream.")
-    for data in _read(model, blocks_of(X), labeled=False):
+    for data in read_inputs(model, blocks_of(X), labeled=False):
         yield data, None if labels is None else possible_labels(labels, np.diff(data.offsets), model.codec.known)
 
 
-def _read(model: OnlineModel[Any], blocks: Iterator[TrainingBlock], labeled: bool = True) -> Iterator[TokenData]:
+def read_inputs(model: OnlineModel[Any], blocks: Iterator[TrainingBlock], labeled: bool = True) -> Iterator[TokenData]:
     """Validate blocks; warn once of absent keys."""
     codec, warned = model.codec, False
     for block in blocks:
@@ -260,7 +259,7 @@ def explain_labels(
 ) -> Explanation:
     """Explain a labelling in comparison with another one; see :meth:`omkl.SequenceLabeler.explain`."""
     predictor, codec = model.predictor(), model.codec
-    [data] = _read(model, blocks_of([x]), labeled=False)
+    [data] = read_inputs(model, blocks_of([x]), labeled=False)
     span, element = codec.input(data), codec.element
     structure, potentials = codec.structure, predictor.potentials(span)
 
@@ -324,15 +323,18 @@ def _compared(self: Any, *given: Any) -> Iterator[tuple[TokenData, np.ndarray]]:
     """Yield data and predicted codes, block by block; warn once of unknown labels."""
     model = self.model_
     members, unknown = {None, *model.codec.known.members}, dict[object, None]()
-    for data in _read(model, blocks_of(*given)):
+    for data in read_inputs(model, blocks_of(*given)):
         yield data, model.codec.decode(model, data, None, self.n_jobs)
         unknown |= dict.fromkeys(label for label in data.labels if label not in members)
-    if unknown:
-        some = ", ".join(map(repr, list(unknown)[:3]))
-        warnings.warn(
-            f"Labels that the model does not know count as wrong: {some}{', ...' * (len(unknown) > 3)}.",
-            DataWarning,
-            stacklevel=3,
+    warn_of_unknown(unknown)
+
+
+def warn_of_unknown(labels: Collection) -> None:
+    """Warn about labels that the model does not know, if there are any."""
+    if labels:
+        some = ", ".join(map(repr, list(labels)[:3]))
+        warn_caller(
+            f"Labels that the model does not know count as wrong: {some}{', ...' * (len(labels) > 3)}.", DataWarning
         )
 
 

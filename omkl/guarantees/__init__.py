@@ -1,0 +1,1 @@
+"""Guarantees on the outputs of trained models, from calibration examples."""

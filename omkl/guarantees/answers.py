@@ -1,0 +1,239 @@
+"""Predictions of models with confidences, and with correct outputs which of them are wrong."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise, zip_longest
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from omkl.data import Treebank
+from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.calibration import at_temperature, has_marginals
+from omkl.estimators.sources import TrainingBlock, blocks_of
+from omkl.exceptions import InputError
+from omkl.mkl.base import BatchMKL
+from omkl.parsing.sentences import check_sentences, check_trees, joined, strings_of, treebanks_of
+from omkl.sequences.evaluation import entity_finder
+from omkl.sequences.labeling import read_inputs, warn_of_unknown
+
+#: Collected labels that a model does not know; None if answers are not compared.
+Unknown: TypeAlias = dict[object, None] | None
+#: Values of an answer that is not compared.
+NOTHING = np.zeros(0)
+#: Columns of trees.
+TREE = ("heads", "deprels")
+
+
+class Answer(NamedTuple):
+    """Prediction for an example of n tokens; a row is one token.
+
+    Attributes
+    ----------
+    labels : array of shape (n,)
+        Predicted labels, classes or heads.
+    sure : float
+        Confidence of the whole output, in [0, 1].
+    tokens : array of shape (n,)
+        Confidence of each token, in [0, 1].
+    values : array of shape (n, K)
+        Probability of each label or head at each token.
+    names : array of shape (K,)
+        Labels or heads.
+    gold : list of n correct labels, if the answer is compared
+    wrong : bool array of shape (n,)
+    right : array of shape (n,)
+        Probability of the correct label or head of each token.
+    """
+
+    labels: np.ndarray
+    sure: float
+    tokens: np.ndarray
+    values: np.ndarray
+    names: np.ndarray
+    gold: Sequence = ()
+    wrong: np.ndarray = NOTHING
+    right: np.ndarray = NOTHING
+
+    def compared(self, gold: list, unknown: dict[object, None]) -> "Answer":
+        """Compare with correct labels, and collect those that the model does not know."""
+        codes = {name: k for k, name in enumerate(self.names.tolist())}
+        unknown |= dict.fromkeys(label for label in gold if codes and label not in codes)
+        known, right = [i for i, label in enumerate(gold) if label in codes], np.zeros(len(gold))
+        right[known] = self.values[known, [codes[gold[i]] for i in known]]
+        wrong = np.array([label != own for label, own in zip(gold, self.labels.tolist())], dtype=bool)
+        return self._replace(gold=gold, wrong=wrong, right=right)
+
+    def in_entities(self) -> tuple["Answer", list[int]]:
+        """Return the answer with confidences and errors of predicted entities for their tokens, and their first tokens.
+
+        Tokens outside of entities have the confidence -1.
+        """
+        labels, gold = self.labels.tolist(), list(self.gold)
+        members = list(dict.fromkeys([*self.names.tolist(), *gold]))
+        finder = entity_finder(members)
+        if finder is None:
+            raise InputError("unit='entity' needs labels that mark entities, such as 'B-PER' and 'O'.")
+        sides = (np.array([members.index(label) for label in side], dtype=np.int64) for side in (labels, gold))
+        found, correct = (finder[1](codes, np.array([len(codes)])).tolist() for codes in sides)
+        tokens, wrong = np.full(len(labels), -1.0), np.zeros(len(labels), dtype=bool)
+        for first, last, kind in found:
+            # the token after an entity tells where it ends
+            tokens[first : last + 1] = self.tokens[first : last + 2].min()
+            wrong[first] = [first, last, kind] not in correct
+        return self._replace(tokens=tokens, wrong=wrong), [first for first, _, _ in found]
+
+
+def answers_of(
+    model: Any, X: Any, y: Any = None, column: str | None = None, labelled: bool = False
+) -> Iterator[Answer]:
+    """Yield the predictions for examples, which are decoded once, and if ``labelled`` compare them."""
+    unknown: dict[object, None] | None = {} if labelled else None
+    yield from READERS[model._reads](model, X, y, column, unknown)
+    warn_of_unknown(unknown or {})
+
+
+# ---- labels -----------------------------------------------------------------------------------------------------
+
+
+def _labelled(model: Any, X: Any, y: Any = None, column: None = None, unknown: Unknown = None) -> Iterator[Answer]:
+    """Predict labels of tokens or nodes; an output is as sure as its posterior probability."""
+    has_marginals(model, InputError)
+    own, labelled = model.model_, unknown is not None
+    structure, classes = own.codec.structure, own.codec.known.as_array()
+    for data in read_inputs(own, blocks_of(X, y), labelled):
+        if labelled and None in data.labels:
+            raise InputError("y must hold the label of every token: an unknown label is neither right nor wrong.")
+        gold = [list(data.labels[low:high]) for low, high in pairwise(data.offsets.tolist())] if labelled else []
+        for potentials, right in zip_longest(own.codec.potentials(own, data), gold):
+            answer = Answer(classes[:0], 1.0, np.zeros(0), potentials.unary, classes)
+            if len(potentials.unary):
+                best, scaled = structure.decode(potentials), at_temperature(potentials, model.temperature_ or 1.0)
+                log_total, expected = structure.marginals(scaled)
+                sure, values = min(np.exp(structure.score(scaled, best) - log_total), 1.0), expected.unary
+                answer = Answer(classes[best], float(sure), values[np.arange(len(best)), best], values, classes)
+            yield answer if unknown is None else answer.compared(right, unknown)
+
+
+def _rows(model: Any, X: Any, y: Any = None, column: None = None, unknown: Unknown = None) -> Iterator[Answer]:
+    """Predict classes of rows."""
+    for block in blocks_of(X, y):
+        try:
+            values = np.asarray(model.predict_proba(block.X))
+        except AttributeError as error:
+            raise InputError(str(error.__cause__ or error)) from None
+        gold = [] if unknown is None else row_outputs(model, block, len(values)).tolist()
+        for own, right in zip_longest(values, gold):
+            best = [int(own.argmax())]
+            answer = Answer(model.classes_[best], float(own[best][0]), own[best], own[None], model.classes_)
+            yield answer if unknown is None else answer.compared([right], unknown)
+
+
+def row_outputs(model: Any, block: TrainingBlock, n: int) -> np.ndarray:
+    """Return the correct outputs of rows; raise an InputError for rows of the training data."""
+    y = np.asarray(block.y)
+    if y.shape != (n,):
+        raise InputError(f"y must have one output for each of the {n} rows of X, got an array of shape {y.shape}.")
+    if are_training_rows(model, block.X):
+        raise InputError("X must hold rows that the model was not trained on: on others it is right too often.")
+    return y
+
+
+def are_training_rows(model: Any, X: Any) -> bool:
+    """Return whether rows and the training rows that a model keeps for its kernels are mostly the same."""
+    kept: Any = None
+    if isinstance(model, BatchMKL):
+        kept = getattr(model._model.source, "X", None)
+    elif isinstance(model, OnlineEstimator):
+        name, kept = next(iter(model.support_vectors_.items()), ("", None))
+        if kept is not None and isinstance(X, np.ndarray):  # in the scale that the kernel sees
+            encoder = model.model_.codec.encoder
+            X = encoder.encode(X, np.arange(len(X) + 1)).views[encoder.views[name].label]
+    if not isinstance(kept, np.ndarray) or np.shape(X)[1:] != kept.shape[1:]:
+        return False
+    with suppress(TypeError, ValueError):  # text
+        known = set(map(bytes, kept.astype(np.float32)))
+        rows = set(map(bytes, np.asarray(X, dtype=np.float32)))
+        return len(known & rows) > min(len(known), len(rows)) / 2
+    return False
+
+
+# ---- sentences --------------------------------------------------------------------------------------------------
+
+
+def columns_of(model: Any) -> tuple[str, ...]:
+    """Return the columns that a parser or an annotator predicts."""
+    return model.columns_ if model._reads == "annotations" else TREE if model.labeled else TREE[:1]
+
+
+def _sentences(
+    model: Any, X: Any, y: Any = None, column: str | None = None, unknown: Unknown = None
+) -> Iterator[Answer]:
+    """Annotate sentences, and compare the wanted columns."""
+    wanted = columns_of(model) if column is None else (column,)
+    has_trees = not set(wanted).isdisjoint(TREE)
+    for gold in treebanks_of(check_sentences(X, y), unknown is not None and has_trees):
+        if unknown is not None:
+            if missing := [name for name in wanted if name != "heads" and not gold.codes(name).any()]:
+                raise InputError(f"X must have correct {missing[0]}.")
+            gold = check_trees(gold) if has_trees else gold
+        found, answers = _annotated(model, gold, wanted) if len(gold) else (gold, [])
+        if unknown is None:
+            yield from answers
+            continue
+        wrong = np.any([column_of(gold, name) != column_of(found, name) for name in wanted], axis=0)
+        shown = column_of(gold, "heads" if "heads" in wanted else wanted[0]).tolist()
+        for answer, (low, high) in zip(answers, pairwise(gold.offsets.tolist())):
+            yield answer.compared(shown[low:high], unknown)._replace(wrong=wrong[low:high])
+
+
+def column_of(treebank: Treebank, name: str) -> np.ndarray:
+    """Return the heads, or a column of strings, of all words."""
+    return treebank.heads if name == "heads" else np.array(strings_of(treebank, name), dtype=object)
+
+
+def _annotated(model: Any, treebank: Treebank, wanted: Sequence[str]) -> tuple[Treebank, list[Answer]]:
+    """Annotate sentences; an answer is as sure as the product of the probabilities of its tags, arcs and relations."""
+    tagger, parser = (model.tagger_, model.parser_) if model._reads == "annotations" else (None, model)
+    n, ends, tags, shown = len(treebank), treebank.offsets[1:-1], list[Answer](), wanted[0]
+    sure, tokens = np.ones(n), np.ones(treebank.n_words)
+    values, names = [np.zeros((length, 0)) for length in treebank.lengths], [np.zeros(0)] * n
+    if tagger is not None:
+
+        def predict(words: list) -> list[np.ndarray]:
+            tags.extend(_labelled(tagger.labeler, words))
+            return [answer.labels for answer in tags]
+
+        treebank = tagger.annotate(treebank, predict)
+        if tags and shown not in TREE:
+            sure, tokens = np.array([own.sure for own in tags]), np.concatenate([own.tokens for own in tags])
+            if shown == tagger.tag:
+                values, names = [own.values for own in tags], [own.names for own in tags]
+    if not set(wanted).isdisjoint(TREE):
+        has_marginals(parser, InputError)
+        decoder = parser._decoder
+        [(treebank, _)] = decoder.blocks(treebank)
+        heads, arcs = zip(*decoder.sure_trees(treebank))
+        treebank = treebank.with_column("heads", joined(list(heads)))
+        parts = [np.concatenate([own[h, np.arange(1, len(own))] for h, own in zip(heads, arcs)])]
+        if "deprels" in wanted:
+            relations = decoder.relation_probabilities(treebank)
+            best = relations.argmax(axis=1).astype(np.int32)
+            treebank = treebank.with_column("deprels", best, decoder.relations)
+            parts.append(relations[np.arange(len(best)), best])
+        if "heads" in wanted:
+            shown, values, names = "heads", [own[:, 1:].T for own in arcs], [np.arange(len(own)) for own in arcs]
+        for own in parts:
+            tokens, sure = tokens * own, sure * [words.prod() for words in np.split(own, ends)]
+    labels = np.split(column_of(treebank, shown), ends)
+    return treebank, [Answer(*own) for own in zip(labels, sure.tolist(), np.split(tokens, ends), values, names)]
+
+
+#: Reader of examples by their kind.
+READERS: dict[str, Callable[..., Iterator[Answer]]] = {
+    "sequences": _labelled,
+    "graphs": _labelled,
+    "rows": _rows,
+    "trees": _sentences,
+    "annotations": _sentences,
+}

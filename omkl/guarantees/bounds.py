@@ -1,0 +1,128 @@
+"""Bounds on the error of what a threshold of confidence accepts, and conformal thresholds."""
+
+import numpy as np
+from scipy.special import bdtr, betaincinv, expit, rel_entr
+
+#: Thresholds of confidence to test, from the strictest: log-odds from 36 down to -670, dense around 0, and all outputs.
+THRESHOLDS = np.append(expit(np.sinh(np.arange(4.3, -7.2, -0.03))), 0.0)
+#: Share of outputs, tokens or entities that the first threshold to test accepts at least.
+FIRST = 0.15
+#: Bisections of an interval of errors.
+BISECTIONS = 50
+
+
+def n_needed(error: float, confidence: float) -> int:
+    """Return the smallest number of accepted examples, none of them wrong, that proves the bound on the error."""
+    return int(np.ceil(np.log1p(-confidence) / np.log1p(-error)))
+
+
+def error_curve(
+    sure: np.ndarray, wrong: np.ndarray, owners: np.ndarray, n_examples: int, confidence: float, whole: bool
+) -> dict[str, np.ndarray]:
+    """Compute what each of the :data:`THRESHOLDS` accepts, and a bound on its error.
+
+    An example is accepted in parts. Its loss is the share of wrong parts among the accepted ones.
+
+    Parameters
+    ----------
+    sure : array of shape (n,)
+        Confidence of each part, in [0, 1].
+    wrong : bool array of shape (n,)
+    owners : int array of shape (n,)
+        Example of each part.
+    n_examples : int
+    confidence : float in (0, 1)
+        Probability of each bound.
+    whole : bool
+        Whether each example has one part, so losses are 0 or 1.
+
+    Returns
+    -------
+    dict of str to array
+        For each ``threshold`` that accepts other parts than the one before: ``accepted``, the share of parts,
+        ``examples``, the number of those with an accepted part, ``error``, their mean loss, and ``bound``.
+    """
+    counts = len(sure) - np.searchsorted(np.sort(sure), THRESHOLDS)
+    changes = np.flatnonzero(np.diff(counts, prepend=0))
+    n, total = np.zeros(len(changes), np.int64), np.zeros(len(changes))
+    for i, threshold in enumerate(THRESHOLDS[changes]):
+        accepted = sure >= threshold
+        each = np.bincount(owners[accepted], minlength=n_examples)
+        bad = np.bincount(owners[accepted & wrong], minlength=n_examples)
+        n[i], total[i] = np.count_nonzero(each), (bad / np.maximum(each, 1)).sum()
+    bound = _binomial_bound(n, np.rint(total), confidence) if whole else _mean_bound(n, total / n, confidence)
+    return {
+        "threshold": THRESHOLDS[changes],
+        "accepted": counts[changes] / max(len(sure), 1),
+        "examples": n,
+        "error": total / n,
+        "bound": bound,
+    }
+
+
+def _binomial_bound(n: np.ndarray, k: np.ndarray, confidence: float) -> np.ndarray:
+    """Return the largest probability at which k of n errors or fewer are not unlikely (Clopper and Pearson 1934)."""
+    return np.where(k < n, betaincinv(k + 1.0, np.maximum(n - k, 0.5), confidence), 1.0)
+
+
+def mean_test(n: np.ndarray, mean: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Return p-values of the hypothesis that losses in [0, 1] have an expectation above ``error``.
+
+    The smaller one of the bounds of Hoeffding and Bentkus (Bates, Angelopoulos, Lei, Malik and Jordan 2021).
+    """
+    low = np.minimum(mean, error)
+    hoeffding = np.exp(-n * (rel_entr(low, error) + rel_entr(1.0 - low, 1.0 - error)))
+    return np.minimum(hoeffding, np.e * bdtr(np.ceil(n * mean - 1e-9), n, error))
+
+
+def _mean_bound(n: np.ndarray, mean: np.ndarray, confidence: float) -> np.ndarray:
+    """Return the smallest error that :func:`mean_test` rejects, by bisection."""
+    low, high = mean, np.ones(len(mean))
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        passed = mean_test(n, mean, middle) <= 1.0 - confidence
+        low, high = np.where(passed, low, middle), np.where(passed, middle, high)
+    return high
+
+
+def chosen_threshold(curve: dict[str, np.ndarray], error: float, confidence: float) -> float:
+    """Return the last threshold before the first whose bound exceeds ``error``; infinite if there is none.
+
+    This is fixed-sequence testing: the bound exceeds ``error`` if and only if the test of this error fails. It starts
+    where a test can succeed, and where the threshold accepts :data:`FIRST`, so that a few errors are no obstacle.
+    Neither depends on the errors.
+
+    References
+    ----------
+    Angelopoulos, Bates, Candes, Jordan, Lei (2021), *Learn then test: calibrating predictive algorithms to achieve risk
+    control*.
+    """
+    tested = (curve["examples"] >= n_needed(error, confidence)) & (curve["accepted"] >= FIRST)
+    passed = np.logical_and.accumulate(curve["bound"][tested] <= error)
+    return float(curve["threshold"][tested][passed].min(initial=np.inf))
+
+
+def conformal_threshold(scores: np.ndarray, lengths: np.ndarray, miss: float) -> float:
+    """Return the threshold that the score of a token of a new example reaches with probability 1 - ``miss``.
+
+    An example counts as one, whatever its length. -inf if there are too few examples, inf for a ``miss`` of 1 or more.
+
+    Parameters
+    ----------
+    scores : array of shape (n,)
+        Score of the correct value of each token of all examples; larger is better.
+    lengths : int array
+        Number of tokens of each example.
+    miss : float
+
+    References
+    ----------
+    Vovk, Gammerman, Shafer (2005), *Algorithmic learning in a random world*. Lee, Barber, Willett (2023),
+    *Distribution-free inference with hierarchical data*.
+    """
+    if miss >= 1.0:
+        return np.inf
+    order = np.argsort(-scores, kind="stable")
+    reached = np.cumsum(np.repeat(1.0 / lengths, lengths)[order])
+    place = np.searchsorted(reached, (len(lengths) + 1) * (1.0 - miss) - 1e-9)
+    return float(scores[order[place]]) if place < len(scores) else -np.inf

@@ -1,0 +1,301 @@
+"""CheckedModel, a model whose answers have a guarantee."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_regressor
+
+from omkl._components import warn_caller
+from omkl.estimators.persistence import SavedEstimator, check_is_fitted, estimator_class
+from omkl.estimators.sources import blocks_of
+from omkl.estimators.validation import Number, OneOf
+from omkl.exceptions import DataWarning, InputError
+from omkl.guarantees.answers import READERS, Answer, answers_of, columns_of, row_outputs
+from omkl.guarantees.bounds import chosen_threshold, conformal_threshold, error_curve, n_needed
+from omkl.online.rounds import below
+from omkl.persistence import Manifest, Packer, Unpacker
+
+#: Share of errors that a user accepts, or a confidence.
+SHARE = Number(above=0, below=1)
+#: What may be wrong, by the kind of the examples.
+UNITS: dict[str | None, tuple[str, ...]] = dict.fromkeys(READERS, ("output", "token"))
+UNITS |= {"rows": ("output",), "sequences": ("output", "token", "entity")}
+
+
+def parts_of(answer: Answer, unit: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the scores of correct values by token, or the least one, and confidence and error of each part."""
+    if unit == "token":
+        return answer.right, answer.tokens, answer.wrong
+    least = answer.right.min(keepdims=True)
+    if unit == "output":
+        return least, np.array([answer.sure]), np.array([answer.wrong.any()])
+    own, firsts = answer.in_entities()
+    return least, own.tokens[firsts], own.wrong[firsts]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CheckedModel(SavedEstimator):
+    """Trained model whose answers have a guarantee; made by :func:`omkl.guarantee`.
+
+    Parameters
+    ----------
+    model : estimator
+        Trained model.
+    confidence, unit, column
+        As for :func:`omkl.guarantee`.
+
+    Attributes
+    ----------
+    n_examples_ : int
+        Number of calibration examples.
+    levels_ : dict of float to float
+        For each ``miss`` of :meth:`partial_fit`, the level at which sets are predicted at present.
+    """
+
+    model: Any = field(kw_only=False)
+    confidence: float = 0.9
+    unit: str = "output"
+    column: str | None = None
+
+    curve_: dict[str, np.ndarray] | None = field(init=False)
+    n_examples_: int = field(init=False)
+    levels_: dict[float, float] = field(init=False)
+
+    _plain_attributes = ("n_examples_", "levels_", "curve_", "scores_", "lengths_")
+    _rounded = ("/table", "/coefficients")
+
+    def fit(self, X: Any, y: Any = None) -> "CheckedModel":
+        """Calibrate on examples that the model was not trained on; see :func:`omkl.guarantee`."""
+        if not isinstance(self.model, SavedEstimator) or self.model._reads not in READERS:
+            raise InputError(
+                f"A guarantee needs a labeler, parser, classifier or regressor of omkl, got {self.model!r:.40}."
+            )
+        check_is_fitted(self.model)
+        SHARE.check("confidence", self.confidence)
+        OneOf(UNITS[self.model._reads]).check("unit", self.unit)
+        has_columns = self.model._reads in ("trees", "annotations")
+        OneOf((None, *(columns_of(self.model) if has_columns else ()))).check("column", self.column)
+        scores, sure, wrong = zip(*self._compared(X, y))
+        self.scores_, self.lengths_ = np.concatenate(scores), np.array(list(map(len, scores)))
+        self.n_examples_, self.levels_ = n, _ = len(scores), dict[float, float]()
+        owners, whole = np.repeat(np.arange(n), list(map(len, sure))), self.unit == "output"
+        self.curve_ = error_curve(np.concatenate(sure), np.concatenate(wrong), owners, n, self.confidence, whole)
+        return self
+
+    def _compared(self, X: Any, y: Any) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Return the :func:`parts_of` each example; a regressor has only scores, minus absolute errors."""
+        if is_regressor(self.model):
+            predicted = [(block, self.model.predict(block.X)) for block in blocks_of(X, y)]
+            errors = np.concatenate(
+                [np.abs(row_outputs(self.model, block, len(own)) - own) for block, own in predicted]
+            )
+            return [(own, own[:0], own[:0] > 0) for own in -errors[:, None]]
+        return [parts_of(own, self.unit) for own in answers_of(self.model, X, y, self.column, labelled=True)]
+
+    # ---- accepted outputs ---------------------------------------------------------------------------------------
+
+    def accept(self, X: Any, *, error: float) -> Any:
+        """Tell which outputs can be accepted: with the confidence of the guarantee, at most ``error`` are wrong.
+
+        Parameters
+        ----------
+        X
+            Examples, as for the model's ``predict`` or ``parse``.
+        error : float in (0, 1)
+            Accepted share of errors.
+
+        Returns
+        -------
+        bool array of shape (number of examples,), or list of bool arrays
+            One value for each output, or with ``unit="token"`` for each token. With ``unit="entity"``, tokens of
+            accepted entities are True.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If there are too few calibration examples for this error, or the model is a regressor.
+        """
+        threshold = self._threshold(error)
+        answers = answers_of(self.model, X, column=self.column)
+        if self.unit == "output":
+            return np.array([answer.sure >= threshold for answer in answers], dtype=bool)
+        if self.unit == "entity":
+            answers = (answer.in_entities()[0] for answer in answers)
+        return [answer.tokens >= threshold for answer in answers]
+
+    def _threshold(self, error: float) -> float:
+        """Return the confidence from which parts are accepted."""
+        check_is_fitted(self)
+        SHARE.check("error", error)
+        if is_regressor(self.model):
+            raise InputError("accept() is not for regressors, which have intervals by sets().")
+        if self.curve_ is None:
+            raise InputError("accept() needs a guarantee on the present model, which has been trained since.")
+        needed, n = n_needed(error, self.confidence), int(self.curve_["examples"].max(initial=0))
+        if n < needed:
+            promise = f"An error of at most {error:g} with confidence {self.confidence:g}"
+            raise InputError(f"{promise} needs at least {needed} calibration examples, got {n}.")
+        threshold = chosen_threshold(self.curve_, error, self.confidence)
+        if threshold == np.inf:
+            warn_caller(
+                f"No output is accepted: even the surest ones may have more than {error:.2%} errors.", DataWarning
+            )
+        return threshold
+
+    def curve(self) -> list[dict[str, float]]:
+        """Return what thresholds of confidence accept on the calibration examples, strictest first.
+
+        Returns
+        -------
+        list of dict
+            For each ``threshold``: ``accepted``, the share of outputs, tokens or entities; ``examples``, the number of
+            examples with some of these; their ``error``, and a ``bound`` on it that holds for this threshold with the
+            confidence of the guarantee.
+        """
+        check_is_fitted(self)
+        columns = self.curve_ or {}
+        return [dict(zip(columns, row)) for row in zip(*(own.tolist() for own in columns.values()))]
+
+    # ---- sets ---------------------------------------------------------------------------------------------------
+
+    def sets(self, X: Any, *, miss: float) -> Any:
+        """Predict sets of labels, heads or classes, or intervals of numbers, which seldom miss the correct one.
+
+        Parameters
+        ----------
+        X
+            As for :meth:`accept`.
+        miss : float in (0, 1)
+            Probability that the set of a new example misses the correct value. A sequence or a sentence is missed if
+            any of its sets is; with ``unit="token"``, this is the probability for a token of a random sequence.
+
+        Returns
+        -------
+        list of list of set, list of set, or array of shape (n, 2)
+            For each token, its possible labels or heads; for each row, its possible classes; for a regressor, the ends
+            of intervals.
+        """
+        check_is_fitted(self)
+        SHARE.check("miss", miss)
+        threshold = conformal_threshold(self.scores_, self.lengths_, self.levels_.get(miss, miss))
+        if threshold == -np.inf and miss not in self.levels_:
+            needed = int(np.ceil(1.0 / miss - 1.0 - 1e-9))
+            raise InputError(
+                f"Sets with miss={miss:g} need at least {needed} calibration examples, got {self.n_examples_}."
+            )
+        if is_regressor(self.model):
+            predicted = np.concatenate([self.model.predict(block.X) for block in blocks_of(X)])
+            return np.column_stack([predicted + threshold, predicted - threshold])
+        found = list[Any]()
+        for answer in answers_of(self.model, X, column=self.column):
+            if not len(answer.names):
+                raise InputError("sets() are of tags and heads: name one of these as column.")
+            names = answer.names.tolist()
+            own = [{names[k] for k in np.flatnonzero(row >= threshold)} for row in answer.values]
+            found.append(own[0] if self.model._reads == "rows" else own)
+        return found
+
+    def partial_fit(self, X: Any, y: Any = None, *, miss: float = 0.1, rate: float = 0.01) -> "CheckedModel":
+        r"""Adapt sets to examples of a stream, and train the model on them if it has ``partial_fit``.
+
+        Call :meth:`sets` with this ``miss`` on each block first, then this method. After T examples, the share of
+        missed ones differs from ``miss`` by at most about 1 / (rate T), however the stream changes.
+
+        Parameters
+        ----------
+        X, y
+            Examples with their correct outputs.
+        miss : float in (0, 1)
+        rate : float > 0
+            Step of the level of ``miss`` after a missed example. Larger rates follow faster changes.
+
+        Returns
+        -------
+        self
+
+        References
+        ----------
+        Gibbs, Candes (2021), *Adaptive conformal inference under distribution shift*.
+        """
+        check_is_fitted(self)
+        SHARE.check("miss", miss)
+        Number(above=0).check("rate", rate)
+        level = self.levels_.get(miss, miss)
+        new = [scores for scores, _, _ in self._compared(X, y)]
+        scores, lengths = np.concatenate(new), np.array(list(map(len, new)))
+        missed = scores < conformal_threshold(self.scores_, self.lengths_, level)
+        share = float((missed / np.repeat(lengths, lengths)).sum())
+        self.levels_[miss] = level + rate * (miss * len(lengths) - share)
+        # the latest examples, as many as at first
+        self.lengths_ = np.concatenate([self.lengths_, lengths])[-self.n_examples_ :]
+        self.scores_ = np.concatenate([self.scores_, scores])[-int(self.lengths_.sum()) :]
+        if hasattr(self.model, "partial_fit"):
+            self.model.partial_fit(X, y)
+            self.curve_ = None
+        return self
+
+    # ---- model files --------------------------------------------------------------------------------------------
+
+    @property
+    def _predicts_only(self) -> bool:
+        return self.model._predicts_only
+
+    def _saved_parameters(self) -> dict[str, Any]:
+        return {**super()._saved_parameters(), "model": None}
+
+    def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
+        part = Packer()
+        described = {"model": self.model._manifest(part, training, history=True)}
+        packer.arrays.update({f"model:{name}": array for name, array in part.arrays.items()})
+        return described
+
+    def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
+        packed, part = manifest["model"], Unpacker(below(unpacker.arrays, "model:"), unpacker.parts)
+        self.model = estimator_class(packed["class"])._from_model(packed, part)
+
+
+def guarantee(
+    model: Any, X: Any, y: Any = None, *, confidence: float = 0.9, unit: str = "output", column: str | None = None
+) -> CheckedModel:
+    """Calibrate a trained model on new examples, so that its answers have a guarantee.
+
+    Parameters
+    ----------
+    model : estimator
+        A trained labeler, parser, annotator, classifier or regressor with probabilities.
+    X, y
+        Calibration examples with their correct outputs, as for ``score``: of the kind that the model will see, and that
+        it was not trained on or calibrated on. A few hundred are needed. The model predicts them once.
+    confidence : float in (0, 1)
+        Probability, over the choice of the calibration examples, that :meth:`~omkl.CheckedModel.accept` keeps its
+        promise.
+    unit : {"output", "token", "entity"}
+        What may be wrong: a whole output (a row, or all labels of a sequence, or the tree of a sentence), a token, or a
+        predicted entity of a labeler. For tokens and entities, the promise is about the mean over examples of the share
+        of the accepted ones that are wrong.
+    column : str, optional
+        For parsers and annotators, the column that may be wrong, such as "upos", "heads" or "deprels". By default all
+        that the model predicts.
+
+    Returns
+    -------
+    CheckedModel
+        With ``accept``, ``sets``, ``curve`` and ``save``.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the model has no probabilities, or X holds rows that it was trained on.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = omkl.MKLClassifier().fit(X[::3], y[::3])
+    >>> checked = guarantee(model, X[1::3], y[1::3])
+    >>> accepted = checked.accept(X[2::3], error=0.1)  # at most 10% of these are wrong
+    >>> bool(accepted.mean() > 0.5)
+    True
+    """
+    return CheckedModel(model, confidence=confidence, unit=unit, column=column).fit(X, y)

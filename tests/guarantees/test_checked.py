@@ -1,0 +1,322 @@
+"""guarantee: promises kept by labelers, parsers, annotators, classifiers and regressors, and what it costs."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import omkl
+from omkl.data import Graph, Sentence, Treebank
+from omkl.exceptions import DataWarning, InputError
+from omkl.guarantees.answers import answers_of
+from omkl.parsing.sentences import strings_of
+from omkl.structures.chain import Chain
+
+from ..annotation.made_language import sentences
+
+
+def words(n, seed):
+    """Draw sequences of words whose labels are more or less certain, and entities among them."""
+    rng, X, y = np.random.default_rng(seed), [], []
+    for _ in range(n):
+        length = rng.integers(1, 5)
+        kinds = rng.integers(0, 6, length)
+        X.append([f"w{kind}" for kind in kinds])
+        y.append(["B-X" if rng.random() < (kind % 2 or 0.04 * kind) else "O" for kind in kinds.tolist()])
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def labeler():
+    return omkl.SequenceLabeler(loss="crf", transitions=None, random_state=0).fit(*words(300, 0))
+
+
+def are_right(labeler, X, y):
+    return [np.array(own) == gold for own, gold in zip(labeler.predict(X), map(np.array, y))]
+
+
+def test_accepted_sequences_tokens_and_entities_are_as_right_as_promised(labeler):
+    X, y = words(3000, 1)
+    right = are_right(labeler, X, y)
+    assert np.mean([not own.all() for own in right]) > 0.07
+    whole = omkl.guarantee(labeler, *words(800, 2)).accept(X, error=0.05)
+    assert whole.dtype == bool
+    assert whole.mean() > 0.4
+    assert np.mean([not own.all() for own, accepted in zip(right, whole) if accepted]) <= 0.05
+    for unit in ("token", "entity"):
+        accepted = omkl.guarantee(labeler, *words(800, 2), unit=unit).accept(X, error=0.02)
+        shares = [1.0 - own[good].mean() for own, good in zip(right, accepted) if good.any()]
+        assert np.mean(shares) <= 0.02
+        assert len(shares) > 1000
+        if unit == "entity":
+            assert {label for labels, own in zip(labeler.predict(X), accepted) for label in labels[own]} == {"B-X"}
+
+
+def test_sets_hold_the_labels_of_whole_sequences_or_of_tokens(labeler):
+    X, y = words(3000, 3)
+    whole = omkl.guarantee(labeler, *words(800, 2)).sets(X, miss=0.1)
+    covered = [all(map(set.__contains__, own, gold)) for own, gold in zip(whole, y)]
+    assert np.mean(covered) >= 0.88
+    tokens = omkl.guarantee(labeler, *words(800, 2), unit="token").sets(X, miss=0.02)
+    assert np.mean([np.mean([g in s for g, s in zip(gold, own)]) for own, gold in zip(tokens, y)]) >= 0.97
+    sizes = [np.mean([len(own) for own in itertools.chain(*found)]) for found in (whole, tokens)]
+    assert all(1.0 < size < 1.9 for size in sizes)
+    labeler.predict(X[:5], labels=whole[:5])  # sets are constraints
+
+
+def test_an_output_is_as_sure_as_its_probability_among_all_labellings():
+    X, y = words(100, 4)
+    model = omkl.SequenceLabeler(random_state=0).fit(X, y).calibrate(*words(50, 5))
+    from omkl.sequences.labeling import potentials_of
+
+    x = max(X, key=len)
+    [answer], [own] = answers_of(model, [x]), potentials_of(model.model_, [x])
+    structure, scores = model.structure_, {}
+    for labels in itertools.product(range(2), repeat=len(x)):
+        scores[labels] = structure.score(own, np.array(labels)) / model.temperature_
+    total = np.exp(list(scores.values())).sum()
+    assert answer.sure == pytest.approx(np.exp(max(scores.values())) / total)
+    assert answer.labels.tolist() == model.predict([x])[0].tolist()
+    np.testing.assert_allclose(answer.values, model.predict_marginals([x])[0])
+
+
+def test_calibrating_decodes_and_encodes_each_example_once(labeler, monkeypatch):
+    X, y = words(60, 6)
+    counts = {"decode": 0, "encode": 0}
+    decode, encoder = Chain.decode, labeler.model_.codec.encoder
+    encode = encoder.encode
+
+    def counted(self, potentials):
+        counts["decode"] += 1
+        return decode(self, potentials)
+
+    def counted_tokens(tokens, *others):
+        counts["encode"] += len(tokens)
+        return encode(tokens, *others)
+
+    monkeypatch.setattr(Chain, "decode", counted)
+    monkeypatch.setattr(encoder, "encode", counted_tokens)
+    omkl.guarantee(labeler, X, y)
+    assert counts == {"decode": 60, "encode": sum(map(len, X))}
+
+
+def test_a_graph_is_as_sure_as_a_chain_with_the_same_scores():
+    X, y = words(200, 7)
+    graphs = [Graph(x, [(i, i + 1) for i in range(len(x) - 1)]) for x in X]
+    model = omkl.GraphLabeler(loss="crf", random_state=0).fit(graphs, y)
+    checked = omkl.guarantee(model, graphs, y, unit="token")
+    accepted = checked.accept(graphs[:50], error=0.1)
+    assert [len(own) for own in accepted] == list(map(len, X[:50]))
+    for answer, marginals in zip(answers_of(model, graphs[:20]), model.predict_marginals(graphs[:20])):
+        np.testing.assert_allclose(answer.tokens, marginals.max(axis=1), atol=1e-9)
+        assert answer.sure <= answer.tokens.min() + 1e-9
+
+
+# ---- rows --------------------------------------------------------------------------------------------------------
+
+
+def rows(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return X, np.where(X[:, 0] + 0.4 * rng.normal(size=n) > 0, "yes", "no")
+
+
+@pytest.mark.parametrize("model", [omkl.OnlineMKLClassifier(random_state=0), omkl.MKLClassifierCV(["linear"], Cs=3)])
+def test_accepted_classes_are_as_right_as_promised_and_files_keep_the_promise(model, tmp_path):
+    X, y = rows(3000, 0)
+    checked = omkl.guarantee(model.fit(*rows(300, 1)), *rows(500, 2))
+    accepted = checked.accept(X, error=0.05)
+    assert accepted.mean() > 0.3
+    assert np.mean(model.predict(X)[accepted] != y[accepted]) <= 0.05
+    found = checked.sets(X, miss=0.05)
+    assert np.mean([label in own for label, own in zip(y, found)]) == pytest.approx(0.95, abs=0.03)
+    checked.save(tmp_path / "checked.npz")
+    loaded = omkl.load(tmp_path / "checked.npz")
+    np.testing.assert_array_equal(loaded.accept(X, error=0.05), accepted)
+    assert loaded.sets(X, miss=0.05) == found
+    assert loaded.curve() == checked.curve()
+    assert (loaded.unit, loaded.confidence, type(loaded.model)) == ("output", 0.9, type(model))
+
+
+def numbers(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, X[:, 0] + 0.3 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("model", [omkl.OnlineMKLRegressor(random_state=0), omkl.MKLRegressor()])
+def test_intervals_cover_numbers_as_often_as_promised(model):
+    X, y = numbers(2000, 0)
+    checked = omkl.guarantee(model.fit(*numbers(200, 1)), *numbers(400, 2))
+    low, high = checked.sets(X, miss=0.1).T
+    assert np.mean((low <= y) & (y <= high)) == pytest.approx(0.9, abs=0.04)
+    assert np.median(high - low) == pytest.approx(2 * 1.645 * 0.3, rel=0.15)
+    with pytest.raises(InputError, match="intervals"):
+        checked.accept(X, error=0.1)
+
+
+# ---- streams -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adversary", ["outside", "inside", "alternating"])
+def test_intervals_miss_as_often_as_promised_on_adversarial_sequences(adversary):
+    """Gibbs and Candes: the share of misses differs from ``miss`` by at most (1 + rate) / (rate T)."""
+    model = omkl.MKLRegressor(["linear"]).fit(*numbers(50, 3))
+    checked = omkl.guarantee(model, *numbers(30, 4))
+    X, _ = numbers(300, 5)
+    missed = 0
+    for i, x in enumerate(X[:, None]):
+        [[low, high]] = checked.sets(x, miss=0.2)
+        is_outside = adversary == "outside" or (adversary == "alternating" and i // 50 % 2)
+        y = high + 1.0 if is_outside and high < np.inf else 0.5 * (low + high) if np.isfinite(low) else 0.0
+        missed += not low <= y <= high
+        checked.partial_fit(x, [y], miss=0.2, rate=0.1)
+    assert abs(missed / 300 - 0.2) <= 1.1 / (0.1 * 300)
+    assert checked.n_examples_ == 30
+    assert len(checked.lengths_) == 30
+
+
+def test_a_stream_that_changes_is_covered_and_learned():
+    def drifting(n, seed, turned):
+        X, y = numbers(n, seed)
+        return X, (-3.0 if turned else 1.0) * y
+
+    model = omkl.OnlineMKLRegressor(["linear"], random_state=0).partial_fit(*drifting(300, 6, False))
+    still, moving = (omkl.guarantee(model, *drifting(100, 7, False)) for _ in range(2))
+    X, y = drifting(600, 8, True)
+    rates = []
+    for own in (still, moving):
+        covered = []
+        for part in np.split(np.arange(600), 30):
+            low, high = own.sets(X[part], miss=0.1).T
+            covered += ((low <= y[part]) & (y[part] <= high)).tolist()
+            if own is moving:
+                moving.partial_fit(X[part], y[part], miss=0.1, rate=0.05)
+        rates.append(np.mean(covered))
+    assert rates[0] < 0.6
+    assert rates[1] > 0.8
+    with pytest.raises(InputError):
+        moving.accept(X, error=0.1)
+
+
+# ---- sentences ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def treebanks():
+    """Return treebanks in which half of the adjectives modify the verb, by chance."""
+    made, rng = sentences(700), np.random.default_rng(0)
+    for sentence in made:
+        if sentence.upos[1] == "ADJ" and rng.random() < 0.5:
+            sentence.heads[1] = 4
+    trees = Treebank.from_sentences(made)
+    return trees[:200], trees[200:300], trees[300:500], trees[500:]
+
+
+#: A few templates for a parser of each order.
+TEMPLATES = {1: "small", 2: ["h.form m.form", "h.upos m.upos distance", "g.upos h.upos m.upos"]}
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_accepted_trees_and_arcs_are_as_right_as_promised(order, treebanks, tmp_path):
+    train, dev, calibration, test = treebanks
+    parser = omkl.DependencyParser(TEMPLATES[order], order=order, epochs=2, memory=10, random_state=0)
+    parser.fit(train).calibrate(dev)
+    parsed = parser.parse(test)
+    answers = list(answers_of(parser, test))
+    np.testing.assert_array_equal(np.concatenate([own.labels for own in answers]), parsed.heads)
+    for answer, marginals, heads in zip(answers, parser.predict_marginals(test), parsed.trees()):
+        arcs = marginals.arcs[heads, np.arange(1, len(heads) + 1)]
+        np.testing.assert_allclose(answer.tokens, arcs * marginals.relations.max(axis=1), rtol=1e-6)
+        assert answer.sure == pytest.approx(answer.tokens.prod())
+    wrong = (parsed.heads != test.heads) | (np.array(strings_of(parsed, "deprels")) != strings_of(test, "deprels"))
+    gold = [answer.wrong for answer in answers_of(parser, test, labelled=True)]
+    np.testing.assert_array_equal(np.concatenate(gold), wrong)
+    checked = omkl.guarantee(parser, calibration)
+    accepted = checked.accept(test, error=0.05)
+    assert np.mean([own.any() for own in gold]) > 0.15
+    assert np.mean([own.any() for own, good in zip(gold, accepted) if good]) <= 0.05
+    assert accepted.mean() > 0.3
+    heads = omkl.guarantee(parser, calibration, column="heads", unit="token")
+    found = heads.sets(test, miss=0.1)
+    shares = [np.mean([h in own for h, own in zip(gold, sets)]) for gold, sets in zip(test.trees(), found)]
+    assert np.mean(shares) >= 0.85
+    checked.save(tmp_path / "parser.npz", training=False)
+    loaded = omkl.load(tmp_path / "parser.npz")
+    assert loaded.curve() == checked.curve()
+    np.testing.assert_array_equal(loaded.accept(test, error=0.05), accepted)
+
+
+def test_each_column_of_an_annotator_has_a_guarantee(tmp_path):
+    train, dev, calibration, test = (Treebank.from_sentences(sentences(n, seed=n)) for n in (150, 30, 80, 40))
+    parser = omkl.DependencyParser("small", epochs=2, memory=10)
+    model = omkl.Annotator(parser=parser, tagger=omkl.SequenceLabeler(epochs=2), random_state=0)
+    model.fit(train).calibrate(dev)
+    annotated = model.annotate(test)
+    for column in ("upos", "feats", "lemmas", "heads", "deprels", None):
+        checked = omkl.guarantee(model, calibration, column=column, unit="token")
+        accepted = checked.accept(test, error=0.3)
+        assert [len(own) for own in accepted] == test.lengths.tolist()
+        if column is not None:
+            sides = (t.heads if column == "heads" else np.array(strings_of(t, column)) for t in (test, annotated))
+            wrong = np.concatenate([answer.wrong for answer in answers_of(model, test, None, column, labelled=True)])
+            np.testing.assert_array_equal(wrong, np.not_equal(*sides))
+    [first, *_] = omkl.guarantee(model, calibration, column="upos").sets(test, miss=0.1)
+    assert all(isinstance(own, set) for own in first)
+    with pytest.raises(InputError):
+        omkl.guarantee(model, calibration, column="lemmas").sets(test, miss=0.1)
+    checked.save(tmp_path / "annotator.npz")
+    loaded = omkl.load(tmp_path / "annotator.npz").accept(test, error=0.3)
+    np.testing.assert_array_equal(np.concatenate(loaded), np.concatenate(accepted))
+
+
+# ---- bad input ---------------------------------------------------------------------------------------------------
+
+
+def test_too_few_examples_are_refused_with_the_number_that_is_needed(labeler):
+    checked = omkl.guarantee(labeler, *words(20, 8))
+    with pytest.raises(InputError, match="at least 45 calibration examples, got 20"):
+        checked.accept([["w1"]], error=0.05)
+    with pytest.raises(InputError, match="at least 99 calibration examples, got 20"):
+        checked.sets([["w1"]], miss=0.01)
+    hopeless = omkl.guarantee(labeler, [["w1"]] * 50, [["O"]] * 50)
+    with pytest.warns(DataWarning, match="No output is accepted"):
+        assert not hopeless.accept([["w1"]], error=0.05).any()
+
+
+def test_unknown_labels_count_as_wrong(labeler):
+    with pytest.warns(DataWarning, match="does not know"):
+        checked = omkl.guarantee(labeler, [["w1"]] * 30, [["B-NEW"]] * 30)
+    assert checked.curve()[-1]["error"] == 1.0
+
+
+HINGE = omkl.SequenceLabeler(random_state=0)
+REFUSED = {
+    "confidence": lambda labeler: omkl.guarantee(labeler, *words(30, 9), confidence=1.0),
+    "unit": lambda labeler: omkl.guarantee(labeler, *words(30, 9), unit="word"),
+    "column": lambda labeler: omkl.guarantee(labeler, *words(30, 9), column="upos"),
+    "error": lambda labeler: omkl.guarantee(labeler, *words(30, 9)).accept([["w1"]], error=0.0),
+    "miss": lambda labeler: omkl.guarantee(labeler, *words(30, 9)).sets([["w1"]], miss=5),
+    "calibrate": lambda labeler: omkl.guarantee(HINGE.fit(*words(30, 9)), *words(30, 9)),
+    "logistic": lambda labeler: omkl.guarantee(omkl.MKLClassifier(loss="hinge").fit(*rows(30, 0)), *rows(30, 1)),
+    "crf": lambda labeler: omkl.guarantee(omkl.OnlineMKLClassifier(loss="hinge").fit(*rows(30, 0)), *rows(30, 1)),
+    "not trained on": lambda labeler: omkl.guarantee(omkl.MKLClassifier().fit(*rows(30, 0)), *rows(30, 0)),
+    "label of every token": lambda labeler: omkl.guarantee(labeler, [["w1", "w2"]], [["O", None]]),
+    "mark entities": lambda labeler: omkl.guarantee(labeler, [["w1"]], [["noun"]], unit="entity"),
+    "one output": lambda labeler: omkl.guarantee(omkl.MKLClassifier().fit(*rows(30, 0)), rows(30, 1)[0], ["no"]),
+    "not fitted": lambda labeler: omkl.guarantee(omkl.MKLClassifier(), *rows(30, 0)),
+    "of omkl": lambda labeler: omkl.guarantee("labeler", *words(30, 9)),
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_bad_input_is_refused(labeler, said):
+    with pytest.raises(InputError, match=said):
+        REFUSED[said](labeler)
+
+
+def test_sentences_without_the_column_are_refused(treebanks):
+    parser = omkl.DependencyParser("small", order=1, epochs=1, memory=5, random_state=0)
+    parser.fit(treebanks[0][:50]).calibrate(treebanks[1][:20])
+    with pytest.raises(InputError):
+        omkl.guarantee(parser, [Sentence(forms=["a", "b"])])
