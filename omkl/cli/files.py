@@ -29,6 +29,8 @@ UNREAD |= {"sequences": OF_TABLES, "rows": ("scheme",), "graphs": ("format", "sc
 def load_model(options: Options) -> tuple[Any, str]:
     """Load ``options.model``, and raise an error for options that do not apply to it.
 
+    The model of a :class:`~omkl.CheckedModel` is returned, and ``options.checked`` is the latter.
+
     Returns
     -------
     model : estimator
@@ -36,6 +38,8 @@ def load_model(options: Options) -> tuple[Any, str]:
         Kind of predictions.
     """
     model = omkl.load(options.model)
+    if isinstance(model, omkl.CheckedModel):
+        options.checked, model = model, model.model
     kind = model._reads or "rows"
     refuse(f"does not go with {of_class(model)}", *UNREAD[kind])
     if options.jobs is not None:

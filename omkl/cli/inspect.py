@@ -206,7 +206,7 @@ def report(options: Options) -> None:
             X, y = labelled_data(options.data, model, kind, options)
             if kind == "rows":
                 X, y = X.read()
-        page = reports.make_report(model, X, y, title=options.title, n_worst=options.worst)
+        page = reports.make_report(options.checked or model, X, y, title=options.title, n_worst=options.worst)
     with output_file(options.output) as file:
         file.write(page.encode())
     name, n = type(model).__name__, None if X is None else n_rows(X)

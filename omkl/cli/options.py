@@ -59,7 +59,7 @@ class Options(SimpleNamespace):
     """Options and arguments of a command, with defaults for options that the command does not declare."""
 
     format: Any = None
-    target = delimiter = categorical = jobs = budget = kernels = lexicons = templates = transitions = format
+    target = delimiter = categorical = jobs = budget = kernels = lexicons = templates = transitions = checked = format
     no_header = zero_based = False
     on_error = "raise"
 
@@ -261,6 +261,7 @@ METRICS = declare(
         "train": ("train:train", "Train a model on a file."),
         "predict": ("predict:predict", "Label sequences, parse sentences, or predict for rows."),
         "evaluate": ("evaluate:evaluate", "Score a model on labelled sequences, trees or rows."),
+        "guarantee": ("predict:guarantee", "Calibrate a model, to know which of its outputs to accept."),
         "inspect": ("inspect:inspect", "Show what a model has learned."),
         "report": ("inspect:report", "Write a page about a model, and how good it is on data."),
         "prune": ("train_parser:prune", "Keep the best templates of a parser."),

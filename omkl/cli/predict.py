@@ -1,4 +1,4 @@
-"""``omkl predict``: predictions of a saved model for sequences, sentences or rows."""
+"""``omkl predict`` and ``omkl guarantee``: predictions of a saved model, and which of them to accept."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ Best: TypeAlias = "list[tuple[data.Treebank, float]]"
     option("--nbest", type=opt.POSITIVE, metavar="N", help="Write the N best of each, best first, with their scores."),
     option("--confidence", is_flag=True, help="Write probabilities of labels, arcs and relations as well."),
     option("--line-buffered", is_flag=True, help="Answer each sentence of standard input at once."),
+    option("--error", type=float, metavar="SHARE", help="After omkl guarantee: also write accept or check."),
     *(opt.FORMAT, *opt.TABLE, opt.JOBS, opt.METRICS),
 )
 def predict(options: Options) -> None:
@@ -55,7 +56,9 @@ def predict(options: Options) -> None:
     and spaces between words. A classifier or regressor writes one prediction per line.
 
     Probabilities are written after a tab, as "confidence" in JSON lines, and as UposConf=0.987, HeadConf and RelConf in
-    MISC of a treebank. Alternatives are "nbest" in JSON lines, and have scores in comments of a treebank.
+    MISC of a treebank. Alternatives are "nbest" in JSON lines, and have scores in comments of a treebank. With --error
+    0.05, at most 5% of the outputs marked "accept" are wrong, with the confidence of omkl guarantee, and all others are
+    marked "check": in a last column, as "guarantee" in JSON lines, and as Guarantee=accept in MISC.
 
     Examples:
       omkl predict parser.npz new.conllu -o parsed.conllu --confidence
@@ -65,6 +68,7 @@ def predict(options: Options) -> None:
       omkl predict labeler.npz new.jsonl --to jsonl --nbest 3
       omkl predict classifier.npz new.csv -o labels.txt --jobs -1
       omkl predict graphs.npz new.jsonl -o labels.jsonl
+      omkl predict checked.npz new.conllu -o parsed.conllu --error 0.05
     """
     model, kind = files.load_model(options)
     if kind != "annotations":
@@ -73,7 +77,10 @@ def predict(options: Options) -> None:
         raise InputError("Name one file to read: INPUT, or for an annotator --text FILE.")
     if options.text is None:
         opt.refuse("needs --text", "offsets")
+    if options.checked is None:
+        opt.refuse("needs a file of omkl guarantee", "error")
     if options.nbest is not None:
+        opt.refuse("does not go with --nbest", "error")
         opt.refuse("does not go with --nbest, which has scores instead", "confidence")
         if kind in ("rows", "annotations", "graphs"):
             opt.refuse(f"is for labelers and parsers, not {files.of_class(model)}", "nbest")
@@ -99,6 +106,45 @@ def predict(options: Options) -> None:
         with copied(partial(io.BytesIO, record), "Standard input") as path:
             setattr(options, name, path)
             write(model, options)
+
+
+@opt.command(
+    "guarantee",
+    *(opt.MODEL, opt.argument("calibration", type=opt.READ)),
+    option("-o", "--output", type=opt.WRITE, required=True, metavar="FILE", help="File for the calibrated model."),
+    option("--unit", type=opt.CHOICE(["output", "token", "entity"]), default="output", help="What may be wrong."),
+    option("--column", metavar="NAME", help="Parsers and annotators: the column that may be wrong; by default any."),
+    option("--confidence", type=float, default=0.9, metavar="SHARE", help="Probability that the bound holds."),
+    *(opt.DATA, opt.JOBS, opt.METRICS),
+)
+def guarantee(options: Options) -> None:
+    """Calibrate the saved MODEL on the file CALIBRATION of labelled data, to know which of its outputs to accept.
+
+    The data must be like those to come, and the model must not have been trained or calibrated on them. The new file is
+    a model like the old one, for all commands. omkl predict --error SHARE marks outputs that can be accepted, and omkl
+    report draws their error.
+
+    Examples:
+      omkl guarantee labeler.npz dev.conllu -o checked.npz
+      omkl guarantee labeler.npz dev.crfsuite -o checked.npz --unit entity --confidence 0.95
+      omkl guarantee annotator.npz dev.conllu -o checked.npz --column upos
+    """
+    model, kind = files.load_model(options)
+    with files.naming(options.calibration):
+        X, y = files.labelled_data(options.calibration, model, kind, options)
+        X, y = X.read() if kind == "rows" else (X, y)
+        checked = omkl.guarantee(model, X, y, **options.values("confidence", "unit", "column"))
+    checked.save(files.destination(options.output))
+    line = f"Calibrated on {checked.n_examples_} examples: {options.output}"
+    options.report([line], {"examples": checked.n_examples_, "curve": checked.curve(), "output": options.output})
+
+
+def _marks(X: object, lengths: Iterable[int], options: Options) -> list[list[str]]:
+    """Tell for each token of each example whether to accept or to check it."""
+    assert options.checked is not None
+    found = zip(options.checked.accept(X, error=options.error), lengths)
+    parts = ([own] * n if options.checked.unit == "output" else own for own, n in found)
+    return [["accept" if accepted else "check" for accepted in own] for own in parts]
 
 
 def _records(words: bool) -> Iterator[bytes]:
@@ -129,9 +175,20 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
                 for tree in found
             ]
 
+    def parse(block: data.Treebank) -> data.Treebank:
+        return _marked(parser.parse(block, confidence=options.confidence), block, options)
+
     columns = ["heads", *["deprels"] * parser.labeled]
-    parse = partial(parser.parse, confidence=options.confidence)
     _write_sentences(map(best if options.nbest else parse, _treebanks(options.input)), columns, "Parsed", options)
+
+
+def _marked(found: data.Treebank, X: object, options: Options) -> data.Treebank:
+    """Write to MISC of predicted sentences which words to accept."""
+    if options.error is None:
+        return found
+    from omkl.parsing.sentences import with_notes
+
+    return with_notes(found, {"Guarantee": list(chain.from_iterable(_marks(X, found.lengths.tolist(), options)))})
 
 
 def _annotate(annotator: omkl.Annotator, options: Options) -> None:
@@ -141,6 +198,7 @@ def _annotate(annotator: omkl.Annotator, options: Options) -> None:
     else:
         settings = {"offsets": options.offsets, "confidence": options.confidence}
         blocks = annotator.stream_text(text_pieces(options.text), **settings)
+    blocks = (_marked(block, block, options) for block in blocks)
     _write_sentences(blocks, annotator.columns_, "Annotated", options)
 
 
@@ -156,7 +214,7 @@ def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
             from omkl.parsing.sentences import with_notes
 
             block = with_notes(block, {"UposConf": list(chain.from_iterable(_confidence(labeler, X, found)))})
-        return block
+        return _marked(block, X, options)
 
     def best(block: data.Treebank) -> Iterator[Best]:
         for i, found in enumerate(labeler.predict_nbest([sentence.forms for sentence in block], options.nbest)):
@@ -189,7 +247,7 @@ def _write_sentences(found: Iterable, columns: Sequence[str], done: str, options
     """
     from omkl.data.treebank.conllu import as_text
 
-    columns = [*columns, *["misc"] * (options.confidence or options.offsets)]
+    columns = [*columns, *["misc"] * (options.confidence or options.offsets or options.error is not None)]
     counts, started = {"sentences": 0, "tokens": 0}, time.perf_counter()
 
     def record(sentence: data.Sentence) -> Record:
@@ -246,17 +304,28 @@ def _label(labeler: omkl.SequenceLabeler, options: Options) -> None:
 def _labellings(
     labeler: omkl.SequenceLabeler | omkl.GraphLabeler, X: list, options: Options, more: Iterable[Record] = repeat({})
 ) -> Iterator[bytes]:
-    """Format the labels of each sequence or graph, with their probabilities for ``--confidence``.
+    """Format the labels of each sequence or graph, and what else is asked for.
 
     ``more`` are further entries of the records of JSON.
     """
-    predicted = [labels.tolist() for labels in labeler.predict(X)]
-    confidence = _confidence(labeler, X, predicted) if options.confidence else [None] * len(X)
-    for labels, sure, entries in zip(predicted, confidence, more):
-        if options.to == "jsonl":
-            yield _json_line({"y": labels} | ({} if sure is None else {"confidence": sure}) | entries)
-        else:
-            yield _lines([*(labels if sure is None else (f"{y}\t{p:.3f}" for y, p in zip(labels, sure))), ""])
+    for record, entries in zip(_labelled(labeler, X, options), more):
+        yield _json_line(record | entries) if options.to == "jsonl" else _lines([*_rows_of(record), ""])
+
+
+def _labelled(labeler: Model, X: list, options: Options) -> Iterator[Record]:
+    """Yield the labels of each sequence or graph, and what else is asked for."""
+    found: Record = {"y": [labels.tolist() for labels in labeler.predict(X)]}
+    if options.confidence:
+        found["confidence"] = _confidence(labeler, X, found["y"])
+    if options.error is not None:
+        found["guarantee"] = _marks(X, map(len, X), options)
+    return (dict(zip(found, own)) for own in zip(*found.values()))
+
+
+def _rows_of(columns: Record) -> Iterator[str]:
+    """Format columns as rows of text."""
+    texts = ([f"{p:.3f}" for p in own] if name == "confidence" else map(str, own) for name, own in columns.items())
+    return map("\t".join, zip(*texts))
 
 
 def _columns_and_labels(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Iterator[bytes]:
@@ -314,13 +383,15 @@ def _rows(model: Model, options: Options) -> None:
     n_rows = 0
     with data.output_file(options.output) as file, files.naming(options.input):
         for block in files.open_rows(options.input, options, files.columns_of_model(model), labelled=False).blocks():
-            predicted = model.predict(block.X).tolist()
-            sure = model.predict_proba(block.X).max(axis=1).tolist() if options.confidence else []
+            found: Record = {"y": model.predict(block.X).tolist()}
+            if options.confidence:
+                found["confidence"] = [round(p, 3) for p in model.predict_proba(block.X).max(axis=1).tolist()]
+            if options.error is not None:
+                found["guarantee"] = [own for [own] in _marks(block.X, [1] * len(found["y"]), options)]
             if options.to == "jsonl":
-                records = [{"y": y, "confidence": round(p, 3)} for y, p in zip(predicted, sure)]
-                file.writelines(map(_json_line, records or ({"y": y} for y in predicted)))
+                file.writelines(_json_line(dict(zip(found, own))) for own in zip(*found.values()))
             else:
-                file.write(_lines([f"{y}\t{p:.3f}" for y, p in zip(predicted, sure)] or predicted))
+                file.write(_lines(_rows_of(found)))
             n_rows += block.n_examples
     metrics = {"examples": n_rows, "output": options.output}
     options.report([f"Predicted {n_rows} rows: {options.output}"], metrics)

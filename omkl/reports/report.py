@@ -25,7 +25,7 @@ from omkl.mkl.base import BatchMKL
 from omkl.online.evidence import beyond_chance
 from omkl.reports.markup import ENVIRONMENT, Cell, Model, Record, details, drawn, html, number, percent, shares, table
 from omkl.reports.plots.canvas import figure_for
-from omkl.reports.plots.curves import plot_history
+from omkl.reports.plots.curves import plot_guarantee, plot_history
 from omkl.reports.plots.weights import plot_group_weights, plot_weights
 from omkl.reports.quality import Quality, annotation_quality, data_of_part, row_quality, sequence_quality, tree_quality
 
@@ -42,9 +42,7 @@ MOST = 40
 PACKAGES = ("omkl", "numpy", "scipy", "scikit-learn", "numba")
 
 
-def make_report(
-    model: Model | omkl.Annotator, X: object = None, y: object = None, *, title: str | None = None, n_worst: int = 10
-) -> str:
+def make_report(model: Any, X: object = None, y: object = None, *, title: str | None = None, n_worst: int = 10) -> str:
     """Make a self-contained HTML page about a fitted model and its quality on data.
 
     The page shows the weights of groups, the strongest features, training history, parameters and versions. With data,
@@ -54,7 +52,7 @@ def make_report(
     Parameters
     ----------
     model : estimator
-        Fitted estimator of any class.
+        Fitted estimator of any class; for a :class:`~omkl.CheckedModel`, the page also shows what can be accepted.
     X, y : optional
         Held-out data: sequences and labels, rows and outputs, or for X alone a treebank with gold trees, from
         :func:`omkl.data.read_treebank`. Not for :class:`~omkl.StructuredPredictor`.
@@ -85,6 +83,10 @@ def make_report(
     (True, False)
     """
     check_is_fitted(model)
+    accepted = []
+    if isinstance(model, omkl.CheckedModel):
+        caption = "Error of the accepted outputs of the calibration examples, and a bound on it, by their share."
+        accepted, model = [drawn(plot_guarantee, model, caption=caption)], model.model
     check_number("n_worst", n_worst, above=-1, integer=True)
     if y is not None and (X is None or isinstance(X, Treebank)):
         raise InputError("y are the outputs of X, and a treebank has its own: give X beside y, or leave y out.")
@@ -108,6 +110,7 @@ def make_report(
         sections={
             "What it learned": learned_parts(model, X, y),
             "How good it is": quality.parts,
+            "What can be accepted": accepted,
             "What it gets most wrong": [how, *quality.worst] if quality.worst else [],
             "How it was trained": training_parts(model),
         },

@@ -263,3 +263,25 @@ def plot_pruning(parser: omkl.DependencyParser, *, ax: Axes | None = None, title
     ax.errorbar(n, accuracy, error, color=COLOURS[0], marker="o", markersize=4, capsize=2)
     ax.axvline(len(parser.templates_), **{**MARK, "color": COLOURS[1]})
     return ax
+
+
+def plot_guarantee(checked: omkl.CheckedModel, *, ax: Axes | None = None, title: str = "") -> Axes:
+    """Draw the error of accepted outputs, and the bound on it, by the share of outputs that is accepted.
+
+    Parameters
+    ----------
+    checked : CheckedModel
+        Of a labeler, parser or classifier.
+    ax, title
+        As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If there is no curve, as for a regressor.
+    """
+    points = checked.curve()
+    if not points:
+        raise InputError("There is nothing to draw: this guarantee has no curve.")
+    curves = {name: [[point[key] for point in points] for key in ("accepted", name)] for name in ("error", "bound")}
+    return plot_curves(curves, ax=ax, title=title, xlabel="share of accepted outputs", ylabel="error")

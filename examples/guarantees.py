@@ -1,0 +1,116 @@
+"""
+Accepted outputs with a bound on their errors
+=============================================
+
+``omkl.guarantee`` calibrates a trained model on new examples, and ``accept`` tells which outputs can be used without a
+check. Half of the examples that were not trained on calibrate, and the others are accepted or not, for several random
+halves. Shown are the share of outputs that are accepted, the error of these, and in how many halves the error exceeds
+the bound. An output is a whole address, word or sentence; one wrong label makes it wrong. The confidence is 0.9, so a
+tenth of the halves may exceed the bound (and a few more, as errors are counted on few examples).
+
+    python examples/guarantees.py addresses ocr english danish
+"""
+
+import argparse
+import gzip
+import json
+import warnings
+
+import numpy as np
+
+import omkl
+from omkl.data import data_home, read_ocr, read_treebank
+from omkl.exceptions import DataWarning
+from omkl.guarantees.answers import answers_of
+from omkl.guarantees.bounds import chosen_threshold, error_curve, n_needed
+
+ERRORS = (0.01, 0.02, 0.05, 0.1)
+
+
+def addresses():
+    """A third of the addresses trains a CRF on attributes of usaddress; four random thirds."""
+    with gzip.open(data_home() / "addresses/attributes.jsonl.gz") as file:
+        lines = list(map(json.loads, file))
+    X = [[[name.replace("word:", "word=") for name in token] for token in line["x"]] for line in lines]
+    y = [line["y"] for line in lines]
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(len(X)).tolist()
+        train, rest = order[: len(X) // 3], order[len(X) // 3 :]
+        model = omkl.SequenceLabeler(loss="crf", regularizer="l2", epochs=40, random_state=0)
+        model.fit([X[i] for i in train], [y[i] for i in train])
+        yield "addresses", model, [X[i] for i in rest], [y[i] for i in rest], None
+
+
+def ocr():
+    """One fold of handwritten words trains a CRF on pixels."""
+    data = read_ocr()
+    train, rest = (np.flatnonzero((np.array(data.folds) == 0) == own).tolist() for own in (True, False))
+    model = omkl.SequenceLabeler(loss="crf", random_state=0)
+    model.fit([data.images[i] for i in train], [data.letters[i] for i in train])
+    yield "OCR words", model, [data.images[i] for i in rest], [data.letters[i] for i in rest], None
+
+
+def english():
+    """A tagger of English learns from all training sentences, and a parser with gold tags from 4,000."""
+    train, dev, test = treebanks("UD_English-EWT", "train", "dev", "test")
+    yield from sentences(
+        "English", train, dev[: len(dev) // 4], omkl.data.Treebank.concatenate([dev[len(dev) // 4 :], test])
+    )
+
+
+def danish():
+    """Tagger and parser of Danish learn from the development sentences only."""
+    dev, test = treebanks("UD_Danish-DDT", "dev", "test")
+    yield from sentences("Danish", dev, test[: len(test) // 4], test[len(test) // 4 :])
+
+
+def treebanks(folder, *parts):
+    """Read parts of a treebank."""
+    paths = (next((data_home() / "ud" / folder).glob(f"*-{part}.conllu.gz")) for part in parts)
+    return [read_treebank(path, trees="given") for path in paths]
+
+
+def sentences(language, train, dev, rest):
+    """A tagger, and a first-order parser; ``dev`` is for their temperatures."""
+    pairs = [([own.forms for own in part], [own.upos for own in part]) for part in (train, dev, rest)]
+    tagger = omkl.SequenceLabeler(epochs=5, random_state=0).fit(*pairs[0]).calibrate(*pairs[1])
+    yield f"{language}, tags of sentences", tagger, *pairs[2], None
+    parser = omkl.DependencyParser(order=1, epochs=3, random_state=0).fit(train[:4000]).calibrate(dev)
+    yield f"{language}, trees", parser, rest, None, "heads"
+
+
+def measure(outputs, halves, seed):
+    """Return for each error the accepted share, the error of accepted outputs and whether the bound is exceeded."""
+    sure, wrong = (np.array(own) for own in zip(*outputs))
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(halves):
+        own, others = np.array_split(rng.permutation(len(sure)), 2)
+        curve = error_curve(sure[own], wrong[own], np.arange(len(own)), len(own), 0.9, True)
+        for error in ERRORS:
+            accepted = sure[others] >= (chosen_threshold(curve, error, 0.9) if len(own) >= n_needed(error, 0.9) else 2)
+            share = wrong[others][accepted].mean() if accepted.any() else 0.0
+            found.append((accepted.mean(), share, share > error))
+    return np.array(found).reshape(halves, len(ERRORS), 3)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", default=["addresses"], choices=["addresses", "ocr", "english", "danish"])
+    parser.add_argument("--halves", type=int, default=50, help="random halves for each model")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", DataWarning)
+    print(f"{'':26} {'right':>6}  " + "  ".join(f"{f'at most {error:.0%} wrong':>23}" for error in ERRORS))
+    for task in options.tasks:
+        results, right = {}, {}
+        for seed, (name, model, X, y, column) in enumerate(globals()[task]()):
+            outputs = [(own.sure, own.wrong.any()) for own in answers_of(model, X, y, column, labelled=True)]
+            results.setdefault(name, []).append(measure(outputs, options.halves, seed))
+            right.setdefault(name, []).append(1.0 - np.mean([wrong for _, wrong in outputs]))
+        for name, found in results.items():
+            shares, errors, broken = np.concatenate(found).mean(axis=0).T
+            cells = (f"{a:5.1%} ({e:5.2%}, {b:5.1%})" for a, e, b in zip(shares, errors, broken))
+            print(f"{name:26} {np.mean(right[name]):6.1%}  " + "  ".join(f"{cell:>23}" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()
