@@ -140,11 +140,10 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         norms, names = [solution.certificate.norms for solution in solutions], source.names
         weights = np.mean([regularizer.normalized_kernel_weights(own) for own in norms], axis=0)
         unscaled = np.mean([regularizer.kernel_weights(own) * (own > 0) for own in norms], axis=0)
-        kept = np.ones(len(names), dtype=bool) if choice is None or not choice.kept.any() else choice.kept
         self.kernel_weights_ = dict(zip(names, weights.tolist()))
         self.unscaled_kernel_weights_ = dict(zip(names, unscaled.tolist()))
         self.kernel_representations_ = source.representations
-        self.left_out_ = [name for name, own in zip(names, kept) if not own]
+        self.left_out_ = [name for name, own in zip(names, training.kept) if not own]
         self.evidence_ = None if choice is None else dict(zip(names, choice.evidence.tolist()))
         self.dual_variables_ = [rho for own in solutions for rho in own.certificate.rho.reshape(-1, source.n_samples)]
         self.dual_gap_ = largest_gap(solutions)

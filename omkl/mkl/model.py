@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from omkl.online.group_contributions import Contributions, Piece
 from omkl.persistence import Packer, Unpacker
 
 
+@dataclass(eq=False)
 class KernelModel:
     """A model of P outputs with its active kernels.
 
@@ -31,15 +33,15 @@ class KernelModel:
     coefficients : array of shape (k, N, P)
         Dual coefficients of the active kernels.
     intercepts : array of shape (P,)
+    weights : list of arrays
+        Weights of the values of each active kernel, see :meth:`ArrayKernels.weights`.
     """
 
-    def __init__(
-        self, source: KernelSource, active: np.ndarray, coefficients: np.ndarray, intercepts: np.ndarray
-    ) -> None:
-        self.source, self.active, self.coefficients, self.intercepts = source, active, coefficients, intercepts
-        self.weights = list(coefficients)
-        if isinstance(source, ArrayKernels):
-            self.weights = [source.weights(int(m), own) for m, own in zip(active, coefficients)]
+    source: KernelSource
+    active: np.ndarray
+    coefficients: np.ndarray
+    intercepts: np.ndarray
+    weights: list[np.ndarray]
 
     @classmethod
     def of(cls, source: KernelSource, expansions: Sequence[Expansion]) -> Self:
@@ -54,7 +56,10 @@ class KernelModel:
             parts.append(part.reshape(len(active), width // n, n))
             intercepts.append(np.broadcast_to(model.intercept, width).reshape(-1, n)[:, 0])
         coefficients = np.ascontiguousarray(np.concatenate(parts, axis=1).transpose(0, 2, 1))
-        return cls(source, active, coefficients, np.concatenate(intercepts))
+        weights = list(coefficients)
+        if isinstance(source, ArrayKernels):
+            weights = [source.weights(m, own) for m, own in zip(active.tolist(), coefficients)]
+        return cls(source, active, coefficients, np.concatenate(intercepts), weights)
 
     def outputs(self, X: Any, n_jobs: int | None) -> np.ndarray:
         """Return outputs (n, P) for checked inputs; only active kernels are evaluated."""
@@ -163,17 +168,11 @@ class KernelModel:
     @classmethod
     def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> Self:
         """Restore a model from :meth:`pack`."""
-        model = object.__new__(cls)
         form = ArrayKernels if "kernels" in packed["source"] else GivenMatrices
-        model.source = form.unpack(packed["source"], unpacker)
-        model.active, model.coefficients, model.intercepts = (
-            unpacker.unpack(packed[name]) for name in ("active", "coefficients", "intercepts")
-        )
-        model.weights = [
-            own if weights is None else unpacker.unpack(weights)
-            for own, weights in zip(model.coefficients, packed["weights"])
-        ]
-        return model
+        arrays = [unpacker.unpack(packed[name]) for name in ("active", "coefficients", "intercepts")]
+        packed_weights = zip(arrays[1], packed["weights"])
+        weights = [own if given is None else unpacker.unpack(given) for own, given in packed_weights]
+        return cls(form.unpack(packed["source"], unpacker), *arrays, weights)
 
 
 def combined_gram(source: KernelSource, X: Any, weights: np.ndarray) -> np.ndarray:

@@ -81,12 +81,7 @@ class TrainingSet:
     """
 
     def __init__(
-        self,
-        store: Callable[[], KernelStack],
-        y: np.ndarray,
-        weights: np.ndarray,
-        settings: Settings,
-        warns: bool = False,
+        self, store: Callable[[], KernelStack], y: np.ndarray, weights: np.ndarray, settings: Settings, warns: bool
     ) -> None:
         self._store, self.y, self.weights, self.settings, self._warns = store, y, weights, settings, warns
         self.choice: KernelChoice | None = None
@@ -120,16 +115,12 @@ class TrainingSet:
             fits = packed_bytes_fit(n_copies * self.stored.n_kernels, len(samples), np.float64)
             return self.stored.restricted(samples) if fits else RestrictedView(self.stored, samples)
 
-        return TrainingSet(store, self.y[samples], self.weights[samples], self.settings)
+        return TrainingSet(store, self.y[samples], self.weights[samples], self.settings, warns=False)
 
     def select(self) -> None:
         """If the settings require it, keep only kernels that help out of sample, or all if none helps."""
         if self.settings.weighting != "norms":
-            targets, stack = self.columns, self.stored
-            samples, weights = sampled(targets, self.loss_weights, stack.n_kernels)
-            if len(samples) < len(targets):
-                stack = self.on(samples).stored
-            self.choice = choice = helpful_kernels(stack, targets[samples], weights)
+            self.choice = choice = helpful_kernels(*self._some())
             if self._warns and choice.is_doubtful:
                 n_certain = np.count_nonzero(choice.evidence > choice.threshold)
                 warn_caller(
@@ -139,20 +130,29 @@ class TrainingSet:
                     DataWarning,
                 )
 
+    @property
+    def kept(self) -> np.ndarray:
+        """Mask (M,) of the selected kernels."""
+        n = self.stored.n_kernels
+        return np.ones(n, dtype=bool) if self.choice is None or not self.choice.kept.any() else self.choice.kept
+
+    def _some(self) -> tuple[KernelStack, np.ndarray, np.ndarray]:
+        """Return the kernels, targets and weights of at most as many samples as a choice of kernels uses."""
+        samples, weights = sampled(self.columns, self.loss_weights, self.stored.n_kernels)
+        stack = self.on(samples).stored if len(samples) < len(self.columns) else self.stored
+        return stack, self.columns[samples], weights
+
     def natural_c(self) -> float:
         """Return the C that leave-one-out errors of the selected kernels suggest."""
-        targets, choice, stack = self.columns, self.choice, self.stored
-        samples, weights = sampled(targets, self.loss_weights, stack.n_kernels)
-        stack = self.on(samples).stored if len(samples) < len(targets) else stack
-        kept = np.arange(stack.n_kernels) if choice is None or not choice.kept.any() else np.flatnonzero(choice.kept)
-        curvature = self.settings.loss.curvature if np.isfinite(self.settings.loss.curvature) else 1.0
-        return natural_c(stack, kept, targets[samples], weights) / (curvature * float(self.weights.mean()))
+        (stack, targets, weights), curvature = self._some(), self.settings.loss.curvature
+        curvature = curvature if np.isfinite(curvature) else 1.0
+        return natural_c(stack, np.flatnonzero(self.kept), targets, weights) / (curvature * float(self.weights.mean()))
 
     def problems(self, C: float = 1.0) -> list[Problem]:
         """Return the problems; problems of several outputs share kernel weights."""
-        own, stack, choice = self.settings, self.stored, self.choice
-        if choice is not None and choice.kept.any():  # the other kernels are zero
-            stack = MixedStack([stack], kept=choice.kept)
+        own, stack = self.settings, self.stored
+        if not self.kept.all():  # the other kernels are zero
+            stack = MixedStack([stack], kept=self.kept)
         shared = own.loss, own.regularizer, C, bool(own.parameters.fit_intercept), self.loss_weights
         return [(shared_problem if target.ndim == 2 else Problem)(stack, target, *shared) for target in self.targets]
 
