@@ -429,16 +429,16 @@ def _listed(specs: KernelSpecs) -> list[KernelSpec]:
     return list(specs.values() if isinstance(specs, Mapping) else specs)
 
 
-def takes_sparse(specs: KernelSpecs | None) -> bool:
-    """Check whether all these kernels support sparse input."""
-    try:
-        return specs is None or all(map(_reads_sparse, map(as_kernel, _listed(specs))))
-    except InputError:
-        return False
-
-
 def _reads_sparse(kernel: Kernel) -> bool:
     return kernel.maps_sparse and kernel.explicit is not False and not kernel.standardize
+
+
+def takes_sparse(specs: KernelSpecs | None, takes: Callable[[Kernel], bool] = _reads_sparse) -> bool:
+    """Check whether all these kernels support sparse input: features of it, or what ``takes`` says."""
+    try:
+        return specs is None or all(map(takes, map(as_kernel, _listed(specs))))
+    except InputError:
+        return False
 
 
 def _refuse_dense(name: str, kernel: Kernel) -> None:

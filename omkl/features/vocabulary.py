@@ -131,10 +131,8 @@ class Vocabulary:
     def expected_in(self, n_tokens: int) -> list[str]:
         """Return the keys that are not absent from all of so many tokens by chance."""
         level, n = CHANCE ** (1 / max(n_tokens, 1)), self.n_tokens + 2
-        if level * n <= 1.0:
-            return []
         # the probability that a token lacks a key, by Laplace's rule of succession
-        return [key for key in self.keys if n - 1 - self.counts[key] < level * n]
+        return [key for key in self.keys if n - 1 - self.counts[key] < level * n] if level * n > 1.0 else []
 
     def encode(self, tokens: Sequence[Token] | AttributeLists, grow: bool) -> Features:
         """Encode tokens; ``grow`` adds new keys and values, which are skipped otherwise."""

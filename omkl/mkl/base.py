@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -21,11 +22,11 @@ from omkl.estimators.cross_validation import warn_of_gaps
 from omkl.estimators.explanations import Explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
 from omkl.estimators.training import RandomState
-from omkl.features.encoder import KernelSpecs
+from omkl.features.encoder import KernelSpecs, takes_sparse
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import Vectors
 from omkl.losses import PointwiseLoss
-from omkl.mkl.kernel_sources import ArrayKernels, KernelInputs, KernelSource, compares_sparse, is_precomputed
+from omkl.mkl.kernel_sources import ArrayKernels, KernelInputs, KernelSource, is_precomputed
 from omkl.mkl.model import KernelModel, combined_gram
 from omkl.mkl.pairs import GAP, missing_pairs
 from omkl.mkl.shapes import Shapes, batch_shapes
@@ -460,7 +461,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = is_precomputed(self.kernels)
         tags.input_tags.allow_nan = self.missing == "indicator" and not is_precomputed(self.kernels)
-        tags.input_tags.sparse = self.kernels is None or compares_sparse(self.kernels)
+        tags.input_tags.sparse = takes_sparse(self.kernels, attrgetter("compares_sparse"))
         tags.target_tags.multi_output = self.class_weight is None
         return tags
 

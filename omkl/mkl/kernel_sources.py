@@ -311,15 +311,7 @@ def is_precomputed(specs: KernelSpecs | None) -> bool:
     return isinstance(specs, str) and specs == "precomputed"
 
 
-def compares_sparse(specs: KernelSpecs) -> bool:
-    """Return whether all kernels support sparse input."""
-    try:
-        return not is_precomputed(specs) and all(kernel.compares_sparse for _, kernel in named_kernels(specs))
-    except InputError:
-        return False
-
-
-def default_kernels(X: Vectors, weights: np.ndarray | None = None) -> dict[str, Kernel]:
+def default_kernels(X: Vectors, weights: np.ndarray) -> dict[str, Kernel]:
     """Return linear, quadratic and Gaussian kernels at two scales, for estimators without ``kernels``.
 
     They see standardized columns, unless X is sparse. Linear and quadratic kernels keep the lengths of rows, so that

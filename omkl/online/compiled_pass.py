@@ -95,12 +95,13 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     averages = np.zeros(n) if trainer.average is None else trainer.average.weights(numbers)
     rounds = jit.Rounds(lows, ends, codes, values, weights, schedule.factors(numbers), shrinkage, averages)
     state, losses, costs = np.zeros(jit.N_STATE), np.empty(n), np.empty(n)
-    state[jit.PENDING], state[jit.TOTAL_WEIGHT] = group_state.pending_weight, group_state.total_weight
-    state[jit.SHRINKAGE], state[jit.ROUND] = trainer.shrinkage, trainer.round
-    parts = trainer.parts.values()
-    for part in parts:
-        for name, place in part.places.items():
-            state[place] = getattr(part, name)
+    weights_so_far = {"pending_weight": jit.PENDING, "total_weight": jit.TOTAL_WEIGHT}
+    owners = [(group_state, weights_so_far), (trainer, {"shrinkage": jit.SHRINKAGE})]
+    owners += [(part, part.places) for part in trainer.parts.values()]
+    carried = [(own, name, place) for own, places in owners for name, place in places.items()]
+    for own, name, place in carried:
+        state[place] = getattr(own, name)
+    state[jit.ROUND] = trainer.round
 
     (structure, costs_of_labels), hedge = trainer.structure.compiled, None
     prox: Any = (NO_PROX, (0.0, 0.0), NO_WEIGHTS)
@@ -130,11 +131,8 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     changed = bool(state[jit.CHANGED])
     diverged = learned < n and not changed
     trainer.go_on(trainer.round + learned + diverged, presented[learned + diverged - 1])
-    trainer.shrinkage = float(state[jit.SHRINKAGE])
-    group_state.pending_weight, group_state.total_weight = float(state[jit.PENDING]), float(state[jit.TOTAL_WEIGHT])
-    for part in parts:
-        for name, place in part.places.items():
-            setattr(part, name, float(state[place]))
+    for own, name, place in carried:
+        setattr(own, name, float(state[place]))
     if diverged:
         raise trainer.divergence(float(losses[learned]))
     trainer.upkeep()

@@ -317,13 +317,7 @@ def trial(estimator: BaseEstimator, X: Any, y: Any, context: str | Sequence[str]
 
 
 def _stable_groups(
-    estimator: BaseEstimator,
-    X: Any,
-    y: Any,
-    max_false: float,
-    n_pairs: int,
-    n_jobs: int | None,
-    random: np.random.RandomState,
+    estimator: BaseEstimator, X: Any, y: Any, max_false: float, n_pairs: int, n_jobs: int | None, random: RandomState
 ) -> GroupSelection:
     r"""Select the groups that are among the q heaviest on most halves of the data.
 
@@ -361,6 +355,4 @@ def _stable_groups(
 
 def _only(X: object, chosen: np.ndarray) -> Any:
     """Return some of the examples."""
-    if isinstance(X, GramMatrices):
-        return X[np.ix_(chosen, chosen)]
-    return _safe_indexing(X, chosen)
+    return X[np.ix_(chosen, chosen)] if isinstance(X, GramMatrices) else _safe_indexing(X, chosen)

@@ -86,7 +86,7 @@ def test_the_evidence_is_the_wealth_of_bets_since_it_was_at_most_one(rng):
         sizes += new * (np.abs([average - last, excess]) - sizes)
         numbers = test.numbers[[jit.LAGS, jit.RISES, jit.LAG, jit.SPREAD, jit.LOSS]]
         assert_allclose(numbers, [*evidence, *sizes, usual], rtol=1e-12)
-        assert test.is_due(t) == (t % 8 == 0 or evidence[1] > 2.0)
+        assert jit.is_due(test.numbers, t) == (t % 8 == 0 or evidence[1] > 2.0)
         assert found == (evidence.min() >= 100.0)
         if found:
             break

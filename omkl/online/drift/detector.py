@@ -51,12 +51,8 @@ class DriftTest(TrainerPart):
         self.paused = False
         self._average_loss: float | None = None
 
-    def is_due(self, t: int) -> bool:
-        """Return whether to compare both models on the example after round t."""
-        return not self.paused and jit.is_due(self.numbers, t)
-
     def before(self, trainer: Learner, x: Sized, y: Output, weight: float) -> Potentials | None:
-        if not self.is_due(trainer.round):
+        if self.paused or not jit.is_due(self.numbers, trainer.round):
             return None
         potentials, average = initial_potentials(trainer.structure, x), initial_potentials(trainer.structure, x)
         for bank in trainer.banks:
