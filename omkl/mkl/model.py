@@ -169,10 +169,11 @@ class KernelModel:
     def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> Self:
         """Restore a model from :meth:`pack`."""
         form = ArrayKernels if "kernels" in packed["source"] else GivenMatrices
-        arrays = [unpacker.unpack(packed[name]) for name in ("active", "coefficients", "intercepts")]
-        packed_weights = zip(arrays[1], packed["weights"])
-        weights = [own if given is None else unpacker.unpack(given) for own, given in packed_weights]
-        return cls(form.unpack(packed["source"], unpacker), *arrays, weights)
+        source, names = form.unpack(packed["source"], unpacker), ("active", "coefficients", "intercepts")
+        active, coefficients, intercepts = (unpacker.unpack(packed[name]) for name in names)
+        given = zip(coefficients, packed["weights"])
+        weights = [own if weights is None else unpacker.unpack(weights) for own, weights in given]
+        return cls(source, active, coefficients, intercepts, weights)
 
 
 def combined_gram(source: KernelSource, X: Any, weights: np.ndarray) -> np.ndarray:

@@ -64,7 +64,7 @@ class Codec(Protocol):
 
     def check_declared(self, classes: Sequence | str) -> None:
         """Raise InputError if declared labels differ from those of the model, which has started."""
-        raise NotImplementedError
+        raise InputError(f"{type(self).__name__} has no labels to declare.")
 
     def learned(self) -> Values:
         """Return learned attributes of the estimator, by name."""
