@@ -311,7 +311,7 @@ def is_precomputed(specs: KernelSpecs | None) -> bool:
     return isinstance(specs, str) and specs == "precomputed"
 
 
-def default_kernels(X: Vectors, weights: np.ndarray) -> dict[str, Kernel]:
+def default_kernels(X: Vectors, weights: np.ndarray | None) -> dict[str, Kernel]:
     """Return linear, quadratic and Gaussian kernels at two scales, for estimators without ``kernels``.
 
     They see standardized columns, unless X is sparse. Linear and quadratic kernels keep the lengths of rows, so that
