@@ -145,9 +145,8 @@ class View(NamedTuple):
 
     def column_name(self, i: int, shapes: Mapping[str, int], names: Mapping[str, Sequence[str] | None]) -> str:
         """Return the name of a column: one of ``names``, its number in the array, or the entry of the dict."""
-        j, columns = i, self.columns
-        if columns is not None:
-            j = range(sum(shapes[key] for key in self.keys))[columns][i] if isinstance(columns, slice) else columns[i]
+        numbers = np.arange(sum(shapes[key] for key in self.keys))
+        j = int(take_columns(numbers[None], self.columns)[0, i])
         for key in self.keys:
             if j < shapes[key]:
                 break

@@ -165,10 +165,8 @@ class Vocabulary:
             for pair in pairs:
                 is_pair = isinstance(pair, tuple) and len(pair) == 2
                 if not is_pair or not isinstance(pair[0], str) or not isinstance(pair[1], NUMBERS):
-                    raise InputError(
-                        "The attributes of a token must be strings or pairs of a string and a number, as in ['w=the', "
-                        f"('length', 3)], got {reprlib.repr(pair)}."
-                    )
+                    accepted = "strings or pairs of a string and a number, as in ['w=the', ('length', 3)]"
+                    raise InputError(f"The attributes of a token must be {accepted}, got {reprlib.repr(pair)}.")
             attributes, values = [name for name, _ in pairs], np.array([amount for _, amount in pairs], np.float64)
             _finite(attributes[np.argmin(np.abs(values) <= LARGEST)], values)
         new = defaultdict[str, dict[str, str | float]](dict)
@@ -237,12 +235,8 @@ class Vocabulary:
                     warn_of_kind(key, "numbers", "text")
                 ids = np.repeat(_look_up([NUMBER], known, grow), len(column))
                 return Part(None, ids, self._in_units(key, numbers, grow))
-            places, names, amounts = [], [], []
-            for i, value in enumerate(column):
-                for name, amount in _named_values(key, value):
-                    places.append(i)
-                    names.append(name)
-                    amounts.append(amount)
+            entries = [(i, *own) for i, value in enumerate(column) for own in _named_values(key, value)]
+            places, names, amounts = zip(*entries) if entries else ((), (), ())
             # check values before adding them to the vocabulary
             values = _finite(key, np.array(amounts, dtype=np.float64))
             numbers = [k for k, name in enumerate(names) if name is NUMBER]
@@ -303,12 +297,11 @@ class Vocabulary:
         values, units, counts, n_tokens = unpack_json(state["learned"])
         vocabulary.units = {key: unit for key, unit in zip(keys, units) if unit}
         vocabulary.add_counts(dict(zip(keys, counts)), n_tokens)
-        vocabulary.keys, vocabulary._next_id = list(keys), count(first_id + len(values)).__next__
+        vocabulary._next_id = count(first_id + len(values)).__next__
         vocabulary.groups.extend(groups)
-        found: list[dict[str | None, int]] = [{} for _ in keys]
+        known = [vocabulary._add_key(key) for key in keys]
         for i, (value, group) in enumerate(zip(values, groups, strict=True), first_id):
-            found[group][value] = i
-        vocabulary.ids = {key: defaultdict(vocabulary._next_id, own) for key, own in zip(keys, found)}
+            known[group][value] = i
         return vocabulary
 
 
@@ -402,10 +395,8 @@ def _named_values(key: str, value: object) -> Iterable[tuple[str | None, float]]
     value = sorted(value) if isinstance(value, (set, frozenset)) else value
     if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
         return [(str(name), 1.0) for name in value]
-    raise InputError(
-        f"The feature {key!r} must be a string, a number, a list of strings, or in all tokens a vector, got "
-        f"{reprlib.repr(value)}."
-    )
+    accepted = "a string, a number, a list of strings, or in all tokens a vector"
+    raise InputError(f"The feature {key!r} must be {accepted}, got {reprlib.repr(value)}.")
 
 
 def _finite(key: str, values: np.ndarray) -> np.ndarray:

@@ -80,10 +80,8 @@ class ArrayKernels:
             placed.append(Linear(on=slice(n_own, X.shape[1]), normalize="average"))
         dense = [name for name, kernel in named if not kernel.compares_sparse]
         if sparse.issparse(X) and dense:
-            raise InputError(
-                f"The kernel {dense[0]!r} needs a dense array: sparse input is supported by linear, polynomial and "
-                "Gaussian kernels, and Fourier features."
-            )
+            others = "linear, polynomial and Gaussian kernels, and Fourier features"
+            raise InputError(f"The kernel {dense[0]!r} needs a dense array: sparse input is supported by {others}.")
         self.kernels = [kernel.fit(X, weights) for kernel in placed]
         check_kernels(self.names, self.kernels, X)
         # a copy in C order: predictions do not depend on the memory layout of the inputs
@@ -227,10 +225,8 @@ class GivenMatrices:
             return
         grams = GramMatrices(_kernels_last(grams, n_given))
         if grams.shape[:2] != (n_given, n_given) or any(matrix is None for matrix in grams.matrices):
-            raise InputError(
-                f"Precomputed kernels must be matrices ({n_given}, {n_given}) for {n_given} targets, not "
-                f"{grams.shape[:2]}."
-            )
+            accepted = f"matrices ({n_given}, {n_given}) for {n_given} targets"
+            raise InputError(f"Precomputed kernels must be {accepted}, not {grams.shape[:2]}.")
         self.names = grams.names
         self.matrices = (grams if kept is None else grams[np.ix_(kept, kept)]).matrices
         self.representations = dict.fromkeys(self.names, "dense")

@@ -256,11 +256,9 @@ def warn_of_fit(training: TrainingSet, solutions: list[Solution], tol: float, C:
     if not proven:
         stalled = any(solution.stalled for solution in solutions)
         reason = "rounding prevents progress: raise tol, lower C," if stalled else "raise max_iter or tol,"
-        warn_caller(
-            f"Stopped after {max(solution.n_iter for solution in solutions)} iterations at a relative duality gap of "
-            f"{largest_gap(solutions):.2g}, not within tol={tol:g}; {reason} or scale the kernels.",
-            ConvergenceWarning,
-        )
+        n_iter, gap = max(solution.n_iter for solution in solutions), largest_gap(solutions)
+        state = f"Stopped after {n_iter} iterations at a relative duality gap of {gap:.2g}, not within tol={tol:g}"
+        warn_caller(f"{state}; {reason} or scale the kernels.", ConvergenceWarning)
     constant = not any(len(solution.model.active) for solution in solutions)
     if constant and proven and any(np.any(solution.certificate.rho) for solution in solutions):
         warn_caller(f"No kernel is in the model at C={C:g}: raise C.", DataWarning)
@@ -276,8 +274,5 @@ def warn_of_fit(training: TrainingSet, solutions: list[Solution], tol: float, C:
         if alike:
             warn_caller(f"All training samples get nearly one prediction at C={C:g}: raise C.", DataWarning)
     elif never := sorted(set(training.decoder.classes.tolist()) - set(training.decoder.decode(columns).tolist())):
-        warn_caller(
-            f"No training sample gets the class {listed(never, 3)} at C={C:g}: if it is rare, set "
-            'class_weight="balanced", else raise C.',
-            DataWarning,
-        )
+        state = f"No training sample gets the class {listed(never, 3)} at C={C:g}"
+        warn_caller(f'{state}: if it is rare, set class_weight="balanced", else raise C.', DataWarning)

@@ -128,6 +128,7 @@ class ProgressiveValidation:
         self._cost, self._size = values["costs"]
 
 
+@dataclass(eq=False)
 class ProgressBar:
     """Callback that shows a progress bar for the ``total`` examples of all epochs of a loop.
 
@@ -137,11 +138,10 @@ class ProgressBar:
     #: Whether compiled passes must compute the costs of predictions.
     reads_costs = False
 
-    def __init__(self, progress: rounds.TrainingProgress, total: float | None = None) -> None:
-        self._progress = progress
-        self._total = total
-        self._bar: Any = None
-        self._uncompiled: object = None
+    _progress: rounds.TrainingProgress
+    _total: float | None = None
+    _bar: Any = None
+    _uncompiled: object = None
 
     def on_uncompiled(self, trainer: OnlineTrainer, part: object) -> None:
         """Say once which part of a model has no compiled form."""

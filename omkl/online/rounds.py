@@ -184,6 +184,7 @@ class Examples(Protocol):
 
     def part(self, indices: np.ndarray, /) -> "Examples":
         """Return some of the examples, for a shard."""
+        raise NotImplementedError
 
 
 @dataclass
@@ -205,10 +206,6 @@ class Sharded(Examples):
 
     def __getitem__(self, i: int) -> Example:
         raise InputError("The examples of a Dask collection stay on the workers: a callback cannot read them.")
-
-    def part(self, indices: np.ndarray) -> "Sharded":
-        """Shards are not split again."""
-        raise NotImplementedError
 
 
 def potentials_of(banks: Sequence[Bank], structure: Structure, x: Sized) -> Potentials:

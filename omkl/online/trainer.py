@@ -514,9 +514,8 @@ class OnlineTrainer:
         """Take the state of a trainer with more groups; the banks of this one already have its parameters."""
         names, state = other.group_state.names, other.group_state.state()
         indices = [names.index(name) for name in self.group_state.names]
-        self.group_state.load_state(
-            {name: array if name == "weights" else array[indices] for name, array in state.items()}
-        )
+        own = {name: array if name == "weights" else array[indices] for name, array in state.items()}
+        self.group_state.load_state(own)
         for role, part in other.parts.items():
             if role in LATER and isinstance(part, LATER[role]):
                 self.join(role)

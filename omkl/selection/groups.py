@@ -179,10 +179,8 @@ def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) ->
             replace(pairs[name].replacing(new), label=knockoff_of(name)) if is_knockoff else pairs[name]
             for name, is_knockoff in _pairs(list(pairs), random)
         ]
-        parser = clone(estimator).set_params(
-            templates=TemplateSet(chosen, templates.lexicons), keep=None, labeled=False
-        )
-        return parser.fit(both)
+        settings = {"templates": TemplateSet(chosen, templates.lexicons), "keep": None, "labeled": False}
+        return clone(estimator).set_params(**settings).fit(both)
 
     return Trial({template.name: [template.name] for template in tested}, train)
 
@@ -287,11 +285,9 @@ def select_groups(
     check_number("fdr", fdr, above=0, below=1)
     tried = trial(estimator, X, y, context)
     if len(tried.members) < 1 / fdr:
-        warn_caller(
-            f"With fdr={fdr:g}, knockoffs select at least {np.ceil(1 / fdr):g} groups or none, and there are "
-            f'{len(tried.members)}: raise fdr, or set method="stability".',
-            DataWarning,
-        )
+        rule = f"With fdr={fdr:g}, knockoffs select at least {np.ceil(1 / fdr):g} groups or none"
+        advice = 'raise fdr, or set method="stability"'
+        warn_caller(f"{rule}, and there are {len(tried.members)}: {advice}.", DataWarning)
     statistics = tried.statistics(np.random.default_rng(random.randint(2**31 - 1)))
     named = dict(zip(tried.members, statistics.tolist()))
     return GroupSelection(method, fdr, named, knockoff_threshold(statistics, fdr))
