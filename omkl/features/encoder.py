@@ -341,8 +341,7 @@ class Encoder:
         encoder.views = {name: encoder._view_of(name, kernel) for name, kernel in encoder.kernels.items()}
         encoder._arrange()
         if packed["keys"] is not None:
-            prefix, arrays = "vocabulary/", unpacker.arrays
-            state = {name.removeprefix(prefix): own for name, own in arrays.items() if name.startswith(prefix)}
+            state = {name: unpacker.arrays[f"vocabulary/{name}"] for name in ("learned", "groups")}
             encoder.vocabulary = Vocabulary.from_state(packed["keys"], encoder._n_kernel_features(), state)
         return encoder
 

@@ -180,13 +180,11 @@ class AdaptiveSchedule(Schedule):
     adaptive = True
     saved: ClassVar[tuple[str, ...]] = ("_squares", "_largest")
     places = {"_squares": jit.SQUARES, "_largest": jit.LARGEST}
-
-    def __init__(self, eta0: float = 1.0) -> None:
-        super().__init__(eta0)
-        self.restart()
+    _squares = _largest = 0.0
 
     def restart(self) -> None:
-        self._squares = self._largest = 0.0
+        for name in self.places:  # all that follows from gradients
+            setattr(self, name, 0.0)
 
     @property
     def sums(self) -> tuple[float, float]:
@@ -244,10 +242,7 @@ class MeanPolyak(AdaptiveSchedule, LinearDecay):
     compiled = jit.MEAN_POLYAK
     saved = *LinearDecay.saved, "_losses", *AdaptiveSchedule.saved
     places = {"_losses": jit.LOSSES, **AdaptiveSchedule.places}
-
-    def restart(self) -> None:
-        super().restart()
-        self._losses = 0.0
+    _losses = 0.0
 
     @property
     def sums(self) -> tuple[float, float]:
@@ -299,10 +294,7 @@ class DistanceOverGradients(AdaptiveSchedule):
     # after a change of the stream, the distance stays: the new solution may be as far from the origin as the old one
     saved = "_distance", *AdaptiveSchedule.saved
     places = {"_distance": jit.DISTANCE, **AdaptiveSchedule.places}
-
-    def restart(self) -> None:
-        super().restart()
-        self._distance = 0.0
+    _distance = 0.0
 
     def __call__(self, t: int, weight: float = 1.0) -> float:
         return 1.0 if self._squares == 0.0 else self.eta0 * self._distance / math.sqrt(self._squares_before(weight))
