@@ -96,11 +96,11 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     rounds = jit.Rounds(lows, ends, codes, values, weights, schedule.factors(numbers), shrinkage, averages)
     state, losses, costs = np.zeros(jit.N_STATE), np.empty(n), np.empty(n)
     weights_so_far = {"pending_weight": jit.PENDING, "total_weight": jit.TOTAL_WEIGHT}
-    owners = [(group_state, weights_so_far), (trainer, {"shrinkage": jit.SHRINKAGE})]
+    owners: list[Any] = [(group_state, weights_so_far), (trainer, {"shrinkage": jit.SHRINKAGE})]
     owners += [(part, part.places) for part in trainer.parts.values()]
-    carried = [(own, name, place) for own, places in owners for name, place in places.items()]
-    for own, name, place in carried:
-        state[place] = getattr(own, name)
+    carried = [(owner, name, place) for owner, places in owners for name, place in places.items()]
+    for owner, name, place in carried:
+        state[place] = getattr(owner, name)
     state[jit.ROUND] = trainer.round
 
     (structure, costs_of_labels), hedge = trainer.structure.compiled, None
@@ -131,8 +131,8 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     changed = bool(state[jit.CHANGED])
     diverged = learned < n and not changed
     trainer.go_on(trainer.round + learned + diverged, presented[learned + diverged - 1])
-    for own, name, place in carried:
-        setattr(own, name, float(state[place]))
+    for owner, name, place in carried:
+        setattr(owner, name, float(state[place]))
     if diverged:
         raise trainer.divergence(float(losses[learned]))
     trainer.upkeep()
