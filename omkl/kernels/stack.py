@@ -54,8 +54,7 @@ class KernelStack(ABC):
         vectors : array of shape (P, N)
         which : int array of shape (k,), optional
         """
-        squares = np.einsum("kpn,pn->k", self.block_products(vectors, which), vectors)
-        return np.maximum(squares, 0.0)
+        return np.maximum(np.einsum("kpn,pn->k", self.block_products(vectors, which), vectors), 0.0)
 
     @abstractmethod
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:

@@ -256,8 +256,7 @@ class NewtonSystem:
 
     def _by_columns(self, inverse: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Solve by Woodbury's identity: a system of the size of the active columns."""
-        gram = inner_products(self.B, inverse)
-        M = self.sqrt_times(self.sqrt_times(gram).T)
+        M = self.sqrt_times(self.sqrt_times(inner_products(self.B, inverse)).T)
         M[np.diag_indices_from(M)] += 1.0 / self.gamma
         factor = cholesky(M), True
 
