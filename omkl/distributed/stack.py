@@ -176,19 +176,15 @@ class DistributedStack(KernelStack):
         sums = [self._ask(s, PackedStack.packed_sum, weights[at], local) for s, at, local in self._split(which)]
         return PackedStack(sum(gathered(self.client, sums), np.zeros(self._length))[None])
 
-    def _split(self, which: Which) -> Iterator[tuple[int, np.ndarray | slice, np.ndarray | None]]:
+    def _split(self, which: Which) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield each partition with some of these kernels, their positions in ``which``, and in the partition."""
-        if which is None:
-            for s, (low, high) in enumerate(zip(self._bounds, self._bounds[1:])):
-                yield s, slice(low, high), None
-            return
-        which = np.asarray(which, dtype=np.int64)
+        which = self._indices(which)
         owners = np.searchsorted(self._bounds, which, side="right") - 1
         for s in np.unique(owners).tolist():
             at = np.flatnonzero(owners == s)
             yield s, at, which[at] - self._bounds[s]
 
-    def _ask(self, s: int, function: Callable, *arguments: np.ndarray | None) -> Future:
+    def _ask(self, s: int, function: Callable, *arguments: np.ndarray) -> Future:
         """Submit a call of a method of the stack of partition ``s``; Dask runs it where the partition is."""
         return submitted(self.client, _call, function, self.partitions[s], *arguments)
 
@@ -200,8 +196,7 @@ class DistributedStack(KernelStack):
         for s, at, local in parts:
             own = [] if vectors is None else [vectors if vectors.ndim == 2 else vectors[at]]
             asked.append(self._ask(s, function, *own, local))
-        dtype = self.dtype if function is _rows else np.float64
-        result = np.empty((self.n_kernels if which is None else len(which), *shape), dtype)
+        result = np.empty((len(self._indices(which)), *shape), self.dtype if function is _rows else np.float64)
         for (_, at, _), values in zip(parts, gathered(self.client, asked)):
             result[at] = values
         return result
@@ -227,10 +222,10 @@ def _packed(gram: Any, m: int, n_given: int, kept: np.ndarray | None, dtype: np.
     return row
 
 
-def _call(function: Callable, stack: PackedStack, *arguments: np.ndarray | None) -> np.ndarray:
+def _call(function: Callable, stack: PackedStack, *arguments: np.ndarray) -> np.ndarray:
     """Call a method of a stack on a worker, with writable copies of the received arrays."""
-    return function(stack, *(None if array is None else np.array(array) for array in arguments))
+    return function(stack, *map(np.array, arguments))
 
 
-def _rows(stack: PackedStack, which: np.ndarray | None) -> np.ndarray:
+def _rows(stack: PackedStack, which: np.ndarray) -> np.ndarray:
     return stack.rows[which]

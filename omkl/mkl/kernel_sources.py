@@ -39,11 +39,11 @@ class ArrayKernels:
         Kernels as objects or strings, with names if it is a mapping. ``on`` selects columns. None are the default ones.
     X : array or CSR matrix of shape (N, d)
         Training inputs, to which the kernels are fitted.
-    columns : sequence of str, optional
+    columns : sequence of str or None
         Names of the columns.
     n_absent : int
         Number of last columns that tell which entries are missing: they have a kernel of their own, "missing".
-    weights : array of shape (N,), optional
+    weights : array of shape (N,)
         Weights of the rows in the scales of standardized columns.
 
     Attributes
@@ -58,12 +58,7 @@ class ArrayKernels:
     """
 
     def __init__(
-        self,
-        specs: KernelSpecs | None,
-        X: Vectors,
-        columns: Sequence[str] | None = None,
-        n_absent: int = 0,
-        weights: np.ndarray | None = None,
+        self, specs: KernelSpecs | None, X: Vectors, columns: Sequence[str] | None, n_absent: int, weights: np.ndarray
     ) -> None:
         n_own = X.shape[1] - n_absent
         own, names = (X[:, :n_own], None if columns is None else columns[:n_own]) if n_absent else (X, columns)
@@ -131,7 +126,7 @@ class ArrayKernels:
                 "(relative, in the trace norm)."
             )
             self.kernels = [chosen.get(m, kernel) for m, kernel in enumerate(self.kernels)]
-            self.ranks = {m: rank for m, k in enumerate(self.kernels) if (rank := _rank(k, X)) is not None}
+            self.ranks = _ranks(self.kernels, X)
         size = "are large" if fit else "do not fit into memory"
         remedy = " approximate=False stores them exactly." if fit else ""
         message = f"{n_others} kernels of {self.n_samples} samples {size}: they are {consequence}{remedy}"
@@ -360,16 +355,12 @@ def precision(dtype: DTypeLike, n_kernels: int, n_samples: int, tol: float) -> n
 
 def _low_ranks(kernels: list[Kernel], X: Vectors, part: float) -> dict[int, int]:
     """Return ranks of kernels to store as factors: of low rank relative to the samples, or explicit on request."""
-    ranks = {}
-    for m, kernel in enumerate(kernels):
-        rank = _rank(kernel, X)
-        if rank is not None and (rank <= part * X.shape[0] if kernel.explicit is None else kernel.explicit):
-            ranks[m] = rank
-    return ranks
+    explicit, ranks = [kernel.explicit for kernel in kernels], _ranks(kernels, X).items()
+    return {m: rank for m, rank in ranks if (rank <= part * X.shape[0] if explicit[m] is None else explicit[m])}
 
 
-def _rank(kernel: Kernel, X: Vectors) -> int | None:
-    """Return the dimension of a kernel's feature map on its columns; None if it has none for this input."""
-    if sparse.issparse(X) and not kernel.maps_sparse:
-        return None
-    return kernel.feature_count(count_columns(kernel.columns(X.shape[1]), X.shape[1]))
+def _ranks(kernels: list[Kernel], X: Vectors) -> dict[int, int]:
+    """Return the dimensions of feature maps of kernels on their columns, without kernels that have none for X."""
+    maps = {m: kernel for m, kernel in enumerate(kernels) if kernel.maps_sparse or not sparse.issparse(X)}
+    counts = {m: own.feature_count(count_columns(own.columns(X.shape[1]), X.shape[1])) for m, own in maps.items()}
+    return {m: count for m, count in counts.items() if count is not None}

@@ -60,14 +60,15 @@ class RiverClassifier(base.Classifier):
 
     def learn_one(self, x: Row, y: Hashable, w: float = 1.0) -> None:
         """Learn from one example, with weight ``w >= 0``."""
-        declared = None if _is_fitted(self.estimator_) else "growing" if self.classes is None else self.classes
+        declared = "growing" if self.classes is None else self.classes
+        declared = None if self.estimator_.__sklearn_is_fitted__() else declared
         if w != 0.0:
             weight = None if w == 1.0 else w
             self.estimator_.partial_fit([_named(x)], [_plain(y)], declared, sample_weight=weight)
 
     def predict_one(self, x: Row, **kwargs: object) -> Any:
         """Predict the label of a row; None before the first example."""
-        return _plain(self.estimator_.predict([_named(x)])[0]) if _is_fitted(self.estimator_) else None
+        return _plain(self.estimator_.predict([_named(x)])[0]) if self.estimator_.__sklearn_is_fitted__() else None
 
     def predict_proba_one(self, x: Row, **kwargs: object) -> dict[Any, float]:
         """Predict the probability of each known label.
@@ -79,7 +80,7 @@ class RiverClassifier(base.Classifier):
         """
         if self.estimator_.loss != "crf":
             raise NotImplementedError('Probabilities need loss="crf".')
-        if not _is_fitted(self.estimator_):
+        if not self.estimator_.__sklearn_is_fitted__():
             return {}
         probabilities = self.estimator_.predict_proba([_named(x)])[0].tolist()
         return dict(zip(map(_plain, self.estimator_.classes_), probabilities))
@@ -128,15 +129,11 @@ class RiverRegressor(base.Regressor):
 
     def predict_one(self, x: Row) -> float:
         """Predict the target of a row; 0 before the first example."""
-        return float(self.estimator_.predict([_named(x)])[0]) if _is_fitted(self.estimator_) else 0.0
+        return float(self.estimator_.predict([_named(x)])[0]) if self.estimator_.__sklearn_is_fitted__() else 0.0
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {"estimator": OnlineMKLRegressor(random_state=0)}
-
-
-def _is_fitted(estimator: OnlineMKLClassifier | OnlineMKLRegressor) -> bool:
-    return estimator.__sklearn_is_fitted__()
 
 
 def _named(x: Row) -> dict[str, Any]:
