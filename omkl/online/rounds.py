@@ -207,6 +207,10 @@ class Sharded(Examples):
     def __getitem__(self, i: int) -> Example:
         raise InputError("The examples of a Dask collection stay on the workers: a callback cannot read them.")
 
+    def part(self, indices: np.ndarray) -> "Sharded":
+        """Shards are not split again."""
+        raise NotImplementedError
+
 
 def potentials_of(banks: Sequence[Bank], structure: Structure, x: Sized) -> Potentials:
     """Return the potentials that banks give to an input, in the current model or a frozen one."""
