@@ -5,7 +5,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from omkl._threads import in_threads
@@ -97,17 +96,9 @@ class GraphOutputs(ChainOutputs):
 
     directed, shared = False, True
 
-    def __init__(
-        self,
-        transitions: str | None,
-        pairs: str | None,
-        cost: ArrayLike | None,
-        allowed: Any,
-        sweeps: int,
-        classes: Sequence | str | None,
-    ) -> None:
-        super().__init__(transitions, False, 1, cost, allowed, classes)
-        self._pairs, self._sweeps = pairs, sweeps
+    def __init__(self, labeler: Any, classes: Sequence | str | None) -> None:
+        self._transitions, self._cost, self._classes = labeler.transitions, labeler.cost, classes
+        self._allowed, self._pairs, self._sweeps = labeler.allowed_pairs, labeler.pairs, labeler.sweeps
 
     def structure(self, known: Labels) -> PairwiseGraph:  # type: ignore[override]
         """Make the structure over these labels."""

@@ -132,8 +132,7 @@ callbacks, verbose, random_state
     score = labeling.score
 
     def _codec(self, classes: Sequence | str | None = None) -> GraphCodec:
-        chosen = self.transitions, self.pairs, self.cost, self.allowed_pairs, self.sweeps
-        return GraphCodec(GraphOutputs(*chosen, classes), self, self.lexicons)
+        return GraphCodec(GraphOutputs(self, classes), self, self.lexicons)
 
     def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
         data = labeling.read_training(self, GraphCodec.read, block, first, whole)

@@ -65,12 +65,12 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
         How to select groups. "norms" is Algorithm 1 of the paper: the regularizer selects groups by their fit to the
         training data. "out-of-sample" tests every regularized group in the first epoch, on each example before the
         model is trained on it, and leaves out groups that do not help: their weight is 0. Of any number of useless
-        groups, half a group passes on average. If no group passes, all are kept. If left-out groups had more than a
-        tenth of the weight, the other groups are retrained from scratch after the first epoch. If all groups pass, the
-        result is bitwise equal to that of "norms". In a single pass (``epochs=1`` or ``partial_fit``), Hedge learns
-        the weights of ``regularizer="mkl"`` (:class:`~omkl.online.methods.OutOfSampleWeights`). ``partial_fit`` does
-        not leave out groups. "auto" is "out-of-sample" for regularizers that select groups, such as "mkl" and
-        "group-lasso", else "norms".
+        groups, less than half a group passes on average, and of the groups that pass, one in twenty is useless. If no
+        group passes, all are kept. If left-out groups had more than a tenth of the weight, the other groups are
+        retrained from scratch after the first epoch. If all groups pass, the result is bitwise equal to that of
+        "norms". In a single pass (``epochs=1`` or ``partial_fit``), Hedge learns the weights of ``regularizer="mkl"``
+        (:class:`~omkl.online.methods.OutOfSampleWeights`). ``partial_fit`` does not leave out groups. "auto" is
+        "out-of-sample" for regularizers that select groups, such as "mkl" and "group-lasso", else "norms".
     C : "auto" or float > 0
         Weight of the losses, ``1 / (lambda m)`` for m training sequences. Larger values mean less regularization.
         "auto" is ``default_c`` of the loss: 10 for "crf" and "softmax-margin", 1 for other losses.
@@ -200,8 +200,7 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
     score = labeling.score
 
     def _codec(self, classes: Sequence | str | None = None) -> ChainCodec:
-        chain = (self.transitions, self.transitions_by_position, self.order, self.cost, self.allowed_transitions)
-        return ChainCodec(ChainOutputs(*chain, classes), self, self.lexicons)
+        return ChainCodec(ChainOutputs(self, classes), self, self.lexicons)
 
     def _task(self) -> Task:
         return Task(self._codec(), self._read)

@@ -14,11 +14,11 @@ from omkl.estimators.explanations import Explanation, explain_difference
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS
 from omkl.estimators.training import RunOptions, Task
-from omkl.estimators.validation import Constraint, Number, OneOf, column_names_of, keep_columns
+from omkl.estimators.validation import Constraint, Number, OneOf, class_weights, column_names_of, keep_columns
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.views import TokenData
 from omkl.online.model import OnlineModel
-from omkl.sequences.reading import LabelSequences, possible_labels, training_sequences
+from omkl.sequences.reading import LabelSequences, possible_labels
 
 #: A labeler.
 L = TypeVar("L", bound=Any)
@@ -119,17 +119,21 @@ def partial_fit(
 
 
 def read_training(
-    estimator: Any, read: Callable[..., TokenData], block: TrainingBlock, first: bool, whole: bool
+    labeler: Any, read: Callable[..., TokenData], block: TrainingBlock, first: bool, whole: bool
 ) -> TokenData:
-    """Validate and weight training data, by the ``read`` of a codec; the ``first`` ones determine the columns."""
-    names, class_weight = (
-        None if first else column_names_of(estimator),
-        estimator.get_params(deep=False)["class_weight"],
-    )
-    data = training_sequences(read, block, names, class_weight, whole)
+    """Validate training data by the ``read`` of a codec, and weight them; the ``first`` ones determine the columns.
+
+    If these are the ``whole`` data of a ``fit``, inputs of weight 0 are dropped.
+    """
+    data = read(block, None if first else column_names_of(labeler))
     if first:
-        keep_columns(estimator, data.names)
-    return data
+        keep_columns(labeler, data.names)
+    if whole and data.weights is not None and not data.weights.all():
+        chosen = np.flatnonzero(data.weights)
+        X, y = ([inputs[i] for i in chosen.tolist()] for inputs in (block.X, block.y))
+        data = read(TrainingBlock(X, y, data.weights[chosen]), data.names)
+    weights = class_weights(labeler.class_weight, data.labels, data.offsets, data.weights, whole)
+    return data._replace(weights=weights)
 
 
 # ---- prediction -------------------------------------------------------------------------------------------------
@@ -250,12 +254,7 @@ def _parts(values: np.ndarray, data: TokenData) -> list[np.ndarray]:
 
 
 def explain_labels(
-    model: OnlineModel[Any],
-    x: Any,
-    labels: Collection | None,
-    against: Collection | None,
-    at: int | None,
-    n: int,
+    model: OnlineModel[Any], x: Any, labels: Collection | None, against: Collection | None, at: int | None, n: int
 ) -> Explanation:
     """Explain a labelling in comparison with another one; see :meth:`omkl.SequenceLabeler.explain`."""
     predictor, codec = model.predictor(), model.codec

@@ -1,11 +1,10 @@
 """Validation and flattening of sequences and labels, and ChainOutputs."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl.data import Stream
@@ -13,7 +12,7 @@ from omkl.data.blocks import align_columns, is_frame, n_rows
 from omkl.data.frames import LARGEST, column_names, read_frame
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import Labels, Outputs, learn_labels
-from omkl.estimators.validation import check_sample_weight, class_weights
+from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TokenData
 from omkl.features.vocabulary import AttributeLists, flattened
@@ -25,25 +24,6 @@ from omkl.structures.chain import Chain, allowed_transitions
 Sequences: TypeAlias = Collection | Stream | Iterator
 #: Labels of each sequence; None is an unknown label.
 LabelSequences: TypeAlias = Collection[Collection | None] | None
-
-
-def training_sequences(
-    read: Callable[..., TokenData],
-    block: TrainingBlock,
-    names: Sequence[str] | None,
-    class_weight: Any,
-    whole: bool = False,
-) -> TokenData:
-    """Validate training sequences and labels, by ``read``, and weight them by ``class_weight``.
-
-    If these are the ``whole`` data of a ``fit``, sequences of weight 0 are dropped.
-    """
-    data = read(block, names)
-    if whole and data.weights is not None and not data.weights.all():
-        chosen = np.flatnonzero(data.weights)
-        X, y = ([sequences[i] for i in chosen.tolist()] for sequences in (block.X, block.y))
-        data = read(TrainingBlock(X, y, data.weights[chosen]), names)
-    return data._replace(weights=class_weights(class_weight, data.labels, data.offsets, data.weights, whole))
 
 
 def read_sequences(block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True) -> TokenData:
@@ -103,19 +83,12 @@ class ChainOutputs(Outputs):
     single = False
     codes = PartialLabels
 
-    def __init__(
-        self,
-        transitions: str | None,
-        transitions_by_position: bool,
-        order: int,
-        cost: ArrayLike | None,
-        allowed_transitions: Any,
-        classes: Sequence | str | None,
-    ) -> None:
-        if transitions_by_position and transitions is None:
+    def __init__(self, labeler: Any, classes: Sequence | str | None) -> None:
+        if labeler.transitions_by_position and labeler.transitions is None:
             raise InputError("transitions_by_position must be False with transitions=None.")
-        self._transitions, self._by_position, self._order = transitions, transitions_by_position, order
-        self._cost, self._classes, self._allowed = cost, classes, allowed_transitions
+        self._transitions, self._cost, self._classes = labeler.transitions, labeler.cost, classes
+        self._allowed = labeler.allowed_transitions
+        self._by_position, self._order = labeler.transitions_by_position, labeler.order
 
     def learn(self, labels: Sequence, weights: np.ndarray | None) -> Labels:
         """Learn the codes from the known labels of the first data."""
