@@ -3,7 +3,7 @@
 from collections.abc import Sequence, Sized
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from omkl.groups.group_state import GroupState
 from omkl.losses.structured import CRF
@@ -12,8 +12,8 @@ from omkl.online.rounds import Learner, TrainerPart, potentials_of
 from omkl.structures.base import Output, Structure
 
 LIKELIHOOD = CRF()
-#: Expected number of groups that pass the test if all groups are useless.
-PASSING = 0.5
+#: Expected number of useless groups that pass the test, and their share of the groups that pass, at most.
+PASSING, SHARE = 0.5, 0.05
 #: Probability that the largest z-score of useless groups is beyond :func:`beyond_chance`.
 DOUBT = 0.05
 #: Minimum number of examples for normal approximations.
@@ -44,14 +44,16 @@ class Evidence(TrainerPart):
     .. math:: z_k = \frac{\sum_t a_{tk}}{\bigl(\sum_t (a_{tk} - \bar a_k)^2\bigr)^{1/2}}
 
     is approximately standard normal for such a group (martingale central limit theorem), and positive for a group that
-    helps. A group is useful if :math:`z_k` is above the quantile :math:`1 - 1/(2p)`: of p useless groups, half a group
-    passes on average.
+    helps. A group is useful if chance exceeds its :math:`z_k` with a probability of at most
+    :math:`\min(0.05 q, 0.5) / p`, where q of the p groups are useful. So, on average, less than half a useless group
+    passes, and of the groups that pass, at most one in twenty is useless (Benjamini and Hochberg).
 
     The tested groups are the regularized ones.
 
     References
     ----------
-    Rao (1948), Large sample tests of statistical hypotheses concerning several parameters.
+    Rao (1948), Large sample tests of statistical hypotheses concerning several parameters. Benjamini, Hochberg (1995),
+    Controlling the false discovery rate.
     """
 
     saved = "sums", "squares", "totals", "counts", "open"
@@ -117,8 +119,10 @@ class Evidence(TrainerPart):
 
     def useful(self) -> np.ndarray:
         """Boolean mask (p,) of the groups that pass the test; all True if none passes."""
-        p = len(self.sums)
-        useful = self.z_scores() > ndtri(1.0 - PASSING / p) if p else np.zeros(0, dtype=bool)
+        p, chances = len(self.sums), ndtr(-self.z_scores())
+        ranked = np.sort(chances)
+        passing = ranked <= np.minimum(SHARE * np.arange(1, p + 1), PASSING) / max(p, 1)
+        useful = chances <= ranked[passing].max(initial=-1.0)
         return useful if useful.any() else np.ones(p, dtype=bool)
 
     def is_weak(self) -> bool:

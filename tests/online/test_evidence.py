@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 from scipy import stats
 
 import omkl
@@ -378,3 +379,26 @@ def test_degenerate_data_have_an_answer(kind):
     assert np.all(np.isfinite(weights))
     assert weights.sum() == pytest.approx(1)
     assert np.all(np.isfinite(model.decision_function(X)))
+
+
+@pytest.mark.parametrize(("p", "strong"), [(5, 1), (22, 2), (40, 5)])
+def test_of_the_groups_that_pass_one_in_twenty_is_useless(p, strong):
+    rng, evidence, useless, n = np.random.default_rng(0), Evidence(), 0, 500
+    for _ in range(n):
+        z = rng.normal(size=p) + np.where(np.arange(p) < strong, 6.0, 0.0)
+        evidence.z_scores = lambda z=z: z
+        evidence.sums = z
+        useful = evidence.useful()
+        assert_array_equal(useful, stats.false_discovery_control(stats.norm.sf(z)) <= 0.05)
+        useless += useful[strong:].sum() / useful.sum()
+    assert useless / n < 0.05
+
+
+def test_of_many_useless_groups_half_a_group_passes():
+    rng, evidence, p, n = np.random.default_rng(0), Evidence(), 100, 500
+    evidence.sums, passed = np.zeros(2 * p), 0
+    for _ in range(n):
+        z = np.concatenate([np.full(p, 9.0), rng.normal(size=p)])
+        evidence.z_scores = lambda z=z: z
+        passed += evidence.useful()[p:].sum()
+    assert passed / n == pytest.approx(0.25, abs=0.07)  # half of the groups are useless
