@@ -21,6 +21,7 @@ from .guarantees.checked import CheckedModel, guarantee
 from .linear.estimators import GroupLasso, GroupLassoCV, SparseLogisticRegression, SparseLogisticRegressionCV
 from .mkl.batch import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from .mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
+from .mkl.shapes import Shapes
 from .parsing.evaluation import evaluate_treebanks
 from .parsing.parser import DependencyParser
 from .selection.groups import select_groups
@@ -46,6 +47,7 @@ __all__ = [
     "OnlineMKLClassifier",
     "OnlineMKLRegressor",
     "SequenceLabeler",
+    "Shapes",
     "SparseLogisticRegression",
     "SparseLogisticRegressionCV",
     "StructuredPredictor",

@@ -108,9 +108,7 @@ class Product(Average):
         return reduce(np.multiply, values)
 
 
-def per_column(
-    kernel: KernelSpec, columns: Any, pairs: Iterable[tuple[str | int, str | int]] = ()
-) -> dict[str, Kernel]:
+def per_column(kernel: KernelSpec, columns: Any, pairs: Iterable[Sequence[str | int]] = ()) -> dict[str, Kernel]:
     """Return one kernel per column, so that multiple kernel learning selects columns, in any units.
 
     Parameters

@@ -83,6 +83,8 @@ class BatchMKL(TransformerMixin, SavedEstimator):
     _sections = ("weights", "evidence", "kernels", "scales")
     #: The estimator of a single C, for one that chooses C.
     _single: ClassVar[type[BatchMKL] | None] = None
+    #: Default regularizer of the solver "spicy" for kernels on one or two columns each.
+    _of_columns: ClassVar[str | None] = None
 
     # ---- training -----------------------------------------------------------------------------------------------
 
@@ -297,7 +299,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
 
         Returns
         -------
-        omkl.mkl.shapes.Shapes
+        omkl.Shapes
             ``intercept``, ``parts`` and ``outputs``; :func:`omkl.reports.plot_shapes` draws them.
 
         Raises
@@ -309,7 +311,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
 
     def missing_pairs(
         self, X: KernelInputs, y: ArrayLike, n: int = 10, sample_weight: ArrayLike | None = None
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict]:
         """Find pairs of columns whose product of kernels would lower the objective, if it were added at the same C.
 
         The problem of this model is solved to a gap of 1e-6, whose dual variables tell for all pairs whether they help.
@@ -371,10 +373,12 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         estimator = clone(self)
         source, training = prepare(estimator, X, y, sample_weight, client)
         training.select()
+        # without a choice out of sample, refits of the models need the default that was used here
+        natural = None if training.choice else training.settings.regularizer
         columns, records = {name: own for name, own in estimator.__dict__.items() if name in validation.COLUMNS}, []
         for points in training.path(training.path_values(C)):
             solutions = [point.solution for point in points]
-            model = estimator._at(points[0].value)
+            model = estimator._at(points[0].value, regularizer=self.regularizer or natural)
             model.__dict__.update(columns)
             model._learn(source, training, solutions)
             model.C_ = points[0].value

@@ -265,9 +265,12 @@ class MKLClassifierCV(ClassifierMixin, BatchMKL):
 
     Parameters
     ----------
-    kernels, loss, regularizer, solver, tol, max_iter, fit_intercept, class_weight, multiclass, dtype, approximate, \
-weighting, missing, verbose
+    kernels, loss, solver, tol, max_iter, fit_intercept, class_weight, multiclass, dtype, approximate, weighting, \
+missing, verbose
         As for :class:`MKLClassifier`.
+    regularizer
+        As for :class:`MKLClassifier`, but None is "elastic-net" if each kernel is on one or two columns of a table, as
+        those of :func:`omkl.kernels.per_column`, and the solver is "spicy".
     Cs : int or array of floats > 0
         Values of C. A number spreads as many values evenly on a log scale, over three decades above
         :func:`~omkl.batch.smallest_c`, where kernels become active, and over the next three if the largest value is the
@@ -311,7 +314,7 @@ weighting, missing, verbose
     class_weight: str | dict | None = None
     multiclass: str = "auto"
 
-    _single = MKLClassifier
+    _single, _of_columns = MKLClassifier, "elastic-net"
     fit = fit_with_search
 
     __sklearn_tags__ = classifier_tags

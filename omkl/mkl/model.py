@@ -185,3 +185,10 @@ def combined_gram(source: KernelSource, X: Any, weights: np.ndarray) -> np.ndarr
                 part = part @ source.training_features(m).T
             total[block] += weights[m] * part
     return total
+
+
+def columns_of(source: KernelSource, names: Sequence[Any]) -> list[tuple]:
+    """Return the columns that each kernel is on, each once; ``names`` are those of all columns."""
+    if not isinstance(source, ArrayKernels):
+        raise InputError("Shapes and pairs of columns need kernels on columns, and the model has Gram matrices.")
+    return [tuple(dict.fromkeys(names[j] for j in kernel.places(len(names)))) for kernel in source.kernels]

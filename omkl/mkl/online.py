@@ -24,7 +24,7 @@ from omkl.features.encoder import KernelSpecs, takes_sparse
 from omkl.features.views import TokenData
 from omkl.losses import PointwiseLoss
 from omkl.mkl.rows import RowsLike, checked_rows, held_out_r2, read_rows, row_potentials, score_rows
-from omkl.mkl.shapes import Shapes, online_shapes
+from omkl.mkl.shapes import online_shapes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -214,20 +214,6 @@ callbacks, verbose, random_state
         """
         return explain_class(self.model_, checked_rows(self, one_row(x), reset=False), label, against, n)
 
-    def shapes(self, X: RowsLike) -> Shapes:
-        """Return the model as a sum of functions of single columns; see :meth:`omkl.MKLClassifier.shapes`.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Rows over which the effects are centred. There are no bands.
-
-        Returns
-        -------
-        omkl.mkl.shapes.Shapes
-        """
-        return online_shapes(self, X, self.decision_function(X))
-
     @available_if(needs_probabilities)
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Predict the probability of each class, (n, K). Only for ``loss="crf"``, the default.
@@ -240,7 +226,7 @@ callbacks, verbose, random_state
         scores = self.decision_function(X)
         return softmax(np.column_stack([-0.5 * scores, 0.5 * scores]) if scores.ndim == 1 else scores)
 
-    score = score_rows
+    score, shapes = score_rows, online_shapes
 
     _sections = ("worth", "weights", "evidence", "groups", "scales", "features")
 
@@ -392,20 +378,6 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec]):
         """
         return row_potentials(self, X)[:, 0] + self.level_
 
-    def shapes(self, X: RowsLike) -> Shapes:
-        """Return the model as a sum of functions of single columns; see :meth:`OnlineMKLClassifier.shapes`.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Rows over which the effects are centred.
-
-        Returns
-        -------
-        omkl.mkl.shapes.Shapes
-        """
-        return online_shapes(self, X, self.predict(X))
-
     def explain(self, x: RowsLike, *, n: int = 20) -> Explanation:
         """Explain the prediction for a row.
 
@@ -422,7 +394,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec]):
         """
         return explain_number(self.model_, checked_rows(self, one_row(x), reset=False), n)
 
-    score = score_rows
+    score, shapes = score_rows, online_shapes
 
     column_scales_, _sections = OnlineMKLClassifier.column_scales_, OnlineMKLClassifier._sections
     _read_known = OnlineMKLClassifier._read_known

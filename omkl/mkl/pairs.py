@@ -21,8 +21,7 @@ from omkl.estimators.validation import MISSING
 from omkl.exceptions import InputError
 from omkl.kernels.inputs import row_blocks
 from omkl.mkl.kernel_sources import KernelSource
-from omkl.mkl.model import combined_gram
-from omkl.mkl.shapes import columns_of_kernels
+from omkl.mkl.model import columns_of, combined_gram
 
 #: Relative duality gap at which the dual variables are known well enough.
 GAP = 1e-6
@@ -44,7 +43,7 @@ def missing_pairs(
         Number of pairs at most.
     """
     check_number("n", n, above=0, integer=True)
-    columns = columns_of_kernels(source, names)
+    columns = columns_of(source, names)
     singles = [m for m, own in enumerate(columns) if len(own) == 1 and own != (MISSING,)]
     known = set(map(frozenset, columns))
     members = [(a, b) for a, b in combinations(singles, 2) if frozenset(columns[a] + columns[b]) not in known]

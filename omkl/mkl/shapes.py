@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -14,12 +14,10 @@ from sklearn.utils.validation import check_consistent_length
 
 from omkl.data.blocks import is_frame, n_rows
 from omkl.data.frames import is_missing, plain_targets, read_table, text_columns, times_as_days
-from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.validation import MISSING, column_names_of, source_columns
 from omkl.exceptions import InputError
 from omkl.features.views import PLAIN
-from omkl.mkl.kernel_sources import ArrayKernels, KernelSource
-from omkl.mkl.model import combined_gram
+from omkl.mkl.model import columns_of, combined_gram
 from omkl.mkl.rows import checked_rows
 from omkl.online.group_contributions import group_outputs
 
@@ -34,7 +32,6 @@ DRAWS = 20
 Columns: TypeAlias = tuple[str, ...]
 #: Points of a shape: their values, the first row with each, and the share of the rows from each to the next.
 Points: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
-Spread: TypeAlias = Callable[[Mapping[Columns, Points]], Mapping[Columns, np.ndarray]]
 Groups: TypeAlias = Mapping[str, tuple[Columns, np.ndarray]]
 
 
@@ -87,9 +84,7 @@ class Shapes(NamedTuple):
     outputs: list[str]
 
 
-def find_shapes(
-    estimator: Any, X: Any, names: Sequence[str], groups: Groups, total: np.ndarray, spread: Spread | None = None
-) -> Shapes:
+def find_shapes(estimator: Any, X: Any, names: Sequence[str], groups: Groups, total: Any, spread: Any = None) -> Shapes:
     """Add up the groups on the same columns, and centre the sums.
 
     Parameters
@@ -114,21 +109,16 @@ def find_shapes(
         blocks.setdefault(columns, []).append(name)
     values, parts, (_, n_outputs) = _columns(X, names), list[Shape](), total.shape
     points = {own: _points([values[name] for name in own], own) for own in blocks}
-    bands = {} if spread is None else spread(points)
+    bands, cut = {} if spread is None else spread(points), (..., 0) if n_outputs == 1 else ...
     for own, members in blocks.items():
         effect, (grid, rows, density) = sum(groups[name][1] for name in members), points[own]
         effect, weight = effect - effect.mean(axis=0), sum(estimator.kernel_weights_[name] for name in members)
         band = bands.get(own, np.full((len(grid), n_outputs), np.nan))
-        parts.append(Shape(own, weight, float(effect.std()), grid, _plain(effect[rows]), _plain(band), density))
+        parts.append(Shape(own, weight, float(effect.std()), grid, effect[rows][cut], band[cut], density))
     labels, constant = getattr(estimator, "classes_", range(n_outputs)), getattr(estimator, "constant_labels_", {})
     # the output of two classes is the score of the second
     outputs = [str(label) for label in np.delete(labels, list(constant)).tolist()[-n_outputs:]]
-    return Shapes(_plain(total.mean(axis=0)), sorted(parts, key=lambda own: -own.strength), outputs)
-
-
-def _plain(values: np.ndarray) -> np.ndarray:
-    """Drop the last axis if there is one output."""
-    return values[..., 0] if values.shape[-1] == 1 else values
+    return Shapes(total.mean(axis=0)[cut], sorted(parts, key=lambda own: -own.strength), outputs)
 
 
 def _columns(X: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -136,8 +126,7 @@ def _columns(X: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
     if is_frame(X):
         texts = text_columns(X)
         columns = {name: read_table(X[[name]], [None]).values[:, 0] for name in X.columns if name not in texts}
-        lists = {name: X[name].to_list() for name in texts}
-        columns |= {n: np.array([MISSING if is_missing(v) else str(v) for v in own]) for n, own in lists.items()}
+        columns |= {n: np.array([MISSING if is_missing(v) else str(v) for v in X[n].to_list()]) for n in texts}
     elif (array := times_as_days(np.asarray(X))).ndim == 2:
         columns = dict(zip(names, array.astype(np.float64).T))
     else:
@@ -168,7 +157,7 @@ def batch_shapes(estimator: BatchMKL, checked: Any, X: Any, y: Any, random: Any)
     """Return the shapes of a batch model for the rows X, whose encoded columns are ``checked``."""
     model = estimator._model
     names = source_columns(estimator) or [f"column {j}" for j in range(checked.shape[1])]
-    columns = columns_of_kernels(model.source, names)
+    columns = columns_of(model.source, names)
     parts = model.parts(checked)
     total = sum(parts.values(), np.tile(model.intercepts, (checked.shape[0], 1)))
     spread = None if y is None else partial(_bootstrap, estimator, columns, checked, y, random)
@@ -176,16 +165,7 @@ def batch_shapes(estimator: BatchMKL, checked: Any, X: Any, y: Any, random: Any)
     return find_shapes(estimator, X, list(dict.fromkeys(names)), groups, total, spread)
 
 
-def columns_of_kernels(source: KernelSource, names: Sequence[Any]) -> list[tuple]:
-    """Return the columns that each kernel is on, each once; ``names`` are those of all columns."""
-    if not isinstance(source, ArrayKernels):
-        raise InputError("Shapes and pairs of columns need kernels on columns, and the model has Gram matrices.")
-    return [tuple(dict.fromkeys(names[j] for j in kernel.places(len(names)))) for kernel in source.kernels]
-
-
-def _bootstrap(
-    estimator: Any, columns: list[Columns], X: Any, y: Any, random: Any, points: Mapping[Columns, Points]
-) -> dict[Columns, np.ndarray]:
+def _bootstrap(estimator: Any, columns: list, X: Any, y: Any, random: Any, points: Mapping[Columns, Points]) -> dict:
     """Return two standard deviations of the effects of single columns over draws of the rows X.
 
     With the sum of all kernels times their weights d as its kernel, a machine with one kernel has the same solution as
@@ -215,17 +195,28 @@ def _bootstrap(
 # ---- online models -------------------------------------------------------------------------------------------------
 
 
-def online_shapes(estimator: OnlineEstimator, X: Any, outputs: np.ndarray) -> Shapes:
-    """Return the shapes of an online model, whose outputs for the rows X are (n,) or (n, P)."""
-    encoder, rows = estimator.model_.codec.encoder, checked_rows(estimator, X, reset=False)
-    names = column_names_of(estimator) or [f"column {j}" for j in range(encoder.shapes.get(PLAIN, 0))]
+def online_shapes(self: Any, X: Any) -> Shapes:
+    """Return the model as a sum of functions of single columns, without bands; see :meth:`omkl.MKLClassifier.shapes`.
+
+    Parameters
+    ----------
+    X : array or data frame of shape (n, d)
+        Rows over which the effects are centred.
+
+    Returns
+    -------
+    omkl.Shapes
+    """
+    outputs = (self.decision_function if is_classifier(self) else self.predict)(X)
+    encoder, rows = self.model_.codec.encoder, checked_rows(self, X, reset=False)
+    names = column_names_of(self) or [f"column {j}" for j in range(encoder.shapes.get(PLAIN, 0))]
     encoded = encoder.encode(rows, np.arange(n_rows(rows) + 1)).everything()
     total, groups = outputs.reshape(n_rows(rows), -1), {}
-    for group, part in group_outputs(estimator.model_.predictor(), encoded).items():
-        if estimator.kernel_weights_.get(group):
+    for group, part in group_outputs(self.model_.predictor(), encoded).items():
+        if self.kernel_weights_.get(group):
             view = encoder.views.get(group)
             places = [] if view is None else map(encoder.columns_of(group), range(view.width(encoder.shapes)))
             columns = tuple(dict.fromkeys(p if p in names else f"column {p}" for p in places)) or (group,)
             # two classes may have a potential each
             groups[group] = columns, part if part.shape == total.shape else part[:, 1:] - part[:, :1]
-    return find_shapes(estimator, X, names, groups, total)
+    return find_shapes(self, X, names, groups, total)

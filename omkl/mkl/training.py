@@ -28,6 +28,7 @@ from omkl.kernels.packed import packed_bytes_fit
 from omkl.kernels.stack import KernelStack, MixedStack, RestrictedView
 from omkl.losses import PointwiseLoss
 from omkl.mkl.kernel_sources import ArrayKernels, GivenMatrices, KernelInputs, KernelSource, is_precomputed, precision
+from omkl.mkl.model import columns_of
 from omkl.regularizers import Regularizer
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ class TrainingSet:
 
 
 def prepare(
-    estimator: BaseEstimator, X: KernelInputs, y: ArrayLike, sample_weight: ArrayLike | None, client: Client | None
+    estimator: Any, X: KernelInputs, y: ArrayLike, sample_weight: ArrayLike | None, client: Client | None
 ) -> tuple[KernelSource, TrainingSet]:
     """Check the parameters and data of a :class:`~omkl.mkl.base.BatchMKL`, and store the columns of X in it.
 
@@ -202,11 +203,15 @@ def prepare(
     loss, solver = resolve_loss(estimator), resolve(Solver, estimator.solver, "solver")
     if estimator.multiclass == "shared" and not solver.several_outputs:
         raise InputError(f'multiclass="shared" needs the solver "spicy" or "one-step", got {estimator.solver!r}.')
+    source, targets, weights = read_samples(estimator, X, y, sample_weight)
     spec, weighting = estimator.regularizer, estimator.weighting
+    if spec is None and estimator._of_columns and isinstance(source, ArrayKernels) and isinstance(solver, Spicy):
+        names = validation.source_columns(estimator) or range(source.X.shape[1])
+        if weighting != "out-of-sample" and all(len(columns) <= 2 for columns in columns_of(source, names)):
+            spec = estimator._of_columns
     if weighting == "auto":
         weighting = "out-of-sample" if spec is None and isinstance(solver, Spicy) else "norms"
     regularizer = resolve(Regularizer, solver.natural_regularizer if spec is None else spec, "regularizer")
-    source, targets, weights = read_samples(estimator, X, y, sample_weight)
     dtype = precision(estimator.dtype, len(source.names), source.n_samples, estimator.tol)
     settings = Settings(estimator, loss, regularizer.bind(source.names), solver, weighting)
 

@@ -329,3 +329,13 @@ def test_edges_help_words_to_be_right_as_a_whole(tmp_path, real_data):
     assert all(row["model"] in printed and row["nodes"] > 60 for row in rows)
     assert [rows[i]["gain nodes"] for i in (0, 3, 5)] == [0.0, 0.0, 0.0]
     assert min(rows[1]["gain whole"], rows[2]["gain whole"]) > 1
+
+
+def test_kernels_on_columns_are_as_good_as_a_support_vector_machine(tmp_path):
+    options = ("--tables", "wine", "--splits", "1", "--methods", "elastic-net", "SVM", "--json", "columns.json")
+    run_example("column_kernels", tmp_path, *options)
+    rows = json.loads((tmp_path / "columns.json").read_text())["rows"]
+    assert [(row["noise"], row["method"]) for row in rows] == [
+        (noise, method) for noise in (False, True) for method in ("elastic-net", "SVM")
+    ]
+    assert min(row["scores"][0] for row in rows) > 85.0

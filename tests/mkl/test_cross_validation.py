@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.metrics import accuracy_score, get_scorer
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, train_test_split
@@ -244,3 +245,22 @@ def test_a_grid_of_the_estimator_goes_on_where_its_largest_value_is_best():
     assert len(short.Cs_) == 5
     assert short.Cs_[2] < short.C_
     np.testing.assert_allclose(np.diff(np.log(short.Cs_)), np.log(1e3) / 2)
+
+
+@pytest.mark.parametrize(
+    ("form", "kernels", "regularizer"),
+    [
+        (MKLClassifierCV, per_column("gaussian", 4, pairs=[(0, 1)]), "elastic-net"),
+        (MKLClassifierCV, ["linear", "gaussian"], None),
+        (MKLRegressorCV, per_column("gaussian", 4), None),
+    ],
+)
+def test_classifiers_with_kernels_on_columns_take_the_elastic_net(form, kernels, regularizer):
+    X, y = load_iris(return_X_y=True)
+    found = form(kernels, Cs=[1.0], cv=2).fit(X, y)
+    expected = form(kernels, Cs=[1.0], cv=2, regularizer=regularizer).fit(X, y)
+    other = form(kernels, Cs=[1.0], cv=2, regularizer="mkl", weighting="out-of-sample").fit(X, y)
+    assert found.kernel_weights_ == (other if regularizer is None else expected).kernel_weights_
+    assert (found.kernel_weights_ == other.kernel_weights_) == (regularizer is None)
+    (point,) = found.path(X, y, [1.0])
+    assert clone(point["model"]).fit(X, y).kernel_weights_ == pytest.approx(found.kernel_weights_)
