@@ -192,9 +192,6 @@ class Unpenalized:
 
     def __init__(self, matrix: np.ndarray) -> None:
         self.matrix = matrix
-        if not matrix.shape[1]:
-            self.basis = matrix
-            return
         q, r, _ = qr(matrix, mode="economic", pivoting=True)
         sizes = np.abs(np.diag(r))
         self.basis = np.ascontiguousarray(q[:, sizes > DEPENDENT * sizes.max(initial=0.0)])

@@ -151,11 +151,8 @@ class OperatorDesign(Design):
 
     def columns(self, indices: np.ndarray, out: np.ndarray | None = None) -> Matrix:
         out = np.empty((self.shape[0], len(indices)), order="F") if out is None else out
-        unit = np.zeros(self.shape[1])
-        for k, j in enumerate(indices):
-            unit[j] = 1.0
-            out[:, k] = self.matrix.matvec(unit)
-            unit[j] = 0.0
+        for column, j in zip(out.T, indices):
+            column[:] = self.matrix.matvec(np.eye(1, self.shape[1], j)[0])
         return out
 
     def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
