@@ -99,6 +99,8 @@ class Regularizer(Component):
     weight_set: str | None = None
     rank: int = 2
     required = "value", "slopes"
+    #: The terms of a sum with their factors; any other regularizer is its own term.
+    _parts: "list[tuple[Regularizer, float]]" = derived(lambda self: [(self, 1.0)])
 
     def value(self, norms: ArrayLike) -> float:
         r"""Return :math:`\psi(b)`, ``inf`` outside the domain.

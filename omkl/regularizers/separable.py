@@ -131,12 +131,8 @@ class LqNorm(Regularizer):
     def __init__(self, q: float = 1.5) -> None:
         check_number("q", q, above=1)
         self.q = float(q)
+        self._r = self.q / (self.q - 1.0)  # the conjugate exponent
         self.least_at_one_group = q <= 2
-
-    @property
-    def _r(self) -> float:
-        """The conjugate exponent: 1/q + 1/r = 1."""
-        return self.q / (self.q - 1.0)
 
     def value(self, norms: ArrayLike) -> float:
         return float(_power(norms, self.q).sum()) / self.q
@@ -197,7 +193,7 @@ class Composite(Regularizer):
             raise InputError("regularizers must be a non-empty sequence of regularizers.")
         if not all(0 < factor < math.inf for factor in factors):
             raise InputError(f"Factors of regularizers must be finite numbers > 0, not {factors!r}.")
-        parts = [part for term, factor in zip(regularizers, factors) for part in _flatten(term, float(factor))]
+        parts = [(own, float(factor) * c) for term, factor in zip(regularizers, factors) for own, c in term._parts]
         self._parts = parts = sorted(parts, key=lambda part: part[0].rank)
         self.regularizers, self.factors = [term for term, _ in parts], [factor for _, factor in parts]
         elastic = [np.multiply(c, term.elastic) for term, c in parts if term.elastic is not None]
@@ -326,13 +322,6 @@ class Composite(Regularizer):
 
     def __repr__(self) -> str:
         return " + ".join(repr(term) if c == 1.0 else f"{c:g} * {term!r}" for term, c in self._parts)
-
-
-def _flatten(term: Regularizer, factor: float) -> list[tuple[Regularizer, float]]:
-    """Return the terms of a composite with their factors; another regularizer is its own term."""
-    if not isinstance(term, Composite):
-        return [(term, factor)]
-    return [(own, factor * c) for own, c in term._parts]
 
 
 class SparseGroup(Composite):

@@ -102,9 +102,7 @@ class L21Ball(Regularizer):
             return norms.copy()
         decreasing = -np.sort(-magnitudes)
         candidates = (np.cumsum(decreasing) - self.radius) / np.arange(1, len(norms) + 1)
-        beyond = np.flatnonzero(decreasing <= candidates)
-        last = max(beyond[0] - 1, 0) if len(beyond) else len(norms) - 1
-        return jit.soft_threshold(norms, candidates[last], jit.NO_WEIGHTS)
+        return jit.soft_threshold(norms, candidates.max(), jit.NO_WEIGHTS)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return self.radius * float(np.abs(dual_norms).max(initial=0.0))
