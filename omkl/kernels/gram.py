@@ -95,8 +95,7 @@ def _dense(matrix: ArrayLike | sparse.sparray) -> np.ndarray:
 
 def check_kernel_names(names: Iterable[object]) -> None:
     """Raise an InputError unless all names of kernels are strings."""
-    wrong = [name for name in names if not isinstance(name, str)]
-    if wrong:
+    if wrong := [name for name in names if not isinstance(name, str)]:
         raise InputError(f"Names of kernels must be strings, got {wrong[0]!r}.")
 
 

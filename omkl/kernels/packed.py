@@ -40,12 +40,17 @@ class PackedStack(KernelStack):
     ----------
     rows : array of shape (M, N (N + 1) / 2), float32 or float64
         One packed kernel per row.
+
+    Attributes
+    ----------
+    nbytes : int
+        Bytes of the kernels.
     """
 
     sums_entries = concurrent = True
 
     def __init__(self, rows: np.ndarray) -> None:
-        self.rows = rows
+        self.rows, self.nbytes = rows, rows.nbytes
         self.n_kernels, self.length = rows.shape
         self.n_samples = (int(np.sqrt(8 * self.length + 1)) - 1) // 2
 
@@ -102,11 +107,6 @@ class PackedStack(KernelStack):
         i, j = np.tril_indices(len(samples))
         # unlike indexing, np.take leaves the entries of a kernel contiguous
         return PackedStack(np.take(self.rows, samples[i] * (samples[i] + 1) // 2 + samples[j], axis=1))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the kernels."""
-        return self.rows.nbytes
 
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         # sum_p v_p v_p' replaces v v': one pass for any number of vectors
@@ -170,19 +170,14 @@ class KernelCache:
     """
 
     def __init__(self, n_kernels: int, n_samples: int, dtype: np.dtype, budget: int, make: Callable) -> None:
-        self._recent = RecentlyUsed(min(budget // packed_bytes(1, n_samples, dtype), n_kernels))
+        self.recent = RecentlyUsed(min(budget // packed_bytes(1, n_samples, dtype), n_kernels))
         # untouched pages take no memory
-        rows = np.empty((self._recent.capacity, n_samples * (n_samples + 1) // 2), dtype=dtype)
+        rows = np.empty((self.recent.capacity, n_samples * (n_samples + 1) // 2), dtype=dtype)
         self.stack, self._make = PackedStack(rows), make
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the cached kernels."""
-        return len(self._recent) * self.stack.length * self.stack.rows.itemsize
 
     def fits(self, which: Which) -> TypeGuard[Sequence[int] | np.ndarray]:
         """Return True if the cache can hold all these kernels at once; False if ``which`` is None."""
-        return which is not None and len(which) <= self._recent.capacity
+        return which is not None and len(which) <= self.recent.capacity
 
     def indices(self, which: Sequence[int] | np.ndarray) -> np.ndarray:
         """Compute missing kernels; return the indices of all these kernels in ``stack``, (k,)."""
@@ -190,7 +185,7 @@ class KernelCache:
         def fill(missing: list[int], rows: list[int]) -> None:
             self.stack.rows[rows] = self._make(np.array(missing))
 
-        return np.array(self._recent.indices(np.asarray(which).tolist(), fill), dtype=np.int64)
+        return np.array(self.recent.indices(np.asarray(which).tolist(), fill), dtype=np.int64)
 
 
 class LazyStack(PartedStack):
@@ -220,7 +215,7 @@ class LazyStack(PartedStack):
     @property
     def nbytes(self) -> int:
         """Bytes of the cached kernels."""
-        return self._cache.nbytes
+        return len(self._cache.recent) * packed_bytes(1, self.n_samples, self.dtype)
 
     def _stacks_of(self, which: Which) -> Iterator[tuple[KernelStack, np.ndarray | slice, Which]]:
         which = self._indices(which)

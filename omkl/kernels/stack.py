@@ -321,6 +321,11 @@ class FactoredStack(KernelStack):
         Ranks may differ, and may be 0.
     dtype : {numpy.float32, numpy.float64}
         Precision of the storage.
+
+    Attributes
+    ----------
+    nbytes : int
+        Bytes of the factors.
     """
 
     concurrent = True
@@ -358,17 +363,13 @@ class FactoredStack(KernelStack):
         self.starts = np.concatenate([[0], np.cumsum(ranks)]).astype(np.int64)
         self.n_kernels = len(self.starts) - 1
         self.rows = np.empty((self.starts[-1], n_samples), dtype=dtype)
+        self.nbytes = self.rows.nbytes
 
     def restricted(self, samples: np.ndarray) -> FactoredStack:
         stack = FactoredStack.__new__(FactoredStack)
         stack._allocate(np.diff(self.starts), len(samples), self.rows.dtype)
         np.take(self.rows, samples, axis=1, out=stack.rows)
         return stack
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the factors."""
-        return self.rows.nbytes
 
     def _chosen(self, which: Which) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return indices of these kernels, of their rows, and the position in ``which`` of each row's kernel."""
