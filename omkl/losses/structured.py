@@ -23,9 +23,7 @@ def completed(structure: Structure, potentials: Potentials, gold: Output) -> Out
     potentials : Potentials
     gold : Output
     """
-    if not structure.is_partial(gold):
-        return gold
-    return structure.decode(structure.agreeing(potentials, gold))
+    return structure.decode(structure.agreeing(potentials, gold)) if structure.is_partial(gold) else gold
 
 
 class StructuredLoss(Component):

@@ -164,8 +164,7 @@ class _Search:
             # add the groups of the model to the working set
             groups, working_set = problem.groups, self.working_set
             present = np.concatenate([working_set.groups, groups.free])
-            missing = np.setdiff1d(groups.of_columns(start.model.active), present)
-            if len(missing):
+            if len(missing := np.setdiff1d(groups.of_columns(start.model.active), present)):
                 working_set.extend(missing)
             w = start.model.dense(problem.design.shape[1])[working_set.columns]
             return self._iterate(problem, working_set.scaled(w))
