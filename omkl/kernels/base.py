@@ -15,8 +15,6 @@ from omkl.kernels import inputs
 from omkl.kernels.inputs import On, Pair, Positions, Reference, Vectors, as_floats, format_on, parse_on, take_columns
 
 Learned = TypeVar("Learned")
-NORMALIZATIONS = (None, "diagonal", "average", "trace")
-SCALINGS = (False, True, "range")
 
 
 @dataclass(eq=False, repr=False)
@@ -74,8 +72,8 @@ class Kernel(Component):
     required: ClassVar[tuple[str, ...]] = ("raw",)
 
     def __post_init__(self) -> None:
-        check_choice("normalize", self.normalize, NORMALIZATIONS)
-        check_choice("standardize", self.standardize, SCALINGS)
+        check_choice("normalize", self.normalize, (None, "diagonal", "average", "trace"))
+        check_choice("standardize", self.standardize, (False, True, "range"))
         self.on = parse_on(self.on)
         self.scale_: float | None = None
         self.means_: np.ndarray | None = None

@@ -23,18 +23,8 @@ from omkl.estimators import batch, validation
 from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
 from omkl.exceptions import DataWarning, InputError
-from omkl.linear.problems import (
-    ACCEPTED,
-    DesignLike,
-    Groups,
-    Samples,
-    path_values,
-    predictions_of,
-    read_offsets,
-    read_samples,
-    solver_of,
-    warn_unless_converged,
-)
+from omkl.linear import problems
+from omkl.linear.problems import ACCEPTED, DesignLike, Groups, Samples
 from omkl.losses import PointwiseLoss
 from omkl.online.group_contributions import Contributions, Piece
 from omkl.regularizers import Regularizer
@@ -111,13 +101,13 @@ class SparseLinear(SavedEstimator):
             If a parameter is invalid, there is only one class, or groups do not fit the columns.
         """
         self._check()
-        self._learn(*read_samples(self, X, y, sample_weight, offset), float(self.alpha))
+        self._learn(*problems.read_samples(self, X, y, sample_weight, offset), float(self.alpha))
         return self
 
     def _check(self) -> None:
         validation.check_parameters(self, self._constraints)
         batch.resolve_loss(self, links=True)
-        solver_of(self)
+        problems.solver_of(self)
         if self.multiclass == "multinomial" and not batch.has_log_odds(self):
             raise InputError(f'multiclass="multinomial" has its own loss: leave out loss={self.loss!r}.')
 
@@ -144,21 +134,21 @@ class SparseLinear(SavedEstimator):
 
     def _solve(self, samples: Samples, alpha: float) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients (P, n) and intercepts (P,) of all problems."""
-        solver, problems = solver_of(self), samples.merged().problems(self, alpha)
-        starts = self._starts(samples) or [None] * len(problems)
+        solver, own = problems.solver_of(self), samples.merged().problems(self, alpha)
+        starts = self._starts(samples) or [None] * len(own)
         solutions: list[Solution] = []
-        for problem, start in zip(problems, starts):
+        for problem, start in zip(own, starts):
             with batch.gap_progress(self.verbose, "groups") as progress:
                 solutions.append(solver.solve(problem, self.tol, self.max_iter, start, progress))
-            warn_unless_converged(solutions[-1], self.tol)
+            problems.warn_unless_converged(solutions[-1], self.tol)
         self.dual_gap_ = max(solution.certificate.gap for solution in solutions)
         self.n_iter_ = max(1, *(solution.n_iter for solution in solutions))
         self.history_ = [
             {"problem": p, **record} for p, solution in enumerate(solutions) for record in solution.history
         ]
         coefficients, intercepts = samples.coefficients(solutions)
-        if not coefficients.any() and problems[0].threshold > 0:
-            largest = max(problem.largest_alpha() for problem in problems)
+        if not coefficients.any() and own[0].threshold > 0:
+            largest = max(problem.largest_alpha() for problem in own)
             if 0 < largest <= alpha:
                 found = f"No column is in the model at alpha={alpha:g}"
                 warn_caller(f"{found}: with these data it must be below {largest:.3g}.", DataWarning)
@@ -210,14 +200,13 @@ class SparseLinear(SavedEstimator):
         """
         model = clone(self)
         model._check()
-        samples = read_samples(model, X, y, sample_weight, offset)[0].merged()
-        problems = samples.problems(model, 1.0)
-        values = path_values(problems, alphas)
-        solver = solver_of(self)
-        paths = [list(regularization_path(solver, problem, values, self.tol, self.max_iter)) for problem in problems]
+        samples = problems.read_samples(model, X, y, sample_weight, offset)[0].merged()
+        own, solver = samples.problems(model, 1.0), problems.solver_of(self)
+        values = problems.path_values(own, alphas)
+        paths = [list(regularization_path(solver, problem, values, self.tol, self.max_iter)) for problem in own]
         for path in paths:
             for point in path:
-                warn_unless_converged(point.solution, self.tol)
+                problems.warn_unless_converged(point.solution, self.tol)
         return [samples.path_record(points) for points in zip(*paths)]
 
     # ---- prediction ---------------------------------------------------------------------------------------------
@@ -276,8 +265,8 @@ class SparseLinear(SavedEstimator):
 
     def _outputs(self, X: DesignLike, offset: ArrayLike | None) -> np.ndarray:
         """Return outputs (n, P) of all problems for checked inputs, from the columns with nonzero coefficients."""
-        outputs = predictions_of(as_design(X), np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_))
-        known = read_offsets(offset, *outputs.shape)
+        outputs = problems.predictions_of(as_design(X), np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_))
+        known = problems.read_offsets(offset, *outputs.shape)
         return outputs if known is None else outputs + known.T
 
     def _checked(self, X: DesignLike) -> DesignLike:

@@ -5,8 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from omkl._components import Component, check_number
-from omkl.losses._jit_losses import CRF as LOG
-from omkl.losses._jit_losses import HINGE, PERCEPTRON, SOFTMAX_MARGIN
+from omkl.losses import _jit_losses as jit
 from omkl.losses.base import ValueAndGradient
 from omkl.structures.base import Output, Potentials, Structure, map_arrays
 
@@ -75,7 +74,7 @@ class StructuredHinge(StructuredLoss):
     """
 
     aliases = {"hinge": {}}
-    compiled = property(lambda self: (HINGE, self.cost_weight))
+    compiled = property(lambda self: (jit.HINGE, self.cost_weight))
 
     def __init__(self, cost_weight: float = 1.0) -> None:
         check_number("cost_weight", cost_weight, least=0)
@@ -97,7 +96,7 @@ class CRF(StructuredLoss):
     aliases = {"crf": {}, "log": {}}
     uses_cost = False
     is_likelihood = True
-    compiled = LOG, 0.0
+    compiled = jit.CRF, 0.0
     default_c = 10.0  # at C = 1 labelers are 1 to 4 points less accurate
 
     def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Output) -> ValueAndGradient:
@@ -127,7 +126,7 @@ class SoftmaxMargin(CRF):
     aliases = {"softmax-margin": {}}
     uses_cost = True
     is_likelihood = False
-    compiled = property(lambda self: (SOFTMAX_MARGIN, self.cost_weight))
+    compiled = property(lambda self: (jit.SOFTMAX_MARGIN, self.cost_weight))
 
     def __init__(self, cost_weight: float = 1.0) -> None:
         check_number("cost_weight", cost_weight, least=0)
@@ -147,7 +146,7 @@ class Perceptron(StructuredLoss):
     """
 
     aliases = {"perceptron": {}}
-    compiled = PERCEPTRON, 0.0
+    compiled = jit.PERCEPTRON, 0.0
     uses_cost = False
 
     def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Output) -> ValueAndGradient:
