@@ -103,7 +103,7 @@ def main():
     for task in options.tasks:
         results, right = {}, {}
         for seed, (name, model, X, y, column) in enumerate(globals()[task]()):
-            outputs = [(own.sure, own.wrong.any()) for own in answers_of(model, X, y, column, labelled=True)]
+            outputs = [(own.sure, own.wrong.any()) for own in answers_of(model, X, y, column, compare=True)]
             results.setdefault(name, []).append(measure(outputs, options.halves, seed))
             right.setdefault(name, []).append(1.0 - np.mean([wrong for _, wrong in outputs]))
         for name, found in results.items():

@@ -141,7 +141,6 @@ def guarantee(options: Options) -> None:
 
 def _marks(X: object, lengths: Iterable[int], options: Options) -> list[list[str]]:
     """Tell for each token of each example whether to accept or to check it."""
-    assert options.checked is not None
     found = zip(options.checked.accept(X, error=options.error), lengths)
     parts = ([own] * n if options.checked.unit == "output" else own for own, n in found)
     return [["accept" if accepted else "check" for accepted in own] for own in parts]

@@ -19,8 +19,6 @@ from omkl.sequences.labeling import read_inputs, warn_of_unknown
 
 #: Collected labels that a model does not know; None if answers are not compared.
 Unknown: TypeAlias = dict[object, None] | None
-#: Values of an answer that is not compared.
-NOTHING = np.zeros(0)
 #: Columns of trees.
 TREE = ("heads", "deprels")
 
@@ -52,8 +50,8 @@ class Answer(NamedTuple):
     values: np.ndarray
     names: np.ndarray
     gold: Sequence = ()
-    wrong: np.ndarray = NOTHING
-    right: np.ndarray = NOTHING
+    wrong: np.ndarray = np.zeros(0)
+    right: np.ndarray = np.zeros(0)
 
     def compared(self, gold: list, unknown: dict[object, None]) -> "Answer":
         """Compare with correct labels, and collect those that the model does not know."""
@@ -69,14 +67,13 @@ class Answer(NamedTuple):
 
         Tokens outside of entities have the confidence -1.
         """
-        labels, gold = self.labels.tolist(), list(self.gold)
-        members = list(dict.fromkeys([*self.names.tolist(), *gold]))
-        finder = entity_finder(members)
+        members = list(dict.fromkeys([*self.names.tolist(), *self.gold]))
+        finder, n = entity_finder(members), len(self.labels)
         if finder is None:
             raise InputError("unit='entity' needs labels that mark entities, such as 'B-PER' and 'O'.")
-        sides = (np.array([members.index(label) for label in side], dtype=np.int64) for side in (labels, gold))
+        sides = (np.array([members.index(own) for own in side], dtype=np.int64) for side in (self.labels, self.gold))
         found, correct = (finder[1](codes, np.array([len(codes)])).tolist() for codes in sides)
-        tokens, wrong = np.full(len(labels), -1.0), np.zeros(len(labels), dtype=bool)
+        tokens, wrong = np.full(n, -1.0), np.zeros(n, dtype=bool)
         for first, last, kind in found:
             # the token after an entity tells where it ends
             tokens[first : last + 1] = self.tokens[first : last + 2].min()
@@ -84,11 +81,9 @@ class Answer(NamedTuple):
         return self._replace(tokens=tokens, wrong=wrong), [first for first, _, _ in found]
 
 
-def answers_of(
-    model: Any, X: Any, y: Any = None, column: str | None = None, labelled: bool = False
-) -> Iterator[Answer]:
-    """Yield the predictions for examples, which are decoded once, and if ``labelled`` compare them."""
-    unknown: dict[object, None] | None = {} if labelled else None
+def answers_of(model: Any, X: Any, y: Any = None, column: str | None = None, compare: bool = False) -> Iterator[Answer]:
+    """Yield the predictions for examples, which are decoded once; ``compare`` them with the correct outputs."""
+    unknown: dict[object, None] | None = {} if compare else None
     yield from READERS[model._reads](model, X, y, column, unknown)
     warn_of_unknown(unknown or {})
 
@@ -115,7 +110,7 @@ def _labelled(model: Any, X: Any, y: Any = None, column: None = None, unknown: U
             yield answer if unknown is None else answer.compared(right, unknown)
 
 
-def _rows(model: Any, X: Any, y: Any = None, column: None = None, unknown: Unknown = None) -> Iterator[Answer]:
+def _rows(model: Any, X: Any, y: Any, column: None, unknown: Unknown) -> Iterator[Answer]:
     """Predict classes of rows."""
     for block in blocks_of(X, y):
         try:
@@ -166,9 +161,7 @@ def columns_of(model: Any) -> tuple[str, ...]:
     return model.columns_ if model._reads == "annotations" else TREE if model.labeled else TREE[:1]
 
 
-def _sentences(
-    model: Any, X: Any, y: Any = None, column: str | None = None, unknown: Unknown = None
-) -> Iterator[Answer]:
+def _sentences(model: Any, X: Any, y: Any, column: str | None, unknown: Unknown) -> Iterator[Answer]:
     """Annotate sentences, and compare the wanted columns."""
     wanted = columns_of(model) if column is None else (column,)
     has_trees = not set(wanted).isdisjoint(TREE)
@@ -230,10 +223,5 @@ def _annotated(model: Any, treebank: Treebank, wanted: Sequence[str]) -> tuple[T
 
 
 #: Reader of examples by their kind.
-READERS: dict[str, Callable[..., Iterator[Answer]]] = {
-    "sequences": _labelled,
-    "graphs": _labelled,
-    "rows": _rows,
-    "trees": _sentences,
-    "annotations": _sentences,
-}
+READERS: dict[str, Callable[..., Iterator[Answer]]] = {"sequences": _labelled, "graphs": _labelled, "rows": _rows}
+READERS |= dict.fromkeys(("trees", "annotations"), _sentences)

@@ -51,13 +51,8 @@ def error_curve(
         bad = np.bincount(owners[accepted & wrong], minlength=n_examples)
         n[i], total[i] = np.count_nonzero(each), (bad / np.maximum(each, 1)).sum()
     bound = _binomial_bound(n, np.rint(total), confidence) if whole else _mean_bound(n, total / n, confidence)
-    return {
-        "threshold": THRESHOLDS[changes],
-        "accepted": counts[changes] / max(len(sure), 1),
-        "examples": n,
-        "error": total / n,
-        "bound": bound,
-    }
+    found = {"threshold": THRESHOLDS[changes], "accepted": counts[changes] / max(len(sure), 1)}
+    return {**found, "examples": n, "error": total / n, "bound": bound}
 
 
 def _binomial_bound(n: np.ndarray, k: np.ndarray, confidence: float) -> np.ndarray:

@@ -58,9 +58,8 @@ class CheckedModel(SavedEstimator):
     unit: str = "output"
     column: str | None = None
 
-    curve_: dict[str, np.ndarray] | None = field(init=False)
-    n_examples_: int = field(init=False)
     levels_: dict[float, float] = field(init=False)
+    curve_: dict[str, np.ndarray] | None = field(init=False)
 
     _plain_attributes = ("n_examples_", "levels_", "curve_", "scores_", "lengths_")
     _rounded = ("/table", "/coefficients")
@@ -68,17 +67,15 @@ class CheckedModel(SavedEstimator):
     def fit(self, X: Any, y: Any = None) -> "CheckedModel":
         """Calibrate on examples that the model was not trained on; see :func:`omkl.guarantee`."""
         if not isinstance(self.model, SavedEstimator) or self.model._reads not in READERS:
-            raise InputError(
-                f"A guarantee needs a labeler, parser, classifier or regressor of omkl, got {self.model!r:.40}."
-            )
+            raise InputError(f"`model` must be a labeler, parser or model of rows of omkl, got {self.model!r:.40}.")
         check_is_fitted(self.model)
         SHARE.check("confidence", self.confidence)
         OneOf(UNITS[self.model._reads]).check("unit", self.unit)
         has_columns = self.model._reads in ("trees", "annotations")
         OneOf((None, *(columns_of(self.model) if has_columns else ()))).check("column", self.column)
         scores, sure, wrong = zip(*self._compared(X, y))
-        self.scores_, self.lengths_ = np.concatenate(scores), np.array(list(map(len, scores)))
-        self.n_examples_, self.levels_ = n, _ = len(scores), dict[float, float]()
+        self.n_examples_ = n = len(scores)
+        self.scores_, self.lengths_, self.levels_ = np.concatenate(scores), np.array(list(map(len, scores))), {}
         owners, whole = np.repeat(np.arange(n), list(map(len, sure))), self.unit == "output"
         self.curve_ = error_curve(np.concatenate(sure), np.concatenate(wrong), owners, n, self.confidence, whole)
         return self
@@ -86,12 +83,10 @@ class CheckedModel(SavedEstimator):
     def _compared(self, X: Any, y: Any) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Return the :func:`parts_of` each example; a regressor has only scores, minus absolute errors."""
         if is_regressor(self.model):
-            predicted = [(block, self.model.predict(block.X)) for block in blocks_of(X, y)]
-            errors = np.concatenate(
-                [np.abs(row_outputs(self.model, block, len(own)) - own) for block, own in predicted]
-            )
-            return [(own, own[:0], own[:0] > 0) for own in -errors[:, None]]
-        return [parts_of(own, self.unit) for own in answers_of(self.model, X, y, self.column, labelled=True)]
+            pairs = ((self.model.predict(block.X), block) for block in blocks_of(X, y))
+            errors = [np.abs(row_outputs(self.model, block, len(own)) - own) for own, block in pairs]
+            return [(own, own[:0], own[:0] > 0) for own in -np.concatenate(errors)[:, None]]
+        return [parts_of(own, self.unit) for own in answers_of(self.model, X, y, self.column, compare=True)]
 
     # ---- accepted outputs ---------------------------------------------------------------------------------------
 
@@ -116,16 +111,6 @@ class CheckedModel(SavedEstimator):
         omkl.exceptions.InputError
             If there are too few calibration examples for this error, or the model is a regressor.
         """
-        threshold = self._threshold(error)
-        answers = answers_of(self.model, X, column=self.column)
-        if self.unit == "output":
-            return np.array([answer.sure >= threshold for answer in answers], dtype=bool)
-        if self.unit == "entity":
-            answers = (answer.in_entities()[0] for answer in answers)
-        return [answer.tokens >= threshold for answer in answers]
-
-    def _threshold(self, error: float) -> float:
-        """Return the confidence from which parts are accepted."""
         check_is_fitted(self)
         SHARE.check("error", error)
         if is_regressor(self.model):
@@ -134,14 +119,17 @@ class CheckedModel(SavedEstimator):
             raise InputError("accept() needs a guarantee on the present model, which has been trained since.")
         needed, n = n_needed(error, self.confidence), int(self.curve_["examples"].max(initial=0))
         if n < needed:
-            promise = f"An error of at most {error:g} with confidence {self.confidence:g}"
+            promise = f"error={error:g} with confidence={self.confidence:g}"
             raise InputError(f"{promise} needs at least {needed} calibration examples, got {n}.")
         threshold = chosen_threshold(self.curve_, error, self.confidence)
         if threshold == np.inf:
-            warn_caller(
-                f"No output is accepted: even the surest ones may have more than {error:.2%} errors.", DataWarning
-            )
-        return threshold
+            warn_caller(f"No output is accepted: the surest ones may have more than {error:.2%} errors.", DataWarning)
+        answers = answers_of(self.model, X, column=self.column)
+        if self.unit == "output":
+            return np.array([answer.sure >= threshold for answer in answers], dtype=bool)
+        if self.unit == "entity":
+            answers = (answer.in_entities()[0] for answer in answers)
+        return [answer.tokens >= threshold for answer in answers]
 
     def curve(self) -> list[dict[str, float]]:
         """Return what thresholds of confidence accept on the calibration examples, strictest first.
@@ -180,10 +168,8 @@ class CheckedModel(SavedEstimator):
         SHARE.check("miss", miss)
         threshold = conformal_threshold(self.scores_, self.lengths_, self.levels_.get(miss, miss))
         if threshold == -np.inf and miss not in self.levels_:
-            needed = int(np.ceil(1.0 / miss - 1.0 - 1e-9))
-            raise InputError(
-                f"Sets with miss={miss:g} need at least {needed} calibration examples, got {self.n_examples_}."
-            )
+            needed, n = int(np.ceil(1.0 / miss - 1.0 - 1e-9)), self.n_examples_
+            raise InputError(f"Sets with miss={miss:g} need at least {needed} calibration examples, got {n}.")
         if is_regressor(self.model):
             predicted = np.concatenate([self.model.predict(block.X) for block in blocks_of(X)])
             return np.column_stack([predicted + threshold, predicted - threshold])
@@ -225,8 +211,7 @@ class CheckedModel(SavedEstimator):
         new = [scores for scores, _, _ in self._compared(X, y)]
         scores, lengths = np.concatenate(new), np.array(list(map(len, new)))
         missed = scores < conformal_threshold(self.scores_, self.lengths_, level)
-        share = float((missed / np.repeat(lengths, lengths)).sum())
-        self.levels_[miss] = level + rate * (miss * len(lengths) - share)
+        self.levels_[miss] = float(level + rate * (miss * len(lengths) - (missed / np.repeat(lengths, lengths)).sum()))
         # the latest examples, as many as at first
         self.lengths_ = np.concatenate([self.lengths_, lengths])[-self.n_examples_ :]
         self.scores_ = np.concatenate([self.scores_, scores])[-int(self.lengths_.sum()) :]
@@ -237,18 +222,14 @@ class CheckedModel(SavedEstimator):
 
     # ---- model files --------------------------------------------------------------------------------------------
 
-    @property
-    def _predicts_only(self) -> bool:
-        return self.model._predicts_only
-
     def _saved_parameters(self) -> dict[str, Any]:
         return {**super()._saved_parameters(), "model": None}
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
         part = Packer()
-        described = {"model": self.model._manifest(part, training, history=True)}
+        manifest = self.model._manifest(part, training and not self.model._predicts_only, history=True)
         packer.arrays.update({f"model:{name}": array for name, array in part.arrays.items()})
-        return described
+        return {"model": manifest}
 
     def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
         packed, part = manifest["model"], Unpacker(below(unpacker.arrays, "model:"), unpacker.parts)

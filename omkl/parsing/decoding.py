@@ -258,8 +258,7 @@ class TreeDecoder:
 
     def relation_probabilities(self, treebank: Treebank) -> np.ndarray:
         """Compute the probability of each relation of each word given its head, (number of words, K)."""
-        labeler = self.model.codec.relations
-        assert labeler is not None
+        labeler: Any = self.model.codec.relations
         scores = labeler.scores(treebank, treebank.heads.astype(np.int64), self.n_jobs)
         return softmax(scores / (self.relation_temperature or 1.0), axis=1)
 

@@ -85,8 +85,10 @@ def make_report(model: Any, X: object = None, y: object = None, *, title: str | 
     check_is_fitted(model)
     accepted = []
     if isinstance(model, omkl.CheckedModel):
-        caption = "Error of the accepted outputs of the calibration examples, and a bound on it, by their share."
-        accepted, model = [drawn(plot_guarantee, model, caption=caption)], model.model
+        accepted, model = (
+            [drawn(plot_guarantee, model, caption="Error of accepted outputs, and a bound.")],
+            model.model,
+        )
     check_number("n_worst", n_worst, above=-1, integer=True)
     if y is not None and (X is None or isinstance(X, Treebank)):
         raise InputError("y are the outputs of X, and a treebank has its own: give X beside y, or leave y out.")

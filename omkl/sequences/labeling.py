@@ -331,10 +331,8 @@ def _compared(self: Any, *given: Any) -> Iterator[tuple[TokenData, np.ndarray]]:
 def warn_of_unknown(labels: Collection) -> None:
     """Warn about labels that the model does not know, if there are any."""
     if labels:
-        some = ", ".join(map(repr, list(labels)[:3]))
-        warn_caller(
-            f"Labels that the model does not know count as wrong: {some}{', ...' * (len(labels) > 3)}.", DataWarning
-        )
+        some = ", ".join([*map(repr, list(labels)[:3]), *["..."] * (len(labels) > 3)])
+        warn_caller(f"Labels that the model does not know count as wrong: {some}.", DataWarning)
 
 
 def _gold_codes(model: OnlineModel[Any], data: TokenData, unknown: int) -> np.ndarray:

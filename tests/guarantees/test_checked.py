@@ -230,7 +230,7 @@ def test_accepted_trees_and_arcs_are_as_right_as_promised(order, treebanks, tmp_
         np.testing.assert_allclose(answer.tokens, arcs * marginals.relations.max(axis=1), rtol=1e-6)
         assert answer.sure == pytest.approx(answer.tokens.prod())
     wrong = (parsed.heads != test.heads) | (np.array(strings_of(parsed, "deprels")) != strings_of(test, "deprels"))
-    gold = [answer.wrong for answer in answers_of(parser, test, labelled=True)]
+    gold = [answer.wrong for answer in answers_of(parser, test, compare=True)]
     np.testing.assert_array_equal(np.concatenate(gold), wrong)
     checked = omkl.guarantee(parser, calibration)
     accepted = checked.accept(test, error=0.05)
@@ -259,7 +259,7 @@ def test_each_column_of_an_annotator_has_a_guarantee(tmp_path):
         assert [len(own) for own in accepted] == test.lengths.tolist()
         if column is not None:
             sides = (t.heads if column == "heads" else np.array(strings_of(t, column)) for t in (test, annotated))
-            wrong = np.concatenate([answer.wrong for answer in answers_of(model, test, None, column, labelled=True)])
+            wrong = np.concatenate([answer.wrong for answer in answers_of(model, test, None, column, compare=True)])
             np.testing.assert_array_equal(wrong, np.not_equal(*sides))
     [first, *_] = omkl.guarantee(model, calibration, column="upos").sets(test, miss=0.1)
     assert all(isinstance(own, set) for own in first)
