@@ -23,6 +23,7 @@ from omkl.data import data_home, read_ocr, read_treebank
 from omkl.exceptions import DataWarning
 from omkl.guarantees.answers import answers_of
 from omkl.guarantees.bounds import chosen_threshold, error_curve, n_needed
+from omkl.guarantees.checked import parts_of
 
 ERRORS = (0.01, 0.02, 0.05, 0.1)
 
@@ -47,7 +48,7 @@ def ocr():
     train, rest = (np.flatnonzero((np.array(data.folds) == 0) == own).tolist() for own in (True, False))
     model = omkl.SequenceLabeler(loss="crf", random_state=0)
     model.fit([data.images[i] for i in train], [data.letters[i] for i in train])
-    yield "OCR words", model, [data.images[i] for i in rest], [data.letters[i] for i in rest], None
+    yield "OCR", model, [data.images[i] for i in rest], [data.letters[i] for i in rest], None
 
 
 def english():
@@ -74,22 +75,26 @@ def sentences(language, train, dev, rest):
     """A tagger, and a first-order parser; ``dev`` is for their temperatures."""
     pairs = [([own.forms for own in part], [own.upos for own in part]) for part in (train, dev, rest)]
     tagger = omkl.SequenceLabeler(epochs=5, random_state=0).fit(*pairs[0]).calibrate(*pairs[1])
-    yield f"{language}, tags of sentences", tagger, *pairs[2], None
+    yield f"{language}, tags", tagger, *pairs[2], None
     parser = omkl.DependencyParser(order=1, epochs=3, random_state=0).fit(train[:4000]).calibrate(dev)
     yield f"{language}, trees", parser, rest, None, "heads"
 
 
-def measure(outputs, halves, seed):
-    """Return for each error the accepted share, the error of accepted outputs and whether the bound is exceeded."""
-    sure, wrong = (np.array(own) for own in zip(*outputs))
+def measure(parts, halves, seed, unit):
+    """Return for each half and error the accepted share, the error of what is accepted, and whether it is too large."""
+    sure, wrong = (np.concatenate(own) for own in (parts[1], parts[2]))
+    n, owners = len(parts[1]), np.repeat(np.arange(len(parts[1])), list(map(len, parts[1])))
     rng, found = np.random.default_rng(seed), []
     for _ in range(halves):
-        own, others = np.array_split(rng.permutation(len(sure)), 2)
-        curve = error_curve(sure[own], wrong[own], np.arange(len(own)), len(own), 0.9, True)
+        calibrates = rng.permutation(n) < n // 2
+        own, others = calibrates[owners], ~calibrates[owners]
+        curve = error_curve(sure[own], wrong[own], owners[own], n, 0.9, unit == "output")
         for error in ERRORS:
-            accepted = sure[others] >= (chosen_threshold(curve, error, 0.9) if len(own) >= n_needed(error, 0.9) else 2)
-            share = wrong[others][accepted].mean() if accepted.any() else 0.0
-            found.append((accepted.mean(), share, share > error))
+            enough = n // 2 >= n_needed(error, 0.9)
+            accepted = others & (sure >= (chosen_threshold(curve, error, 0.9) if enough else np.inf))
+            each, bad = (np.bincount(owners[mask], minlength=n) for mask in (accepted, accepted & wrong))
+            share = (bad / np.maximum(each, 1)).sum() / max(np.count_nonzero(each), 1)
+            found.append((accepted.sum() / others.sum(), share, share > error))
     return np.array(found).reshape(halves, len(ERRORS), 3)
 
 
@@ -99,17 +104,22 @@ def main():
     parser.add_argument("--halves", type=int, default=50, help="random halves for each model")
     options = parser.parse_args()
     warnings.simplefilter("ignore", DataWarning)
-    print(f"{'':26} {'right':>6}  " + "  ".join(f"{f'at most {error:.0%} wrong':>23}" for error in ERRORS))
+    print(f"{'':25} {'right':>6} " + " ".join(f"{f'at most {error:.0%} wrong':>22}" for error in ERRORS))
     for task in options.tasks:
         results, right = {}, {}
         for seed, (name, model, X, y, column) in enumerate(globals()[task]()):
-            outputs = [(own.sure, own.wrong.any()) for own in answers_of(model, X, y, column, compare=True)]
-            results.setdefault(name, []).append(measure(outputs, options.halves, seed))
-            right.setdefault(name, []).append(1.0 - np.mean([wrong for _, wrong in outputs]))
-        for name, found in results.items():
+            answers = list(answers_of(model, X, y, column, compare=True))
+            for unit in ("output", "token"):
+                parts = list(zip(*(parts_of(answer, unit) for answer in answers)))
+                results.setdefault((name, unit), []).append(measure(parts, options.halves, seed, unit))
+                right.setdefault((name, unit), []).append(1.0 - np.mean(np.concatenate(parts[2])))
+        for (name, unit), found in results.items():
             shares, errors, broken = np.concatenate(found).mean(axis=0).T
-            cells = (f"{a:5.1%} ({e:5.2%}, {b:5.1%})" for a, e, b in zip(shares, errors, broken))
-            print(f"{name:26} {np.mean(right[name]):6.1%}  " + "  ".join(f"{cell:>23}" for cell in cells), flush=True)
+            cells = (f"{a:5.1%} ({e:5.2%}, {b:3.0%})" for a, e, b in zip(shares, errors, broken))
+            shown = f"{name}, {unit}s"
+            print(
+                f"{shown:25} {np.mean(right[name, unit]):6.1%} " + " ".join(f"{cell:>22}" for cell in cells), flush=True
+            )
 
 
 if __name__ == "__main__":
