@@ -271,10 +271,11 @@ def guarantee(
 
     Examples
     --------
+    >>> import omkl
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> model = omkl.MKLClassifier().fit(X[::3], y[::3])
-    >>> checked = guarantee(model, X[1::3], y[1::3])
+    >>> checked = omkl.guarantee(model, X[1::3], y[1::3])
     >>> accepted = checked.accept(X[2::3], error=0.1)  # at most 10% of these are wrong
     >>> bool(accepted.mean() > 0.5)
     True
