@@ -5,8 +5,8 @@ Accepted outputs with a bound on their errors
 ``omkl.guarantee`` calibrates a trained model on new examples, and ``accept`` tells which outputs can be used without a
 check. Half of the examples that were not trained on calibrate, and the others are accepted or not, for several random
 halves. Shown is the share of outputs, or of tokens, that is accepted. An output is a whole address, word or sentence;
-one wrong label makes it wrong. The confidence is 0.9: the true error may exceed the bound in a tenth of the halves. That of
-the other half is counted on as few examples as calibrate, so it may exceed the bound in up to 18%.
+one wrong label makes it wrong. The confidence is 0.9: the true error may exceed the bound in a tenth of the halves. The
+error of the other half, counted on as few examples as calibrate, exceeds it in up to 18%.
 
     python examples/guarantees.py addresses ocr english danish
 

@@ -339,3 +339,16 @@ def test_kernels_on_columns_are_as_good_as_a_support_vector_machine(tmp_path):
         (noise, method) for noise in (False, True) for method in ("elastic-net", "SVM")
     ]
     assert min(row["scores"][0] for row in rows) > 85.0
+
+
+@pytest.mark.parametrize("unit", ["output", "token"])
+def test_halves_accept_more_for_larger_errors(unit):
+    example, rng = load_example("guarantees"), np.random.default_rng(0)
+    sure = rng.beta(4.0, 1.0, (800, 1))
+    parts = [None, list(sure), list(rng.random((800, 1)) > sure**0.2)]
+    found = example.measure(parts, 20, 0, unit)
+    accepted, errors, broken = found.mean(axis=0).T
+    assert (np.diff(accepted) >= 0).all()
+    assert accepted[-1] > 0.5
+    assert (errors <= example.ERRORS).all()
+    np.testing.assert_array_equal(broken, (found[:, :, 1] > example.ERRORS).mean(axis=0))
