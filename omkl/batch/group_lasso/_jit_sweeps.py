@@ -85,9 +85,7 @@ def sweep(columns, starts, groups, curvature, bases, coupling, penalty, w, rho):
             norm_weight, l1_weight = norm_weight * penalty.norm_weights[g], norm_weight * penalty.l1_weights[g]
         if last - first == 1 and len(rho) == 1:
             threshold = norm_weight + l1_weight
-            gained += _descend_single(
-                columns, first, g, curvature, bases, threshold, penalty.ridge, penalty.positive, w, rho[0]
-            )
+            gained += _descend_single(columns, first, g, curvature, bases, threshold, penalty, w, rho[0])
             continue
         changes = _correlations(columns, first, last, rho)
         if _stays_zero(changes, w[first:last], norm_weight, l1_weight, penalty.positive):
@@ -97,9 +95,7 @@ def sweep(columns, starts, groups, curvature, bases, coupling, penalty, w, rho):
         basis, values = bases.vectors[bases.offsets[g] : bases.offsets[g + 1]], bases.values[first:last]
         if is_mixed:
             before, correlations = w[first:last].copy().ravel(), changes.copy().ravel()
-            moves, gain = _proximal_steps(
-                correlations, basis, values[0], norm_weight, l1_weight, penalty.ridge, penalty.positive, before
-            )
+            moves, gain = _proximal_steps(correlations, basis, values[0], norm_weight, l1_weight, penalty, before)
             for j in range(len(moves)):
                 changes[j, 0] = moves[j]
         else:
@@ -112,9 +108,9 @@ def sweep(columns, starts, groups, curvature, bases, coupling, penalty, w, rho):
 
 
 @compiled
-def _descend_single(columns, j, g, curvature, bases, threshold, ridge, positive, w, rho):
+def _descend_single(columns, j, g, curvature, bases, threshold, penalty, w, rho):
     """Minimise over the coefficient of one column, in place; return the decrease."""
-    correlation, before = 0.0, w[j, 0]
+    correlation, before, ridge, positive = 0.0, w[j, 0], penalty.ridge, penalty.positive
     if len(columns.dense):
         correlation = np.dot(columns.dense[j], rho)
     else:
@@ -319,12 +315,12 @@ def _norm_of_minimum(target, values, threshold, ridge):
 
 
 @compiled
-def _proximal_steps(correlations, gram, bound, norm_weight, l1_weight, ridge, positive, before):
+def _proximal_steps(correlations, gram, bound, norm_weight, l1_weight, penalty, before):
     """Return the move of a group by proximal steps with momentum, and the decrease.
 
     ``bound`` is at least the largest eigenvalue of the inner products ``gram``. Without ``gram`` one step is taken.
     """
-    size = len(before)
+    size, ridge, positive = len(before), penalty.ridge, penalty.positive
     if bound <= 0.0:
         return np.zeros(size), 0.0
     w, ahead, momentum, first_change = before.copy(), before.copy(), 1.0, -1.0
@@ -428,14 +424,12 @@ def _gram(columns, first, last, curvature):
 
 
 @compiled
-def sweep_products(
-    gram, starts, groups, bases, eigenvalues, threshold, ridge, w, correlations, square, target, most, worth, largest
-):
-    """Minimise over all groups in turn, in place, on the inner products of their columns.
+def sweep_products(model, w, correlations, square, target, most, worth, largest):
+    """Minimise a ``QuadraticModel`` over all groups in turn, in place, on the inner products of their columns.
 
-    The groups have the first k rows and columns of ``gram``; ``correlations`` (K, k) are their correlations with the
-    residuals, and ``square`` is the squared residuals, each divided by its curvature. Stop at the duality gap
-    ``target``, after ``most`` sweeps, or when a sweep gains at most ``worth`` times the ``largest`` gain.
+    ``correlations`` (K, k) are those of the columns with the residuals, and ``square`` is the squared residuals, each
+    divided by its curvature. Stop at the duality gap ``target``, after ``most`` sweeps, or when a sweep gains at most
+    ``worth`` times the ``largest`` gain.
 
     Returns
     -------
@@ -443,6 +437,7 @@ def sweep_products(
     is_over : bool
     square, largest : float
     """
+    gram, starts, groups, bases, eigenvalues, threshold, ridge = model
     size = starts[-1]
     for sweep in range(1, most + 1):
         gained = 0.0

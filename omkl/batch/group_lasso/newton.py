@@ -174,6 +174,7 @@ class NewtonSystem:
     Parameters
     ----------
     B : array (m, a) or CSC matrix
+        Columns.
     gamma : float
     blocks : Blocks
         The active blocks.

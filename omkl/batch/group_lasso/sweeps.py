@@ -1,8 +1,7 @@
 """Rounds of coordinate descent on quadratic models: a cheap method to find the support before Newton steps."""
 
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -24,8 +23,7 @@ TINY = 1e-12
 CLOSE, MOST_PRODUCTS = 1e-2, 50
 
 
-@dataclass
-class QuadraticModel:
+class QuadraticModel(NamedTuple):
     r""":math:`w^\top G w / 2 - c^\top w` for several outputs, with a threshold and a ridge on the norms of groups.
 
     Parameters
@@ -71,9 +69,8 @@ class QuadraticModel:
         """
         largest, made, is_over = 0.0, 0, False
         while not is_over and made < MODEL_SWEEPS:
-            model = self.gram, self.starts, self.groups, self.bases, self.values, self.threshold, self.ridge
             state = w, correlations, square, target
-            sweeps, is_over, square, largest = jit.sweep_products(*model, *state, EVERY, worth, largest)
+            sweeps, is_over, square, largest = jit.sweep_products(self, *state, EVERY, worth, largest)
             made += sweeps
             if not is_over:
                 square = self._newton_step(w, correlations, square)

@@ -64,14 +64,10 @@ class Eigenbases:
 
     def extend(self, sizes: np.ndarray) -> None:
         """Make room for groups of these sizes."""
-        vectors, offsets, values, is_known = self.arrays
         stored = np.where((sizes > 1) & (sizes <= LARGEST_BASIS), sizes**2, 0)
-        self.arrays = Bases(
-            np.concatenate([vectors, np.empty(stored.sum())]),
-            np.concatenate([offsets, offsets[-1] + np.cumsum(stored)]),
-            np.concatenate([values, np.empty(sizes.sum())]),
-            np.concatenate([is_known, np.zeros(len(sizes), dtype=bool)]),
-        )
+        offsets = self.arrays.offsets[-1] + np.cumsum(stored)
+        added = np.empty(stored.sum()), offsets, np.empty(sizes.sum()), np.zeros(len(sizes), dtype=bool)
+        self.arrays = Bases(*map(np.concatenate, zip(self.arrays, added)))
 
     def weigh(self, weights: np.ndarray) -> None:
         """Set the weights h (m,) of the samples; discard bases of other weights."""
