@@ -143,9 +143,7 @@ class SparseLinear(SavedEstimator):
             problems.warn_unless_converged(solutions[-1], self.tol)
         self.dual_gap_ = max(solution.certificate.gap for solution in solutions)
         self.n_iter_ = max(1, *(solution.n_iter for solution in solutions))
-        self.history_ = [
-            {"problem": p, **record} for p, solution in enumerate(solutions) for record in solution.history
-        ]
+        self.history_ = [{"problem": p, **record} for p, found in enumerate(solutions) for record in found.history]
         coefficients, intercepts = samples.coefficients(solutions)
         if not coefficients.any() and own[0].threshold > 0:
             largest = max(problem.largest_alpha() for problem in own)

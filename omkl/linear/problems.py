@@ -112,19 +112,14 @@ class Samples:
             offset = None if self.offsets is None else self.offsets.T
             own_loss = None if batch.is_a_classifier(model) else loss
             return [stacked_problem(self.design, self.targets[0], own_loss, *shared, offset)]
-        return [
-            DesignProblem(self.design, target, loss, *shared, offset, bool(model.positive))
-            for target, offset in zip(self.targets, offsets)
-        ]
+        pairs = zip(self.targets, offsets)
+        return [DesignProblem(self.design, y, loss, *shared, offset, bool(model.positive)) for y, offset in pairs]
 
     def coefficients(self, solutions: Sequence[Solution]) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients (P, n) and intercepts (P,) of the outputs of all problems."""
-        n_columns = self.design.shape[1]
-        intercepts = [np.atleast_1d(solution.model.intercept) for solution in solutions]
-        rows = [
-            solution.model.dense(n_columns * len(own)).reshape(n_columns, -1).T
-            for solution, own in zip(solutions, intercepts)
-        ]
+        n, models = self.design.shape[1], [solution.model for solution in solutions]
+        intercepts = [np.atleast_1d(model.intercept) for model in models]
+        rows = [model.dense(n * len(own)).reshape(n, -1).T for model, own in zip(models, intercepts)]
         return np.concatenate(rows), np.concatenate(intercepts) + self.centres
 
     def path_record(self, points: Sequence[PathPoint]) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class DesignProblem(BaseProblem):
             factor = sum(linear for term, (linear, _) in zip(terms, elastic) if not term.on_coordinates)
             regularizer, groups = L21(), groups.reweighed(factor, l1, self.positive)
         fits = not regularizer.on_coordinates or (regularizer.separable and groups.blocks.single)
-        if not regularizer.exact or not fits:
+        if not (regularizer.exact and fits):
             raise InputError(
                 f"{regularizer!r} must be a function of the groups' norms with an exact proximity operator: leave out "
                 "groups, or choose another."

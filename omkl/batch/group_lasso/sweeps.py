@@ -125,13 +125,7 @@ def _solved_beside_rays(system: np.ndarray, blocks: Blocks, rays: np.ndarray, ri
 
 
 def coupled_newton_step(
-    columns: Matrix,
-    hessian: MultinomialHessian,
-    rho: np.ndarray,
-    slope: float,
-    ridge: float,
-    w: np.ndarray,
-    blocks: Blocks,
+    columns: Matrix, hessian: MultinomialHessian, rho: np.ndarray, penalty: jit.Penalty, w: np.ndarray, blocks: Blocks
 ) -> np.ndarray:
     """Return a Newton step (a, K) over some columns, with a loss that couples the outputs, by conjugate gradients.
 
@@ -143,13 +137,13 @@ def coupled_newton_step(
     hessian : MultinomialHessian
     rho : array of shape (K m,)
         The residual, with an optimal unpenalized part.
-    slope, ridge : float
+    penalty : Penalty
         Weights of the norms of the groups, and of half their squares.
     w : array of shape (a K,)
         Coefficients of nonzero groups.
     blocks : Blocks
     """
-    n_outputs = len(hessian.shares)
+    n_outputs, slope, ridge = len(hessian.shares), penalty.threshold, penalty.ridge
 
     def with_columns(residual: np.ndarray) -> np.ndarray:
         """Return the correlations (a K,) of the columns with a residual (K m,)."""
@@ -394,8 +388,8 @@ class Sweeps:
         columns = self._working_set.matrix[:, indices]
         if self._hessian is not None:
             if len(indices):
-                parts = coefficients[indices].ravel(), Blocks(sizes[groups] * n_outputs)
-                coefficients[indices] += coupled_newton_step(columns, self._hessian, rho, *self._penalty, *parts)
+                parts = self._compiled_penalty, coefficients[indices].ravel(), Blocks(sizes[groups] * n_outputs)
+                coefficients[indices] += coupled_newton_step(columns, self._hessian, rho, *parts)
             return
         gram = inner_products(columns, weights, self._free)
         bases = self._working_set.eigenbases.arrays
