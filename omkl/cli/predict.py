@@ -114,7 +114,7 @@ def predict(options: Options) -> None:
     option("-o", "--output", type=opt.WRITE, required=True, metavar="FILE", help="File for the calibrated model."),
     option("--unit", type=opt.CHOICE(["output", "token", "entity"]), default="output", help="What may be wrong."),
     option("--column", metavar="NAME", help="Parsers and annotators: the column that may be wrong; by default any."),
-    option("--confidence", type=float, default=0.9, metavar="SHARE", help="Probability that the bound holds."),
+    option("--level", type=float, default=0.9, metavar="SHARE", help="Confidence: probability that bounds hold."),
     *(opt.DATA, opt.JOBS, opt.METRICS),
 )
 def guarantee(options: Options) -> None:
@@ -126,14 +126,14 @@ def guarantee(options: Options) -> None:
 
     Examples:
       omkl guarantee labeler.npz dev.conllu -o checked.npz
-      omkl guarantee labeler.npz dev.crfsuite -o checked.npz --unit entity --confidence 0.95
+      omkl guarantee labeler.npz dev.crfsuite -o checked.npz --unit entity --level 0.95
       omkl guarantee annotator.npz dev.conllu -o checked.npz --column upos
     """
     model, kind = files.load_model(options)
     with files.naming(options.calibration):
         X, y = files.labelled_data(options.calibration, model, kind, options)
         X, y = X.read() if kind == "rows" else (X, y)
-        checked = omkl.guarantee(model, X, y, **options.values("confidence", "unit", "column"))
+        checked = omkl.guarantee(model, X, y, confidence=options.level, unit=options.unit, column=options.column)
     checked.save(files.destination(options.output))
     line = f"Calibrated on {checked.n_examples_} examples: {options.output}"
     options.report([line], {"examples": checked.n_examples_, "curve": checked.curve(), "output": options.output})

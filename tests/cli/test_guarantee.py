@@ -64,7 +64,7 @@ def test_rows_are_marked(folder, tmp_path):
 
 def test_words_of_trees_are_marked_and_the_report_draws_the_curve(folder, tmp_path):
     checked, out = tmp_path / "checked.npz", tmp_path / "out.conllu"
-    settings = ("--column", "heads", "--confidence", 0.8)
+    settings = ("--column", "heads", "--level", 0.8)
     run("guarantee", folder / "parser.npz", folder / "cal.conllu", "-o", checked, *settings, "--quiet")
     run("predict", checked, folder / "new.conllu", "-o", out, "--error", 0.1, "--quiet")
     found, loaded = read_treebank(out, trees="given"), omkl.load(checked)
