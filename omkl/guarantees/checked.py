@@ -177,8 +177,7 @@ class CheckedModel(SavedEstimator):
         for answer in answers_of(self.model, X, column=self.column):
             if not len(answer.names):
                 raise InputError("sets() are of tags and heads: name one of these as column.")
-            names = answer.names.tolist()
-            own = [{names[k] for k in np.flatnonzero(row >= threshold)} for row in answer.values]
+            own = [set(answer.names[row >= threshold].tolist()) for row in answer.values]
             found.append(own[0] if self.model._reads == "rows" else own)
         return found
 
