@@ -26,8 +26,8 @@ from omkl.features.encoder import KernelSpecs, takes_sparse
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import Vectors
 from omkl.losses import PointwiseLoss
-from omkl.mkl.kernel_sources import ArrayKernels, KernelInputs, KernelSource, is_precomputed
-from omkl.mkl.model import KernelModel, combined_gram
+from omkl.mkl.kernel_sources import ArrayKernels, KernelInputs, KernelSource, is_precomputed, summed
+from omkl.mkl.model import KernelModel
 from omkl.mkl.pairs import GAP, missing_pairs
 from omkl.mkl.shapes import Shapes, batch_shapes
 from omkl.mkl.training import LARGEST_C, READING, TrainingSet, largest_gap, prepare, warn_of_fit
@@ -248,7 +248,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
         array of shape (n, N)
             Values between the samples and the N training samples of weight > 0.
         """
-        return combined_gram(self._model.source, self._checked(X), np.array([*self.kernel_weights_.values()]))
+        return summed(self._model.source, self._checked(X), np.array([*self.kernel_weights_.values()]))
 
     def explain(
         self, x: KernelInputs, *, label: object = None, against: object = None, target: int = 0, n: int = 20

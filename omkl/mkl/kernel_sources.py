@@ -165,6 +165,10 @@ class ArrayKernels:
             raise InputError("The model file has no training inputs, which are needed here: fit the model again.")
         return self._features(self.X, m)
 
+    def columns(self, names: Sequence[Any]) -> list[tuple]:
+        """Return the columns that each kernel is on, each once; ``names`` are those of all columns."""
+        return [tuple(dict.fromkeys(names[j] for j in kernel.places(len(names)))) for kernel in self.kernels]
+
     def _features(self, X: Vectors, m: int) -> Vectors:
         return self.kernels[m].features(self.kernels[m].view(X))
 
@@ -262,6 +266,10 @@ class GivenMatrices:
         columns = slice(None) if self.kept is None else self.kept
         yield slice(None), (np.asarray(grams.matrices[m], dtype=np.float64)[:, columns] for m in active)
 
+    def columns(self, names: Sequence[Any]) -> list[tuple]:
+        """Raise an InputError."""
+        raise InputError("Shapes and pairs of columns need kernels on columns, and the model has Gram matrices.")
+
     def pack(self, packer: Packer, active: np.ndarray) -> dict[str, Any]:
         """Return JSON values for a model file, without the matrices."""
         kept = None if self.kept is None else packer.pack(self.kept, "the samples of weight > 0")
@@ -295,6 +303,17 @@ def _delayed(grams: Any) -> dict[str, Any] | None:
 
 #: Source of the Gram matrices of an estimator.
 KernelSource: TypeAlias = ArrayKernels | GivenMatrices
+
+
+def summed(source: KernelSource, X: Any, weights: np.ndarray) -> np.ndarray:
+    """Return the sum of all kernels times their weights (M,), between inputs and the training samples, (n, N)."""
+    active, total = np.flatnonzero(weights), np.zeros((X.shape[0], source.n_samples))
+    for block, parts in source.blocks(X, active):
+        for m, part in zip(active.tolist(), parts):
+            if isinstance(source, ArrayKernels) and m in source.ranks:
+                part = part @ source.training_features(m).T
+            total[block] += weights[m] * part
+    return total
 
 
 def is_precomputed(specs: KernelSpecs | None) -> bool:

@@ -174,21 +174,3 @@ class KernelModel:
         given = zip(coefficients, packed["weights"])
         weights = [own if weights is None else unpacker.unpack(weights) for own, weights in given]
         return cls(source, active, coefficients, intercepts, weights)
-
-
-def combined_gram(source: KernelSource, X: Any, weights: np.ndarray) -> np.ndarray:
-    """Return the sum of all kernels times their weights (M,), between inputs and the training samples, (n, N)."""
-    active, total = np.flatnonzero(weights), np.zeros((X.shape[0], source.n_samples))
-    for block, parts in source.blocks(X, active):
-        for m, part in zip(active.tolist(), parts):
-            if isinstance(source, ArrayKernels) and m in source.ranks:
-                part = part @ source.training_features(m).T
-            total[block] += weights[m] * part
-    return total
-
-
-def columns_of(source: KernelSource, names: Sequence[Any]) -> list[tuple]:
-    """Return the columns that each kernel is on, each once; ``names`` are those of all columns."""
-    if not isinstance(source, ArrayKernels):
-        raise InputError("Shapes and pairs of columns need kernels on columns, and the model has Gram matrices.")
-    return [tuple(dict.fromkeys(names[j] for j in kernel.places(len(names)))) for kernel in source.kernels]

@@ -23,8 +23,7 @@ from omkl.estimators.validation import OneOf
 from omkl.features.encoder import KernelSpecs, takes_sparse
 from omkl.features.views import TokenData
 from omkl.losses import PointwiseLoss
-from omkl.mkl.rows import RowsLike, checked_rows, held_out_r2, read_rows, row_potentials, score_rows
-from omkl.mkl.shapes import online_shapes
+from omkl.mkl.rows import RowsLike, checked_rows, held_out_r2, online_shapes, read_rows, row_potentials, score_rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -11,7 +11,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from omkl._components import check_number
 from omkl.batch.mkl.problem import Problem
@@ -20,8 +19,7 @@ from omkl.batch.solver import Solution
 from omkl.estimators.validation import MISSING
 from omkl.exceptions import InputError
 from omkl.kernels.inputs import row_blocks
-from omkl.mkl.kernel_sources import KernelSource
-from omkl.mkl.model import columns_of, combined_gram
+from omkl.mkl.kernel_sources import KernelSource, summed
 
 #: Relative duality gap at which the dual variables are known well enough.
 GAP = 1e-6
@@ -42,8 +40,10 @@ def missing_pairs(
     n : int
         Number of pairs at most.
     """
+    from scipy.optimize import minimize_scalar
+
     check_number("n", n, above=0, integer=True)
-    columns = columns_of(source, names)
+    columns = source.columns(names)
     singles = [m for m, own in enumerate(columns) if len(own) == 1 and own != (MISSING,)]
     known = set(map(frozenset, columns))
     members = [(a, b) for a, b in combinations(singles, 2) if frozenset(columns[a] + columns[b]) not in known]
@@ -54,7 +54,7 @@ def missing_pairs(
     rhos = [end.rho.reshape(-1, source.n_samples) for end in ends]
     squares = np.zeros((len(ends), len(singles), len(singles)))
     for block in row_blocks(source.n_samples, source.n_samples, np.float64):
-        grams = np.array([combined_gram(source, source.X[block], each[m]).ravel() for m in singles])
+        grams = np.array([summed(source, source.X[block], each[m]).ravel() for m in singles])
         for total, rho in zip(squares, rhos):
             total += (grams * (rho[:, block].T @ rho).ravel()) @ grams.T
     norms = np.sqrt(np.maximum(squares[:, left, right], 0.0))
@@ -64,7 +64,7 @@ def missing_pairs(
     for k in np.argsort(-excess, kind="stable")[:n].tolist():
         if excess[k] > 0.0:
             a, b = members[k]
-            gram = combined_gram(source, source.X, each[a]) * combined_gram(source, source.X, each[b])
+            gram = summed(source, source.X, each[a]) * summed(source, source.X, each[b])
             ways = zip(problems, ends, (rho @ gram / norm for rho, norm in zip(rhos, norms[:, k])))
             least = sum(float(minimize_scalar(_value, args=way).fun) for way in ways)
             if least < bound:

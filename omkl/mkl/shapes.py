@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils import resample
 from sklearn.utils.validation import check_consistent_length
 
-from omkl.data.blocks import is_frame, n_rows
+from omkl.data.blocks import is_frame
 from omkl.data.frames import is_missing, plain_targets, read_table, text_columns, times_as_days
-from omkl.estimators.validation import MISSING, column_names_of, source_columns
+from omkl.estimators.validation import MISSING, source_columns
 from omkl.exceptions import InputError
-from omkl.features.views import PLAIN
-from omkl.mkl.model import columns_of, combined_gram
-from omkl.mkl.rows import checked_rows
-from omkl.online.group_contributions import group_outputs
-
-if TYPE_CHECKING:
-    from omkl.mkl.base import BatchMKL
+from omkl.mkl.kernel_sources import summed
 
 #: Maximum number of points of a curve.
 POINTS = 100
@@ -153,11 +147,11 @@ def _points(values: list[np.ndarray], columns: Columns) -> Points:
 # ---- batch models --------------------------------------------------------------------------------------------------
 
 
-def batch_shapes(estimator: BatchMKL, checked: Any, X: Any, y: Any, random: Any) -> Shapes:
+def batch_shapes(estimator: Any, checked: Any, X: Any, y: Any, random: Any) -> Shapes:
     """Return the shapes of a batch model for the rows X, whose encoded columns are ``checked``."""
     model = estimator._model
     names = source_columns(estimator) or [f"column {j}" for j in range(checked.shape[1])]
-    columns = columns_of(model.source, names)
+    columns = model.source.columns(names)
     parts = model.parts(checked)
     total = sum(parts.values(), np.tile(model.intercepts, (checked.shape[0], 1)))
     spread = None if y is None else partial(_bootstrap, estimator, columns, checked, y, random)
@@ -180,8 +174,8 @@ def _bootstrap(estimator: Any, columns: list, X: Any, y: Any, random: Any, point
     for own in points:
         if len(own) == 1 and own != (MISSING,):
             chosen = np.array([own == other for other in columns])
-            cross[own] = combined_gram(source, X[points[own][1]], weights * chosen)
-    gram, effects = combined_gram(source, X, weights), {own: list[np.ndarray]() for own in cross}
+            cross[own] = summed(source, X[points[own][1]], weights * chosen)
+    gram, effects = summed(source, X, weights), {own: list[np.ndarray]() for own in cross}
     classes = targets if is_classifier(machine) and targets.ndim == 1 else None
     for _ in range(DRAWS):
         rows, counts = np.unique(resample(np.arange(len(X)), stratify=classes, random_state=random), return_counts=True)
@@ -190,33 +184,3 @@ def _bootstrap(estimator: Any, columns: list, X: Any, y: Any, random: Any, point
             effect = values[:, rows] @ fitted.dual_coef_.reshape(-1, len(rows)).T
             effects[own].append(effect - points[own][2] @ effect)
     return {own: 2.0 * np.std(drawn, axis=0) for own, drawn in effects.items()}
-
-
-# ---- online models -------------------------------------------------------------------------------------------------
-
-
-def online_shapes(self: Any, X: Any) -> Shapes:
-    """Return the model as a sum of functions of single columns, without bands; see :meth:`omkl.MKLClassifier.shapes`.
-
-    Parameters
-    ----------
-    X : array or data frame of shape (n, d)
-        Rows over which the effects are centred.
-
-    Returns
-    -------
-    omkl.Shapes
-    """
-    outputs = (self.decision_function if is_classifier(self) else self.predict)(X)
-    encoder, rows = self.model_.codec.encoder, checked_rows(self, X, reset=False)
-    names = column_names_of(self) or [f"column {j}" for j in range(encoder.shapes.get(PLAIN, 0))]
-    encoded = encoder.encode(rows, np.arange(n_rows(rows) + 1)).everything()
-    total, groups = outputs.reshape(n_rows(rows), -1), {}
-    for group, part in group_outputs(self.model_.predictor(), encoded).items():
-        if self.kernel_weights_.get(group):
-            view = encoder.views.get(group)
-            places = [] if view is None else map(encoder.columns_of(group), range(view.width(encoder.shapes)))
-            columns = tuple(dict.fromkeys(p if p in names else f"column {p}" for p in places)) or (group,)
-            # two classes may have a potential each
-            groups[group] = columns, part if part.shape == total.shape else part[:, 1:] - part[:, :1]
-    return find_shapes(self, X, names, groups, total)

@@ -28,7 +28,6 @@ from omkl.kernels.packed import packed_bytes_fit
 from omkl.kernels.stack import KernelStack, MixedStack, RestrictedView
 from omkl.losses import PointwiseLoss
 from omkl.mkl.kernel_sources import ArrayKernels, GivenMatrices, KernelInputs, KernelSource, is_precomputed, precision
-from omkl.mkl.model import columns_of
 from omkl.regularizers import Regularizer
 
 if TYPE_CHECKING:
@@ -205,9 +204,10 @@ def prepare(
         raise InputError(f'multiclass="shared" needs the solver "spicy" or "one-step", got {estimator.solver!r}.')
     source, targets, weights = read_samples(estimator, X, y, sample_weight)
     spec, weighting = estimator.regularizer, estimator.weighting
-    if spec is None and estimator._of_columns and isinstance(source, ArrayKernels) and isinstance(solver, Spicy):
+    is_open = spec is None and weighting != "out-of-sample" and isinstance(solver, Spicy)
+    if is_open and estimator._of_columns and isinstance(source, ArrayKernels):
         names = validation.source_columns(estimator) or range(source.X.shape[1])
-        if weighting != "out-of-sample" and all(len(columns) <= 2 for columns in columns_of(source, names)):
+        if estimator.kernels is not None and all(len(columns) <= 2 for columns in source.columns(names)):
             spec = estimator._of_columns
     if weighting == "auto":
         weighting = "out-of-sample" if spec is None and isinstance(solver, Spicy) else "norms"
