@@ -26,6 +26,7 @@ from omkl.online.evidence import beyond_chance
 from omkl.reports.markup import ENVIRONMENT, Cell, Model, Record, details, drawn, html, number, percent, shares, table
 from omkl.reports.plots.canvas import figure_for
 from omkl.reports.plots.curves import plot_guarantee, plot_history
+from omkl.reports.plots.shapes import plot_shapes
 from omkl.reports.plots.weights import plot_group_weights, plot_weights
 from omkl.reports.quality import Quality, annotation_quality, data_of_part, row_quality, sequence_quality, tree_quality
 
@@ -46,7 +47,8 @@ def make_report(model: Any, X: object = None, y: object = None, *, title: str | 
     """Make a self-contained HTML page about a fitted model and its quality on data.
 
     The page shows the weights of groups, the strongest features, training history, parameters and versions. With data,
-    it also shows scores by label, relation or range and by length, calibration, and explanations of the worst mistakes.
+    it also shows scores by label, relation or range and by length, calibration, explanations of the worst mistakes, and
+    the effects of columns for kernels on single columns.
     Tables can be sorted by clicking on column names. The same model and data give bitwise the same page.
 
     Parameters
@@ -110,7 +112,7 @@ def make_report(model: Any, X: object = None, y: object = None, *, title: str | 
         title=title or type(model).__name__,
         lead=[html.tiles({**quality.tiles, **size_of(model)})],
         sections={
-            "What it learned": learned_parts(model, X, y),
+            "What it learned": [*learned_parts(model, X, y), *_effects(model, X)],
             "How good it is": quality.parts,
             "What can be accepted": accepted,
             "What it gets most wrong": [how, *quality.worst] if quality.worst else [],
@@ -141,6 +143,18 @@ def learned_parts(model: Model | omkl.Annotator, X: Any = None, y: Any = None) -
         for section in own._sections:
             parts += SECTIONS[section](own, measured, f" of {name}" if name else "")
     return parts
+
+
+def _effects(model: Model, X: Any) -> list[str]:
+    """Draw the effects of columns over rows, for a model with kernels on single columns."""
+    if X is None or not hasattr(model, "shapes"):
+        return []
+    try:
+        shapes = model.shapes(X)
+    except InputError:  # it has kernels on several columns
+        return []
+    caption = "What each column adds to the score, the strongest first; grey: how often values occur."
+    return [html.heading("Effects of columns"), drawn(lambda own: plot_shapes(own).axes[0], shapes, caption=caption)]
 
 
 def _measured(model: OnlineEstimator, X: Any, y: Any) -> list[Record] | None:

@@ -126,6 +126,17 @@ def test_every_estimator_of_rows(model, given):
     assert ("Scales of standardized columns" in page.text) == bool(getattr(model, "column_scales_", {}))
 
 
+def test_effects_of_columns_are_drawn_for_kernels_on_single_columns():
+    pytest.importorskip("matplotlib")
+    X, y = np.random.default_rng(0).normal(size=(2, 60, 3))
+    kernels = omkl.kernels.per_column("gaussian", X)
+    single, whole = (omkl.MKLRegressor(own, regularizer="mkl").fit(X, y[:, 0]) for own in (kernels, ["gaussian"]))
+    for model, drawn in ((single, True), (whole, False)):
+        page = make_report(model, X, y[:, 0])
+        assert ("Effects of columns" in page) == drawn
+        assert ("What each column adds" in page) == drawn
+
+
 def test_rows_of_dicts_and_data_frames():
     rows = [{"colour": c, "n": float(k)} for k, c in enumerate(["red", "blue"] * 20)]
     model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(rows[:20], ["r", "b"] * 10)
