@@ -8,12 +8,12 @@ from scipy import sparse
 
 import omkl
 from omkl._threads import in_threads
-from omkl.data import frames as row_checks
-from omkl.data import synthetic_treebank
+from omkl.data import frames, synthetic_treebank
 from omkl.estimators import targets
 from omkl.exceptions import InputError
 from omkl.features import token_features, vocabulary
 from omkl.kernels import Linear, Polynomial
+from omkl.mkl import base
 from omkl.online import averaging
 
 MODELS = {
@@ -40,7 +40,8 @@ def model(request, data):
 def test_rows_that_are_checked_here_are_predicted_as_those_that_scikit_learn_checks(model, data, monkeypatch):
     rows = [data[0][i : i + 1] for i in range(10)] + [data[0], data[0].astype(np.float32), (5 * data[0]).astype(int)]
     quick = [model.predict(row) for row in rows]
-    monkeypatch.setattr(row_checks, "FEW", 0)
+    for module in (frames, base):
+        monkeypatch.setattr(module, "are_known_columns", lambda *arguments: False)
     for row, predicted in zip(rows, quick):
         np.testing.assert_array_equal(model.predict(row), predicted)
 
@@ -48,9 +49,10 @@ def test_rows_that_are_checked_here_are_predicted_as_those_that_scikit_learn_che
 def test_examples_that_are_checked_here_teach_the_same(data, monkeypatch):
     X, y = data
     models = []
-    for few in (row_checks.FEW, 0):
-        monkeypatch.setattr(row_checks, "FEW", few)
-        monkeypatch.setattr(targets, "FEW_CLASSES", few)
+    for few in (targets.FEW_CLASSES, 0):
+        if not few:
+            monkeypatch.setattr(frames, "are_known_columns", lambda *arguments: False)
+            monkeypatch.setattr(targets, "FEW_CLASSES", few)
         model = omkl.OnlineMKLClassifier(random_state=0).partial_fit(X[:20], y[:20])
         for i in range(20, 60):
             model.partial_fit(X[i : i + 1], y[i : i + 1])
