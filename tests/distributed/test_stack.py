@@ -104,7 +104,7 @@ def assert_same_solution(found, expected, exactly):
 @pytest.mark.parametrize(("solver", "loss", "regularizer", "C"), CASES, ids=str)
 def test_a_solver_finds_what_it_finds_on_one_machine(stack, packed, solver, loss, regularizer, C):
     found, expected = (solver.solve(Problem(k, Y, loss, regularizer, C), 1e-4) for k in (stack, packed))
-    assert_same_solution(found, expected, exactly=len(stack._cache._recent) > 0)
+    assert_same_solution(found, expected, exactly=len(stack._cache.recent) > 0)
 
 
 def test_given_matrices_arrive_as_they_are(client, packed):
