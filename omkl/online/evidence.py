@@ -12,8 +12,9 @@ from omkl.online.rounds import Learner, TrainerPart, potentials_of
 from omkl.structures.base import Output, Structure
 
 LIKELIHOOD = CRF()
-#: Expected number of useless groups that pass the test, and their share of the groups that pass, at most.
-PASSING, SHARE = 0.5, 0.05
+#: Expected number of useless groups that pass the test at most, and where there are more than :data:`FEW` groups, their
+#: share of the groups that pass. Each of few groups is a large part of a model, and to lose one costs more.
+PASSING, SHARE, FEW = 0.5, 0.05, 10
 #: Probability that the largest z-score of useless groups is beyond :func:`beyond_chance`.
 DOUBT = 0.05
 #: Minimum number of examples for normal approximations.
@@ -44,9 +45,10 @@ class Evidence(TrainerPart):
     .. math:: z_k = \frac{\sum_t a_{tk}}{\bigl(\sum_t (a_{tk} - \bar a_k)^2\bigr)^{1/2}}
 
     is approximately standard normal for such a group (martingale central limit theorem), and positive for a group that
-    helps. A group is useful if chance exceeds its :math:`z_k` with a probability of at most
-    :math:`\min(0.05 q, 0.5) / p`, where q of the p groups are useful. So, on average, less than half a useless group
-    passes, and of the groups that pass, at most one in twenty is useless (Benjamini and Hochberg).
+    helps. Of p groups, one is useful if chance exceeds its :math:`z_k` with a probability of at most :math:`0.5 / p`:
+    half a useless group passes on average. Of more than ten groups, it is useful at a probability of at most
+    :math:`\min(0.05 q, 0.5) / p`, where q groups are: of those that pass, one in twenty is useless (Benjamini and
+    Hochberg).
 
     The tested groups are the regularized ones.
 
@@ -121,7 +123,8 @@ class Evidence(TrainerPart):
         """Boolean mask (p,) of the groups that pass the test; all True if none passes."""
         p, chances = len(self.sums), ndtr(-self.z_scores())
         ranked = np.sort(chances)
-        passing = ranked <= np.minimum(SHARE * np.arange(1, p + 1), PASSING) / max(p, 1)
+        expected = np.minimum(SHARE * np.arange(1, p + 1), PASSING) if p > FEW else PASSING
+        passing = ranked <= expected / max(p, 1)
         useful = chances <= ranked[passing].max(initial=-1.0)
         return useful if useful.any() else np.ones(p, dtype=bool)
 

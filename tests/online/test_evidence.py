@@ -381,8 +381,8 @@ def test_degenerate_data_have_an_answer(kind):
     assert np.all(np.isfinite(model.decision_function(X)))
 
 
-@pytest.mark.parametrize(("p", "strong"), [(5, 1), (22, 2), (40, 5)])
-def test_of_the_groups_that_pass_one_in_twenty_is_useless(p, strong):
+@pytest.mark.parametrize(("p", "strong"), [(11, 1), (22, 2), (40, 5)])
+def test_of_many_groups_that_pass_one_in_twenty_is_useless(p, strong):
     rng, evidence, useless, n = np.random.default_rng(0), Evidence(), 0, 500
     for _ in range(n):
         z = rng.normal(size=p) + np.where(np.arange(p) < strong, 6.0, 0.0)
@@ -394,8 +394,9 @@ def test_of_the_groups_that_pass_one_in_twenty_is_useless(p, strong):
     assert useless / n < 0.05
 
 
-def test_of_many_useless_groups_half_a_group_passes():
-    rng, evidence, p, n = np.random.default_rng(0), Evidence(), 100, 500
+@pytest.mark.parametrize("p", [5, 100])
+def test_of_useless_groups_half_a_group_passes(p):
+    rng, evidence, n = np.random.default_rng(0), Evidence(), 500
     evidence.sums, passed = np.zeros(2 * p), 0
     for _ in range(n):
         z = np.concatenate([np.full(p, 9.0), rng.normal(size=p)])

@@ -50,7 +50,7 @@ def plot_shapes(shapes: Shapes, *, n: int = 12, title: str = "") -> Figure:
     >>> model = MKLRegressor(per_column("gaussian", X)).fit(X, y)
     >>> figure = plot_shapes(model.shapes(X), n=2)
     >>> [ax.get_title() for ax in figure.axes]
-    ['bmi', 's5']
+    ['s5', 'bmi']
     """
     several, n_outputs = len(shapes.outputs) > 1, len(shapes.outputs)
     # a panel shows all outputs, but a surface has one for each
