@@ -130,7 +130,7 @@ def row_outputs(model: Any, block: TrainingBlock, n: int) -> np.ndarray:
     if y.shape != (n,):
         raise InputError(f"y must have one output for each of the {n} rows of X, got an array of shape {y.shape}.")
     if are_training_rows(model, block.X):
-        raise InputError("X must hold rows that the model was not trained on: on others it is right too often.")
+        raise InputError("X must hold new rows: the model was trained on most of these, and is wrong less often there.")
     return y
 
 

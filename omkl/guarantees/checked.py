@@ -208,15 +208,15 @@ class CheckedModel(SavedEstimator):
         Number(above=0).check("rate", rate)
         level = self.levels_.get(miss, miss)
         new = [scores for scores, _, _ in self._compared(X, y)]
+        if hasattr(self.model, "partial_fit"):
+            self.model.partial_fit(X, y)
+            self.curve_ = None
         scores, lengths = np.concatenate(new), np.array(list(map(len, new)))
         missed = scores < conformal_threshold(self.scores_, self.lengths_, level)
         self.levels_[miss] = float(level + rate * (miss * len(lengths) - (missed / np.repeat(lengths, lengths)).sum()))
         # the latest examples, as many as at first
         self.lengths_ = np.concatenate([self.lengths_, lengths])[-self.n_examples_ :]
         self.scores_ = np.concatenate([self.scores_, scores])[-int(self.lengths_.sum()) :]
-        if hasattr(self.model, "partial_fit"):
-            self.model.partial_fit(X, y)
-            self.curve_ = None
         return self
 
     # ---- model files --------------------------------------------------------------------------------------------

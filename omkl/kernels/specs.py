@@ -149,10 +149,11 @@ def per_column(kernel: KernelSpec, columns: Any, pairs: Iterable[Sequence[str | 
         columns = range(columns.shape[1])
     chosen = [column if isinstance(column, str) else int(column) for column in columns]
     kernels = {column_label(c): kernel.restricted(c) for c in chosen}
-    kernels |= {
-        f"{column_label(a)} x {column_label(b)}": Product([kernel.restricted(0), kernel.restricted(1)], on=[a, b])
-        for a, b in pairs
-    }
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or pair[0] == pair[1]:
+            raise InputError(f"pairs must hold pairs of two different columns, got {pair!r}.")
+        product = Product([kernel.restricted(0), kernel.restricted(1)], on=list(pair))
+        kernels[" x ".join(map(column_label, pair))] = product
     for own in kernels.values():
         own.standardize = own.standardize or not is_sparse
     return kernels

@@ -300,7 +300,7 @@ REFUSED = {
     "calibrate": lambda labeler: omkl.guarantee(HINGE.fit(*words(30, 9)), *words(30, 9)),
     "logistic": lambda labeler: omkl.guarantee(omkl.MKLClassifier(loss="hinge").fit(*rows(30, 0)), *rows(30, 1)),
     "crf": lambda labeler: omkl.guarantee(omkl.OnlineMKLClassifier(loss="hinge").fit(*rows(30, 0)), *rows(30, 1)),
-    "not trained on": lambda labeler: omkl.guarantee(omkl.MKLClassifier().fit(*rows(30, 0)), *rows(30, 0)),
+    "new rows": lambda labeler: omkl.guarantee(omkl.MKLClassifier().fit(*rows(30, 0)), *rows(30, 0)),
     "label of every token": lambda labeler: omkl.guarantee(labeler, [["w1", "w2"]], [["O", None]]),
     "mark entities": lambda labeler: omkl.guarantee(labeler, [["w1"]], [["noun"]], unit="entity"),
     "one output": lambda labeler: omkl.guarantee(omkl.MKLClassifier().fit(*rows(30, 0)), rows(30, 1)[0], ["no"]),
@@ -313,6 +313,20 @@ REFUSED = {
 def test_bad_input_is_refused(labeler, said):
     with pytest.raises(InputError, match=said):
         REFUSED[said](labeler)
+
+
+def test_a_refused_block_of_a_stream_changes_nothing(monkeypatch):
+    checked = omkl.guarantee(omkl.OnlineMKLRegressor(["linear"], random_state=0).fit(*numbers(30, 3)), *numbers(30, 4))
+    before = checked.scores_.copy()
+
+    def refuse(X, y):
+        raise InputError("refused")
+
+    monkeypatch.setattr(checked.model, "partial_fit", refuse)
+    with pytest.raises(InputError, match="refused"):
+        checked.partial_fit(*numbers(5, 5))
+    np.testing.assert_array_equal(checked.scores_, before)
+    assert checked.levels_ == {}
 
 
 def test_sentences_without_the_column_are_refused(treebanks):

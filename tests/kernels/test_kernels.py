@@ -227,3 +227,6 @@ def test_pairs_of_columns_have_the_product_of_their_kernels():
         assert_allclose(pair(X, X[:4]), kernels["column 0"](X, X[:4]) * kernels["column 1"](X, X[:4]))
         assert_allclose(pair.diagonal(pair.view(X)), np.diag(pair(X)))
     assert "age x income" in per_column("gaussian", ["age", "income"], pairs=[("age", "income")])
+    for wrong in ("ab", (0, 1, 2), (1, 1), 0):
+        with pytest.raises(InputError, match="pairs of two different columns"):
+            per_column("gaussian", X, pairs=[wrong])
