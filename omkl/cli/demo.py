@@ -69,7 +69,7 @@ class WeightHistory:
     option("--n-train", type=int, default=80, metavar="N", help="Number of dates to train on."),
     option("--n-test", type=int, default=400, metavar="N", help="Number of dates to test on."),
     strength(epochs=20),
-    option("--random-state", type=opt.COUNT, default=0, metavar="N", help="Seed."),
+    opt.SEED,
     opt.METRICS,
 )
 def demo(options: Options) -> None:

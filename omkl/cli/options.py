@@ -247,7 +247,7 @@ OF_TABLES = ("target", "no_header", "delimiter", "categorical", "zero_based")
 OF_DATA = ("format", *OF_TABLES, "on_error", "worst")
 DATA = declare(FORMAT, *TABLE, ON_ERROR)
 JOBS = option("--jobs", type=int, metavar="N", help="Threads; -1 is one for each core, by default one.")
-SEED = option("--random-state", type=COUNT, metavar="N", help="Seed.")
+SEED = option("--random-state", type=COUNT, default=0, metavar="N", help="Seed.")
 METRICS = declare(
     option("--json", type=WRITE, metavar="FILE", help="Also write the metrics to FILE, as JSON."),
     option("--quiet", is_flag=True, help="Print nothing but errors, show no progress."),

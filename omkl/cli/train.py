@@ -184,7 +184,7 @@ class Training:
 
     def shuffled(self, stream: data.Stream) -> data.Stream:
         """Shuffle a stream, in a new order every epoch; a resumed run has the same orders."""
-        return stream.shuffled(random_state=self.options.random_state or 0)
+        return stream.shuffled(random_state=self.options.random_state)
 
     def fit(self, model: OnlineEstimator, X: object, y: object = None, dev: object = None, **declared: object) -> None:
         """Train, on Dask workers if the options say so; local workers end with the training.

@@ -136,6 +136,18 @@ def test_text_columns_stay_text(tmp_path):
         assert [json.loads(line)["y"] for line in out.read_text().splitlines()] == ["low", "high"]
 
 
+def test_the_same_command_gives_the_same_model(tmp_path):
+    data, model, out = (tmp_path / name for name in ("data.csv", "model.npz", "out.jsonl"))
+    rng = np.random.default_rng(0)
+    data.write_text("x,y\n" + "".join(f"{x},{int(x + e > 0)}\n" for x, e in rng.normal(size=(60, 2))))
+    seen = []
+    for _ in range(2):  # the held-out tenth and the order are drawn
+        assert main(["train", "classifier", str(data), "-o", str(model), "--quiet", "--early-stopping"]) == 0
+        assert main(["predict", str(model), str(data), "-o", str(out), "--quiet", "--confidence"]) == 0
+        seen.append(out.read_text())
+    assert seen[0] == seen[1]
+
+
 def test_a_table_may_have_no_header(tmp_path):
     data, model = tmp_path / "data.csv", tmp_path / "model.npz"
     data.write_text("1,a\n-1,b\n2,a\n-2,b\n")
