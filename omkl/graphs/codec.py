@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from omkl._components import check_choice
 from omkl._threads import in_threads
 from omkl.data.graphs import Graph
 from omkl.estimators.explanations import part_namer
@@ -18,7 +19,7 @@ from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
 from omkl.features.views import TokenData
-from omkl.groups.edges import EdgeBank, GraphSpan, LabelPairs, PairBank
+from omkl.groups.edges import PAIRS, EdgeBank, GraphSpan, LabelPairs, PairBank
 from omkl.groups.tables import ExplicitBank
 from omkl.groups.tokens import Tokens
 from omkl.online.averaging import Predictor
@@ -33,6 +34,8 @@ from omkl.structures.graph import Certificate, GraphLayout, GraphPotentials, Pai
 
 #: Prefix of the names of groups of edges, and of their arrays in model files.
 EDGE, EDGES = "edge:", "edges/"
+#: Name of the group of scores of pairs of labels that all edges share.
+TRANSITIONS = "transitions"
 
 
 # ---- reading ----------------------------------------------------------------------------------------------------
@@ -98,7 +101,10 @@ class GraphOutputs(ChainOutputs):
 
     def __init__(self, labeler: Any, classes: Sequence | str | None) -> None:
         self._transitions, self._cost, self._classes = labeler.transitions, labeler.cost, classes
-        self._allowed, self._pairs, self._sweeps = labeler.allowed_pairs, labeler.pairs, labeler.sweeps
+        self._allowed, self._sweeps = labeler.allowed_pairs, labeler.sweeps
+        self._kinds: dict[str, str] = labeler.pairs if isinstance(labeler.pairs, dict) else {}
+        self._kind: str | None = None if isinstance(labeler.pairs, dict) else labeler.pairs
+        check_choice("pairs", self._kind, (None, *PAIRS))
 
     def structure(self, known: Labels) -> PairwiseGraph:  # type: ignore[override]
         """Make the structure over these labels."""
@@ -107,12 +113,18 @@ class GraphOutputs(ChainOutputs):
             raise InputError("allowed_pairs must be symmetric, since edges are undirected.")
         return PairwiseGraph(len(known), self._cost, self.shared, allowed, self._sweeps)
 
-    def label_pairs(self, n_labels: int) -> LabelPairs:
-        """Return the weights of pairs of labels."""
-        if self._pairs is not None and (self._pairs, self.directed) in (("symmetric", True), ("full", False)):
-            kind = "directed" if self.directed else "undirected"
-            raise InputError(f'pairs="{self._pairs}" does not fit the {kind} edges of these graphs.')
-        return LabelPairs(self._pairs or ("full" if self.directed else "symmetric"), n_labels)
+    def kind(self, group: str) -> str:
+        """Return the kind of the weights of pairs of labels of a group."""
+        return self._kinds.get(group) or self._kind or ("full" if self.directed else "symmetric")
+
+    def check_pairs(self, groups: Collection[str]) -> None:
+        """Raise an InputError for a kind of pairs that does not fit the edges, or of a group that does not exist."""
+        for group, kind in self._kinds.items():
+            check_choice("Keys of `pairs`", group, [*groups, *[TRANSITIONS] * (self._transitions is not None)])
+            check_choice(f"pairs[{group!r}]", kind, PAIRS)
+        misfit, edges = ("symmetric", "directed") if self.directed else ("full", "undirected")
+        if misfit in (self._kind, *self._kinds.values()):
+            raise InputError(f'pairs="{misfit}" does not fit the {edges} edges of these graphs.')
 
     def check(self, *given: Any) -> None:
         """Accept all labels: the codec checks them, which knows the edges."""
@@ -121,7 +133,7 @@ class GraphOutputs(ChainOutputs):
         """Make the bank of scores of pairs of labels: a list of regularized and one of unregularized banks."""
         if self._transitions is None:
             return [], []
-        banks = [PairBank(self.label_pairs(n_outputs), averaging)]
+        banks = [PairBank(LabelPairs(self.kind(TRANSITIONS), n_outputs), averaging)]
         return (banks, []) if self._transitions == "regularized" else ([], banks)
 
 
@@ -145,10 +157,39 @@ def check_possible(structure: PairwiseGraph, possible: np.ndarray, layout: Graph
 # ---- encoding ---------------------------------------------------------------------------------------------------
 
 
-class GraphExamples(Examples):
-    """Graphs with encoded nodes and edges, and weights; see :class:`~omkl.estimators.sources.WeightedExamples`."""
+class EdgeGroups(Encoder):
+    """The part of an encoder of edges that belongs to some groups; features keep their ids."""
 
-    def __init__(self, nodes: Examples, edges: Tokens | None, layouts: Sequence[GraphLayout]) -> None:
+    def __init__(self, encoder: Encoder, names: Collection[str]) -> None:
+        self.__dict__.update(encoder.__dict__)
+        self._names = names
+        self.mapped, self.dual = ([name for name in own if name in names] for own in (encoder.mapped, encoder.dual))
+
+    @property
+    def explicit_names(self) -> list[str]:
+        return [name for name in super().explicit_names if name in self._names]
+
+    def explicit_groups(self, first: int = 0) -> np.ndarray:
+        """Return the group of every explicit feature; those of other groups, which never occur, are in the first."""
+        own = self.explicit_names
+        places = np.array([own.index(name) if name in own else 0 for name in super().explicit_names], np.int32)
+        return places[super().explicit_groups(first)] if own else np.zeros(0, np.int32)
+
+    def own(self, tokens: Tokens) -> Tokens:
+        """Copy encoded edges with the features of these groups."""
+        if tokens.features is None:
+            return tokens
+        chosen = np.array([name in self._names for name in super().explicit_names], bool)
+        return Tokens(tokens.offsets, tokens.features.only(chosen[super().explicit_groups()]), tokens.views)
+
+
+class GraphExamples(Examples):
+    """Graphs with encoded nodes and edges, and weights; see :class:`~omkl.estimators.sources.WeightedExamples`.
+
+    ``edges`` are those for the groups of each kind of pairs of labels.
+    """
+
+    def __init__(self, nodes: Examples, edges: dict[str, Tokens], layouts: Sequence[GraphLayout]) -> None:
         self.__dict__.update(nodes.__dict__)  # the constructor would count the weights again
         self.edges, self.layouts = edges, layouts
 
@@ -158,11 +199,11 @@ class GraphExamples(Examples):
 
     def graph(self, s: int) -> GraphSpan:
         """Return an encoded graph."""
-        edges, offsets = None if self.edges is None else self.edges.sequence(s), self.tokens.offsets
+        edges, offsets = {kind: own.sequence(s) for kind, own in self.edges.items()}, self.tokens.offsets
         return GraphSpan(self.tokens, offsets.item(s), offsets.item(s + 1), edges, self.layouts[s])
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "GraphExamples":
-        edges = None if self.edges is None else self.edges.only(inputs)
+        edges = {kind: own.only(inputs) for kind, own in self.edges.items()}
         return GraphExamples(super()._cut(inputs, chosen), edges, [self.layouts[s] for s in inputs.tolist()])
 
 
@@ -187,7 +228,6 @@ class GraphCodec(TokenCodec):
 
     def start(self, data: TokenData) -> Examples:
         self._outputs.shared, self._outputs.directed = data.edges is None, data.layouts[0].directed
-        self._outputs.label_pairs(1)  # raises an error if they do not fit
         kernels = self._edge_kernels
         if data.edges is not None:
             if kernels is None and not isinstance(data.edges.inputs, list):
@@ -195,7 +235,9 @@ class GraphCodec(TokenCodec):
             self.edges = Encoder(kernels, in_sequences=True).fit(data.edges._replace(total=data.total))
         elif kernels is not None:
             raise InputError("edge_kernels must be None for graphs whose edges have no features.")
-        return super().start(data)
+        examples = super().start(data)
+        self._outputs.check_pairs(self._edge_groups)
+        return examples
 
     def encode_known(self, data: TokenData, grow: bool = False, follow: bool = False) -> GraphExamples:
         self.check_edges(data)
@@ -212,8 +254,10 @@ class GraphCodec(TokenCodec):
         try:
             return self._with_edges(examples, data, grow=True)
         finally:
-            if self.edges is not None and self.edges.vocabulary is not None:
-                self._grow_bank(trainer, self._explicit_edges(trainer.banks), self.edges, EDGE)
+            by_kind = self._edges_by_kind()
+            for bank in trainer.banks:
+                if isinstance(bank, EdgeBank):
+                    self._grow_bank(trainer, bank.bank, by_kind[bank.pairs.kind], EDGE)
 
     def spans(self, data: TokenData) -> list[GraphSpan]:
         """Encode graphs for prediction."""
@@ -234,13 +278,14 @@ class GraphCodec(TokenCodec):
             raise InputError(f"The model has learned from edges with {learned}features, got {found}.")
 
     def _with_edges(self, examples: Examples, data: TokenData, grow: bool) -> GraphExamples:
-        edges = None
+        by_kind = {}
         if self.edges is not None and data.edges is not None:
             try:
                 edges = self.edges.encode(data.edges.inputs, data.edges.offsets, grow)
             except InputError as error:
                 raise InputError(f"Features of edges: {error}") from None
-        return GraphExamples(examples, edges, data.layouts)
+            by_kind = {kind: own.own(edges) for kind, own in self._edges_by_kind().items()}
+        return GraphExamples(examples, by_kind, data.layouts)
 
     def check_labels(self, labels: np.ndarray, data: TokenData) -> None:
         """Raise an InputError if allowed pairs forbid the labels of neighbours."""
@@ -252,8 +297,8 @@ class GraphCodec(TokenCodec):
 
     def facts(self, examples: GraphExamples) -> dict[str, Any]:  # type: ignore[override]
         found = [*(layout.edges for layout in examples.layouts)]
-        if examples.edges is not None:
-            found += [*(examples.edges.features or ()), *examples.edges.views.values()]
+        for own in examples.edges.values():
+            found += [*(own.features or ()), *own.views.values()]
         return {**super().facts(examples), "edges": fingerprint(found)}
 
     # ---- prediction ---------------------------------------------------------------------------------------------
@@ -316,40 +361,47 @@ class GraphCodec(TokenCodec):
     # ---- banks --------------------------------------------------------------------------------------------------
 
     @property
-    def order(self) -> list[str]:
+    def _edge_groups(self) -> list[str]:
+        """Names of the groups of edges."""
         if self.edges is None:
-            return super().order
+            return []
         keys = [] if self.edges.vocabulary is None else self.edges.vocabulary.keys
-        return [*super().order, *(EDGE + name for name in [*self.edges.kernels, *keys])]
+        return [EDGE + name for name in [*self.edges.kernels, *keys]]
+
+    @property
+    def order(self) -> list[str]:
+        return [*super().order, *self._edge_groups]
+
+    def _edges_by_kind(self) -> dict[str, EdgeGroups]:
+        """Return the groups of edges of each kind of pairs of labels, also of the kind of new groups."""
+        names: dict[str, list[str]] = {self._outputs.kind(""): []}
+        for group in self._edge_groups:
+            names.setdefault(self._outputs.kind(group), []).append(group.removeprefix(EDGE))
+        return {} if self.edges is None else {kind: EdgeGroups(self.edges, own) for kind, own in names.items()}
 
     def banks(self, averaging: bool, training: Any = None, in_shards: bool = False) -> tuple[list[Any], list[Any]]:
         regularized, free = super().banks(averaging, training, in_shards)
-        if self.edges is None:
-            return regularized, free
-        pairs = self._outputs.label_pairs(self.structure.n_labels)
         cached = training is not None and not in_shards and self._cache_size > 0
-        tokens = training.edges if training is not None and cached else None
-        own = self._banks_of(self.edges, tokens, pairs.n_weights, averaging, EDGE)
+        of_edges = []
+        for kind, encoder in self._edges_by_kind().items():
+            tokens, pairs = training.edges[kind] if cached else None, LabelPairs(kind, self.structure.n_labels)
+            own = self._banks_of(encoder, tokens, pairs.n_weights, averaging, EDGE)
+            of_edges += [EdgeBank(bank, pairs) for bank in own]
         of_nodes = [bank for bank in regularized if not isinstance(bank, PairBank)]
-        return [*of_nodes, *(EdgeBank(bank, pairs) for bank in own), *regularized[len(of_nodes) :]], free
-
-    @staticmethod
-    def _explicit_edges(banks: Sequence[Any]) -> ExplicitBank | None:
-        """Return the bank of explicit features of edges."""
-        own = (bank.bank for bank in banks if isinstance(bank, EdgeBank))
-        return next((bank for bank in own if isinstance(bank, ExplicitBank)), None)
+        return [*of_nodes, *of_edges, *regularized[len(of_nodes) :]], free
 
     def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
-        bank = self._explicit_edges(predictor.banks)
-        if bank is None or self.edges is None or (group is not None and group not in bank.names):
-            return super().top_features(predictor, n, group)
-        pairs, members = self._outputs.label_pairs(self.structure.n_labels), self.known.members
-        named = [{"label": "equal labels"}] * pairs.n_weights
-        for first, second in [] if pairs.kind == "potts" else np.argwhere(pairs.index >= 0)[::-1].tolist():
-            named[pairs.index[first, second]] = {"label": f"{members[first]} → {members[second]}"}
-        found = top_of_bank(bank, self.edges, named, n, group)
-        others = super().top_features(predictor, n, None) if group is None else []
-        return sorted([*found, *others], key=lambda record: -abs(record["weight"]))[:n]
+        banks = [bank for bank in predictor.banks if isinstance(bank, EdgeBank) and isinstance(bank.bank, ExplicitBank)]
+        banks = [bank for bank in banks if group is None or group in bank.names]
+        found = super().top_features(predictor, n, group) if group is None or not banks else []
+        encoder: Any = self.edges
+        for bank in banks:
+            pairs, members = bank.pairs, self.known.members
+            named = [{"label": "equal labels"}] * pairs.n_weights
+            for first, second in [] if pairs.kind == "potts" else np.argwhere(pairs.index >= 0)[::-1].tolist():
+                named[pairs.index[first, second]] = {"label": f"{members[first]} → {members[second]}"}
+            found += top_of_bank(bank.bank, encoder, named, n, group)
+        return sorted(found, key=lambda record: -abs(record["weight"]))[:n]
 
     # ---- model files --------------------------------------------------------------------------------------------
 

@@ -9,11 +9,11 @@ import numpy as np
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.sources import TrainingBlock
-from omkl.estimators.validation import Number, OneOf, column_names_of
+from omkl.estimators.validation import Number, column_names_of
 from omkl.features.lexicons import LexiconSource
 from omkl.features.views import TokenData
 from omkl.graphs.codec import GraphCodec, GraphOutputs
-from omkl.groups.edges import PAIRS, PairBank
+from omkl.groups.edges import PairBank
 from omkl.online.rounds import Record
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Unpacker
@@ -48,10 +48,11 @@ class GraphLabeler(OnlineEstimator):
         Kernels on nodes, as for :class:`~omkl.SequenceLabeler`.
     edge_kernels : list, dict or None
         Kernels on edges, in the same language. None uses a linear kernel on arrays.
-    pairs : {"full", "symmetric", "equal", "potts"} or None
+    pairs : {"full", "symmetric", "equal", "potts"}, dict or None
         Weights of a feature of edges, and of edges without features: one for each ordered pair of labels, for each
         unordered pair, for each label that both ends have, or one for equal labels. None is "full" for directed edges,
-        and "symmetric" for undirected ones.
+        and "symmetric" for undirected ones. A dict gives the kind of some groups, as ``{"edge:near": "potts"}`` or
+        ``{"transitions": "equal"}``; None is for the others.
     transitions : {"free", "regularized", None}
         Scores of pairs of labels that all edges share: not regularized, an additional regularized group, or none.
     allowed_pairs : dict, array of shape (K, K) or None
@@ -96,7 +97,6 @@ callbacks, verbose, random_state
     _constraints = {
         **OnlineEstimator._constraints,
         **labeling.CONSTRAINTS,
-        "pairs": OneOf((None, *PAIRS)),
         "sweeps": Number(above=0, integer=True),
     }
     _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_")
@@ -105,7 +105,7 @@ callbacks, verbose, random_state
 
     kernels: Any = field(default=None, kw_only=False)
     edge_kernels: Any = field(default=None, kw_only=False)
-    pairs: str | None = None
+    pairs: str | dict[str, str] | None = None
     loss: Any = "hinge"
     C: float | str = 30.0
     epochs: int | str = "auto"

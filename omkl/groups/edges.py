@@ -60,15 +60,16 @@ class GraphSpan(Span, GuidedInput):
     ----------
     tokens, low, high
         The nodes, as in :class:`~omkl.groups.tokens.Span`.
-    edges : Span or None
+    edges : dict of str to Span
+        The edges for the groups of each kind of pairs of labels; may be empty.
     layout : GraphLayout
     """
 
     __slots__ = ("edges", "layout")
 
-    def __init__(self, tokens: Tokens, low: int, high: int, edges: Span | None, layout: GraphLayout) -> None:
+    def __init__(self, tokens: Tokens, low: int, high: int, edges: dict[str, Span], layout: GraphLayout) -> None:
         super().__init__(tokens, low, high)
-        self.edges, self.layout = edges if edges is not None and len(edges) else None, layout
+        self.edges, self.layout = edges, layout
 
     def initial_potentials(self, structure: Any) -> GraphPotentials:
         return structure.over(self.layout)
@@ -112,33 +113,37 @@ class EdgeBank(Bank):
     def group_state(self, state: GroupStateView) -> None:
         self.bank.group_state = state
 
+    def edges_of(self, x: GraphSpan) -> Span | None:
+        """Return the edges of a graph with the features of these groups, if it has edges."""
+        return x.edges.get(self.pairs.kind) or None
+
     def own(self, gradient: GraphPotentials) -> UnaryPotentials:
         """Return the gradient in the potentials of the bank."""
         return UnaryPotentials(self.pairs.sums(gradient.pairwise))
 
     def add_potentials(self, x: GraphSpan, potentials: GraphPotentials) -> None:
-        if x.edges is not None:
-            own = np.zeros((len(x.edges), self.pairs.n_weights))
-            self.bank.add_potentials(x.edges, UnaryPotentials(own))
+        if (edges := self.edges_of(x)) is not None:
+            own = np.zeros((len(edges), self.pairs.n_weights))
+            self.bank.add_potentials(edges, UnaryPotentials(own))
             jit.add_pairs(own, 1.0, self.pairs.index, potentials.pairwise)
 
     def step(self, x: GraphSpan, gradient: GraphPotentials) -> None:
-        if x.edges is None:
+        if (edges := self.edges_of(x)) is None:
             self.group_state.square_gradients[:] = 0.0
         else:
-            self.bank.step(x.edges, self.own(gradient))
+            self.bank.step(edges, self.own(gradient))
 
     def apply_events(self, x: GraphSpan, gradient: GraphPotentials | None) -> None:
-        if gradient is None or x.edges is None:
+        if gradient is None or (edges := self.edges_of(x)) is None:
             self.bank.apply_events(None, None)
         else:
-            self.bank.apply_events(x.edges, self.own(gradient))
+            self.bank.apply_events(edges, self.own(gradient))
 
     def inner_products(self, x: GraphSpan, gradient: GraphPotentials, totals: np.ndarray | None) -> np.ndarray:
-        if x.edges is None:
+        if (edges := self.edges_of(x)) is None:
             return np.zeros(len(self.names))
         own = self.own(gradient)
-        return self.bank.inner_products(x.edges, own, np.zeros((len(self.names), own.unary.shape[1])))
+        return self.bank.inner_products(edges, own, np.zeros((len(self.names), own.unary.shape[1])))
 
     def grow_outputs(self, n_outputs: int) -> None:
         self.pairs = LabelPairs(self.pairs.kind, n_outputs)

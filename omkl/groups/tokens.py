@@ -22,6 +22,12 @@ class Features(NamedTuple):
     ids: np.ndarray
     values: np.ndarray
 
+    def only(self, chosen: np.ndarray) -> "Features":
+        """Copy the features that a mask of all feature ids has chosen; ids are not changed."""
+        kept = chosen[self.ids]
+        counts = np.concatenate([[0], np.cumsum(kept)])
+        return Features(counts[self.starts], self.ids[kept], self.values[kept])
+
 
 #: Tokens without features.
 NO_FEATURES = Features(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0))

@@ -161,8 +161,8 @@ def contributions(predictor: Predictor, x: Input, direction: Potentials) -> Cont
     for bank in _separable(predictor):
         if isinstance(bank, ExplicitBank):
             own = _of_features(bank, x, direction)
-        elif isinstance(bank, EdgeBank) and isinstance(bank.bank, ExplicitBank) and x.edges is not None:
-            own = _of_features(bank.bank, x.edges, bank.own(direction))
+        elif isinstance(bank, EdgeBank) and isinstance(bank.bank, ExplicitBank) and (edges := bank.edges_of(x)):
+            own = _of_features(bank.bank, edges, bank.own(direction))
         else:
             own = _of_potentials(bank, predictor.structure, x, direction)
         groups.update(own.groups)

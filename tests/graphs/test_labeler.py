@@ -75,6 +75,96 @@ def test_the_order_of_the_ends_of_undirected_edges_changes_nothing(pairs, edge_k
     assert_allclose(first.transitions_, first.transitions_.T)
 
 
+def draw_neighbours(n=15, seed=0):
+    """Undirected grids whose edges have a number, and words of two keys."""
+    X, y = draw_grids(n, seed=seed, directed=False)
+    rng, graphs = np.random.default_rng(seed), []
+    for x in X:
+        own = [
+            {"near": float(row[1]), "change": "yes" if row[0] > 0.5 else "no", "say": f"v{rng.integers(3)}", "at": row}
+            for row in x.edge_features
+        ]
+        graphs.append(Graph(x.nodes, x.edges, own))
+    return graphs, y
+
+
+TWO_KINDS = {"edge:near": "potts", "edge:change": "equal", "edge:close": "potts", "transitions": "equal"}
+CLOSE = {"close": "gaussian:sigma2=2,on=at", "at": "linear:on=at"}
+
+
+def two_kinds():
+    return GraphLabeler("linear", CLOSE, pairs=TWO_KINDS, weighting="norms", epochs=3, random_state=0)
+
+
+def test_each_group_of_edges_has_its_kind_of_pairs():
+    X, y = draw_neighbours()
+    model = GraphLabeler("linear", pairs={name: TWO_KINDS[name] for name in ("edge:near", "edge:change")})
+    X = [Graph(x.nodes, x.edges, [{k: v for k, v in own.items() if k != "at"} for own in x.edge_features]) for x in X]
+    model.set_params(random_state=0, epochs=3, weighting="norms").fit(X, y)
+    ties = {}  # a full matrix of weights for each feature
+    for record in model.top_features(10_000):
+        matrix = ties.setdefault(record["feature"], np.zeros((3, 3)))
+        if record["label"] == "equal labels":
+            matrix += record["weight"] * np.eye(3)
+        elif " → " in str(record["label"]):
+            first, second = map(int, record["label"].split(" → "))
+            matrix[first, second] = matrix[second, first] = record["weight"]
+    assert_array_equal(ties["near"], ties["near"][0, 0] * np.eye(3))
+    assert not ties["change=yes"][~np.eye(3, dtype=bool)].any()
+    assert ties["say=v0"][~np.eye(3, dtype=bool)].any()
+    for x, own in zip(X, potentials_of(model.model_, X)):
+        scores = [
+            sum(v * ties[k] if k == "near" else ties[f"{k}={v}"] for k, v in edge.items()) for edge in x.edge_features
+        ]
+        assert_allclose(own.pairwise, np.array(scores) + model.transitions_, atol=1e-12)
+
+
+def test_a_kind_for_all_groups_is_that_kind():
+    X, y = draw_grids(10, useless=1, directed=False)
+    kernels = {"linear": "linear:on=0:2", "gaussian": "gaussian:sigma2=5,on=0:2"}
+    X = [Graph(x.nodes, x.edges, np.hstack([x.edge_features, np.zeros((len(x.edges), 1))])) for x in X]
+    settings = {"epochs": 2, "random_state": 0, "transitions": None}
+    alone = GraphLabeler("linear", kernels, pairs="potts", **settings).fit(X, y)
+    named = {f"edge:{name}": "potts" for name in kernels}
+    beside = GraphLabeler("linear", {**kernels, "empty": "linear:on=3:4"}, pairs=named, **settings).fit(X, y)
+    norms = dict(zip(beside.predictor_.group_names, beside.predictor_.norms))
+    assert norms.pop("edge:empty") == 0.0
+    assert_allclose([norms[name] for name in alone.predictor_.group_names], alone.predictor_.norms, rtol=1e-9)
+
+
+def test_two_kinds_of_pairs_are_saved_explained_and_trained_in_streams(tmp_path):
+    X, y = draw_neighbours()
+    model = two_kinds().fit(X, y)
+    flipped = [Graph(x.nodes, x.edges[:, ::-1], x.edge_features) for x in X]
+    assert_allclose(two_kinds().fit(flipped, y).predictor_.norms, model.predictor_.norms, rtol=1e-9)
+    model.save(tmp_path / "model")
+    first, second = (omkl.load(tmp_path / "model") for _ in range(2))
+    for own, other in zip(first.predict(X), model.predict(X)):
+        assert_array_equal(own, other)
+    assert_array_equal(first.partial_fit(X, y).predictor_.norms, second.partial_fit(X, y).predictor_.norms)
+    why = model.explain(X[0])
+    assert sum(why.groups.values()) == pytest.approx(why.margin)
+    names = {record["feature"] for record in model.explain(X[0], n=1000).features if record["group"] == "edge:change"}
+    assert names <= {"change=yes", "change=no"}
+    assert names
+    streamed = two_kinds().fit(Stream.from_iterable(list(zip(X, y)), block_size=4))
+    assert set(streamed.kernel_weights_) == set(model.kernel_weights_)
+    assert streamed.score(X, y) > 0.4
+    assert two_kinds().fit(X, y, shards=2).score(X, y) > 0.4
+
+
+def test_new_groups_of_edges_have_the_default_kind():
+    X = [Graph(["a", "b"], [(0, 1)], [{"kind": "near"}]), Graph(["c", "a"], [(0, 1)], [{"kind": "far", "more": 2.0}])]
+    model = GraphLabeler(pairs={"edge:kind": "potts"}, random_state=0).partial_fit(
+        X[:1], [["A", "B"]], classes="growing"
+    )
+    for _ in range(5):
+        model.partial_fit(X, [["A", "B"], ["C", "C"]])
+    labels = {record["feature"]: record["label"] for record in model.top_features(10_000)}
+    assert labels["kind=near"] == labels["kind=far"] == "equal labels"
+    assert " → " in labels["more"]
+
+
 def test_edges_help_and_useless_groups_get_no_weight():
     (X, y), (X_test, y_test) = draw_grids(60, 3), draw_grids(30, 3, seed=1)
     alone = GraphLabeler("linear", transitions=None, random_state=0, epochs=5)
@@ -254,6 +344,14 @@ LINE = Graph(np.eye(2), [(0, 1)], np.ones((1, 1)))
         ([Graph(np.eye(2), [(0, 1)], directed=True)], [[0, 1]], {"pairs": "symmetric"}, "does not fit the directed"),
         ([LINE], [[0, 1]], {"pairs": "full"}, "does not fit the undirected"),
         ([LINE], [[0, 1]], {"pairs": "some"}, "pairs"),
+        (
+            [LINE],
+            [[0, 1]],
+            {"pairs": {"linear": "potts"}},
+            "Keys of `pairs` must be one of 'edge:linear', 'transitions'",
+        ),
+        ([LINE], [[0, 1]], {"pairs": {"edge:linear": "some"}}, "must be one of 'full', .* got 'some'"),
+        ([LINE], [[0, 1]], {"pairs": {"transitions": "full"}}, "does not fit the undirected"),
         ([Graph(np.eye(2), [(0, 1)])], [[0, 1]], {"edge_kernels": "linear"}, "edge_kernels must be None"),
         ([LINE], [[0, 1]], {"allowed_pairs": {0: [0]}}, "must be symmetric"),
     ],
