@@ -390,7 +390,7 @@ class Annotator(SavedEstimator):
     _predicts_only = True  # no partial_fit
 
     def _saved_parameters(self) -> dict[str, Any]:
-        return super()._saved_parameters() | dict.fromkeys((*SETTINGS, "lexicons"))
+        return super()._saved_parameters() | dict.fromkeys(SETTINGS)
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
         settings = {} if self.tagger is None else {"tagger": packed_parameters(self.tagger, packer)}

@@ -166,9 +166,9 @@ class SavedEstimator(BaseEstimator):
         }
 
     def _saved_parameters(self) -> dict[str, Any]:
-        """Return the parameters in a form that a model file can store: without splitters and scorers of one's own."""
+        """Return the parameters in a form that a model file can store: without objects of one's own, and lexicons."""
         known, kept = self.get_params(deep=False), (int, np.integer, str, type(None))
-        objects = ("cv", "scoring", "callbacks", "random_state")
+        objects = ("cv", "scoring", "callbacks", "random_state", "lexicons")
         return known | dict.fromkeys(name for name in objects if not isinstance(known.get(name), kept))
 
     def _describe(self, packer: persistence.Packer, training: bool) -> dict[str, Any]:

@@ -321,18 +321,14 @@ class TokenCodec(Codec):
 
     def pack(self, packer: Packer, condensed: Arrays | None = None) -> tuple[Manifest, Arrays]:
         """Return ``(JSON values, arrays)`` for a model file; see :class:`~omkl.online.model.Codec`."""
-        values = {**self.known.pack(packer), "encoder": self.encoder.pack(packer), "positions": self.longest}
-        vocabulary = self.encoder.vocabulary
-        if vocabulary is None:
-            return values, {}
-        arrays: Arrays = {}
-        kept = None
-        if condensed is not None and "bank0/table" in condensed:
+        vocabulary, arrays, kept = self.encoder.vocabulary, dict[str, np.ndarray](), None
+        if vocabulary is not None and condensed is not None and "bank0/table" in condensed:
             used: Any = condensed["bank0/table"].any(axis=1)
             used[: vocabulary.first_id] = True  # keep all features of kernels
             arrays = {name: condensed[name][used] for name in ("bank0/table", "bank0/groups")}
             kept = used[vocabulary.first_id :]
-        return values, arrays | {f"vocabulary/{key}": value for key, value in vocabulary.state(kept).items()}
+        values = {**self.known.pack(packer), "encoder": self.encoder.pack(packer, kept), "positions": self.longest}
+        return values, arrays
 
     def unpack(self, values: Manifest, arrays: Arrays, unpacker: Unpacker) -> None:
         """The inverse of :meth:`pack`."""

@@ -312,9 +312,11 @@ class Encoder:
         used = dict.fromkeys(key for view in self.views.values() for key in view.keys if key != COLUMNS)
         return arrays | {key: stacked([token.get(key) for token in dicts], key, self.shapes[key]) for key in used}
 
-    def pack(self, packer: Packer) -> Manifest:
-        """Return everything learned except the features of the vocabulary as JSON values, with arrays of lexicons."""
+    def pack(self, packer: Packer, kept: np.ndarray | None = None) -> Manifest:
+        """Return everything learned as JSON values and arrays; ``kept`` is a mask of features of the vocabulary."""
         packer.arrays.update(pack_lexicons(self.lexicons) | self.arrays())
+        if self.vocabulary is not None:
+            packer.arrays.update({f"vocabulary/{key}": own for key, own in self.vocabulary.state(kept).items()})
         return {
             "kernels": {name: packer.pack(own, f"the kernel {name!r}") for name, own in self.kernels.items()},
             "shapes": self.shapes,

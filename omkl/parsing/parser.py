@@ -489,7 +489,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     def _saved_parameters(self) -> dict[str, Any]:
         used = None if self._model is None else self.templates_
         lines = template_selection.saved_templates(self.templates, self.lexicons or (), used)
-        return {**super()._saved_parameters(), "templates": lines, "lexicons": None}
+        return {**super()._saved_parameters(), "templates": lines}
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
         super()._restore(manifest, unpacker)

@@ -299,9 +299,6 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
 
     # ---- model files --------------------------------------------------------------------------------------------
 
-    def _saved_parameters(self) -> dict[str, Any]:
-        return {**super()._saved_parameters(), "lexicons": None}  # in the codec
-
     def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
         super()._restore(manifest, unpacker)
         self.lexicons = self.model_.parameters["lexicons"] = self.model_.codec.encoder.lexicons or None
