@@ -20,12 +20,12 @@ from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
 from omkl.features.views import TokenData
 from omkl.groups.edges import PAIRS, EdgeBank, GraphSpan, LabelPairs, PairBank
-from omkl.groups.tables import ExplicitBank
+from omkl.groups.tables import ExplicitBank, TransitionBank
 from omkl.groups.tokens import Tokens
 from omkl.online.averaging import Predictor
 from omkl.online.group_contributions import Piece
 from omkl.online.model import OnlineModel
-from omkl.online.rounds import Example
+from omkl.online.rounds import Example, Sequences
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Packer, Unpacker
 from omkl.sequences.reading import ChainOutputs, flat_labels, flatten, names_in
@@ -129,12 +129,11 @@ class GraphOutputs(ChainOutputs):
     def check(self, *given: Any) -> None:
         """Accept all labels: the codec checks them, which knows the edges."""
 
-    def banks(self, structure: Any, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
-        """Make the bank of scores of pairs of labels: a list of regularized and one of unregularized banks."""
-        if self._transitions is None:
-            return [], []
-        banks = [PairBank(LabelPairs(self.kind(TRANSITIONS), n_outputs), averaging)]
-        return (banks, []) if self._transitions == "regularized" else ([], banks)
+    def _banks(self, n_labels: int, longest: int, averaging: bool) -> list:
+        kind = self.kind(TRANSITIONS)
+        if kind == "full" and self.shared:  # as in chains, which compiled passes know
+            return [TransitionBank(n_labels, averaging=averaging)]
+        return [PairBank(LabelPairs(kind, n_labels), averaging)]
 
 
 def check_possible(structure: PairwiseGraph, possible: np.ndarray, layout: GraphLayout, graph: int) -> None:
@@ -196,6 +195,10 @@ class GraphExamples(Examples):
     def __getitem__(self, i: int) -> Example:
         _, y, weight = super().__getitem__(i)
         return Example(self.graph(self.chosen.item(i)), y, weight)
+
+    def sequences(self) -> Sequences | None:  # type: ignore[override]
+        """Return the arrays of all examples if they are chains."""
+        return super().sequences() if all(layout.is_chain for layout in self.layouts) else None
 
     def graph(self, s: int) -> GraphSpan:
         """Return an encoded graph."""
@@ -417,9 +420,6 @@ class GraphCodec(TokenCodec):
         if self.edges is not None:
             own = Packer()
             values["edges"] = self.edges.pack(own)
-            if self.edges.vocabulary is not None:
-                state = self.edges.vocabulary.state(None)
-                own.arrays |= {f"vocabulary/{key}": value for key, value in state.items()}
             packer.arrays.update({EDGES + name: array for name, array in own.arrays.items()})
         return values, arrays
 

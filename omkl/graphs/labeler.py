@@ -14,6 +14,8 @@ from omkl.features.lexicons import LexiconSource
 from omkl.features.views import TokenData
 from omkl.graphs.codec import GraphCodec, GraphOutputs
 from omkl.groups.edges import PairBank
+from omkl.groups.tables import TransitionBank
+from omkl.losses.structured import CRF
 from omkl.online.rounds import Record
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Unpacker
@@ -26,8 +28,8 @@ from omkl.structures.graph import Certificate, PairwiseGraph
 def record_proved(trainer: OnlineTrainer, record: Record) -> None:
     """Record the fraction of the labellings of some rounds that were proved to be the best; a callback."""
     structure: Any = trainer.structure
-    if structure.n_found:
-        record["proved"] = structure.n_proved / structure.n_found
+    if structure.n_found or not isinstance(trainer.loss, CRF):  # compiled passes label chains, and do not count
+        record["proved"] = structure.n_proved / structure.n_found if structure.n_found else 1.0
     structure.n_found = structure.n_proved = 0
 
 
@@ -212,11 +214,10 @@ callbacks, verbose, random_state
     @property
     def transitions_(self) -> np.ndarray:
         """Scores of pairs of labels that all edges share, in the averaged model, (K, K)."""
-        tables = (bank.scores() for bank in self.predictor_.banks if isinstance(bank, PairBank))
-        return next(tables, np.zeros((len(self.classes_),) * 2))
-
-    def _saved_parameters(self) -> dict[str, Any]:
-        return {**super()._saved_parameters(), "lexicons": None}  # in the codec
+        for bank in self.predictor_.banks:
+            if isinstance(bank, (PairBank, TransitionBank)):
+                return bank.scores() if isinstance(bank, PairBank) else bank.table[0]
+        return np.zeros((len(self.classes_),) * 2)
 
     def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
         super()._restore(manifest, unpacker)

@@ -134,10 +134,8 @@ class EdgeBank(Bank):
             self.bank.step(edges, self.own(gradient))
 
     def apply_events(self, x: GraphSpan, gradient: GraphPotentials | None) -> None:
-        if gradient is None or (edges := self.edges_of(x)) is None:
-            self.bank.apply_events(None, None)
-        else:
-            self.bank.apply_events(edges, self.own(gradient))
+        edges = self.edges_of(x) if gradient is not None else None
+        self.bank.apply_events(edges, self.own(gradient) if gradient is not None and edges is not None else None)
 
     def inner_products(self, x: GraphSpan, gradient: GraphPotentials, totals: np.ndarray | None) -> np.ndarray:
         if (edges := self.edges_of(x)) is None:

@@ -57,7 +57,7 @@ def compiled_pass(
     ----------
     trainer : OnlineTrainer
     examples : sequence of Example
-        ``examples.sequences()`` returns their arrays.
+        ``examples.sequences()`` returns their arrays, None if a compiled pass cannot take them.
     orders : callable
         ``orders(sizes)`` gives orders.
     done : int
@@ -156,7 +156,7 @@ def fastest_pass(
     room, testing
         See :func:`compiled_pass`.
     """
-    if not hasattr(examples, "sequences") or uncompiled_part(trainer) is not None:
+    if getattr(examples, "sequences", lambda: None)() is None or uncompiled_part(trainer) is not None:
         return None
     if max(trainer.planned, trainer.round + len(examples)) <= FEW_ROUNDS:
         return None

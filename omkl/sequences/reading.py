@@ -116,13 +116,14 @@ class ChainOutputs(Outputs):
             decoded = structure.decode_many(structure.agreeing(structure.zeros(len(gold)), possible), offsets)
             check_feasible(structure, decoded, offsets, possible)
 
-    def banks(self, structure: Chain, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
-        if self._transitions is None:
-            return [], []
-        banks: list = [TransitionBank(structure.n_labels, longest if self._by_position else 1, averaging)]
-        if self._order == 2:
-            banks.append(TrigramBank(structure.n_labels, averaging))
+    def banks(self, structure: Any, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
+        """Make the banks of scores of several labels: lists of regularized and of unregularized ones."""
+        banks = [] if self._transitions is None else self._banks(n_outputs, longest, averaging)
         return (banks, []) if self._transitions == "regularized" else ([], banks)
+
+    def _banks(self, n_labels: int, longest: int, averaging: bool) -> list:
+        banks: list = [TransitionBank(n_labels, longest if self._by_position else 1, averaging)]
+        return [*banks, TrigramBank(n_labels, averaging)] if self._order == 2 else banks
 
 
 def check_feasible(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +11,8 @@ from scipy.sparse import csgraph, csr_array
 from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.structures import _jit_graph as jit
-from omkl.structures.base import check_costs
+from omkl.structures._jit_chain import LABELS
+from omkl.structures.base import check_costs, map_arrays
 from omkl.structures.chain import NOTHING_ALLOWED, Labelling
 
 #: A labelling is proved best if no other scores higher by more than this, relative to the larger of 1 and its score.
@@ -49,6 +50,14 @@ class GraphLayout:
     def arrays(self) -> tuple[np.ndarray, ...]:
         """The arrays that compiled functions take; see ``_jit_graph``."""
         return (self.edges, *self._arranged[:4])
+
+    @cached_property
+    def is_chain(self) -> bool:
+        """True if each node but the last has an edge to the next one, in their order."""
+        n = self.n_nodes
+        return (
+            self.directed and len(self.edges) == n - 1 and bool((self.edges == np.arange(n)[:-1, None] + [0, 1]).all())
+        )
 
     @property
     def is_forest(self) -> bool:
@@ -157,13 +166,18 @@ class PairwiseGraph(Labelling):
         #: Number of labellings found in training, and of those that were proved the best.
         self.n_found = self.n_proved = 0
 
+    @property
+    def compiled(self) -> Any:
+        """See :class:`Compilable`; compiled passes take chains only."""
+        return (LABELS, self.costs) if self.shared and self.allowed is None else None
+
     def zeros(self, size: int) -> GraphPotentials:
         return self.over(GraphLayout(size, np.zeros((0, 2), np.int64)))
 
     def over(self, layout: GraphLayout) -> GraphPotentials:
         """Return potentials of a graph, all zero."""
         E, K = len(layout.edges), self.n_labels
-        return GraphPotentials(np.zeros((layout.n_nodes, K)), np.zeros((min(E, 1) if self.shared else E, K, K)), layout)
+        return GraphPotentials(np.zeros((layout.n_nodes, K)), np.zeros((1 if self.shared else E, K, K)), layout)
 
     def solve(self, potentials: GraphPotentials) -> tuple[np.ndarray, Certificate]:
         """Return a good labelling, and its certificate; the score is -inf if no labelling was found.
@@ -231,10 +245,9 @@ class PairwiseGraph(Labelling):
     def difference(
         self, potentials: GraphPotentials, predicted: np.ndarray, gold: np.ndarray
     ) -> tuple[float, GraphPotentials]:
-        unary, pairwise, layout = potentials
-        gradient = GraphPotentials(np.zeros(unary.shape), np.zeros(pairwise.shape), layout)
-        jit.add_indicator(*gradient[:2], layout.edges, predicted, 1.0)
-        jit.add_indicator(*gradient[:2], layout.edges, gold, -1.0)
+        gradient = map_arrays(np.zeros_like, potentials)
+        jit.add_indicator(*gradient[:2], potentials.layout.edges, predicted, 1.0)
+        self.subtract_indicator(gradient, gold)
         return self.score(potentials, predicted) - self.score(potentials, gold), gradient
 
     def subtract_indicator(self, potentials: GraphPotentials, output: np.ndarray) -> None:

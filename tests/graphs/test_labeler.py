@@ -12,6 +12,7 @@ import omkl
 from omkl import GraphLabeler, SequenceLabeler
 from omkl.data import Graph, Stream, grid
 from omkl.exceptions import InputError
+from omkl.online import compiled_pass
 from omkl.sequences.labeling import potentials_of
 
 KERNELS = {"linear": "linear", "gaussian": "gaussian:sigma2=5", "fourier": "gaussian:sigma2=2,features=20"}
@@ -60,6 +61,25 @@ def test_a_chain_is_a_graph_without_cycles(loss, transitions):
     if loss == "crf":
         for own, other in zip(graph.predict_marginals(as_graphs(X)), chain.predict_marginals(X)):
             assert_allclose(own, other, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "crf"])
+def test_chains_are_trained_in_compiled_passes(loss, monkeypatch):
+    X, y = draw_chains(40)
+    y = [[None if t == 3 else label for t, label in enumerate(own.tolist())] for own in y]
+    labeler, rounds = GraphLabeler(["linear"], loss=loss, epochs=3, random_state=0), []
+    alone = labeler.fit(as_graphs(X), y).predictor_.norms
+    learn = compiled_pass._learn
+    monkeypatch.setattr(compiled_pass, "_learn", lambda *given: rounds.append(1) or learn(*given))
+    monkeypatch.setattr(compiled_pass, "FEW_ROUNDS", 0)
+    assert_allclose(labeler.fit(as_graphs(X), y).predictor_.norms, alone, rtol=1e-12)
+    assert labeler.history_[-1].get("proved") == (1.0 if loss == "hinge" else None)
+    assert_allclose(SequenceLabeler(["linear"], loss=loss, epochs=3, random_state=0).fit(X, y).predictor_.norms, alone)
+    assert rounds
+    rounds.clear()
+    others = [Graph(x.nodes, x.edges[::-1], directed=True) for x in as_graphs(X)]
+    assert_allclose(labeler.fit(others, y).predictor_.norms, alone)
+    assert not rounds
 
 
 @pytest.mark.parametrize("pairs", ["symmetric", "equal", "potts"])
@@ -137,10 +157,11 @@ def test_two_kinds_of_pairs_are_saved_explained_and_trained_in_streams(tmp_path)
     model = two_kinds().fit(X, y)
     flipped = [Graph(x.nodes, x.edges[:, ::-1], x.edge_features) for x in X]
     assert_allclose(two_kinds().fit(flipped, y).predictor_.norms, model.predictor_.norms, rtol=1e-9)
-    model.save(tmp_path / "model")
+    for training in (False, True):
+        model.save(tmp_path / "model", training=training)
+        for own, other in zip(omkl.load(tmp_path / "model").predict(X), model.predict(X)):
+            assert_array_equal(own, other)
     first, second = (omkl.load(tmp_path / "model") for _ in range(2))
-    for own, other in zip(first.predict(X), model.predict(X)):
-        assert_array_equal(own, other)
     assert_array_equal(first.partial_fit(X, y).predictor_.norms, second.partial_fit(X, y).predictor_.norms)
     why = model.explain(X[0])
     assert sum(why.groups.values()) == pytest.approx(why.margin)
