@@ -3,7 +3,7 @@ from .csv_files import stream_csv
 from .datasets import HandwrittenWords, digit_views, handwritten_dates, read_ocr, read_uci
 from .files import data_home, lines, output_file
 from .formats import StreamFormat, find_format, open_stream, stream_npz
-from .graphs import Graph, grid, read_graphs
+from .graphs import Graph, grid, read_graphs, write_graphs
 from .sequences import read_sequences, stream_sequences, write_sequences
 from .streams import Stream
 from .svmlight import count_svmlight_features, stream_svmlight
@@ -45,6 +45,7 @@ __all__ = [
     "stream_sequences",
     "stream_svmlight",
     "synthetic_treebank",
+    "write_graphs",
     "write_sequences",
     "write_treebank",
 ]

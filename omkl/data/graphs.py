@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sized
-from os import PathLike
+from collections.abc import Iterable, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from omkl._components import check_number
 from omkl.data.blocks import n_rows
-from omkl.data.files import lines
+from omkl.data.files import PathLike, lines, output_file
 from omkl.exceptions import DataFileError, InputError
 from omkl.structures.graph import GraphLayout
 
@@ -194,7 +193,7 @@ def grid(image: ArrayLike, connectivity: int = 4) -> Graph:
 # ---- JSON lines --------------------------------------------------------------------------------------------------
 
 
-def read_graphs(path: str | PathLike) -> tuple[list[Graph], list[list] | None]:
+def read_graphs(path: PathLike) -> tuple[list[Graph], list[list] | None]:
     """Read graphs from JSON lines, plain or compressed.
 
     A line is a graph: ``{"nodes": [...], "edges": [[0, 1], ...]}``, with ``"edge_features"``, ``"directed"`` and the
@@ -238,6 +237,39 @@ def read_graphs(path: str | PathLike) -> tuple[list[Graph], list[list] | None]:
     if not graphs:
         raise DataFileError(f"{path} holds no graphs.")
     return graphs, None if labels[0] is None else labels
+
+
+def write_graphs(path: PathLike, graphs: Sequence[Graph], labels: Sequence | None = None) -> None:
+    """Write graphs as JSON lines, which :func:`read_graphs` reads.
+
+    Parameters
+    ----------
+    path : path-like
+        Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; ``"-"`` is standard output.
+    graphs : list of Graph
+    labels : list of lists or arrays of labels, optional
+        Labels of the nodes of each graph.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the labels are not those of as many graphs, or JSON cannot hold a value; an existing file is not changed.
+
+    Examples
+    --------
+    >>> write_graphs("-", [Graph(["yes", "no"], [(0, 1)])], [[1, 0]])  # doctest: +SKIP
+    {"nodes": ["yes", "no"], "edges": [[0, 1]], "y": [1, 0]}
+    """
+    with output_file(path) as file:
+        try:
+            for graph, y in zip(graphs, [None] * len(graphs) if labels is None else labels, strict=True):
+                y = y.ravel() if isinstance(y, np.ndarray) else y
+                values = graph.nodes, graph.edges, graph.edge_features, graph.directed or None, y
+                record = {key: value for key, value in zip(KEYS, values) if value is not None}
+                text = json.dumps(record, default=lambda value: value.tolist(), ensure_ascii=False)
+                file.write(f"{text}\n".encode())
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InputError(f"The graphs and labels cannot be written as JSON lines: {error}.") from None
 
 
 def _numbers(features: Any) -> Any:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from omkl.data import Graph, grid
+from omkl.data import Graph, grid, read_graphs, write_graphs
 from omkl.exceptions import InputError
 
 
@@ -76,6 +76,25 @@ NODES = np.zeros((3, 2))
 def test_bad_graphs_are_refused(given, message):
     with pytest.raises(InputError, match=message):
         Graph(*given)
+
+
+def test_written_graphs_are_read(tmp_path):
+    image = grid(np.arange(6.0).reshape(2, 3))
+    words = Graph(["a", "ä"], [(0, 1)], [{"near": np.float64(0.5), "kind": "x"}])
+    write_graphs(tmp_path / "graphs.jsonl.gz", [image, words], [np.array([[1, 0, 1], [2, 2, 0]]), ["A", None]])
+    (first, second), labels = read_graphs(tmp_path / "graphs.jsonl.gz")
+    assert_array_equal(first.nodes, image.nodes)
+    assert_array_equal(first.edges, image.edges)
+    assert_array_equal(first.edge_features, image.edge_features)
+    assert (first.directed, second.directed) == (True, False)
+    assert (second.nodes, second.edge_features) == (words.nodes, words.edge_features)
+    assert labels == [[1, 0, 1, 2, 2, 0], ["A", None]]
+    write_graphs(tmp_path / "graphs.jsonl", [words])
+    assert read_graphs(tmp_path / "graphs.jsonl")[1] is None
+    for graphs, given in (([words], []), ([Graph([{"a": {1}}], [])], None)):
+        with pytest.raises(InputError, match="cannot be written as JSON lines"):
+            write_graphs(tmp_path / "graphs.jsonl", graphs, given)
+    assert len(read_graphs(tmp_path / "graphs.jsonl")[0]) == 1
 
 
 @pytest.mark.parametrize("given", [(np.zeros(3),), (np.zeros((2, 2)), 6), (np.zeros((2, 2, 2, 2)),)])
