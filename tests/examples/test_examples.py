@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from omkl.data import Treebank, synthetic_treebank, write_treebank
+from omkl.exceptions import MissingDependencyError
 from omkl.online import values_of
 from omkl.structures import UnaryPotentials
 
@@ -339,6 +340,15 @@ def test_kernels_on_columns_are_as_good_as_a_support_vector_machine(tmp_path):
         (noise, method) for noise in (False, True) for method in ("elastic-net", "SVM")
     ]
     assert min(row["scores"][0] for row in rows) > 85.0
+
+
+@pytest.mark.parametrize(
+    ("method", "module", "package"), [("EBM", "interpret", "interpret-core"), ("pyGAM", "pygam", "pygam")]
+)
+def test_models_of_other_libraries_say_what_to_install(method, module, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingDependencyError, match=f"{method} needs another package: pip install {package}"):
+        load_example("column_kernels").score("wine", 0, False, method, "gaussian")
 
 
 @pytest.mark.parametrize("unit", ["output", "token"])
