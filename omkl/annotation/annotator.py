@@ -229,20 +229,25 @@ class Annotator(SavedEstimator):
         check_is_fitted(self)
         check_n_jobs(self.n_jobs)
         for model in (self.parser_, None if self.tagger_ is None else self.tagger_.labeler):
-            if model is not None:
-                model.n_jobs = self.n_jobs
-                if confidence:
-                    has_marginals(model, InputError)
+            if model is not None and confidence:
+                has_marginals(model, InputError)
         annotated = []
         for block in treebanks_of(X, trees=False):
-            if self.tokenizer_ is not None:
-                self.tokenizer_.check_words(block)
+            self._prepare(block)
             if self.tagger_ is not None:
                 block = self.tagger_.annotate(block)
                 if confidence and self.tagger_.tag is not None:
                     block = with_notes(block, {f"{self.tagger_.tag.capitalize()}Conf": self.tagger_.confidence(block)})
             annotated.append(block if self.parser_ is None else self.parser_.parse(block, confidence=confidence))
         return Treebank.concatenate(annotated)
+
+    def _prepare(self, block: Treebank) -> None:
+        """Pass ``n_jobs`` on to the models, and check the words of sentences to annotate."""
+        for model in (self.parser_, None if self.tagger_ is None else self.tagger_.labeler):
+            if model is not None:
+                model.n_jobs = self.n_jobs
+        if self.tokenizer_ is not None:
+            self.tokenizer_.check_words(block)
 
     def annotate_text(self, text: str, *, offsets: bool = False, confidence: bool = False) -> Treebank:
         """Split raw text to sentences, tokens and words, and annotate these.
@@ -271,10 +276,14 @@ class Annotator(SavedEstimator):
 
         ``text`` is a str, or its pieces in order, such as an open text file. See :meth:`annotate_text` for the others.
         """
+        return (self.annotate(block, confidence=confidence) for block in self.split(text, offsets))
+
+    def split(self, text: str | Iterable[str], offsets: bool) -> Iterator[Treebank]:
+        """Split raw text to blocks of sentences of words."""
         check_is_fitted(self)
         if self.tokenizer_ is None:
             raise InputError(f"This annotator has no tokenizer: its training data had {NO_TEXT}.")
-        return (self.annotate(block, confidence=confidence) for block in self.tokenizer_.treebanks(text, offsets))
+        return self.tokenizer_.treebanks(text, offsets)
 
     def calibrate(self, X: Sentences) -> "Annotator":
         """Calibrate probabilities on held-out sentences.

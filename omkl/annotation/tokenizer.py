@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from omkl._components import warn_caller
 from omkl.annotation import _jit_characters as jit
 from omkl.annotation import raw_text, tagger
 from omkl.data import Treebank
@@ -104,7 +104,7 @@ class Tokenizer:
         split = [spans for spans in self.labeler.split(raw_text.PARAGRAPH.join(glued)) if len(spans) > 1]
         if 2 * len(split) > len(forms):
             message = f"Words such as {glued[0]!r} were two tokens in training: split them, or annotate raw text."
-            warnings.warn(message, DataWarning, stacklevel=3)
+            warn_caller(message, DataWarning)
 
     def models(self) -> dict[str, SequenceLabeler]:
         """Return the classifier of multiword tokens by name, if there is one."""

@@ -7,11 +7,14 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 import omkl
 from omkl import data
@@ -24,11 +27,14 @@ from omkl.data.files import find_files, is_pipe, open_bytes, stem, text_pieces
 from omkl.exceptions import DataWarning, InputError
 
 if TYPE_CHECKING:
+    from omkl.guarantees.answers import Answer
     from omkl.reports.markup import Model
 
 #: Output formats by the kind of a model, default first. All but text can also be the suffix of the output file.
 FORMS: dict[str, tuple[str, ...]] = dict.fromkeys(("trees", "annotations"), ("conllu", "jsonl"))
 FORMS |= {"sequences": ("text", "jsonl", "conllu"), "graphs": ("jsonl", "text"), "rows": ("text", "jsonl")}
+#: Keys in MISC of what is written about a tag.
+NOTES = {"confidence": "UposConf", "guarantee": "Guarantee"}
 #: N best annotations of a sentence: treebanks with one sentence, and their scores.
 Best: TypeAlias = "list[tuple[data.Treebank, float]]"
 
@@ -139,11 +145,9 @@ def guarantee(options: Options) -> None:
     options.report([line], {"examples": checked.n_examples_, "curve": checked.curve(), "output": options.output})
 
 
-def _marks(X: object, lengths: Iterable[int], options: Options) -> list[list[str]]:
-    """Tell for each token of each example whether to accept or to check it."""
-    found = zip(options.checked.accept(X, error=options.error), lengths)
-    parts = ([own] * n if options.checked.unit == "output" else own for own, n in found)
-    return [["accept" if accepted else "check" for accepted in own] for own in parts]
+def _marks(accepted: ArrayLike, n: int) -> list[str]:
+    """Tell for each of n tokens whether to accept or to check it."""
+    return ["accept" if own else "check" for own in np.broadcast_to(accepted, n).tolist()]
 
 
 def _records(words: bool) -> Iterator[bytes]:
@@ -174,31 +178,32 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
                 for tree in found
             ]
 
-    def parse(block: data.Treebank) -> data.Treebank:
-        return _marked(parser.parse(block, confidence=options.confidence), block, options)
-
     columns = ["heads", *["deprels"] * parser.labeled]
-    _write_sentences(map(best if options.nbest else parse, _treebanks(options.input)), columns, "Parsed", options)
+    predict = best if options.nbest else partial(_annotated, parser, parser.parse, options)
+    _write_sentences(map(predict, _treebanks(options.input)), columns, "Parsed", options)
 
 
-def _marked(found: data.Treebank, X: object, options: Options) -> data.Treebank:
-    """Write to MISC of predicted sentences which words to accept."""
+def _annotated(model: Model, annotate: Callable, options: Options, block: data.Treebank) -> data.Treebank:
+    """Annotate sentences, and for ``--error`` write to MISC which words to accept."""
     if options.error is None:
-        return found
+        return annotate(block, confidence=options.confidence)
+    from omkl.guarantees.answers import annotated, columns_of
     from omkl.parsing.sentences import with_notes
 
-    return with_notes(found, {"Guarantee": list(chain.from_iterable(_marks(X, found.lengths.tolist(), options)))})
+    columns = columns_of(model)
+    wanted = columns if options.checked.column is None else [options.checked.column]
+    found, answers = annotated(model, block, wanted, columns, options.confidence)
+    judged = options.checked.judged(answers, options.error)
+    marks = [mark for answer, accepted in judged for mark in _marks(accepted, len(answer.labels))]
+    return with_notes(found, {"Guarantee": marks})
 
 
 def _annotate(annotator: omkl.Annotator, options: Options) -> None:
     """Annotate sentences; everything except predicted columns is kept."""
-    if options.text is None:
-        blocks = map(partial(annotator.annotate, confidence=options.confidence), _sentences(options.input))
-    else:
-        settings = {"offsets": options.offsets, "confidence": options.confidence}
-        blocks = annotator.stream_text(text_pieces(options.text), **settings)
-    blocks = (_marked(block, block, options) for block in blocks)
-    _write_sentences(blocks, annotator.columns_, "Annotated", options)
+    text = options.text
+    blocks = _sentences(options.input) if text is None else annotator.split(text_pieces(text), options.offsets)
+    found = map(partial(_annotated, annotator, annotator.annotate, options), blocks)
+    _write_sentences(found, annotator.columns_, "Annotated", options)
 
 
 def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
@@ -206,14 +211,12 @@ def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
     opt.refuse("does not go with --to conllu", *files.UNREAD["annotations"])
 
     def tagged(block: data.Treebank) -> data.Treebank:
-        X = [sentence.forms for sentence in block]
-        found = [labels.tolist() for labels in labeler.predict(X)]
-        block = block.with_strings("upos", map(str, chain.from_iterable(found)))
-        if options.confidence:
-            from omkl.parsing.sentences import with_notes
+        from omkl.parsing.sentences import with_notes
 
-            block = with_notes(block, {"UposConf": list(chain.from_iterable(_confidence(labeler, X, found)))})
-        return _marked(block, X, options)
+        found = _joined(_labelled(labeler, [sentence.forms for sentence in block], options))
+        notes = {note: found[name] for name, note in NOTES.items() if name in found}
+        block = block.with_strings("upos", map(str, found["y"]))
+        return with_notes(block, notes) if notes else block
 
     def best(block: data.Treebank) -> Iterator[Best]:
         for i, found in enumerate(labeler.predict_nbest([sentence.forms for sentence in block], options.nbest)):
@@ -311,14 +314,33 @@ def _labellings(
         yield _json_line(record | entries) if options.to == "jsonl" else _lines([*_rows_of(record), ""])
 
 
-def _labelled(labeler: Model, X: list, options: Options) -> Iterator[Record]:
-    """Yield the labels of each sequence or graph, and what else is asked for."""
-    found: Record = {"y": [labels.tolist() for labels in labeler.predict(X)]}
+def _labelled(model: Model, X: object, options: Options) -> Iterator[Record]:
+    """Yield the labels of each sequence, graph or row, and what else is asked for, from one prediction."""
+    if options.error is None and not options.confidence:
+        return ({"y": labels.tolist()} for labels in model.predict(X))
+    from omkl.guarantees.answers import answers_of
+
+    answers = answers_of(model, X)
+    judged = zip(answers, repeat(None)) if options.error is None else options.checked.judged(answers, options.error)
+    return (_record(answer, accepted, options) for answer, accepted in judged)
+
+
+def _record(answer: Answer, accepted: ArrayLike | None, options: Options) -> Record:
+    found: Record = {"y": answer.labels.tolist()}
     if options.confidence:
-        found["confidence"] = _confidence(labeler, X, found["y"])
-    if options.error is not None:
-        found["guarantee"] = _marks(X, map(len, X), options)
-    return (dict(zip(found, own)) for own in zip(*found.values()))
+        found["confidence"] = [round(p, 3) for p in answer.tokens.tolist()]
+    if accepted is not None:
+        found["guarantee"] = _marks(accepted, len(answer.labels))
+    return found
+
+
+def _joined(records: Iterable[Record]) -> Record:
+    """Concatenate the columns of several examples."""
+    found: Record = {"y": []}
+    for record in records:
+        for name, own in record.items():
+            found.setdefault(name, []).extend(own)
+    return found
 
 
 def _rows_of(columns: Record) -> Iterator[str]:
@@ -349,13 +371,6 @@ def _best_labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -
                 yield _lines([f"# {rank} {score:.6g}", *labels.tolist(), ""])
 
 
-def _confidence(labeler: omkl.SequenceLabeler | omkl.GraphLabeler, X: list, predicted: list[list]) -> list[list[float]]:
-    """Return the probability of each label of each sequence, rounded to three decimals."""
-    from omkl.annotation.tagger import confidences
-
-    return [[round(p, 3) for p in own.tolist()] for own in confidences(labeler, X, predicted)]
-
-
 def _label_graphs(labeler: omkl.GraphLabeler, options: Options) -> None:
     """Write the labels of the nodes of graphs: a line of JSON for each graph, or a line for each node."""
     X, _ = data.read_graphs(options.input)
@@ -382,11 +397,12 @@ def _rows(model: Model, options: Options) -> None:
     n_rows = 0
     with data.output_file(options.output) as file, files.naming(options.input):
         for block in files.open_rows(options.input, options, files.columns_of_model(model), labelled=False).blocks():
-            found: Record = {"y": model.predict(block.X).tolist()}
-            if options.confidence:
-                found["confidence"] = [round(p, 3) for p in model.predict_proba(block.X).max(axis=1).tolist()]
             if options.error is not None:
-                found["guarantee"] = [own for [own] in _marks(block.X, [1] * len(found["y"]), options)]
+                found = _joined(_labelled(model, block.X, options))
+            else:
+                found = {"y": model.predict(block.X).tolist()}
+                if options.confidence:
+                    found["confidence"] = [round(p, 3) for p in model.predict_proba(block.X).max(axis=1).tolist()]
             if options.to == "jsonl":
                 file.writelines(_json_line(dict(zip(found, own))) for own in zip(*found.values()))
             else:

@@ -13,7 +13,8 @@ from omkl.estimators.calibration import at_temperature, has_marginals
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.exceptions import InputError
 from omkl.mkl.base import BatchMKL
-from omkl.parsing.sentences import check_sentences, check_trees, joined, strings_of, treebanks_of
+from omkl.parsing.decoding import confidences
+from omkl.parsing.sentences import check_sentences, check_trees, strings_of, treebanks_of, with_notes
 from omkl.sequences.evaluation import entity_finder
 from omkl.sequences.labeling import read_inputs, warn_of_unknown
 
@@ -170,7 +171,7 @@ def _sentences(model: Any, X: Any, y: Any, column: str | None, unknown: Unknown)
             if missing := [name for name in wanted if name != "heads" and not gold.codes(name).any()]:
                 raise InputError(f"X must have correct {missing[0]}.")
             gold = check_trees(gold) if has_trees else gold
-        found, answers = _annotated(model, gold, wanted) if len(gold) else (gold, [])
+        found, answers = annotated(model, gold, wanted, wanted) if len(gold) else (gold, [])
         if unknown is None:
             yield from answers
             continue
@@ -185,9 +186,18 @@ def column_of(treebank: Treebank, name: str) -> np.ndarray:
     return treebank.heads if name == "heads" else np.array(strings_of(treebank, name), dtype=object)
 
 
-def _annotated(model: Any, treebank: Treebank, wanted: Sequence[str]) -> tuple[Treebank, list[Answer]]:
-    """Annotate sentences; an answer is as sure as the product of the probabilities of its tags, arcs and relations."""
-    tagger, parser = (model.tagger_, model.parser_) if model._reads == "annotations" else (None, model)
+def annotated(
+    model: Any, treebank: Treebank, wanted: Sequence[str], predicted: Sequence[str], confidence: bool = False
+) -> tuple[Treebank, list[Answer]]:
+    """Annotate sentences; an answer is as sure as the product of the probabilities of its tags, arcs and relations.
+
+    ``wanted`` are the columns that may be wrong, and ``predicted`` these and others. ``confidence`` writes
+    probabilities to MISC, as the model does.
+    """
+    tagger, parser = None, model
+    if model._reads == "annotations":
+        model._prepare(treebank)
+        tagger, parser = model.tagger_, model.parser_
     n, ends, tags, shown = len(treebank), treebank.offsets[1:-1], list[Answer](), wanted[0]
     sure, tokens = np.ones(n), np.ones(treebank.n_words)
     values, names = [np.zeros((length, 0)) for length in treebank.lengths], [np.zeros(0)] * n
@@ -198,26 +208,25 @@ def _annotated(model: Any, treebank: Treebank, wanted: Sequence[str]) -> tuple[T
             return [answer.labels for answer in tags]
 
         treebank = tagger.annotate(treebank, predict)
+        found = np.concatenate([own.tokens for own in tags]) if tags else tokens
+        if confidence and tagger.tag is not None:
+            treebank = with_notes(treebank, {f"{tagger.tag.capitalize()}Conf": found})
         if tags and shown not in TREE:
-            sure, tokens = np.array([own.sure for own in tags]), np.concatenate([own.tokens for own in tags])
+            sure, tokens = np.array([own.sure for own in tags]), found
             if shown == tagger.tag:
                 values, names = [own.values for own in tags], [own.names for own in tags]
-    if not set(wanted).isdisjoint(TREE):
+    if not set(predicted).isdisjoint(TREE):
         has_marginals(parser, InputError)
-        decoder = parser._decoder
-        [(treebank, _)] = decoder.blocks(treebank)
-        heads, arcs = zip(*decoder.sure_trees(treebank))
-        treebank = treebank.with_column("heads", joined(list(heads)))
-        parts = [np.concatenate([own[h, np.arange(1, len(own))] for h, own in zip(heads, arcs)])]
-        if "deprels" in wanted:
-            relations = decoder.relation_probabilities(treebank)
-            best = relations.argmax(axis=1).astype(np.int32)
-            treebank = treebank.with_column("deprels", best, decoder.relations)
-            parts.append(relations[np.arange(len(best)), best])
-        if "heads" in wanted:
-            shown, values, names = "heads", [own[:, 1:].T for own in arcs], [np.arange(len(own)) for own in arcs]
+        [(treebank, _)] = parser._decoder.blocks(treebank)
+        treebank, marginals = parser._decoder.sure_trees(treebank, relations="deprels" in predicted)
+        parts = [*confidences(treebank, marginals).values()][: 2 if "deprels" in wanted else "heads" in wanted]
         for own in parts:
             tokens, sure = tokens * own, sure * [words.prod() for words in np.split(own, ends)]
+        if "heads" in wanted:
+            arcs = [own.arcs[:, 1:].T for own in marginals]
+            shown, values, names = "heads", arcs, [np.arange(own.shape[1]) for own in arcs]
+        if confidence:
+            treebank = parser._decoder.noted(treebank, marginals)
     labels = np.split(column_of(treebank, shown), ends)
     return treebank, [Answer(*own) for own in zip(labels, sure.tolist(), np.split(tokens, ends), values, names)]
 

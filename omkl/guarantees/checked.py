@@ -1,5 +1,6 @@
 """CheckedModel, a model whose answers have a guarantee."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,6 +112,11 @@ class CheckedModel(SavedEstimator):
         omkl.exceptions.InputError
             If there are too few calibration examples for this error, or the model is a regressor.
         """
+        accepted = [own for _, own in self.judged(answers_of(self.model, X, column=self.column), error)]
+        return np.array(accepted, dtype=bool) if self.unit == "output" else accepted
+
+    def judged(self, answers: Iterable[Answer], error: float) -> Iterator[tuple[Answer, Any]]:
+        """Return pairs of an answer and whether to accept it, or an array that tells which of its tokens to accept."""
         check_is_fitted(self)
         SHARE.check("error", error)
         if is_regressor(self.model):
@@ -124,12 +130,13 @@ class CheckedModel(SavedEstimator):
         threshold = chosen_threshold(self.curve_, error, self.confidence)
         if threshold == np.inf:
             warn_caller(f"No output is accepted: the surest ones may have more than {error:.2%} errors.", DataWarning)
-        answers = answers_of(self.model, X, column=self.column)
-        if self.unit == "output":
-            return np.array([answer.sure >= threshold for answer in answers], dtype=bool)
-        if self.unit == "entity":
-            answers = (answer.in_entities()[0] for answer in answers)
-        return [answer.tokens >= threshold for answer in answers]
+
+        def accepted(answer: Answer) -> Any:
+            if self.unit == "output":
+                return answer.sure >= threshold
+            return (answer.in_entities()[0] if self.unit == "entity" else answer).tokens >= threshold
+
+        return ((answer, accepted(answer)) for answer in answers)
 
     def curve(self) -> list[dict[str, float]]:
         """Return what thresholds of confidence accept on the calibration examples, strictest first.

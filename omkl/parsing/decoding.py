@@ -218,9 +218,11 @@ class TreeDecoder:
             return self.from_potentials(block, structure.decode, constraints)
         return self.from_potentials(block, lambda own: structure.decode_marginals(self._scaled(own)), constraints)
 
-    def sure_trees(self, block: Treebank) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Predict the heads of each sentence, and compute the probabilities of all arcs, from the same potentials."""
-        structure = self.structure
+    def sure_trees(
+        self, block: Treebank, constraints: ArcConstraints = FREE, relations: bool = True
+    ) -> tuple[Treebank, list[ParseMarginals]]:
+        """Parse sentences, with or without ``relations``, and compute probabilities from the same potentials."""
+        structure, labeler = self.structure, self.model.codec.relations
 
         def decoded(own: Potentials) -> tuple[np.ndarray, np.ndarray]:
             own = structure.settled(own)
@@ -228,7 +230,17 @@ class TreeDecoder:
             heads = structure.decode_marginals(scaled) if self.minimum_risk else structure.decode(own)
             return heads, structure.arc_probabilities(scaled)
 
-        return self.from_potentials(block, decoded)
+        found = self.from_potentials(block, decoded, constraints)
+        trees, arcs = [heads for heads, _ in found], [own for _, own in found]
+        if labeler is None:
+            return self.with_relations(block, trees), [ParseMarginals(own, None) for own in arcs]
+        block = block.with_column("heads", joined(trees))
+        if not relations:
+            return block, [ParseMarginals(own, None) for own in arcs]
+        scores = labeler.scores(block, joined(trees), self.n_jobs)
+        block = block.with_column("deprels", scores.argmax(axis=1).astype(np.int32), self.relations)
+        of_arcs = np.split(softmax(scores / (self.relation_temperature or 1.0), axis=1), block.offsets[1:-1])
+        return block, [ParseMarginals(*own) for own in zip(arcs, of_arcs)]
 
     def with_relations(self, treebank: Treebank, trees: list[np.ndarray]) -> Treebank:
         """Replace heads, and predict the relations of the new arcs."""
@@ -246,35 +258,12 @@ class TreeDecoder:
         for own, scores in trees:
             yield [Parse(heads, next(parsed).deprels, score) for heads, score in zip(own, scores.tolist())]
 
-    def marginals(self, block: Treebank, trees: list[np.ndarray], constraints: ArcConstraints) -> list[ParseMarginals]:
-        """Compute probabilities of all arcs, and of the relations of the arcs in ``trees``."""
-        structure, labeler = self.structure, self.model.codec.relations
-        arcs = self.from_potentials(block, lambda own: structure.arc_probabilities(self._scaled(own)), constraints)
-        if labeler is None or self.relation_temperature is None:
-            return [ParseMarginals(own, None) for own in arcs]
-        probabilities = self.relation_probabilities(block.with_column("heads", joined(trees)))
-        relations = np.split(probabilities, block.offsets[1:-1])
-        return [ParseMarginals(own, of_arcs) for own, of_arcs in zip(arcs, relations)]
-
-    def relation_probabilities(self, treebank: Treebank) -> np.ndarray:
-        """Compute the probability of each relation of each word given its head, (number of words, K)."""
-        labeler: Any = self.model.codec.relations
-        scores = labeler.scores(treebank, treebank.heads.astype(np.int64), self.n_jobs)
-        return softmax(scores / (self.relation_temperature or 1.0), axis=1)
-
-    def with_confidence(self, block: Treebank, parsed: Treebank, constraints: ArcConstraints) -> Treebank:
-        """Write the probabilities of arcs and relations into MISC of a parsed block."""
-        if not len(parsed):
-            return parsed
-        trees = parsed.trees()
-        marginals = self.marginals(block, trees, constraints)
-        arcs = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(marginals, trees)]
-        columns = {HEAD_CONFIDENCE: np.concatenate(arcs).tolist()}
-        relations = [own.relations for own in marginals if own.relations is not None]
-        if relations:
-            of_words = np.concatenate(relations)
-            columns[RELATION_CONFIDENCE] = of_words[np.arange(len(of_words)), parsed.deprels].tolist()
-        return with_notes(parsed, columns)
+    def noted(self, parsed: Treebank, marginals: list[ParseMarginals]) -> Treebank:
+        """Write the probabilities of arcs, and of relations if they are calibrated, into MISC of a parsed block."""
+        notes = confidences(parsed, marginals)
+        if self.relation_temperature is None:
+            notes.pop(RELATION_CONFIDENCE, None)
+        return with_notes(parsed, notes)
 
     def temperatures(self, X: Sentences) -> tuple[float, float | None]:
         """Fit the temperatures of potentials and of scores of relations to held-out trees."""
@@ -294,6 +283,15 @@ class TreeDecoder:
         if labeler is None:
             return temperature, None
         return temperature, relation_temperature(np.concatenate(scores), np.concatenate(right))
+
+
+def confidences(parsed: Treebank, marginals: list[ParseMarginals]) -> dict[str, np.ndarray]:
+    """Return the probabilities of the arc to each word, and of its relation if known, by their keys in MISC."""
+    arcs = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(marginals, parsed.trees())]
+    found = {HEAD_CONFIDENCE: np.concatenate([np.zeros(0), *arcs])}
+    if relations := [own.relations for own in marginals if own.relations is not None]:
+        found[RELATION_CONFIDENCE] = np.concatenate(relations)[np.arange(parsed.n_words), parsed.deprels]
+    return found
 
 
 # ---- explanations ----------------------------------------------------------------------------------------------------

@@ -291,8 +291,10 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
             has_marginals(self, InputError)
         decoder, parsed = self._decoder, []
         for block, constraints in decoder.blocks(X, required, forbidden):
-            found = decoder.with_relations(block, decoder.trees(block, constraints))
-            parsed.append(decoder.with_confidence(block, found, constraints) if confidence else found)
+            if confidence:
+                parsed.append(decoder.noted(*decoder.sure_trees(block, constraints)))
+            else:
+                parsed.append(decoder.with_relations(block, decoder.trees(block, constraints)))
         return Treebank.concatenate(parsed)
 
     @property
@@ -365,7 +367,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         decoder = self._decoder
         found: list[ParseMarginals] = []
         for block, constraints in decoder.blocks(X, required, forbidden):
-            found += decoder.marginals(block, decoder.trees(block, constraints), constraints)
+            found += decoder.sure_trees(block, constraints, decoder.relation_temperature is not None)[1]
         return found
 
     explain = explain_tree

@@ -1,6 +1,7 @@
 """``omkl guarantee``, and ``omkl predict --error``: the marks are those of the library, in every form."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import pytest
 import omkl
 from omkl.cli import main
 from omkl.data import Treebank, read_treebank, write_treebank
+from omkl.parsing.decoding import TreeDecoder
 from omkl.parsing.sentences import strings_of
+from omkl.structures.chain import Chain
 
 from ..annotation.made_language import sentences
 from ..guarantees.test_checked import rows, words
@@ -74,6 +77,33 @@ def test_words_of_trees_are_marked_and_the_report_draws_the_curve(folder, tmp_pa
     run("report", checked, folder / "new.conllu", "-o", tmp_path / "page.html", "--quiet")
     assert "What can be accepted" in (tmp_path / "page.html").read_text()
     run("evaluate", checked, folder / "new.conllu", "--quiet")
+
+
+@pytest.mark.parametrize(
+    ("model", "suffix", "unused", "counted", "n"),
+    [
+        ("labeler", "jsonl", (omkl.SequenceLabeler, "predict"), (Chain, "decode"), 30),
+        ("parser", "conllu", (omkl.DependencyParser, "parse"), (TreeDecoder, "from_potentials"), 1),
+    ],
+)
+def test_marks_and_probabilities_need_one_prediction(model, suffix, unused, counted, n, folder, tmp_path, monkeypatch):
+    checked, out, n_calls = tmp_path / "checked.npz", tmp_path / f"out.{suffix}", 0
+    run("guarantee", folder / f"{model}.npz", folder / f"cal.{suffix}", "-o", checked, "--quiet")
+    function = getattr(*counted)
+
+    def called(*arguments, **named):
+        nonlocal n_calls
+        n_calls += 1
+        return function(*arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*counted, called)
+        patched.setattr(*unused, None)
+        run("predict", checked, folder / f"new.{suffix}", "-o", out, "--error", 0.2, "--confidence", "--quiet")
+    assert n_calls == n
+    marked = out.read_text()
+    run("predict", folder / f"{model}.npz", folder / f"new.{suffix}", "-o", out, "--confidence", "--quiet")
+    assert re.sub(r"\|Guarantee=\w+|, \"guarantee\": \[.*?\]", "", marked) == out.read_text()
 
 
 def test_a_model_without_a_guarantee_is_refused(folder, capsys):
