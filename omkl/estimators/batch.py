@@ -29,8 +29,8 @@ NEVER = -1e300
 CONSTRAINTS: dict[str, Constraint] = {"tol": Number(above=0), "max_iter": Number(above=0, integer=True, also=(None,))}
 
 
-def resolve_loss(estimator: BaseEstimator, links: bool = False) -> PointwiseLoss:
-    """Resolve the loss of a batch classifier or regressor; ``links`` also accepts losses with a link."""
+def resolve_loss(estimator: BaseEstimator, links: bool = True) -> PointwiseLoss:
+    """Resolve the loss of a classifier or regressor; ``links`` accepts losses with a link."""
     loss, name = resolve(PointwiseLoss, estimator.loss, "loss"), type(estimator).__name__
     if loss.classifies != is_a_classifier(estimator) or (loss.has_link and not links):
         kind = "classification" if loss.classifies else "regression"
@@ -125,13 +125,13 @@ class ClassDecoder:
 
 @dataclass(frozen=True)
 class NumberDecoder:
-    """Decoder of the outputs of a regression; with a ``loss`` that has a link, to conditional means."""
+    """Decoder of the outputs of a regression, to conditional means."""
 
-    loss: PointwiseLoss | None = None
+    loss: PointwiseLoss
 
     def decode(self, outputs: np.ndarray) -> np.ndarray:
         """Return predictions (n,), or (n, K) for several outputs."""
-        means = outputs if self.loss is None else self.loss.mean(outputs)
+        means = self.loss.mean(outputs)
         return means if means.shape[1] > 1 else means[:, 0]
 
 

@@ -188,7 +188,9 @@ class CheckedModel(SavedEstimator):
             found.append(own[0] if self.model._reads == "rows" else own)
         return found
 
-    def partial_fit(self, X: Any, y: Any = None, *, miss: float = 0.1, rate: float = 0.01) -> "CheckedModel":
+    def partial_fit(
+        self, X: Any, y: Any = None, *, miss: float = 0.1, rate: float = 0.01, **learning: Any
+    ) -> "CheckedModel":
         r"""Adapt sets to examples of a stream, and train the model on them if it has ``partial_fit``.
 
         Call :meth:`sets` with this ``miss`` on each block first, then this method. After T examples, the share of
@@ -201,6 +203,8 @@ class CheckedModel(SavedEstimator):
         miss : float in (0, 1)
         rate : float > 0
             Step of the level of ``miss`` after a missed example. Larger rates follow faster changes.
+        **learning
+            Passed on to ``partial_fit`` of the model, such as ``sample_weight``.
 
         Returns
         -------
@@ -216,7 +220,7 @@ class CheckedModel(SavedEstimator):
         level = self.levels_.get(miss, miss)
         new = [scores for scores, _, _ in self._compared(X, y)]
         if hasattr(self.model, "partial_fit"):
-            self.model.partial_fit(X, y)
+            self.model.partial_fit(X, y, **learning)
             self.curve_ = None
         scores, lengths = np.concatenate(new), np.array(list(map(len, new)))
         missed = scores < conformal_threshold(self.scores_, self.lengths_, level)

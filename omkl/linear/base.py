@@ -106,7 +106,7 @@ class SparseLinear(SavedEstimator):
 
     def _check(self) -> None:
         validation.check_parameters(self, self._constraints)
-        batch.resolve_loss(self, links=True)
+        batch.resolve_loss(self)
         problems.solver_of(self)
         if self.multiclass == "multinomial" and not batch.has_log_odds(self):
             raise InputError(f'multiclass="multinomial" has its own loss: leave out loss={self.loss!r}.')
@@ -118,7 +118,7 @@ class SparseLinear(SavedEstimator):
         if is_constant and self.fit_intercept and samples.offsets is None:
             self.dual_gap_, self.n_iter_, self.history_ = 0.0, 1, []
             # the loss may be 0, so that no relative gap exists
-            loss, targets = batch.resolve_loss(self, links=True), (target + samples.centres).reshape(len(target), -1).T
+            loss, targets = batch.resolve_loss(self), (target + samples.centres).reshape(len(target), -1).T
             ones, zeros = np.ones(len(target)), np.zeros(len(target))
             fits = [WeightedLoss(loss, y, ones).best_intercept(zeros) if loss.has_link else y[0] for y in targets]
             coefficients, intercepts = np.zeros((len(targets), samples.design.shape[1])), np.array(fits)
@@ -258,7 +258,7 @@ class SparseLinear(SavedEstimator):
 
     def _decoder(self) -> batch.ClassDecoder | batch.NumberDecoder:
         if not batch.is_a_classifier(self):
-            return batch.NumberDecoder(batch.resolve_loss(self, links=True))
+            return batch.NumberDecoder(batch.resolve_loss(self))
         return batch.ClassDecoder(self.classes_, self.multilabel_, self.constant_labels_, multinomial=self.multinomial_)
 
     def _outputs(self, X: DesignLike, offset: ArrayLike | None) -> np.ndarray:

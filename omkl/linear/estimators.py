@@ -224,7 +224,7 @@ def fit_best_alpha(
     samples, decoder = read_samples(self, X, y, sample_weight, offset)
     search = PathSearch(self, "alpha", y, sample_weight, sample_groups)
     alphas = path_values(samples.merged().problems(self, 1.0), self.alphas)
-    held_out = partial(_held_out_path, self, samples, decoder or NumberDecoder(resolve_loss(self, links=True)))
+    held_out = partial(_held_out_path, self, samples, decoder or NumberDecoder(resolve_loss(self)))
     known = search.y[search.kept] if is_a_classifier(self) else samples.targets[0] + samples.centres
     alpha = search.choose(alphas, held_out, known, self.n_jobs)
     self._learn(samples, decoder, alpha)

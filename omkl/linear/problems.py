@@ -90,7 +90,7 @@ class Samples:
 
     def problems(self, model: BaseEstimator, alpha: float) -> list[DesignProblem]:
         """Return the problem of each target, with the parameters of a model."""
-        loss = batch.resolve_loss(model, links=True)
+        loss = batch.resolve_loss(model)
         regularizer = resolve(Regularizer, model.regularizer, "regularizer")
         (members, named), weights, n_columns = batch.groups_of(model), model.group_weights, self.design.shape[1]
         if isinstance(weights, dict):
@@ -209,7 +209,7 @@ def read_samples(
         samples.targets = [signs > 0] if decoder.multinomial else list(np.ascontiguousarray(signs.T))
     else:
         known, samples.weights = finite_targets(known), weights
-        samples.centres = batch.centres_of(known, batch.resolve_loss(model, links=True), model.fit_intercept)
+        samples.centres = batch.centres_of(known, batch.resolve_loss(model), model.fit_intercept)
         samples.targets = [known - samples.centres]
     offsets = read_offsets(offset, len(targets), sum(samples.widths))
     samples.offsets = None if offsets is None else offsets[:, own]

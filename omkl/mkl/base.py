@@ -17,7 +17,14 @@ from omkl._components import as_random_state
 from omkl.batch.solver import Solution, Solver
 from omkl.data.frames import are_known_columns
 from omkl.estimators import validation
-from omkl.estimators.batch import CONSTRAINTS, ClassDecoder, NumberDecoder, is_a_classifier, is_probabilistic
+from omkl.estimators.batch import (
+    CONSTRAINTS,
+    ClassDecoder,
+    NumberDecoder,
+    is_a_classifier,
+    is_probabilistic,
+    resolve_loss,
+)
 from omkl.estimators.cross_validation import warn_of_gaps
 from omkl.estimators.explanations import Explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
@@ -208,7 +215,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
 
     def _decoder(self) -> ClassDecoder | NumberDecoder:
         if not is_a_classifier(self):
-            return NumberDecoder()
+            return NumberDecoder(resolve_loss(self))
         return ClassDecoder(self.classes_, self.multilabel_, self.constant_labels_)
 
     def _outputs(self, X: KernelInputs) -> np.ndarray:

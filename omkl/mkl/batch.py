@@ -170,15 +170,17 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MKLRegressor(RegressorMixin, BatchMKL):
-    """Regression with a learned combination of kernels, certified by a duality gap; see :class:`MKLClassifier`.
+    r"""Regression with a learned combination of kernels, certified by a duality gap; see :class:`MKLClassifier`.
 
     Parameters
     ----------
     kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting, missing, \
 n_jobs, verbose
         As for :class:`MKLClassifier`.
-    loss : {"squared", "epsilon-insensitive", "huber"} or PointwiseLoss
-        "epsilon-insensitive:epsilon=0.2" and "huber:delta=0.5" set their parameters, in units of y.
+    loss : {"squared", "epsilon-insensitive", "huber", "poisson"} or PointwiseLoss
+        "epsilon-insensitive:epsilon=0.2" and "huber:delta=0.5" set their parameters, in units of y. With "poisson",
+        targets are counts, predictions are their means :math:`e^{\sum_m f_m(x_i) + b}`, and shapes and explanations add
+        up to the logarithm.
 
     With an intercept, targets are centred before training, and constants added to all targets do not matter. Their unit
     does not matter either with the squared loss and a squared norm, such as "mkl". Predictions, ``intercept_`` and
@@ -363,11 +365,11 @@ def _held_out_path(
     """Solve a path on the training samples of a fold; ``n_copies`` folds are in memory at once."""
     fold = training.on(train, n_copies)
     fold.select()
-    outputs, active, gaps = [], [], []
+    decoder, outputs, active, gaps = fold.decoder or NumberDecoder(fold.settings.loss), [], [], []
     for points in fold.path(Cs):
         solutions = [point.solution for point in points]
         columns = [training.outputs(solution.model, train)[:, test] for solution in solutions]
         outputs.append(np.concatenate(columns).T + fold.centres)
         active.append(len(np.unique(np.concatenate([solution.model.active for solution in solutions]))))
         gaps.append(abs(largest_gap(solutions)))
-    return HeldOut(np.array(outputs), np.array(active), np.array(gaps), fold.decoder or NumberDecoder())
+    return HeldOut(np.array(outputs), np.array(active), np.array(gaps), decoder)

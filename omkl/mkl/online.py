@@ -399,7 +399,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec]):
     _read_known = OnlineMKLClassifier._read_known
 
     def _codec(self) -> TokenCodec:
-        resolve_loss(self)
+        resolve_loss(self, links=False)
         return TokenCodec(NumberOutputs(self.fit_intercept), self, missing=self.missing)
 
     def __sklearn_tags__(self) -> Tags:

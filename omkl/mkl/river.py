@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl.exceptions import MissingDependencyError
+from omkl.exceptions import InputError, MissingDependencyError
 from omkl.mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
 
 try:
@@ -32,15 +32,20 @@ class RiverClassifier(base.Classifier):
 
     Parameters
     ----------
-    estimator : OnlineMKLClassifier
-        Copied, not changed; training continues from the state of the estimator.
+    estimator : OnlineMKLClassifier or CheckedModel
+        Copied, not changed; training continues from the state of the estimator. With the result of
+        :func:`omkl.guarantee` for an online classifier, there are sets of labels as well.
     classes : sequence of labels, optional
         All labels that may ever occur. By default new labels are added as they occur.
+    miss : float in (0, 1)
+        Share of the sets that miss the label.
 
     Attributes
     ----------
     estimator_ : OnlineMKLClassifier
         The copy that is trained.
+    checked_ : CheckedModel or None
+        The copy of a checked model, which adapts its sets.
 
     Examples
     --------
@@ -53,18 +58,20 @@ class RiverClassifier(base.Classifier):
     'rain'
     """
 
-    def __init__(self, estimator: OnlineMKLClassifier, classes: ArrayLike | None = None) -> None:
-        self.estimator = estimator
-        self.estimator_ = deepcopy(estimator)
-        self.classes = classes
+    def __init__(self, estimator: Any, classes: ArrayLike | None = None, miss: float = 0.1) -> None:
+        self.estimator, self.classes, self.miss = estimator, classes, miss
+        own = deepcopy(estimator)
+        self.checked_ = own if hasattr(own, "sets") else None
+        self.estimator_ = own if self.checked_ is None else own.model
 
     def learn_one(self, x: Row, y: Hashable, w: float = 1.0) -> None:
         """Learn from one example, with weight ``w >= 0``."""
         declared = "growing" if self.classes is None else self.classes
         declared = None if self.estimator_.__sklearn_is_fitted__() else declared
         if w != 0.0:
+            own, more = (self.estimator_, {}) if self.checked_ is None else (self.checked_, {"miss": self.miss})
             weight = None if w == 1.0 else w
-            self.estimator_.partial_fit([_named(x)], [_plain(y)], declared, sample_weight=weight)
+            own.partial_fit([_named(x)], [_plain(y)], classes=declared, sample_weight=weight, **more)
 
     def predict_one(self, x: Row, **kwargs: object) -> Any:
         """Predict the label of a row; None before the first example."""
@@ -84,6 +91,18 @@ class RiverClassifier(base.Classifier):
             return {}
         probabilities = self.estimator_.predict_proba([_named(x)])[0].tolist()
         return dict(zip(map(_plain, self.estimator_.classes_), probabilities))
+
+    def predict_set_one(self, x: Row) -> set:
+        """Predict the set of possible labels of a row; learning adapts sets, so that ``miss`` of them miss the label.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If the estimator is no CheckedModel.
+        """
+        if self.checked_ is None:
+            raise InputError("predict_set_one() needs an estimator that omkl.guarantee has calibrated.")
+        return set(map(_plain, self.checked_.sets([_named(x)], miss=self.miss)[0]))
 
     @property
     def _multiclass(self) -> bool:

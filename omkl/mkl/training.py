@@ -144,8 +144,12 @@ class TrainingSet:
 
     def natural_c(self) -> float:
         """Return the C that leave-one-out errors of the selected kernels suggest."""
-        (stack, targets, weights), curvature = self._some(), self.settings.loss.curvature
-        curvature = curvature if np.isfinite(curvature) else 1.0
+        (stack, targets, weights), loss = self._some(), self.settings.loss
+        curvature = loss.curvature if np.isfinite(loss.curvature) else 1.0
+        if loss.has_link:  # as at the constant model
+            problem = self.problems()[0]
+            curvatures = problem.weighted_loss.curvature(problem.best_constant()[1])
+            curvature = float(np.mean(curvatures / problem.loss_weights))
         return natural_c(stack, np.flatnonzero(self.kept), targets, weights) / (curvature * float(self.weights.mean()))
 
     def problems(self, C: float = 1.0) -> list[Problem]:
@@ -272,7 +276,7 @@ def warn_of_fit(training: TrainingSet, solutions: list[Solution], tol: float, C:
     columns = outputs.reshape(-1, len(training.loss_weights)).T
     if training.decoder is None or training.decoder.multilabel:
         if training.decoder is None:
-            spread = np.ptp(columns, axis=0)
+            spread = np.ptp(training.settings.loss.mean(columns), axis=0)
             alike = bool(np.all((spread > 0.0) & (spread <= 0.01 * np.ptp(training.columns, axis=0))))
         else:
             alike = len(np.unique(training.decoder.decode(columns), axis=0)) == 1

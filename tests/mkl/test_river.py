@@ -108,6 +108,30 @@ def test_declared_classes_are_all_that_there_are(rng):
         model.learn_one(x, "perhaps")
 
 
+def test_sets_keep_their_coverage_on_a_stream_that_changes(rng):
+    def drawn(n, decisive):
+        for values in rng.normal(size=(n, 2)).tolist():
+            x = dict(zip("ab", values))
+            yield x, ["low", "mid", "high"][np.digitize(x[decisive] + 0.3 * rng.normal(), [-0.5, 0.5])]
+
+    X, y = zip(*drawn(400, "a"))
+    first = omkl.OnlineMKLClassifier(random_state=0).partial_fit(list(X[:200]), y[:200], classes="growing")
+    checked = omkl.guarantee(first, list(X[200:]), y[200:])
+    model, covered, still, sizes = RiverClassifier(checked, miss=0.1), [], [], []
+    for x, label in drawn(600, "b"):
+        found = model.predict_set_one(x)
+        covered.append(label in found)
+        still.append(label in checked.sets([x], miss=0.1)[0])
+        sizes.append(len(found))
+        model.learn_one(x, label)
+    assert np.mean(still) < 0.6
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.03)
+    assert np.mean(sizes[300:]) < 1.7
+    assert checked.levels_ == {}
+    with pytest.raises(InputError, match=r"omkl\.guarantee"):
+        MODELS["crf"]().predict_set_one(x)
+
+
 def test_without_river_one_sentence_says_what_to_do():
     code = "import sys; sys.modules['river'] = None\nimport omkl.mkl.river"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -33,6 +33,7 @@ MODELS = [
     (omkl.MKLClassifierCV(KERNELS, regularizer="elastic-net", cv=2, Cs=3), SCORE > 0.0),
     (omkl.MKLRegressor(KERNELS, **ELASTIC), SCORE),
     (omkl.MKLRegressor(KERNELS, **ELASTIC), np.column_stack([SCORE, X[:, 0]])),
+    (omkl.MKLRegressor(KERNELS, loss="poisson", **ELASTIC), rng.poisson(np.exp(SCORE))),
     (omkl.OnlineMKLClassifier(KERNELS, **ONLINE), SCORE > 0.0),
     (omkl.OnlineMKLClassifier(per_column("linear", X), loss="hinge", **ONLINE), CLASSES),
     (omkl.OnlineMKLClassifier(per_column("gaussian:features=20", X), **ONLINE), CLASSES),
@@ -41,6 +42,8 @@ MODELS = [
 
 
 def outputs_of(model, rows):
+    if model.loss == "poisson":
+        return np.log(model.predict(rows))
     return (getattr(model, "decision_function", None) or model.predict)(rows)
 
 

@@ -106,8 +106,8 @@ def smallest_c(problem: Problem) -> float:
     """
     constant, rho = problem.at(1.0).best_constant()
     largest = float(problem.dual_norms(rho).max())
-    is_squared = problem.regularizer.weight_set is not None and not problem.loss.classifies
-    unit = float(np.sqrt(np.mean((problem.y - constant) ** 2))) if is_squared else 1.0
+    has_unit = problem.regularizer.weight_set is not None and not (problem.loss.classifies or problem.loss.has_link)
+    unit = float(np.sqrt(np.mean((problem.y - constant) ** 2))) if has_unit else 1.0
     return unit / largest if largest > 0 else np.inf
 
 

@@ -1,0 +1,61 @@
+"""MKLRegressor of counts: the model of scikit-learn, choices of C and kernels, and bad input."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import PoissonRegressor
+from sklearn.metrics import mean_poisson_deviance
+
+import omkl
+from omkl.exceptions import InputError
+from omkl.kernels import Linear, per_column
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(400, 4))
+MEANS = np.exp(1.0 + np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1])
+COUNTS = rng.poisson(MEANS)
+TRAIN, TEST = slice(200), slice(200, 400)
+POISSON = {"loss": "poisson"}
+
+
+def test_a_linear_kernel_is_the_poisson_regression_of_scikit_learn():
+    weights = rng.uniform(0.5, 2.0, 200)
+    model = omkl.MKLRegressor([Linear(normalize=None)], C=0.2, regularizer="uniform", tol=1e-8, **POISSON)
+    model.fit(X[TRAIN], COUNTS[TRAIN], weights)
+    other = PoissonRegressor(alpha=1.0 / (0.2 * weights.sum()), tol=1e-10, max_iter=1000)
+    other.fit(X[TRAIN], COUNTS[TRAIN], weights)
+    assert_allclose(model.predict(X[TEST]), other.predict(X[TEST]), rtol=1e-3)
+    assert model.explain(X[0]).margin == pytest.approx(np.log(model.predict(X[:1])[0]))
+
+
+@pytest.mark.parametrize("form", [omkl.MKLRegressor, omkl.MKLRegressorCV])
+def test_curves_of_counts_are_found_without_being_told_anything(form, tmp_path):
+    model = form(per_column("gaussian", X), **POISSON).fit(X[TRAIN], COUNTS[TRAIN])
+    curves = omkl.MKLRegressorCV(per_column("gaussian", X)).fit(X[TRAIN], COUNTS[TRAIN]).predict(X[TEST]).clip(0.1)
+    line = PoissonRegressor(alpha=0.01).fit(X[TRAIN], COUNTS[TRAIN]).predict(X[TEST])
+    found = model.predict(X[TEST]), MEANS[TEST], curves, line
+    deviances = [mean_poisson_deviance(COUNTS[TEST], own) for own in found]
+    assert deviances[0] < min(1.2 * deviances[1], 0.75 * deviances[2], 0.75 * deviances[3])
+    assert model.kernel_weights_["column 0"] + model.kernel_weights_["column 1"] > 0.9
+    assert model.dual_gap_ <= 0.01
+    model.save(tmp_path / "counts")
+    assert_array_equal(omkl.load(tmp_path / "counts").predict(X), model.predict(X))
+
+
+def test_a_copied_row_has_twice_the_weight_and_outputs_share_kernels():
+    columns = np.column_stack([COUNTS, rng.poisson(2.0 * MEANS)])[TRAIN]
+    model = omkl.MKLRegressor(per_column("gaussian", X), **POISSON).fit(X[TRAIN], columns)
+    assert_allclose(model.predict(X[TRAIN]).mean(axis=0), columns.mean(axis=0), rtol=0.02)
+    twice = omkl.MKLRegressor(["gaussian:sigma2=1"], C=0.1, regularizer="mkl", tol=1e-7, **POISSON)
+    once = twice.fit(X[TRAIN], COUNTS[TRAIN], np.full(200, 2.0)).predict(X[TEST])
+    again = twice.fit(np.tile(X[TRAIN], (2, 1)), np.tile(COUNTS[TRAIN], 2)).predict(X[TEST])
+    assert_allclose(once, again, rtol=1e-2)
+
+
+@pytest.mark.parametrize(("y", "message"), [(COUNTS - 1, "counts are >= 0"), (0 * COUNTS, "only zeros")])
+@pytest.mark.filterwarnings("ignore")
+def test_targets_that_are_no_counts_are_refused(y, message):
+    with pytest.raises(InputError, match=message):
+        omkl.MKLRegressor(per_column("gaussian", X), **POISSON).fit(X, y)
+    with pytest.raises(InputError, match="with a link"):
+        omkl.OnlineMKLRegressor(**POISSON).fit(X, COUNTS)
