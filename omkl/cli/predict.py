@@ -88,7 +88,7 @@ def predict(options: Options) -> None:
     if options.nbest is not None:
         opt.refuse("does not go with --nbest", "error")
         opt.refuse("does not go with --nbest, which has scores instead", "confidence")
-        if kind in ("rows", "annotations", "graphs"):
+        if kind in ("rows", "annotations"):
             opt.refuse(f"is for labelers and parsers, not {files.of_class(model)}", "nbest")
     probabilities = "predict_proba" if kind == "rows" else "predict_marginals"
     if options.confidence and kind != "annotations" and not hasattr(model, probabilities):
@@ -361,8 +361,8 @@ def _columns_and_labels(labeler: omkl.SequenceLabeler, X: list, options: Options
         yield line + b"\n"
 
 
-def _best_labellings(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Iterator[bytes]:
-    """Format the n best labellings of each sequence."""
+def _best_labellings(labeler: omkl.SequenceLabeler | omkl.GraphLabeler, X: list, options: Options) -> Iterator[bytes]:
+    """Format the n best labellings of each sequence or graph."""
     for found in labeler.predict_nbest(X, options.nbest):
         if options.to == "jsonl":
             yield _json_line({"nbest": [{"y": labels.tolist(), "score": score} for labels, score in found]})
@@ -375,8 +375,9 @@ def _label_graphs(labeler: omkl.GraphLabeler, options: Options) -> None:
     """Write the labels of the nodes of graphs: a line of JSON for each graph, or a line for each node."""
     X, _ = data.read_graphs(options.input)
     scores = ({"score": found.score, "bound": found.bound} for found in labeler.certificates(X))
+    best = None if options.nbest is None else _best_labellings(labeler, X, options)
     with data.output_file(options.output) as file:
-        file.writelines(_labellings(labeler, X, options, scores))
+        file.writelines(best or _labellings(labeler, X, options, scores))
     metrics = {"graphs": len(X), "nodes": sum(map(len, X)), "output": options.output}
     options.report([f"Labelled {metrics['nodes']} nodes of {len(X)} graphs: {options.output}"], metrics)
 

@@ -128,6 +128,7 @@ callbacks, verbose, random_state
     fit = labeling.fit
     partial_fit = labeling.partial_fit
     predict = labeling.predict
+    predict_nbest = labeling.predict_nbest
     decision_function = labeling.decision_function
     predict_marginals = labeling.predict_marginals
     calibrate = labeling.calibrate

@@ -7,7 +7,6 @@ import numpy as np
 
 from omkl.groups import _jit_tables as jit
 from omkl.groups.base import Bank, GuidedInput
-from omkl.groups.group_state import GroupStateView
 from omkl.groups.tables import DenseBank
 from omkl.groups.tokens import Span, Tokens
 from omkl.structures.base import Potentials
@@ -77,7 +76,7 @@ class GraphSpan(Span, GuidedInput):
 
 def _attribute(name: str) -> Any:
     """Return a property that is an attribute of the inner bank."""
-    return property(lambda self: getattr(self.bank, name))
+    return property(lambda self: getattr(self.bank, name), lambda self, value: setattr(self.bank, name, value))
 
 
 def _method(name: str) -> Any:
@@ -99,19 +98,11 @@ class EdgeBank(Bank):
         self.bank, self.pairs = bank, pairs
 
     names, averaging, abilities, nbytes = map(_attribute, ("names", "averaging", "abilities", "nbytes"))
+    group_state = _attribute("group_state")
     group_nbytes, recompute_norms, forget_input = map(_method, ("group_nbytes", "recompute_norms", "forget_input"))
     state, load_state, condensed = map(_method, ("state", "load_state", "condensed"))
     restart, discount, mix, _scale_group = map(_method, ("restart", "discount", "mix", "_scale_group"))
     coordinates, shrink_coordinates = map(_method, ("coordinates", "shrink_coordinates"))
-
-    @property
-    def group_state(self) -> GroupStateView:
-        """The group state of the bank."""
-        return self.bank.group_state
-
-    @group_state.setter
-    def group_state(self, state: GroupStateView) -> None:
-        self.bank.group_state = state
 
     def edges_of(self, x: GraphSpan) -> Span | None:
         """Return the edges of a graph with the features of these groups, if it has edges."""

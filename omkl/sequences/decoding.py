@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,20 +15,6 @@ from omkl.online.group_contributions import Piece
 from omkl.online.model import OnlineModel
 from omkl.sequences import reading
 from omkl.structures.chain import Chain, ChainPotentials
-
-
-class Labeling(NamedTuple):
-    """Labels of a sequence.
-
-    Attributes
-    ----------
-    labels : array of shape (n,)
-    score : float
-        Sum of the potentials of the labels; larger is better. Only scores of the same sequence are comparable.
-    """
-
-    labels: np.ndarray
-    score: float
 
 
 class ChainCodec(TokenCodec):
@@ -102,13 +88,3 @@ class ChainCodec(TokenCodec):
     def namer(self) -> Callable[[list[Piece]], list[str]]:
         """Make a function that names the pieces of an explanation."""
         return part_namer(self.encoder, self.known.members)
-
-
-def best_labelings(
-    model: OnlineModel[ChainCodec], potentials: Iterator[ChainPotentials], n: int
-) -> Iterator[list[Labeling]]:
-    """Yield the n best labellings of each sequence."""
-    structure, classes = model.codec.structure, model.codec.known.as_array()
-    for own in potentials:
-        codes, scores = structure.decode_best(own, n) if len(own.unary) else (np.zeros((1, 0), np.int64), np.zeros(1))
-        yield [Labeling(classes[labels], score) for labels, score in zip(codes, scores.tolist())]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from omkl._components import check_number
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.sources import TrainingBlock
@@ -17,7 +16,7 @@ from omkl.features.views import TokenData
 from omkl.groups.tables import TransitionBank, TrigramBank
 from omkl.persistence import Manifest, Unpacker
 from omkl.sequences import labeling
-from omkl.sequences.decoding import ChainCodec, Labeling, best_labelings
+from omkl.sequences.decoding import ChainCodec
 from omkl.sequences.evaluation import evaluate_labels
 from omkl.sequences.reading import ChainOutputs, LabelSequences, Sequences
 from omkl.structures.chain import Chain
@@ -194,6 +193,7 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
     fit = labeling.fit
     partial_fit = labeling.partial_fit
     predict = labeling.predict
+    predict_nbest = labeling.predict_nbest
     decision_function = labeling.decision_function
     predict_marginals = labeling.predict_marginals
     calibrate = labeling.calibrate
@@ -210,25 +210,6 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
         return ChainCodec.read(block, column_names_of(self))
-
-    def predict_nbest(self, X: Sequences, n: int = 5, labels: LabelSequences = None) -> list[list[Labeling]]:
-        """Predict the n best labellings of each sequence, best first.
-
-        Parameters
-        ----------
-        X : list of sequences, or stream
-        n : int > 0
-            Number of labellings; fewer if a sequence does not have n. The first one is that of :meth:`predict`.
-        labels : list of sequences, optional
-            As for :meth:`predict`.
-
-        Returns
-        -------
-        list of list of Labeling
-            Pairs ``(labels, score)``.
-        """
-        check_number("n", n, above=0, integer=True)
-        return list(best_labelings(self.model_, labeling.potentials_of(self.model_, X, labels), int(n)))
 
     def explain(
         self,

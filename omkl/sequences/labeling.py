@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +28,20 @@ CONSTRAINTS: dict[str, Constraint] = {
     "transitions": OneOf(("free", "regularized", None)),
     "epochs": Number(above=0, integer=True, also=("auto",)),
 }
+
+
+class Labeling(NamedTuple):
+    """Labels of a sequence or graph.
+
+    Attributes
+    ----------
+    labels : array of shape (n,)
+    score : float
+        Sum of the potentials of the labels; larger is better. Only scores of the same input are comparable.
+    """
+
+    labels: np.ndarray
+    score: float
 
 
 # ---- training ---------------------------------------------------------------------------------------------------
@@ -157,6 +171,32 @@ def predict(self: Any, X: Any, labels: LabelSequences = None) -> np.ndarray:
     for data, possible in constrained(model, X, labels):
         found += _parts(self.classes_[model.codec.decode(model, data, possible, self.n_jobs)], data)
     return np.fromiter(found, dtype=object, count=len(found))
+
+
+def predict_nbest(self: Any, X: Any, n: int = 5, labels: LabelSequences = None) -> list[list[Labeling]]:
+    """Predict the n best labellings of each sequence or graph, best first.
+
+    For graphs with cycles, they are good ones. A graph takes the time of n predictions for each of its nodes.
+
+    Parameters
+    ----------
+    X : list of sequences or of graphs, or stream
+    n : int > 0
+        Number of labellings; fewer if an input does not have n. The first one of a sequence is that of :meth:`predict`.
+    labels : list of sequences, optional
+        As for :meth:`predict`.
+
+    Returns
+    -------
+    list of list of Labeling
+        Pairs ``(labels, score)``.
+    """
+    check_number("n", n, above=0, integer=True)
+    structure, found = self.model_.codec.structure, []
+    for own in potentials_of(self.model_, X, labels):
+        codes, scores = structure.decode_best(own, n) if len(own.unary) else (np.zeros((1, 0), np.int64), np.zeros(1))
+        found.append([Labeling(self.classes_[best], score) for best, score in zip(codes, scores.tolist())])
+    return found
 
 
 def decision_function(self: Any, X: Any) -> list[np.ndarray]:

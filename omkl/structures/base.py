@@ -1,6 +1,7 @@
 """Structures: outputs of structured prediction, and how to decode, compare and sum over them."""
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -214,6 +215,53 @@ class Structure(Component):
         gold : Output
         """
         self.must_define("known_marginals")
+
+
+def best_outputs(
+    scores: np.ndarray, n_best: int, solve: Callable[[np.ndarray], tuple[np.ndarray, float]], first: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return up to ``n_best`` outputs with one value at each of n places, best first, and their scores.
+
+    By Lawler's (1972) partition, all other outputs are divided by the first place that differs from the best output:
+    the values before that place are required, and its own value is forbidden. The best output of each part is found. A
+    part is divided further when its best output is the next one.
+
+    Parameters
+    ----------
+    scores : array of shape (number of values, first + n)
+        Scores of the values at each place; -inf forbids one.
+    n_best : int
+    solve : callable
+        ``solve(scores)`` returns the best output and its score, -inf if there is none.
+    first : int
+        Column of the first place.
+    """
+    met = count()  # breaks ties by order of discovery
+    waiting: dict[tuple, tuple] = {}
+    found: list[tuple[np.ndarray, float]] = []
+
+    def consider(allowed: np.ndarray, n_fixed: int) -> None:
+        output, score = solve(allowed)
+        rank = -score, next(met)
+        if score == -np.inf or (len(waiting) >= n_best - len(found) and rank > max(waiting)):
+            return
+        if len(waiting) >= n_best - len(found):  # the worst one that waits is not among the n best
+            del waiting[max(waiting)]
+        waiting[rank] = output, n_fixed, allowed.copy()
+
+    consider(scores, 0)
+    while waiting:
+        rank = min(waiting)
+        output, n_fixed, allowed = waiting.pop(rank)
+        found.append((output, -rank[0]))
+        for i in range(n_fixed, len(output) if len(found) < n_best else 0):
+            own = allowed[output[i], first + i]
+            allowed[output[i], first + i] = -np.inf
+            consider(allowed, i)
+            allowed[:, first + i] = -np.inf
+            allowed[output[i], first + i] = own
+    found.sort(key=lambda own: -own[1])  # some were missed before if `solve` does not find the best ones
+    return np.array([output for output, _ in found]), np.array([score for _, score in found])
 
 
 def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.structures import _jit_graph as jit
 from omkl.structures._jit_chain import LABELS
-from omkl.structures.base import check_costs, map_arrays
+from omkl.structures.base import best_outputs, check_costs, map_arrays
 from omkl.structures.chain import NOTHING_ALLOWED, Labelling
 
 #: A labelling is proved best if no other scores higher by more than this, relative to the larger of 1 and its score.
@@ -214,6 +214,24 @@ class PairwiseGraph(Labelling):
         if found.score == -np.inf:
             raise InputError(NOTHING_ALLOWED)
         return labels
+
+    def decode_best(self, potentials: GraphPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return up to ``n_best`` labellings (m, n), best first, and their scores (m,).
+
+        They are the best ones of a forest, and good ones of other graphs. This solves n graphs for each labelling; see
+        :func:`~omkl.structures.base.best_outputs`.
+
+        Parameters
+        ----------
+        potentials : GraphPotentials
+        n_best : int
+        """
+
+        def solve(allowed: np.ndarray) -> tuple[np.ndarray, float]:
+            labels, found = self.solve(potentials._replace(unary=np.ascontiguousarray(allowed.T)))
+            return labels, found.score
+
+        return best_outputs(potentials.unary.T, n_best, solve)
 
     def loss_augmented(self, potentials: GraphPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> np.ndarray:
         return self._found(self.cost_augmented(potentials, gold, cost_weight))[0]

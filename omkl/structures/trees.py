@@ -1,7 +1,6 @@
 """Dependency trees, with or without crossing arcs, whose scores and costs are sums over arcs."""
 
 from collections.abc import Callable, Iterable
-from itertools import count
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import ArrayLike
 from omkl.exceptions import InputError
 from omkl.structures import _jit_matrix_tree, _jit_projective, log_space
 from omkl.structures import _jit_tree as jit
-from omkl.structures.base import Potentials, Structure
+from omkl.structures.base import Potentials, Structure, best_outputs
 
 
 class TreePotentials(NamedTuple):
@@ -100,10 +99,7 @@ class TreeStructure(Structure):
     def decode_best(self, potentials: AnyPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the ``n_best`` trees of the highest scores, best first, or all if there are fewer.
 
-        By Lawler's (1972) partition, all other trees are divided by the first token whose head differs from the best
-        tree: the heads before that token are required, and the token's own head is forbidden. The best tree of each
-        part is decoded. A part is divided further when its best tree is the next one. This takes n decodings for each
-        tree.
+        This takes n decodings for each tree; see :func:`~omkl.structures.base.best_outputs`.
 
         Parameters
         ----------
@@ -116,37 +112,17 @@ class TreeStructure(Structure):
         scores : array of shape (m,)
         """
         scores = as_scores(potentials)
-        n = len(scores) - 1
-        tokens = np.arange(1, n + 1)
-        met = count()  # breaks ties by order of discovery
-        waiting: dict[tuple, tuple] = {}
-        found: list[np.ndarray] = []
+        tokens = np.arange(1, len(scores))
 
-        def consider(allowed: np.ndarray, n_fixed: int) -> None:
-            heads = np.empty(n, np.int64)
-            if not self.programs.find(allowed, self.single_root, heads):
-                return
-            rank = -scores[heads, tokens].sum(), next(met)
-            if len(waiting) >= n_best - len(found):  # the worst waiting tree is not among the n best
-                if rank > max(waiting):
-                    return
-                del waiting[max(waiting)]
-            waiting[rank] = heads, n_fixed, allowed.copy()
+        def solve(allowed: np.ndarray) -> tuple[np.ndarray, float]:
+            heads = np.empty(len(tokens), np.int64)
+            found = self.programs.find(allowed, self.single_root, heads)
+            return heads, scores[heads, tokens].sum() if found else -np.inf
 
-        consider(scores, 0)
-        while waiting:
-            heads, n_fixed, allowed = waiting.pop(min(waiting))
-            found.append(heads)
-            for i in range(n_fixed, n if len(found) < n_best else 0):
-                own = allowed[heads[i], i + 1]
-                allowed[heads[i], i + 1] = -np.inf
-                consider(allowed, i)
-                allowed[:, i + 1] = -np.inf
-                allowed[heads[i], i + 1] = own
-        if not found:
+        trees, found = best_outputs(scores, n_best, solve, 1)
+        if not len(trees):
             raise self._refusal(scores)
-        trees = np.array(found)
-        return trees, scores[trees, tokens].sum(axis=1)
+        return trees, found
 
     def decode_marginals(self, potentials: AnyPotentials) -> np.ndarray:
         """Return the heads of the tree with the largest expected number of correct heads, (n,).

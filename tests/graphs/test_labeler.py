@@ -296,6 +296,19 @@ def test_constraints(grids):
         free.fit(X, swapped)
 
 
+def test_n_best_labellings(grids):
+    X, _, model = grids
+    X = [Graph(x.nodes[:3], [(0, 1), (1, 2)], x.edge_features[:2], directed=True) for x in X]
+    chosen = [[None, 1, None]] * len(X)
+    for labels in (None, chosen):
+        for found, own, potentials in zip(
+            model.predict_nbest(X, 4, labels), model.predict(X, labels), potentials_of(model.model_, X, labels)
+        ):
+            scores = [model.structure_.score(potentials, np.array(y)) for y in product(range(3), repeat=3)]
+            assert_allclose([score for _, score in found], sorted(scores, reverse=True)[:4])
+            assert_array_equal(found[0].labels, own)
+
+
 def test_partial_labels_and_weights():
     X, y = draw_grids()
     rng = np.random.default_rng(0)

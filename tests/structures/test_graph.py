@@ -221,3 +221,32 @@ def test_every_edge_appears_in_a_forest():
 
 def test_the_structure_keeps_the_promises_of_its_base():
     check_structure(PairwiseGraph(3), outputs=[np.array(labels) for labels in product(range(3), repeat=3)])
+
+
+@given(st.integers(0, 10**6), st.integers(1, 40), st.booleans())
+def test_n_best_labellings_of_forests(seed, n_best, cut):
+    rng = np.random.default_rng(seed)
+    n, K = rng.integers(1, 5), rng.integers(1, 4)
+    edges = np.array([(rng.integers(0, i), i) for i in range(1 + cut, n)], np.int64).reshape(-1, 2)
+    potentials = GraphPotentials(
+        rng.normal(size=(n, K)), rng.normal(size=(len(edges), K, K)), GraphLayout(n, edges, directed=True)
+    )
+    structure = PairwiseGraph(K)
+    scored = sorted((-structure.score(potentials, np.array(own)), own) for own in product(range(K), repeat=n))
+    labels, scores = structure.decode_best(potentials, n_best)
+    assert labels.tolist() == [list(own) for _, own in scored[:n_best]]
+    assert_allclose(scores, [-score for score, _ in scored[:n_best]])
+
+
+def test_good_labellings_of_graphs_with_cycles_are_distinct():
+    rng = np.random.default_rng(0)
+    layout = GraphLayout(5, np.array([(i, j) for j in range(5) for i in range(j)]))
+    potentials = GraphPotentials(rng.normal(size=(5, 3)), rng.normal(size=(10, 3, 3)), layout)
+    structure = PairwiseGraph(3)
+    best = sorted((structure.score(potentials, np.array(own)) for own in product(range(3), repeat=5)), reverse=True)
+    labels, scores = structure.decode_best(potentials, 6)
+    assert len(set(map(tuple, labels.tolist()))) == 6
+    assert_allclose(scores, [structure.score(potentials, own) for own in labels])
+    assert (np.diff(scores) <= 0.0).all()
+    assert scores[0] == pytest.approx(best[0])
+    assert scores[-1] >= best[20]
