@@ -6,6 +6,7 @@ import numpy as np
 
 from omkl._compilation import borrowing, uncached
 from omkl.groups import _jit_tables as tables
+from omkl.groups.expansions import _jit_budget as budget
 from omkl.groups.expansions._jit_kernel import add_scaled, has_gradient, kernel_inner_products, measure, move
 
 
@@ -43,6 +44,26 @@ class Cached(NamedTuple):
     moved: np.ndarray
 
 
+class Budgeted(NamedTuple):
+    """Kernel groups on a budget.
+
+    Kernel values of the tokens of these rounds with one another and with the support vectors before them, and the
+    column of each support vector there; working memory for the tokens of a sequence, see ``_jit_budget``, and the first
+    of them; support vectors, kernels in use, budget, and relative jitter.
+    """
+
+    values: np.ndarray
+    columns: np.ndarray
+    rows: np.ndarray
+    own: np.ndarray
+    indices: np.ndarray
+    at_hand: np.ndarray
+    held: budget.Held
+    used: np.ndarray
+    budget: int
+    relative: float
+
+
 class Banks(NamedTuple):
     """Banks in the order of their groups.
 
@@ -54,6 +75,7 @@ class Banks(NamedTuple):
     explicit: Explicit
     mapped: Mapped
     cached: Cached | None
+    budgeted: Budgeted | None
     transitions: tuple | None
     intercept: tuple
 
@@ -76,6 +98,7 @@ class Groups(NamedTuple):
     explicit: tuple
     mapped: tuple
     cached: tuple | None
+    budgeted: tuple | None
     transitions: tuple | None
     intercept: tuple
 
@@ -92,6 +115,7 @@ def add_potentials(banks, groups, low, first, last, unary, pairwise):
     left_out = groups.all_left_out[groups.firsts[0] : groups.firsts[1]]
     tables.add_mapped_scores(mapped.features, first, *own, left_out, unary)
     add_cached(banks.cached, groups.cached, low, unary)
+    add_budgeted(banks.budgeted, groups.budgeted, first, unary)
     add_dense(banks, groups, True, unary, pairwise)
 
 
@@ -101,6 +125,36 @@ def add_cached(cached, own, low, unary):
     if cached is None:
         return
     add_scaled(own[1], potentials_of(cached, low, len(unary)), unary)
+
+
+@uncached
+def at_hand(budgeted, first, m):
+    """Return the kernel values and potentials of the m tokens of a sequence; compute them if it is a new one."""
+    held, columns = budgeted.held, budgeted.columns
+    p, n_outputs, capacity = held.coefficients.shape
+    rows = budgeted.rows[: p * m * (m + capacity)].reshape(p, m, m + capacity)
+    own = budgeted.own[: p * m * n_outputs].reshape(p, m, n_outputs)
+    if budgeted.at_hand[0] != first:
+        for k in range(p):
+            for t in range(m):
+                values, row = budgeted.values[k, first + t], rows[k, t]
+                for other in range(m):
+                    row[other] = values[first + other]
+                for i in range(held.counts[0]):
+                    row[m + i] = values[columns[i]]
+        for t in range(m):
+            budgeted.indices[t] = -1
+        budget.score(rows, held.counts[0], held.coefficients, own)
+        budgeted.at_hand[0] = first
+    return rows, own
+
+
+@uncached
+def add_budgeted(budgeted, own, first, unary):
+    """Add the potentials of kernel groups on a budget."""
+    if budgeted is None:
+        return
+    add_scaled(own[1], at_hand(budgeted, first, len(unary))[1], unary)
 
 
 @borrowing
@@ -153,9 +207,26 @@ def add_average(banks, groups, pending, total, factors, low, first, last, unary,
     own = slice(firsts[0], firsts[1])
     arrays = mapped.starts, mapped.table, mapped.sums
     tables.add_mapped_scores(mapped.features, first, *arrays, factors[own], total, out[own], unary)
-    add_averaged_transitions(banks.transitions, factors, total, out, firsts[2], pairwise)
+    own = slice(firsts[2], firsts[3])
+    add_averaged_budgeted(banks.budgeted, factors[own], total, out[own], first, unary)
+    add_averaged_transitions(banks.transitions, factors, total, out, firsts[3], pairwise)
     if len(banks.intercept[0]):
-        add_averaged_dense(banks.intercept, factors[firsts[3]], total, out[firsts[3]], unary)
+        add_averaged_dense(banks.intercept, factors[firsts[4]], total, out[firsts[4]], unary)
+
+
+@uncached
+def add_averaged_budgeted(budgeted, factors, total, left_out, first, unary):
+    """Add the average of kernel groups on a budget."""
+    if budgeted is None:
+        return
+    rows, own = at_hand(budgeted, first, len(unary))
+    before = np.empty_like(own)
+    budget.score(rows, budgeted.held.counts[0], budgeted.held.sums, before)
+    for k in range(len(own)):
+        for i in range(0 if left_out[k] else len(unary)):
+            for j in range(unary.shape[1]):
+                value = factors[k] * own[k, i, j]
+                unary[i, j] += (value + before[k, i, j]) / total if total > 0.0 else value
 
 
 @borrowing
@@ -210,6 +281,51 @@ def move_cached(cached, own, low, gradient, chosen):
         cached.moved[k] |= chosen[k]
 
 
+@uncached
+def slopes_of_budgeted(budgeted, first, gradient, slopes, totals):
+    """Write the inner products of kernel groups on a budget with a gradient."""
+    if budgeted is None:
+        return
+    kernel_inner_products(at_hand(budgeted, first, len(gradient))[1], gradient, slopes, totals)
+
+
+@uncached
+def step_budgeted(budgeted, own, first, gradient):
+    """Take the gradient step of kernel groups on a budget; empty ones wait for :func:`activate_budgeted`."""
+    if budgeted is None:
+        return
+    rows, potentials = at_hand(budgeted, first, len(gradient))
+    moving = has_gradient(gradient)
+    among = np.empty((len(rows), len(moving), len(moving)))
+    for k in range(len(rows)):
+        for i in range(len(moving)):
+            for j in range(len(moving)):
+                among[k, i, j] = rows[k, moving[i], moving[j]]
+    if measure(among, potentials, moving, gradient, own[0], True):
+        move_budgeted(budgeted, own, first, gradient, ~own[0].empty)
+
+
+@uncached
+def move_budgeted(budgeted, own, first, gradient, chosen):
+    """Take the step in the chosen groups; tokens become support vectors."""
+    moving, m = has_gradient(gradient), len(gradient)
+    rules = budgeted.columns, budgeted.budget, budgeted.relative, budgeted.used, own[1], own[0]
+    tokens = *at_hand(budgeted, first, m), budgeted.indices[:m], budgeted.held
+    budget.step(moving, gradient[moving], chosen, first, *rules, *tokens)
+
+
+@uncached
+def activate_budgeted(budgeted, own, first, gradient, activated):
+    """Take the postponed step of empty groups that become active."""
+    if budgeted is None:
+        return
+    if activated.any():
+        for k in range(len(activated)):
+            if activated[k]:
+                own[0].square_norms[k] = 0.0
+        move_budgeted(budgeted, own, first, gradient, activated)
+
+
 @borrowing
 def step_along(banks, groups, low, first, last, gradient, pair_gradient, total):
     """Take the gradient step of all banks; ``total`` (1, 1, K) is working memory."""
@@ -220,6 +336,7 @@ def step_along(banks, groups, low, first, last, gradient, pair_gradient, total):
     own = mapped.table, mapped.sums, mapped.touched
     tables.step_maps(mapped.features, first, mapped.starts, gradient, *own, groups.mapped[0])
     step_cached(banks.cached, groups.cached, low, gradient)
+    step_budgeted(banks.budgeted, groups.budgeted, first, gradient)
     step_transitions(banks.transitions, groups.transitions, pair_gradient)
     if len(banks.intercept[0]):
         total[:] = 0.0
@@ -267,6 +384,14 @@ def fold_cached(cached, k, factor, average):
         cached.moved[k] = factor != 0.0
 
 
+@uncached
+def fold_budgeted(budgeted, k, factor, average):
+    """Multiply the direction of a kernel group on a budget likewise."""
+    if budgeted is None:
+        return
+    budget.fold(k, factor, average, budgeted.held)
+
+
 @borrowing
 def fold(k, factor, banks, firsts, averages):
     """Multiply the direction of group k, after what it gave to the average is added to its sums."""
@@ -279,6 +404,8 @@ def fold(k, factor, banks, firsts, averages):
     elif k < firsts[2]:
         fold_cached(banks.cached, k - firsts[1], factor, averages[k])
     elif k < firsts[3]:
+        fold_budgeted(banks.budgeted, k - firsts[2], factor, averages[k])
+    elif k < firsts[4]:
         fold_dense(banks.transitions, factor, averages[k])
     else:
         fold_dense(banks.intercept, factor, averages[k])
@@ -286,12 +413,14 @@ def fold(k, factor, banks, firsts, averages):
 
 
 @borrowing
-def apply_events(banks, groups, allowed, low, gradient, moves):
+def apply_events(banks, groups, allowed, low, first, gradient, moves):
     """Empty groups that have reached zero, activate others, and fold scales out of the range of good precision."""
     arrays, firsts = groups.rescaled, groups.firsts
     activated = arrays.activated[firsts[1] : firsts[2]]
     if moves and activated.any():
         move_cached(banks.cached, groups.cached, low, gradient, activated)
+    if moves:
+        activate_budgeted(banks.budgeted, groups.budgeted, first, gradient, arrays.activated[firsts[2] : firsts[3]])
     for k in range(len(arrays.scales)):
         if arrays.deactivated[k]:
             fold(k, 0.0, banks, firsts, groups.averages)
@@ -306,7 +435,7 @@ def apply_events(banks, groups, allowed, low, gradient, moves):
 def add_reference(banks, groups, unary, pairwise):
     """Compute the potentials of a model without its regularized groups."""
     unary[:] = 0.0
-    add_dense(banks, groups, groups.firsts[2] >= len(groups.left_out), unary, pairwise)
+    add_dense(banks, groups, groups.firsts[3] >= len(groups.left_out), unary, pairwise)
 
 
 @borrowing
@@ -323,7 +452,9 @@ def slopes_of(banks, groups, low, first, last, gradient, pair_gradient, slopes, 
     tables.mapped_inner_products(mapped.features, first, *arrays)
     own = slice(firsts[1], firsts[2])
     slopes_of_cached(banks.cached, low, gradient, slopes[own], totals[own])
-    slopes_of_transitions(banks.transitions, pair_gradient, slopes[firsts[2] :])
+    own = slice(firsts[2], firsts[3])
+    slopes_of_budgeted(banks.budgeted, first, gradient, slopes[own], totals[own])
+    slopes_of_transitions(banks.transitions, pair_gradient, slopes[firsts[3] :])
 
 
 @borrowing

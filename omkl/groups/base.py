@@ -117,6 +117,9 @@ class Bank(Compilable, ABC):
         """
         raise NotImplementedError
 
+    def end_pass(self, arrays: Any) -> None:
+        """Take in what a compiled pass has changed in ``arrays``, those of :meth:`compiled_arrays`."""
+
     @abstractmethod
     def add_potentials(self, x: Input, potentials: Potentials) -> None:
         """Add the potentials of this bank's groups in place.

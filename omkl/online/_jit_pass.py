@@ -12,7 +12,7 @@ from omkl._compilation import borrowing, compiled, stamp_of
 from omkl.groups import _jit_banks, _jit_group_state, _jit_tables
 from omkl.groups import _jit_group_state as jit
 from omkl.groups._jit_banks import add_average, add_potentials, add_reference, apply_events, slopes_of, step_along
-from omkl.groups.expansions import _jit_kernel
+from omkl.groups.expansions import _jit_budget, _jit_kernel
 from omkl.losses import _jit_labels, _jit_losses
 from omkl.losses._jit_labels import loss_of
 from omkl.online import _jit_evidence
@@ -310,7 +310,7 @@ def _learn(stamp):
                     reached = state[DISTANCE] + rate * np.sqrt(max(square_gradient, 0.0))
                     state[DISTANCE] = min(distance, reached)
             if events:
-                apply_events(banks, groups, rules.allowed, low, gradient, moves)
+                apply_events(banks, groups, rules.allowed, low, first, gradient, moves)
             state[PENDING] = weight * rounds.averages[i]
             state[TOTAL_WEIGHT] += state[PENDING]
             state[RATE], state[SQUARE_GRADIENT] = rate, square_gradient
@@ -322,6 +322,6 @@ def _learn(stamp):
 
 
 learn = _learn(
-    stamp_of(_jit_banks, _jit_group_state, _jit_kernel, _jit_tables)
+    stamp_of(_jit_banks, _jit_budget, _jit_group_state, _jit_kernel, _jit_tables)
     + stamp_of(_jit_chain, _jit_drift, _jit_evidence, _jit_labels, _jit_losses, _jit_prox)
 )

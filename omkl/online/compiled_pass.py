@@ -128,6 +128,8 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     watched, flags = None if drift is None else drift.numbers, (examining, watching, method.learning, testing)
     arrays = _arrays_of(trainer, sequences.tokens, tokens)
     learned = jit.learn(rounds, *arrays, rules, tests, hedged, tested, watched, flags, state, losses, costs, scratch)
+    for bank in trainer.banks:
+        bank.end_pass(getattr(arrays[0], str(bank.compiled)))
     changed = bool(state[jit.CHANGED])
     diverged = learned < n and not changed
     trainer.go_on(trainer.round + learned + diverged, presented[learned + diverged - 1])

@@ -122,6 +122,10 @@ def trained(seed):
         for cut in cuts:
             own = None if weights is None else weights[cut]
             model.partial_fit(X[cut], y[cut], sample_weight=own, **declared)
+    return results(model, X)
+
+
+def results(model, X):
     if isinstance(model, SequenceLabeler):
         predicted = np.concatenate(model.decision_function(X))
     else:
@@ -129,11 +133,32 @@ def trained(seed):
     return model.model_.trainer, model.history_, predicted
 
 
-@pytest.mark.parametrize("seed", range(240))
-def test_the_model_is_that_of_the_trainer(seed, monkeypatch):
-    trainer, history, predicted = trained(seed)
+def trained_on_a_budget(seed):
+    """Train on a budget: a labeler in epochs, or a classifier in blocks, which tests for drift."""
+    rng = np.random.default_rng(seed)
+    options = {**shared_options(rng), "kernels": ["gaussian", "polynomial:explicit=False", "linear"]}
+    options |= {"budget": int(rng.integers(1, 60)), "loss": LABEL_LOSSES[rng.integers(len(LABEL_LOSSES))]}
+    if options["regularizer"] == "weighted":
+        options["regularizer"] = "mkl"
+    X, y = rng.normal(size=(N, 6)), rng.integers(3, size=N)
+    X[N // 2 :: 9] = X[0]  # vectors that the support has already
+    if seed % 2:
+        model = OnlineMKLClassifier(**options)
+        for cut in [slice(0, 150), slice(150, 151), slice(151, N)]:
+            model.partial_fit(X[cut], y[cut], classes=[0, 1, 2])
+        return results(model, X)
+    rows = np.split(X, np.arange(3, N, 5))
+    return results(SequenceLabeler(**options).fit(rows, np.split(y, np.arange(3, N, 5))), rows)
+
+
+@pytest.mark.parametrize(
+    ("train", "seed"), [*((trained, k) for k in range(240)), *((trained_on_a_budget, k) for k in range(16))]
+)
+def test_the_model_is_that_of_the_trainer(train, seed, monkeypatch):
+    trainer, history, predicted = train(seed)
+    assert train is trained or compiled_pass.uncompiled_part(trainer) is None
     monkeypatch.setattr(compiled_pass, "uncompiled_part", lambda trainer: trainer)
-    defined, expected_history, expected = trained(seed)
+    defined, expected_history, expected = train(seed)
     scale = np.abs(expected).max()
     assert_allclose(predicted, expected, atol=1e-10 * scale, rtol=1e-10)
     for name, array in defined.state().items():

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import borrowing, compiled
 
 #: Vectors of one tile, which stays in the cache, and number of vectors at hand that are compared with a tile at a time.
 TILE, ROWS = 512, 4
@@ -27,7 +27,10 @@ PRODUCTS, SQUARED, MANHATTAN, CHI_SQUARED = range(4)
 
 
 class Held(NamedTuple):
-    """Arrays of the support vectors by their indices; ``order`` has the indices in the order of the factors."""
+    """Arrays of the support vectors by their indices; ``order`` has the indices in the order of the factors.
+
+    ``counts`` has the numbers of support vectors, of tokens admitted so far, and of replacements.
+    """
 
     coefficients: np.ndarray
     sums: np.ndarray
@@ -37,6 +40,7 @@ class Held(NamedTuple):
     factors: np.ndarray
     order: np.ndarray
     ages: np.ndarray
+    counts: np.ndarray
 
 
 @compiled
@@ -85,7 +89,7 @@ def compare(kind, X, columns, first, last):
     return out
 
 
-@compiled
+@borrowing
 def inner_product(left, right):
     """Return the inner product by eight partial sums, which vectorise in a fixed order."""
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
@@ -119,15 +123,15 @@ def score(rows, n, coefficients, own):
 @compiled
 def weakest(scales, squares, ages, n):
     """Return the support vector of the smallest ``sum_k s_k^2 ||A_k[i]||^2 k_k(i, i)``, the oldest in a tie."""
+    importances = np.zeros(n)
+    for k in range(scales.shape[0]):
+        for i in range(n):
+            importances[i] += scales[k] * scales[k] * squares[k, i]
     worst = 0
-    smallest = np.inf
-    for i in range(n):
-        importance = 0.0
-        for k in range(scales.shape[0]):
-            importance += scales[k] * scales[k] * squares[k, i]
-        if importance < smallest or (importance == smallest and ages[i] < ages[worst]):
+    for i in range(1, n):
+        difference = importances[i] - importances[worst]
+        if difference < 0.0 or (difference == 0.0 and ages[i] < ages[worst]):
             worst = i
-            smallest = importance
     return worst
 
 
@@ -200,19 +204,25 @@ def replace(rows, index, others, c, coefficients, own):
             own[t, j] += difference * coefficients[j, index]
 
 
-@compiled
+@borrowing
 def append(U, n, values, square, jitter):
     """Add a vector at position n, given its kernel values with the others (overwritten) and with itself.
 
     Return the jitter on its diagonal entry. It is larger than requested if the kernel is not positive semidefinite, so
     that neither the row of the vector nor later rows blow up.
     """
-    for r in range(n):
-        y = values[r] / U[r, r]
-        values[r] = y
-        row, rest = U[r, r + 1 : n], values[r + 1 : n]
-        for t in range(n - 1 - r):
-            rest[t] -= y * row[t]
+    for first in range(0, n, 4):
+        last = min(first + 4, n)
+        for r in range(first, last):
+            values[r] /= U[r, r]
+            for s in range(r + 1, last):
+                values[s] -= U[r, s] * values[r]
+        if last < n:
+            y0, y1, y2, y3 = values[first], values[first + 1], values[first + 2], values[first + 3]
+            row0, row1, row2, row3 = U[first, last:n], U[first + 1, last:n], U[first + 2, last:n], U[first + 3, last:n]
+            rest = values[last:n]
+            for t in range(n - last):
+                rest[t] -= (y0 * row0[t] + y1 * row1[t]) + (y2 * row2[t] + y3 * row3[t])
     explained = 0.0
     for r in range(n):
         U[r, n] = values[r]
@@ -255,13 +265,20 @@ def remove(U, n, a, y):
             others[t] -= value * rotated
 
 
-@compiled
+@borrowing
 def combination(U, n, y, c):
-    """Solve ``U c = y``: with ``y`` from :func:`remove`, the coefficients of the projection onto the n others."""
-    for back in range(1, n + 1):
-        r = n - back
-        row, known = U[r, r + 1 : n], c[r + 1 : n]
-        c[r] = (y[r] - inner_product(row, known)) / U[r, r]
+    """Solve ``U c = y``: with ``y`` from :func:`remove`, the coefficients of the projection onto the n others.
+
+    The inner products of several rows do not wait for each other.
+    """
+    for last in range(n, 0, -8):
+        first = max(last - 8, 0)
+        for r in range(first, last):
+            c[r] = y[r] - inner_product(U[r, last:n], c[last:n])
+        for s in range(last - 1, first - 1, -1):
+            c[s] /= U[s, s]
+            for r in range(first, s):
+                c[r] -= U[r, s] * c[s]
 
 
 @compiled
@@ -317,12 +334,14 @@ def drop(index, n, used, square_norms, rows, own, held):
 
 
 @compiled
-def admit(t, n, budget, age, relative, used, scales, square_norms, rows, own, indices, held):
-    """Make token ``t`` a support vector, replacing one of n if the support is full; return its index."""
-    index, n_others, m = n, min(n, budget - 1), len(indices)
+def admit(t, budget, relative, used, scales, square_norms, rows, own, indices, held):
+    """Make token ``t`` a support vector, which replaces another if the support is full; return its index."""
+    n, m = held.counts[0], len(indices)
+    index, n_others = n, min(n, budget - 1)
     if n == budget:
         index = weakest(scales, held.squares, held.ages, n)
         drop(index, n, used, square_norms, rows, own, held)
+        held.counts[2] += 1
     place(rows, t, index, indices, held.diagonals, held.coefficients, held.sums, held.squares)
     values = np.empty(n_others)
     for k in used:
@@ -331,24 +350,37 @@ def admit(t, n, budget, age, relative, used, scales, square_norms, rows, own, in
         square = held.diagonals[k, index]
         jitter = relative * square if square > 0.0 else 1.0
         held.jitters[k, index] = append(held.factors[k], n_others, values, square, jitter)
-    held.order[n_others], held.ages[index] = index, age
+    held.order[n_others], held.ages[index] = index, held.counts[1]
+    held.counts[0] = n_others + 1
+    held.counts[1] += 1
     return index
 
 
 @compiled
-def step(moving, D, groups, n, budget, age, relative, used, scales, arrays, rows, own, indices, held):
-    """Step along ``D`` token by token; return the index of each token that becomes a support vector, else -1.
+def step(moving, D, groups, first, columns, budget, relative, used, scales, arrays, rows, own, indices, held):
+    """Step along ``D`` token by token; write ``first + t`` to the column of each support vector that token t becomes.
 
-    ``used`` are the kernels in use, ``groups`` a mask of those that step, and ``age`` the number of tokens admitted.
+    ``used`` are the kernels in use, and ``groups`` a mask of those that step.
     """
-    admitted = np.full(len(moving), -1)
     for a in range(len(moving)):
         t = moving[a]
         if indices[t] < 0:
-            indices[t] = find(rows, t, n, held.diagonals)
+            indices[t] = find(rows, t, held.counts[0], held.diagonals)
         if indices[t] < 0:
-            index = admit(t, n, budget, age, relative, used, scales, arrays.square_norms, rows, own, indices, held)
-            admitted[a], n, age = index, max(n, index + 1), age + 1
+            index = admit(t, budget, relative, used, scales, arrays.square_norms, rows, own, indices, held)
+            columns[index] = first + t
         parts = held.diagonals, held.coefficients, held.sums, held.squares
         move(rows, t, indices[t], D[a], groups, arrays, *parts, own)
-    return admitted
+
+
+@compiled
+def fold(k, factor, average, held):
+    """Multiply the coefficients of a group, after its share of the average is added to its sums."""
+    for i in range(held.counts[0]):
+        importance = 0.0
+        for j in range(held.coefficients.shape[1]):
+            if held.sums.shape[2] > 0:
+                held.sums[k, j, i] += average * held.coefficients[k, j, i]
+            held.coefficients[k, j, i] *= factor
+            importance += held.coefficients[k, j, i] ** 2
+        held.squares[k, i] = importance * held.diagonals[k, i]

@@ -3,10 +3,11 @@
 import numpy as np
 from numpy.typing import DTypeLike
 
+from omkl.groups._jit_banks import Budgeted
 from omkl.groups.base import lengthened
 from omkl.groups.expansions import _jit_budget as jit
 from omkl.groups.expansions.kernel import KernelBank, SupportBuffer, support_of
-from omkl.groups.tokens import Span
+from omkl.groups.tokens import Span, Tokens
 from omkl.kernels.base import Kernel
 from omkl.structures.base import Potentials
 
@@ -14,6 +15,8 @@ from omkl.structures.base import Potentials
 FIRST_CAPACITY = 16
 #: Norms are recomputed after this many replacements per support vector.
 REFRESH_AFTER = 10
+#: Maximum number of tokens whose kernel values are computed at once for a compiled pass.
+ROWS_AT_ONCE = 128
 
 
 class BudgetedExpansion(KernelBank):
@@ -48,6 +51,9 @@ class BudgetedExpansion(KernelBank):
     """
 
     abilities = frozenset({"grow", "condense", "watch"})
+    #: Values of other kernels may depend on the tokens that are computed with them.
+    compiled = property(lambda self: "budgeted" if all(kernel.entrywise for kernel in self.kernels) else None)
+    n_support = property(lambda self: self._counts.item(0))
     _moves_norms = True
 
     def __init__(
@@ -62,7 +68,6 @@ class BudgetedExpansion(KernelBank):
     ) -> None:
         super().__init__(names, kernels, views, n_outputs, averaging, dtype)
         self.budget = int(budget)
-        self.n_support = 0
         self._buffers: dict[str, SupportBuffer] = {}
         p = len(self.names)
         self._coefficients, self._sums = np.zeros((2, p, self.n_outputs, 0))
@@ -70,7 +75,7 @@ class BudgetedExpansion(KernelBank):
         # upper Cholesky factors of the kernel matrices, and the support vector at each of their positions
         self._factors, self._order = np.zeros((p, 0, 0)), np.zeros(0, dtype=np.int64)
         self._ages = np.zeros(0, dtype=np.int64)
-        self._n_admitted = self._n_replaced = 0
+        self._counts = np.zeros(3, dtype=np.int64)
         self._forget_tokens()
         self._reserve(min(FIRST_CAPACITY, self.budget))
 
@@ -136,21 +141,25 @@ class BudgetedExpansion(KernelBank):
 
     def _take_up(self, x: Span) -> None:
         """Compute the kernel values of the tokens of ``x`` with one another and the support, and their potentials."""
-        p, m, n = len(self.names), len(x), self.n_support
-        if not self._buffers:
-            self._buffers = {view: self._buffer_of(view, x.tokens.views[view].shape[1]) for view in self.views}
-        pairs = {view: buffer.stage(x.tokens.views[view][x.low : x.high], n) for view, buffer in self._buffers.items()}
+        p, m = len(self.names), len(x)
         if self._rows.shape != (p, m, m + self._capacity):
             self._rows, self._own = np.zeros((p, m, m + self._capacity)), np.zeros((p, m, self.n_outputs))
             self._indices = np.empty(m, dtype=np.int64)
         self._indices.fill(-1)
-        used = self._used()
-        if len(used) < p:  # kernels that are left out must not distinguish vectors
-            self._diagonals[self.group_state.left_out] = self._rows[self.group_state.left_out] = 0.0
-        for k in used.tolist():
-            self._rows[k, :, : m + n] = self.kernels[k].between(pairs[self.views[k]])
-        jit.score(self._rows, n, self._coefficients, self._own)
+        self._stage(x.tokens, slice(x.low, x.high), self._rows)
+        jit.score(self._rows, self.n_support, self._coefficients, self._own)
         self._at_hand = x
+
+    def _stage(self, tokens: Tokens, chosen: slice | np.ndarray, rows: np.ndarray) -> None:
+        """Make tokens those at hand; write their kernel values with one another and the support to ``rows``."""
+        if not self._buffers:
+            self._buffers = {view: self._buffer_of(view, tokens.views[view].shape[1]) for view in self.views}
+        pairs = {view: own.stage(tokens.views[view][chosen], self.n_support) for view, own in self._buffers.items()}
+        used = self._used()
+        if len(used) < len(self.names):  # kernels that are left out must not distinguish vectors
+            self._diagonals[self.group_state.left_out] = rows[self.group_state.left_out] = 0.0
+        for k in used.tolist():
+            rows[k, :, : rows.shape[1] + self.n_support] = self.kernels[k].between(pairs[self.views[k]])
 
     def _used(self) -> np.ndarray:
         """Return the indices of the kernels in use."""
@@ -166,10 +175,14 @@ class BudgetedExpansion(KernelBank):
         return self._rows[:, moving[:, None], moving]
 
     def step(self, x: Span, gradient: Potentials) -> None:
-        if self._n_replaced >= REFRESH_AFTER * self.budget:
-            self.recompute_norms()
-            self._n_replaced = 0
+        self._refresh()
         super().step(x, gradient)
+
+    def _refresh(self) -> None:
+        """Recompute the norms after many replacements."""
+        if self._counts[2] >= REFRESH_AFTER * self.budget:
+            self.recompute_norms()
+            self._counts[2] = 0
 
     def _activate(self, x: Span, gradient: Potentials) -> None:
         self.group_state.square_norms[self.group_state.activated] = 0.0
@@ -179,35 +192,58 @@ class BudgetedExpansion(KernelBank):
         """Step token by token, since projections may intervene; tokens become support vectors; norms stay exact."""
         if self._at_hand is not x:
             self._take_up(x)
-        m, n = len(x), self.n_support
-        if (needed := min(n + len(moving), self.budget)) > self._capacity:
+        self._make_room(len(moving))
+        columns = len(x) + np.arange(self._capacity)
+        rules = columns, self.budget, np.sqrt(np.finfo(self.dtype).eps), self._used(), self.group_state.scales
+        tokens = self._rows, self._own, self._indices
+        jit.step(moving, D, groups, 0, *rules, self.group_state.step, *tokens, self._held)
+        self._keep(columns, len(x))
+
+    def _make_room(self, n: int) -> None:
+        """Allocate space for n more support vectors, up to the budget."""
+        if (needed := min(self.n_support + n, self.budget)) > self._capacity:
             self._reserve(min(max(2 * self._capacity, needed), self.budget))
-        support = n, self.budget, self._n_admitted, np.sqrt(np.finfo(self.dtype).eps), self._used()
+
+    @property
+    def _held(self) -> jit.Held:
         own = self._coefficients, self._sums, self._diagonals, self._squares, self._jitters
-        held = jit.Held(*own, self._factors, self._order, self._ages)
-        arrays = self.group_state.scales, self.group_state.step, self._rows, self._own, self._indices, held
-        for t, index in zip(moving.tolist(), jit.step(moving, D, groups, *support, *arrays).tolist()):
-            if index >= 0:
-                for buffer in self._buffers.values():
-                    buffer.keep(m - t, index)
-                self._n_admitted += 1
-                self._n_replaced += index < self.n_support
-                self.n_support = max(self.n_support, index + 1)
+        return jit.Held(*own, self._factors, self._order, self._ages, self._counts)
+
+    def _keep(self, columns: np.ndarray, m: int) -> None:
+        """Copy those of m tokens at hand that have become support vectors, whose columns are below m."""
+        added = np.flatnonzero(columns < m)
+        for buffer in self._buffers.values():
+            buffer.keep(m - columns[added], added)
+
+    @property
+    def rows_at_once(self) -> int:
+        left = REFRESH_AFTER * self.budget - self._counts.item(2)
+        return min(ROWS_AT_ONCE, left if left > 0 else REFRESH_AFTER * self.budget)
+
+    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> Budgeted:
+        self._refresh()
+        p, m = len(self.names), len(chosen)
+        self._make_room(m)
+        values = np.zeros((p, m, m + self._capacity))
+        self._stage(tokens, chosen, values)
+        indices, at_hand = np.empty(m, dtype=np.int64), np.full(1, -1)
+        memory = m + np.arange(self._capacity), np.empty(values.size), np.empty(p * m * self.n_outputs), indices
+        rules = self._used(), self.budget, np.sqrt(np.finfo(self.dtype).eps)
+        return Budgeted(values, *memory, at_hand, self._held, *rules)
+
+    def end_pass(self, arrays: Budgeted) -> None:
+        self._keep(arrays.columns, arrays.values.shape[1])
+        self._forget_tokens()
 
     def _scale_group(self, k: int, factor: float) -> None:
-        self.group_state.fold(k, factor, self._coefficients[k], self._sums[k])
-        self._measure_parts(k)
+        jit.fold(k, factor, self.group_state.averages[k], self._held)
         self._own[k] *= factor
-
-    def _measure_parts(self, k: int | slice) -> None:
-        """Compute ``||A_k[i]||^2 k_k(x_i, x_i)`` of one group or all, for every support vector."""
-        self._squares[k] = np.square(self._coefficients[k]).sum(axis=-2) * self._diagonals[k]
 
     def state(self) -> dict[str, np.ndarray]:
         n = self.n_support
         state = {"diagonals": self._diagonals[:, :n], "jitters": self._jitters[:, :n], "ages": self._ages[:n]}
         state |= {"factors": self._factors[:, :n, :n], "order": self._order[:n]}
-        return super().state() | state | {"counts": np.array([self._n_admitted, self._n_replaced])}
+        return super().state() | state | {"counts": self._counts[1:]}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         supports = support_of(state)
@@ -225,7 +261,7 @@ class BudgetedExpansion(KernelBank):
             self.dtype = next(iter(supports.values())).dtype
         if n > self._capacity:
             self._reserve(n)
-        self.n_support = n
+        self._counts[0] = n
         self.averaging = self.averaging and training
         self.coefficients[:] = state["coefficients"]
         if self.averaging:
@@ -237,6 +273,6 @@ class BudgetedExpansion(KernelBank):
             self._diagonals[:, :n], self._jitters[:, :n] = state["diagonals"], state["jitters"]
             self._ages[:n], self._order[:n] = state["ages"], state["order"]
             self._factors[:, :n, :n] = state["factors"]
-            self._n_admitted, self._n_replaced = state["counts"].tolist()
-        self._measure_parts(slice(None))
+            self._counts[1:] = state["counts"]
+        self._squares[:] = np.square(self._coefficients).sum(axis=1) * self._diagonals
         self._forget_tokens()

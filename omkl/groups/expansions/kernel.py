@@ -408,8 +408,8 @@ class SupportBuffer:
         X = np.ascontiguousarray(self.columns[:, self.first + which].T)
         return BufferPair(self, X, self.first + which, slice(self.first, self.first + n_support))
 
-    def keep(self, back: int, index: int) -> None:
-        """Copy a vector at hand to an index; ``back`` counts from the end: 1 is the last vector."""
+    def keep(self, back: np.ndarray, index: np.ndarray) -> None:
+        """Copy some vectors at hand to indices; ``back`` counts from the end: 1 is the last vector."""
         self.columns[:, self.first + index] = self.columns[:, self.first - back]
         self.roots[:, self.first + index] = self.roots[:, self.first - back]
 
