@@ -12,15 +12,14 @@ chosen by five folds. "+ noise" adds as many columns of Gaussian noise as the ta
 that do not help on held-out samples. Figures are accuracies, or :math:`R^2`, in percent, with the standard deviation
 over splits, and seconds of CPU for one fit, with the choice of C. "default" kernels are those of ``kernels=None``.
 
-"pyGAM" (``pip install pygam``) is a sum of splines of the columns with a penalty from its grid, for two classes or
-numbers. "EBM" (``pip install interpret-core``) is an explainable boosting machine with its default parameters, a sum of
-step functions of columns and of pairs of columns.
+Two methods of other packages have their default parameters: "pyGAM" (``pip install pygam``), a sum of splines of the
+columns with a fixed penalty, for two classes or numbers, and "EBM" (``pip install interpret-core``), an explainable
+boosting machine, a sum of step functions of columns and of pairs of columns.
 """
 
 import argparse
 import time
 import warnings
-from functools import partial
 
 import numpy as np
 from sklearn import datasets
@@ -73,7 +72,7 @@ def learner(method, kernel, X, is_number):
             import pygam
         except ImportError:
             raise MissingDependencyError(f"{method} needs another package: pip install {PEERS[method]}.") from None
-        return partial((pygam.LinearGAM if is_number else pygam.LogisticGAM)().gridsearch, progress=False)
+        return (pygam.LinearGAM if is_number else pygam.LogisticGAM)().fit
     form = MKLRegressorCV if is_number else MKLClassifierCV
     return form(None if kernel == "default" else per_column(kernel, X), **REGULARIZERS[method]).fit
 

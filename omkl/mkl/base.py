@@ -299,9 +299,9 @@ class BatchMKL(TransformerMixin, SavedEstimator):
             Rows over which the effects are centred, usually those of training. Curves have points at up to 100 of their
             values.
         y : array, optional
-            Targets of the rows, for bands of curves and bars: the effect plus or minus two standard deviations over
-            20 bootstrap draws of the rows. Each draw fits the functions anew with C, kernels and kernel weights fixed,
-            so that a band does not show how uncertain the choice of columns is. Takes memory for a matrix (n, n).
+            Targets of the rows, for bands: the effect plus or minus two standard deviations over 20 bootstrap draws of
+            the rows. Each draw fits the functions anew with C, kernels and kernel weights fixed, so that a band does
+            not show how uncertain the choice of columns is. Takes memory for a matrix (n, n), and one for each pair.
         random_state : int, RandomState, Generator or None
 
         Returns

@@ -170,7 +170,7 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MKLRegressor(RegressorMixin, BatchMKL):
-    r"""Regression with a learned combination of kernels, certified by a duality gap; see :class:`MKLClassifier`.
+    """Regression with a learned combination of kernels, certified by a duality gap; see :class:`MKLClassifier`.
 
     Parameters
     ----------
@@ -179,8 +179,8 @@ n_jobs, verbose
         As for :class:`MKLClassifier`.
     loss : {"squared", "epsilon-insensitive", "huber", "poisson"} or PointwiseLoss
         "epsilon-insensitive:epsilon=0.2" and "huber:delta=0.5" set their parameters, in units of y. With "poisson",
-        targets are counts, predictions are their means :math:`e^{\sum_m f_m(x_i) + b}`, and shapes and explanations add
-        up to the logarithm.
+        targets are counts, and predictions are means of counts, whose logarithm is the sum of functions that
+        ``shapes`` and ``explain`` show.
 
     With an intercept, targets are centred before training, and constants added to all targets do not matter. Their unit
     does not matter either with the squared loss and a squared norm, such as "mkl". Predictions, ``intercept_`` and

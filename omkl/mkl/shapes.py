@@ -160,7 +160,7 @@ def batch_shapes(estimator: Any, checked: Any, X: Any, y: Any, random: Any) -> S
 
 
 def _bootstrap(estimator: Any, columns: list, X: Any, y: Any, random: Any, points: Mapping[Columns, Points]) -> dict:
-    """Return two standard deviations of the effects of single columns over draws of the rows X.
+    """Return two standard deviations of the effects over draws of the rows X.
 
     With the sum of all kernels times their weights d as its kernel, a machine with one kernel has the same solution as
     the problem with fixed weights d.
@@ -172,9 +172,8 @@ def _bootstrap(estimator: Any, columns: list, X: Any, y: Any, random: Any, point
     source.X, source.n_samples = X, len(X)
     weights, cross = np.array([*estimator.unscaled_kernel_weights_.values()]), dict[Columns, np.ndarray]()
     for own in points:
-        if len(own) == 1 and own != (MISSING,):
-            chosen = np.array([own == other for other in columns])
-            cross[own] = summed(source, X[points[own][1]], weights * chosen)
+        chosen = np.array([own == other for other in columns])
+        cross[own] = summed(source, X[points[own][1]], weights * chosen)
     gram, effects = summed(source, X, weights), {own: list[np.ndarray]() for own in cross}
     classes = targets if is_classifier(machine) and targets.ndim == 1 else None
     for _ in range(DRAWS):

@@ -22,7 +22,7 @@ def plot_shapes(shapes: Shapes, *, n: int = 12, title: str = "") -> Figure:
     """Draw the effects of columns on one scale, the strongest first.
 
     Numbers have curves, with their density in grey below, text and categories have bars, and pairs of columns have
-    points in the colour of their effect.
+    points in the colour of their effect, small where its band contains 0.
 
     Parameters
     ----------
@@ -65,7 +65,8 @@ def plot_shapes(shapes: Shapes, *, n: int = 12, title: str = "") -> Figure:
         effects, bands = (own.reshape(len(part.grid), -1).T for own in (part.effect, part.band))
         if part.grid.ndim == 2:
             x, y = part.grid.T
-            points = ax.scatter(x, y, c=effects[p], s=8, cmap="RdBu_r", vmin=-largest, vmax=largest)
+            sizes = np.where(np.abs(effects[p]) <= np.nan_to_num(bands[p]), 2, 8)
+            points = ax.scatter(x, y, c=effects[p], s=sizes, cmap="RdBu_r", vmin=-largest, vmax=largest)
             figure.colorbar(points, ax=ax)
             dress(ax, f"{name}, {shapes.outputs[p]}" if several else name, *part.columns)
             continue
