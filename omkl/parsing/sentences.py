@@ -1,7 +1,7 @@
 """Conversion of user input to treebanks, checks of trees, templates that suit a treebank, and training examples."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -81,7 +81,7 @@ def strings_of(treebank: Treebank, name: str) -> list[str]:
     return np.array(treebank.strings[name].tolist(), dtype=object)[treebank.codes(name)].tolist()
 
 
-def with_notes(treebank: Treebank, columns: Mapping[str, list[float] | list[str]]) -> Treebank:
+def with_notes(treebank: Treebank, columns: Mapping[str, Sequence | np.ndarray]) -> Treebank:
     """Add numbers or strings for each word to MISC, by their names."""
 
     def noted(word: int, misc: str) -> str:
