@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from joblib import effective_n_jobs
-
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
@@ -30,4 +28,8 @@ def in_threads(function: Callable[[Part], Result], parts: Iterable[Part], n_jobs
 
 def n_threads(n_jobs: int | None) -> int:
     """Return the number of threads for ``n_jobs``."""
-    return 1 if n_jobs in (None, 1) else effective_n_jobs(n_jobs)
+    if n_jobs in (None, 1):
+        return 1
+    from joblib import effective_n_jobs
+
+    return effective_n_jobs(n_jobs)

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
-from sklearn.base import clone
-
 from omkl._components import as_random_state, check_n_jobs
 from omkl._progress import progress_bar
 from omkl.annotation import training
@@ -29,7 +27,7 @@ from omkl.persistence import Packer, Unpacker
 from omkl.sequences.labeler import SequenceLabeler
 
 #: Parameters that are estimators.
-SETTINGS: dict[str, type[SavedEstimator]] = {"tagger": SequenceLabeler, "parser": DependencyParser}
+SETTINGS: dict[str, Any] = {"tagger": SequenceLabeler, "parser": DependencyParser}
 #: Default parameters of labelers. C = 10 instead of 1 improves tags (English, Danish, Vietnamese), features and lemmas
 #: (English, Danish) by 0.04 to 0.4 points.
 TAGGING: dict[str, Any] = {"loss": "hinge", "epochs": 10, "C": 10.0}
@@ -198,6 +196,8 @@ class Annotator(SavedEstimator):
                 raise InputError(f"`{name}` must be a {kind.__name__} or None, got {given!r}.")
             if self.lexicons is not None and given is not None and given.lexicons is not None:
                 raise InputError(f"Only one of `lexicons` and those of `{name}` can be given, got both.")
+        from sklearn.base import clone
+
         labeler = SequenceLabeler(**TAGGING) if self.tagger is None else clone(self.tagger)
         if labeler.kernels is not None:
             raise InputError("The tagger of an annotator reads words: leave its kernels out.")
@@ -424,7 +424,7 @@ class Annotator(SavedEstimator):
             models[name] = SETTINGS["parser" if name == "trees" else "tagger"]._from_model(packed, part)
         self.parser_, self.tagger_ = models.pop("trees", None), None
         if self.parser is not None and self.parser_ is not None:
-            self.parser = clone(self.parser_)
+            self.parser = DependencyParser(**self.parser_.get_params(deep=False))
         rules, self.tokenizer_ = models.pop(RULES, None), None
         if manifest["tokenizer"] is not None:
             self.tokenizer_ = Tokenizer.restored(manifest["tokenizer"], unpacker.arrays, rules)

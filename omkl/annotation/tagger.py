@@ -361,7 +361,7 @@ class Tagger:
         return tagger
 
 
-def confidences(labeler: SequenceLabeler, X: Sequence, predicted: Sequence[list]) -> list[np.ndarray]:
+def confidences(labeler: Any, X: Sequence, predicted: Sequence[list]) -> list[np.ndarray]:
     """Return the probability of each predicted label of each sequence."""
     column = {label: k for k, label in enumerate(labeler.classes_.tolist())}
     pairs = zip(labeler.predict_marginals(X), predicted)

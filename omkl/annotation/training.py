@@ -4,7 +4,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
 from tqdm import tqdm
 
 from omkl.annotation.raw_text import NO_TEXT, has_text
@@ -78,6 +77,8 @@ class TrainingSequence:
 
         ``linked`` adds transitions, and ``weighting`` replaces that of the parameters.
         """
+        from sklearn.base import clone
+
         labeler = clone(self._labeler).set_params(random_state=self.seed, **({} if linked else WITHOUT_TRANSITIONS))
         callbacks = [*(labeler.callbacks or ()), *self.callbacks]
         labeler.set_params(weighting=weighting or labeler.weighting, callbacks=callbacks)
@@ -138,7 +139,7 @@ class TrainingSequence:
         bar.update()
         return tagger, crossed
 
-    def fit_parser(self, parser: BaseEstimator, treebank: Treebank, verbose: bool) -> None:
+    def fit_parser(self, parser: Any, treebank: Treebank, verbose: bool) -> None:
         """Train a :class:`~omkl.DependencyParser`, with its checkpoints in a subdirectory."""
         callbacks = [*(parser.callbacks or ()), *self.callbacks]
         parser.set_params(callbacks=callbacks, random_state=self.seed, verbose=verbose)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -16,9 +16,6 @@ from omkl.cli import options as opt
 from omkl.cli.console import Record, attachment_lines, entity_line, score_table, table
 from omkl.cli.options import Options, option
 from omkl.exceptions import InputError
-
-if TYPE_CHECKING:
-    from omkl.reports.markup import Model
 
 #: Rules of words to ignore in trees.
 RULES: dict[str, dict[str, str]] = {
@@ -80,7 +77,7 @@ def evaluate(options: Options) -> None:
             found = model.annotate_text(text_of(gold)) if options.raw else model.annotate(gold)
             lines, metrics = tree_scores(gold, found, options.gold, model.parts_)
         else:
-            evaluation = {"sequences": _evaluate_labeler, "graphs": _evaluate_graphs, "rows": _evaluate_rows}[kind]
+            evaluation: Any = {"sequences": _evaluate_labeler, "graphs": _evaluate_graphs, "rows": _evaluate_rows}[kind]
             lines, metrics = evaluation(model, options)
     options.report(lines, metrics)
 
@@ -126,7 +123,7 @@ def _evaluate_graphs(labeler: omkl.GraphLabeler, options: Options) -> tuple[list
     return lines + _label_tables(metrics, chain.from_iterable(map(zip, y, predicted))), metrics
 
 
-def _evaluate_rows(model: Model, options: Options) -> tuple[list[str], Record]:
+def _evaluate_rows(model: Any, options: Options) -> tuple[list[str], Record]:
     gold, predicted = files.outputs_of(model, options.gold, options)
     metrics: Record = {"examples": len(gold), **files.row_scores(model, gold, predicted)}
     if "accuracy" not in metrics:

@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from omkl._components import check_n_jobs
 from omkl.cli.options import OF_TABLES, Options, refuse
 from omkl.data.files import find_files
 from omkl.exceptions import DataFileError, InputError, OmklError
-
-if TYPE_CHECKING:
-    from omkl.reports.markup import Model
 
 #: Options that do not apply to a kind of models.
 UNREAD: dict[str, tuple[str, ...]] = dict.fromkeys(("trees", "annotations"), ("format", "scheme", *OF_TABLES))
@@ -50,7 +47,7 @@ def load_model(options: Options) -> tuple[Any, str]:
     return model, kind
 
 
-def of_class(model: Model) -> str:
+def of_class(model: Any) -> str:
     """Return the name of the class of a model, with its article."""
     name = type(model).__name__
     return f"{'an' if name[0] in 'AEIO' else 'a'} {name}"
@@ -61,7 +58,7 @@ def destination(path: str) -> str:
     return "/dev/stdout" if path == "-" else path
 
 
-def calibrate(model: Model, path: str, *dev: object) -> list[str]:
+def calibrate(model: Any, path: str, *dev: object) -> list[str]:
     """Calibrate on the data of ``--dev``; return a line with the reason if that fails, else no line."""
     try:
         model.calibrate(*dev)
@@ -88,7 +85,7 @@ def are_columns(path: str, options: Options, labeler: omkl.SequenceLabeler) -> b
     return (options.format or guess_format(find_files(path)[0], otherwise)) == "columns"
 
 
-def read_sequences(path: str, options: Options, model: Model | None = None) -> tuple[list, list | None]:
+def read_sequences(path: str, options: Options, model: Any | None = None) -> tuple[list, list | None]:
     """Read the sequences of a file, and their labels, None if there are none.
 
     For a model trained on columns, files are read as columns. A file without an additional column has no labels.
@@ -109,7 +106,7 @@ def read_sequences(path: str, options: Options, model: Model | None = None) -> t
     return X, y
 
 
-def labelled_sequences(path: str, options: Options, model: Model | None = None) -> tuple[list, list]:
+def labelled_sequences(path: str, options: Options, model: Any | None = None) -> tuple[list, list]:
     """Read sequences and their labels; raises DataFileError if the file has no labels."""
     X, y = read_sequences(path, options, model)
     if y is None:
@@ -132,7 +129,7 @@ def read_gold(path: str, model: omkl.DependencyParser | omkl.Annotator, options:
     return data.read_treebank(path, on_error=options.on_error, **trees)
 
 
-def labelled_data(path: str, model: Model, kind: str, options: Options) -> tuple[Any, list | None]:
+def labelled_data(path: str, model: Any, kind: str, options: Options) -> tuple[Any, list | None]:
     """Read labelled data for ``score``: sequences and labels, or a treebank or stream of rows and None."""
     if kind == "graphs":
         return labelled_graphs(path)
@@ -145,7 +142,7 @@ def labelled_data(path: str, model: Model, kind: str, options: Options) -> tuple
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 
-def columns_of_model(model: Model) -> dict[str, Any]:
+def columns_of_model(model: Any) -> dict[str, Any]:
     """Return the columns on which a model was trained, as options of readers of tables."""
     from omkl.estimators.validation import column_names_of
 
@@ -209,7 +206,7 @@ def naming(path: str) -> Iterator[None]:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 
 
-def outputs_of(model: Model, path: str, options: Options) -> tuple[np.ndarray, np.ndarray]:
+def outputs_of(model: Any, path: str, options: Options) -> tuple[np.ndarray, np.ndarray]:
     """Return gold and predicted outputs of a file, which is read block by block."""
     with naming(path):
         pairs = [(y, model.predict(X)) for X, y in open_rows(path, options, columns_of_model(model)).blocks()]
@@ -217,7 +214,7 @@ def outputs_of(model: Model, path: str, options: Options) -> tuple[np.ndarray, n
     return gold, found
 
 
-def row_scores(model: Model, gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+def row_scores(model: Any, gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     """Return accuracy for a classifier; R^2, RMSE and mean absolute error for a regressor."""
     if hasattr(model, "classes_"):
         return {"accuracy": float((gold == predicted).mean())}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from omkl.cli.console import Record, bar_chart, table
 from omkl.cli.files import labelled_data, load_model, naming, of_class
 from omkl.cli.options import Options, option
 from omkl.data import output_file
-
-if TYPE_CHECKING:
-    from omkl.reports.markup import Model
 
 #: Maximum length of names of groups in tables; longer ones are shortened in the middle.
 NAME_WIDTH = 44
@@ -71,7 +68,7 @@ def inspect(options: Options) -> None:
     options.report(lines, metrics)
 
 
-def _metrics(model: Model, kind: str, options: Options) -> Record:
+def _metrics(model: Any, kind: str, options: Options) -> Record:
     """Return parameters, sizes and groups of a model."""
     parameters = model.get_params(deep=False)
     metrics = {"class": type(model).__name__, **_size(model)}
@@ -101,7 +98,7 @@ def _metrics(model: Model, kind: str, options: Options) -> Record:
     return metrics
 
 
-def _size(model: Model) -> dict[str, int]:
+def _size(model: Any) -> dict[str, int]:
     """Return the size of a model, in units of its class."""
     if model._reads == "trees":
         return {"templates": len(model.templates_), "features": model.n_features()}

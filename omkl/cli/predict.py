@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,7 +28,6 @@ from omkl.exceptions import DataWarning, InputError
 
 if TYPE_CHECKING:
     from omkl.guarantees.answers import Answer
-    from omkl.reports.markup import Model
 
 #: Output formats by the kind of a model, default first. All but text can also be the suffix of the output file.
 FORMS: dict[str, tuple[str, ...]] = dict.fromkeys(("trees", "annotations"), ("conllu", "jsonl"))
@@ -101,7 +100,7 @@ def predict(options: Options) -> None:
     if options.to not in FORMS[kind]:
         raise InputError(f"{files.of_class(model).capitalize()} writes {' or '.join(FORMS[kind])}, not {options.to}.")
     writers = {"trees": _parse, "annotations": _annotate, "sequences": _label, "graphs": _label_graphs, "rows": _rows}
-    write = writers[kind]
+    write: Any = writers[kind]
     if not options.line_buffered:
         write(model, options)
         return
@@ -183,7 +182,7 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
     _write_sentences(map(predict, _treebanks(options.input)), columns, "Parsed", options)
 
 
-def _annotated(model: Model, annotate: Callable, options: Options, block: data.Treebank) -> data.Treebank:
+def _annotated(model: Any, annotate: Callable, options: Options, block: data.Treebank) -> data.Treebank:
     """Annotate sentences, and for ``--error`` write to MISC which words to accept."""
     if options.error is None:
         return annotate(block, confidence=options.confidence)
@@ -314,7 +313,7 @@ def _labellings(
         yield _json_line(record | entries) if options.to == "jsonl" else _lines([*_rows_of(record), ""])
 
 
-def _labelled(model: Model, X: object, options: Options) -> Iterator[Record]:
+def _labelled(model: Any, X: object, options: Options) -> Iterator[Record]:
     """Yield the labels of each sequence, graph or row, and what else is asked for, from one prediction."""
     if options.error is None and not options.confidence:
         return ({"y": labels.tolist()} for labels in model.predict(X))
@@ -393,7 +392,7 @@ def _lines(rows: Iterable[object]) -> bytes:
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 
-def _rows(model: Model, options: Options) -> None:
+def _rows(model: Any, options: Options) -> None:
     """Write a line for each row, block by block."""
     n_rows = 0
     with data.output_file(options.output) as file, files.naming(options.input):

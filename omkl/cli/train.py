@@ -24,7 +24,6 @@ from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, Options, argument,
 from omkl.exceptions import DataFileError, InputError
 
 if TYPE_CHECKING:
-    from omkl.estimators.base import OnlineEstimator
     from omkl.online import OnlineTrainer, Step
 
 
@@ -186,7 +185,7 @@ class Training:
         """Shuffle a stream, in a new order every epoch; a resumed run has the same orders."""
         return stream.shuffled(random_state=self.options.random_state)
 
-    def fit(self, model: OnlineEstimator, X: object, y: object = None, dev: object = None, **declared: object) -> None:
+    def fit(self, model: Any, X: object, y: object = None, dev: object = None, **declared: object) -> None:
         """Train, on Dask workers if the options say so; local workers end with the training.
 
         ``dev`` is the data of ``--dev``, on which ``--early-stopping`` measures the model.
@@ -207,12 +206,12 @@ class Training:
                 declared["client"] = client
             model.fit(X, y, **declared, **options.values("checkpoint", "checkpoint_every", "resume", "shards"))
 
-    def save(self, model: OnlineEstimator) -> None:
+    def save(self, model: Any) -> None:
         """Save the trained model."""
         path, options = files.destination(self.options.output), self.options
         model.save(path, training=not options.predict_only, dtype=options.precision)
 
-    def report(self, model: OnlineEstimator, lines: list[str], metrics: Record) -> None:
+    def report(self, model: Any, lines: list[str], metrics: Record) -> None:
         """Print lines about the training and the output file, and write metrics; exit with 130 after Ctrl-C."""
         options, interrupted = self.options, self.interruption.happened
         if interrupted:
@@ -226,7 +225,7 @@ class Training:
             raise Exit(130)
 
 
-def progress_of(model: OnlineEstimator, example: str) -> str:
+def progress_of(model: Any, example: str) -> str:
     """Return epochs, seconds and last loss of a training as text."""
     loss = f"last loss {model.history_[-1]['loss']:.4g} {example}"
     return f"{model.n_iter_} epochs in {model.fit_seconds_:.1f} s, {loss}"
@@ -307,7 +306,7 @@ def labeler(options: Options) -> None:
 
 
 def _fit_labels(
-    training: Training, model: OnlineEstimator, X: object, y: object, dev: tuple | None, sizes: Record, **declared: Any
+    training: Training, model: Any, X: object, y: object, dev: tuple | None, sizes: Record, **declared: Any
 ) -> None:
     """Train a labeler of sequences or graphs, save it, and report on it; ``sizes`` are those of the training data."""
     options, is_of_sequences = training.options, "tokens" in sizes

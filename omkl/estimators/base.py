@@ -16,11 +16,11 @@ from omkl._components import check_n_jobs
 from omkl.data import Stream
 from omkl.data.blocks import is_collection
 from omkl.estimators import sources
-from omkl.estimators.persistence import SavedEstimator, set_attributes, users_own
+from omkl.estimators.persistence import SavedEstimator, check_is_fitted, set_attributes, users_own
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import Plan, RandomState, Run, RunOptions, Task, held_out_part, warn_of_evidence
 from omkl.estimators.validation import Constraint, Number, OneOf, check_parameters
-from omkl.exceptions import InputError, NotFittedError
+from omkl.exceptions import InputError
 from omkl.groups.expansions.kernel import KernelBank
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Predictor
@@ -270,8 +270,8 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
     def model_(self) -> OnlineModel[OwnCodec]:
         """The trained model; raises a NotFittedError before ``fit``."""
         if self._model is None:
-            raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call fit first.")
-        return self._model
+            check_is_fitted(self)
+        return self._model  # type: ignore[return-value]
 
     @property
     def _models(self) -> list[OnlineModel]:

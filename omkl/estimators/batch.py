@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,7 @@ from omkl._components import resolve, warn_caller
 from omkl._messages import shown
 from omkl._progress import progress_bar
 from omkl.batch.solver import Listener
+from omkl.estimators.explanations import other_class
 from omkl.estimators.targets import checked_classes, label_array
 from omkl.estimators.validation import MISSING, Constraint, Number, source_columns, weighted_by_class
 from omkl.exceptions import DataWarning, InputError
@@ -196,6 +197,66 @@ def is_probabilistic(estimator: BaseEstimator) -> bool:
         f'{type(estimator).__name__} has probabilities with loss="logistic", not with loss={estimator.loss!r}; '
         "CalibratedClassifierCV of scikit-learn learns some for any loss."
     )
+
+
+# ---- explanations -----------------------------------------------------------------------------------------------
+
+
+class Contrast(NamedTuple):
+    """Linear combination of a model's outputs: the margin is ``weights @ outputs``, weights (P,).
+
+    The other attributes are as in :class:`Explanation`.
+    """
+
+    weights: np.ndarray
+    output: Any
+    against: Any
+    summary: str
+
+
+def contrast(
+    decoder: ClassDecoder | NumberDecoder, outputs: np.ndarray, label: object, against: object, target: int
+) -> Contrast:
+    """Return the contrast to explain for a sample with outputs (P,).
+
+    For classes, ``label`` is compared with ``against``, by default the predicted class with the best other class.
+    ``target`` is the index of a label for several labels per sample, or of an output of a regression.
+    """
+    if isinstance(decoder, ClassDecoder) and not decoder.multilabel:
+        return _classes(decoder, outputs, label, against)
+    varying = decoder.varying.tolist() if isinstance(decoder, ClassDecoder) else range(len(outputs))
+    if label is not None or against is not None or target not in varying:
+        learned = ", ".join(map(str, varying[:5]))
+        raise InputError(
+            f"target must be the number of a learned label or output ({learned}), without label= and against=, "
+            f"got {target!r}."
+        )
+    weights = np.eye(len(outputs))[varying.index(target)]
+    if isinstance(decoder, ClassDecoder):
+        there = bool(weights @ outputs > 0)
+        return Contrast(weights * (1 if there else -1), there, not there, f"label {target}: {'yes' if there else 'no'}")
+    return Contrast(weights, float(decoder.decode((weights @ outputs)[None, None])[0]), None, "prediction")
+
+
+def _classes(decoder: ClassDecoder, outputs: np.ndarray, label: object, against: object) -> Contrast:
+    """Return the contrast of two classes."""
+    classes, members, K = decoder.classes, decoder.classes.tolist(), len(decoder.classes)
+    scores = outputs if K == 2 else decoder.scores(outputs[None])[0]
+
+    def code(given: object) -> int:
+        if given not in members:
+            raise InputError(f"{given!r} is not one of the model's classes, {', '.join(map(repr, members[:5]))}.")
+        return members.index(given)
+
+    best = int(scores[0] > 0) if K == 2 else int(np.argmax(scores))
+    chosen = best if label is None else code(label)
+    other = other_class(K, scores, chosen) if against is None else code(against)
+    weights = np.zeros(len(outputs))
+    if K == 2:
+        weights[0] = chosen - other
+    elif chosen != other:
+        weights[[chosen, other]] = 1.0, -1.0
+    return Contrast(weights, classes[chosen], classes[other], f"{members[chosen]!r} rather than {members[other]!r}")
 
 
 # ---- groups of columns by name ----------------------------------------------------------------------------------

@@ -1,12 +1,12 @@
 """Calibration by temperature scaling: division of potentials by a temperature fitted to held-out data."""
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from functools import update_wrapper
+from types import MethodType
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import scipy
-from scipy.special import logsumexp
-from sklearn.base import BaseEstimator
 
 from omkl.structures.base import Potentials, Structure, map_arrays
 
@@ -58,7 +58,7 @@ def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
 
     def log_loss(temperature: float) -> float:
         scaled = scores[known] / temperature
-        return float(np.mean(logsumexp(scaled, axis=1) - scaled[np.arange(len(known)), right[known]]))
+        return float(np.mean(scipy.special.logsumexp(scaled, axis=1) - scaled[np.arange(len(known)), right[known]]))
 
     return _fit_temperature(log_loss) if len(known) else None
 
@@ -66,7 +66,7 @@ def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
 # ---- models that have probabilities -----------------------------------------------------------------------------
 
 
-def needs_probabilities(estimator: BaseEstimator, remedy: str = "", error: type[Exception] = AttributeError) -> bool:
+def needs_probabilities(estimator: Any, remedy: str = "", error: type[Exception] = AttributeError) -> bool:
     """Return True if potentials are log-probabilities, else raise ``error``; ``available_if`` needs an AttributeError.
 
     ``remedy`` names another way to get probabilities, for the message.
@@ -78,7 +78,21 @@ def needs_probabilities(estimator: BaseEstimator, remedy: str = "", error: type[
     raise error(f'{name} has probabilities with loss="crf"{remedy}, got loss={estimator.loss!r}.')
 
 
-def has_marginals(estimator: BaseEstimator, error: type[Exception] = AttributeError) -> bool:
+def has_marginals(estimator: Any, error: type[Exception] = AttributeError) -> bool:
     """Return True if the loss has probabilities or the estimator is calibrated, else raise ``error``."""
     is_calibrated = estimator.temperature_ is not None
     return is_calibrated or needs_probabilities(estimator, " or after calibrate()", error)
+
+
+class WithMarginals:
+    """Decorator of a method of estimators that have marginals; others lack the attribute, as in scikit-learn."""
+
+    def __init__(self, method: Callable) -> None:
+        self.method = method
+        update_wrapper(cast(Any, self), method)
+
+    def __get__(self, estimator: Any, owner: type) -> Callable:
+        if estimator is None:
+            return self.method
+        has_marginals(estimator)
+        return MethodType(self.method, estimator)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
 from omkl._components import check_number
 from omkl.data.blocks import is_frame, n_rows
-from omkl.estimators.batch import ClassDecoder, NumberDecoder
 from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
 from omkl.features.views import FlatTokens
@@ -235,66 +234,6 @@ def part_namer(encoder: Encoder, members: Sequence) -> Namer:
 def name_of_support(group: str, place: str, column: Callable[[int], str], vector: np.ndarray) -> str:
     """Name a support vector (d,) of a kernel by its value in a single column, or else by its place."""
     return f"{group}[{f'{column(0)} = {vector[0]:.4g}' if len(vector) == 1 else place}]"
-
-
-# ---- batch estimators -------------------------------------------------------------------------------------------
-
-
-class Contrast(NamedTuple):
-    """Linear combination of a model's outputs: the margin is ``weights @ outputs``, weights (P,).
-
-    The other attributes are as in :class:`Explanation`.
-    """
-
-    weights: np.ndarray
-    output: Any
-    against: Any
-    summary: str
-
-
-def contrast(
-    decoder: ClassDecoder | NumberDecoder, outputs: np.ndarray, label: object, against: object, target: int
-) -> Contrast:
-    """Return the contrast to explain for a sample with outputs (P,).
-
-    For classes, ``label`` is compared with ``against``, by default the predicted class with the best other class.
-    ``target`` is the index of a label for several labels per sample, or of an output of a regression.
-    """
-    if isinstance(decoder, ClassDecoder) and not decoder.multilabel:
-        return _classes(decoder, outputs, label, against)
-    varying = decoder.varying.tolist() if isinstance(decoder, ClassDecoder) else range(len(outputs))
-    if label is not None or against is not None or target not in varying:
-        learned = ", ".join(map(str, varying[:5]))
-        raise InputError(
-            f"target must be the number of a learned label or output ({learned}), without label= and against=, "
-            f"got {target!r}."
-        )
-    weights = np.eye(len(outputs))[varying.index(target)]
-    if isinstance(decoder, ClassDecoder):
-        there = bool(weights @ outputs > 0)
-        return Contrast(weights * (1 if there else -1), there, not there, f"label {target}: {'yes' if there else 'no'}")
-    return Contrast(weights, float(decoder.decode((weights @ outputs)[None, None])[0]), None, "prediction")
-
-
-def _classes(decoder: ClassDecoder, outputs: np.ndarray, label: object, against: object) -> Contrast:
-    """Return the contrast of two classes."""
-    classes, members, K = decoder.classes, decoder.classes.tolist(), len(decoder.classes)
-    scores = outputs if K == 2 else decoder.scores(outputs[None])[0]
-
-    def code(given: object) -> int:
-        if given not in members:
-            raise InputError(f"{given!r} is not one of the model's classes, {', '.join(map(repr, members[:5]))}.")
-        return members.index(given)
-
-    best = int(scores[0] > 0) if K == 2 else int(np.argmax(scores))
-    chosen = best if label is None else code(label)
-    other = other_class(K, scores, chosen) if against is None else code(against)
-    weights = np.zeros(len(outputs))
-    if K == 2:
-        weights[0] = chosen - other
-    elif chosen != other:
-        weights[[chosen, other]] = 1.0, -1.0
-    return Contrast(weights, classes[chosen], classes[other], f"{members[chosen]!r} rather than {members[other]!r}")
 
 
 def name_of_column(names: Sequence[str] | None, j: int) -> str:

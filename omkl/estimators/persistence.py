@@ -12,23 +12,19 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError as _NotFittedError
-from sklearn.utils.validation import check_is_fitted as _check_is_fitted
 
 from omkl import persistence
-from omkl._components import Component
+from omkl._components import Component, parameters_of
 from omkl._files import read_archive, write_archive
-from omkl.data import Graph, Treebank
-from omkl.exceptions import InputError, ModelFileError, NotFittedError
+from omkl.exceptions import InputError, ModelFileError
 
 
-def check_is_fitted(estimator: BaseEstimator) -> None:
+def check_is_fitted(estimator: SavedEstimator) -> None:
     """Raise an :class:`omkl.exceptions.NotFittedError` unless an estimator has been fitted."""
-    try:
-        _check_is_fitted(estimator)
-    except _NotFittedError:
-        raise NotFittedError(f"This {type(estimator).__name__} is not fitted yet: call fit first.") from None
+    if not estimator.__sklearn_is_fitted__():
+        from omkl.exceptions import NotFittedError
+
+        raise NotFittedError(f"This {type(estimator).__name__} is not fitted yet: call fit first.")
 
 
 def load(path: str | PathLike, parts: dict[str, object] | None = None) -> Any:
@@ -75,8 +71,12 @@ def set_attributes(target: object, values: Mapping[str, object]) -> None:
         setattr(target, name, value)
 
 
-class SavedEstimator(BaseEstimator):
-    """Base class of all estimators, with :meth:`save`; :func:`omkl.load` reads the files."""
+class SavedEstimator:
+    """Base class of all estimators, with :meth:`save`; :func:`omkl.load` reads the files.
+
+    It follows scikit-learn's protocol. Only estimators of rows derive from scikit-learn's BaseEstimator as well: its
+    import takes longer than the prediction of a sentence.
+    """
 
     #: Learned attributes that are written to model files unchanged, if they are set.
     _plain_attributes: ClassVar[tuple[str, ...]] = ()
@@ -100,6 +100,36 @@ class SavedEstimator(BaseEstimator):
                 hint = f"; did you mean {similar[0]!r}?" if similar else f": choose from {', '.join(known)}."
                 raise TypeError(f"{cls.__name__} has no parameter {name!r}{hint}")
         return super().__new__(cls)
+
+    def __repr__(self) -> str:
+        known = parameters_of(type(self))
+        own = {name: repr(value) for name, value in self.get_params(deep=False).items()}
+        changed = [f"{name}={text:.200}" for name, text in own.items() if text != repr(known[name].default)]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return any(name.endswith("_") for name in vars(self))
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.base import BaseEstimator
+
+        return BaseEstimator.__sklearn_tags__(self)
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted(parameters_of(cls))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name, with those of parameters that are estimators if ``deep``, as ``tagger__C``."""
+        own = {name: getattr(self, name) for name in self._get_param_names()}
+        parts = [(name, value) for name, value in own.items() if deep and isinstance(value, SavedEstimator)]
+        return own | {f"{name}__{key}": inner for name, part in parts for key, inner in part.get_params().items()}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Set parameters by name, also those of parameters that are estimators, as ``tagger__C``."""
+        from sklearn.base import BaseEstimator
+
+        return BaseEstimator.set_params(self, **parameters)
 
     def save(self, path: str | PathLike, training: bool = True, *, dtype: str | None = None) -> None:
         """Save the fitted estimator to a file for :func:`omkl.load`, without pickle.
@@ -211,7 +241,7 @@ def packed_parameters(estimator: SavedEstimator, packer: persistence.Packer) -> 
 
 def users_own(value: object) -> dict[str, Any]:
     """Return classes and functions in the parameters of an estimator by name, because checkpoints cannot store them."""
-    value = value.get_params(deep=False) if isinstance(value, BaseEstimator) else value
+    value = value.get_params(deep=False) if isinstance(value, SavedEstimator) else value
     if isinstance(value, (dict, list, tuple)):
         parts = map(users_own, value.values() if isinstance(value, dict) else value)
         return {name: own for part in parts for name, own in part.items()}
@@ -225,6 +255,8 @@ def fingerprint(values: Iterable[object]) -> str:
 
     None is ignored.
     """
+    from omkl.data import Graph, Treebank
+
     digest = hashlib.blake2b(digest_size=16)
     for value in values:
         if isinstance(value, Treebank):

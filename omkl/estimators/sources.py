@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from omkl.data.blocks import Block, is_collection, is_frame, join, n_rows, take_rows
 from omkl.data.streams import Stream, regrouped
@@ -296,9 +295,7 @@ def _size_and_columns(block: TrainingBlock) -> tuple[int, str]:
     return n_rows(X), columns
 
 
-def start_on(
-    partitions: Partitions, estimator: BaseEstimator, model: OnlineModel, checkpoints: Checkpoints | None
-) -> Sharded:
+def start_on(partitions: Partitions, estimator: Any, model: OnlineModel, checkpoints: Checkpoints | None) -> Sharded:
     """Start the model of an online estimator on blocks, and encode these where they are; only surveys are fetched."""
     codec, kind = model.codec, type(model.codec)
     bounds = np.cumsum([0, *partitions.sizes])

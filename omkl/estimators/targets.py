@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.utils.multiclass import check_classification_targets
 
 from omkl._messages import listed
 from omkl.data.frames import LARGEST, is_missing
@@ -262,6 +261,8 @@ def checked_classes(y: np.ndarray, first: bool = True) -> np.ndarray:
             raise InputError(f"y must have a label in every row, only strings or only numbers, got {found}.")
     is_plain = y.dtype.kind in "biuU"
     if not (is_plain and len(y) <= FEW_CLASSES) and (first or not is_plain):
+        from sklearn.utils.multiclass import check_classification_targets
+
         check_classification_targets(y)
     return y
 

@@ -5,7 +5,6 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from omkl._components import warn_caller
 from omkl._messages import listed, shown
@@ -132,9 +131,7 @@ class TokenCodec(Codec):
         Maximum length of the first sequences, for transitions that depend on the position.
     """
 
-    def __init__(
-        self, outputs: Outputs, estimator: BaseEstimator, lexicons: Lexicons = None, missing: str = "error"
-    ) -> None:
+    def __init__(self, outputs: Outputs, estimator: Any, lexicons: Lexicons = None, missing: str = "error") -> None:
         self._outputs = outputs
         self._budget = estimator.budget
         self._cache_size, self._dtype, self._n_jobs = estimator.cache_size, estimator.dtype, estimator.n_jobs

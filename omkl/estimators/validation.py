@@ -14,8 +14,6 @@ from typing import Any, NamedTuple, TypeAlias, overload
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
 
 from omkl._components import check_choice, check_flags, check_number
 from omkl._messages import listed, shown
@@ -63,7 +61,7 @@ class OneOf(NamedTuple):
 Constraint: TypeAlias = Number | OneOf
 
 
-def check_parameters(estimator: BaseEstimator, constraints: Mapping[str, Constraint]) -> None:
+def check_parameters(estimator: Any, constraints: Mapping[str, Constraint]) -> None:
     """Raise an InputError for the first parameter of an estimator with an invalid value.
 
     Every constraint is of a parameter, or of a default that takes the place of a parameter.
@@ -77,7 +75,7 @@ def check_parameters(estimator: BaseEstimator, constraints: Mapping[str, Constra
 
 
 def checked_arrays(
-    estimator: BaseEstimator, X: Any, *y: Any, names: Sequence[str] | None = None, missing: str = "error", **checks: Any
+    estimator: Any, X: Any, *y: Any, names: Sequence[str] | None = None, missing: str = "error", **checks: Any
 ) -> Any:
     """Validate X, or X and y, by scikit-learn's ``validate_data``; check magnitudes, and convert frames to numbers.
 
@@ -86,6 +84,8 @@ def checked_arrays(
     and 1 for each of the ``missing_columns_``, those with missing entries in training. ``names`` are the column names
     of a block. Returns X, or (X, y) if y is given.
     """
+    from sklearn.utils.validation import validate_data
+
     frames.check_rows(X)
     y, reset, learner = tuple(map(frames.plain_targets, y)), checks.get("reset", True), estimator
     if reset:  # scikit-learn replaces its own, if the input is valid
@@ -175,13 +175,13 @@ def _is_finite(value: object) -> bool:
         return False
 
 
-def column_names_of(estimator: BaseEstimator) -> list[str] | None:
+def column_names_of(estimator: Any) -> list[str] | None:
     """Return the names of the columns on which an estimator was fitted; None if there are none."""
     names = getattr(estimator, "feature_names_in_", None)
     return None if names is None else names.tolist()
 
 
-def source_columns(estimator: BaseEstimator) -> list[str] | None:
+def source_columns(estimator: Any) -> list[str] | None:
     """Return the name of the source of each encoded column; None without names.
 
     A column with k categories counts k times, and the columns that tell which entries are missing are called "missing".
@@ -196,7 +196,7 @@ def source_columns(estimator: BaseEstimator) -> list[str] | None:
     return known + [MISSING] * len(absent)
 
 
-def encoded_columns(estimator: BaseEstimator) -> list[str] | None:
+def encoded_columns(estimator: Any) -> list[str] | None:
     """Return the names of the encoded columns, as "age", "city=Rome" and "age is missing"; None without names."""
     sources, categories = source_columns(estimator), getattr(estimator, "categories_", None)
     if sources is None:
@@ -209,14 +209,14 @@ def encoded_columns(estimator: BaseEstimator) -> list[str] | None:
     return known + [f"{known[j]} is missing" for j in absent]
 
 
-def keep_columns(estimator: BaseEstimator, names: Sequence[str] | None) -> None:
+def keep_columns(estimator: Any, names: Sequence[str] | None) -> None:
     """Set ``feature_names_in_`` of a new model, or delete it if there are no names."""
     forget_columns(estimator, ("feature_names_in_",))
     if names is not None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
 
 
-def forget_columns(estimator: BaseEstimator, names: Sequence[str] = COLUMNS) -> None:
+def forget_columns(estimator: Any, names: Sequence[str] = COLUMNS) -> None:
     """Delete the attributes about columns of an earlier fit."""
     for name in names:
         vars(estimator).pop(name, None)

@@ -5,7 +5,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from omkl._components import check_choice
 from omkl._threads import in_threads
@@ -225,7 +224,7 @@ class GraphCodec(TokenCodec):
     structure: PairwiseGraph
     _outputs: GraphOutputs
 
-    def __init__(self, outputs: GraphOutputs, estimator: BaseEstimator, lexicons: Any) -> None:
+    def __init__(self, outputs: GraphOutputs, estimator: Any, lexicons: Any) -> None:
         super().__init__(outputs, estimator, lexicons)
         self._edge_kernels = estimator.edge_kernels
 

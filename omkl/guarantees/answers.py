@@ -12,7 +12,6 @@ from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import at_temperature, has_marginals
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.exceptions import InputError
-from omkl.mkl.base import BatchMKL
 from omkl.parsing.decoding import confidences
 from omkl.parsing.sentences import check_sentences, check_trees, strings_of, treebanks_of, with_notes
 from omkl.sequences.evaluation import entity_finder
@@ -137,6 +136,8 @@ def row_outputs(model: Any, block: TrainingBlock, n: int) -> np.ndarray:
 
 def are_training_rows(model: Any, X: Any) -> bool:
     """Return whether rows and the training rows that a model keeps for its kernels are mostly the same."""
+    from omkl.mkl.base import BatchMKL
+
     kept: Any = None
     if isinstance(model, BatchMKL):
         kept = getattr(model._model.source, "X", None)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_regressor
 
 from omkl._components import warn_caller
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted, estimator_class
@@ -83,6 +82,8 @@ class CheckedModel(SavedEstimator):
 
     def _compared(self, X: Any, y: Any) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Return the :func:`parts_of` each example; a regressor has only scores, minus absolute errors."""
+        from sklearn.base import is_regressor
+
         if is_regressor(self.model):
             pairs = ((self.model.predict(block.X), block) for block in blocks_of(X, y))
             errors = [np.abs(row_outputs(self.model, block, len(own)) - own) for own, block in pairs]
@@ -119,6 +120,8 @@ class CheckedModel(SavedEstimator):
         """Return pairs of an answer and whether to accept it, or an array that tells which of its tokens to accept."""
         check_is_fitted(self)
         SHARE.check("error", error)
+        from sklearn.base import is_regressor
+
         if is_regressor(self.model):
             raise InputError("accept() is not for regressors, which have intervals by sets().")
         if self.curve_ is None:
@@ -177,6 +180,8 @@ class CheckedModel(SavedEstimator):
         if threshold == -np.inf and miss not in self.levels_:
             needed, n = int(np.ceil(1.0 / miss - 1.0 - 1e-9)), self.n_examples_
             raise InputError(f"Sets with miss={miss:g} need at least {needed} calibration examples, got {n}.")
+        from sklearn.base import is_regressor
+
         if is_regressor(self.model):
             predicted = np.concatenate([self.model.predict(block.X) for block in blocks_of(X)])
             return np.column_stack([predicted + threshold, predicted - threshold])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
-from sklearn.base import RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
 
 from omkl._components import warn_caller
@@ -20,7 +20,7 @@ from omkl.batch.group_lasso.problem import LinearModel
 from omkl.batch.solver import DesignSolver, Solution, regularization_path
 from omkl.batch.weighted_loss import WeightedLoss
 from omkl.estimators import batch, validation
-from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, one_row
+from omkl.estimators.explanations import CONSTANT, Explanation, explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
 from omkl.exceptions import DataWarning, InputError
 from omkl.linear import problems
@@ -31,7 +31,7 @@ from omkl.regularizers import Regularizer
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SparseLinear(SavedEstimator):
+class SparseLinear(SavedEstimator, BaseEstimator):
     """Base class of linear models that select columns or groups of them.
 
     Its fields are shared parameters, described in :class:`GroupLasso`. Subclasses are dataclasses with more fields,
@@ -320,7 +320,7 @@ class SparseLinear(SavedEstimator):
         outputs = self._outputs(X, known if known is None or len(known) == 1 else known[None])
         if len(outputs) != 1:
             raise InputError(f"explain takes one sample, but got {len(outputs)}: call it for each sample.")
-        chosen = contrast(self._decoder(), outputs[0], label, against, target)
+        chosen = batch.contrast(self._decoder(), outputs[0], label, against, target)
         if isinstance(X, LinearOperator):
             raise InputError(f"explain takes a row of numbers, not {type(X).__name__}.")
         row = sparse.coo_array(X)

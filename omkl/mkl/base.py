@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
-from sklearn.base import TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
 
 from omkl._components import as_random_state
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class BatchMKL(TransformerMixin, SavedEstimator):
+class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
     """Base class of batch estimators that learn a combination of kernels.
 
     Its fields are shared parameters, described in :class:`MKLClassifier`. Subclasses are dataclasses with
@@ -225,8 +225,7 @@ class BatchMKL(TransformerMixin, SavedEstimator):
 
     def _checked(self, X: Any) -> Vectors | GramMatrices:
         """Check inputs for prediction: an array, or Gram matrices."""
-        if not self.__sklearn_is_fitted__():  # scikit-learn's check is as slow as predicting a row
-            check_is_fitted(self)
+        check_is_fitted(self)
         source = self._model.source
         if not isinstance(source, ArrayKernels):
             return source.of_prediction(X)

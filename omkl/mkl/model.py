@@ -12,8 +12,8 @@ from scipy import sparse
 
 from omkl._threads import in_threads
 from omkl.batch.mkl.problem import Expansion
-from omkl.estimators.batch import ClassDecoder, NumberDecoder
-from omkl.estimators.explanations import CONSTANT, Explanation, contrast, explanation, name_of_column, name_of_support
+from omkl.estimators.batch import ClassDecoder, NumberDecoder, contrast
+from omkl.estimators.explanations import CONSTANT, Explanation, explanation, name_of_column, name_of_support
 from omkl.exceptions import InputError
 from omkl.kernels.inputs import Vectors
 from omkl.mkl.kernel_sources import ArrayKernels, GivenMatrices, KernelSource
@@ -106,7 +106,7 @@ class KernelModel:
         X : array of shape (1, d) or GramMatrices
             The sample.
         choice : (label, against, target)
-            As for :func:`~omkl.estimators.explanations.contrast`.
+            As for :func:`~omkl.estimators.batch.contrast`.
         n : int
             Number of strongest parts to list.
         columns : sequence of str or None

@@ -6,7 +6,7 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.extmath import softmax
 from sklearn.utils.metaestimators import available_if
@@ -27,7 +27,7 @@ from omkl.mkl.rows import RowsLike, checked_rows, held_out_r2, online_shapes, re
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OnlineMKLClassifier(ClassifierMixin, OnlineEstimator[TokenCodec]):
+class OnlineMKLClassifier(ClassifierMixin, OnlineEstimator[TokenCodec], BaseEstimator):
     """Classifier that learns a combination of kernels online; binary and multiclass.
 
     ``X`` is an array of shape (n, d), a scipy sparse matrix (for explicit linear groups and Fourier features), or a
@@ -250,7 +250,7 @@ callbacks, verbose, random_state
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec]):
+class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec], BaseEstimator):
     r"""Regression that learns a combination of kernels online.
 
     .. math:: \min_\theta \frac{1}{m} \sum_i l\Bigl(y_i, \sum_k \theta_k^\top \phi_k(x_i) + b\Bigr)

@@ -14,7 +14,6 @@ from omkl._threads import in_threads
 from omkl.data import Block, Stream, frames
 from omkl.data.blocks import align_columns, is_frame, n_rows
 from omkl.estimators import validation
-from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.batch import is_a_classifier
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.targets import checked_classes, finite_targets
@@ -75,7 +74,7 @@ def read_rows(estimator: Any, block: TrainingBlock, first: bool, whole: bool = F
     return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names, len(y))
 
 
-def row_potentials(estimator: OnlineEstimator, X: RowsLike) -> np.ndarray:
+def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
     """Return the potentials (n, K) of rows in the averaged model of an online estimator."""
     model = estimator.model_
     stream = as_stream(X)
@@ -125,7 +124,7 @@ def online_shapes(self: Any, X: Any) -> Shapes:
 
 
 def score_rows(
-    estimator: OnlineEstimator, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    estimator: Any, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
 ) -> float:
     """Return the accuracy of a classifier, in [0, 1], or R^2 of a regressor, the coefficient of determination.
 
@@ -156,7 +155,7 @@ def held_out_r2(predictor: Predictor, examples: Sequence) -> float:
     return r2_score(gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples])
 
 
-def checked_rows(estimator: OnlineEstimator, X: object, reset: bool, *y: ArrayLike) -> Any:
+def checked_rows(estimator: Any, X: object, reset: bool, *y: ArrayLike) -> Any:
     """Check rows: a list of dicts, or an array, sparse matrix or data frame as scikit-learn checks it.
 
     ``reset`` stores the names of columns instead of comparing them. Return X, or X and ``y`` if given.

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from tqdm import tqdm
 
 from omkl._components import check_number, resolve, warn_caller
@@ -97,7 +96,7 @@ class TreebankCodec(TreeCodec):
     def __init__(
         self, parser: OnlineEstimator, templates: TemplateSet | None = None, running: RunOptions | None = None
     ) -> None:
-        self._kind: type[stages.FirstParser] = type(parser)
+        self._kind: type = type(parser)
         self._given = SimpleNamespace(**parser.get_params(deep=False))
         self._chosen, self._running = templates, running or {}
         self._sizes: list[list[int]] | None = None
@@ -286,7 +285,7 @@ class TreebankCodec(TreeCodec):
 
 
 def explain_tree(
-    self: BaseEstimator,
+    self: Any,
     x: Treebank | Sentence | Sequence[str],
     *,
     heads: ArrayLike | None = None,

@@ -6,13 +6,11 @@ from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
-from sklearn.utils.metaestimators import available_if
 
 from omkl._components import check_number
 from omkl.data import Stream, Treebank
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.calibration import has_marginals
+from omkl.estimators.calibration import WithMarginals, has_marginals
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import Number, OneOf, check_parameters
@@ -346,7 +344,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         """Relations of a labeled parser, in the order of the columns of their probabilities."""
         return self._decoder.relations.tolist()
 
-    @available_if(has_marginals)
+    @WithMarginals
     def predict_marginals(self, X: Sentences, *, required: Arcs = None, forbidden: Arcs = None) -> list[ParseMarginals]:
         """Predict probabilities of arcs, and of the relations of the predicted arcs.
 
@@ -456,6 +454,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
 
     def _restricted(self, names: Sequence[str]) -> "DependencyParser":
         """Return a parser with some of the templates, and their present weights."""
+        from sklearn.base import clone
+
         templates, codec = self.templates_.keep(names), self.model_.codec
         pruned = clone(self).set_params(templates=templates, lexicons=dict(templates.lexicons) or None, keep=None)
         banks = template_selection.restricted_banks(self.model_.trainer, names)

@@ -2,14 +2,12 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import clone
 
 from omkl._components import check_number
 from omkl.data import Treebank
-from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.training import RunOptions, in_folder
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups.templates.language import TemplateSet
@@ -24,8 +22,6 @@ from omkl.structures.base import Potentials
 from omkl.structures.parts import SecondOrderTree
 from omkl.structures.trees import NonProjectiveTree, ProjectiveTree, TreePotentials, TreeStructure, as_scores
 
-#: A :class:`~omkl.DependencyParser`.
-FirstParser: TypeAlias = OnlineEstimator[TreeCodec]
 #: Parameters of the small parser that selects likely arcs, and parameters that it copies.
 QUICK: dict[str, Any] = {"templates": "small", "order": 1, "C": 1.0, "epochs": 3, "labeled": False}
 SHARED = ("lexicons", "projective", "single_root", "memory", "dtype", "n_jobs", "random_state", "verbose")
@@ -127,13 +123,15 @@ def completed(structure: TreeStructure, guide: Guide, gold: Treebank) -> np.ndar
 
 
 def cross_fit(
-    first: FirstParser, treebank: Treebank, weights: np.ndarray | None, folds: int, running: RunOptions
-) -> tuple[FirstParser, Guide]:
+    first: Any, treebank: Treebank, weights: np.ndarray | None, folds: int, running: RunOptions
+) -> tuple[Any, Guide]:
     """Train a copy of a first parser on gold trees, and collect its cross-fitted advice on the same sentences.
 
     Advice on sentence ``i`` comes from a parser trained on the sentences ``j`` with ``j % folds != i % folds``.
     ``running`` has further arguments of ``fit``; each training has its own folder of checkpoints.
     """
+    from sklearn.base import clone
+
     check_number("folds", folds, above=1, below=len(treebank) + 1, integer=True)
     whole = clone(first).fit(treebank, sample_weight=weights, **in_folder(running, "first"))
     fold = np.arange(len(treebank)) % folds
@@ -174,7 +172,7 @@ class SingleStage:
     """A model of arcs without a first parser."""
 
     #: Trained parsers before the model.
-    first: tuple[FirstParser, ...] = ()
+    first: tuple[Any, ...] = ()
     #: Share of the memory of the parser for the model.
     memory = 1.0
     #: Whether the model adds to the potentials of the first parser.
@@ -235,13 +233,11 @@ class CoarseToFine(SingleStage):
     #: Maximum number of candidates of a word.
     most: int | None = None
 
-    def __init__(self, first: FirstParser, selection: Selection) -> None:
+    def __init__(self, first: Any, selection: Selection) -> None:
         self.first, self.selection = (first,), selection
 
     @classmethod
-    def train(
-        cls, first: FirstParser, data: TreeData, folds: int, running: RunOptions, share: float
-    ) -> tuple[Self, Guide]:
+    def train(cls, first: Any, data: TreeData, folds: int, running: RunOptions, share: float) -> tuple[Self, Guide]:
         """Train a first parser; also return candidate arcs from parsers not trained on the same sentences.
 
         ``share`` of the gold arcs are candidates, and at most :attr:`most` arcs of a word.
@@ -275,7 +271,7 @@ class CoarseToFine(SingleStage):
         return values, {f"first/{name}": array for name, array in packer.arrays.items()}
 
     @classmethod
-    def unpack(cls, kind: type[FirstParser], values: Manifest, unpacker: Unpacker) -> Self:
+    def unpack(cls, kind: type[Any], values: Manifest, unpacker: Unpacker) -> Self:
         """The inverse of :meth:`pack`; ``kind`` is the class of the parser."""
         first = kind._from_model(values["first"], Unpacker(below(unpacker.arrays, "first/"), unpacker.parts))
         return cls(first, Selection(*values["selection"]))

@@ -6,12 +6,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from tqdm import tqdm
 
 from omkl._components import check_number
 from omkl.data import Treebank
-from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.training import RunOptions, in_folder
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups.templates.bank import ArcTemplateBank
@@ -48,7 +46,7 @@ def restricted_banks(trainer: OnlineTrainer, names: Sequence[str]) -> list[ArcTe
 
 
 def select_templates(
-    parser: OnlineEstimator, templates: TemplateSet, data: TreeData, running: RunOptions
+    parser: Any, templates: TemplateSet, data: TreeData, running: RunOptions
 ) -> tuple[TemplateSet, list[Record] | None]:
     """Select the templates to keep by training on a treebank; return them, and the curve of ``keep="auto"``.
 
@@ -62,6 +60,8 @@ def select_templates(
     running : RunOptions
         Further arguments of ``fit``; each training has its own folder of checkpoints.
     """
+
+    from sklearn.base import clone
 
     def train(stage: str, templates: TemplateSet, chosen: np.ndarray, **settings: str) -> Any:
         options = in_folder(running, stage)
@@ -139,7 +139,7 @@ def fewest_templates(
     return templates.keep(sets[knee]), curve
 
 
-def _in_use(parser: OnlineEstimator) -> list[str]:
+def _in_use(parser: Any) -> list[str]:
     """Return the names of the templates with a weight."""
     return [name for name, weight in parser.template_weights_.items() if weight > 0]
 

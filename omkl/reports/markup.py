@@ -11,17 +11,14 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from omkl.data import Sentence
-from omkl.estimators.base import OnlineEstimator
 from omkl.exceptions import InputError, MissingDependencyError
-from omkl.linear.base import SparseLinear
-from omkl.mkl.base import BatchMKL
 from omkl.reports.plots.canvas import figure_for, to_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 #: A model that a report is about, or a part of an annotator.
-Model: TypeAlias = OnlineEstimator | BatchMKL | SparseLinear
+Model: TypeAlias = Any
 #: Record of training or evaluation: values by name.
 Record: TypeAlias = dict[str, Any]
 #: Maximum number of rows of a table.

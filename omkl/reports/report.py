@@ -157,7 +157,7 @@ def _effects(model: Model, X: Any) -> list[str]:
     return [html.heading("Effects of columns"), drawn(lambda own: plot_shapes(own).axes[0], shapes, caption=caption)]
 
 
-def _measured(model: OnlineEstimator, X: Any, y: Any) -> list[Record] | None:
+def _measured(model: Model, X: Any, y: Any) -> list[Record] | None:
     """Return the group report on a part of the data; None if that is too small, or has labels that are unknown."""
     n = MEASURED
     if isinstance(X, Treebank):

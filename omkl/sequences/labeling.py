@@ -6,10 +6,9 @@ from typing import Any, NamedTuple, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.metaestimators import available_if
 
 from omkl._components import check_number, warn_caller
-from omkl.estimators.calibration import at_temperature, has_marginals, structure_temperature
+from omkl.estimators.calibration import WithMarginals, at_temperature, structure_temperature
 from omkl.estimators.explanations import Explanation, explain_difference
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS
@@ -213,7 +212,7 @@ def decision_function(self: Any, X: Any) -> list[np.ndarray]:
     return [potentials.unary for potentials in potentials_of(self.model_, X)]
 
 
-@available_if(has_marginals)
+@WithMarginals
 def predict_marginals(self: Any, X: Any, labels: LabelSequences = None) -> list[np.ndarray]:
     """Predict the probability of each label at each token or node.
 

@@ -476,7 +476,7 @@ def test_a_margin_model_is_calibrated_on_held_out_data(rng, reloaded):
     labeler = omkl.SequenceLabeler("linear", C=20.0, epochs=5, random_state=0).fit(X, y)
     with pytest.raises(AttributeError) as error:
         labeler.predict_marginals(X)
-    assert "after calibrate" in str(error.value.__cause__)
+    assert "after calibrate" in str(error.value)
     before = labeler.predict(X_test)
     labeler.calibrate(X_test[:200], y_test[:200])
     marginals = labeler.predict_marginals(X_test[200:])

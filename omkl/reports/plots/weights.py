@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def plot_selection(selection: GroupSelection, *, ax: Axes | None = None, n: int 
     return ax
 
 
-def weights_of(source: Source) -> tuple[dict[str, float], str]:
+def weights_of(source: Any) -> tuple[dict[str, float], str]:
     """Return a number for each group, and the label of the axis."""
     if isinstance(source, Mapping):
         return {str(name): value for name, value in source.items()}, "weight"
