@@ -7,6 +7,7 @@ import numpy as np
 from omkl._compilation import borrowing, uncached
 from omkl.groups import _jit_tables as tables
 from omkl.groups.expansions import _jit_budget as budget
+from omkl.groups.expansions._jit_budget import Held as Budgeted
 from omkl.groups.expansions._jit_kernel import add_scaled, has_gradient, kernel_inner_products, measure, move
 
 
@@ -44,24 +45,11 @@ class Cached(NamedTuple):
     moved: np.ndarray
 
 
-class Budgeted(NamedTuple):
-    """Kernel groups on a budget.
+class Kernels(NamedTuple):
+    """Kernel groups, cached or on a budget."""
 
-    Kernel values of the tokens of these rounds with one another and with the support vectors before them, and the
-    column of each support vector there; working memory for the tokens of a sequence, see ``_jit_budget``, and the first
-    of them; support vectors, kernels in use, budget, and relative jitter.
-    """
-
-    values: np.ndarray
-    columns: np.ndarray
-    rows: np.ndarray
-    own: np.ndarray
-    indices: np.ndarray
-    at_hand: np.ndarray
-    held: budget.Held
-    used: np.ndarray
-    budget: int
-    relative: float
+    cached: Cached | None
+    budgeted: Budgeted | None
 
 
 class Banks(NamedTuple):
@@ -74,8 +62,7 @@ class Banks(NamedTuple):
 
     explicit: Explicit
     mapped: Mapped
-    cached: Cached | None
-    budgeted: Budgeted | None
+    kernels: Kernels
     transitions: tuple | None
     intercept: tuple
 
@@ -97,8 +84,7 @@ class Groups(NamedTuple):
     #: StepArrays and scales of the groups of each bank, or None.
     explicit: tuple
     mapped: tuple
-    cached: tuple | None
-    budgeted: tuple | None
+    kernels: tuple | None
     transitions: tuple | None
     intercept: tuple
 
@@ -114,39 +100,17 @@ def add_potentials(banks, groups, low, first, last, unary, pairwise):
     own = mapped.starts, mapped.table, mapped.sums, groups.mapped[1], 0.0
     left_out = groups.all_left_out[groups.firsts[0] : groups.firsts[1]]
     tables.add_mapped_scores(mapped.features, first, *own, left_out, unary)
-    add_cached(banks.cached, groups.cached, low, unary)
-    add_budgeted(banks.budgeted, groups.budgeted, first, unary)
+    add_cached(banks.kernels.cached, groups.kernels, low, unary)
+    add_budgeted(banks.kernels.budgeted, groups.kernels, first, unary)
     add_dense(banks, groups, True, unary, pairwise)
 
 
-@borrowing
+@uncached
 def add_cached(cached, own, low, unary):
-    """Add the potentials of kernel groups."""
+    """Add the potentials of cached kernel groups."""
     if cached is None:
         return
     add_scaled(own[1], potentials_of(cached, low, len(unary)), unary)
-
-
-@uncached
-def at_hand(budgeted, first, m):
-    """Return the kernel values and potentials of the m tokens of a sequence; compute them if it is a new one."""
-    held, columns = budgeted.held, budgeted.columns
-    p, n_outputs, capacity = held.coefficients.shape
-    rows = budgeted.rows[: p * m * (m + capacity)].reshape(p, m, m + capacity)
-    own = budgeted.own[: p * m * n_outputs].reshape(p, m, n_outputs)
-    if budgeted.at_hand[0] != first:
-        for k in range(p):
-            for t in range(m):
-                values, row = budgeted.values[k, first + t], rows[k, t]
-                for other in range(m):
-                    row[other] = values[first + other]
-                for i in range(held.counts[0]):
-                    row[m + i] = values[columns[i]]
-        for t in range(m):
-            budgeted.indices[t] = -1
-        budget.score(rows, held.counts[0], held.coefficients, own)
-        budgeted.at_hand[0] = first
-    return rows, own
 
 
 @uncached
@@ -154,7 +118,7 @@ def add_budgeted(budgeted, own, first, unary):
     """Add the potentials of kernel groups on a budget."""
     if budgeted is None:
         return
-    add_scaled(own[1], at_hand(budgeted, first, len(unary))[1], unary)
+    add_scaled(own[1], budget.at_hand(budgeted, first, len(unary))[1], unary)
 
 
 @borrowing
@@ -207,26 +171,11 @@ def add_average(banks, groups, pending, total, factors, low, first, last, unary,
     own = slice(firsts[0], firsts[1])
     arrays = mapped.starts, mapped.table, mapped.sums
     tables.add_mapped_scores(mapped.features, first, *arrays, factors[own], total, out[own], unary)
-    own = slice(firsts[2], firsts[3])
-    add_averaged_budgeted(banks.budgeted, factors[own], total, out[own], first, unary)
-    add_averaged_transitions(banks.transitions, factors, total, out, firsts[3], pairwise)
+    own = slice(firsts[1], firsts[2])
+    budget.add_averaged(banks.kernels.budgeted, factors[own], total, out[own], first, unary)
+    add_averaged_transitions(banks.transitions, factors, total, out, firsts[2], pairwise)
     if len(banks.intercept[0]):
-        add_averaged_dense(banks.intercept, factors[firsts[4]], total, out[firsts[4]], unary)
-
-
-@uncached
-def add_averaged_budgeted(budgeted, factors, total, left_out, first, unary):
-    """Add the average of kernel groups on a budget."""
-    if budgeted is None:
-        return
-    rows, own = at_hand(budgeted, first, len(unary))
-    before = np.empty_like(own)
-    budget.score(rows, budgeted.held.counts[0], budgeted.held.sums, before)
-    for k in range(len(own)):
-        for i in range(0 if left_out[k] else len(unary)):
-            for j in range(unary.shape[1]):
-                value = factors[k] * own[k, i, j]
-                unary[i, j] += (value + before[k, i, j]) / total if total > 0.0 else value
+        add_averaged_dense(banks.intercept, factors[firsts[3]], total, out[firsts[3]], unary)
 
 
 @borrowing
@@ -240,37 +189,61 @@ def add_averaged_transitions(transitions, factors, total, left_out, k, pairwise)
 
 @uncached
 def potentials_of(cached, low, n):
-    """Return the potentials of each kernel group at some tokens, (p, n, K), a view."""
+    """Return the potentials of each cached kernel group at some tokens, (p, n, K), a view."""
     return cached.potentials[:, :, low : low + n].transpose(0, 2, 1)
 
 
 @uncached
 def slopes_of_cached(cached, low, gradient, slopes, totals):
-    """Write the inner products of kernel groups with a gradient."""
+    """Write the inner products of cached kernel groups with a gradient."""
     if cached is None:
         return
     kernel_inner_products(potentials_of(cached, low, len(gradient)), gradient, slopes, totals)
 
 
 @uncached
-def step_cached(cached, own, low, gradient):
-    """Take the gradient step of kernel groups; empty ones wait for :func:`move_cached`."""
-    if cached is None:
+def slopes_of_budgeted(budgeted, first, gradient, slopes, totals):
+    """Write those of kernel groups on a budget."""
+    if budgeted is None:
         return
-    step = own[0]
+    kernel_inner_products(budget.at_hand(budgeted, first, len(gradient))[1], gradient, slopes, totals)
+
+
+@uncached
+def measure_kernels(values, potentials, own, gradient, alone):
+    """Measure the step of kernel groups, given kernel values among tokens; return whether nonempty ones move."""
     moving = has_gradient(gradient)
-    among = np.empty((len(cached.moved), len(moving), len(moving)), cached.grams.dtype)
-    for k in range(len(cached.moved)):
+    among = np.empty((len(values), len(moving), len(moving)), values.dtype)
+    for k in range(len(values)):
         for i in range(len(moving)):
             for j in range(len(moving)):
-                among[k, i, j] = cached.grams[k, low + moving[i], low + moving[j]]
-    if measure(among, potentials_of(cached, low, len(gradient)), moving, gradient, step, False):
-        move_cached(cached, own, low, gradient, ~step.empty)
+                among[k, i, j] = values[k, moving[i], moving[j]]
+    return measure(among, potentials, moving, gradient, own[0], alone)
+
+
+@uncached
+def step_cached(cached, own, low, gradient):
+    """Take the gradient step of cached kernel groups; empty ones wait for :func:`move_cached`."""
+    if cached is None:
+        return
+    n = len(gradient)
+    values = cached.grams[:, low : low + n, low : low + n]
+    if measure_kernels(values, potentials_of(cached, low, n), own, gradient, False):
+        move_cached(cached, own, low, gradient, ~own[0].empty)
+
+
+@uncached
+def step_budgeted(budgeted, own, first, gradient):
+    """Take that of kernel groups on a budget."""
+    if budgeted is None:
+        return
+    if measure_kernels(*budget.at_hand(budgeted, first, len(gradient)), own, gradient, True):
+        move_budgeted(budgeted, own, first, gradient, ~own[0].empty)
 
 
 @uncached
 def move_cached(cached, own, low, gradient, chosen):
-    """Change the coefficients and potentials of the chosen kernel groups along the gradient."""
+    """Change the coefficients and potentials of the chosen cached kernel groups along the gradient."""
     if cached is None:
         return
     moving = has_gradient(gradient)
@@ -282,48 +255,21 @@ def move_cached(cached, own, low, gradient, chosen):
 
 
 @uncached
-def slopes_of_budgeted(budgeted, first, gradient, slopes, totals):
-    """Write the inner products of kernel groups on a budget with a gradient."""
-    if budgeted is None:
-        return
-    kernel_inner_products(at_hand(budgeted, first, len(gradient))[1], gradient, slopes, totals)
-
-
-@uncached
-def step_budgeted(budgeted, own, first, gradient):
-    """Take the gradient step of kernel groups on a budget; empty ones wait for :func:`activate_budgeted`."""
-    if budgeted is None:
-        return
-    rows, potentials = at_hand(budgeted, first, len(gradient))
-    moving = has_gradient(gradient)
-    among = np.empty((len(rows), len(moving), len(moving)))
-    for k in range(len(rows)):
-        for i in range(len(moving)):
-            for j in range(len(moving)):
-                among[k, i, j] = rows[k, moving[i], moving[j]]
-    if measure(among, potentials, moving, gradient, own[0], True):
-        move_budgeted(budgeted, own, first, gradient, ~own[0].empty)
-
-
-@uncached
 def move_budgeted(budgeted, own, first, gradient, chosen):
-    """Take the step in the chosen groups; tokens become support vectors."""
-    moving, m = has_gradient(gradient), len(gradient)
-    rules = budgeted.columns, budgeted.budget, budgeted.relative, budgeted.used, own[1], own[0]
-    tokens = *at_hand(budgeted, first, m), budgeted.indices[:m], budgeted.held
-    budget.step(moving, gradient[moving], chosen, first, *rules, *tokens)
+    """Change those on a budget, and their norms."""
+    moving = has_gradient(gradient)
+    budget.step(moving, gradient[moving], chosen, first, len(gradient), own[1], own[0], budgeted)
 
 
 @uncached
 def activate_budgeted(budgeted, own, first, gradient, activated):
-    """Take the postponed step of empty groups that become active."""
+    """Take the postponed step, whose norms are known, of groups on a budget; steps add to the norms."""
     if budgeted is None:
         return
-    if activated.any():
-        for k in range(len(activated)):
-            if activated[k]:
-                own[0].square_norms[k] = 0.0
-        move_budgeted(budgeted, own, first, gradient, activated)
+    for k in range(len(activated)):
+        if activated[k]:
+            own[0].square_norms[k] = 0.0
+    move_budgeted(budgeted, own, first, gradient, activated)
 
 
 @borrowing
@@ -335,8 +281,8 @@ def step_along(banks, groups, low, first, last, gradient, pair_gradient, total):
         tables.step_features(explicit.features, low, gradient, *arrays, groups.explicit[0])
     own = mapped.table, mapped.sums, mapped.touched
     tables.step_maps(mapped.features, first, mapped.starts, gradient, *own, groups.mapped[0])
-    step_cached(banks.cached, groups.cached, low, gradient)
-    step_budgeted(banks.budgeted, groups.budgeted, first, gradient)
+    step_cached(banks.kernels.cached, groups.kernels, low, gradient)
+    step_budgeted(banks.kernels.budgeted, groups.kernels, first, gradient)
     step_transitions(banks.transitions, groups.transitions, pair_gradient)
     if len(banks.intercept[0]):
         total[:] = 0.0
@@ -389,7 +335,8 @@ def fold_budgeted(budgeted, k, factor, average):
     """Multiply the direction of a kernel group on a budget likewise."""
     if budgeted is None:
         return
-    budget.fold(k, factor, average, budgeted.held)
+    own = budgeted.coefficients[k], budgeted.sums[k], budgeted.squares[k], budgeted.diagonals[k]
+    budget.fold(factor, average, *own)
 
 
 @borrowing
@@ -402,10 +349,9 @@ def fold(k, factor, banks, firsts, averages):
         own = mapped.starts, mapped.table, mapped.sums, mapped.touched
         tables.scale_map(k - firsts[0], factor, *own, averages[k])
     elif k < firsts[2]:
-        fold_cached(banks.cached, k - firsts[1], factor, averages[k])
+        fold_cached(banks.kernels.cached, k - firsts[1], factor, averages[k])
+        fold_budgeted(banks.kernels.budgeted, k - firsts[1], factor, averages[k])
     elif k < firsts[3]:
-        fold_budgeted(banks.budgeted, k - firsts[2], factor, averages[k])
-    elif k < firsts[4]:
         fold_dense(banks.transitions, factor, averages[k])
     else:
         fold_dense(banks.intercept, factor, averages[k])
@@ -418,9 +364,8 @@ def apply_events(banks, groups, allowed, low, first, gradient, moves):
     arrays, firsts = groups.rescaled, groups.firsts
     activated = arrays.activated[firsts[1] : firsts[2]]
     if moves and activated.any():
-        move_cached(banks.cached, groups.cached, low, gradient, activated)
-    if moves:
-        activate_budgeted(banks.budgeted, groups.budgeted, first, gradient, arrays.activated[firsts[2] : firsts[3]])
+        move_cached(banks.kernels.cached, groups.kernels, low, gradient, activated)
+        activate_budgeted(banks.kernels.budgeted, groups.kernels, first, gradient, activated)
     for k in range(len(arrays.scales)):
         if arrays.deactivated[k]:
             fold(k, 0.0, banks, firsts, groups.averages)
@@ -435,7 +380,7 @@ def apply_events(banks, groups, allowed, low, first, gradient, moves):
 def add_reference(banks, groups, unary, pairwise):
     """Compute the potentials of a model without its regularized groups."""
     unary[:] = 0.0
-    add_dense(banks, groups, groups.firsts[3] >= len(groups.left_out), unary, pairwise)
+    add_dense(banks, groups, groups.firsts[2] >= len(groups.left_out), unary, pairwise)
 
 
 @borrowing
@@ -451,10 +396,9 @@ def slopes_of(banks, groups, low, first, last, gradient, pair_gradient, slopes, 
     arrays = mapped.starts, mapped.table, gradient, slopes[own], totals[own]
     tables.mapped_inner_products(mapped.features, first, *arrays)
     own = slice(firsts[1], firsts[2])
-    slopes_of_cached(banks.cached, low, gradient, slopes[own], totals[own])
-    own = slice(firsts[2], firsts[3])
-    slopes_of_budgeted(banks.budgeted, first, gradient, slopes[own], totals[own])
-    slopes_of_transitions(banks.transitions, pair_gradient, slopes[firsts[3] :])
+    slopes_of_cached(banks.kernels.cached, low, gradient, slopes[own], totals[own])
+    slopes_of_budgeted(banks.kernels.budgeted, first, gradient, slopes[own], totals[own])
+    slopes_of_transitions(banks.transitions, pair_gradient, slopes[firsts[2] :])
 
 
 @borrowing

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl.groups._jit_banks import Banks, Explicit, Groups, Mapped
+from omkl.groups._jit_banks import Banks, Explicit, Groups, Kernels, Mapped
 from omkl.groups.group_state import SCALE_RANGE, StepArrays
 from omkl.groups.tokens import NO_FEATURES, Tokens
 from omkl.losses._jit_losses import CRF
@@ -30,7 +30,7 @@ FEW_ROUNDS = 5000
 NOTHING, NO_TABLE, NO_INTEGERS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int32)
 NO_STEP = StepArrays(NOTHING, NOTHING, np.empty(0, dtype=np.bool_), NOTHING, NOTHING), NOTHING
 NO_FEATURE_TABLE = Explicit(NO_FEATURES, NO_TABLE, NO_TABLE, *[NO_INTEGERS] * 3)
-NO_MAPS = Mapped(*[None] * 5)
+NO_MAPS, NO_KERNELS = Mapped(*[None] * 5), Kernels(None, None)
 NO_INTERCEPT = np.empty((0, 0, 0)), np.empty((0, 0, 0))
 NO_EVIDENCE = EvidenceArrays(NOTHING, NOTHING, NO_TABLE, NOTHING)
 NO_HEDGE = jit.Weights(*[NOTHING] * 5)
@@ -168,7 +168,8 @@ def fastest_pass(
 def _arrays_of(trainer: OnlineTrainer, tokens: Tokens, chosen: np.ndarray) -> tuple[Banks, Groups]:
     """Return the arrays of the banks, None for those that a model does not have, and of the group state."""
     state, names = trainer.group_state, Banks._fields
-    arrays: dict[str | None, Any] = {"explicit": NO_FEATURE_TABLE, "mapped": NO_MAPS, "intercept": NO_INTERCEPT}
+    arrays: dict[str | None, Any] = {"explicit": NO_FEATURE_TABLE, "mapped": NO_MAPS, "kernels": NO_KERNELS}
+    arrays["intercept"] = NO_INTERCEPT
     own: dict[str | None, Any] = {"explicit": NO_STEP, "mapped": (None, None), "intercept": NO_STEP}
     for bank in trainer.banks:
         arrays[bank.compiled] = bank.compiled_arrays(tokens, chosen)

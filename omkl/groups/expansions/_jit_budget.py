@@ -27,9 +27,13 @@ PRODUCTS, SQUARED, MANHATTAN, CHI_SQUARED = range(4)
 
 
 class Held(NamedTuple):
-    """Arrays of the support vectors by their indices; ``order`` has the indices in the order of the factors.
+    """Arrays of the bank, and working memory for the tokens of a block, which come in sequences.
 
-    ``counts`` has the numbers of support vectors, of tokens admitted so far, and of replacements.
+    ``order`` has the indices of support vectors in the order of the factors, and ``counts`` the numbers of support
+    vectors, of tokens admitted so far, and of replacements. ``values`` are kernel values of the tokens of the block
+    with one another and with the support vectors before it, and ``columns`` has the column of each support vector
+    there. ``first`` is the first token of the sequence at hand, ``used`` are the kernels in use, and ``relative`` is
+    the jitter for vectors of length 1.
     """
 
     coefficients: np.ndarray
@@ -41,6 +45,15 @@ class Held(NamedTuple):
     order: np.ndarray
     ages: np.ndarray
     counts: np.ndarray
+    values: np.ndarray
+    columns: np.ndarray
+    rows: np.ndarray
+    own: np.ndarray
+    indices: np.ndarray
+    first: np.ndarray
+    used: np.ndarray
+    budget: int
+    relative: float
 
 
 @compiled
@@ -211,18 +224,12 @@ def append(U, n, values, square, jitter):
     Return the jitter on its diagonal entry. It is larger than requested if the kernel is not positive semidefinite, so
     that neither the row of the vector nor later rows blow up.
     """
-    for first in range(0, n, 4):
-        last = min(first + 4, n)
-        for r in range(first, last):
-            values[r] /= U[r, r]
-            for s in range(r + 1, last):
-                values[s] -= U[r, s] * values[r]
-        if last < n:
-            y0, y1, y2, y3 = values[first], values[first + 1], values[first + 2], values[first + 3]
-            row0, row1, row2, row3 = U[first, last:n], U[first + 1, last:n], U[first + 2, last:n], U[first + 3, last:n]
-            rest = values[last:n]
-            for t in range(n - last):
-                rest[t] -= (y0 * row0[t] + y1 * row1[t]) + (y2 * row2[t] + y3 * row3[t])
+    for r in range(n):
+        y = values[r] / U[r, r]
+        values[r] = y
+        row, rest = U[r, r + 1 : n], values[r + 1 : n]
+        for t in range(n - 1 - r):
+            rest[t] -= y * row[t]
     explained = 0.0
     for r in range(n):
         U[r, n] = values[r]
@@ -315,72 +322,106 @@ def spread(index, others, c, y, jitters, coefficients, sums, squares, diagonals)
 
 
 @compiled
-def drop(index, n, used, square_norms, rows, own, held):
+def drop(index, n, square_norms, rows, own, bank):
     """Project one of n support vectors onto the others; update norms and potentials."""
     position = 0
-    while held.order[position] != index:
+    while bank.order[position] != index:
         position += 1
     for i in range(position, n - 1):
-        held.order[i] = held.order[i + 1]
-    others = held.order[: n - 1]
+        bank.order[i] = bank.order[i + 1]
+    others = bank.order[: n - 1]
     y, c = np.empty(n - 1), np.empty(n - 1)
-    for k in used:
-        coefficients, factor = held.coefficients[k], held.factors[k]
+    for k in bank.used:
+        coefficients, factor = bank.coefficients[k], bank.factors[k]
         remove(factor, n, position, y)
         combination(factor, n - 1, y, c)
         replace(rows[k], index, others, c, coefficients, own[k])
-        arrays = held.sums[k], held.squares[k], held.diagonals[k]
-        square_norms[k] += spread(index, others, c, y, held.jitters[k], coefficients, *arrays)
+        arrays = bank.sums[k], bank.squares[k], bank.diagonals[k]
+        square_norms[k] += spread(index, others, c, y, bank.jitters[k], coefficients, *arrays)
 
 
 @compiled
-def admit(t, budget, relative, used, scales, square_norms, rows, own, indices, held):
+def admit(t, scales, square_norms, rows, own, indices, bank):
     """Make token ``t`` a support vector, which replaces another if the support is full; return its index."""
-    n, m = held.counts[0], len(indices)
-    index, n_others = n, min(n, budget - 1)
-    if n == budget:
-        index = weakest(scales, held.squares, held.ages, n)
-        drop(index, n, used, square_norms, rows, own, held)
-        held.counts[2] += 1
-    place(rows, t, index, indices, held.diagonals, held.coefficients, held.sums, held.squares)
+    n, m = bank.counts[0], len(indices)
+    index, n_others = n, min(n, bank.budget - 1)
+    if n == bank.budget:
+        index = weakest(scales, bank.squares, bank.ages, n)
+        drop(index, n, square_norms, rows, own, bank)
+        bank.counts[2] += 1
+    place(rows, t, index, indices, bank.diagonals, bank.coefficients, bank.sums, bank.squares)
     values = np.empty(n_others)
-    for k in used:
+    for k in bank.used:
         for r in range(n_others):
-            values[r] = rows[k, t, m + held.order[r]]
-        square = held.diagonals[k, index]
-        jitter = relative * square if square > 0.0 else 1.0
-        held.jitters[k, index] = append(held.factors[k], n_others, values, square, jitter)
-    held.order[n_others], held.ages[index] = index, held.counts[1]
-    held.counts[0] = n_others + 1
-    held.counts[1] += 1
+            values[r] = rows[k, t, m + bank.order[r]]
+        square = bank.diagonals[k, index]
+        jitter = bank.relative * square if square > 0.0 else 1.0
+        bank.jitters[k, index] = append(bank.factors[k], n_others, values, square, jitter)
+    bank.order[n_others], bank.ages[index] = index, bank.counts[1]
+    bank.counts[0] = n_others + 1
+    bank.counts[1] += 1
     return index
 
 
 @compiled
-def step(moving, D, groups, first, columns, budget, relative, used, scales, arrays, rows, own, indices, held):
-    """Step along ``D`` token by token; write ``first + t`` to the column of each support vector that token t becomes.
-
-    ``used`` are the kernels in use, and ``groups`` a mask of those that step.
-    """
-    for a in range(len(moving)):
-        t = moving[a]
-        if indices[t] < 0:
-            indices[t] = find(rows, t, held.counts[0], held.diagonals)
-        if indices[t] < 0:
-            index = admit(t, budget, relative, used, scales, arrays.square_norms, rows, own, indices, held)
-            columns[index] = first + t
-        parts = held.diagonals, held.coefficients, held.sums, held.squares
-        move(rows, t, indices[t], D[a], groups, arrays, *parts, own)
+def at_hand(bank, first, m):
+    """Return the kernel values and potentials of the m tokens of a sequence; compute them if it is a new one."""
+    p, n_outputs, capacity = bank.coefficients.shape
+    rows = bank.rows[: p * m * (m + capacity)].reshape(p, m, m + capacity)
+    own, n = bank.own[: p * m * n_outputs].reshape(p, m, n_outputs), bank.counts[0]
+    if bank.first[0] != first:
+        for k in range(p):
+            for t in range(m):
+                values, row = bank.values[k, first + t], rows[k, t]
+                for other in range(m):
+                    row[other] = values[first + other]
+                for i in range(n):
+                    row[m + i] = values[bank.columns[i]]
+        for t in range(m):
+            bank.indices[t] = -1
+        score(rows, n, bank.coefficients, own)
+        bank.first[0] = first
+    return rows, own
 
 
 @compiled
-def fold(k, factor, average, held):
+def add_averaged(bank, factors, total, left_out, first, unary):
+    """Add the potentials of the averaged groups, or of the current ones if ``total`` is 0."""
+    if bank is None:
+        return
+    rows, own = at_hand(bank, first, len(unary))
+    before = np.empty_like(own)
+    score(rows, bank.counts[0], bank.sums, before)
+    for k in range(len(own)):
+        for i in range(0 if left_out[k] else len(unary)):
+            for j in range(unary.shape[1]):
+                value = factors[k] * own[k, i, j]
+                unary[i, j] += (value + before[k, i, j]) / total if total > 0.0 else value
+
+
+@compiled
+def step(moving, D, groups, first, m, scales, arrays, bank):
+    """Step along ``D`` in the groups of a mask, token by token of a sequence; tokens become support vectors."""
+    rows, own = at_hand(bank, first, m)
+    indices = bank.indices[:m]
+    for a in range(len(moving)):
+        t = moving[a]
+        if indices[t] < 0:
+            indices[t] = find(rows, t, bank.counts[0], bank.diagonals)
+        if indices[t] < 0:
+            index = admit(t, scales, arrays.square_norms, rows, own, indices, bank)
+            bank.columns[index] = first + t
+        move(rows, t, indices[t], D[a], groups, arrays, bank.diagonals, bank.coefficients, bank.sums, bank.squares, own)
+
+
+@compiled
+def fold(factor, average, coefficients, sums, squares, diagonals):
     """Multiply the coefficients of a group, after its share of the average is added to its sums."""
-    for i in range(held.counts[0]):
+    for i in range(len(squares)):
         importance = 0.0
-        for j in range(held.coefficients.shape[1]):
-            if held.sums.shape[2] > 0:
-                held.sums[k, j, i] += average * held.coefficients[k, j, i]
-            held.coefficients[k, j, i] *= factor
-            importance += held.coefficients[k, j, i] ** 2
-        held.squares[k, i] = importance * held.diagonals[k, i]
+        for j in range(len(coefficients)):
+            if sums.shape[1] > 0:
+                sums[j, i] += average * coefficients[j, i]
+            coefficients[j, i] *= factor
+            importance += coefficients[j, i] ** 2
+        squares[i] = importance * diagonals[i]

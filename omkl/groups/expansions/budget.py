@@ -1,9 +1,11 @@
 """Kernel expansions of at most B support vectors, in constant memory."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import DTypeLike
 
-from omkl.groups._jit_banks import Budgeted
+from omkl.groups._jit_banks import Kernels
 from omkl.groups.base import lengthened
 from omkl.groups.expansions import _jit_budget as jit
 from omkl.groups.expansions.kernel import KernelBank, SupportBuffer, support_of
@@ -52,7 +54,7 @@ class BudgetedExpansion(KernelBank):
 
     abilities = frozenset({"grow", "condense", "watch"})
     #: Values of other kernels may depend on the tokens that are computed with them.
-    compiled = property(lambda self: "budgeted" if all(kernel.entrywise for kernel in self.kernels) else None)
+    compiled = property(lambda self: "kernels" if all(kernel.entrywise for kernel in self.kernels) else None)
     n_support = property(lambda self: self._counts.item(0))
     _moves_norms = True
 
@@ -76,14 +78,12 @@ class BudgetedExpansion(KernelBank):
         self._factors, self._order = np.zeros((p, 0, 0)), np.zeros(0, dtype=np.int64)
         self._ages = np.zeros(0, dtype=np.int64)
         self._counts = np.zeros(3, dtype=np.int64)
-        self._forget_tokens()
+        self.forget_input()
         self._reserve(min(FIRST_CAPACITY, self.budget))
 
-    def _forget_tokens(self) -> None:
-        """Clear the tokens at hand."""
-        self._at_hand: Span | None = None
-        self._rows, self._own = np.zeros((len(self.names), 0, 0)), np.zeros((len(self.names), 0, self.n_outputs))
-        self._indices = np.zeros(0, dtype=np.int64)
+    def forget_input(self) -> None:
+        #: The latest input, and its arrays.
+        self._taken_up: tuple[Span, Kernels] | None = None
 
     def _reserve(self, capacity: int) -> None:
         """Allocate space for this many support vectors."""
@@ -93,7 +93,6 @@ class BudgetedExpansion(KernelBank):
             lengthened(array, capacity, axis=-1) for array in vectors
         )
         self._factors = lengthened(lengthened(self._factors, capacity, axis=1), capacity, axis=2)
-        self._rows = lengthened(self._rows, self._rows.shape[2] + more, axis=2)
         if self.averaging:
             self._sums = lengthened(self._sums, capacity, axis=2)
         for buffer in self._buffers.values():
@@ -122,67 +121,48 @@ class BudgetedExpansion(KernelBank):
         self._coefficients = lengthened(self._coefficients, n_outputs, axis=1)
         self._sums = lengthened(self._sums, n_outputs, axis=1)
         self.n_outputs = n_outputs
-        self._forget_tokens()
+        self.forget_input()
 
-    def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        self._take_up(x)
-        super().add_potentials(x, potentials)
+    def _take_up(self, x: Span) -> Kernels:
+        if self._taken_up is None or self._taken_up[0] is not x:
+            self._taken_up = x, self.compiled_arrays(x.tokens, np.arange(x.low, x.high))
+        return self._taken_up[1]
 
     def _own_potentials(self, x: Span) -> np.ndarray:
-        if self._at_hand is not x:
-            self._take_up(x)
-        return self._own
+        return jit.at_hand(self._take_up(x).budgeted, 0, len(x))[1]
 
     def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
         self.add_potentials(x, potentials)
-        own, coefficients = np.zeros_like(self._own), self.averaged_coefficients().swapaxes(1, 2)
-        jit.score(self._rows, self.n_support, np.ascontiguousarray(coefficients), own)
-        average.unary[:] += own.sum(axis=0)
+        factors, left_out = self.group_state.factors(self.averaging), self.group_state.left_out
+        jit.add_averaged(self._take_up(x).budgeted, *factors, left_out, 0, average.unary)
 
-    def _take_up(self, x: Span) -> None:
-        """Compute the kernel values of the tokens of ``x`` with one another and the support, and their potentials."""
-        p, m = len(self.names), len(x)
-        if self._rows.shape != (p, m, m + self._capacity):
-            self._rows, self._own = np.zeros((p, m, m + self._capacity)), np.zeros((p, m, self.n_outputs))
-            self._indices = np.empty(m, dtype=np.int64)
-        self._indices.fill(-1)
-        self._stage(x.tokens, slice(x.low, x.high), self._rows)
-        jit.score(self._rows, self.n_support, self._coefficients, self._own)
-        self._at_hand = x
-
-    def _stage(self, tokens: Tokens, chosen: slice | np.ndarray, rows: np.ndarray) -> None:
-        """Make tokens those at hand; write their kernel values with one another and the support to ``rows``."""
+    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> Kernels:
+        if self._counts[2] >= REFRESH_AFTER * self.budget:
+            self.recompute_norms()
+            self._counts[2] = 0
+        p, m, n = len(self.names), len(chosen), self.n_support
+        if (needed := min(n + m, self.budget)) > self._capacity:
+            self._reserve(min(max(2 * self._capacity, needed), self.budget))
         if not self._buffers:
             self._buffers = {view: self._buffer_of(view, tokens.views[view].shape[1]) for view in self.views}
-        pairs = {view: own.stage(tokens.views[view][chosen], self.n_support) for view, own in self._buffers.items()}
-        used = self._used()
-        if len(used) < len(self.names):  # kernels that are left out must not distinguish vectors
-            self._diagonals[self.group_state.left_out] = rows[self.group_state.left_out] = 0.0
+        pairs = {view: buffer.stage(tokens.views[view][chosen], n) for view, buffer in self._buffers.items()}
+        # kernels that are left out must not distinguish vectors
+        self._diagonals[self.group_state.left_out] = 0.0
+        values, used = np.zeros((p, m, m + self._capacity)), (~self.group_state.left_out).nonzero()[0]
         for k in used.tolist():
-            rows[k, :, : rows.shape[1] + self.n_support] = self.kernels[k].between(pairs[self.views[k]])
-
-    def _used(self) -> np.ndarray:
-        """Return the indices of the kernels in use."""
-        return (~self.group_state.left_out).nonzero()[0]
+            values[k, :, : m + n] = self.kernels[k].between(pairs[self.views[k]])
+        memory: list[Any] = [np.empty(values.size), np.empty(p * m * self.n_outputs), np.empty(m, dtype=np.int64)]
+        memory += [np.full(1, -1), used, self.budget, np.sqrt(np.finfo(self.dtype).eps)]
+        own = self._coefficients, self._sums, self._diagonals, self._squares, self._jitters, self._factors
+        numbers = self._order, self._ages, self._counts
+        return Kernels(None, jit.Held(*own, *numbers, values, m + np.arange(self._capacity), *memory))
 
     def _buffer_of(self, view: str, n_columns: int) -> SupportBuffer:
         kernels = [kernel for kernel, own_view in zip(self.kernels, self.views) if own_view == view]
         return SupportBuffer(kernels, n_columns, self._capacity, self.dtype)
 
     def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
-        if self._at_hand is not x:
-            self._take_up(x)
-        return self._rows[:, moving[:, None], moving]
-
-    def step(self, x: Span, gradient: Potentials) -> None:
-        self._refresh()
-        super().step(x, gradient)
-
-    def _refresh(self) -> None:
-        """Recompute the norms after many replacements."""
-        if self._counts[2] >= REFRESH_AFTER * self.budget:
-            self.recompute_norms()
-            self._counts[2] = 0
+        return jit.at_hand(self._take_up(x).budgeted, 0, len(x))[0][:, moving[:, None], moving]
 
     def _activate(self, x: Span, gradient: Potentials) -> None:
         self.group_state.square_norms[self.group_state.activated] = 0.0
@@ -190,54 +170,28 @@ class BudgetedExpansion(KernelBank):
 
     def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
         """Step token by token, since projections may intervene; tokens become support vectors; norms stay exact."""
-        if self._at_hand is not x:
-            self._take_up(x)
-        self._make_room(len(moving))
-        columns = len(x) + np.arange(self._capacity)
-        rules = columns, self.budget, np.sqrt(np.finfo(self.dtype).eps), self._used(), self.group_state.scales
-        tokens = self._rows, self._own, self._indices
-        jit.step(moving, D, groups, 0, *rules, self.group_state.step, *tokens, self._held)
-        self._keep(columns, len(x))
-
-    def _make_room(self, n: int) -> None:
-        """Allocate space for n more support vectors, up to the budget."""
-        if (needed := min(self.n_support + n, self.budget)) > self._capacity:
-            self._reserve(min(max(2 * self._capacity, needed), self.budget))
-
-    @property
-    def _held(self) -> jit.Held:
-        own = self._coefficients, self._sums, self._diagonals, self._squares, self._jitters
-        return jit.Held(*own, self._factors, self._order, self._ages, self._counts)
-
-    def _keep(self, columns: np.ndarray, m: int) -> None:
-        """Copy those of m tokens at hand that have become support vectors, whose columns are below m."""
-        added = np.flatnonzero(columns < m)
-        for buffer in self._buffers.values():
-            buffer.keep(m - columns[added], added)
+        arrays = self._take_up(x)
+        jit.step(moving, D, groups, 0, len(x), self.group_state.scales, self.group_state.step, arrays.budgeted)
+        self.end_pass(arrays)
 
     @property
     def rows_at_once(self) -> int:
         left = REFRESH_AFTER * self.budget - self._counts.item(2)
         return min(ROWS_AT_ONCE, left if left > 0 else REFRESH_AFTER * self.budget)
 
-    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> Budgeted:
-        self._refresh()
-        p, m = len(self.names), len(chosen)
-        self._make_room(m)
-        values = np.zeros((p, m, m + self._capacity))
-        self._stage(tokens, chosen, values)
-        indices, at_hand = np.empty(m, dtype=np.int64), np.full(1, -1)
-        memory = m + np.arange(self._capacity), np.empty(values.size), np.empty(p * m * self.n_outputs), indices
-        rules = self._used(), self.budget, np.sqrt(np.finfo(self.dtype).eps)
-        return Budgeted(values, *memory, at_hand, self._held, *rules)
-
-    def end_pass(self, arrays: Budgeted) -> None:
-        self._keep(arrays.columns, arrays.values.shape[1])
-        self._forget_tokens()
+    def end_pass(self, arrays: Kernels) -> None:
+        # columns of tokens come before those of support vectors
+        assert arrays.budgeted is not None
+        columns, m = arrays.budgeted.columns, arrays.budgeted.values.shape[1]
+        added = np.flatnonzero(columns < m)
+        for buffer in self._buffers.values():
+            buffer.keep(m - columns[added], added)
+        self.forget_input()
 
     def _scale_group(self, k: int, factor: float) -> None:
-        jit.fold(k, factor, self.group_state.averages[k], self._held)
-        self._own[k] *= factor
+        arrays = self._coefficients[k], self._sums[k], self._squares[k], self._diagonals[k]
+        jit.fold(factor, self.group_state.averages[k], *arrays)
+        self.forget_input()
 
     def state(self) -> dict[str, np.ndarray]:
         n = self.n_support
@@ -275,4 +229,4 @@ class BudgetedExpansion(KernelBank):
             self._factors[:, :n, :n] = state["factors"]
             self._counts[1:] = state["counts"]
         self._squares[:] = np.square(self._coefficients).sum(axis=1) * self._diagonals
-        self._forget_tokens()
+        self.forget_input()

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from omkl._cache import RecentlyUsed
 from omkl._threads import in_threads
-from omkl.groups._jit_banks import Cached
+from omkl.groups._jit_banks import Cached, Kernels
 from omkl.groups.expansions import _jit_kernel as jit
 from omkl.groups.expansions.kernel import KernelBank, KernelExpansion, SupportBuffer
 from omkl.groups.tokens import Span, Tokens
@@ -73,11 +73,11 @@ class CachedKernelBank(KernelBank):
         gram = 0 if self._gram is None else self._gram.nbytes
         return gram + self.cached.nbytes + self._coefficients.nbytes + self._sums.nbytes
 
-    compiled = property(lambda self: "cached" if isinstance(self._gram, np.ndarray) else None)
+    compiled = property(lambda self: "kernels" if isinstance(self._gram, np.ndarray) else None)
 
-    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> Cached:
+    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> Kernels:
         assert isinstance(self._gram, np.ndarray)
-        return Cached(self._gram, self.cached, self._coefficients, self._sums, self._moved)
+        return Kernels(Cached(self._gram, self.cached, self._coefficients, self._sums, self._moved), None)
 
     @property
     def supports(self) -> dict[str, np.ndarray]:
