@@ -110,6 +110,11 @@ class Labelling(Structure):
         allowed = gold if gold.ndim == 2 else (gold[:, None] < 0) | (gold[:, None] == np.arange(self.n_labels))
         return own._replace(unary=np.where(allowed, own.unary, -np.inf))
 
+    def cost_augmented(self, potentials: Any, gold: np.ndarray, cost_weight: float = 1.0) -> Any:
+        own = self._checked(potentials)
+        costs = np.where(np.asarray(gold)[:, None] >= 0, self.costs[gold], 0.0)
+        return own._replace(unary=own.unary + cost_weight * costs)
+
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
         return jit.total_cost(self.costs, np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64))
 
@@ -271,11 +276,6 @@ class Chain(Labelling):
         labels = np.empty(len(own.unary), np.int64)
         self._programs.viterbi(*own, self.costs, gold, cost_weight, labels)
         return labels
-
-    def cost_augmented(self, potentials: AnyPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> Any:
-        own = self._checked(potentials)
-        costs = np.where(np.asarray(gold)[:, None] >= 0, self.costs[gold], 0.0)
-        return own._replace(unary=own.unary + cost_weight * costs)
 
     def difference(self, potentials: AnyPotentials, predicted: np.ndarray, gold: np.ndarray) -> tuple[float, Any]:
         own = self._checked(potentials)

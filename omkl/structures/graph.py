@@ -162,7 +162,6 @@ class PairwiseGraph(Labelling):
         check_number("sweeps", sweeps, above=0, integer=True)
         self.n_labels, self.shared, self.allowed, self.sweeps = int(n_labels), bool(shared), allowed, int(sweeps)
         self.costs = check_costs(costs, self.n_labels)
-        self._costs = np.vstack([self.costs, np.zeros(self.n_labels)])  # the last row is for the label -1
         #: Number of labellings found in training, and of those that were proved the best.
         self.n_found = self.n_proved = 0
 
@@ -235,11 +234,6 @@ class PairwiseGraph(Labelling):
 
     def loss_augmented(self, potentials: GraphPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> np.ndarray:
         return self._found(self.cost_augmented(potentials, gold, cost_weight))[0]
-
-    def cost_augmented(
-        self, potentials: GraphPotentials, gold: np.ndarray, cost_weight: float = 1.0
-    ) -> GraphPotentials:
-        return potentials._replace(unary=potentials.unary + cost_weight * self._costs[gold])
 
     def indicator(self, output: np.ndarray) -> GraphPotentials:
         """Return the count of each label, as for a graph without edges."""
