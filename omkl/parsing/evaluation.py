@@ -53,17 +53,13 @@ class Segmentation(NamedTuple):
         at = last = 0
         tokens = []
         for i, form in enumerate(strings_of(treebank, "forms")):
-            if i in ranges:
-                last, own = ranges[i]
-                in_multiword = True
-            elif i >= last:
-                own, in_multiword = form, False
             if i in ranges or i >= last:
+                last, own = ranges.get(i, (i, form))
                 own = "".join(own.split())
                 parts.append(own)
                 tokens.append((at, at + len(own)))
                 at += len(own)
-            words.append(Word(form.lower(), *tokens[-1], in_multiword))
+            words.append(Word(form.lower(), *tokens[-1], i < last))
         bounds = [words[i].start for i in treebank.offsets[:-1].tolist()] + [at]
         return cls("".join(parts), words, set(tokens), set(pairwise(bounds)))
 
