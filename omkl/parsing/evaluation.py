@@ -364,19 +364,20 @@ class _Counts:
         attached[ours], related[ours], self.sentences = heads, labeled, self.sentences + len(gold)
         if len(gold):
             self.whole += int(np.count_nonzero(np.add.reduceat(counted & ~attached, gold.offsets[:-1]) == 0))
-        self._add_rows("relation", relations, table, related, (counted, others))
+        self._add_rows("relation", relations, table, (counted, others, counted & related))
         lengths = []  # 0 for the root, and -1 without a head
         for treebank, above in ((gold, parents), (predicted, guesses)):
             distances = np.abs(above - np.arange(len(above)))
             lengths.append(np.where(above >= 0, distances, np.minimum(treebank.heads, 0)))
         names = [MISSING, "root", *map(distance_name, range(1, 1 + max(own.max(initial=0) for own in lengths)))]
-        self._add_rows("length", [length + 1 for length in lengths], names, attached, (counted, others))
+        self._add_rows("length", [length + 1 for length in lengths], names, (counted, others, counted & attached))
 
-    def _add_rows(
-        self, table: str, codes: Sequence[np.ndarray], names: list[str], right: np.ndarray, counted: Masks
-    ) -> None:
-        """Add to the rows of a table; ``codes`` are the rows of each word in both treebanks."""
-        columns = codes[0][counted[0]], codes[1][counted[1]], codes[0][counted[0] & right]
+    def _add_rows(self, table: str, codes: Sequence[np.ndarray], names: list[str], masks: Sequence[np.ndarray]) -> None:
+        """Add to the rows of a table; ``codes`` are the rows of each word in both treebanks.
+
+        ``masks`` are the gold words, the predicted words, and the gold words that are right.
+        """
+        columns = codes[0][masks[0]], codes[1][masks[1]], codes[0][masks[2]]
         for name, found in zip(names, np.stack([np.bincount(c, minlength=len(names)) for c in columns], axis=1)):
             if found.any() and name != MISSING:
                 self.tables[table][name] += found
