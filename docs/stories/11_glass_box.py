@@ -70,6 +70,16 @@ selection = omkl.select_groups(omkl.MKLRegressor(per_column("gaussian", X)), X, 
 print(selection, selection.selected)
 
 # %%
+# How far off may a prediction be?
+# --------------------------------
+# :func:`omkl.guarantee` calibrates intervals on people that the model was not trained on.
+
+model = omkl.MKLRegressorCV(per_column("gaussian", X)).fit(X[::2], y[::2])
+low, high = omkl.guarantee(model, X[1::4], y[1::4]).sets(X[3::4], miss=0.1).T
+covered = (low <= y[3::4]) & (y[3::4] <= high)
+print(f"plus or minus {(high - low)[0] / 2:.0f}: holds for {covered.mean():.0%} of the others")
+
+# %%
 # Beside other models that one can look into
 # ------------------------------------------
 # Accuracy in percent, and seconds of CPU of a fit, on the first one or two random splits: too few to rank models that
