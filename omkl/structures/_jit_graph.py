@@ -381,13 +381,9 @@ def beliefs(unary, pairwise, graph, rates, messages, unary_marginals, pairwise_m
                 if possible:
                     into = potentials[i, y] - messages[0, e, y] + potentials[j, z] - messages[1, e, z]
                     pairs[K * y + z] = scores[y, z] / rates[e] + into
-        highest = pairs.max()
-        if not highest > -np.inf:
-            return highest
-        total = 0.0
-        for pair in range(K * K):
-            total += np.exp(pairs[pair] - highest)
-        total = highest + np.log(total)
+        total = normalize(pairs.copy())
+        if not total > -np.inf:
+            return total
         for y in range(K):
             for z in range(K):
                 chance = np.exp(pairs[K * y + z] - total)
