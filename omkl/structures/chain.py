@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,7 +13,7 @@ from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.structures import _jit_chain as jit
 from omkl.structures import _jit_trigrams, log_space
-from omkl.structures.base import Structure, check_costs
+from omkl.structures.base import Structure, check_costs, map_arrays
 
 
 class ChainPotentials(NamedTuple):
@@ -117,6 +118,27 @@ class Labelling(Structure):
 
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
         return jit.total_cost(self.costs, np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64))
+
+    def difference(self, potentials: Any, predicted: np.ndarray, gold: np.ndarray) -> tuple[float, Any]:
+        own = self._checked(potentials)
+        gradient = map_arrays(np.zeros_like, own)
+        self._add_indicator(gradient, predicted, 1.0)
+        self._add_indicator(gradient, gold, -1.0)
+        return self.score(own, predicted) - self.score(own, gold), gradient
+
+    def subtract_indicator(self, potentials: Any, output: np.ndarray) -> None:
+        self._add_indicator(self._checked(potentials), output, -1.0)
+
+    def indicator(self, output: ArrayLike) -> Any:
+        """Return the counts of labels and transitions; of a graph those of labels, as if it had no edges."""
+        labels = np.asarray(output, dtype=np.int64)
+        counts = self.zeros(len(labels))
+        self._add_indicator(counts, labels, 1.0)
+        return counts
+
+    @abstractmethod
+    def _add_indicator(self, potentials: Any, labels: np.ndarray, amount: float) -> None:
+        """Add an amount to every part of a labelling."""
 
     def _checked(self, potentials: Any) -> Any:
         """Return potentials of the right types."""
@@ -277,13 +299,6 @@ class Chain(Labelling):
         self._programs.viterbi(*own, self.costs, gold, cost_weight, labels)
         return labels
 
-    def difference(self, potentials: AnyPotentials, predicted: np.ndarray, gold: np.ndarray) -> tuple[float, Any]:
-        own = self._checked(potentials)
-        gradient = type(own)(*(np.zeros(array.shape) for array in own))
-        _add_indicator(gradient, predicted, 1.0)
-        _add_indicator(gradient, gold, -1.0)
-        return _score(own, predicted) - _score(own, gold), gradient
-
     def marginals(self, potentials: AnyPotentials) -> tuple[float, Any]:
         given = self._checked(potentials)
         own = self._within_allowed(given)
@@ -327,32 +342,17 @@ class Chain(Labelling):
             arrays[1] = arrays[1].reshape(-1, *arrays[1].shape[-2:])
         return ChainPotentials(*arrays) if self.order == 1 else TrigramPotentials(*arrays)
 
-    def subtract_indicator(self, potentials: AnyPotentials, output: np.ndarray) -> None:
-        _add_indicator(self._checked(potentials), output, -1.0)
-
-    def indicator(self, output: ArrayLike) -> Any:
-        labels = np.asarray(output, dtype=np.int64)
-        counts = self.zeros(len(labels))
-        _add_indicator(counts, labels, 1.0)
-        return counts
-
     def score(self, potentials: AnyPotentials, output: ArrayLike) -> float:
-        return _score(self._checked(potentials), np.asarray(output, dtype=np.int64))
+        labels = np.asarray(output, dtype=np.int64)
+        unary, pairwise, *triples = self._checked(potentials)
+        score = jit.score_labels(unary, pairwise, labels)
+        return score + float(triples[0][labels[:-2], labels[1:-1], labels[2:]].sum()) if triples else score
 
-
-def _score(potentials: ChainPotentials | TrigramPotentials, labels: np.ndarray) -> float:
-    """Return the score of a labelling."""
-    unary, pairwise, *triples = potentials
-    score = jit.score_labels(unary, pairwise, labels)
-    return score + float(triples[0][labels[:-2], labels[1:-1], labels[2:]].sum()) if triples else score
-
-
-def _add_indicator(potentials: ChainPotentials | TrigramPotentials, labels: np.ndarray, amount: float) -> None:
-    """Add an amount to every part of a labelling."""
-    unary, pairwise, *triples = potentials
-    jit.add_indicator(unary, pairwise, labels, amount)
-    if triples:
-        np.add.at(triples[0], (labels[:-2], labels[1:-1], labels[2:]), amount)
+    def _add_indicator(self, potentials: Any, labels: np.ndarray, amount: float) -> None:
+        unary, pairwise, *triples = potentials
+        jit.add_indicator(unary, pairwise, labels, amount)
+        if triples:
+            np.add.at(triples[0], (labels[:-2], labels[1:-1], labels[2:]), amount)
 
 
 # ---- allowed transitions ------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.structures import _jit_graph as jit
 from omkl.structures._jit_chain import LABELS
-from omkl.structures.base import best_outputs, check_costs, map_arrays
+from omkl.structures.base import best_outputs, check_costs
 from omkl.structures.chain import NOTHING_ALLOWED, Labelling
 
 #: A labelling is proved best if no other scores higher by more than this, relative to the larger of 1 and its score.
@@ -235,12 +235,6 @@ class PairwiseGraph(Labelling):
     def loss_augmented(self, potentials: GraphPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> np.ndarray:
         return self._found(self.cost_augmented(potentials, gold, cost_weight))[0]
 
-    def indicator(self, output: np.ndarray) -> GraphPotentials:
-        """Return the count of each label, as for a graph without edges."""
-        counts = self.zeros(len(output))
-        jit.add_indicator(*counts[:2], counts.layout.edges, output, 1.0)
-        return counts
-
     def cost_potentials(self, gold: np.ndarray) -> GraphPotentials:
         """Return the cost of each label, as for a graph without edges."""
         return self.cost_augmented(self.zeros(len(gold)), gold)
@@ -254,16 +248,8 @@ class PairwiseGraph(Labelling):
             raise InputError(NOTHING_ALLOWED)
         return log_partition, expected
 
-    def difference(
-        self, potentials: GraphPotentials, predicted: np.ndarray, gold: np.ndarray
-    ) -> tuple[float, GraphPotentials]:
-        gradient = map_arrays(np.zeros_like, potentials)
-        jit.add_indicator(*gradient[:2], potentials.layout.edges, predicted, 1.0)
-        self.subtract_indicator(gradient, gold)
-        return self.score(potentials, predicted) - self.score(potentials, gold), gradient
-
-    def subtract_indicator(self, potentials: GraphPotentials, output: np.ndarray) -> None:
-        jit.add_indicator(*potentials[:2], potentials.layout.edges, output, -1.0)
+    def _add_indicator(self, potentials: GraphPotentials, labels: np.ndarray, amount: float) -> None:
+        jit.add_indicator(*potentials[:2], potentials.layout.edges, labels, amount)
 
     def score(self, potentials: GraphPotentials, output: np.ndarray) -> float:
         return jit.score_labels(*potentials[:2], potentials.layout.edges, output)
@@ -279,10 +265,8 @@ class PairwiseGraph(Labelling):
         if scores.min(initial=0.0) > -np.inf:
             return scores
         sizes = [np.where(np.isfinite(own), np.abs(own), 0.0) for own in potentials[:2]]
-        edges = len(potentials.layout.edges)
-        largest = sizes[0].max(axis=1).sum() + sizes[1].max(axis=(1, 2), initial=0.0).sum() * (
-            edges / max(len(sizes[1]), 1)
-        )
+        repeats = len(potentials.layout.edges) / max(len(sizes[1]), 1)
+        largest = sizes[0].max(axis=1).sum() + repeats * sizes[1].max(axis=(1, 2), initial=0.0).sum()
         return np.maximum(scores, -2.0 * largest - 1.0)
 
 
