@@ -73,7 +73,7 @@ _REASONS = {
         " each, and solves with it. The floor has the kernel values of one row alone."
     ),
     ("test_online.py::test_random_features",): (
-        "On a budget, a round is many calls from Python, which evaluate the kernel and choose support vectors."
+        "On a budget, a round evaluates the kernel at every support vector, and finds the one that matters least."
     ),
     ("test_online.py::test_potentials_and_step",): (
         "Potentials, a step and the average each go over the weights, and two calls from Python."
