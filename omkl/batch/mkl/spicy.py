@@ -213,7 +213,7 @@ class _Search:
         dual, rho = _best_multiple(problem, rho, self.dual_norms)
         self.certificate = Certificate(problem.primal(outputs, norms), dual, norms, outputs, rho)
         self.model, self._least = start.model, self.certificate.primal
-        self.over = self._record(start.model, None)
+        self.over = self._record(start.model)
 
     def target(self, share: float) -> float:
         """Return the absolute gap to reach on the working set: a share of the remaining gap, or of the tolerance."""
@@ -227,10 +227,9 @@ class _Search:
         norms, outputs = subproblem.state()
         given = subproblem.rho
         rho = problem.inside(given)
-        if np.linalg.norm(rho - given) > ROUNDING * np.linalg.norm(rho):
-            self.dual_norms = self._norms_of(rho)
-        else:
-            self.dual_norms = self._norms_of(rho, subproblem.which, subproblem.dual_norms())
+        moved = np.linalg.norm(rho - given) > ROUNDING * np.linalg.norm(rho)
+        known = () if moved else (subproblem.which, subproblem.dual_norms())
+        self.dual_norms = self._norms_of(rho, *known)
         dual, rho = _best_multiple(problem, rho, self.dual_norms)
         if best.dual > dual:
             # lower bounds hold for every model
@@ -247,7 +246,7 @@ class _Search:
         else:
             self.idle_rounds += 1
         self._looked_at = subproblem.which
-        self.over = self._record(model, subproblem)
+        self.over = self._record(model, len(self._looked_at), subproblem.newton_steps, subproblem.proximal_steps)
 
     def _norms_of(self, rho: np.ndarray, which: np.ndarray = NONE, known: np.ndarray = NONE) -> np.ndarray:
         """Return the norms of a dual point in all kernels (M,); the norms of the kernels ``which`` are ``known``."""
@@ -258,11 +257,9 @@ class _Search:
         norms[others] = np.sqrt(self.problem.kernels.quadratics(rho, others))
         return norms
 
-    def _record(self, model: Expansion, subproblem: Subproblem | None) -> bool:
-        facts = {"working_set": 0, "full_passes": self.passes, "newton_steps": 0, "proximal_steps": 0}
-        if subproblem is not None:
-            facts |= {"working_set": len(subproblem.which), "newton_steps": subproblem.newton_steps}
-            facts |= {"proximal_steps": subproblem.proximal_steps}
+    def _record(self, model: Expansion, size: int = 0, newton_steps: int = 0, proximal_steps: int = 0) -> bool:
+        facts = {"working_set": size, "full_passes": self.passes}
+        facts |= {"newton_steps": newton_steps, "proximal_steps": proximal_steps}
         values, system = (self.certificate.primal, self.certificate.dual), system_of(self.problem.kernels)
         return self.monitor.record(*values, len(model.active), **facts, system=system)
 
