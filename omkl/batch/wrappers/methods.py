@@ -39,8 +39,7 @@ class SimpleMKL(Wrapper):
             pivot = int(np.argmax(point.weights))
             direction = point.gradient[pivot] - point.gradient
             direction[(point.weights == 0) & (direction < 0)] = 0.0
-            direction[pivot] = 0.0
-            direction[pivot] = -direction.sum()
+            direction[pivot] = -direction.sum()  # it was zero
             if not np.any(direction):
                 return
             lower = _descend(search, point, direction, pivot)
