@@ -183,8 +183,7 @@ def variable_kernels(n_columns: int) -> Iterator[Kernel]:
     >>> len(list(variable_kernels(60)))
     1647
     """
-    for column in [*range(n_columns), None]:
-        on = None if column is None else slice(column, column + 1)
+    for on in [*(slice(j, j + 1) for j in range(n_columns)), None]:
         for bandwidth in BANDWIDTHS:
             yield Gaussian(sigma2=float(bandwidth) ** 2, normalize="trace", on=on)
         for degree in (1, 2, 3):
