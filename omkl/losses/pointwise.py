@@ -209,8 +209,7 @@ class Poisson(PointwiseLoss):
     compiled = POISSON, 0.0
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            return np.exp(z) - y * z + (xlogy(y, y) - y)
+        return self.mean(z) - y * z + (xlogy(y, y) - y)
 
     def gradient(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return self.mean(z) - y
