@@ -242,12 +242,10 @@ def best_outputs(
 
     def consider(allowed: np.ndarray, n_fixed: int) -> None:
         output, score = solve(allowed)
-        rank = -score, next(met)
-        if score == -np.inf or (len(waiting) >= n_best - len(found) and rank > max(waiting)):
-            return
-        if len(waiting) >= n_best - len(found):  # the worst one that waits is not among the n best
+        if score != -np.inf:
+            waiting[-score, next(met)] = output, n_fixed, allowed.copy()
+        if len(waiting) > n_best - len(found):  # the worst one that waits is not among the n best
             del waiting[max(waiting)]
-        waiting[rank] = output, n_fixed, allowed.copy()
 
     consider(scores, 0)
     while waiting:
