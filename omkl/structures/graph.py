@@ -55,9 +55,7 @@ class GraphLayout:
     def is_chain(self) -> bool:
         """True if each node but the last has an edge to the next one, in their order."""
         n = self.n_nodes
-        return (
-            self.directed and len(self.edges) == n - 1 and bool((self.edges == np.arange(n)[:-1, None] + [0, 1]).all())
-        )
+        return self.directed and n > 0 and np.array_equal(self.edges, np.arange(n - 1)[:, None] + [0, 1])
 
     @property
     def is_forest(self) -> bool:
