@@ -189,9 +189,6 @@ class RestrictedView(KernelStack):
     def summed(self, weights: ArrayLike, which: Which = None) -> RestrictedView:
         return RestrictedView(self.stack.summed(weights, which), self.samples)
 
-    def restricted(self, samples: np.ndarray) -> RestrictedView:
-        return RestrictedView(self.stack, self.samples[samples])
-
 
 class ReplicatedStack(KernelStack):
     r"""The kernels :math:`I_P \otimes K_m`, on P consecutive copies of all samples.
