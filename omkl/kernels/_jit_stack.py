@@ -29,8 +29,7 @@ def dots(rows, which, vector, out):
         even = factors.shape[0] // LANES * LANES
         for k in range(which.shape[0]):
             row = rows[which[k]][low : low + BLOCK]
-            for lane in range(LANES):
-                lanes[lane] = 0.0
+            lanes[:] = 0.0
             for j in range(0, even, LANES):
                 for lane in range(LANES):
                     lanes[lane] += row[j + lane] * factors[j + lane]
