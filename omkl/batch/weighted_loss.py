@@ -11,7 +11,6 @@ from scipy.special import xlogy
 
 from omkl.exceptions import InputError
 from omkl.losses.base import PointwiseLoss
-from omkl.losses.pointwise import Logistic
 
 #: Columns are dependent if their part orthogonal to earlier columns is below this share of the largest such part.
 DEPENDENT = 1e-10
@@ -314,6 +313,7 @@ class StackedLoss(WeightedLoss):
         return np.concatenate([np.broadcast_to(constant, size) for constant in constants])
 
 
+@dataclass(eq=False)
 class MultinomialLoss(PartlyFreeLoss):
     r""":math:`c_i \bigl(\log \sum_k e^{z_{ik}} - z_{i y_i}\bigr)` of the scores of all classes.
 
@@ -321,23 +321,21 @@ class MultinomialLoss(PartlyFreeLoss):
 
     Parameters
     ----------
+    loss : Logistic
+        The loss of two classes, for its domain.
     y : array of shape (K m,)
         1 for the class of the sample, else 0.
     weights : array of shape (K m,)
-    n_parts : int
-        The number of classes K.
     offset : array of shape (K m,), optional
     free : Unpenalized
         The unpenalized part, with the intercept as a column of ones; a matrix without columns if there is none.
+    n_parts : int
+        The number of classes K.
     """
 
     couples_outputs = True
 
-    def __init__(
-        self, y: np.ndarray, weights: np.ndarray, n_parts: int, offset: np.ndarray | None, free: Unpenalized
-    ) -> None:
-        super().__init__(Logistic(), y, weights, offset, free=free)
-        self.n_parts = n_parts
+    n_parts: int = field(kw_only=True)
 
     def _by_class(self, values: np.ndarray) -> np.ndarray:
         return values.reshape(self.n_parts, -1)

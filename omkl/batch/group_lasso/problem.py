@@ -252,7 +252,7 @@ class StackedProblem(DesignProblem):
         if not self.multinomial:
             return StackedLoss(self.loss, self.y, self.loss_weights, self.offset, self.n_outputs, free)
         free = Unpenalized(np.ones((n_samples, int(self.intercept)))) if free is None else free
-        return MultinomialLoss(self.y, self.loss_weights, self.n_outputs, self.offset, free)
+        return MultinomialLoss(self.loss, self.y, self.loss_weights, self.offset, free=free, n_parts=self.n_outputs)
 
 
 def stacked_problem(

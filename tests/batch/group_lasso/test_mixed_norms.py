@@ -264,7 +264,7 @@ def test_the_multinomial_loss_and_its_conjugate_are_a_pair():
     rng = np.random.default_rng(0)
     y = np.eye(3)[rng.integers(3, size=6)].T.ravel()
     weights, offset = np.tile(rng.uniform(0.5, 2, 6), 3), rng.normal(size=18)
-    loss = MultinomialLoss(y, weights, 3, offset, Unpenalized(np.ones((6, 1))))
+    loss = MultinomialLoss(Logistic(), y, weights, offset, free=Unpenalized(np.ones((6, 1))), n_parts=3)
     z = rng.normal(size=18)
     assert check_grad(loss.value, lambda z: -loss.dual_point(z), z) < 1e-5
     rho = loss.dual_point(z)
