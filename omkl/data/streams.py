@@ -320,6 +320,7 @@ def stream_files(
     """
     skipped = Skipped(on_error)
     pipes = (f"{source}, which is a pipe" for source in sources if isinstance(source, Path) and is_pipe(source))
+    once = once or next(pipes, None)
 
     def blocks() -> Iterator[Block]:
         """Yield the blocks of all sources; with ``on_error="skip"``, leave out the rest of a damaged source."""
@@ -345,7 +346,4 @@ def stream_files(
             raise DataFileError(f"{files} holds no {noun}{why}")
         skipped.warn(stacklevel=2)
 
-    def passes(epoch: int) -> Iterator[Block]:
-        return regrouped(blocks(), block_size)
-
-    return Stream(passes, block_size, skipped, once or next(pipes, None), feature_names)
+    return Stream(lambda epoch: regrouped(blocks(), block_size), block_size, skipped, once, feature_names)
