@@ -116,11 +116,7 @@ def _close(sentence, first, word, end, line, state):
         state[PLACE] = state[FIRST_LINE]
     if state[WRONG] != FINE:
         word = first
-    sentence[0] = word
-    sentence[1] = end
-    sentence[2] = line
-    sentence[3] = state[WRONG]
-    sentence[4] = state[PLACE]
+    sentence[:] = word, end, line, state[WRONG], state[PLACE]
     return word
 
 
