@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from copy import copy
 from functools import cache
 from itertools import pairwise
 
@@ -138,9 +137,7 @@ class Strings:
 
     def copy(self) -> "Strings":
         """Return an independent copy."""
-        other = object.__new__(Strings)
-        other.__dict__ = {name: copy(value) for name, value in self.__dict__.items()}
-        return other
+        return Strings(self.tolist()[1:])
 
 
 @cache  # every annotation of a sentence makes a dozen tables
