@@ -397,8 +397,6 @@ class TemplateSet(Sequence):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TemplateSet) and self._templates == other._templates
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __str__(self) -> str:
         return "\n".join(map(str, self))
 
