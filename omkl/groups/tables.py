@@ -37,11 +37,6 @@ class TableBank(Bank):
     _label_axes: ClassVar[tuple[int, ...]]
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return self.table.nbytes + self._sums.nbytes
-
-    @property
     def n_outputs(self) -> int:
         """Number of labels."""
         return self.table.shape[self._label_axes[0]]
