@@ -25,6 +25,7 @@ from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
 from omkl.guarantees.answers import are_training_rows
 from omkl.mkl.rows import RowsLike
+from omkl.parsing import decoding
 from omkl.parsing.evaluation import evaluate_treebanks
 from omkl.parsing.sentences import strings_of
 from omkl.reports.markup import Cell, Model, details, draw_tree, drawn, html, number, percent, score_table, table
@@ -338,11 +339,8 @@ def _calibration(parser: omkl.DependencyParser, gold: Treebank, predicted: Treeb
     if not hasattr(parser, "predict_marginals"):
         return []
     some = predicted[np.arange(min(len(predicted), CALIBRATED))]
-    trees = np.split(some.heads, some.offsets[1:-1])
-    marginals = parser.predict_marginals(some)
-    sure = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(marginals, trees)]
-    right = gold.heads[: some.n_words] == some.heads
-    return calibration_parts("Calibration of arcs", right, np.concatenate(sure))
+    sure = decoding.confidences(some, parser.predict_marginals(some))[decoding.HEAD_CONFIDENCE]
+    return calibration_parts("Calibration of arcs", gold.heads[: some.n_words] == some.heads, sure)
 
 
 def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:
