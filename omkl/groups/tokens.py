@@ -29,6 +29,16 @@ class Features(NamedTuple):
         return Features(counts[self.starts], self.ids[kept], self.values[kept])
 
 
+def gathered_rows(bounds: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Put rows one after the other: return their new bounds, and the old places of their entries.
+
+    Row ``i`` has the entries ``bounds[i] : bounds[i + 1]``.
+    """
+    lengths = np.diff(bounds)[chosen]
+    new = np.concatenate([[0], np.cumsum(lengths)])
+    return new, np.repeat(bounds[chosen] - new[:-1], lengths) + np.arange(new[-1])
+
+
 #: Tokens without features.
 NO_FEATURES = Features(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0))
 
@@ -113,14 +123,10 @@ class Tokens:
         ----------
         sequences : int array
         """
-        lengths = np.diff(self.offsets)[sequences]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        tokens = np.repeat(self.offsets[sequences] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        offsets, tokens = gathered_rows(self.offsets, sequences)
         features = self.features
         if features is not None:
-            counts = np.diff(features.starts)[tokens]
-            starts = np.concatenate([[0], np.cumsum(counts)])
-            entries = np.repeat(features.starts[tokens] - starts[:-1], counts) + np.arange(starts[-1])
+            starts, entries = gathered_rows(features.starts, tokens)
             features = Features(starts, features.ids[entries], features.values[entries])
         views = {name: view[tokens] for name, view in self.views.items()}
         return Tokens(offsets, features, views, self.n_features)

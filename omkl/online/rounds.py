@@ -10,7 +10,7 @@ import numpy as np
 from omkl.exceptions import InputError
 from omkl.groups.base import Bank, initial_potentials
 from omkl.groups.group_state import GroupState
-from omkl.groups.tokens import Tokens
+from omkl.groups.tokens import Tokens, gathered_rows
 from omkl.losses.structured import StructuredLoss
 from omkl.structures.base import Output, Potentials, Structure
 
@@ -67,9 +67,8 @@ class Sequences(NamedTuple):
 
     def tokens_of(self, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the first token of each of some examples, the bounds of each in their tokens, and these tokens."""
-        lows, lengths = self.tokens.offsets[self.chosen[examples]], self.lengths(examples)
-        ends = np.concatenate([[0], np.cumsum(lengths)])
-        return lows, ends, np.repeat(lows - ends[:-1], lengths) + np.arange(ends[-1])
+        offsets, chosen = self.tokens.offsets, self.chosen[examples]
+        return offsets[chosen], *gathered_rows(offsets, chosen)
 
 
 class Change(NamedTuple):

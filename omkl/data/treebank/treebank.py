@@ -12,6 +12,7 @@ from omkl.data.treebank import layouts
 from omkl.data.treebank.layouts import FIELDS
 from omkl.data.treebank.strings import MISSING, Strings
 from omkl.exceptions import InputError
+from omkl.groups.tokens import gathered_rows
 
 # separators of the formats, and surrogates, which UTF-8 cannot encode
 _UNFIT = re.compile("[\t\n\r\ud800-\udfff]")
@@ -129,9 +130,7 @@ class Treebank:
         if isinstance(index, (int, np.integer)):
             return Sentence.of_treebank(self, range(len(self))[index])
         chosen = np.arange(len(self))[index]
-        lengths = self.lengths[chosen]
-        offsets = running_sum(lengths)
-        words = np.repeat(self.offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        offsets, words = gathered_rows(self.offsets, chosen)
         columns: dict[str, Any] = {name: self.codes(name)[words] for name in (*FIELDS, "heads")}
         if self.text is not None and self.text_offsets is not None:
             texts = [self.text[self.text_offsets[i] : self.text_offsets[i + 1]] for i in chosen]
