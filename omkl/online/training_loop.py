@@ -288,8 +288,7 @@ class TrainingLoop:
 
     def _restore(self) -> None:
         """Restore all states from the resumed checkpoint, if it has this stage."""
-        found = None if self.checkpoints is None else self.checkpoints.earlier(self.stage)
-        if found is not None and self.checkpoints is not None:
+        if self.checkpoints is not None and (found := self.checkpoints.earlier(self.stage)) is not None:
             values, arrays = found
             with self.checkpoints.reading():
                 self.trainer.load_state(arrays)
