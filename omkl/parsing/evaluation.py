@@ -307,12 +307,10 @@ class _Counts:
 
     def add_spans(self, gold: Treebank, predicted: Treebank) -> tuple[np.ndarray, np.ndarray]:
         """Add the counts of tokens, words and sentences; return the indices of aligned words in both treebanks."""
-        is_same = np.array_equal(gold.offsets, predicted.offsets)
-        if is_same:
-            forms, others, _ = _common_codes("forms", gold, predicted)
-            unknown = gold.text is None or predicted.text is None or gold.text is predicted.text
-            is_same = np.array_equal(forms, others) and (unknown or ranges_of(gold) == ranges_of(predicted))
-        if is_same:
+        forms, others, _ = _common_codes("forms", gold, predicted)
+        are_same = np.array_equal(gold.offsets, predicted.offsets) and np.array_equal(forms, others)
+        unknown = gold.text is None or predicted.text is None or gold.text is predicted.text
+        if are_same and (unknown or ranges_of(gold) == ranges_of(predicted)):
             n = gold.n_words
             for name, size in (("tokens", n), ("words", n), ("sentences", len(gold))):
                 self.scores[f"{name}_f1"] += size
