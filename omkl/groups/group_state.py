@@ -135,15 +135,6 @@ class GroupState:
         """Group norms ``b_k = s_k ||v_k||`` of the current model."""
         return self.scales * np.sqrt(np.maximum(self.square_norms, 0.0))
 
-    def begin_forward_backward(self, rate: float) -> None:
-        """Begin a round of forward-backward splitting; see :class:`omkl.online.methods.ForwardBackward`."""
-        before = self.scales, self.empty, self.averages, self.pending_weight
-        jit.begin_forward_backward(*before, rate, self.bases, self.rates)
-
-    def begin_dual_averaging(self, weight: float, base: float) -> None:
-        """Begin a round of dual averaging; see :class:`omkl.online.methods.DualAveraging`."""
-        jit.begin_dual_averaging(self.scales, self.averages, self.pending_weight, weight, base, self.bases, self.rates)
-
     def measure(self) -> np.ndarray:
         """Return the norms at the start of the proximal step, ``base_k ||v_k||``, in a reused array."""
         jit.measure(self.bases, self.square_norms, self._before)

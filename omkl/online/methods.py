@@ -71,7 +71,8 @@ class ForwardBackward(Method):
     compiled = FORWARD_BACKWARD
 
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
-        group_state.begin_forward_backward(rate * weight)
+        before = group_state.scales, group_state.empty, group_state.averages, group_state.pending_weight
+        jit.begin_forward_backward(*before, rate * weight, group_state.bases, group_state.rates)
 
     def proximal_weight(self, rate: float, weight: float, presented: float) -> float:
         return rate * weight
@@ -92,7 +93,8 @@ class DualAveraging(Method):
         group_state.empty[:] = False  # sum gradients of all groups, even at zero
 
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
-        group_state.begin_dual_averaging(weight, rate)
+        before = group_state.scales, group_state.averages, group_state.pending_weight
+        jit.begin_dual_averaging(*before, weight, rate, group_state.bases, group_state.rates)
 
     def proximal_weight(self, rate: float, weight: float, presented: float) -> float:
         return rate * presented
