@@ -130,15 +130,14 @@ def iter_words(path: PathLike, block_size: int = 5 * BLOCK_SIZE) -> Iterator[Tre
     reader = TreebankReader("conllu", False, False, new_strings(), keep_text=True)
     # bytes.split keeps other whitespace of Unicode, which may be parts of words
     sentences = enumerate(filter(None, (line.encode().split() for _, line in text_lines(path))), 1)
-    n_sentences = 0
+    number = 0
     while block := list(islice(sentences, block_size)):
-        n_sentences += len(block)
         texts = []
         for number, words in block:
             rows = b"".join(b"%d\t%b%b\n" % (i, word, b"\t_" * 8) for i, word in enumerate(words, 1))
             texts.append(b"# sent_id = %d\n# text = %b\n%b\n" % (number, b" ".join(words), rows))
         yield reader.parse(b"".join(texts), "conllu", path, 0, Skipped(on_error="raise"))
-    if not n_sentences:
+    if not number:
         raise DataFileError(f"{path} holds no word: write one sentence a line, words separated by spaces.")
 
 

@@ -108,16 +108,15 @@ def bad_trees(offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_
 
 def explain_heads(heads: list[int], trees: bool | str, single_root: bool) -> tuple[int, str]:
     """Explain why the heads of a sentence (-1 is missing) are not a tree: return a word, from 1, and the reason."""
-    words = range(1, len(heads) + 1)
     if trees != "partial" and -1 in heads:
         word = heads.index(-1) + 1
         return word, f"word {word} has no head: read sentences that are not parsed yet with trees=False."
     if max(heads) > len(heads):
-        word = next(word for word in words if heads[word - 1] > len(heads))
+        word = next(word for word, head in enumerate(heads, 1) if head > len(heads))
         place = f"must be 0 (the root) to {len(heads)}"
         return word, f"the head {heads[word - 1]} of word {word} is out of range: it {place}."
     if single_root and (n_roots := heads.count(0)) > 1:
-        word = [word for word in words if heads[word - 1] == 0][1]
+        word = [word for word, head in enumerate(heads, 1) if head == 0][1]
         return word, f"{n_roots} words have head 0, and single_root=True allows one: word {word} is the second."
     import networkx  # reading valid trees does not need it
 
