@@ -1,5 +1,6 @@
 """Encoded tokens of sequences, the input of groups."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -37,6 +38,15 @@ def gathered_rows(bounds: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, n
     lengths = np.diff(bounds)[chosen]
     new = np.concatenate([[0], np.cumsum(lengths)])
     return new, np.repeat(bounds[chosen] - new[:-1], lengths) + np.arange(new[-1])
+
+
+def runs_within(bounds: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
+    """Yield the first row and the end of each run of rows with up to ``limit`` entries, or of one longer row."""
+    first = 0
+    while first < len(bounds) - 1:
+        last = max(int(np.searchsorted(bounds, bounds[first] + limit, side="right")) - 1, first + 1)
+        yield first, last
+        first = last
 
 
 #: Tokens without features.

@@ -10,7 +10,7 @@ from omkl._components import Component, check_number
 from omkl._threads import in_threads
 from omkl.groups.base import Bank
 from omkl.groups.group_state import GroupState
-from omkl.groups.tokens import Tokens
+from omkl.groups.tokens import Tokens, runs_within
 from omkl.online.rounds import potentials_of
 from omkl.structures.base import Potentials, Structure
 
@@ -217,12 +217,8 @@ class Predictor:
         if 0 < tokens.n_tokens <= self._limit:
             yield tokens
             return
-        first = 0
-        while first < len(tokens):
-            last = int(np.searchsorted(tokens.offsets, tokens.offsets[first] + self._limit, side="right")) - 1
-            last = min(max(last, first + 1), len(tokens))
+        for first, last in runs_within(tokens.offsets, self._limit):
             yield tokens.block(first, last)
-            first = last
 
     def decode(self, tokens: Tokens, n_jobs: int | None = None) -> np.ndarray:
         """Decode all sequences.

@@ -11,7 +11,7 @@ from omkl.exceptions import InputError
 from omkl.groups.base import GuidedInput
 from omkl.groups.templates import _jit_arcs as jit
 from omkl.groups.templates.language import DISTANCE_BINS, VARIANTS, TemplateSet
-from omkl.groups.tokens import Features, Tokens
+from omkl.groups.tokens import Features, Tokens, runs_within
 from omkl.structures.parts import PartLists, PartPotentials
 from omkl.structures.trees import TreePotentials
 
@@ -100,13 +100,9 @@ class ArcTokens:
 
     def blocks(self) -> "Iterator[list[ArcSentence]]":
         """Yield lists of consecutive sentences, each list with about :data:`BLOCK` arcs."""
-        arcs = np.cumsum((self.lengths + 1) ** 2)
-        first = 0
-        while first < len(self):
-            limit = BLOCK + (arcs[first - 1] if first else 0)
-            last = max(int(np.searchsorted(arcs, limit, side="right")), first + 1)
+        bounds = np.concatenate([[0], np.cumsum((self.lengths + 1) ** 2)])
+        for first, last in runs_within(bounds, BLOCK):
             yield [self.sentence(s) for s in range(first, last)]
-            first = last
 
 
 @dataclass(slots=True, eq=False)
