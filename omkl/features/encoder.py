@@ -281,12 +281,13 @@ class Encoder:
 
     def _entries(self, tokens: FlatTokens, weights: np.ndarray | None = None) -> Entries:
         """Return the entries that kernels use; their scales learn from the tokens if their ``weights`` are given."""
-        raw, standardized, shares = dict(self._read(tokens)), {}, {}
-        missing = np.isnan(raw[self._table]) if self._table in self.scales else None
+        raw, standardized, missing = dict(self._read(tokens)), {}, None
         for name, scales in self.scales.items():
-            found = scales.apply(raw[name]) if weights is None else scales.follow(raw[name], weights)
-            raw[name], standardized[name], shares[name] = *found, scales.shares
-        return Entries(raw, standardized, shares, missing if missing is not None and missing.any() else None)
+            own = raw[name]
+            raw[name], standardized[name] = scales.apply(own) if weights is None else scales.follow(own, weights)
+            if name == self._table and raw[name] is not own:  # otherwise nothing is missing
+                missing = np.isnan(own)
+        return Entries(raw, standardized, self.scales, missing if missing is not None and missing.any() else None)
 
     def _read(self, tokens: FlatTokens) -> dict[str, Vectors]:
         """Return the input array, or arrays of entries of dicts, by name."""

@@ -1,5 +1,7 @@
 """ColumnScales: means, standard deviations and ranges of columns, by which kernels see columns of any units alike."""
 
+from functools import cached_property
+
 import numpy as np
 
 from omkl.features._jit_scales import follow_rows
@@ -37,7 +39,7 @@ class ColumnScales:
         self.lows, self.highs = np.full((2, n_columns), np.nan)
         self.before = self.state()
 
-    @property
+    @cached_property  # for rows that are predicted one by one
     def deviations(self) -> np.ndarray:
         """Standard deviations, (d,); 1 for constant columns."""
         found = np.sqrt(self.squares / np.where(self.weights > 0.0, self.weights, 1.0))
@@ -55,6 +57,7 @@ class ColumnScales:
         Missing entries become the mean so far. Splitting rows into several calls changes no bit.
         """
         self.before = self.state()
+        self.__dict__.pop("deviations", None)
         if not self.weights.any() and len(X):
             self.lows, self.highs = np.fmin.reduce(X), np.fmax.reduce(X)
         filled, standardized = np.array(X, dtype=np.float64, order="C"), np.empty(X.shape)
@@ -63,7 +66,7 @@ class ColumnScales:
         return filled, standardized
 
     def apply(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows, (n, d), and their standardized form, (n, d); missing entries become the mean."""
+        """Return rows, (n, d), and their standardized form, (n, d); missing entries become the mean in a copy."""
         missing = np.isnan(X)
         filled = np.where(missing, self.means, X) if missing.any() else X
         return filled, (filled - self.means) / self.deviations
@@ -81,6 +84,7 @@ class ColumnScales:
 
     def merge(self, other: "ColumnScales") -> None:
         """Add the rows of other scales of the same columns."""
+        self.__dict__.pop("deviations", None)
         total = self.weights + other.weights
         share = other.weights / np.where(total > 0.0, total, 1.0)
         apart = other.means - self.means

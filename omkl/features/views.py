@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from omkl._messages import shown
 from omkl.data.frames import is_missing
 from omkl.exceptions import InputError
+from omkl.features.scales import ColumnScales
 from omkl.features.vocabulary import LARGEST, NUMBERS, PLAIN_NUMBERS, warn_of_kind
 from omkl.kernels.inputs import Positions, Vectors, count_columns, format_on, take_columns
 
@@ -140,7 +141,7 @@ class View(NamedTuple):
         """Return the array of this view."""
         arrays = [(entries.standardized if self.standardize else entries.raw)[key] for key in self.keys]
         if self.standardize == "range":
-            arrays = [array * entries.shares[key] for key, array in zip(self.keys, arrays)]
+            arrays = [array * entries.scales[key].shares for key, array in zip(self.keys, arrays)]
         return take_columns(arrays[0] if len(arrays) == 1 else np.hstack(arrays), self.columns)
 
     def column_name(self, i: int, shapes: Mapping[str, int], names: Mapping[str, Sequence[str] | None]) -> str:
@@ -164,15 +165,15 @@ class Entries(NamedTuple):
     ----------
     raw, standardized : dict of str to array (n, d)
         With the mean where entries are missing; standardized where a kernel needs it.
-    shares : dict of str to array (d,)
-        Standard deviations of columns as shares of their ranges, where ``standardized`` has columns.
+    scales : dict of str to ColumnScales
+        Of the columns in ``standardized``.
     missing : bool array of shape (n, d), or None
         The missing entries of :data:`PLAIN`, if there are any.
     """
 
     raw: Mapping[str, Vectors]
     standardized: Mapping[str, np.ndarray]
-    shares: Mapping[str, np.ndarray]
+    scales: Mapping[str, ColumnScales]
     missing: np.ndarray | None
 
 
