@@ -82,8 +82,8 @@ class BudgetedExpansion(KernelBank):
         self._reserve(min(FIRST_CAPACITY, self.budget))
 
     def forget_input(self) -> None:
-        #: The latest input, and its arrays.
-        self._taken_up: tuple[Span, Kernels] | None = None
+        #: The latest input, its arrays, and its kernel values and potentials, which steps keep up to date.
+        self._taken_up: tuple[Span, Kernels, np.ndarray, np.ndarray] | None = None
 
     def _reserve(self, capacity: int) -> None:
         """Allocate space for this many support vectors."""
@@ -123,18 +123,19 @@ class BudgetedExpansion(KernelBank):
         self.n_outputs = n_outputs
         self.forget_input()
 
-    def _take_up(self, x: Span) -> Kernels:
+    def _take_up(self, x: Span) -> tuple[Kernels, np.ndarray, np.ndarray]:
         if self._taken_up is None or self._taken_up[0] is not x:
-            self._taken_up = x, self.compiled_arrays(x.tokens, np.arange(x.low, x.high))
-        return self._taken_up[1]
+            arrays = self.compiled_arrays(x.tokens, np.arange(x.low, x.high))
+            self._taken_up = x, arrays, *jit.at_hand(arrays.budgeted, 0, len(x))
+        return self._taken_up[1:]
 
     def _own_potentials(self, x: Span) -> np.ndarray:
-        return jit.at_hand(self._take_up(x).budgeted, 0, len(x))[1]
+        return self._take_up(x)[2]
 
     def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
         self.add_potentials(x, potentials)
         factors, left_out = self.group_state.factors(self.averaging), self.group_state.left_out
-        jit.add_averaged(self._take_up(x).budgeted, *factors, left_out, 0, average.unary)
+        jit.add_averaged(self._take_up(x)[0].budgeted, *factors, left_out, 0, average.unary)
 
     def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> Kernels:
         if self._counts[2] >= REFRESH_AFTER * self.budget:
@@ -146,9 +147,9 @@ class BudgetedExpansion(KernelBank):
         if not self._buffers:
             self._buffers = {view: self._buffer_of(view, tokens.views[view].shape[1]) for view in self.views}
         pairs = {view: buffer.stage(tokens.views[view][chosen], n) for view, buffer in self._buffers.items()}
-        # kernels that are left out must not distinguish vectors
-        self._diagonals[self.group_state.left_out] = 0.0
         values, used = np.zeros((p, m, m + self._capacity)), (~self.group_state.left_out).nonzero()[0]
+        if len(used) < p:  # kernels that are left out must not distinguish vectors
+            self._diagonals[self.group_state.left_out] = 0.0
         for k in used.tolist():
             values[k, :, : m + n] = self.kernels[k].between(pairs[self.views[k]])
         memory: list[Any] = [np.empty(values.size), np.empty(p * m * self.n_outputs), np.empty(m, dtype=np.int64)]
@@ -162,7 +163,7 @@ class BudgetedExpansion(KernelBank):
         return SupportBuffer(kernels, n_columns, self._capacity, self.dtype)
 
     def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
-        return jit.at_hand(self._take_up(x).budgeted, 0, len(x))[0][:, moving[:, None], moving]
+        return self._take_up(x)[1][:, moving[:, None], moving]
 
     def _activate(self, x: Span, gradient: Potentials) -> None:
         self.group_state.square_norms[self.group_state.activated] = 0.0
@@ -170,7 +171,7 @@ class BudgetedExpansion(KernelBank):
 
     def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
         """Step token by token, since projections may intervene; tokens become support vectors; norms stay exact."""
-        arrays = self._take_up(x)
+        arrays, *_ = self._take_up(x)
         jit.step(moving, D, groups, 0, len(x), self.group_state.scales, self.group_state.step, arrays.budgeted)
         self.end_pass(arrays)
 
