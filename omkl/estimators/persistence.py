@@ -107,6 +107,11 @@ class SavedEstimator:
         changed = [f"{name}={text:.200}" for name, text in own.items() if text != repr(known[name].default)]
         return f"{type(self).__name__}({', '.join(changed)})"
 
+    def _repr_html_(self) -> str:
+        from sklearn.utils import estimator_html_repr
+
+        return estimator_html_repr(self)
+
     def __sklearn_is_fitted__(self) -> bool:
         return any(name.endswith("_") for name in vars(self))
 

@@ -324,3 +324,13 @@ def test_weights_are_routed():
         assert model.fit(X, y, sample_weight=weights)[-1].classes_.tolist() == [0, 1]
     finally:
         set_config(enable_metadata_routing=False)
+
+
+@pytest.mark.parametrize("model", [omkl.SequenceLabeler(C=3.5), omkl.MKLClassifier(C=3.5), omkl.GraphLabeler(C=3.5)])
+def test_estimators_follow_the_protocol_of_scikit_learn(model):
+    copy = clone(model)
+    assert repr(copy) == repr(model) == f"{type(model).__name__}(C=3.5)"
+    assert copy.set_params(C=2.0).get_params() == {**model.get_params(), "C": 2.0}
+    assert all(text in model._repr_html_() for text in (type(model).__name__, "3.5"))
+    with pytest.raises(ValueError, match="Invalid parameter 'D'"):
+        copy.set_params(D=1.0)
