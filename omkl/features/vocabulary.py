@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from omkl._components import warn_caller
-from omkl.data.treebank.treebank import running_sum
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups.tokens import Features
 from omkl.persistence import pack_json, unpack_json
@@ -435,4 +434,6 @@ def _joined(chunks: list[Rows]) -> Features:
     """Stack CSR rows."""
     nothing = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0)
     lengths, ids, values = chunks[0] if len(chunks) == 1 else map(np.concatenate, zip(nothing, *chunks))
-    return Features(running_sum(lengths), ids, values)
+    starts = np.zeros(len(lengths) + 1, dtype=np.int64)
+    lengths.cumsum(out=starts[1:])
+    return Features(starts, ids, values)

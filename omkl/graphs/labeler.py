@@ -15,7 +15,6 @@ from omkl.features.views import TokenData
 from omkl.graphs.codec import GraphCodec, GraphOutputs
 from omkl.groups.edges import PairBank
 from omkl.groups.tables import TransitionBank
-from omkl.losses.structured import CRF
 from omkl.online.rounds import Record
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Unpacker
@@ -28,8 +27,8 @@ from omkl.structures.graph import Certificate, PairwiseGraph
 def record_proved(trainer: OnlineTrainer, record: Record) -> None:
     """Record the fraction of the labellings of some rounds that were proved to be the best; a callback."""
     structure: Any = trainer.structure
-    if structure.n_found or not isinstance(trainer.loss, CRF):  # compiled passes label chains, and do not count
-        record["proved"] = structure.n_proved / structure.n_found if structure.n_found else 1.0
+    if structure.n_found:  # not in shards, which label with copies, nor in compiled passes
+        record["proved"] = structure.n_proved / structure.n_found
     structure.n_found = structure.n_proved = 0
 
 

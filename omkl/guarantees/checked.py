@@ -80,11 +80,15 @@ class CheckedModel(SavedEstimator):
         self.curve_ = error_curve(np.concatenate(sure), np.concatenate(wrong), owners, n, self.confidence, whole)
         return self
 
+    @property
+    def _has_intervals(self) -> bool:
+        from sklearn.base import is_regressor  # models of words predict without scikit-learn
+
+        return is_regressor(self.model)
+
     def _compared(self, X: Any, y: Any) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Return the :func:`parts_of` each example; a regressor has only scores, minus absolute errors."""
-        from sklearn.base import is_regressor
-
-        if is_regressor(self.model):
+        if self._has_intervals:
             pairs = ((self.model.predict(block.X), block) for block in blocks_of(X, y))
             errors = [np.abs(row_outputs(self.model, block, len(own)) - own) for own, block in pairs]
             return [(own, own[:0], own[:0] > 0) for own in -np.concatenate(errors)[:, None]]
@@ -120,9 +124,7 @@ class CheckedModel(SavedEstimator):
         """Return pairs of an answer and whether to accept it, or an array that tells which of its tokens to accept."""
         check_is_fitted(self)
         SHARE.check("error", error)
-        from sklearn.base import is_regressor
-
-        if is_regressor(self.model):
+        if self._has_intervals:
             raise InputError("accept() is not for regressors, which have intervals by sets().")
         if self.curve_ is None:
             raise InputError("accept() needs a guarantee on the present model, which has been trained since.")
@@ -180,9 +182,7 @@ class CheckedModel(SavedEstimator):
         if threshold == -np.inf and miss not in self.levels_:
             needed, n = int(np.ceil(1.0 / miss - 1.0 - 1e-9)), self.n_examples_
             raise InputError(f"Sets with miss={miss:g} need at least {needed} calibration examples, got {n}.")
-        from sklearn.base import is_regressor
-
-        if is_regressor(self.model):
+        if self._has_intervals:
             predicted = np.concatenate([self.model.predict(block.X) for block in blocks_of(X)])
             return np.column_stack([predicted + threshold, predicted - threshold])
         found = list[Any]()
