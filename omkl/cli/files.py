@@ -85,7 +85,7 @@ def are_columns(path: str, options: Options, labeler: omkl.SequenceLabeler) -> b
     return (options.format or guess_format(find_files(path)[0], otherwise)) == "columns"
 
 
-def read_sequences(path: str, options: Options, model: Any | None = None) -> tuple[list, list | None]:
+def read_sequences(path: str, options: Options, model: Any = None) -> tuple[list, list | None]:
     """Read the sequences of a file, and their labels, None if there are none.
 
     For a model trained on columns, files are read as columns. A file without an additional column has no labels.
@@ -106,7 +106,7 @@ def read_sequences(path: str, options: Options, model: Any | None = None) -> tup
     return X, y
 
 
-def labelled_sequences(path: str, options: Options, model: Any | None = None) -> tuple[list, list]:
+def labelled_sequences(path: str, options: Options, model: Any = None) -> tuple[list, list]:
     """Read sequences and their labels; raises DataFileError if the file has no labels."""
     X, y = read_sequences(path, options, model)
     if y is None:

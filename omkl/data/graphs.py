@@ -260,16 +260,20 @@ def write_graphs(path: PathLike, graphs: Sequence[Graph], labels: Sequence | Non
     >>> write_graphs("-", [Graph(["yes", "no"], [(0, 1)])], [[1, 0]])  # doctest: +SKIP
     {"nodes": ["yes", "no"], "edges": [[0, 1]], "y": [1, 0]}
     """
+    if labels is not None and len(labels) != len(graphs):
+        raise InputError(f"There must be labels for each of the {len(graphs)} graphs, got those of {len(labels)}.")
     with output_file(path) as file:
-        try:
-            for graph, y in zip(graphs, [None] * len(graphs) if labels is None else labels, strict=True):
-                y = y.ravel() if isinstance(y, np.ndarray) else y
-                values = graph.nodes, graph.edges, graph.edge_features, graph.directed or None, y
-                record = {key: value for key, value in zip(KEYS, values) if value is not None}
+        for graph, y in zip(graphs, [None] * len(graphs) if labels is None else labels):
+            y = y.ravel() if isinstance(y, np.ndarray) else y
+            if y is not None and len(y) != len(graph):
+                raise InputError(f"There must be a label for each of the {len(graph)} nodes of a graph, got {len(y)}.")
+            values = graph.nodes, graph.edges, graph.edge_features, graph.directed or None, y
+            record = {key: value for key, value in zip(KEYS, values) if value is not None}
+            try:
                 text = json.dumps(record, default=lambda value: value.tolist(), ensure_ascii=False)
-                file.write(f"{text}\n".encode())
-        except (ValueError, TypeError, AttributeError) as error:
-            raise InputError(f"The graphs and labels cannot be written as JSON lines: {error}.") from None
+            except (ValueError, TypeError, AttributeError) as error:
+                raise InputError(f"A graph cannot be written as JSON: {error}.") from None
+            file.write(f"{text}\n".encode())
 
 
 def _numbers(features: Any) -> Any:

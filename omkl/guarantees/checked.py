@@ -209,7 +209,7 @@ class CheckedModel(SavedEstimator):
         rate : float > 0
             Step of the level of ``miss`` after a missed example. Larger rates follow faster changes.
         **learning
-            Passed on to ``partial_fit`` of the model, such as ``sample_weight``.
+            Passed on to ``partial_fit`` of the model, such as ``sample_weight``. Refused if it has none.
 
         Returns
         -------
@@ -227,6 +227,8 @@ class CheckedModel(SavedEstimator):
         if hasattr(self.model, "partial_fit"):
             self.model.partial_fit(X, y, **learning)
             self.curve_ = None
+        elif unread := [name for name, value in learning.items() if value is not None]:
+            raise InputError(f"{type(self.model).__name__} does not learn from streams: {unread[0]} is not used.")
         scores, lengths = np.concatenate(new), np.array(list(map(len, new)))
         missed = scores < conformal_threshold(self.scores_, self.lengths_, level)
         self.levels_[miss] = float(level + rate * (miss * len(lengths) - (missed / np.repeat(lengths, lengths)).sum()))

@@ -17,8 +17,12 @@ from omkl.reports.plots.canvas import figure_for, to_svg
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from omkl.estimators.base import OnlineEstimator
+    from omkl.linear.base import SparseLinear
+    from omkl.mkl.base import BatchMKL
+
 #: A model that a report is about, or a part of an annotator.
-Model: TypeAlias = Any
+Model: TypeAlias = "OnlineEstimator | BatchMKL | SparseLinear"
 #: Record of training or evaluation: values by name.
 Record: TypeAlias = dict[str, Any]
 #: Maximum number of rows of a table.

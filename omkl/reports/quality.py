@@ -299,7 +299,7 @@ def tree_quality(parser: omkl.DependencyParser, gold: Treebank, y: None, n_worst
     return quality
 
 
-def data_of_part(annotator: omkl.Annotator, part: str, gold: Treebank) -> tuple[Any, list | None]:
+def data_of_part(annotator: Any, part: str, gold: Treebank) -> tuple[Any, list | None]:
     """Return inputs and outputs of the model ``upos``, ``xpos`` or ``trees`` of an annotator; trees have its tags."""
     if part == "trees":
         return gold if annotator.tagger_ is None else annotator.tagger_.annotate(gold), None

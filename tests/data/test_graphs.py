@@ -91,9 +91,14 @@ def test_written_graphs_are_read(tmp_path):
     assert labels == [[1, 0, 1, 2, 2, 0], ["A", None]]
     write_graphs(tmp_path / "graphs.jsonl", [words])
     assert read_graphs(tmp_path / "graphs.jsonl")[1] is None
-    for graphs, given in (([words], []), ([Graph([{"a": {1}}], [])], None)):
-        with pytest.raises(InputError, match="cannot be written as JSON lines"):
-            write_graphs(tmp_path / "graphs.jsonl", graphs, given)
+    refused = (
+        (words, [], "1 graphs, got"),
+        (words, [["A"]], "nodes of a graph, got 1"),
+        (Graph([{"a": {1}}], []), None, "JSON"),
+    )
+    for graph, given, message in refused:
+        with pytest.raises(InputError, match=message):
+            write_graphs(tmp_path / "graphs.jsonl", [graph], given)
     assert len(read_graphs(tmp_path / "graphs.jsonl")[0]) == 1
 
 

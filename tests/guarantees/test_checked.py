@@ -174,6 +174,8 @@ def test_intervals_miss_as_often_as_promised_on_adversarial_sequences(adversary)
     assert abs(missed / 300 - 0.2) <= 1.1 / (0.1 * 300)
     assert checked.n_examples_ == 30
     assert len(checked.lengths_) == 30
+    with pytest.raises(InputError, match="sample_weight is not used"):
+        checked.partial_fit(X[:1], [0.0], sample_weight=[2.0])
 
 
 def test_a_stream_that_changes_is_covered_and_learned():
