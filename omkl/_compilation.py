@@ -43,7 +43,7 @@ def compiled(function: Callable, counting: bool = True) -> Any:
         Once, if the cache is temporary.
     """
     try:
-        return numba.njit(cache=True, nogil=True, _nrt=counting)(function)
+        return numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, _nrt=counting)(function)
     except RuntimeError:  # Numba finds no writable directory: cache in one that is deleted when the process ends
         directory = tempfile.mkdtemp(prefix="omkl-numba-")
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -54,11 +54,13 @@ def compiled(function: Callable, counting: bool = True) -> Any:
             CompilationWarning,
             stacklevel=2,
         )
-        return numba.njit(cache=True, nogil=True, _nrt=counting)(function)
+        return numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, _nrt=counting)(function)
 
 
-def uncached(function: Callable) -> Any:
-    """Compile a function that calls functions of other files, for callers whose cache has a stamp of these files.
+def inner(function: Callable) -> Any:
+    """Compile a function that only compiled functions call, of its own file or with a stamp of the file in their cache.
+
+    It has no form for Python, which takes a fifth of the time of compilation, and is cached as a part of its callers.
 
     Parameters
     ----------
@@ -68,7 +70,7 @@ def uncached(function: Callable) -> Any:
 
 
 def borrowing(function: Callable) -> Any:
-    """Compile as :func:`uncached` does, but do not count references to arrays.
+    """Compile as :func:`inner` does, but do not count references to arrays.
 
     This counting costs more than the arithmetic of a round of a small model. The function must not create arrays, nor
     call functions that return arrays, since nobody would free them. Views are safe.

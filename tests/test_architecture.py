@@ -151,7 +151,7 @@ def test_jitted_functions_are_cached_and_notice_changes_of_what_they_call(path):
     assert functions
     stamped = {name.id for node in ast.walk(tree) for name in _arguments_of(node, "stamp_of")}
     kinds = {_kind_of(function) for function in functions}
-    assert kinds <= {"compiled", "uncached", "borrowing", "intrinsic"}
+    assert kinds <= {"compiled", "inner", "borrowing", "intrinsic"}
     assert all(file.stem.startswith("_jit_") or file.stem == "_compilation" for file in imported_files(path))
     if "compiled" in kinds:
         assert {file.stem for file in _called_files(path)} <= stamped, "add the other files to stamp_of"

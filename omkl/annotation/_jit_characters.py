@@ -5,7 +5,7 @@ A run is a maximal sequence of characters without whitespace; its core lacks the
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, inner
 
 #: Kinds of characters.
 SPACE, NEWLINE, UPPER, LOWER, DIGIT, LETTER, MARK, OPEN = range(8)
@@ -26,13 +26,13 @@ _MULTIPLIER, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 _ONE, _BASE = np.uint64(1), np.uint64(0x100000001B3)
 
 
-@compiled
+@inner
 def _mix(total, value):
     total = (total + np.uint64(value) + _ONE) * _MULTIPLIER
     return total ^ (total >> _HALF)
 
 
-@compiled
+@inner
 def _is_wordly(kind):
     return UPPER <= kind <= MARK
 
@@ -75,7 +75,7 @@ def scan(lower, kinds, runs, hashes):
         r += 1
 
 
-@compiled
+@inner
 def _find_core(lower, kinds, run, own):
     low, high = run[START], run[END]
     while low < high and not _is_wordly(kinds[low]):
@@ -129,7 +129,7 @@ def find_features(codes, lower, kinds, places, runs, hashes, templates, bits, id
             ids[p, t] = (t << bits) + np.int64((key * _MULTIPLIER) >> shift)
 
 
-@compiled
+@inner
 def _describe_runs(lower, kinds, i, r, gap, runs, hashes, atoms):
     """Write the atoms of the run of a place and its neighbours, in the order of ``characters.ATOMS``."""
     run, following = runs[r], runs[r + 1]

@@ -13,17 +13,6 @@ BETWEEN = np.uint64(ord("|") + 1)
 
 
 @compiled
-def windows(codes, offsets, reach, begin, end, out):
-    """Write the codes of each word and of ``reach`` words before and after it to ``out``, (n, 2 reach + 1)."""
-    for s in range(offsets.shape[0] - 1):
-        low, high = offsets[s], offsets[s + 1]
-        for i in range(low, high):
-            for k in range(2 * reach + 1):
-                j = i + k - reach
-                out[i, k] = begin if j < low else end if j >= high else codes[j]
-
-
-@compiled
 def gather(around, columns, table, left, right, salts, hashes, powers, keys, values, out, learning):
     """Look up the ids of features of single words, ``out[i, t] = table[around[i, columns[t]], t]``, and of pairs.
 

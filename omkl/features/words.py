@@ -234,7 +234,8 @@ class WordEncoder:
 
     def encode(self, words: Words, offsets: np.ndarray, grow: bool) -> Features:
         """Encode words; ``grow`` adds new values to the vocabulary."""
-        around = np.empty((len(words), 2 * REACH + 1), np.int64)
+        at = np.arange(len(words))[:, None] + np.arange(-REACH, REACH + 1)
+        before, after = (np.repeat(ends, np.diff(offsets))[:, None] for ends in (offsets[:-1], offsets[1:]))
         ids = np.empty((len(words), len(self._single) + len(PAIRS)), np.int32)
         with _LOCK:
             known = self._remembered
@@ -242,7 +243,7 @@ class WordEncoder:
             if (known.has_unknown and (grow or grown)) or len(known.words) > MOST_REMEMBERED:
                 known = self._remembered = _KnownWords(self.vocabulary, self._single)
             known.has_unknown |= not grow
-            jit.windows(known.of(words, grow), offsets, REACH, 0, 1, around)
+            around = np.where(at < before, 0, np.where(at >= after, 1, known.of(words, grow).take(at, mode="clip")))
             chunk = CHUNK if grow else len(words)
             for low in range(0, len(words), max(chunk, 1)):
                 self._fill(around[low : low + chunk], ids[low : low + chunk], known, grow)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omkl._compilation import borrowing, uncached
+from omkl._compilation import borrowing, inner
 from omkl.groups import _jit_tables as tables
 from omkl.groups.expansions import _jit_budget as budget
 from omkl.groups.expansions._jit_budget import Held as Budgeted
@@ -105,7 +105,7 @@ def add_potentials(banks, groups, low, first, last, unary, pairwise):
     add_dense(banks, groups, True, unary, pairwise)
 
 
-@uncached
+@inner
 def add_cached(cached, own, low, unary):
     """Add the potentials of cached kernel groups."""
     if cached is None:
@@ -113,7 +113,7 @@ def add_cached(cached, own, low, unary):
     add_scaled(own[1], potentials_of(cached, low, len(unary)), unary)
 
 
-@uncached
+@inner
 def add_budgeted(budgeted, own, first, unary):
     """Add the potentials of kernel groups on a budget."""
     if budgeted is None:
@@ -124,13 +124,13 @@ def add_budgeted(budgeted, own, first, unary):
 @borrowing
 def add_dense(banks, groups, has_transitions, unary, pairwise):
     """Add the intercept, and set the potentials of transitions."""
-    set_transitions(banks.transitions, groups.transitions, has_transitions, groups.firsts, pairwise)
+    set_transitions(banks.transitions, groups.transitions, has_transitions, pairwise)
     if len(banks.intercept[0]):
         tables.add_constants(banks.intercept[0], groups.intercept[1][0], unary)
 
 
 @borrowing
-def set_transitions(transitions, own, has_transitions, offsets, pairwise):
+def set_transitions(transitions, own, has_transitions, pairwise):
     """Set the potentials of transitions."""
     if pairwise is None:
         return
@@ -138,8 +138,7 @@ def set_transitions(transitions, own, has_transitions, offsets, pairwise):
     if transitions is None:
         return
     if has_transitions:
-        # sequences do not matter where all positions share their transitions
-        tables.add_transitions(transitions[0], own[1][0], offsets, 0, 0, pairwise)
+        tables.add_constants(transitions[0], own[1][0], pairwise[0])
 
 
 @borrowing
@@ -187,13 +186,13 @@ def add_averaged_transitions(transitions, factors, total, left_out, k, pairwise)
     add_averaged_dense(transitions, factors[k], total, left_out[k], pairwise[0])
 
 
-@uncached
+@inner
 def potentials_of(cached, low, n):
     """Return the potentials of each cached kernel group at some tokens, (p, n, K), a view."""
     return cached.potentials[:, :, low : low + n].transpose(0, 2, 1)
 
 
-@uncached
+@inner
 def slopes_of_cached(cached, low, gradient, slopes, totals):
     """Write the inner products of cached kernel groups with a gradient."""
     if cached is None:
@@ -201,7 +200,7 @@ def slopes_of_cached(cached, low, gradient, slopes, totals):
     kernel_inner_products(potentials_of(cached, low, len(gradient)), gradient, slopes, totals)
 
 
-@uncached
+@inner
 def slopes_of_budgeted(budgeted, first, gradient, slopes, totals):
     """Write those of kernel groups on a budget."""
     if budgeted is None:
@@ -209,7 +208,7 @@ def slopes_of_budgeted(budgeted, first, gradient, slopes, totals):
     kernel_inner_products(budget.at_hand(budgeted, first, len(gradient))[1], gradient, slopes, totals)
 
 
-@uncached
+@inner
 def measure_kernels(values, potentials, own, gradient, alone):
     """Measure the step of kernel groups, given kernel values among tokens; return whether nonempty ones move."""
     moving = has_gradient(gradient)
@@ -221,7 +220,7 @@ def measure_kernels(values, potentials, own, gradient, alone):
     return measure(among, potentials, moving, gradient, own[0], alone)
 
 
-@uncached
+@inner
 def step_cached(cached, own, low, gradient):
     """Take the gradient step of cached kernel groups; empty ones wait for :func:`move_cached`."""
     if cached is None:
@@ -232,7 +231,7 @@ def step_cached(cached, own, low, gradient):
         move_cached(cached, own, low, gradient, ~own[0].empty)
 
 
-@uncached
+@inner
 def step_budgeted(budgeted, own, first, gradient):
     """Take that of kernel groups on a budget."""
     if budgeted is None:
@@ -241,7 +240,7 @@ def step_budgeted(budgeted, own, first, gradient):
         move_budgeted(budgeted, own, first, gradient, ~own[0].empty)
 
 
-@uncached
+@inner
 def move_cached(cached, own, low, gradient, chosen):
     """Change the coefficients and potentials of the chosen cached kernel groups along the gradient."""
     if cached is None:
@@ -254,14 +253,14 @@ def move_cached(cached, own, low, gradient, chosen):
         cached.moved[k] |= chosen[k]
 
 
-@uncached
+@inner
 def move_budgeted(budgeted, own, first, gradient, chosen):
     """Change those on a budget, and their norms."""
     moving = has_gradient(gradient)
     budget.step(moving, gradient[moving], chosen, first, len(gradient), own[1], own[0], budgeted)
 
 
-@uncached
+@inner
 def activate_budgeted(budgeted, own, first, gradient, activated):
     """Take the postponed step, whose norms are known, of groups on a budget; steps add to the norms."""
     if budgeted is None:
@@ -313,7 +312,7 @@ def fold_dense(bank, factor, average):
             table[0, i, j] *= factor
 
 
-@uncached
+@inner
 def fold_cached(cached, k, factor, average):
     """Multiply the direction of a kernel group likewise."""
     if cached is None:
@@ -330,7 +329,7 @@ def fold_cached(cached, k, factor, average):
         cached.moved[k] = factor != 0.0
 
 
-@uncached
+@inner
 def fold_budgeted(budgeted, k, factor, average):
     """Multiply the direction of a kernel group on a budget likewise."""
     if budgeted is None:

@@ -71,24 +71,26 @@ def step_features(features, low, gradient, table, sums, groups, links, heads, st
     n, n_labels = gradient.shape
     starts, ids, values = features
     (rates, averages, _, square_norms, square_gradients), averaging = step, sums.shape[0] > 0
-    inner = np.zeros(rates.shape[0])
-    moved = np.zeros(rates.shape[0])
-    moving = np.empty((n, n_labels), np.int64)
-    n_moving = np.zeros(n, np.int64)
+    inner, moved = np.empty(rates.shape[0]), np.empty(rates.shape[0])
+    for k in range(rates.shape[0]):
+        inner[k] = moved[k] = 0.0
+    moving = np.empty((n, n_labels + 1), np.int64)  # labels of each token with a gradient; in the last column how many
     for i in range(n):
+        count = 0
         for j in range(n_labels):
             if gradient[i, j] != 0.0:
-                moving[i, n_moving[i]] = j
-                n_moving[i] += 1
-        if n_moving[i] > 0:
-            for q in range(starts[low + i], starts[low + i + 1]):
-                weights = table[ids[q]]
-                total = 0.0
-                for m in range(n_moving[i]):
-                    total += weights[moving[i, m]] * gradient[i, moving[i, m]]
-                inner[groups[ids[q]]] += values[q] * total
+                moving[i, count] = j
+                count += 1
+        moving[i, n_labels] = count
+        for q in range(starts[low + i], starts[low + i + 1] if count else 0):
+            weights = table[ids[q]]
+            total = 0.0
+            for m in range(count):
+                total += weights[moving[i, m]] * gradient[i, moving[i, m]]
+            inner[groups[ids[q]]] += values[q] * total
     for i in range(n):
-        if n_moving[i] == 0:
+        count = moving[i, n_labels]
+        if count == 0:
             continue
         for q in range(starts[low + i], starts[low + i + 1]):
             feature = ids[q]
@@ -98,7 +100,7 @@ def step_features(features, low, gradient, table, sums, groups, links, heads, st
                 heads[group] = feature
             amount = rates[group] * values[q]
             weights = table[feature]
-            for m in range(n_moving[i]):
+            for m in range(count):
                 j = moving[i, m]
                 change = -amount * gradient[i, j]
                 moved[group] += change * (2.0 * weights[j] + change)
@@ -145,22 +147,8 @@ def link_rows(table, groups, links, heads):
 
 
 @compiled
-def squared_norms(table, groups, out):
-    """Compute the sum of squares of each group."""
-    out[:] = 0.0
-    for feature in range(groups.shape[0]):
-        for j in range(table.shape[1]):
-            out[groups[feature]] += table[feature, j] * table[feature, j]
-
-
-@compiled
 def add_transitions(table, scale, offsets, low, high, pairwise):
-    """Add ``scale * table`` to ``pairwise``, which is (1, K, K) or has a matrix for each token except the last."""
-    if pairwise.shape[0] == 1 and table.shape[0] == 1:
-        for i in range(table.shape[1]):
-            for j in range(table.shape[2]):
-                pairwise[0, i, j] += scale * table[0, i, j]
-        return
+    """Add ``scale * table`` to ``pairwise``, which has a matrix for each token except the last."""
     first = np.searchsorted(offsets, low, side="right") - 1
     for s in range(first, offsets.shape[0] - 1):
         if offsets[s] >= high:
@@ -173,11 +161,12 @@ def add_transitions(table, scale, offsets, low, high, pairwise):
 
 
 @compiled
-def add_constants(table, scale, unary):
-    """Add ``scale * table[0, 0]`` to every row of ``unary``."""
-    for i in range(unary.shape[0]):
-        for j in range(unary.shape[1]):
-            unary[i, j] += scale * table[0, 0, j]
+def add_constants(table, scale, out):
+    """Add the rows of ``scale * table[0]``, the last of which all further rows of ``out`` share."""
+    for i in range(out.shape[0]):
+        row = min(i, table.shape[1] - 1)
+        for j in range(out.shape[1]):
+            out[i, j] += scale * table[0, row, j]
 
 
 @compiled

@@ -235,7 +235,9 @@ class ExplicitBank(TableBank):
         jit.shrink_features(state.shares_of(step), state.averages, *arrays)
 
     def recompute_norms(self) -> None:
-        jit.squared_norms(self.table, self.groups, self.group_state.square_norms)
+        used = self.table[: len(self.groups)]
+        squares = np.einsum("ij,ij->i", used, used, dtype=np.float64)
+        self.group_state.square_norms[:] = np.bincount(self.groups, squares, len(self.names))
 
     def group_nbytes(self) -> np.ndarray:
         """Return the bytes of the weights of each group, (p,)."""
@@ -332,7 +334,9 @@ class TransitionBank(DenseBank):
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         scale = self.group_state.scales[0]
-        if scale != 0.0:
+        if scale != 0.0 and len(potentials.pairwise) == len(self.table) == 1:
+            potentials.pairwise[:] += scale * self.table
+        elif scale != 0.0:
             jit.add_transitions(self.table, scale, x.tokens.offsets, x.low, x.high, potentials.pairwise)
 
     def _own(self, gradient: Potentials) -> np.ndarray:

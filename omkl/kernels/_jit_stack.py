@@ -6,7 +6,7 @@ A packed kernel stores its lower triangle row by row: entry (i, j), j <= i, is a
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, inner
 
 #: Entries of one block of a long row: 256 KiB of float64, so that vectors shared by all kernels stay in cache.
 BLOCK = 32768
@@ -57,46 +57,36 @@ def weighted_sum(rows, which, weights, out):
 def packed_products(rows, which, vectors, out):
     """``out[k] = K_which[k] vectors[k]``; a single row of ``vectors`` is used for all kernels.
 
-    Process four rows of a kernel at a time, so that the vector and its product are read and written once for all four.
+    Process two rows of a kernel at a time, so that the vector and its product are read and written once for both.
     """
-    n, sums = vectors.shape[1], np.empty((4, 16))
-    s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
+    n, first, second = vectors.shape[1], np.empty(16), np.empty(16)
     for k in range(which.shape[0]):
-        packed, product = rows[which[k]], out[k]
-        vector = vectors[k if vectors.shape[0] > 1 else 0]
-        for i in range(0, n, 4):
-            start, height = i * (i + 1) // 2, min(4, n - i)
-            even = i // 16 * 16 if height == 4 else 0
-            # slices are empty for the last rows if there are fewer than four
-            r0, r1 = packed[start : start + even], packed[start + i + 1 :][:even]
-            r2, r3 = packed[start + 2 * i + 3 :][:even], packed[start + 3 * i + 6 :][:even]
-            w0, w1, w2, w3 = vector[i], vector[min(i + 1, n - 1)], vector[min(i + 2, n - 1)], vector[min(i + 3, n - 1)]
-            sums[:] = 0.0
+        packed, product, vector = rows[which[k]], out[k], vectors[k if vectors.shape[0] > 1 else 0]
+        for i in range(0, n, 2):
+            start, even, single = i * (i + 1) // 2, i // 16 * 16, i + 1 == n
+            above = packed[start : start + i + 1]
+            below = above if single else packed[start + i + 1 :][: i + 2]
+            upper, lower = vector[i], 0.0 if single else vector[i + 1]
+            for lane in range(16):
+                first[lane] = second[lane] = 0.0
             for j in range(0, even, 16):
                 for lane in range(16):
-                    value, x0, x1, x2, x3 = vector[j + lane], r0[j + lane], r1[j + lane], r2[j + lane], r3[j + lane]
-                    s0[lane] += x0 * value
-                    s1[lane] += x1 * value
-                    s2[lane] += x2 * value
-                    s3[lane] += x3 * value
-                    product[j + lane] += w0 * x0 + w1 * x1 + w2 * x2 + w3 * x3
-            for r in range(height):
-                row, weight, total = packed[start:], vector[i + r], sums[r].sum()
-                for j in range(even, i + r):
-                    total += row[j] * vector[j]
-                    product[j] += weight * row[j]
-                product[i + r] = total + row[i + r] * weight
-                start += i + r + 1
-
-
-@compiled
-def pack(matrix, out):
-    """Write the lower triangle of a symmetric matrix into a packed kernel."""
-    position = 0
-    for i in range(matrix.shape[0]):
-        for j in range(i + 1):
-            out[position + j] = matrix[i, j]
-        position += i + 1
+                    value, x, y = vector[j + lane], above[j + lane], below[j + lane]
+                    first[lane] += x * value
+                    second[lane] += y * value
+                    product[j + lane] += upper * x + lower * y
+            total, other = above[i] * upper, 0.0
+            for lane in range(16):
+                total += first[lane]
+                other += second[lane]
+            for j in range(even, i):
+                total += above[j] * vector[j]
+                other += below[j] * vector[j]
+                product[j] += upper * above[j] + lower * below[j]
+            product[i] = total
+            if not single:
+                product[i] += below[i] * lower
+                product[i + 1] = other + below[i] * upper + below[i + 1] * lower
 
 
 @compiled
@@ -133,19 +123,6 @@ def packed_times_blocks(rows, which, blocks, out):
             if low:
                 product[:, low : low + height] += np.ascontiguousarray(block[:, :low]) @ left.T
                 product[:, :low] += vectors @ left
-
-
-@compiled
-def squared_differences(columns, first, last, out):
-    """``(columns[c, i] - columns[c, j])^2`` for samples ``first <= i < last`` and j <= i, packed in ``out[c]``."""
-    for c in range(columns.shape[0]):
-        column, position = columns[c], 0
-        for i in range(first, last):
-            value, row = column[i], out[c, position : position + i + 1]
-            for j in range(i + 1):
-                difference = value - column[j]
-                row[j] = difference * difference
-            position += i + 1
 
 
 @compiled
@@ -238,7 +215,7 @@ def prove_semidefinite(rows, n, rounding, proved):
         proved[m] = proved[m] and factorize(lower)
 
 
-@compiled
+@inner
 def factorize(lower):
     """Factorize a matrix in place by its lower triangle, from the last row to the first: Cholesky's method."""
     n = lower.shape[0]

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from omkl._compilation import uncached
+from omkl._compilation import inner
 from omkl.losses._jit_losses import CRF, PERCEPTRON, SOFTMAX_MARGIN, loss_of_binary, loss_of_number
 from omkl.structures._jit_chain import BINARY, add_indicator, marginals, score_labels, total_cost, viterbi
 
 
-@uncached
+@inner
 def agreeing(unary, gold):
     """Return scores that forbid labels which disagree with the known labels of ``gold``."""
     own = unary.copy()
@@ -18,7 +18,7 @@ def agreeing(unary, gold):
     return own
 
 
-@uncached
+@inner
 def room_for(pairs):
     """Return working memory for pairs of labels."""
     if pairs is None:
@@ -26,7 +26,7 @@ def room_for(pairs):
     return np.empty(pairs.shape)
 
 
-@uncached
+@inner
 def subtract_pairs(pairs, others):
     """Subtract ``others`` from ``pairs`` in place."""
     if pairs is None:
@@ -37,7 +37,7 @@ def subtract_pairs(pairs, others):
                 pairs[t, i, j] -= others[t, i, j]
 
 
-@uncached
+@inner
 def loss_of(rules, codes, numbers, first, last, unary, pairwise, gradient, pair_gradient, labels):
     """Write the gradient of the loss of an example; return the value, and whether there is a gradient.
 

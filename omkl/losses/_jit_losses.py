@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from omkl._compilation import uncached
+from omkl._compilation import inner
 
 #: Losses of labels, and of numbers.
 HINGE, CRF, SOFTMAX_MARGIN, PERCEPTRON = 0, 1, 2, 3
 SQUARED, HUBER, EPSILON_INSENSITIVE, QUANTILE, POISSON = range(4, 9)
 
 
-@uncached
+@inner
 def loss_of_binary(z, gold, kind, cost_weight):
     """Return a loss of one of two labels, its slope in the potential z, and whether there is a gradient."""
     margin = z if gold == 1 else -z
@@ -27,7 +27,7 @@ def loss_of_binary(z, gold, kind, cost_weight):
     return (value, float(predicted - gold), True) if not value <= 0.0 else (0.0, 0.0, False)
 
 
-@uncached
+@inner
 def loss_of_number(z, y, kind, parameter):
     """Return a loss of numbers, and its slope."""
     error = z - y

@@ -44,9 +44,10 @@ def add_slopes(arrays, slopes, potentials, gradient, weight):
     """
     sums, squares, totals, counts = arrays
     p, n, n_labels = slopes.shape[0], gradient.shape[0], gradient.shape[1]
-    whole, positions = np.zeros(n_labels), max(counts[POSITIONS], 1.0)
-    for i in range(n):
-        for j in range(n_labels):
+    whole, positions = np.empty(n_labels), max(counts[POSITIONS], 1.0)
+    for j in range(n_labels):
+        whole[j] = 0.0
+        for i in range(n):
             whole[j] += gradient[i, j]
     for k in range(p):
         owed, some = 0.0, False

@@ -115,7 +115,7 @@ def _learn(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray, test
     tests = rules if rules.structure == SCALAR else rules._replace(loss=CRF)
 
     unary, *others = trainer.structure.zeros(int(np.diff(ends).max()))
-    pairs = (others[0], others[0].copy()) if others else (None, None)
+    pairs = (others[0], others[0].copy()) if others and len(others[0]) else (None, None)
     total, labels = np.empty((1, 1, unary.shape[1])), np.empty(len(unary), dtype=np.int64)
     p, norms = trainer.n_penalized, np.empty((2, len(group_state.names)))
     kept = np.empty(p), *norms, np.empty(p), np.empty((p, unary.shape[1])), np.empty(norms.shape[1])

@@ -2,22 +2,12 @@
 
 import numpy as np
 
-from omkl._compilation import compiled, uncached
+from omkl._compilation import compiled, inner
 
 #: Proximity operators in compiled passes.
 NO_PROX, LINEAR_QUADRATIC, SQUARED_L1, LQ = range(4)
 #: All weights are 1.
 NO_WEIGHTS = np.empty(0)
-
-
-@compiled
-def soft_threshold(x, threshold, weights):
-    """Return ``sign(x) max(|x| - threshold w, 0)``, the prox of ``threshold sum_k w_k |x_k|``; no weights are ones."""
-    shrunk = np.empty(x.shape[0])
-    for k in range(x.shape[0]):
-        magnitude = abs(x[k]) - (weights[k] * threshold if weights.shape[0] else threshold)
-        shrunk[k] = 0.0 if magnitude <= 0.0 else (magnitude if x[k] > 0.0 else -magnitude)
-    return shrunk
 
 
 @compiled
@@ -47,13 +37,7 @@ def threshold_by_newton(x, weights, step):
         threshold = following
 
 
-@compiled
-def prox_weighted_squared_l1(x, weights, step):
-    """Return the prox of ``(step / 2) (sum_k w_k |x_k|)^2`` (Algorithm 4; without weights, Algorithm 2)."""
-    return soft_threshold(x, threshold_by_newton(x, weights, step), weights)
-
-
-@compiled
+@inner
 def lq_root(b, step, q):
     """Return the ``x`` in ``[0, b]`` with ``x + step x^(q-1) = b``, in closed form for q = 4/3, 3/2, 2 and 3.
 
@@ -100,15 +84,18 @@ def prox_lq(x, step, q):
     return shrunk
 
 
-@uncached
+@inner
 def prox_jointly(norms, step, kind, q, weights):
     """Replace the norms by those after a proximal step that depends on all of them, or on each in turn."""
-    found = prox_weighted_squared_l1(norms, weights, step) if kind == SQUARED_L1 else prox_lq(norms, step, q)
-    for k in range(len(norms)):
-        norms[k] = found[k]
+    if kind == SQUARED_L1:
+        threshold = threshold_by_newton(norms, weights, step)
+        for k in range(norms.shape[0]):
+            norms[k] = max(norms[k] - (weights[k] * threshold if weights.shape[0] else threshold), 0.0)
+    else:
+        norms[:] = prox_lq(norms, step, q)
 
 
-@compiled
+@inner
 def elastic_net_root(excess, step, eta):
     """Return the ``d`` in ``[0, 2]`` with ``(t + d)^2 (eta + 2 (1 - eta) d) - t^2 eta = excess``, and the slope there.
 
@@ -160,7 +147,7 @@ def elastic_net_prox_weights(squares, step, eta):
     return weights
 
 
-@compiled
+@inner
 def norm_of(x, members, first, last):
     """Return ``||x_g||`` of one group."""
     square = 0.0

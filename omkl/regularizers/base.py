@@ -336,6 +336,11 @@ class Regularizer(Component):
         return members_of(Regularizer)["sum"]([self, other])
 
 
+def soft_threshold(x: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
+    """Return ``sign(x) max(|x| - threshold, 0)``, the prox of ``sum_k threshold_k |x_k|``."""
+    return np.sign(x) * np.maximum(np.abs(x) - threshold, 0.0)
+
+
 def ratio_or_zero(numerator: ArrayLike, denominator: ArrayLike, otherwise: ArrayLike = 0.0) -> np.ndarray:
     """Return the elementwise quotient, and ``otherwise`` where the denominator is 0."""
     denominator = as_vector(denominator)

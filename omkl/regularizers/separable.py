@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from omkl._components import check_number
 from omkl.exceptions import InputError
-from omkl.regularizers._jit_prox import LINEAR_QUADRATIC, LQ, NO_WEIGHTS, prox_lq, soft_threshold
-from omkl.regularizers.base import OVERSHOOT, Regularizer, as_vector
+from omkl.regularizers._jit_prox import LINEAR_QUADRATIC, LQ, NO_WEIGHTS, prox_lq
+from omkl.regularizers.base import OVERSHOOT, Regularizer, as_vector, soft_threshold
 
 
 class LinearQuadratic(Regularizer):
@@ -46,7 +46,7 @@ class LinearQuadratic(Regularizer):
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         norms = as_vector(norms)
-        shrunk = soft_threshold(norms, step * self.linear, NO_WEIGHTS) if self.linear else norms
+        shrunk = soft_threshold(norms, step * self.linear) if self.linear else norms
         return shrunk / (1.0 + step * self.quadratic)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:

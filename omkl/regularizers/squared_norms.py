@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.regularizers import _jit_prox as jit
-from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
+from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero, soft_threshold
 
 #: Norms below this share of the largest one count as 0: their squares would underflow.
 NEGLIGIBLE = 1e-100
@@ -49,7 +49,7 @@ class SquaredL21(Regularizer):
         return np.full_like(norms, np.abs(norms).sum())
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return jit.prox_weighted_squared_l1(as_vector(norms), jit.NO_WEIGHTS, step)
+        return _prox(as_vector(norms), jit.NO_WEIGHTS, step)
 
     def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
         return (self.prox(norms, step) > 0).astype(np.float64)
@@ -102,7 +102,7 @@ class L21Ball(Regularizer):
             return norms.copy()
         decreasing = -np.sort(-magnitudes)
         candidates = (np.cumsum(decreasing) - self.radius) / np.arange(1, len(norms) + 1)
-        return jit.soft_threshold(norms, candidates.max(), jit.NO_WEIGHTS)
+        return soft_threshold(norms, candidates.max())
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return self.radius * float(np.abs(dual_norms).max(initial=0.0))
@@ -161,7 +161,7 @@ class WeightedSquaredL21(Regularizer):
         return float(self.weights @ np.abs(norms)) * self.weights
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return jit.prox_weighted_squared_l1(as_vector(norms), self.weights, step)
+        return _prox(as_vector(norms), self.weights, step)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         magnitudes, free = np.abs(dual_norms), self.weights == 0
@@ -270,7 +270,7 @@ class ElasticNetWeights(_SquaredNorm):
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         norms = as_vector(norms)
         if self.eta == 1.0:
-            return jit.prox_weighted_squared_l1(norms, jit.NO_WEIGHTS, step)
+            return _prox(norms, jit.NO_WEIGHTS, step)
         largest = np.abs(norms).max(initial=0.0)
         if largest == 0.0 or step == 0.0:
             return norms.copy()
@@ -302,6 +302,12 @@ class ElasticNetWeights(_SquaredNorm):
                 break
         weights[alive] = x / size
         return weights
+
+
+def _prox(x: np.ndarray, weights: np.ndarray, step: float) -> np.ndarray:
+    """Return the prox of ``(step / 2) (sum_k w_k |x_k|)^2`` (Algorithm 4; without weights, Algorithm 2)."""
+    threshold = jit.threshold_by_newton(x, weights, step)
+    return soft_threshold(x, threshold * weights if len(weights) else threshold)
 
 
 def _size_and_slope(x: np.ndarray, eta: float) -> tuple[float, np.ndarray]:

@@ -1,13 +1,13 @@
 """Dynamic programs over a chain of ``n`` positions and ``K`` labels.
 
 Every function takes ``unary`` (n, K) and ``pairwise``; ``pairwise[t, i, j]`` scores label ``i`` at position ``t``
-followed by ``j``. Its shape is (1, K, K), (n - 1, K, K) if transitions depend on the position, or (0, K, K) if there
-are none. A score of -inf forbids a label or a transition. A gold label of -1 is unknown.
+followed by ``j``. Its shape is (1, K, K), (n - 1, K, K) if transitions depend on the position, or (0, K, K) or None if
+there are none. A score of -inf forbids a label or a transition. A gold label of -1 is unknown.
 """
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, inner
 
 #: Structures in compiled passes: one of two labels; a chain, or a single label without transitions; a number.
 BINARY, LABELS, SCALAR = range(3)
@@ -25,7 +25,7 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
     """
     n, n_labels = unary.shape
     augmented = cost_weight != 0.0
-    if pairwise is None or pairwise.shape[0] == 0:
+    if pairwise is None:
         total = 0.0
         for t in range(n):
             labels[t] = best_label(unary[t], costs, gold[t], cost_weight)
@@ -64,17 +64,16 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
         if augmented and gold[t] >= 0:
             for j in range(n_labels):
                 here[j] += cost_weight * costs[gold[t], j]
-    labels[n - 1] = best_label(best[n - 1], costs, -1, 0.0)
     # recompute the sums of the chosen labels, which is cheaper than storing all predecessors
-    for t in range(n - 1, 0, -1):
-        transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
-        highest = -np.inf
-        last = 0
+    for t in range(n - 1, -1, -1):
+        highest, last = -np.inf, 0
         for i in range(n_labels):
-            score = best[t - 1, i] + transition[i, labels[t]]
+            score = best[t, i]
+            if t + 1 < n:
+                score += pairwise[t if pairwise.shape[0] > 1 else 0, i, labels[t + 1]]
             if score > highest:
                 highest, last = score, i
-        labels[t - 1] = last
+        labels[t] = last
     return best[n - 1, labels[n - 1]]
 
 
@@ -157,25 +156,26 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
     """
     n, n_labels = unary.shape
     shared = pairwise.shape[0] == 1
-    forward = np.empty((n, n_labels))
-    local = np.empty((n, n_labels))
+    local, forward, incoming = np.empty((n, n_labels)), np.empty((n, n_labels)), np.empty((n, n_labels))
+    # what leaves each label, for `pass_on` with the positions as rows
+    leaving = np.empty((n_labels, n))
     log_partition = 0.0
     for t in range(n):
         highest = largest(unary[t])
         log_partition += highest
         for j in range(n_labels):
             local[t, j] = np.exp(unary[t, j] - highest)
-    edges = np.empty((pairwise.shape[0], n_labels, n_labels))
+    edges, transposed = np.empty(pairwise.shape), np.empty(pairwise.shape)
     for e in range(pairwise.shape[0]):
         highest = largest(pairwise[e].ravel())
         log_partition += highest * (n - 1 if shared else 1)
         for i in range(n_labels):
             for j in range(n_labels):
-                edges[e, i, j] = np.exp(pairwise[e, i, j] - highest)
+                edges[e, i, j] = transposed[e, j, i] = np.exp(pairwise[e, i, j] - highest)
 
-    arriving = np.empty(n_labels)
+    arriving, backward = np.empty(n_labels), np.empty(n_labels)
+    arriving[:], backward[:] = 1.0, 1.0
     for t in range(n):
-        arriving[:] = 1.0
         if t > 0:
             pass_on(forward[t - 1], edges[0 if shared else t - 1], arriving)
         total = 0.0
@@ -188,74 +188,50 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
             forward[t, j] = arriving[j] / total
         log_partition += np.log(total)
 
-    transposed = np.empty(edges.shape)
-    for e in range(edges.shape[0]):
-        for i in range(n_labels):
-            for j in range(n_labels):
-                transposed[e, j, i] = edges[e, i, j]
-    backward = np.ones(n_labels)
-    incoming, leaving = np.empty((n, n_labels)), np.empty((n, n_labels))
     for t in range(n - 1, -1, -1):
         overlap = 0.0
         for j in range(n_labels):
             unary_marginals[t, j] = forward[t, j] * backward[j]
             overlap += unary_marginals[t, j]
+            incoming[t, j] = local[t, j] * backward[j]
         if not overlap > LEAST_OVERLAP:
             return np.nan
         for j in range(n_labels):
             unary_marginals[t, j] /= overlap
         if t == 0:
             break
-        for j in range(n_labels):
-            incoming[t, j] = local[t, j] * backward[j]
         pass_on(incoming[t], transposed[0 if shared else t - 1], backward)
         mass = 0.0
         for i in range(n_labels):
             mass += forward[t - 1, i] * backward[i]
         if not mass > LEAST_OVERLAP:
             return np.nan
-        for i in range(n_labels):
-            leaving[t, i] = forward[t - 1, i] / mass
         highest = largest(backward)
         for i in range(n_labels):
+            leaving[i, t] = forward[t - 1, i] / mass
             backward[i] /= highest
-    pairwise_marginals[:] = 0.0
-    if not shared:
-        for t in range(1, n):
-            for i in range(n_labels):
-                for j in range(n_labels):
-                    pairwise_marginals[t - 1, i, j] = leaving[t, i] * edges[t - 1, i, j] * incoming[t, j]
-        return log_partition
-    for i in range(n_labels):
-        arriving[:] = 0.0
-        t = 1
-        while t + 4 <= n:
-            a, b, c, d = leaving[t, i], leaving[t + 1, i], leaving[t + 2, i], leaving[t + 3, i]
+    for e in range(pairwise.shape[0]):
+        for i in range(n_labels):
+            if shared:
+                pass_on(leaving[i, 1:], incoming[1:], arriving)
             for j in range(n_labels):
-                arriving[j] += a * incoming[t, j] + b * incoming[t + 1, j]
-                arriving[j] += c * incoming[t + 2, j] + d * incoming[t + 3, j]
-            t += 4
-        while t < n:
-            for j in range(n_labels):
-                arriving[j] += leaving[t, i] * incoming[t, j]
-            t += 1
-        for j in range(n_labels):
-            pairwise_marginals[0, i, j] = arriving[j] * edges[0, i, j]
+                share = arriving[j] if shared else leaving[i, e + 1] * incoming[e + 1, j]
+                pairwise_marginals[e, i, j] = share * edges[e, i, j]
     return log_partition
 
 
-@compiled
+@inner
 def pass_on(message, edge, arriving):
     """Write the product of a message and a matrix, four rows at a time, to read and write ``arriving`` less often."""
-    n_labels, i = message.shape[0], 0
+    n, i = message.shape[0], 0
     arriving[:] = 0.0
-    while i + 4 <= n_labels:
+    while i + 4 <= n:
         a, b, c, d = message[i], message[i + 1], message[i + 2], message[i + 3]
-        for j in range(n_labels):
+        for j in range(arriving.shape[0]):
             arriving[j] += a * edge[i, j] + b * edge[i + 1, j] + c * edge[i + 2, j] + d * edge[i + 3, j]
         i += 4
-    while i < n_labels:
-        for j in range(n_labels):
+    while i < n:
+        for j in range(arriving.shape[0]):
             arriving[j] += message[i] * edge[i, j]
         i += 1
 
@@ -314,7 +290,7 @@ def forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginal
 @compiled
 def marginals(unary, pairwise, unary_marginals, pairwise_marginals):
     """Write marginals; return log Z, -inf if no labelling is allowed."""
-    if pairwise is None or pairwise.shape[0] == 0:
+    if pairwise is None:
         return softmax(unary, unary_marginals)
     log_partition = forward_backward(unary, pairwise, unary_marginals, pairwise_marginals)
     if np.isfinite(log_partition):

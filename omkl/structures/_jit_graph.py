@@ -7,7 +7,7 @@ node has at most one earlier neighbour. Potentials ``pairwise`` (1, K, K) are sh
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, inner
 
 #: Sums of weights below this are computed in logs, as some weights underflow.
 SMALLEST = 1e-280
@@ -167,7 +167,7 @@ def sweep(unary, pairwise, graph, forest, back, messages, labels):
     return bound
 
 
-@compiled
+@inner
 def add_column(pairwise, p, edges, e, i, labels, own):
     """Add the scores ``pairwise[p]`` of the labels of node i, given the label at the other end of edge e."""
     if edges[e, 0] == i:
@@ -287,7 +287,7 @@ def marginals(unary, pairwise, graph, forest, rates, sweeps, tolerance, unary_ma
     return beliefs(unary, pairwise, graph, rates, messages, unary_marginals, pairwise_marginals)
 
 
-@compiled
+@inner
 def collect(unary, messages, rates, edges, incident, low, high, i, own):
     """Write the potentials of node i plus weighted messages from its neighbours."""
     for y in range(own.shape[0]):
@@ -299,7 +299,7 @@ def collect(unary, messages, rates, edges, incident, low, high, i, own):
             own[y] += rates[e] * message[y]
 
 
-@compiled
+@inner
 def send_sum(source, weights, scores, rate, top, forward, message):
     """Write the log of the sums of ``exp(source + scores / rate)``, less the maximum; False if there is no weight."""
     K = source.shape[0]
@@ -352,7 +352,7 @@ def normalize(logs):
     return highest + np.log(total)
 
 
-@compiled
+@inner
 def beliefs(unary, pairwise, graph, rates, messages, unary_marginals, pairwise_marginals):
     """Write the marginals that messages define, and return the entropy plus the expected score."""
     edges, _, starts, _, incident = graph

@@ -21,7 +21,7 @@ child outweigh all others by far. Without subtractions, such small numbers stay 
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, inner
 
 #: Factor of the root's arcs for a single root child, and its logarithm.
 ROOT, LOG_ROOT = 1e-150, -345.38776394910684
@@ -82,7 +82,7 @@ def marginals(scores, single_root, expected):
     return shift + log_pivots
 
 
-@compiled
+@inner
 def exponentiate(scores, single_root, graph):
     """Write ``exp(score - shift of the column)`` into ``graph``; return the sum of the shifts, and a bound on log Z.
 
@@ -90,8 +90,9 @@ def exponentiate(scores, single_root, graph):
     """
     n = scores.shape[0] - 1
     shifts = np.empty(n)
-    sums = np.zeros(n)
+    sums = np.empty(n)
     for m in range(n):
+        sums[m] = 0.0
         shifts[m] = -np.inf if single_root else scores[0, m + 1]
     unfit = False
     for h in range(n):
@@ -127,13 +128,13 @@ def exponentiate(scores, single_root, graph):
     return shift, log_bound
 
 
-@compiled
+@inner
 def _put(task, low, high, from_low, from_high, level):
     """Describe a task; an assignment of a whole row would take two seconds to compile."""
     task[0], task[1], task[2], task[3], task[4] = low, high, from_low, from_high, level
 
 
-@compiled
+@inner
 def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
     """Eliminate the tokens ``from_low : from_high`` except ``low : high``, at either end; return log prod p_k.
 
@@ -168,7 +169,7 @@ def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
     return log_pivots
 
 
-@compiled
+@inner
 def escaping(m, incoming, passing, escape, order, expected):
     """Write the marginals of the arcs into ``m`` after eliminating all others; return its pivot, nan if it is 0."""
     n = escape.shape[1]

@@ -10,7 +10,7 @@ inside to the outside. Positions 0 and ``length + 1`` in a list stand for no mod
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, inner
 
 #: Improvements below this size are rounding errors.
 TINY = 1e-9
@@ -95,7 +95,7 @@ def tree_parts(lists, heads):
     return counts
 
 
-@compiled
+@inner
 def score_heads(lists, scores, parts, current, m, values):
     """Write the score of each candidate arc into m, and of its parts, given the arcs into all other words."""
     starts, bounds, order, modifiers = lists.starts, lists.bounds, lists.order, lists.modifiers
@@ -124,7 +124,7 @@ def score_heads(lists, scores, parts, current, m, values):
                 values[k] += parts[of_child + k]
 
 
-@compiled
+@inner
 def is_below(lists, current, node, m):
     """Return True if a node is m or one of its descendants."""
     while node > 0 and node != m:
@@ -132,7 +132,7 @@ def is_below(lists, current, node, m):
     return node == m
 
 
-@compiled
+@inner
 def crosses(lists, current, h, m, other):
     """Return True if the arc from h to m crosses an arc of the tree, except the arcs into ``m`` and ``other``."""
     low, high = min(h, m), max(h, m)
@@ -167,7 +167,7 @@ def climb(lists, scores, parts, single_root, projective, current):
     return total
 
 
-@compiled
+@inner
 def change_head(lists, scores, parts, single_root, projective, current, m, values):
     """Give m its best head; return True if it was another one."""
     first, heads = lists.starts[m], lists.heads
@@ -186,7 +186,7 @@ def change_head(lists, scores, parts, single_root, projective, current, m, value
     return True
 
 
-@compiled
+@inner
 def exchange(lists, scores, parts, single_root, projective, current, m, values):
     """Put m in the place of its head, or of the root's child, which becomes a descendant of m, if this is better."""
     changed = False

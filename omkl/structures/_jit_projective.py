@@ -21,7 +21,7 @@ might matter, there is no result.
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, inner
 
 #: Log of the smallest normal number; log of the growth of the number of trees per token (27 / 4).
 SMALLEST, GROWTH = -708.0, 1.91
@@ -125,7 +125,7 @@ def trace(chart, heads):
         n_spans += 2
 
 
-@compiled
+@inner
 def _put(span, kind, first, last):
     """Describe a span; an assignment of a whole row would take two seconds to compile."""
     span[0], span[1], span[2] = kind, first, last
@@ -171,7 +171,7 @@ def marginals(scores, single_root, expected):
     return shift + np.log(total)
 
 
-@compiled
+@inner
 def descend_sums(chart, weights, single_root, expected):
     """Write the marginals of arcs: derivatives of the log of the sum, in the reverse order of :func:`fill`."""
     n = weights.shape[0] - 1

@@ -5,40 +5,45 @@ Tarjan (1986). It follows best incoming arcs backwards from a token. A cycle bec
 arcs is the maximum of its children's rows, each less the cycle's arc into that child. Every node is merged once, so the
 total cost is O(n^2).
 
-The last functions are sums over the arcs of one tree: ``heads[i]`` is the head of token ``i + 1``.
+``heads[i]`` is the head of token ``i + 1``.
 """
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, inner
 
 UNSEEN, DONE = -2, -1
+#: Found by :func:`best_heads`.
+NOTHING, TREE, CYCLE = range(3)
 
 
 @compiled
-def decode(scores, single_root, heads):
-    """Write the heads of the best tree; return False if there is none, or a score is nan or +inf."""
+def best_heads(scores, single_root, source, heads):
+    """Write the best head of each token; return :data:`TREE`, :data:`CYCLE`, or :data:`NOTHING`.
+
+    There is nothing if a token has no head, or a score is nan or +inf. For a cycle, write to ``source`` (n + 1,) what
+    :func:`contract` needs.
+    """
     n = heads.shape[0]
     best = np.empty(n + 1)
-    source = np.empty(n + 1, np.int64)
     if not best_token_heads(scores, best, source):
-        return False
+        return NOTHING
     for m in range(1, n + 1):
         if best[m] > scores[0, m]:
             heads[m - 1] = source[m]
         elif scores[0, m] > -np.inf:
             heads[m - 1] = 0
         else:
-            return False
-    if is_tree(heads, single_root):  # if these form a tree, no tree is better
-        return True
+            return NOTHING
+    if is_tree(heads, single_root):
+        return TREE
     if not single_root:
         for m in range(1, n + 1):
             source[m] = heads[m - 1]
-    return contract(scores, single_root, source, heads)
+    return CYCLE
 
 
-@compiled
+@inner
 def best_token_heads(scores, best, source):
     """Write score and index of each token's best head among the tokens; return False if a score is nan or +inf."""
     n = scores.shape[0] - 1
@@ -58,12 +63,13 @@ def best_token_heads(scores, best, source):
     return not unfit
 
 
-@compiled
+@inner
 def is_tree(heads, single_root):
     """Return True if every token reaches the root and, if ``single_root``, the root has one child."""
     n = heads.shape[0]
     roots = 0
-    met = np.zeros(n + 1, np.int64)  # the walk that first visited a token, 0 if none did
+    met = np.empty(n + 1, np.int64)  # the walk that first visited a token, 0 if none did
+    met[:] = 0
     for start in range(1, n + 1):
         roots += heads[start - 1] == 0
         m = start
@@ -96,7 +102,8 @@ def contract(scores, single_root, source, heads):
     children = np.empty(2 * n, np.int64)
     first_child = np.empty(2 * n + 1, np.int64)
     path = np.empty(n + 1, np.int64)
-    position = np.full(n + 1, UNSEEN)  # position of each token's node on the path
+    position = np.empty(n + 1, np.int64)  # position of each token's node on the path
+    position[:] = UNSEEN
     for v in range(1, n + 1):
         incoming[v, v] = -np.inf
         chosen[v] = source[v]
@@ -119,7 +126,7 @@ def contract(scores, single_root, source, heads):
     return True
 
 
-@compiled
+@inner
 def grow(start, single_root, incoming, chosen, spent, children, first_child, n_nodes, path, position):
     """Follow best arcs backwards from ``start``, contracting cycles, to the root or to a finished token.
 
@@ -151,7 +158,7 @@ def grow(start, single_root, incoming, chosen, spent, children, first_child, n_n
         n_nodes += 1
 
 
-@compiled
+@inner
 def best_head(row, first):
     """Return the index of the largest entry from ``first`` on, the lowest in a tie; 0 if all of them are -inf."""
     best, where = -np.inf, 0
@@ -162,7 +169,7 @@ def best_head(row, first):
     return where
 
 
-@compiled
+@inner
 def merge(incoming, node, spent, children, position, depth):
     """Contract the cycle of ``children`` into ``node``, which takes position ``depth`` on the path."""
     n = position.shape[0] - 1
@@ -180,7 +187,7 @@ def merge(incoming, node, spent, children, position, depth):
         into[u] = -np.inf if position[u] == depth else into[u]
 
 
-@compiled
+@inner
 def expand(incoming, n_nodes, chosen, spent, children, first_child):
     """Pass the arc chosen for each contracted node down to the child that it enters, in reverse order."""
     n = incoming.shape[1] - 1
@@ -191,29 +198,3 @@ def expand(incoming, n_nodes, chosen, spent, children, first_child):
             if incoming[child, u] - spent[child] == incoming[v, u]:
                 chosen[child] = u
                 break
-
-
-@compiled
-def are_heads(heads, n, least):
-    """Return True if there are n heads, each another token, the root, or -1 if ``least`` is -1."""
-    fit = heads.shape[0] == n
-    for i in range(heads.shape[0]):
-        fit &= least <= heads[i] <= n and heads[i] != i + 1
-    return fit
-
-
-@compiled
-def score(scores, heads):
-    """Return the sum of the scores of the arcs."""
-    total = 0.0
-    for i in range(heads.shape[0]):
-        total += scores[heads[i], i + 1]
-    return total
-
-
-@compiled
-def add_indicator(scores, heads, amount):
-    """Add ``amount`` to every known arc of the tree."""
-    for i in range(heads.shape[0]):
-        if heads[i] >= 0:
-            scores[heads[i], i + 1] += amount

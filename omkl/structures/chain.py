@@ -43,6 +43,8 @@ class TrigramPotentials(NamedTuple):
 AnyPotentials: TypeAlias = ChainPotentials | TrigramPotentials | tuple[ArrayLike, ...]
 #: Maximum number of labels of a second-order chain, whose table of trigrams grows with the cube of their number.
 MOST_LABELS = 400
+#: Up to so many sequences are decoded one by one, with the function that training has compiled.
+FEW = 64
 NOTHING_ALLOWED = "No labelling is allowed: the constraints contradict each other."
 #: For each chunking scheme: the kinds of labels that may begin a sequence, that may end one, and that may follow each
 #: kind. A kind in lower case must belong to the same chunk.
@@ -228,19 +230,20 @@ class Chain(Labelling):
         return potentials._replace(unary=potentials.unary[low:high], pairwise=pairwise)
 
     def decode(self, potentials: AnyPotentials) -> np.ndarray:
-        own = self._within_allowed(self._checked(potentials))
-        labels = np.empty(len(own.unary), np.int64)
-        if self._programs.viterbi(*own, self.costs, labels, 0.0, labels) == -np.inf:
+        labels, score = self._viterbi(self._within_allowed(self._checked(potentials)))
+        if score == -np.inf:
             raise InputError(NOTHING_ALLOWED)
         return labels
 
     def decode_many(self, potentials: AnyPotentials, offsets: np.ndarray) -> np.ndarray:
         given = self._checked(potentials)
-        if self.order == 2:
+        if self.order == 2 or len(offsets) <= FEW:
             parts = (self.part(given, low, high) for low, high in itertools.pairwise(offsets.tolist()))
             return np.concatenate([np.zeros(0, np.int64), *(self.decode(own) for own in parts if len(own.unary))])
-        labels = np.empty(len(given.unary), np.int64)
-        jit.viterbi_many(*self._within_allowed(given, offsets), offsets, self.costs, labels)
+        own, labels = self._within_allowed(given, offsets), np.empty(len(given.unary), np.int64)
+        if not len(own.pairwise):
+            return self._viterbi(own)[0]
+        jit.viterbi_many(*own, offsets, self.costs, labels)
         return labels
 
     def decode_best(self, potentials: AnyPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
@@ -294,10 +297,15 @@ class Chain(Labelling):
         return labels[:found], scores[:found]
 
     def loss_augmented(self, potentials: AnyPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> np.ndarray:
-        own = self._within_allowed(self._checked(potentials))
+        return self._viterbi(self._within_allowed(self._checked(potentials)), gold, cost_weight)[0]
+
+    def _viterbi(self, own: Any, gold: np.ndarray | None = None, cost_weight: float = 0.0) -> tuple[np.ndarray, float]:
+        """Return the best labels, and their score with the costs."""
         labels = np.empty(len(own.unary), np.int64)
-        self._programs.viterbi(*own, self.costs, gold, cost_weight, labels)
-        return labels
+        # for no transitions, Numba compiles no chain
+        own = own if len(own.pairwise) else own._replace(pairwise=None)
+        score = self._programs.viterbi(*own, self.costs, labels if gold is None else gold, cost_weight, labels)
+        return labels, score
 
     def marginals(self, potentials: AnyPotentials) -> tuple[float, Any]:
         given = self._checked(potentials)

@@ -204,7 +204,7 @@ class TreeStructure(Structure):
         augmented = as_scores(potentials).copy()
         heads = as_heads(gold, len(augmented) - 1, partial=True)
         # lowering the scores of gold arcs is equivalent to raising all others
-        jit.add_indicator(augmented, heads, -float(cost_weight))
+        _add(augmented, heads, -float(cost_weight))
         return self._with_arcs(potentials, augmented)
 
     def _with_arcs(self, potentials: Any, arcs: np.ndarray) -> Any:
@@ -216,22 +216,22 @@ class TreeStructure(Structure):
         gradient = np.zeros(scores.shape)
         n = len(scores) - 1
         predicted, right = as_heads(predicted, n), as_heads(gold, n)
-        jit.add_indicator(gradient, predicted, 1.0)
-        jit.add_indicator(gradient, right, -1.0)
-        return jit.score(scores, predicted) - jit.score(scores, right), TreePotentials(gradient)
+        _add(gradient, predicted, 1.0)
+        _add(gradient, right, -1.0)
+        return _score(scores, predicted) - _score(scores, right), TreePotentials(gradient)
 
     def subtract_indicator(self, potentials: AnyPotentials, output: ArrayLike) -> None:
         scores = as_scores(potentials)
-        jit.add_indicator(scores, as_heads(output, len(scores) - 1), -1.0)
+        _add(scores, as_heads(output, len(scores) - 1), -1.0)
 
     def indicator(self, output: ArrayLike) -> TreePotentials:
         counts = self.zeros(np.size(output))
-        jit.add_indicator(counts.arcs, as_heads(output, np.size(output)), 1.0)
+        _add(counts.arcs, as_heads(output, np.size(output)), 1.0)
         return counts
 
     def score(self, potentials: AnyPotentials, output: ArrayLike) -> float:
         scores = as_scores(potentials)
-        return jit.score(scores, as_heads(output, len(scores) - 1))
+        return _score(scores, as_heads(output, len(scores) - 1))
 
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
         right = as_heads(gold, np.size(gold), partial=True)
@@ -248,6 +248,14 @@ class TreeStructure(Structure):
         return InputError(
             f"No tree over these {n} tokens, with {children} of the root, avoids the arcs whose score is -inf."
         )
+
+
+def _maximum_arborescence(scores: np.ndarray, single_root: bool, heads: np.ndarray) -> bool:
+    """Write the heads of the best tree; return False if there is none, or a score is nan or +inf."""
+    source = np.empty(len(scores), np.int64)
+    found = jit.best_heads(scores, single_root, source, heads)
+    # if the best heads form a tree, no tree is better
+    return bool(jit.contract(scores, single_root, source, heads) if found == jit.CYCLE else found)
 
 
 class NonProjectiveTree(TreeStructure):
@@ -276,7 +284,7 @@ class NonProjectiveTree(TreeStructure):
     9
     """
 
-    programs = TreePrograms(jit.decode, _jit_matrix_tree.marginals, log_space.arborescences)
+    programs = TreePrograms(_maximum_arborescence, _jit_matrix_tree.marginals, log_space.arborescences)
 
 
 class ProjectiveTree(TreeStructure):
@@ -318,6 +326,18 @@ def as_heads(output: ArrayLike, n: int, partial: bool = False) -> np.ndarray:
     heads = np.asarray(output)
     are_whole = heads.ndim == 1 and heads.dtype.kind in "iu"
     heads = heads.astype(np.int64, copy=False)
-    if not are_whole or not jit.are_heads(heads, n, -1 if partial else 0):
+    least = -1 if partial else 0
+    if not are_whole or len(heads) != n or not ((least <= heads) & (heads <= n) & (heads != np.arange(1, n + 1))).all():
         raise InputError(f"A tree over {n} tokens must be {n} heads in 0 .. {n}, none its own, not {output!r:.80}.")
     return heads
+
+
+def _score(scores: np.ndarray, heads: np.ndarray) -> float:
+    """Return the sum of the scores of the arcs of a tree."""
+    return float(scores[heads, np.arange(1, len(scores))].sum())
+
+
+def _add(scores: np.ndarray, heads: np.ndarray, amount: float) -> None:
+    """Add an amount to every known arc of a tree."""
+    known = np.flatnonzero(heads >= 0)
+    scores[heads[known], known + 1] += amount

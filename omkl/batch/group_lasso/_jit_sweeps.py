@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, inner
 
 #: Largest group with an eigenbasis. Larger groups use a bound of the largest eigenvalue, from power iterations.
 LARGEST_BASIS, POWER_ITERATIONS = 192, 20
@@ -107,7 +107,7 @@ def sweep(columns, starts, groups, curvature, bases, coupling, penalty, w, rho):
     return gained
 
 
-@compiled
+@inner
 def _descend_single(columns, j, g, curvature, bases, threshold, penalty, w, rho):
     """Minimise over the coefficient of one column, in place; return the decrease."""
     correlation, before, ridge, positive = 0.0, w[j, 0], penalty.ridge, penalty.positive
@@ -144,7 +144,7 @@ def _descend_single(columns, j, g, curvature, bases, threshold, penalty, w, rho)
     return 0.5 * (value + ridge) * move**2
 
 
-@compiled
+@inner
 def _square(columns, j, curvature):
     """Return the weighted square of a column's norm."""
     if len(columns.dense):
@@ -155,7 +155,7 @@ def _square(columns, j, curvature):
     return square
 
 
-@compiled
+@inner
 def _correlations(columns, first, last, rho):
     """Return the products (size, K) of some columns with residuals (K, m)."""
     if len(columns.dense):
@@ -173,7 +173,7 @@ def _correlations(columns, first, last, rho):
     return found
 
 
-@compiled
+@inner
 def _stays_zero(correlations, w, norm_weight, l1_weight, positive):
     """Return whether a group is zero and stays zero, for any inner products."""
     total = 0.0
@@ -187,7 +187,7 @@ def _stays_zero(correlations, w, norm_weight, l1_weight, positive):
     return np.sqrt(total) <= norm_weight
 
 
-@compiled
+@inner
 def _follow_columns(columns, first, curvature, coupling, changes, rho):
     """Update the residuals after changes (size, K) of the coefficients of a group."""
     shares, weights, damping = coupling
@@ -224,7 +224,7 @@ def _follow_columns(columns, first, curvature, coupling, changes, rho):
                     rho[k, i] -= changes[j, k] * curvature[i] * factor
 
 
-@compiled
+@inner
 def _change(changes, w, basis, values, threshold, ridge):
     """Replace the correlations (size, K) of a group by the moves of its coefficients; return a bound of the decrease.
 
@@ -264,7 +264,7 @@ def _change(changes, w, basis, values, threshold, ridge):
     return gain
 
 
-@compiled
+@inner
 def _rotate(vectors, w, found):
     """Add ``vectors.T @ w`` to a vector, or ``w`` if there are no vectors."""
     for i in range(len(w)):
@@ -274,7 +274,7 @@ def _rotate(vectors, w, found):
             found[j] += vectors[i, j] * w[i]
 
 
-@compiled
+@inner
 def _add(w, first, changes):
     """Add changes (size, K) to the coefficients of a group, in loops: array assignments take seconds to compile."""
     for j in range(len(changes)):
@@ -282,7 +282,7 @@ def _add(w, first, changes):
             w[first + j, k] += changes[j, k]
 
 
-@compiled
+@inner
 def _norm_of_minimum(target, values, threshold, ridge):
     """Return the root b of :math:`\\sum_j c_j^2 / ((\\lambda_j + r) b + t)^2 = 1`; 0 if there is no root b > 0.
 
@@ -314,7 +314,7 @@ def _norm_of_minimum(target, values, threshold, ridge):
     return root
 
 
-@compiled
+@inner
 def _proximal_steps(correlations, gram, bound, norm_weight, l1_weight, penalty, before):
     """Return the move of a group by proximal steps with momentum, and the decrease.
 
@@ -360,7 +360,7 @@ def _proximal_steps(correlations, gram, bound, norm_weight, l1_weight, penalty, 
     return moves, gain + l1_weight * (np.abs(before).sum() - np.abs(w).sum())
 
 
-@compiled
+@inner
 def _find_basis(columns, starts, g, curvature, bases, is_mixed):
     """Compute the basis of a group.
 
@@ -390,7 +390,7 @@ def _find_basis(columns, starts, g, curvature, bases, is_mixed):
                 basis[k * size + j] = gram[k, j] if is_mixed else vectors[k, j]
 
 
-@compiled
+@inner
 def _outputs(columns, first, last, w, m):
     """Return predictions (1, m) of some columns with coefficients (size, 1)."""
     if len(columns.dense):
@@ -402,7 +402,7 @@ def _outputs(columns, first, last, w, m):
     return found
 
 
-@compiled
+@inner
 def _gram(columns, first, last, curvature):
     """Return weighted inner products of some columns."""
     if len(columns.dense):
@@ -467,7 +467,7 @@ def sweep_products(model, w, correlations, square, target, most, worth, largest)
     return most, False, square, largest
 
 
-@compiled
+@inner
 def _model_gap(starts, threshold, ridge, w, correlations, square):
     """Return the duality gap of the quadratic model at the present residuals."""
     penalty, reach, largest, conjugate = 0.0, 0.0, 0.0, 0.0

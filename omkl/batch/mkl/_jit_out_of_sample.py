@@ -1,25 +1,23 @@
 """Passes over the lower triangle of a kernel, for the choice of kernels."""
 
-import numpy as np
-
 from omkl._compilation import compiled
 
 
 @compiled
-def standardize(gram, roots, constant):
+def standardize(gram, roots, constant, along):
     """Weight and centre a kernel (n, n), and divide it by its mean diagonal, in place; return False if it is constant.
 
     Write the lower triangle of ``P D K D P``, with the diagonal D of ``roots``, a unit vector, and the projection P
-    along it. The kernel is constant if its trace is at most the share ``constant`` of the largest entry.
+    along it. The kernel is constant if its trace is at most the share ``constant`` of the largest entry. ``along`` (n,)
+    is working memory, zero at first.
     """
     n = len(roots)
     largest = 0.0
     for i in range(n):
         for j in range(i + 1):
-            largest = max(largest, abs(gram[i, j]))
+            largest = abs(gram[i, j]) if abs(gram[i, j]) > largest else largest
     if not largest > 0.0:
         return False
-    along = np.zeros(n)
     for i in range(n):
         row, scale, inner = gram[i], roots[i] / largest, 0.0
         for j in range(i):
@@ -48,7 +46,7 @@ def standardize(gram, roots, constant):
 
 
 @compiled
-def steps_left_out(kernel, inverse, coefficients, residuals, squares, summands):
+def steps_left_out(kernel, inverse, coefficients, residuals, squares, moved, own, summands):
     """Compute how much a step along the gradient of a kernel helps each sample, left out in turn.
 
     Parameters
@@ -59,6 +57,8 @@ def steps_left_out(kernel, inverse, coefficients, residuals, squares, summands):
     coefficients, residuals : arrays of shape (n, P)
     squares : array of shape (n, n)
         For each pair of samples, the squared effect of one unit of kernel between them, in both directions.
+    moved, own : arrays of shapes (n, P) and (n,)
+        Working memory, zero at first.
     summands : array of shape (n,)
         Output.
 
@@ -68,7 +68,6 @@ def steps_left_out(kernel, inverse, coefficients, residuals, squares, summands):
         The variance of the sum of summands, as a sum over pairs of samples.
     """
     n, width = coefficients.shape
-    moved, own = np.zeros((n, width)), np.zeros(n)
     variance = 0.0
     for i in range(n):
         row, inverse_row, squares_row = kernel[i], inverse[i], squares[i]

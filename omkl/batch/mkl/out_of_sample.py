@@ -161,7 +161,7 @@ def natural_c(kernels: KernelStack, kept: np.ndarray, targets: np.ndarray, weigh
     z = roots[:, None] * (targets - weights @ targets / weights.sum())
     gram = np.ascontiguousarray(kernels.combine(np.full(len(kept), 1.0 / len(kept)), kept))
     variance = float(roots**2 @ np.diagonal(gram) - roots**2 @ gram @ roots**2)
-    if len(z) < 3 or not z.any() or not jit.standardize(gram, roots, CONSTANT):
+    if len(z) < 3 or not z.any() or not jit.standardize(gram, roots, CONSTANT, np.zeros(len(gram))):
         return 1.0
     return 1.0 / (variance * _best_ridge(gram, z, roots)[0])
 
@@ -234,7 +234,7 @@ def _better_on_folds(
 def _standardized(kernels: KernelStack, m: int, roots: np.ndarray) -> np.ndarray:
     """Return the lower triangle of a weighted, centred kernel of mean diagonal one; zero if it is constant."""
     gram = np.ascontiguousarray(kernels.combine([1.0], [m]))
-    return gram if jit.standardize(gram, roots, CONSTANT) else np.zeros_like(gram)
+    return gram if jit.standardize(gram, roots, CONSTANT, np.zeros(len(gram))) else np.zeros_like(gram)
 
 
 class _RidgeModel:
@@ -266,8 +266,9 @@ class _RidgeModel:
 
     def standard_errors(self, kernel: np.ndarray) -> float:
         """Return the decrease of the leave-one-out loss by a gradient step in a kernel, in standard errors."""
-        summands = np.empty(len(self.residuals))
-        variance = jit.steps_left_out(kernel, self.inverse, self.coefficients, self.residuals, self._squares, summands)
+        moved, (own, summands) = np.zeros_like(self.residuals), np.zeros((2, len(kernel)))
+        model = self.inverse, self.coefficients, self.residuals, self._squares
+        variance = jit.steps_left_out(kernel, *model, moved, own, summands)
         error = max(np.sqrt(variance), np.sqrt(len(summands)) * summands.std(ddof=1))
         return float(summands.sum() / error) if error > 0.0 else 0.0
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, inner
 
 TAB, NEWLINE, CR, HASH, DASH, DOT, UNDERSCORE, ZERO, NINE = b"\t\n\r#-._09"
 
@@ -79,7 +79,7 @@ def scan(data, roles, most, starts, lengths, heads, sentences):
     return n_sentences
 
 
-@compiled
+@inner
 def _judge(data, begin, line, columns, fewest, most, n_words, head, state):
     """Check if the line at ``begin`` is the next word; ``state`` records other kinds of lines and errors."""
     if state[N_COLUMNS] == 0:
@@ -105,7 +105,7 @@ def _judge(data, begin, line, columns, fewest, most, n_words, head, state):
     return False
 
 
-@compiled
+@inner
 def _close(sentence, first, word, end, line, state):
     """Record a sentence of the words ``first`` to ``word - 1``; return the index for the next word."""
     if state[WRONG] == FINE and state[LAST_RANGE] > word - first:
@@ -120,14 +120,14 @@ def _close(sentence, first, word, end, line, state):
     return word
 
 
-@compiled
+@inner
 def _line_end(data, i):
     while data[i] != NEWLINE:
         i += 1
     return i
 
 
-@compiled
+@inner
 def _columns(data, i, roles, word, starts, lengths, heads):
     """Record the fields of a line; return the start of the next line and the number of columns."""
     for k in range(lengths.shape[0]):
@@ -154,7 +154,7 @@ def _columns(data, i, roles, word, starts, lengths, heads):
             return i, column
 
 
-@compiled
+@inner
 def _number(data, i):
     """Parse the number at ``i``; return its value, -1 without digits, and its end."""
     begin = i
@@ -165,7 +165,7 @@ def _number(data, i):
     return (value if i > begin else -1), i
 
 
-@compiled
+@inner
 def _identifier(data, i, n_words, last_range, last_empty):
     """Parse an ID after ``n_words`` words: TAB is the next word, DASH a range, DOT an empty node, 0 invalid.
 
@@ -223,7 +223,7 @@ def replace_fields(text, rows, codes, strings, offsets, out):
     return _copy(text, done, text.shape[0], out, size)
 
 
-@compiled
+@inner
 def _copy(source, begin, end, out, size):
     for k in range(end - begin):
         out[size + k] = source[begin + k]

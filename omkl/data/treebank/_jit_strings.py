@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, inner
 
 #: FNV-1a, 64 bits (the offset basis as a signed number).
 BASIS, PRIME = np.int64(-3750763034362895579), np.int64(1099511628211)
@@ -65,7 +65,7 @@ def intern(data, starts, lengths, first, grow, size, buckets, pool, offsets, cod
     return codes.shape[0], size
 
 
-@compiled
+@inner
 def _is(data, start, length, pool, offsets, code):
     low = offsets[code]
     if offsets[code + 1] - low != length:

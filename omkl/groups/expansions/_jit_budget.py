@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omkl._compilation import borrowing, compiled
+from omkl._compilation import borrowing, compiled, inner
 
 #: Vectors of one tile, which stays in the cache, and number of vectors at hand that are compared with a tile at a time.
 TILE, ROWS = 512, 4
@@ -133,7 +133,7 @@ def score(rows, n, coefficients, own):
                 own[k, t, j] = inner_product(row, coefficients[k, j, :n])
 
 
-@compiled
+@inner
 def weakest(scales, squares, ages, n):
     """Return the support vector of the smallest ``sum_k s_k^2 ||A_k[i]||^2 k_k(i, i)``, the oldest in a tie."""
     importances = np.zeros(n)
@@ -340,7 +340,7 @@ def drop(index, n, square_norms, rows, own, bank):
         square_norms[k] += spread(index, others, c, y, bank.jitters[k], coefficients, *arrays)
 
 
-@compiled
+@inner
 def admit(t, scales, square_norms, rows, own, indices, bank):
     """Make token ``t`` a support vector, which replaces another if the support is full; return its index."""
     n, m = bank.counts[0], len(indices)

@@ -82,7 +82,7 @@ def move(grams, rows, tokens, D, groups, cached, coefficients, sums, rates, aver
     ``tokens`` (m,) are the tokens with a gradient, ``D`` (m, K), and ``grams[k, rows[i]]`` their Gram rows.
     """
     n_tokens, averaging = cached.shape[2], sums.shape[1] > 0
-    chosen = np.empty(rows.shape[0], np.int64)
+    chosen, amounts = np.empty(rows.shape[0], np.int64), np.empty(rows.shape[0], cached.dtype)
     for k in range(cached.shape[0]):
         if not groups[k]:
             continue
@@ -91,7 +91,7 @@ def move(grams, rows, tokens, D, groups, cached, coefficients, sums, rates, aver
             for i in range(rows.shape[0]):
                 change = rates[k] * D[i, j]
                 if change != 0.0:
-                    chosen[count] = i
+                    chosen[count], amounts[count] = rows[i], -change
                     count += 1
                     coefficients[k, tokens[i], j] -= change
                     if averaging:
@@ -100,18 +100,14 @@ def move(grams, rows, tokens, D, groups, cached, coefficients, sums, rates, aver
             # four Gram rows at a time, so that the target is read and written once for all four
             q = 0
             while q + 4 <= count:
-                i0, i1, i2, i3 = chosen[q], chosen[q + 1], chosen[q + 2], chosen[q + 3]
-                c0 = cached.dtype.type(-rates[k] * D[i0, j])
-                c1 = cached.dtype.type(-rates[k] * D[i1, j])
-                c2 = cached.dtype.type(-rates[k] * D[i2, j])
-                c3 = cached.dtype.type(-rates[k] * D[i3, j])
-                g0, g1, g2, g3 = grams[k, rows[i0]], grams[k, rows[i1]], grams[k, rows[i2]], grams[k, rows[i3]]
+                c0, c1, c2, c3 = amounts[q], amounts[q + 1], amounts[q + 2], amounts[q + 3]
+                g0, g1 = grams[k, chosen[q]], grams[k, chosen[q + 1]]
+                g2, g3 = grams[k, chosen[q + 2]], grams[k, chosen[q + 3]]
                 for t in range(n_tokens):
                     target[t] += (c0 * g0[t] + c1 * g1[t]) + (c2 * g2[t] + c3 * g3[t])
                 q += 4
             while q < count:
-                c = cached.dtype.type(-rates[k] * D[chosen[q], j])
-                g = grams[k, rows[chosen[q]]]
+                g = grams[k, chosen[q]]
                 for t in range(n_tokens):
-                    target[t] += c * g[t]
+                    target[t] += amounts[q] * g[t]
                 q += 1

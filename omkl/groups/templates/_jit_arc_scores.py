@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from omkl._compilation import all_lanes, compiled, prefetch
+from omkl._compilation import all_lanes, compiled, inner, prefetch
 
 # these four lines, LINE and CACHE_LINE are as in _jit_arcs
 MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -92,57 +92,12 @@ def weigh_lanes(typing_context, places, lines, bare, directed, distant, scores, 
 
 
 @compiled
-def add_scores(keys, nodes, cells, pairs, groups, scales, table, bins, scores):
-    """Add the weights of all pairs of views, times the scales of their groups, to the scores of the arcs.
+def copy(nodes, cells, scores, starts, rows, into_rows):
+    """Copy the scores of arcs into rows of nodes, which are padded to whole vectors, or back.
 
     Sentences are concatenated: ``s`` has the nodes ``nodes[s] : nodes[s + 1]`` and the scores
-    ``cells[s] : cells[s + 1]``. The table of a pair stays in cache from one sentence to the next.
+    ``cells[s] : cells[s + 1]``. The row of a node begins at ``starts[node]``.
     """
-    starts = np.zeros(nodes[-1] + 1, np.int64)  # of the rows of nodes, which are padded to whole vectors
-    for s in range(nodes.shape[0] - 1):
-        width = 1 + (nodes[s + 1] - nodes[s] + LANES - 2) // LANES * LANES
-        for node in range(nodes[s], nodes[s + 1]):
-            starts[node + 1] = starts[node] + width
-    rows = np.zeros(starts[-1])
-    _copy(nodes, cells, scores, starts, rows, True)
-    padded = np.zeros((keys.modifiers.shape[0], keys.modifiers.shape[1] + LANES), np.uint64)
-    for view in range(keys.modifiers.shape[0]):
-        for node in range(keys.modifiers.shape[1]):
-            padded[view, node] = keys.modifiers[view, node]
-    # the bucket bits of direction and distance, indexed by N + m - h
-    longest = bins.shape[1] - 1
-    turns = np.zeros(2 * longest + 1 + LANES, np.uint64)
-    for distance in range(1, longest + 1):
-        turns[longest - distance] = bins[0, distance] << SIX
-        turns[longest + distance] = (np.uint64(1) << THREE) | (bins[1, distance] << SIX)
-    n_pairs, own_scales = pairs.views.shape[0], np.empty(groups.shape)
-    live, n_live = np.empty(n_pairs, np.int64), 0
-    for p in range(n_pairs):
-        for variant in range(groups.shape[1]):
-            own_scales[n_live, variant] = scales[groups[p, variant]] if groups[p, variant] >= 0 else 0.0
-        if not own_scales[n_live].any():
-            continue
-        if pairs.between[p] == -1:
-            live[n_live] = p
-            n_live += 1
-            continue
-        bare, directed, distant = own_scales[n_live, 0], own_scales[n_live, 1], own_scales[n_live, 2]
-        _add_pairs(keys.heads, padded, nodes, pairs, live[:n_live], own_scales, table, turns, starts, rows)
-        n_live = 0
-        lines = table[pairs.bases[p] : pairs.bases[p + 1]]
-        for s in range(nodes.shape[0] - 1):
-            low, high = nodes[s], nodes[s + 1]
-            heads, modifiers = keys.heads[pairs.views[p, 0], low:high], keys.modifiers[pairs.views[p, 1], low:high]
-            own = rows[starts[low] : starts[high]].reshape(high - low, -1)
-            codes = keys.codes[pairs.between[p], low:high]
-            add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, bins, own)
-    _add_pairs(keys.heads, padded, nodes, pairs, live[:n_live], own_scales, table, turns, starts, rows)
-    _copy(nodes, cells, scores, starts, rows, False)
-
-
-@compiled
-def _copy(nodes, cells, scores, starts, rows, into_rows):
-    """Copy the scores of arcs into padded rows, or back."""
     for s in range(nodes.shape[0] - 1):
         n_nodes = nodes[s + 1] - nodes[s]
         for h in range(n_nodes):
@@ -155,10 +110,12 @@ def _copy(nodes, cells, scores, starts, rows, into_rows):
 
 
 @compiled
-def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, scales, table, turns, starts, rows):
+def add_pairs(head_keys, modifier_keys, nodes, pairs, live, scales, table, turns, starts, rows):
     """Add pairs of views without a field between head and modifier, one head after the other.
 
-    Meanwhile prefetch the lines of later heads, also across the end of a pair.
+    Meanwhile prefetch the lines of later heads, also across the end of a pair. The table of a pair stays in cache from
+    one sentence to the next. ``modifier_keys`` has ``LANES`` more columns than nodes; ``turns`` has the bucket bits of
+    direction and distance, indexed by N + m - h.
     """
     n_nodes, longest = head_keys.shape[1], 1
     # the first node of each node's sentence, and its number of arcs
@@ -190,23 +147,24 @@ def _add_pairs(head_keys, modifier_keys, nodes, pairs, live, scales, table, turn
                 locate_lanes(key, from_modifiers + offset, from_turns + offset, size, to + offset)
             if first[node] == 0:  # the first sentence prefetches the lines of the pair for the others
                 # the bytes of a line, in whole cache lines, with nonzero scales
-                low = 0 if scales[coming, 0] != 0.0 else (8 if scales[coming, 1] != 0.0 else 16)
-                high = 32 if scales[coming, 2] != 0.0 else (16 if scales[coming, 1] != 0.0 else 8)
+                low = 0 if scales[p, 0] != 0.0 else (8 if scales[p, 1] != 0.0 else 16)
+                high = 32 if scales[p, 2] != 0.0 else (16 if scales[p, 1] != 0.0 else 8)
                 low = low * n_bytes // CACHE_LINE * CACHE_LINE
                 _fetch(places[slot, :n], of_lines + np.uint64(pairs.bases[p]) * stride, stride, low, high * n_bytes)
             node, coming = (node + 1, coming) if node + 1 < n_nodes else (0, coming + 1)
         slot = slot + 1 if slot < ahead else 0
         if row >= ahead:
-            bare, directed, distant = scales[now, 0], scales[now, 1], scales[now, 2]
+            p = live[now]
+            bare, directed, distant = scales[p, 0], scales[p, 1], scales[p, 2]
             at, to = of_places + np.uint64(slot * width) * _WORD, of_rows + np.uint64(starts[own] + 1) * _WORD
-            lines = of_lines + np.uint64(pairs.bases[live[now]]) * stride
+            lines = of_lines + np.uint64(pairs.bases[p]) * stride
             for a in range(0, n_arcs[own], LANES):
                 offset = np.uint64(a) * _WORD
                 weigh_lanes(at + offset, lines, bare, directed, distant, to + offset, weight)
             own, now = (own + 1, now) if own + 1 < n_nodes else (0, now + 1)
 
 
-@compiled
+@inner
 def _fetch(places, lines, stride, low, high):
     """Prefetch the bytes ``low .. high - 1`` of the lines of a head's arcs; ``lines`` is the address of the table."""
     for offset in range(low, high, 2 * CACHE_LINE):
@@ -219,31 +177,34 @@ def _fetch(places, lines, stride, low, high):
 
 
 @compiled
-def add_pair_between(heads, modifiers, codes, bare, directed, distant, lines, bins, scores):
+def add_pair_between(head_keys, modifier_keys, codes, nodes, pairs, p, scales, table, bins, starts, rows):
     """Add a pair of views with a line for each value of a field between the two tokens."""
-    n_nodes = scores.shape[0]
-    size = np.uint64(lines.shape[0])
-    seen = np.empty(n_nodes, np.uint64)
-    for h in range(n_nodes):
-        for side in range(2):
-            turn = np.uint64(side)
-            sign = 2 * side - 1
-            n_seen = 0
-            m = h + 2 * sign
-            while 1 <= m < n_nodes:
-                code, new = codes[m - sign], True
-                for q in range(n_seen):
-                    new = new and seen[q] != code
-                if new:
-                    seen[n_seen] = code
-                    n_seen += 1
-                key = heads[h] + modifiers[m]
-                total = 0.0
-                for q in range(n_seen):
-                    mixed = (key + seen[q]) * MIX
-                    line = lines[((mixed >> HALF) * size) >> HALF]
-                    total += bare * line[mixed & MASK7]
-                    total += directed * line[DIRECTION + (((mixed >> THREE) ^ turn) & MASK7)]
-                    total += distant * line[DISTANCE + (((mixed >> SIX) ^ bins[side, abs(h - m)]) & MASK15)]
-                scores[h, m] += total
-                m += sign
+    view, other, field, first_line = pairs.views[p, 0], pairs.views[p, 1], pairs.between[p], pairs.bases[p]
+    bare, directed, distant = scales[p, 0], scales[p, 1], scales[p, 2]
+    size = np.uint64(pairs.bases[p + 1] - first_line)
+    seen = np.empty(nodes[-1], np.uint64)
+    for s in range(nodes.shape[0] - 1):
+        low, high = nodes[s], nodes[s + 1]
+        for h in range(low, high):
+            for side in range(2):
+                turn = np.uint64(side)
+                sign = 2 * side - 1
+                n_seen = 0
+                m = h + 2 * sign
+                while low < m < high:
+                    code, new = codes[field, m - sign], True
+                    for q in range(n_seen):
+                        new = new and seen[q] != code
+                    if new:
+                        seen[n_seen] = code
+                        n_seen += 1
+                    key = head_keys[view, h] + modifier_keys[other, m]
+                    total = 0.0
+                    for q in range(n_seen):
+                        mixed = (key + seen[q]) * MIX
+                        line = table[first_line + np.int64(((mixed >> HALF) * size) >> HALF)]
+                        total += bare * line[mixed & MASK7]
+                        total += directed * line[DIRECTION + (((mixed >> THREE) ^ turn) & MASK7)]
+                        total += distant * line[DISTANCE + (((mixed >> SIX) ^ bins[side, abs(h - m)]) & MASK15)]
+                    rows[starts[h] + m - low] += total
+                    m += sign

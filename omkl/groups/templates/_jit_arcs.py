@@ -16,7 +16,7 @@ the hashes of the views of all nodes.
 
 import numpy as np
 
-from omkl._compilation import compiled, prefetch
+from omkl._compilation import compiled, inner, prefetch
 
 LINE = 32
 N_VARIANTS = 3
@@ -119,7 +119,7 @@ def add_scores(keys, places, pairs, groups, scales, table, scores):
                 )
 
 
-@compiled
+@inner
 def _fetch_line(table, line):
     """Prefetch a line of a table.
 
@@ -131,7 +131,7 @@ def _fetch_line(table, line):
         prefetch(start + np.uint64(offset))
 
 
-@compiled
+@inner
 def _add_hashes(keys, pairs, p, places, hashes):
     """Write the sum of the hashes of the nodes of each arc or part.
 
@@ -150,7 +150,7 @@ def _add_hashes(keys, pairs, p, places, hashes):
             hashes[a] += thirds[third] + (TURN if (third > h) != (places[3, a] >= 8) else np.uint64(0))
 
 
-@compiled
+@inner
 def _values_between(codes, between, place, seen):
     """Write the distinct values of a field between head and modifier; return the number of values."""
     h, m, n_seen = place[1], place[2], 0
@@ -164,11 +164,13 @@ def _values_between(codes, between, place, seen):
     return n_seen
 
 
-@compiled
+@inner
 def _room(keys, places, between):
     """Allocate arrays for :func:`_find_lines`: distinct values between two tokens; arcs, lines, buckets; hashes."""
-    n_entries = places.shape[1]
-    if between.max() >= 0:
+    n_entries, some = places.shape[1], False
+    for field in between:
+        some |= field >= 0
+    if some:
         for a in range(places.shape[1]):
             n_entries += abs(places[1, a] - places[2, a])
     seen, buckets = np.empty(keys.heads.shape[1] + 1, np.uint64), np.empty((N_VARIANTS, n_entries), np.int64)
@@ -176,7 +178,7 @@ def _room(keys, places, between):
     return seen, np.empty(n_entries, np.int64), np.empty(n_entries, np.int64), buckets, hashes
 
 
-@compiled
+@inner
 def _find_lines(keys, places, pairs, p, room):
     """List the arcs, lines and buckets of the features of pair ``p`` of views; return their number."""
     seen, owners, lines, buckets, hashes = room
@@ -206,7 +208,7 @@ def find_lines(keys, places, pairs, p):
     return room[1][:count], room[2][:count], room[3][:, :count]
 
 
-@compiled
+@inner
 def _any_stored(groups, empty):
     stored = False
     for k in groups:
@@ -272,7 +274,7 @@ def step(keys, places, gradient, pairs, groups, table, sums, arrays):
                 arrays.square_gradients[k] = max(moved, 0.0) / rates[k] ** 2
 
 
-@compiled
+@inner
 def _move(owners, lines, buckets, values, rate, table, sums, average):
     """Move one group; return ``r^2 ||g||^2``, and the change of ``||v||^2`` of the stored weights."""
     moved = 0.0
@@ -291,15 +293,15 @@ def _move(owners, lines, buckets, values, rate, table, sums, average):
     return moved, square_change
 
 
-@compiled
+@inner
 def square_norm(owners, lines, buckets, values):
     """Return ``||g||^2`` of one group's gradient; arcs that share a feature are added up first."""
     n = owners.shape[0]
     capacity = 8
     while capacity < 2 * n:
         capacity *= 2
-    keys = np.full(capacity, -1, np.int64)
-    totals = np.zeros(capacity)
+    keys, totals = np.empty(capacity, np.int64), np.empty(capacity)
+    keys[:], totals[:] = -1, 0.0
     total = 0.0
     for a in range(n):
         key = lines[a] * LINE + buckets[a]
@@ -311,15 +313,6 @@ def square_norm(owners, lines, buckets, values):
         total += value * (2.0 * totals[place] + value)
         totals[place] += value
     return max(total, 0.0)
-
-
-@compiled
-def mark_lines(keys, places, pairs, marks):
-    """Mark the lines of the arcs' features, to estimate the number of keys from the share of marked lines."""
-    room = _room(keys, places, pairs.between)
-    for p in range(pairs.views.shape[0]):
-        for a in range(_find_lines(keys, places, pairs, p, room)):
-            marks[room[2][a]] = True
 
 
 @compiled

@@ -1,5 +1,6 @@
 """Groups of dependency arcs and pairs of arcs: feature templates, hashed on the fly."""
 
+import itertools
 from collections.abc import Sequence
 from copy import copy
 from operator import itemgetter
@@ -170,9 +171,9 @@ class ArcTemplateBank(Bank):
         self, keys: ArcKeys, nodes: np.ndarray, cells: np.ndarray, sentences: Sequence[ArcSentence], scores: np.ndarray
     ) -> None:
         """Add the weights of the templates to the scores of all likely arcs."""
-        bins, scales = self._layout.bins(max(map(len, sentences))), self.group_state.scales
+        scales = self.group_state.scales
         if all(x.likely is None for x in sentences):
-            all_arcs.add_scores(keys, nodes, cells, self._pairs, self._groups, scales, self.table, bins, scores)
+            self._add_all_arcs(keys, nodes, cells, scores)
             return
         listed = [
             self._layout.arcs(np.ones((len(x) + 1,) * 2) if x.likely is None else x.likely, root)
@@ -183,6 +184,29 @@ class ArcTemplateBank(Bank):
         own = scores[chosen]
         jit.add_scores(keys, places, self._pairs, self._groups, scales, self.table, own)
         scores[chosen] = own
+
+    def _add_all_arcs(self, keys: ArcKeys, nodes: np.ndarray, cells: np.ndarray, scores: np.ndarray) -> None:
+        """Add the weights of the templates to the scores of all arcs."""
+        pairs, table = self._pairs, self.table
+        scales = np.where(self._groups >= 0, self.group_state.scales[self._groups], 0.0)
+        lengths = np.diff(nodes)
+        bins, turns = self._layout.bins(int(lengths.max()))
+        widths = np.repeat(1 + -(-(lengths - 1) // all_arcs.LANES) * all_arcs.LANES, lengths)
+        starts = np.concatenate([[0], np.cumsum(widths)])
+        rows = np.zeros(starts[-1])
+        padded = np.zeros((len(keys.modifiers), nodes[-1] + all_arcs.LANES), np.uint64)
+        padded[:, : nodes[-1]] = keys.modifiers
+        all_arcs.copy(nodes, cells, scores, starts, rows, True)
+        live, arrays = np.flatnonzero(scales.any(axis=1)).tolist(), (scales, table)
+        for is_between, run in itertools.groupby(live, lambda p: pairs.between[p] >= 0):
+            own = list(run)
+            if not is_between:
+                all_arcs.add_pairs(keys.heads, padded, nodes, pairs, np.array(own), *arrays, turns, starts, rows)
+                continue
+            for p in own:
+                hashes = keys.heads, padded, keys.codes
+                all_arcs.add_pair_between(*hashes, nodes, pairs, p, *arrays, bins, starts, rows)
+        all_arcs.copy(nodes, cells, scores, starts, rows, False)
 
     def step(self, x: ArcSentence, gradient: TreePotentials) -> None:
         arrays = self._groups, self.table, self._sums, self.group_state.step

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from omkl.exceptions import InputError
 from omkl.groups.base import GuidedInput
 from omkl.groups.templates import _jit_arcs as jit
+from omkl.groups.templates._jit_arc_scores import LANES
 from omkl.groups.templates.language import DISTANCE_BINS, VARIANTS, TemplateSet
 from omkl.groups.tokens import Features, Tokens, runs_within
 from omkl.structures.parts import PartLists, PartPotentials
@@ -197,7 +198,7 @@ class TemplateLayout:
         self._starts = np.cumsum([0, *map(len, views)]).astype(np.int64)
         atoms = [atom for view in views for atom in view]
         self._offsets = np.array([offset for offset, _ in atoms], dtype=np.int64)
-        self._bins = np.zeros((2, 0), dtype=np.uint64)
+        self._bins = np.zeros((2, 0), dtype=np.uint64), np.zeros(0, dtype=np.uint64)
         self.forget()
 
     def forget(self) -> None:
@@ -213,14 +214,23 @@ class TemplateLayout:
         pairs, variants = np.nonzero(self.groups == k)
         return int(pairs[0]), int(variants[0])
 
-    def bins(self, n: int) -> np.ndarray:
-        """Return the bins of the distances 0 .. n or more, for arcs to the left and to the right: (2, > n)."""
-        bins = self._bins
-        if bins.shape[1] <= n:
+    def bins(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bins of the distances 0 .. N >= n, for arcs to the left and to the right, and their bucket bits.
+
+        Returns
+        -------
+        bins : uint64 array of shape (2, N + 1)
+        bits : uint64 array of shape (2 N + 1 + LANES,)
+            Those of direction and distance at N + m - h, and zeros to read whole vectors.
+        """
+        found = self._bins
+        if found[0].shape[1] <= n:
             own = (np.searchsorted(DISTANCE_BINS, np.arange(2 * n + 2), side="right") - 1).clip(0)
-            # return the local array: another thread may replace self._bins
-            self._bins = bins = np.array([own, own + 8], dtype=np.uint64)
-        return bins
+            left, right = bins = np.array([own, own + 8], dtype=np.uint64)
+            bits = [left[:0:-1] << 6, [0], right[1:] << 6 | 1 << 3, np.zeros(LANES)]
+            # return the local arrays: another thread may replace self._bins
+            self._bins = found = bins, np.concatenate(bits, dtype=np.uint64, casting="unsafe")
+        return found
 
     def arcs(self, wanted: np.ndarray, root: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Return cells (n,) and places (5, n) of the arcs with nonzero entries in ``wanted``, (nodes, nodes)."""
@@ -234,7 +244,7 @@ class TemplateLayout:
         distances = np.abs(heads - modifiers)
         places = np.full((5, len(heads)), -1, np.int32)
         places[0], places[1], places[2] = roots, roots + heads, roots + modifiers
-        places[3] = self.bins(int(distances.max(initial=0)))[(modifiers > heads).view(np.int8), distances]
+        places[3] = self.bins(int(distances.max(initial=0)))[0][(modifiers > heads).view(np.int8), distances]
         return places
 
     def keys(self, x: ArcSentence) -> ArcKeys:
@@ -266,7 +276,7 @@ class TemplateLayout:
         n_wanted = np.count_nonzero(wanted)
         places, kept = np.empty((5, n_wanted), np.int32), np.empty(n_wanted, np.int64)
         kind = 0 if self.part == "grandparent" else 1
-        count = jit.list_parts(lists, wanted, kind, root, self.bins(len(lists.starts)), places, kept)
+        count = jit.list_parts(lists, wanted, kind, root, self.bins(len(lists.starts))[0], places, kept)
         return kept[:count], places[:, :count]
 
     def count_keys(self, examples: GoldTrees, sample: int) -> np.ndarray:
@@ -277,7 +287,8 @@ class TemplateLayout:
         for n_sentences in range(1, len(examples) + 1):
             x, gold = examples[n_sentences - 1][:2]
             places = self.tree_places(np.asarray(gold, np.int64))
-            jit.mark_lines(self.keys(x), places, pairs, marks)
+            # without variants, the ids of features are lines
+            marks[_features(self.keys(x), places, pairs, np.zeros(n_pairs, np.int64))[1]] = True
             n_arcs += len(x)
             if n_arcs >= sample:
                 break
@@ -350,8 +361,14 @@ class ArcFeatureHasher:
         lengths = np.diff(roots, append=len(x) + 1 + reach) - 1 - reach
         modifiers = np.arange(1, n + 1) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         places = layout.places(np.repeat(roots, lengths), heads, modifiers)
-        most = n * len(pairs.between) + int(lengths @ lengths) * np.count_nonzero(pairs.between >= 0)
-        starts, ids = np.zeros(n + 1, np.int64), np.empty(most, np.int32)
-        count = jit.list_features(layout.keys(x), places, pairs, self._variants, starts, ids)
-        features = Features(starts, ids[:count], np.ones(count))
+        starts, ids = _features(layout.keys(x), places, pairs, self._variants)
+        features = Features(starts, ids, np.ones(len(ids)))
         return Tokens(np.array([0, n]), features, n_features=len(self.groups))
+
+
+def _features(keys: ArcKeys, places: np.ndarray, pairs: PairTables, variants: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return where the features of each arc begin, (n + 1,), and their ids."""
+    apart = int(np.abs(places[1] - places[2]).sum(dtype=np.int64))
+    most = places.shape[1] * len(variants) + apart * np.count_nonzero(pairs.between >= 0)
+    starts, ids = np.zeros(places.shape[1] + 1, np.int64), np.empty(most, np.int32)
+    return starts, ids[: jit.list_features(keys, places, pairs, variants, starts, ids)]

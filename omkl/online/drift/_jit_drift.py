@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, inner
 
 #: One of so many rounds is compared, and every round while the evidence of a rise is above this bound.
 STRIDE, SUSPICION = 8, 2.0
@@ -31,7 +31,7 @@ def is_due(numbers, t):
     return t % STRIDE == 0 or numbers[RISES] > SUSPICION
 
 
-@compiled
+@inner
 def share_of(difference, size):
     """Return a difference as a share of the cut, in [-1, 1]."""
     return min(max(difference / (CUT * size), -1.0), 1.0) if size > 0.0 else 0.0
