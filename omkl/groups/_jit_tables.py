@@ -10,7 +10,7 @@ feature maps, their arrays are None.
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, inner
 
 UNTOUCHED = -2
 END = -1
@@ -160,7 +160,7 @@ def add_transitions(table, scale, offsets, low, high, pairwise):
                     pairwise[t - low, i, j] += scale * table[position, i, j]
 
 
-@compiled
+@inner
 def add_constants(table, scale, out):
     """Add the rows of ``scale * table[0]``, the last of which all further rows of ``out`` share."""
     for i in range(out.shape[0]):

@@ -386,10 +386,10 @@ class InterceptBank(DenseBank):
         super().__init__(name, (1, 1, n_outputs), averaging)
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        jit.add_constants(self.table, self.group_state.scales[0], potentials.unary)
+        potentials.unary[:] += self.group_state.scales[0] * self.table[0]
 
     def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
-        jit.add_constants(self.averaged_table(), 1.0, potentials.unary)
+        potentials.unary[:] += self.averaged_table()[0]
 
     def _own(self, gradient: Potentials) -> np.ndarray:
         # a single row needs no sum

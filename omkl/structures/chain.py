@@ -238,8 +238,9 @@ class Chain(Labelling):
     def decode_many(self, potentials: AnyPotentials, offsets: np.ndarray) -> np.ndarray:
         given = self._checked(potentials)
         if self.order == 2 or len(offsets) <= FEW:
-            parts = (self.part(given, low, high) for low, high in itertools.pairwise(offsets.tolist()))
-            return np.concatenate([np.zeros(0, np.int64), *(self.decode(own) for own in parts if len(own.unary))])
+            parts = (self.part(given, low, high) for low, high in itertools.pairwise(offsets.tolist()) if low < high)
+            found = [self._viterbi(self._within_allowed(own))[0] for own in parts]
+            return np.concatenate([np.zeros(0, np.int64), *found])
         own, labels = self._within_allowed(given, offsets), np.empty(len(given.unary), np.int64)
         if not len(own.pairwise):
             return self._viterbi(own)[0]
