@@ -118,11 +118,18 @@ def packed_times_blocks(rows, which, blocks, out):
                 for j in range(r + 1):
                     square[r, j] = square[j, r] = own[j]
                 start += low + r + 1
+            # entries are copied one by one: an assignment of a slice would take seconds to compile
             vectors = np.ascontiguousarray(block[:, low : low + height])
-            product[:, low : low + height] = vectors @ square
+            own = np.dot(vectors, square)
             if low:
-                product[:, low : low + height] += np.ascontiguousarray(block[:, :low]) @ left.T
-                product[:, :low] += vectors @ left
+                own += np.dot(np.ascontiguousarray(block[:, :low]), left.T)
+                mirrored = np.dot(vectors, left)
+                for p in range(block.shape[0]):
+                    for j in range(low):
+                        product[p, j] += mirrored[p, j]
+            for p in range(block.shape[0]):
+                for r in range(height):
+                    product[p, low + r] = own[p, r]
 
 
 @compiled

@@ -25,6 +25,8 @@ from omkl.kernels.stack import KernelStack, PartedStack, Which, free_bytes, requ
 BUDGET = 2**28
 #: Number of Gram matrices that are checked in turn.
 TOGETHER = 32
+#: Up to so many vectors are multiplied one by one, which is as fast as together, and needs no further compilation.
+SINGLY = 4
 #: Number of pairs of samples, and of kernels, in one block of exponents: 32 MiB in float32.
 PAIRS, KERNELS = 2**15, 256
 #: Lower bound of exponents: smaller kernel values never change a sum, and subnormal numbers are slow.
@@ -122,10 +124,13 @@ class PackedStack(KernelStack):
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         which, n_vectors = self._indices(which), vectors.shape[-2]
+        if n_vectors <= SINGLY:
+            products = np.zeros((n_vectors, len(which), self.n_samples))
+            for p, own in enumerate(products):
+                vector = np.ascontiguousarray(vectors[..., p, :], dtype=np.float64).reshape(-1, self.n_samples)
+                jit.packed_products(self.rows, which, vector, own)
+            return np.ascontiguousarray(products.swapaxes(0, 1))
         result = np.zeros((len(which), n_vectors, self.n_samples))
-        if n_vectors == 1:
-            jit.packed_products(self.rows, which, vectors.reshape(-1, self.n_samples), result[:, 0])
-            return result
         blocks = np.ascontiguousarray(vectors, dtype=np.float64).reshape(-1, n_vectors, self.n_samples)
         jit.packed_times_blocks(self.rows, which, blocks, result)
         return result

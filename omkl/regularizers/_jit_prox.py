@@ -92,7 +92,9 @@ def prox_jointly(norms, step, kind, q, weights):
         for k in range(norms.shape[0]):
             norms[k] = max(norms[k] - (weights[k] * threshold if weights.shape[0] else threshold), 0.0)
     else:
-        norms[:] = prox_lq(norms, step, q)
+        found = prox_lq(norms, step, q)
+        for k in range(norms.shape[0]):  # an assignment of the array would take two seconds to compile
+            norms[k] = found[k]
 
 
 @inner

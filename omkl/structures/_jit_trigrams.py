@@ -29,7 +29,7 @@ def viterbi(unary, pairwise, triples, costs, gold, cost_weight, labels):
                     local[t, j] += cost_weight * costs[gold[t], j]
     if n == 1:
         labels[0] = np.argmax(local[0])
-        return local[0].max()
+        return local[0, labels[0]]
     best = np.empty((n, n_labels, n_labels))
     for i in range(n_labels):
         for j in range(n_labels):
@@ -41,12 +41,13 @@ def viterbi(unary, pairwise, triples, costs, gold, cost_weight, labels):
             for j in range(n_labels):
                 so_far = best[t - 1, i, j]
                 for k in range(n_labels):
-                    here[j, k] = max(here[j, k], so_far + triples[i, j, k])
+                    score = so_far + triples[i, j, k]
+                    here[j, k] = score if score > here[j, k] else here[j, k]
         for j in range(n_labels):
             for k in range(n_labels):
                 here[j, k] += pairwise[0, j, k] + local[t, k]
     highest = -np.inf
-    labels[n - 2 :] = 0
+    labels[n - 2], labels[n - 1] = 0, 0
     for j in range(n_labels):
         for i in range(n_labels):
             if best[n - 1, i, j] > highest:
@@ -70,57 +71,83 @@ def forward_backward(unary, pairwise, triples, unary_marginals, pairwise_margina
     Return nan for one position, and if forward and backward messages hardly overlap, because numbers that underflow may
     then matter. Callers then switch to log space.
     """
-    n, n_labels = unary.shape
-    highest = triples.max()
-    weights = np.exp(triples - highest)
+    (n, n_labels), highest = unary.shape, -np.inf
+    # entries are computed one by one: an assignment of an array would take seconds to compile
+    weights = np.empty((n_labels, n_labels, n_labels))
+    local, forward = np.empty((n, n_labels, n_labels)), np.empty((n, n_labels, n_labels))
+    for i in range(n_labels):
+        for j in range(n_labels):
+            for k in range(n_labels):
+                highest = triples[i, j, k] if triples[i, j, k] > highest else highest
+                triple_marginals[i, j, k] = 0.0
+            pairwise_marginals[0, i, j] = 0.0
+    for i in range(n_labels):
+        for j in range(n_labels):
+            for k in range(n_labels):
+                weights[i, j, k] = np.exp(triples[i, j, k] - highest)
     log_partition = highest * (n - 2)
-    local, forward = np.empty((n, n_labels, n_labels)), np.zeros((n, n_labels, n_labels))
     for t in range(1, n):
+        here, arriving, highest = local[t], forward[t], -np.inf
         for i in range(n_labels):
             for j in range(n_labels):
-                local[t, i, j] = pairwise[0, i, j] + unary[t, j] + (unary[0, i] if t == 1 else 0.0)
-        highest = local[t].max()
+                here[i, j] = pairwise[0, i, j] + unary[t, j] + (unary[0, i] if t == 1 else 0.0)
+                highest = here[i, j] if here[i, j] > highest else highest
+                arriving[i, j] = 0.0 if t > 1 else 1.0
         log_partition += highest
-        local[t] = np.exp(local[t] - highest)
         for i in range(n_labels if t > 1 else 0):
             for j in range(n_labels):
                 before = forward[t - 1, i, j]
                 for k in range(n_labels):
-                    forward[t, j, k] += before * weights[i, j, k]
-        forward[t] = forward[t] * local[t] if t > 1 else local[t]
-        total = forward[t].sum()
+                    arriving[j, k] += before * weights[i, j, k]
+        total = 0.0
+        for i in range(n_labels):
+            for j in range(n_labels):
+                here[i, j] = np.exp(here[i, j] - highest)
+                arriving[i, j] *= here[i, j]
+                total += arriving[i, j]
         if not total > LEAST_SUM:
             return np.nan
-        forward[t] /= total
+        for i in range(n_labels):
+            for j in range(n_labels):
+                arriving[i, j] /= total
         log_partition += np.log(total)
-    unary_marginals[:], pairwise_marginals[:], triple_marginals[:] = 0.0, 0.0, 0.0
-    backward, following = np.ones((n_labels, n_labels)), np.empty((n_labels, n_labels))
+    backward, following = np.empty((n_labels, n_labels)), np.empty((n_labels, n_labels))
+    backward[:] = 1.0
     for t in range(n - 1, 0, -1):
-        pairs = forward[t] * backward
-        overlap = pairs.sum()
+        overlap = 0.0
+        for i in range(n_labels):
+            unary_marginals[t, i] = unary_marginals[t - 1, i] = 0.0
+            for j in range(n_labels):
+                following[i, j] = forward[t, i, j] * backward[i, j]
+                overlap += following[i, j]
         if not overlap > LEAST_SUM:
             return np.nan
-        pairs /= overlap
-        pairwise_marginals[0] += pairs
-        unary_marginals[t] = pairs.sum(axis=0)
+        for i in range(n_labels):
+            for j in range(n_labels):
+                following[i, j] /= overlap
+                pairwise_marginals[0, i, j] += following[i, j]
+                unary_marginals[t - 1, i] += following[i, j]
+                unary_marginals[t, j] += following[i, j]
+                backward[i, j] *= local[t, i, j]
         if t == 1:
-            unary_marginals[0] = pairs.sum(axis=1)
             return log_partition
-        incoming = local[t] * backward
-        overlap = 0.0
+        overlap, highest = 0.0, 0.0
         for i in range(n_labels):
             for j in range(n_labels):
                 total = 0.0
                 for k in range(n_labels):
-                    total += weights[i, j, k] * incoming[j, k]
+                    total += weights[i, j, k] * backward[j, k]
                 following[i, j] = total
                 overlap += forward[t - 1, i, j] * total
+                highest = total if total > highest else highest
         if not overlap > LEAST_SUM:
             return np.nan
         for i in range(n_labels):
             for j in range(n_labels):
                 share = forward[t - 1, i, j] / overlap
                 for k in range(n_labels):
-                    triple_marginals[i, j, k] += share * weights[i, j, k] * incoming[j, k]
-        backward = following / following.max()
+                    triple_marginals[i, j, k] += share * weights[i, j, k] * backward[j, k]
+        for i in range(n_labels):
+            for j in range(n_labels):
+                backward[i, j] = following[i, j] / highest
     return np.nan
