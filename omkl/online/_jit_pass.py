@@ -249,7 +249,7 @@ def _learn(stamp):
             unary, gradient = scratch.unary[: last - first], scratch.gradient[: last - first]
             labels = scratch.labels[: last - first]
             compared, average_loss, rate = watching and is_due(drift, state[ROUND] + i), 0.0, 0.0
-            loss, moves = 0.0, False
+            loss, moves = 0.0, i < 0  # no constant, for which Numba would compile what follows once more
             # up to three models in one loop, since each further call of the loss takes seconds to compile
             for model in range(3):
                 own = rules

@@ -78,8 +78,9 @@ def best_labelling(unary, pairwise, graph, forest, sweeps, tolerance, labels):
     current, score, bound = np.empty(labels.shape[0], np.int64), -np.inf, np.inf
     stale, before = 0, np.inf
     for _ in range(sweeps):
-        bound = min(bound, sweep(unary, pairwise, graph, forest, True, messages, current))
-        sweep(unary, pairwise, graph, forest, False, messages, current)
+        for back in (True, False):  # for a constant as an argument, Numba would compile once more
+            above = sweep(unary, pairwise, graph, forest, back, messages, current)
+            bound = above if back and above < bound else bound
         found = score_labels(unary, pairwise, edges, current)
         stale += 1
         if found > score:
@@ -340,10 +341,11 @@ def send_sum(source, weights, scores, rate, top, forward, message):
 @compiled
 def normalize(logs):
     """Turn logs of weights into probabilities, in place; return the log of their sum, -inf if all are zero."""
-    highest = logs.max()
+    highest, total = -np.inf, 0.0
+    for score in logs:
+        highest = score if score > highest else highest
     if not highest > -np.inf:
         return highest
-    total = 0.0
     for y in range(logs.shape[0]):
         logs[y] = np.exp(logs[y] - highest)
         total += logs[y]
