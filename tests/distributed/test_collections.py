@@ -215,6 +215,8 @@ def test_data_that_no_worker_and_not_this_process_could_hold():
     # the loops are compiled here: the compiler takes more memory than these workers have
     OnlineMKLClassifier(["gaussian:features=10"], epochs=1).fit(few, few[:, 0] > 0)
     with (
+        # a worker that had to compile all the same would be paused for ever
+        dask.config.set({"distributed.worker.memory.pause": False}),
         cluster_of(2, memory_limit="500MB") as cluster,
         distributed.Client(cluster) as client,
         pytest.MonkeyPatch.context() as patch,
