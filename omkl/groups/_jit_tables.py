@@ -71,9 +71,8 @@ def step_features(features, low, gradient, table, sums, groups, links, heads, st
     n, n_labels = gradient.shape
     starts, ids, values = features
     (rates, averages, _, square_norms, square_gradients), averaging = step, sums.shape[0] > 0
-    inner, moved = np.empty(rates.shape[0]), np.empty(rates.shape[0])
     for k in range(rates.shape[0]):
-        inner[k] = moved[k] = 0.0
+        square_gradients[k] = 0.0
     moving = np.empty((n, n_labels + 1), np.int64)  # labels of each token with a gradient; in the last column how many
     for i in range(n):
         count = 0
@@ -87,7 +86,7 @@ def step_features(features, low, gradient, table, sums, groups, links, heads, st
             total = 0.0
             for m in range(count):
                 total += weights[moving[i, m]] * gradient[i, moving[i, m]]
-            inner[groups[ids[q]]] += values[q] * total
+            square_gradients[groups[ids[q]]] += 2.0 * rates[groups[ids[q]]] * values[q] * total
     for i in range(n):
         count = moving[i, n_labels]
         if count == 0:
@@ -103,13 +102,14 @@ def step_features(features, low, gradient, table, sums, groups, links, heads, st
             for m in range(count):
                 j = moving[i, m]
                 change = -amount * gradient[i, j]
-                moved[group] += change * (2.0 * weights[j] + change)
+                moved = change * (2.0 * weights[j] + change)
+                square_norms[group] += moved
+                square_gradients[group] += moved
                 weights[j] += change
                 if averaging:
                     sums[feature, j] -= averages[group] * change
     for k in range(rates.shape[0]):
-        square_norms[k] += moved[k]
-        square_gradients[k] = max(moved[k] + 2.0 * rates[k] * inner[k], 0.0) / rates[k] ** 2
+        square_gradients[k] = max(square_gradients[k], 0.0) / rates[k] ** 2
 
 
 @compiled

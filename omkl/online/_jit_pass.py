@@ -169,9 +169,9 @@ def begin(groups, hedged, rules, state, rate, weight):
 
 
 @borrowing
-def shrink(before, step, groups, hedged, rules, norms):
+def shrink(step, groups, hedged, rules, scratch):
     """Write the norms of the regularized groups after the proximal step."""
-    first, second = rules.prox_parameters
+    (first, second), norms, before = rules.prox_parameters, scratch.norms, scratch.before
     for k in range(len(norms)):
         norms[k] = 0.0 if groups.left_out[k] else before[k]
         if rules.method == HEDGE:
@@ -180,7 +180,7 @@ def shrink(before, step, groups, hedged, rules, norms):
         elif rules.prox == LINEAR_QUADRATIC:
             norms[k] = max(norms[k] - step * first, 0.0) / (1.0 + step * second)
     if rules.method != HEDGE and rules.prox not in (NO_PROX, LINEAR_QUADRATIC):
-        prox_jointly(norms, step, rules.prox, first, rules.prox_weights)
+        prox_jointly(norms, step, rules.prox, first, rules.prox_weights, scratch.slopes, scratch.factors)
 
 
 @borrowing
@@ -299,7 +299,7 @@ def _learn(stamp):
             step = rate * rounds.shrinkage[i]
             state[SHRINKAGE] += step
             jit.measure(groups.bases, groups.square_norms, before)
-            shrink(before, step, groups, hedged, rules, norms)
+            shrink(step, groups, hedged, rules, scratch)
             events, distance = jit.rescale(
                 arrays, before, norms, rules.radius, rules.method != DUAL_AVERAGING, *rules.allowed
             )

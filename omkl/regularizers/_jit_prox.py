@@ -11,13 +11,14 @@ NO_WEIGHTS = np.empty(0)
 
 
 @compiled
-def threshold_by_newton(x, weights, step):
+def threshold_by_newton(x, weights, step, left, own):
     """Return ``tau`` of Algorithm 4 of Martins et al., the root of ``step sum_k w_k max(|x_k| - w_k tau, 0) - tau``.
 
     The function is convex and decreasing. So Newton steps from 0 never pass the root, and what is once below the
-    threshold takes no further part (Michelot 1986). Without ``weights`` all are 1.
+    threshold takes no further part (Michelot 1986). Without ``weights`` all are 1. ``left`` and ``own`` are working
+    memory of the size of x.
     """
-    left, own, n = np.empty(x.shape[0]), np.empty(x.shape[0]), 0
+    n = 0
     for k in range(x.shape[0]):
         left[n], own[n] = abs(x[k]), weights[k] if weights.shape[0] else 1.0
         n += own[n] > 0.0
@@ -85,10 +86,10 @@ def prox_lq(x, step, q):
 
 
 @inner
-def prox_jointly(norms, step, kind, q, weights):
+def prox_jointly(norms, step, kind, q, weights, left, own):
     """Replace the norms by those after a proximal step that depends on all of them, or on each in turn."""
     if kind == SQUARED_L1:
-        threshold = threshold_by_newton(norms, weights, step)
+        threshold = threshold_by_newton(norms, weights, step, left, own)
         for k in range(norms.shape[0]):
             norms[k] = max(norms[k] - (weights[k] * threshold if weights.shape[0] else threshold), 0.0)
     else:

@@ -306,7 +306,7 @@ class ElasticNetWeights(_SquaredNorm):
 
 def _prox(x: np.ndarray, weights: np.ndarray, step: float) -> np.ndarray:
     """Return the prox of ``(step / 2) (sum_k w_k |x_k|)^2`` (Algorithm 4; without weights, Algorithm 2)."""
-    threshold = jit.threshold_by_newton(x, weights, step)
+    threshold = jit.threshold_by_newton(x, weights, step, np.empty(len(x)), np.empty(len(x)))
     return soft_threshold(x, threshold * weights if len(weights) else threshold)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from omkl import DependencyParser
 from omkl.data import read_treebank, write_treebank
+from omkl.parsing.decoding import potentials_of
 from omkl.parsing.sentences import encode
 from tests.benchmarks.measuring import gather
 
@@ -69,9 +70,9 @@ def test_parser_epoch(measure, treebanks, whole_parser, tmp_path, n):
 
 def test_template_scoring(measure, treebanks, parser):
     test = treebanks[1][:500]
-    bank, tokens = parser.predictor_.banks[0], encode(test, parser.templates_)
-    floor = all_lines(bank, test.lengths)
-    measure(lambda: [bank.potentials_of(sentences) for sentences in tokens.blocks()], floor=floor)
+    predictor, tokens = parser.predictor_, encode(test, parser.templates_)
+    floor = all_lines(predictor.banks[0], test.lengths)
+    measure(lambda: [potentials_of(predictor, sentences) for sentences in tokens.blocks()], floor=floor)
 
 
 def test_parsing(measure, treebanks, parser, tmp_path):
@@ -94,7 +95,7 @@ def test_decoding(measure, treebanks, parser):
     """Measure the time to find the trees, without scoring arcs."""
     test = treebanks[1][:500]
     blocks = encode(test, parser.templates_).blocks()
-    scores = [score.arcs for block in blocks for score in parser.predictor_.banks[0].potentials_of(block)]
+    scores = [score.arcs for block in blocks for score in potentials_of(parser.predictor_, block)]
     started = time.process_time()
     parser.parse(test)
     parsing = time.process_time() - started

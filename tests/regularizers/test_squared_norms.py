@@ -111,7 +111,7 @@ def test_newton_finds_the_threshold_of_sorting(seed, p, step, spread):
     masses, moments = np.cumsum(own[order] ** 2), np.cumsum((own * sizes)[order])
     # the threshold of the first j of Algorithm 4 is the largest of the candidates
     expected = (step * moments / (1.0 + step * masses)).max(initial=0.0)
-    assert_allclose(threshold_by_newton(x, weights, step), expected, rtol=1e-10, atol=1e-14)
+    assert_allclose(threshold_by_newton(x, weights, step, *np.empty((2, len(x)))), expected, rtol=1e-10, atol=1e-14)
 
 
 @pytest.mark.parametrize("p", [5, 127, 128, 3000])
