@@ -22,6 +22,7 @@ from scipy import sparse
 from omkl.distributed.cluster import current_client, gathered, large_graphs, submitted, unpinned, workers_of
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel, PackedStack, as_kernel
+from omkl.kernels._jit_stack import pack
 from omkl.kernels.gram import checked_gram
 from omkl.kernels.packed import KernelCache, packed_bytes, packed_kernels
 from omkl.kernels.stack import KernelStack, Which
@@ -217,7 +218,8 @@ def _packed(gram: Any, m: int, n_given: int, kept: np.ndarray | None, dtype: np.
     """Check and pack the Gram matrix of kernel m."""
     gram = checked_gram(gram, m, n_given)
     gram = gram if kept is None else gram[np.ix_(kept, kept)]
-    return gram[np.tri(len(gram), dtype=bool)].astype(dtype)
+    pack(gram, row := np.empty(len(gram) * (len(gram) + 1) // 2, dtype))
+    return row
 
 
 def _call(function: Callable, stack: PackedStack, *arguments: np.ndarray) -> np.ndarray:

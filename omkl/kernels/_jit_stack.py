@@ -90,6 +90,16 @@ def packed_products(rows, which, vectors, out):
 
 
 @compiled
+def pack(matrix, out):
+    """Write the lower triangle of a symmetric matrix into a packed kernel."""
+    position = 0
+    for i in range(matrix.shape[0]):
+        for j in range(i + 1):
+            out[position + j] = matrix[i, j]
+        position += i + 1
+
+
+@compiled
 def unpack(packed, out):
     """Write the full symmetric matrix of a packed kernel."""
     position = 0
@@ -130,6 +140,19 @@ def packed_times_blocks(rows, which, blocks, out):
             for p in range(block.shape[0]):
                 for r in range(height):
                     product[p, low + r] = own[p, r]
+
+
+@compiled
+def squared_differences(columns, first, last, out):
+    """``(columns[c, i] - columns[c, j])^2`` for samples ``first <= i < last`` and j <= i, packed in ``out[c]``."""
+    for c in range(columns.shape[0]):
+        column, position = columns[c], 0
+        for i in range(first, last):
+            value, row = column[i], out[c, position : position + i + 1]
+            for j in range(i + 1):
+                difference = value - column[j]
+                row[j] = difference * difference
+            position += i + 1
 
 
 @compiled

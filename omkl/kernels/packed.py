@@ -258,7 +258,7 @@ def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> n
             # kernels on the same columns are usually adjacent: keep only the latest pair
             view = kernel.view(X)
             views = {key: Pair(view := view if sparse.issparse(view) else np.ascontiguousarray(view), view)}
-        rows[k] = kernel.fit_view(views[key].X).between(views[key])[np.tri(n, dtype=bool)]
+        jit.pack(kernel.fit_view(views[key].X).between(views[key]), rows[k])
     pack_gaussians(gaussians, X, rows)
     return rows
 
@@ -277,16 +277,14 @@ def pack_gaussians(kernels: dict[int, Gaussian], X: np.ndarray, rows: np.ndarray
         np.add.at(row, take_columns(np.arange(d)[None], kernel.columns(d))[0], -0.5 / _widths(kernel))
         scale[:] = 1.0 / n if kernel.normalize == "trace" else 1.0
     widths, scales = widths.astype(rows.dtype), scales.astype(rows.dtype)
-    first_row, columns = 0, X.T
+    first_row, columns = 0, np.ascontiguousarray(X.T)
     while first_row < n and len(which):
         # take whole rows of the triangle, about PAIRS entries
         last_row = first_row + 1
         while last_row < n and _start(last_row + 1) - _start(first_row) <= PAIRS:
             last_row += 1
         differences = np.empty((d, _start(last_row) - _start(first_row)), dtype=rows.dtype)
-        for i in range(first_row, last_row):
-            own = differences[:, _start(i) - _start(first_row) : _start(i + 1) - _start(first_row)]
-            np.square(columns[:, i : i + 1] - columns[:, : i + 1], out=own, casting="same_kind")
+        jit.squared_differences(columns, first_row, last_row, differences)
         for low in range(0, len(which), KERNELS):
             block = slice(low, low + KERNELS)
             exponents = widths[block] @ differences

@@ -17,7 +17,8 @@ def dense_products(columns, which, rho):
 @compiled
 def dense_combination(columns, which, coefficients):
     """Return ``coefficients[which] @ columns[which]`` for a C-ordered array (n, m)."""
-    combination = np.zeros(columns.shape[1])
+    combination = np.empty(columns.shape[1])
+    combination[:] = 0.0
     for k in which:
         column, coefficient = columns[k], coefficients[k]
         for i in range(len(combination)):

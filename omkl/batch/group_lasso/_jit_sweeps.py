@@ -232,19 +232,23 @@ def _change(changes, w, basis, values, threshold, ridge):
     the correlations c without the group. In the eigenbasis :math:`x_j = c_j b / ((\\lambda_j + r) b + t)` with the
     norm b of :func:`_norm_of_minimum`.
     """
-    if values.max() <= 0.0:
+    (size, n_outputs), largest = w.shape, 0.0
+    for value in values:
+        largest = value if value > largest else largest
+    if largest <= 0.0:
         changes[:] = 0.0
         return 0.0
-    size, n_outputs = w.shape
     vectors = basis.reshape((size, len(basis) // size))
-    before, moves, lengths = np.zeros((n_outputs, size)), np.zeros((n_outputs, size)), np.zeros(size)
+    before, moves, lengths = np.empty((n_outputs, size)), np.empty((n_outputs, size)), np.empty(size)
+    before[:], moves[:], lengths[:] = 0.0, 0.0, 0.0
     for k in range(n_outputs):
         _rotate(vectors, w[:, k], before[k])
         _rotate(vectors, changes[:, k], moves[k])
         for j in range(size):
             moves[k, j] += values[j] * before[k, j]
             lengths[j] += moves[k, j] ** 2
-    lengths = np.sqrt(lengths)
+    for j in range(size):
+        lengths[j] = np.sqrt(lengths[j])
     norm, gain = _norm_of_minimum(lengths, values, threshold, ridge), 0.0
     for k in range(n_outputs):
         for j in range(size):
