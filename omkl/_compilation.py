@@ -60,7 +60,7 @@ def compiled(function: Callable, counting: bool = True) -> Any:
 def inner(function: Callable) -> Any:
     """Compile a function that only compiled functions call, of its own file or with a stamp of the file in their cache.
 
-    It has no form for Python, which takes a fifth of the time of compilation, and is cached as a part of its callers.
+    It has no form for Python, which would take time to compile, and is cached as a part of its callers.
 
     Parameters
     ----------
