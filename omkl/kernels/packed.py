@@ -136,7 +136,8 @@ class PackedStack(KernelStack):
         return result
 
     def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
-        if samples is not None:
+        # for more samples the full matrix is faster, and not much larger
+        if samples is not None and 4 * len(samples) < self.n_samples:
             weights, which, everyone = np.asarray(weights, np.float64), self._indices(which), np.arange(self.n_samples)
             result = np.empty((len(samples), self.n_samples))
             for row, sample in zip(result, samples):
@@ -145,7 +146,7 @@ class PackedStack(KernelStack):
             return result
         matrix = np.empty((self.n_samples, self.n_samples))
         jit.unpack(self.packed_sum(weights, which), matrix)
-        return matrix
+        return matrix if samples is None else matrix[samples]
 
     def packed_sum(self, weights: ArrayLike, which: Which) -> np.ndarray:
         """Return ``sum_m w_m K_m``, packed."""
