@@ -58,9 +58,9 @@ def compiled(function: Callable, counting: bool = True) -> Any:
 
 
 def inner(function: Callable) -> Any:
-    """Compile a function that only compiled functions call, of its own file or with a stamp of the file in their cache.
+    """Compile a function for compiled callers only, which saves the time to compile a form for Python.
 
-    It has no form for Python, which would take time to compile, and is cached as a part of its callers.
+    It is cached as a part of its callers. Those in other files need a stamp of its file, see :func:`stamp_of`.
 
     Parameters
     ----------

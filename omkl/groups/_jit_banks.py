@@ -102,7 +102,8 @@ def add_potentials(banks, groups, low, first, last, unary, pairwise):
     tables.add_mapped_scores(mapped.features, first, *own, left_out, unary)
     add_cached(banks.kernels.cached, groups.kernels, low, unary)
     add_budgeted(banks.kernels.budgeted, groups.kernels, first, unary)
-    add_dense(banks, groups, groups.firsts[2] < groups.firsts[3], unary, pairwise)
+    has_transitions = groups.firsts[2] < groups.firsts[3]  # not True, for which Numba would compile once more
+    add_dense(banks, groups, has_transitions, unary, pairwise)
 
 
 @inner

@@ -113,20 +113,22 @@ def answers_alike(stack, dense, which, atol):
     for _ in range(2):
         np.testing.assert_allclose(stack.quadratics(vector, which), dense.quadratics(vector, which), **close)
         np.testing.assert_allclose(stack.products(vector, which), dense.products(vector, which), **close)
-    blocks = rng.normal(size=(3, n))
-    each = rng.normal(size=(size, 3, n))
-    of_all = np.array([dense.products(block, which) for block in blocks])
-    traces = np.einsum("pmn,pn->m", of_all, blocks)
-    np.testing.assert_allclose(stack.block_quadratics(blocks, which), traces, rtol=close["rtol"], atol=3 * atol)
-    np.testing.assert_allclose(stack.block_products(blocks, which), of_all.swapaxes(0, 1), **close)
-    of_each = np.array([dense.products(own, which) for own in each.swapaxes(0, 1)]).swapaxes(0, 1)
-    np.testing.assert_allclose(stack.block_products(each, which), of_each, **close)
+    for n_vectors in (packed.SINGLY + 2, 3):
+        blocks = rng.normal(size=(n_vectors, n))
+        each = rng.normal(size=(size, n_vectors, n))
+        of_all = np.array([dense.products(block, which) for block in blocks])
+        traces = np.einsum("pmn,pn->m", of_all, blocks)
+        own = dict(rtol=close["rtol"], atol=n_vectors * atol)
+        np.testing.assert_allclose(stack.block_quadratics(blocks, which), traces, **own)
+        np.testing.assert_allclose(stack.block_products(blocks, which), of_all.swapaxes(0, 1), **close)
+        of_each = np.array([dense.products(rows, which) for rows in each.swapaxes(0, 1)]).swapaxes(0, 1)
+        np.testing.assert_allclose(stack.block_products(each, which), of_each, **close)
     summed = np.tensordot(weights, of_all, axes=(0, 1))
     if stack.n_parts == 1:
         np.testing.assert_allclose(stack.summed(weights, which).block_products(blocks)[0], summed, **close)
         np.testing.assert_allclose(stack.products(vectors, which), dense.products(vectors, which), **close)
         np.testing.assert_allclose(stack.combine(weights, which), dense.combine(weights, which), **close)
-        for samples in (np.array([n - 1, 0, 3]), np.arange(0)):
+        for samples in (np.array([n - 1, 0, 3]), np.arange(0), np.arange(n)[::-2]):
             rows = stack.combine(weights, which, samples)
             np.testing.assert_allclose(rows, dense.combine(weights, which)[samples], **close)
         np.testing.assert_allclose(stack.diagonals(which), dense.diagonals(which), **close)
