@@ -213,10 +213,10 @@ class SavedEstimator:
     def _restore(self, manifest: persistence.Manifest, unpacker: persistence.Unpacker) -> None:
         """The inverse of :meth:`_describe`."""
 
-    def _predicting(self) -> Self:
+    def _predicting(self, history: bool = False) -> Self:
         """Return a copy without training state, with bitwise equal predictions."""
         packer = persistence.Packer()
-        manifest = self._manifest(packer, False)
+        manifest = self._manifest(packer, False, history)
         return self._from_model(manifest, persistence.Unpacker(packer.arrays, users_own(self)))
 
     @classmethod

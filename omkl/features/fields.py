@@ -90,17 +90,22 @@ def by_column(fields: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     return grouped
 
 
-def own_codes(treebank: Treebank, templates: TemplateSet) -> dict[str, np.ndarray]:
-    """Encode the fields of all words from columns and lexicons, without fields of trees."""
-    found: dict[str, np.ndarray] = {}
+def own_codes(treebank: Treebank, templates: TemplateSet) -> Callable[[str], np.ndarray]:
+    """Return a function that encodes a field of all words from columns and lexicons, without fields of trees."""
+    found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for column, fields in by_column(tuple(templates.fields)).items():
         present, places = np.unique(treebank.codes(column), return_inverse=True)
         strings = treebank.strings[column].tolist()
         own = [strings[code] for code in present.tolist()]
         for field in fields:
             values = values_of(field, own, templates.lexicons)
-            found[field] = np.array(list(map(code_of, values)), np.uint64)[places]
-    return found
+            found[field] = np.array(list(map(code_of, values)), np.uint64), places
+
+    def codes(field: str) -> np.ndarray:
+        hashes, places = found[field]
+        return hashes[places]
+
+    return codes
 
 
 def absent_fields(treebank: Treebank, templates: TemplateSet, by_column: bool = False) -> dict[str, str]:

@@ -210,7 +210,7 @@ def encode(
     n_places = reach + treebank.n_words + len(treebank) * (1 + reach)
     columns = np.full((len(fields), n_places), code_of(OUTSIDE), np.uint64)
     columns[:, roots] = code_of(ROOT)
-    own = codes = own_codes(treebank, templates).__getitem__
+    own = codes = own_codes(treebank, templates)
     if heads is not None:
         codes = partial(TreeFields(treebank.offsets, heads).codes, own=own)
     for row, field in zip(columns, fields):

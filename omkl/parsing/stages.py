@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -53,9 +54,14 @@ class Selection(NamedTuple):
 
 
 def advice_of(decoder: TreeDecoder, treebank: Treebank, constraints: ArcConstraints = FREE) -> Guide:
-    """Return trees and potentials of a fitted parser."""
-    potentials = decoder.from_potentials(treebank, as_scores, constraints)
-    return Guide(joined([decoder.structure.decode(own) for own in potentials]), [ArcGuide(own) for own in potentials])
+    """Return trees and potentials (float32) of a fitted parser."""
+
+    def advised(potentials: Potentials) -> tuple[np.ndarray, ArcGuide]:
+        scores = as_scores(potentials)
+        return decoder.structure.decode(scores), ArcGuide(scores.astype(np.float32))
+
+    found = decoder.from_potentials(treebank, advised, constraints)
+    return Guide(joined([heads for heads, _ in found]), [arcs for _, arcs in found])
 
 
 def likely_margin(guide: Guide, gold: Treebank, share: float) -> float:
@@ -127,13 +133,11 @@ def cross_fit(
 ) -> tuple[Any, Guide]:
     """Train a copy of a first parser on gold trees, and collect its cross-fitted advice on the same sentences.
 
-    Advice on sentence ``i`` comes from a parser trained on the sentences ``j`` with ``j % folds != i % folds``.
+    Advice on sentence ``i`` comes from a parser trained on the sentences ``j`` with ``j % folds != i % folds``. The
+    copy has no training state: what is trained on its advice cannot be trained further either.
     ``running`` has further arguments of ``fit``; each training has its own folder of checkpoints.
     """
-    from sklearn.base import clone
-
     check_number("folds", folds, above=1, below=len(treebank) + 1, integer=True)
-    whole = clone(first).fit(treebank, sample_weight=weights, **in_folder(running, "first"))
     fold = np.arange(len(treebank)) % folds
     advice, heads = [ArcGuide()] * len(treebank), np.zeros(treebank.n_words, np.int64)
     for f in range(folds):
@@ -141,12 +145,14 @@ def cross_fit(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # training on all sentences gave the same warnings
             own = in_folder(running, f"first-{f}")
-            parser = clone(first).fit(treebank[fold != f], sample_weight=rest, **own)
+            parser = copy(first).fit(treebank[fold != f], sample_weight=rest, **own)
             found = advice_of(TreeDecoder(parser.model_, n_jobs=first.n_jobs), treebank[fold == f])
+        del parser  # before the next one is trained
         heads[np.repeat(fold == f, treebank.lengths)] = found.heads
         for i, arcs in zip(np.flatnonzero(fold == f), found.arcs):
-            advice[i] = ArcGuide(arcs.potentials.astype(np.float32))
-    return whole, Guide(heads, advice)
+            advice[i] = arcs
+    whole = copy(first).fit(treebank, sample_weight=weights, **in_folder(running, "first"))
+    return whole._predicting(history=True), Guide(heads, advice)
 
 
 class Asked(NamedTuple):
@@ -267,7 +273,7 @@ class CoarseToFine(SingleStage):
 
     def pack(self, training: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         packer = Packer()
-        values = {"first": self.first[0]._manifest(packer, training), "selection": self.selection}
+        values = {"first": self.first[0]._manifest(packer, False, history=training), "selection": self.selection}
         return values, {f"first/{name}": array for name, array in packer.arrays.items()}
 
     @classmethod

@@ -148,7 +148,8 @@ class ArcTemplateBank(Bank):
         """
         sizes = np.array([len(x) + 1 for x in sentences])
         nodes = np.concatenate([[0], np.cumsum(sizes)])
-        keys = ArcKeys(*(np.concatenate(parts, axis=1) for parts in zip(*map(self._layout.keys, sentences))))
+        own = map(self._layout.keys if len(sentences) == 1 else self._layout.hashed, sentences)
+        keys = ArcKeys(*(np.concatenate(parts, axis=1) for parts in zip(*own)))
         if self.part == "arc":
             cells = np.concatenate([[0], np.cumsum(sizes**2)])
             scores = np.zeros(cells[-1])

@@ -249,17 +249,18 @@ class TemplateLayout:
 
     def keys(self, x: ArcSentence) -> ArcKeys:
         """Hash the views of each token; cache the latest sentence."""
-        latest = self._latest
-        if latest is None or latest[0] is not x:
-            n_nodes, columns = len(x) + 1, x.tokens.columns
-            fields, between = self._rows(x.tokens.fields)
-            hashes = np.empty((2 if self.part == "arc" else 3, len(self._starts) - 1, n_nodes), np.uint64)
-            heads, modifiers, thirds = (*hashes, hashes[0, :0])[:3]
-            views = self._starts, self._offsets, fields
-            jit.fold_views(columns, x.root, n_nodes, *views, heads, modifiers, thirds)
-            codes = columns[between, x.root : x.root + n_nodes]
-            self._latest = latest = (x, ArcKeys(heads, modifiers, thirds, codes))
-        return latest[1]
+        if self._latest is None or self._latest[0] is not x:
+            self._latest = x, self.hashed(x)
+        return self._latest[1]
+
+    def hashed(self, x: ArcSentence) -> ArcKeys:
+        """Hash the views of each token. Nothing is cached, as ``x`` refers to all sentences of its treebank."""
+        n_nodes, columns = len(x) + 1, x.tokens.columns
+        fields, between = self._rows(x.tokens.fields)
+        hashes = np.empty((2 if self.part == "arc" else 3, len(self._starts) - 1, n_nodes), np.uint64)
+        heads, modifiers, thirds = (*hashes, hashes[0, :0])[:3]
+        jit.fold_views(columns, x.root, n_nodes, self._starts, self._offsets, fields, heads, modifiers, thirds)
+        return ArcKeys(heads, modifiers, thirds, columns[between, x.root : x.root + n_nodes])
 
     def _rows(self, fields: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows of the fields of views, and of fields between tokens, in the columns of some tokens."""
@@ -288,7 +289,7 @@ class TemplateLayout:
             x, gold = examples[n_sentences - 1][:2]
             places = self.tree_places(np.asarray(gold, np.int64))
             # without variants, the ids of features are lines
-            marks[_features(self.keys(x), places, pairs, np.zeros(n_pairs, np.int64))[1]] = True
+            marks[_features(self.hashed(x), places, pairs, np.zeros(n_pairs, np.int64))[1]] = True
             n_arcs += len(x)
             if n_arcs >= sample:
                 break
@@ -361,7 +362,7 @@ class ArcFeatureHasher:
         lengths = np.diff(roots, append=len(x) + 1 + reach) - 1 - reach
         modifiers = np.arange(1, n + 1) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         places = layout.places(np.repeat(roots, lengths), heads, modifiers)
-        starts, ids = _features(layout.keys(x), places, pairs, self._variants)
+        starts, ids = _features(layout.hashed(x), places, pairs, self._variants)
         features = Features(starts, ids, np.ones(len(ids)))
         return Tokens(np.array([0, n]), features, n_features=len(self.groups))
 
