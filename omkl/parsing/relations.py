@@ -67,7 +67,7 @@ class RelationLabeler:
     def __init__(self, strings: Strings, templates: TemplateSet) -> None:
         self.strings, self.templates, self._hasher = strings, templates, ArcFeatureHasher(templates, ROWS)
         bank = ExplicitBank(templates.names, self._hasher.groups, len(strings), averaging=True, dtype=np.float32)
-        model, average = ([bank], Chain(len(strings)), StructuredHinge(), Ridge()), PolynomialAverage(2.0)
+        model, average = ([bank], Chain(len(strings), linked=False), StructuredHinge(), Ridge()), PolynomialAverage(2.0)
         self.trainer = OnlineTrainer(*model, lambda_=0.0, schedule=DistanceOverGradients(), average=average)
         # relations of arcs between words (row 0) and from the root (row 1) in the training data
         self._seen = np.zeros((2, len(strings)), dtype=bool)
@@ -107,7 +107,7 @@ class RelationLabeler:
         codes = self.strings.codes(treebank.strings["deprels"].tolist(), grow=True)[treebank.deprels]
         codes = _known(treebank, codes)
         if (new := len(self.strings) - self._seen.shape[1]) > 0:
-            self.trainer.grow_outputs(Chain(len(self.strings)), len(self.strings))
+            self.trainer.grow_outputs(Chain(len(self.strings), linked=False), len(self.strings))
             self._seen = np.pad(self._seen, ((0, 0), (0, new)))
         self._note(treebank.heads, codes)
         arcs = _Arcs(ArcExamples.of(treebank, self.templates, examples.given), codes, self._hasher)

@@ -110,21 +110,15 @@ def copy(nodes, cells, scores, starts, rows, into_rows):
 
 
 @compiled
-def add_pairs(head_keys, modifier_keys, nodes, pairs, live, scales, table, turns, starts, rows):
+def add_pairs(head_keys, modifier_keys, first, n_arcs, width, pairs, live, scales, table, turns, starts, rows):
     """Add pairs of views without a field between head and modifier, one head after the other.
 
     Meanwhile prefetch the lines of later heads, also across the end of a pair. The table of a pair stays in cache from
     one sentence to the next. ``modifier_keys`` has ``LANES`` more columns than nodes; ``turns`` has the bucket bits of
-    direction and distance, indexed by N + m - h.
+    direction and distance, indexed by N + m - h. Each node's sentence has its ``first`` node, and the node ``n_arcs``
+    as a head, at most ``width``, which are whole vectors.
     """
-    n_nodes, longest = head_keys.shape[1], 1
-    # the first node of each node's sentence, and its number of arcs
-    first, n_arcs = np.empty(nodes[-1], np.int64), np.empty(nodes[-1], np.int64)
-    for s in range(nodes.shape[0] - 1):
-        longest = max(longest, nodes[s + 1] - nodes[s] - 1)
-        first[nodes[s] : nodes[s + 1]] = nodes[s]
-        n_arcs[nodes[s] : nodes[s + 1]] = nodes[s + 1] - nodes[s] - 1
-    width = (longest + LANES - 1) // LANES * LANES  # whole vectors
+    n_nodes = head_keys.shape[1]
     ahead = AHEAD // width + 1
     places = np.empty((ahead + 1, width), np.uint64)
     stride = np.uint64(table.strides[0])

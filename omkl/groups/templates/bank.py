@@ -192,8 +192,9 @@ class ArcTemplateBank(Bank):
         scales = np.where(self._groups >= 0, self.group_state.scales[self._groups], 0.0)
         lengths = np.diff(nodes)
         bins, turns = self._layout.bins(int(lengths.max()))
-        widths = np.repeat(1 + -(-(lengths - 1) // all_arcs.LANES) * all_arcs.LANES, lengths)
-        starts = np.concatenate([[0], np.cumsum(widths)])
+        first, n_arcs = np.repeat(nodes[:-1], lengths), np.repeat(lengths - 1, lengths)
+        widths = -(-n_arcs // all_arcs.LANES) * all_arcs.LANES
+        starts = np.concatenate([[0], np.cumsum(1 + widths)])
         rows = np.zeros(starts[-1])
         padded = np.zeros((len(keys.modifiers), nodes[-1] + all_arcs.LANES), np.uint64)
         padded[:, : nodes[-1]] = keys.modifiers
@@ -202,7 +203,8 @@ class ArcTemplateBank(Bank):
         for is_between, run in itertools.groupby(live, lambda p: pairs.between[p] >= 0):
             own = list(run)
             if not is_between:
-                all_arcs.add_pairs(keys.heads, padded, nodes, pairs, np.array(own), *arrays, turns, starts, rows)
+                sizes = first, n_arcs, int(widths.max())
+                all_arcs.add_pairs(keys.heads, padded, *sizes, pairs, np.array(own), *arrays, turns, starts, rows)
                 continue
             for p in own:
                 hashes = keys.heads, padded, keys.codes
