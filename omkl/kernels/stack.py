@@ -181,7 +181,8 @@ class RestrictedView(KernelStack):
     def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
         # by rows: the full matrix may not fit into memory
         chosen = self.samples if samples is None else self.samples[samples]
-        return self.stack.combine(weights, which, chosen)[:, self.samples]
+        # unlike indexing, np.take leaves the entries of a row contiguous
+        return np.take(self.stack.combine(weights, which, chosen), self.samples, axis=1)
 
     def diagonals(self, which: Which = None) -> np.ndarray:
         return self.stack.diagonals(which)[:, self.samples]

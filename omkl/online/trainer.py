@@ -472,8 +472,8 @@ class OnlineTrainer:
             bank.forget_input()
 
     def release(self) -> None:
-        """Convert kernel groups cached over a training set to expansions, which score any input."""
-        self._predictor = None
+        """Convert kernel groups cached over a training set to expansions, which score any input, and forget the set."""
+        self.forget_input()
         for index, bank in enumerate(self.banks):
             self.banks[index] = released = bank.release()
             released.group_state = bank.group_state

@@ -182,8 +182,6 @@ class TrainingLoop:
             if self.concludes and trainer.find(Evidence) is not None:
                 _leave_out_useless(trainer)  # unless that was done after the first epoch
                 trainer.method.meet(trainer.method.learning, trainer.group_state)
-            if self.concludes:
-                trainer.forget_input()  # which refers to all training data
         finally:
             self._tell("on_end")
         state = trainer.group_state

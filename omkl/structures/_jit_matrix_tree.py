@@ -45,7 +45,7 @@ def marginals(scores, single_root, expected):
     shift, log_bound = exponentiate(scores, single_root, blocks[0])
     if not np.isfinite(log_bound):
         return log_bound
-    incoming = np.empty(n + 1)
+    incoming = blocks[0].T.copy()
     passing = np.empty((n, n))  # passing[i, k]: probability that the walk goes from k to i, when k is eliminated
     escape = np.empty((2, n))  # probability of going to the root: directly, and ever
     order = np.empty((n, 3), np.int64)  # the eliminated tokens, and the ranges of tokens at that time
@@ -74,9 +74,7 @@ def marginals(scores, single_root, expected):
             _put(tasks[n_tasks + 1], low, middle, low, high, level + 1)
             n_tasks += 2
             continue
-        for h in range(n + 1):
-            incoming[h] = blocks[0, h, low]
-        total = escaping(low, incoming, passing, escape, order, expected)
+        total = escaping(low, incoming[low], passing, escape, order, expected)
         if low == 0:  # first visit of this level
             log_pivots += np.log(total)
         if not log_pivots - log_bound > least or np.isnan(total):

@@ -26,6 +26,7 @@ from omkl.batch import (
 from omkl.batch.mkl import out_of_sample
 from omkl.exceptions import InputError
 from omkl.kernels import FactoredStack, MixedStack, PackedStack
+from omkl.kernels.stack import RestrictedView
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic, Poisson, Quantile, Squared, SquaredHinge
 from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
 
@@ -492,6 +493,33 @@ def test_a_step_for_a_sample_is_taken_without_it():
     pairs = np.sqrt(2.0 * np.sum(np.square(full) * products))
     error = max(pairs, np.sqrt(n) * gains.std(ddof=1))
     np.testing.assert_allclose(model.standard_errors(np.tril(other)), gains.sum() / error, rtol=1e-8)
+
+
+def test_a_sum_of_kernels_is_that_of_each_of_them():
+    grams, _ = left_out(n=30, n_useless=3)
+    stack = DenseStack(np.concatenate([grams, np.zeros((1, 30, 30)), np.full((1, 30, 30), 1e6)]))
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, 30)
+    roots = np.sqrt(weights / weights.sum())
+    each = [out_of_sample._standardized(stack, m, roots) for m in (0, 2, 3, 5, 6)]
+    total = out_of_sample._summed(stack, np.array([0, 2, 3, 5, 6]), roots)
+    np.testing.assert_allclose(np.tril(total), np.tril(sum(each)), atol=1e-12)
+    np.testing.assert_allclose(total, total.T, atol=1e-12)
+    assert not out_of_sample._summed(stack, np.array([], dtype=int), roots).any()
+
+
+@pytest.mark.parametrize("n_useless", [3, 40, 400])
+def test_folds_choose_as_if_they_looked_at_all_kernels(n_useless):
+    for seed in range(4):
+        grams, Y = left_out(n=60, n_useless=n_useless, seed=seed, noise=1.0)
+        stack, roots = DenseStack(grams), np.full(60, 60**-0.5)
+        found = out_of_sample._Choice(stack, roots[:, None] * (Y - Y.mean()), roots)
+        for fold in range(5):
+            others = np.flatnonzero(np.arange(60) % 5 != fold)
+            z = 48**-0.5 * (Y[others] - Y[others].mean())
+            own = RestrictedView(stack, others), z, np.full(48, 48**-0.5)
+            few = out_of_sample._Choice(*own, found.likely)
+            np.testing.assert_array_equal(few.kept, out_of_sample._Choice(*own).kept)
+        assert found.likely.mean() < (1.0 if n_useless < 40 else 0.5)
 
 
 def test_helpful_kernels_are_found_among_useless_ones():
