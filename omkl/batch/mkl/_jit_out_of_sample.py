@@ -4,8 +4,8 @@ from omkl._compilation import compiled
 
 
 @compiled
-def standardize(gram, roots, constant, along):
-    """Weight and centre a kernel (n, n), and divide it by its mean diagonal, in place; return False if it is constant.
+def centre(gram, roots, constant, along):
+    """Weight and centre a kernel (n, n) in place, up to a factor; return False if it is constant.
 
     Write the lower triangle of ``P D K D P``, with the diagonal D of ``roots``, a unit vector, and the projection P
     along it. The kernel is constant if its trace is at most the share ``constant`` of the largest entry. ``along`` (n,)
@@ -13,9 +13,8 @@ def standardize(gram, roots, constant, along):
     """
     n = len(roots)
     largest = 0.0
-    for i in range(n):
-        for j in range(i + 1):
-            largest = abs(gram[i, j]) if abs(gram[i, j]) > largest else largest
+    for i in range(n):  # the largest entry of a positive semidefinite matrix is on its diagonal
+        largest = gram[i, i] if gram[i, i] > largest else largest
     if not largest > 0.0:
         return False
     for i in range(n):
@@ -37,12 +36,7 @@ def standardize(gram, roots, constant, along):
         for j in range(i + 1):
             row[j] -= along[i] * roots[j] + roots[i] * along[j]
         trace += row[i]
-    if trace <= constant:
-        return False
-    for i in range(n):
-        for j in range(i + 1):
-            gram[i, j] *= n / trace
-    return True
+    return trace > constant
 
 
 @compiled

@@ -165,7 +165,7 @@ def natural_c(kernels: KernelStack, kept: np.ndarray, targets: np.ndarray, weigh
     z = roots[:, None] * (targets - weights @ targets / weights.sum())
     gram = np.ascontiguousarray(kernels.combine(np.full(len(kept), 1.0 / len(kept)), kept))
     variance = float(roots**2 @ np.diagonal(gram) - roots**2 @ gram @ roots**2)
-    if len(z) < 3 or not z.any() or not jit.standardize(gram, roots, CONSTANT, np.zeros(len(gram))):
+    if len(z) < 3 or not z.any() or not jit.centre(gram, roots, CONSTANT, np.zeros(len(gram))):
         return 1.0
     return 1.0 / (variance * _best_ridge(gram, z, roots)[0])
 
@@ -225,7 +225,7 @@ class _Choice:
         """Return how much some kernels lower the loss, in standard errors, (M,); -inf for the others."""
         errors = np.full(kernels.n_kernels, -np.inf)
         for m in which.tolist():
-            errors[m] = self.model.standard_errors(_standardized(kernels, m, roots))
+            errors[m] = self.model.standard_errors(_centred(kernels, m, roots))
         return errors
 
 
@@ -246,14 +246,14 @@ def _better_on_folds(
     return bool(gains.sum() > np.sqrt(len(z)) * gains.std(ddof=1))
 
 
-def _standardized(kernels: KernelStack, m: int, roots: np.ndarray) -> np.ndarray:
-    """Return the lower triangle of a weighted, centred kernel of mean diagonal one; zero if it is constant."""
+def _centred(kernels: KernelStack, m: int, roots: np.ndarray) -> np.ndarray:
+    """Return the lower triangle of a weighted, centred kernel, up to a factor; zero if it is constant."""
     gram = np.ascontiguousarray(kernels.combine([1.0], [m]))
-    return gram if jit.standardize(gram, roots, CONSTANT, np.zeros(len(gram))) else np.zeros_like(gram)
+    return gram if jit.centre(gram, roots, CONSTANT, np.zeros(len(gram))) else np.zeros_like(gram)
 
 
 def _summed(kernels: KernelStack, which: np.ndarray, roots: np.ndarray) -> np.ndarray:
-    """Return the sum of some :func:`_standardized` kernels, of which no one is computed."""
+    """Return the sum of some weighted, centred kernels of mean diagonal one; constant ones are left out."""
     if not len(which):
         return np.zeros((len(roots), len(roots)))
     squares, diagonals = roots**2, kernels.diagonals(which)
@@ -272,7 +272,7 @@ class _RidgeModel:
     Parameters
     ----------
     kernel : array of shape (n, n)
-        Sum of :func:`_standardized` kernels, at least its lower triangle; if it is zero the model is a constant.
+        Weighted, centred kernel, at least its lower triangle; if it is zero the model is a constant.
     z : array of shape (n, P)
         Centred targets times the roots of weights.
     roots : array of shape (n,)

@@ -432,10 +432,10 @@ def test_residuals_are_those_of_ridge_models_that_have_not_seen_the_sample(with_
     K = X @ X.T + 0.1
     roots = np.sqrt(weights / weights.sum())
     z = roots[:, None] * (Y - weights @ Y / weights.sum())
-    kernel = out_of_sample._standardized(DenseStack(K[None]), 0, roots) if with_kernel else np.zeros((n, n))
+    kernel = out_of_sample._centred(DenseStack(K[None]), 0, roots) if with_kernel else np.zeros((n, n))
     model = out_of_sample._RidgeModel(kernel, z, roots)
     expected = np.empty((len(out_of_sample.RIDGES), n, 2))
-    scale = np.trace(roots[:, None] * centred(K, weights) * roots) / n  # the kernel's, before its diagonal is one
+    scale = np.trace(roots[:, None] * centred(K, weights) * roots) / n  # the mean diagonal of the kernel
     for k, ridge in enumerate(out_of_sample.RIDGES * (scale if with_kernel else 1.0)):
         for i in range(n):
             rest = np.arange(n) != i
@@ -462,7 +462,7 @@ def test_losses_of_a_fold_are_those_of_a_model_that_has_seen_none_of_it(monkeypa
     K, fold, rest = X @ X.T, [2, 3, 11], np.setdiff1d(np.arange(n), [2, 3, 11])
     roots = np.sqrt(weights / weights.sum())
     z = (roots * (y - weights @ y / weights.sum()))[:, None]
-    model = out_of_sample._RidgeModel(out_of_sample._standardized(DenseStack(K[None]), 0, roots), z, roots)
+    model = out_of_sample._RidgeModel(out_of_sample._centred(DenseStack(K[None]), 0, roots), z, roots)
     scale = np.trace(roots[:, None] * centred(K, weights) * roots) / n
     own = centred(K, np.where(np.isin(np.arange(n), fold), 0.0, weights))
     mean = weights[rest] @ y[rest] / weights[rest].sum()
@@ -478,7 +478,7 @@ def test_a_step_for_a_sample_is_taken_without_it():
     n = 20
     roots = np.full(n, 1 / np.sqrt(n))
     z = roots[:, None] * (Y - Y.mean())
-    kernel, other = (out_of_sample._standardized(DenseStack(grams), m, roots) for m in (0, 1))
+    kernel, other = (out_of_sample._centred(DenseStack(grams), m, roots) for m in (0, 1))
     full = other + np.tril(other, -1).T - np.triu(other, 1)
     model = out_of_sample._RidgeModel(np.tril(kernel), z, roots)
     gains, pairs = np.empty(n), 0.0
@@ -500,10 +500,12 @@ def test_a_sum_of_kernels_is_that_of_each_of_them():
     stack = DenseStack(np.concatenate([grams, np.zeros((1, 30, 30)), np.full((1, 30, 30), 1e6)]))
     weights = np.random.default_rng(0).uniform(0.5, 2.0, 30)
     roots = np.sqrt(weights / weights.sum())
-    each = [out_of_sample._standardized(stack, m, roots) for m in (0, 2, 3, 5, 6)]
+    each = [out_of_sample._centred(stack, m, roots) for m in (0, 2, 3)]  # the others are constant
     total = out_of_sample._summed(stack, np.array([0, 2, 3, 5, 6]), roots)
-    np.testing.assert_allclose(np.tril(total), np.tril(sum(each)), atol=1e-12)
+    np.testing.assert_allclose(np.tril(total), np.tril(sum(30 * own / np.trace(own) for own in each)), atol=1e-12)
     np.testing.assert_allclose(total, total.T, atol=1e-12)
+    assert not out_of_sample._centred(stack, 5, roots).any()
+    assert not out_of_sample._centred(stack, 6, roots).any()
     assert not out_of_sample._summed(stack, np.array([], dtype=int), roots).any()
 
 
