@@ -22,15 +22,13 @@ def add_scores(features, low, high, table, groups, scales, unary):
     n_labels = unary.shape[1]
     starts, ids, values = features
     for i in range(low, high):
-        row = unary[i - low]
         for q in range(starts[i], starts[i + 1]):
             feature = ids[q]
             scale = scales[groups[feature]]
             if scale != 0.0:
                 amount = scale * values[q]
-                weights = table[feature]
                 for j in range(n_labels):
-                    row[j] += amount * weights[j]
+                    unary[i - low, j] += amount * table[feature, j]
 
 
 @compiled
@@ -54,9 +52,9 @@ def inner_products(features, low, gradient, table, groups, products, totals):
     starts, ids, values = features
     for i in range(gradient.shape[0]):
         for q in range(starts[low + i], starts[low + i + 1]):
-            weights, group = table[ids[q]], groups[ids[q]]
+            group = groups[ids[q]]
             for j in range(gradient.shape[1]):
-                potential = values[q] * weights[j]
+                potential = values[q] * table[ids[q], j]
                 products[group] += potential * gradient[i, j]
                 totals[group, j] += potential
 
@@ -81,33 +79,36 @@ def step_features(features, low, gradient, table, sums, groups, links, heads, st
                 moving[i, count] = j
                 count += 1
         moving[i, n_labels] = count
-        for q in range(starts[low + i], starts[low + i + 1] if count else 0):
-            weights = table[ids[q]]
-            total = 0.0
+        # sums over the features of a group in a row: a sum in an array waits for itself to be written
+        inner, end = 0.0, starts[low + i + 1]
+        for q in range(starts[low + i] if count else end, end):
+            total, group = 0.0, groups[ids[q]]
             for m in range(count):
-                total += weights[moving[i, m]] * gradient[i, moving[i, m]]
-            square_gradients[groups[ids[q]]] += 2.0 * rates[groups[ids[q]]] * values[q] * total
+                total += table[ids[q], moving[i, m]] * gradient[i, moving[i, m]]
+            inner += values[q] * total
+            if q + 1 == end or groups[ids[q + 1]] != group:
+                square_gradients[group] += 2.0 * rates[group] * inner
+                inner = 0.0
     for i in range(n):
-        count = moving[i, n_labels]
-        if count == 0:
-            continue
-        for q in range(starts[low + i], starts[low + i + 1]):
+        count, moved, end = moving[i, n_labels], 0.0, starts[low + i + 1]
+        for q in range(starts[low + i] if count else end, end):
             feature = ids[q]
             group = groups[feature]
             if links[feature] == UNTOUCHED:
                 links[feature] = heads[group]
                 heads[group] = feature
-            amount = rates[group] * values[q]
-            weights = table[feature]
+            amount, average = rates[group] * values[q], averages[group]
             for m in range(count):
                 j = moving[i, m]
                 change = -amount * gradient[i, j]
-                moved = change * (2.0 * weights[j] + change)
+                moved += change * (2.0 * table[feature, j] + change)
+                table[feature, j] += change
+                if averaging:
+                    sums[feature, j] -= average * change
+            if q + 1 == end or groups[ids[q + 1]] != group:
                 square_norms[group] += moved
                 square_gradients[group] += moved
-                weights[j] += change
-                if averaging:
-                    sums[feature, j] -= averages[group] * change
+                moved = 0.0
     for k in range(rates.shape[0]):
         square_gradients[k] = max(square_gradients[k], 0.0) / rates[k] ** 2
 
