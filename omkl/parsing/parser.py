@@ -97,7 +97,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     templates_ : TemplateSet
         Templates in use, adapted to the training data.
     first_ : DependencyParser
-        Trained first parser, if there is one.
+        Trained first parser, if there is one. It can predict, but not be trained further.
     temperature_, relation_temperature_ : float or None
         Temperatures by which potentials of arcs and scores of relations are divided to get log-probabilities; see
         :meth:`calibrate`.

@@ -1,6 +1,7 @@
 """Parsers of second order: templates of grandparents and siblings decide where those of arcs cannot."""
 
 import copy
+import gc
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import omkl
 from omkl.data import Sentence, Treebank, stream_conllu, write_treebank
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import TemplateSet
+from omkl.groups.templates.layout import ArcTokens
 
 ARCS = ("h.upos m.upos direction", "distance", "m.upos")
 PARTS = ("g.lemma h.upos m.upos", "g.misc:Noise", "s.upos h.lemma m.upos", "s.form m.form")
@@ -60,6 +62,20 @@ def test_parts_tell_what_arcs_cannot(treebanks, fitted):
     assert same_trees(arcs, fitted.first_, test)
     assert fitted.score(test) > 0.98
     assert fitted.evaluate(test)["las"] > 0.97
+
+
+def test_only_the_model_stays_in_memory(treebanks, fitted):
+    train, _ = treebanks
+    assert fitted.first_.memory_usage()["training"] == 0.0
+    assert len(fitted.first_.history_) == 4
+    with pytest.raises(InputError, match="training=False"):
+        fitted.first_.partial_fit(train)
+    few = train[:87]
+    own = parser(epochs=1).fit(few)
+    gc.collect()
+    sizes = [len(tokens) for tokens in gc.get_objects() if isinstance(tokens, ArcTokens)]
+    assert not {43, 44, 87} & set(sizes)  # of folds, and of all sentences
+    assert own.score(few) > 0.5
 
 
 def test_weights_are_those_of_all_templates(treebanks, fitted):
