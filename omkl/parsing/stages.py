@@ -143,7 +143,7 @@ def cross_fit(
     for f in range(folds):
         rest = None if weights is None else weights[fold != f]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # training on all sentences gave the same warnings
+            warnings.simplefilter("ignore")  # training on all sentences gives the same warnings
             own = in_folder(running, f"first-{f}")
             parser = copy(first).fit(treebank[fold != f], sample_weight=rest, **own)
             found = advice_of(TreeDecoder(parser.model_, n_jobs=first.n_jobs), treebank[fold == f])

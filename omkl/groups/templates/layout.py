@@ -249,9 +249,10 @@ class TemplateLayout:
 
     def keys(self, x: ArcSentence) -> ArcKeys:
         """Hash the views of each token; cache the latest sentence."""
-        if self._latest is None or self._latest[0] is not x:
-            self._latest = x, self.hashed(x)
-        return self._latest[1]
+        latest = self._latest
+        if latest is None or latest[0] is not x:  # another thread may replace the cache meanwhile
+            self._latest = latest = x, self.hashed(x)
+        return latest[1]
 
     def hashed(self, x: ArcSentence) -> ArcKeys:
         """Hash the views of each token. Nothing is cached, as ``x`` refers to all sentences of its treebank."""
