@@ -295,6 +295,14 @@ def test_arguments_for_groups_that_are_not_there_are_refused(regularizer, messag
         regularizer.bind(["a", "b"])
 
 
+def test_the_least_norms_have_no_weight():
+    """Wrapper methods shrink norms until they are hardly numbers."""
+    with np.errstate(all="raise"):
+        weights = SquaredL21().kernel_weights(np.array([2.0, 1e-310, 0.0]))
+    np.testing.assert_array_equal(weights, [1.0, 0.0, 0.0])
+
+
+
 @pytest.mark.parametrize(
     "regularizer",
     [
