@@ -302,7 +302,6 @@ def test_the_least_norms_have_no_weight():
     np.testing.assert_array_equal(weights, [1.0, 0.0, 0.0])
 
 
-
 @pytest.mark.parametrize(
     "regularizer",
     [
