@@ -243,7 +243,8 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         if started and not model.trainer.group_state.scales.flags.writeable:  # mapped by joblib.load
             model = deepcopy(model)
         if self.early_stopping or model.predicts_only:
-            needed = "early_stopping=False" if self.early_stopping else "a model that was not saved with training=False"
+            trainable = "a model with training state, not one saved with training=False"
+            needed = "early_stopping=False" if self.early_stopping else trainable
             raise InputError(f"partial_fit needs {needed}; fit trains from scratch.")
         if started and classes is not None:
             model.codec.check_declared(classes)

@@ -79,7 +79,7 @@ def step_features(features, low, gradient, table, sums, groups, links, heads, st
                 moving[i, count] = j
                 count += 1
         moving[i, n_labels] = count
-        # sums over the features of a group in a row: a sum in an array waits for itself to be written
+        # add up the features of a group before writing to the array: writes to the same entry wait for each other
         inner, end = 0.0, starts[low + i + 1]
         for q in range(starts[low + i] if count else end, end):
             total, group = 0.0, groups[ids[q]]

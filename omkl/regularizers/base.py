@@ -242,7 +242,7 @@ class Regularizer(Component):
         norms = np.abs(as_vector(norms))
         slopes = self.slopes(norms)
         at_zero = np.where(slopes > 0, np.inf, self.curvatures(np.zeros_like(norms)) if self.separable else 0.0)
-        with np.errstate(over="ignore"):  # for the least norms, infinity is right
+        with np.errstate(over="ignore"):  # near 0: infinite, so that the kernel has no weight
             return np.divide(slopes, norms, out=at_zero, where=norms > 0)
 
     def kernel_weights(self, norms: ArrayLike) -> np.ndarray:

@@ -23,7 +23,8 @@ that other kernels have masked is found once these are in K.
 The leave-one-out loss of K is optimistic, since K was chosen by it. If many kernels help a little, the sum of all may
 be better. This is considered if the loss of K, inflated for every kernel below twice the threshold as in the risk
 inflation criterion (Foster and George 1994), exceeds the loss of all kernels. In doubt both are compared on folds that
-have no part in the choice; all kernels are kept if this lowers the loss by more than a standard error.
+have no part in the choice; all kernels are kept if this lowers the loss by more than a standard error. To save time,
+kernels with little evidence on all samples are looked at on folds only if no other helps; see :data:`LIKELY`.
 """
 
 import math
@@ -40,8 +41,8 @@ from omkl.kernels.stack import RestrictedView
 FALSE = 0.1
 #: Probability that the sum of useless kernels passes as helpful in a round.
 DOUBT = 0.01
-#: Share of the evidence that is beyond chance with which a kernel is looked at on folds. With less, none was chosen
-#: without a fold in 360 random problems (of 40 or 200 useless kernels and two others); with half, four were.
+#: Share of the threshold that the evidence of a kernel on all samples must exceed for the kernel to be looked at on
+#: folds. In 360 choices without a fold, from 40 or 200 useless kernels and two others, this changed none; a half, four.
 LIKELY = 0.25
 #: Number of folds to decide between all kernels and the chosen ones.
 FOLDS = 5
@@ -181,13 +182,13 @@ class _Choice:
     roots : array of shape (n,)
         Roots of weights, of length one.
     likely : bool array of shape (M,), optional
-        The other kernels are only looked at if none of these helps, but the sum of all remaining kernels does. All by
-        default.
+        Kernels to look at first. The others are looked at only if none of these helps, but the sum of all remaining
+        kernels does. All by default.
 
     Attributes
     ----------
     kept, likely : bool arrays of shape (M,)
-        The chosen kernels, and those with more than the share :data:`LIKELY` of the evidence in some round.
+        The chosen kernels, and those whose evidence exceeded :data:`LIKELY` times the threshold in some round.
     evidence : array of shape (M,)
     model, everything : _RidgeModel
         Models of the kept kernels, and of all kernels.

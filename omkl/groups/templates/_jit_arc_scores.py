@@ -115,8 +115,8 @@ def add_pairs(head_keys, modifier_keys, first, n_arcs, width, pairs, live, scale
 
     Meanwhile prefetch the lines of later heads, also across the end of a pair. The table of a pair stays in cache from
     one sentence to the next. ``modifier_keys`` has ``LANES`` more columns than nodes; ``turns`` has the bucket bits of
-    direction and distance, indexed by N + m - h. Each node's sentence has its ``first`` node, and the node ``n_arcs``
-    as a head, at most ``width``, which are whole vectors.
+    direction and distance, indexed by N + m - h. ``first`` is the first node of each node's sentence,
+    ``n_arcs`` the number of arcs from each node, and ``width`` the largest of these, rounded up to whole vectors.
     """
     n_nodes = head_keys.shape[1]
     ahead = AHEAD // width + 1

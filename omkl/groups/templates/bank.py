@@ -148,6 +148,7 @@ class ArcTemplateBank(Bank):
         """
         sizes = np.array([len(x) + 1 for x in sentences])
         nodes = np.concatenate([[0], np.cumsum(sizes)])
+        # in training, the hashes of the sentence are used again
         own = map(self._layout.keys if len(sentences) == 1 else self._layout.hashed, sentences)
         keys = ArcKeys(*(np.concatenate(parts, axis=1) for parts in zip(*own)))
         if self.part == "arc":
