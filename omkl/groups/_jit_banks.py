@@ -109,17 +109,15 @@ def add_potentials(banks, groups, low, first, last, unary, pairwise):
 @inner
 def add_cached(cached, own, low, unary):
     """Add the potentials of cached kernel groups."""
-    if cached is None:
-        return
-    add_scaled(own[1], potentials_of(cached, low, len(unary)), unary)
+    if cached is not None:
+        add_scaled(own[1], potentials_of(cached, low, len(unary)), unary)
 
 
 @inner
 def add_budgeted(budgeted, own, first, unary):
     """Add the potentials of kernel groups on a budget."""
-    if budgeted is None:
-        return
-    add_scaled(own[1], budget.at_hand(budgeted, first, len(unary))[1], unary)
+    if budgeted is not None:
+        add_scaled(own[1], budget.at_hand(budgeted, first, len(unary))[1], unary)
 
 
 @borrowing
@@ -133,26 +131,22 @@ def add_dense(banks, groups, has_transitions, unary, pairwise):
 @borrowing
 def set_transitions(transitions, own, has_transitions, pairwise):
     """Set the potentials of transitions."""
-    if pairwise is None:
-        return
-    pairwise[:] = 0.0
-    if transitions is None:
-        return
-    if has_transitions:
-        tables.add_constants(transitions[0], own[1][0], pairwise[0])
+    if pairwise is not None:
+        pairwise[:] = 0.0
+        if transitions is not None and has_transitions:
+            tables.add_constants(transitions[0], own[1][0], pairwise[0])
 
 
 @borrowing
 def add_averaged_dense(bank, factor, total, left_out, out):
     """Add the average of a dense table of one matrix, unless its group is left out."""
-    if bank is None:
-        return
-    table, sums = bank
-    for i in range(0 if left_out else out.shape[0]):
-        row = min(i, table.shape[1] - 1)  # all tokens share a constant
-        for j in range(out.shape[1]):
-            value = factor * table[0, row, j]
-            out[i, j] += (value + sums[0, row, j]) / total if total > 0.0 else value
+    if bank is not None:
+        table, sums = bank
+        for i in range(0 if left_out else out.shape[0]):
+            row = min(i, table.shape[1] - 1)  # all tokens share a constant
+            for j in range(out.shape[1]):
+                value = factor * table[0, row, j]
+                out[i, j] += (value + sums[0, row, j]) / total if total > 0.0 else value
 
 
 @borrowing
@@ -181,10 +175,9 @@ def add_average(banks, groups, pending, total, factors, low, first, last, unary,
 @borrowing
 def add_averaged_transitions(transitions, factors, total, left_out, k, pairwise):
     """Set the average of transitions, group k."""
-    if pairwise is None:
-        return
-    pairwise[:] = 0.0
-    add_averaged_dense(transitions, factors[k], total, left_out[k], pairwise[0])
+    if pairwise is not None:
+        pairwise[:] = 0.0
+        add_averaged_dense(transitions, factors[k], total, left_out[k], pairwise[0])
 
 
 @inner
@@ -196,17 +189,15 @@ def potentials_of(cached, low, n):
 @inner
 def slopes_of_cached(cached, low, gradient, slopes, totals):
     """Write the inner products of cached kernel groups with a gradient."""
-    if cached is None:
-        return
-    kernel_inner_products(potentials_of(cached, low, len(gradient)), gradient, slopes, totals)
+    if cached is not None:
+        kernel_inner_products(potentials_of(cached, low, len(gradient)), gradient, slopes, totals)
 
 
 @inner
 def slopes_of_budgeted(budgeted, first, gradient, slopes, totals):
     """Write those of kernel groups on a budget."""
-    if budgeted is None:
-        return
-    kernel_inner_products(budget.at_hand(budgeted, first, len(gradient))[1], gradient, slopes, totals)
+    if budgeted is not None:
+        kernel_inner_products(budget.at_hand(budgeted, first, len(gradient))[1], gradient, slopes, totals)
 
 
 @inner
@@ -224,34 +215,30 @@ def measure_kernels(values, potentials, own, gradient, alone):
 @inner
 def step_cached(cached, own, low, gradient):
     """Take the gradient step of cached kernel groups; empty ones wait for :func:`move_cached`."""
-    if cached is None:
-        return
-    n = len(gradient)
-    values = cached.grams[:, low : low + n, low : low + n]
-    if measure_kernels(values, potentials_of(cached, low, n), own, gradient, False):
-        move_cached(cached, own, low, gradient, ~own[0].empty)
+    if cached is not None:
+        n = len(gradient)
+        values = cached.grams[:, low : low + n, low : low + n]
+        if measure_kernels(values, potentials_of(cached, low, n), own, gradient, False):
+            move_cached(cached, own, low, gradient, ~own[0].empty)
 
 
 @inner
 def step_budgeted(budgeted, own, first, gradient):
     """Take that of kernel groups on a budget."""
-    if budgeted is None:
-        return
-    if measure_kernels(*budget.at_hand(budgeted, first, len(gradient)), own, gradient, True):
+    if budgeted is not None and measure_kernels(*budget.at_hand(budgeted, first, len(gradient)), own, gradient, True):
         move_budgeted(budgeted, own, first, gradient, ~own[0].empty)
 
 
 @inner
 def move_cached(cached, own, low, gradient, chosen):
     """Change the coefficients and potentials of the chosen cached kernel groups along the gradient."""
-    if cached is None:
-        return
-    moving = has_gradient(gradient)
-    tokens = low + moving
-    arrays = cached.potentials, cached.coefficients, cached.sums
-    move(cached.grams, tokens, tokens, gradient[moving], chosen, *arrays, own[0].rates, own[0].averages)
-    for k in range(len(chosen)):
-        cached.moved[k] |= chosen[k]
+    if cached is not None:
+        moving = has_gradient(gradient)
+        tokens = low + moving
+        arrays = cached.potentials, cached.coefficients, cached.sums
+        move(cached.grams, tokens, tokens, gradient[moving], chosen, *arrays, own[0].rates, own[0].averages)
+        for k in range(len(chosen)):
+            cached.moved[k] |= chosen[k]
 
 
 @inner
@@ -264,12 +251,11 @@ def move_budgeted(budgeted, own, first, gradient, chosen):
 @inner
 def activate_budgeted(budgeted, own, first, gradient, activated):
     """Take the postponed step, whose norms are known, of groups on a budget; steps add to the norms."""
-    if budgeted is None:
-        return
-    for k in range(len(activated)):
-        if activated[k]:
-            own[0].square_norms[k] = 0.0
-    move_budgeted(budgeted, own, first, gradient, activated)
+    if budgeted is not None:
+        for k in range(len(activated)):
+            if activated[k]:
+                own[0].square_norms[k] = 0.0
+        move_budgeted(budgeted, own, first, gradient, activated)
 
 
 @borrowing
@@ -295,30 +281,26 @@ def step_along(banks, groups, low, first, last, gradient, pair_gradient, total):
 @borrowing
 def step_transitions(transitions, own, gradient):
     """Take the gradient step of transitions."""
-    if transitions is None:
-        return
-    tables.step_dense(gradient, transitions[0], transitions[1], own[0])
+    if transitions is not None:
+        tables.step_dense(gradient, transitions[0], transitions[1], own[0])
 
 
 @borrowing
 def fold_dense(bank, factor, average):
     """Multiply the direction of a group with a dense table, after adding its share of the average to its sums."""
-    if bank is None:
-        return
-    table, sums = bank
-    for i in range(table.shape[1]):
-        for j in range(table.shape[2]):
-            if len(sums):
-                sums[0, i, j] += average * table[0, i, j]
-            table[0, i, j] *= factor
+    if bank is not None:
+        table, sums = bank
+        for i in range(table.shape[1]):
+            for j in range(table.shape[2]):
+                if len(sums):
+                    sums[0, i, j] += average * table[0, i, j]
+                table[0, i, j] *= factor
 
 
 @inner
 def fold_cached(cached, k, factor, average):
     """Multiply the direction of a kernel group likewise."""
-    if cached is None:
-        return
-    if cached.moved[k]:
+    if cached is not None and cached.moved[k]:
         for i in range(cached.coefficients.shape[1]):
             for j in range(cached.coefficients.shape[2]):
                 if cached.sums.shape[1]:
@@ -333,10 +315,9 @@ def fold_cached(cached, k, factor, average):
 @inner
 def fold_budgeted(budgeted, k, factor, average):
     """Multiply the direction of a kernel group on a budget likewise."""
-    if budgeted is None:
-        return
-    own = budgeted.coefficients[k], budgeted.sums[k], budgeted.squares[k], budgeted.diagonals[k]
-    budget.fold(factor, average, *own)
+    if budgeted is not None:
+        own = budgeted.coefficients[k], budgeted.sums[k], budgeted.squares[k], budgeted.diagonals[k]
+        budget.fold(factor, average, *own)
 
 
 @borrowing
@@ -404,10 +385,9 @@ def slopes_of(banks, groups, low, first, last, gradient, pair_gradient, slopes, 
 @borrowing
 def slopes_of_transitions(transitions, gradient, slopes):
     """Write the inner product of transitions with a gradient, if they are regularized."""
-    if transitions is None:
-        return
-    table = transitions[0]
-    for k in range(min(len(slopes), 1)):
-        for i in range(table.shape[1]):
-            for j in range(table.shape[2]):
-                slopes[k] += table[0, i, j] * gradient[0, i, j]
+    if transitions is not None:
+        table = transitions[0]
+        for k in range(min(len(slopes), 1)):
+            for i in range(table.shape[1]):
+                for j in range(table.shape[2]):
+                    slopes[k] += table[0, i, j] * gradient[0, i, j]
