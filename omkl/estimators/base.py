@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import cache
+from operator import is_not
 from typing import Any, ClassVar, Generic, TypeAlias
 
 import numpy as np
@@ -31,7 +32,7 @@ from omkl.online.model import Codec, OnlineModel, OnlineSettings, OwnCodec
 from omkl.online.rounds import Example, Examples, TrainingProgress, check_callbacks, thinned
 from omkl.online.schedules import DistanceOverGradients, Schedule
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import ArraySource, TrainingLoop, serial_pass
+from omkl.online.training_loop import ArraySource, TrainingLoop, learn_alone, serial_pass
 from omkl.persistence import Manifest, Packer, Unpacker
 
 #: Number of rounds that ``epochs="auto"`` makes of examples in memory, with at most so many epochs.
@@ -248,20 +249,29 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             raise InputError(f"partial_fit needs {needed}; fit trains from scratch.")
         if started and classes is not None:
             model.codec.check_declared(classes)
-        if any(getattr(self, name) is not value for name, value in model.parameters.items()):
+        if any(map(is_not, map(vars(self).get, model.parameters), model.parameters.values())):
             self._settings()  # raise for invalid values, although the model keeps the old ones
+        history, is_alone = self.history_ if started else [], type(data.X) in (np.ndarray, list) and len(data.X) == 1
+        if is_alone and model.goes_on and not (task.companions or self._recorders or self.callbacks):
+            structure = model.codec.structure
+            model.expect(None)
+            learn_alone(model.trainer, model.encode(task.read(data, False)), history)
+            if model.codec.structure is not structure:
+                self._adopt(model)
+            self.history_ = thinned(history)
+            return
         blocks_of = (lambda epoch: [data]) if stream is None else stream.blocks
         source = sources.StreamSource(blocks_of, model, task.read)
         source.open()
         may_repeat = model.settings.n_examples is not None and model.settings.epochs != 1  # the data, in epochs
         if model.trainer.can_watch and not may_repeat:
             model.trainer.join("drift")
-        history = self.history_ if started else []
         done = history[-1]["epoch"] if history else 0
         progress = TrainingProgress(epoch=done + 1, history=history)
         companions = [] if task.companions is None else task.companions(model, serial_pass)
         callbacks = [*companions, *self._recorders, *(self.callbacks or ())]
         TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(done + 1)
+        model.goes_on = True
         self._adopt(model)  # in every call, as there may be new labels
         if not started:
             self.n_iter_ = 1

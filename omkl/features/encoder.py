@@ -285,9 +285,9 @@ class Encoder:
         for name, scales in self.scales.items():
             own = raw[name]
             raw[name], standardized[name] = scales.apply(own) if weights is None else scales.follow(own, weights)
-            if name == self._table and raw[name] is not own:  # otherwise nothing is missing
+            if name == self._table and self.missing == "indicator" and np.isnan(own).any():
                 missing = np.isnan(own)
-        return Entries(raw, standardized, self.scales, missing if missing is not None and missing.any() else None)
+        return Entries(raw, standardized, self.scales, missing)
 
     def _read(self, tokens: FlatTokens) -> dict[str, Vectors]:
         """Return the input array, or arrays of entries of dicts, by name."""

@@ -58,7 +58,7 @@ class ColumnScales:
         """
         self.before = self.state()
         self.__dict__.pop("deviations", None)
-        if not self.weights.any() and len(X):
+        if not np.count_nonzero(self.weights) and len(X):
             self.lows, self.highs = np.fmin.reduce(X), np.fmax.reduce(X)
         filled, standardized = np.array(X, dtype=np.float64, order="C"), np.empty(X.shape)
         row_weights = np.ones(len(X)) if row_weights is None else row_weights
@@ -73,7 +73,7 @@ class ColumnScales:
 
     def state(self) -> np.ndarray:
         """Return everything learned as an array, (5, d)."""
-        return np.stack([self.weights, self.means, self.squares, self.lows, self.highs])
+        return np.array([self.weights, self.means, self.squares, self.lows, self.highs])
 
     @classmethod
     def from_state(cls, state: np.ndarray) -> "ColumnScales":

@@ -153,6 +153,8 @@ class OnlineModel(Generic[ItsCodec]):
     trainer: OnlineTrainer
     #: Whether the model was loaded from a file without training state.
     predicts_only = False
+    #: Whether the latest training was a pass of ``partial_fit``, after which another one needs no preparation.
+    goes_on = False
 
     def __init__(self, codec: ItsCodec, settings: OnlineSettings) -> None:
         self.codec = codec

@@ -151,9 +151,9 @@ class OnlineTrainer:
         Hedge learns group weights in place of the method. A test for drift looks at examples, and the average is that
         for a stream.
         """
-        part = LATER[role]()
-        if isinstance(self.parts.get(role), type(part)):
+        if isinstance(self.parts.get(role), LATER[role]):
             return
+        part = LATER[role]()
         part.start(self.group_state, self.n_penalized)
         if isinstance(part, Method):
             self.method = part

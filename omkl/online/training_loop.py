@@ -175,8 +175,6 @@ class TrainingLoop:
                 _begin_epoch(trainer, progress.epoch == first_epoch, once, self.concludes)
                 source.begin_epoch(trainer, rounds_before, epochs, n_shards)
                 stopped = self._learn_epoch()
-                if progress.examples == 0:
-                    raise InputError("The training data must have an example.")
                 progress.finished = self._end_epoch() or stopped
                 self._write_waiting()
             if self.concludes and trainer.find(Evidence) is not None:
@@ -184,10 +182,6 @@ class TrainingLoop:
                 trainer.method.meet(trainer.method.learning, trainer.group_state)
         finally:
             self._tell("on_end")
-        state = trainer.group_state
-        if not math.isfinite(state.square_norms.sum() + state.averages.sum()):
-            found = f"Parameters are not finite after round {trainer.round}: training diverged."
-            raise DivergenceError(f"{found} Choose a smaller eta0, or a radius.")
         self._keep()
         return progress.history
 
@@ -208,7 +202,9 @@ class TrainingLoop:
                 progress.add(step.n_examples, step.loss, step.weight)
                 in_shards = step.in_shards
                 if not in_shards and step.changed:
-                    self._report_change(examples)
+                    for row in _found_change(trainer, examples, progress.block_examples):
+                        progress.changes.append(row)
+                        self._tell("on_change", row)
                 if in_shards:
                     self._shard_record = step.record
                 elif on_round and any([tell(trainer, step) for tell in on_round]):
@@ -228,16 +224,6 @@ class TrainingLoop:
             if stopped:
                 return True
         return False
-
-    def _report_change(self, examples: rounds.Examples) -> None:
-        """Tell callbacks, the record and the log after which row a change of the stream was found."""
-        if (test := self.trainer.find(DriftTest)) is None:
-            return
-        row = test.row(examples, self.progress.block_examples)
-        self.progress.changes.append(row)
-        unit = unit_of(self.trainer.structure)
-        logger.warning("The averaged model lags behind the stream at %s %d: the average restarts.", unit, row)
-        self._tell("on_change", row)
 
     def _pass_for(self, examples: rounds.Examples) -> Callable[..., Iterator[Any]]:
         """Return the pass over a block: a compiled one where all parts are known to it.
@@ -260,11 +246,7 @@ class TrainingLoop:
     def _end_epoch(self) -> bool:
         """Make the epoch's record; return whether a callback ends training."""
         progress = self.progress
-        mean_loss = progress.loss / progress.weight
-        record = self.trainer.record(progress.epoch, progress.examples, mean_loss, progress.elapsed())
-        record.update(self._shard_record)
-        if progress.changes:
-            record["changes"] = progress.changes
+        record = {**_record_of(self.trainer, progress), **self._shard_record}
         progress.history.append(record)
         stopped = any(self._tell("on_epoch", record))
         self.source.end_epoch(progress.examples, progress.weight)
@@ -295,6 +277,45 @@ class TrainingLoop:
                 self.source.load_state(values["source"])
                 self.progress.load_state(values["progress"])
                 rounds.load_states(self.callbacks, values["callbacks"], arrays)
+
+
+def learn_alone(trainer: OnlineTrainer, examples: rounds.Examples, history: list[rounds.Record]) -> None:
+    """Learn an example in a pass of its own, after others: what :class:`TrainingLoop` does, in fewer calls.
+
+    ``examples`` repeat it for its weight. ``history`` has the records of earlier passes, and gains one.
+    """
+    progress = rounds.TrainingProgress(epoch=history[-1]["epoch"] + 1)
+    for part in trainer.parts.values():
+        part.enter(examples)
+    for example in examples:
+        step = trainer.update(*example)
+        progress.add(1, step.loss, step.weight)
+        if step.changed:
+            progress.changes += _found_change(trainer, examples, progress.examples)
+    for part in trainer.parts.values():
+        part.leave(examples)
+    history.append(_record_of(trainer, progress))
+
+
+def _found_change(trainer: OnlineTrainer, examples: rounds.Examples, learned: int) -> list[int]:
+    """Log that a change of the stream was found, and after which row: the last one ``learned`` of a block."""
+    rows = [test.row(examples, learned) for test in trainer.parts.values() if isinstance(test, DriftTest)]
+    for row in rows:
+        unit = unit_of(trainer.structure)
+        logger.warning("The averaged model lags behind the stream at %s %d: the average restarts.", unit, row)
+    return rows
+
+
+def _record_of(trainer: OnlineTrainer, progress: rounds.TrainingProgress) -> rounds.Record:
+    """Return the record of an epoch; raise an error if it had no example, or parameters are not finite."""
+    state = trainer.group_state
+    if progress.examples == 0:
+        raise InputError("The training data must have an example.")
+    if not math.isfinite(state.square_norms.sum() + state.averages.sum()):
+        found = f"Parameters are not finite after round {trainer.round}: training diverged."
+        raise DivergenceError(f"{found} Choose a smaller eta0, or a radius.")
+    record = trainer.record(progress.epoch, progress.examples, progress.loss / progress.weight, progress.elapsed())
+    return {**record, "changes": progress.changes} if progress.changes else record
 
 
 def _begin_epoch(trainer: OnlineTrainer, new: bool, once: bool, concludes: bool) -> None:

@@ -126,6 +126,9 @@ class Binary(Structure):
     def indicator(self, output: int) -> UnaryPotentials:
         return UnaryPotentials(np.array([[output - 0.5]]))
 
+    def subtract_indicator(self, potentials: AnyPotentials, output: int) -> None:
+        potentials.unary[0, 0] -= output - 0.5
+
     def score(self, potentials: AnyPotentials, output: int) -> float:
         return float((output - 0.5) * _number(potentials))
 

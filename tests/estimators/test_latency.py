@@ -60,6 +60,54 @@ def test_examples_that_are_checked_here_teach_the_same(data, monkeypatch):
     np.testing.assert_array_equal(*(model.decision_function(X) for model in models))
 
 
+def some_dicts(rng, n):
+    dicts = [{"a": rng.normal(), "b": None if i % 7 == 0 else rng.normal(), "word": f"w{i % 11}"} for i in range(n)]
+    return [{**row, "late": "x"} if i > 30 else row for i, row in enumerate(dicts)]
+
+
+def some_sentences(rng, n):
+    words = [[f"w{k}" for k in rng.integers(i // 5 + 3, size=rng.integers(1, 6))] for i in range(n)]
+    return words, [[word[-1] for word in sentence] for sentence in words]
+
+
+ONE_BY_ONE = {
+    "default": (omkl.OnlineMKLClassifier, {}),
+    "new labels": (omkl.OnlineMKLClassifier, {"kernels": ["linear"]}),
+    "budget": (omkl.OnlineMKLClassifier, {"budget": 10, "loss": "hinge"}),
+    "planned": (omkl.OnlineMKLClassifier, {"kernels": ["linear"], "n_examples": 70, "epochs": 1}),
+    "weights": (omkl.OnlineMKLRegressor, {"kernels": ["linear"]}),
+    "dicts": (omkl.OnlineMKLClassifier, {"missing": "indicator", "weighting": "norms"}),
+    "sentences": (omkl.SequenceLabeler, {}),
+}
+
+
+@pytest.mark.parametrize("case", ONE_BY_ONE)
+def test_examples_learned_one_by_one_teach_what_the_training_loop_teaches(case, rng, tmp_path):
+    kind, parameters = ONE_BY_ONE[case]
+    X, y, weights, classes = rng.normal(size=(70, 3)), np.arange(70) % 2, [None] * 70, None
+    if case == "new labels":
+        y, classes = np.arange(70) // 20 + np.arange(70) % 2, "growing"
+    elif case == "weights":
+        y, weights = X[:, 0] + rng.normal(size=70), [None if i % 3 else i / 10 + 0.5 for i in range(70)]
+    elif case == "dicts":
+        X = some_dicts(rng, 70)
+    elif case == "sentences":
+        X, y = some_sentences(rng, 70)
+        classes = "growing"
+    models, noted = [], []
+    for callbacks in (None, [lambda trainer, record: noted.append(record["epoch"])]):  # the loop tells callbacks
+        model = kind(random_state=0, callbacks=callbacks, **parameters)
+        for i, j in [(0, 10), *((i, i + 1) for i in range(10, 70))]:
+            declared = {} if i or classes is None else {"classes": classes}
+            model.partial_fit(X[i:j], y[i:j], sample_weight=weights[i], **declared)
+        models.append(model)
+    assert noted == [record["epoch"] for record in models[0].history_] == list(range(1, 62))
+    paths = [tmp_path / f"{k}.omkl" for k in range(2)]
+    for model, path in zip(models, paths):
+        model.save(path, training=True)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -361,7 +361,15 @@ def test_a_change_is_logged_and_recorded_with_its_row(rng, caplog):
         model, found = trained(X, y)
     assert [record.get("changes") for record in model.history_].count(None) == 5
     assert model.history_[3]["changes"] == found
-    assert caplog.messages == [f"The averaged model lags behind the stream at row {found[0]}: the average restarts."]
+    message = f"The averaged model lags behind the stream at row {found[0]}: the average restarts."
+    assert caplog.messages == [message]
+    # the same, learned row by row, without callbacks
+    singly = OnlineMKLClassifier(KERNELS, random_state=0).partial_fit(X[:10], y[:10], classes=[0, 1])
+    with caplog.at_level(logging.WARNING, "omkl"):
+        for i in range(10, len(X)):
+            singly.partial_fit(X[i : i + 1], y[i : i + 1])
+    assert caplog.messages == [message] * 2
+    assert sum((record.get("changes", []) for record in singly.history_), []) == found
 
 
 def test_rows_are_counted_as_users_count_them(rng):
