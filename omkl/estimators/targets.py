@@ -1,8 +1,8 @@
 """Encoding of labels and numbers, structures of outputs, and checks of targets."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,6 +22,7 @@ from omkl.structures.multiclass import Binary, Multiclass, Scalar
 GROWING = "growing"
 #: Maximum number of targets for which scikit-learn cannot warn that classes look like numbers.
 FEW_CLASSES = 20
+UNHASHABLE = "Labels must be hashable: strings, numbers, tuples."
 
 
 # ---- codes ------------------------------------------------------------------------------------------------------
@@ -33,15 +34,6 @@ def label_array(labels: Sequence) -> np.ndarray:
     if len(kinds) == 1 and kinds <= {str, int, float, bool}:
         return np.array(labels)
     return object_array(labels)
-
-
-@contextmanager
-def _hashing() -> Iterator[None]:
-    """Raise an InputError if labels are not hashable."""
-    try:
-        yield
-    except TypeError:
-        raise InputError("Labels must be hashable: strings, numbers, tuples.") from None
 
 
 class Labels:
@@ -69,8 +61,10 @@ class Labels:
         return self._extend(labels, sort=True)
 
     def _extend(self, labels: Iterable, sort: bool) -> int:
-        with _hashing():
+        try:
             new = [label for label in dict.fromkeys(labels) if label not in self._index]
+        except TypeError:
+            raise InputError(UNHASHABLE) from None
         # scalars of Python, not NumPy, can be saved
         new = [label.item() if isinstance(label, np.generic) else label for label in new]
         if missing := list(filter(is_missing, new)):
@@ -89,8 +83,9 @@ class Labels:
     def encode(self, labels: Iterable) -> np.ndarray:
         """Return the codes of labels as an int array."""
         try:
-            with _hashing():
-                return np.array(list(map(self._index.__getitem__, labels)), dtype=np.int64)
+            return np.array(list(map(self._index.__getitem__, labels)), dtype=np.int64)
+        except TypeError:
+            raise InputError(UNHASHABLE) from None
         except KeyError as unknown:
             label, known = unknown.args[0], listed(self.members, 5)
             raise InputError(f"The label {label!r} must be one of the labels of the model, {known}.") from None

@@ -74,8 +74,8 @@ class TokenData(NamedTuple):
     @property
     def token_weights(self) -> np.ndarray:
         """Weight of every token."""
-        lengths = np.diff(self.offsets)
-        return np.repeat(np.ones(len(lengths)) if self.weights is None else self.weights, lengths)
+        weights = self.weights
+        return np.ones(self.offsets[-1]) if weights is None else np.repeat(weights, np.diff(self.offsets))
 
     def shapes_of_first(self) -> dict[str, int]:
         """Return the number of columns of the array, or of each vector in the first dict."""

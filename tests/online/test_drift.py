@@ -369,7 +369,7 @@ def test_a_change_is_logged_and_recorded_with_its_row(rng, caplog):
         for i in range(10, len(X)):
             singly.partial_fit(X[i : i + 1], y[i : i + 1])
     assert caplog.messages == [message] * 2
-    assert sum((record.get("changes", []) for record in singly.history_), []) == found
+    assert [row for record in singly.history_ for row in record.get("changes", [])] == found
 
 
 def test_rows_are_counted_as_users_count_them(rng):
