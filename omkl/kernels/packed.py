@@ -19,7 +19,7 @@ from omkl.kernels.base import Kernel, known
 from omkl.kernels.functions import Gaussian
 from omkl.kernels.gram import LARGEST, ROUNDING, checked_gram
 from omkl.kernels.inputs import SQUARES, Pair, Vectors, as_floats, take_columns
-from omkl.kernels.stack import KernelStack, PartedStack, Which, free_bytes, require_bytes
+from omkl.kernels.stack import KernelStack, PartedStack, Which, free_bytes, packed_entries, require_bytes
 
 #: Default budget for cached kernels, in bytes.
 BUDGET = 2**28
@@ -106,9 +106,8 @@ class PackedStack(KernelStack):
         return cls(packed_kernels(kernels, X, dtype))
 
     def restricted(self, samples: np.ndarray) -> PackedStack:
-        i, j = np.tril_indices(len(samples))
         # unlike indexing, np.take leaves the entries of a kernel contiguous
-        return PackedStack(np.take(self.rows, samples[i] * (samples[i] + 1) // 2 + samples[j], axis=1))
+        return PackedStack(np.take(self.rows, packed_entries(samples), axis=1))
 
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         # sum_p v_p v_p' replaces v v': one pass for any number of vectors
@@ -147,6 +146,9 @@ class PackedStack(KernelStack):
         matrix = np.empty((self.n_samples, self.n_samples))
         jit.unpack(self.packed_sum(weights, which), matrix)
         return matrix if samples is None else matrix[samples]
+
+    def packed(self, m: int) -> np.ndarray:
+        return self.rows[m]
 
     def packed_sum(self, weights: ArrayLike, which: Which) -> np.ndarray:
         """Return ``sum_m w_m K_m``, packed."""

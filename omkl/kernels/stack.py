@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
 from omkl.exceptions import InputError
-from omkl.kernels._jit_stack import dots, factor_products
+from omkl.kernels._jit_stack import dots, factor_products, pack
 from omkl.kernels.base import Kernel
 from omkl.kernels.inputs import Vectors, count_columns, row_blocks
 
@@ -20,6 +21,12 @@ from omkl.kernels.inputs import Vectors, count_columns, row_blocks
 Which: TypeAlias = Sequence[int] | np.ndarray | None
 #: Number of rows of factors in a block of a sum, in float64.
 BLOCK_ROWS = 4096
+
+
+def packed_entries(samples: np.ndarray) -> np.ndarray:
+    """Return the places in packed kernels of the packed kernels on some samples, in increasing order."""
+    i, j = np.tril_indices(len(samples))
+    return samples[i] * (samples[i] + 1) // 2 + samples[j]
 
 
 class KernelStack(ABC):
@@ -85,6 +92,17 @@ class KernelStack(ABC):
         ----------
         which : int array of shape (k,), optional
         """
+
+    def packed(self, m: int) -> np.ndarray:
+        """Return the lower triangle of a kernel, row by row: (N (N + 1) / 2,), not to be changed.
+
+        Parameters
+        ----------
+        m : int
+        """
+        packed = np.empty(self.n_samples * (self.n_samples + 1) // 2)
+        pack(self.combine([1.0], [m]), packed)
+        return packed
 
     def quadratics(self, vector: np.ndarray, which: Which = None) -> np.ndarray:
         """Return ``v' K_m v`` for each kernel, clipped at 0: (k,).
@@ -184,6 +202,13 @@ class RestrictedView(KernelStack):
         # unlike indexing, np.take leaves the entries of a row contiguous
         return np.take(self.stack.combine(weights, which, chosen), self.samples, axis=1)
 
+    def packed(self, m: int) -> np.ndarray:
+        return self.stack.packed(m).take(self._entries)
+
+    @cached_property
+    def _entries(self) -> np.ndarray:
+        return packed_entries(self.samples)
+
     def diagonals(self, which: Which = None) -> np.ndarray:
         return self.stack.diagonals(which)[:, self.samples]
 
@@ -259,6 +284,10 @@ class PartedStack(KernelStack):
         for stack, at, local in self._stacks_of(which):
             total += stack.combine(np.asarray(weights)[at], local, samples)
         return total
+
+    def packed(self, m: int) -> np.ndarray:
+        found = [stack.packed(0 if local is None else local[0]) for stack, _, local in self._stacks_of([m])]
+        return found[0] if found else np.zeros(self.n_samples * (self.n_samples + 1) // 2)
 
     def diagonals(self, which: Which = None) -> np.ndarray:
         return self._gather(which, lambda stack, at, local: stack.diagonals(local), self.n_samples)

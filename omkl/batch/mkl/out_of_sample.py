@@ -27,15 +27,18 @@ have no part in the choice; all kernels are kept if this lowers the loss by more
 kernels with little evidence on all samples are looked at on folds only if no other helps; see :data:`LIKELY`.
 """
 
-import math
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from omkl.batch.mkl import _jit_out_of_sample as jit
 from omkl.kernels import KernelStack
 from omkl.kernels.stack import RestrictedView
+from omkl.regularizers.base import ratio_or_zero
 
 #: Expected number of useless kernels that pass a round, for normal errors and independent kernels.
 FALSE = 0.1
@@ -52,6 +55,8 @@ ROUNDS = 20
 RIDGES = np.geomspace(1e-3, 100.0, 11)
 #: Maximum number of samples, and of entries of all kernels on them.
 SAMPLES, ENTRIES = 1000, 2.5e8
+#: Number of kernels whose evidence is computed together.
+TOGETHER = 64
 #: Diagonal of a centred kernel, relative to the largest entry, below which it is constant.
 CONSTANT = 1e-12
 
@@ -140,13 +145,14 @@ def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarr
     z = (left * lengths)[:, lengths > CONSTANT * max(lengths.max(initial=0.0), np.abs(targets).max(initial=0.0))]
     if len(z) < 3 or not z.shape[1]:
         return KernelChoice(np.zeros(kernels.n_kernels, dtype=bool), np.zeros(kernels.n_kernels), 0.0)
-    found = _Choice(kernels, z, roots)
+    centred = _CentredKernels(kernels, roots)
+    found = _Choice(centred, z)
     inflated = 1.0 + found.n_lucky * found.threshold**2 / found.model.residuals.size
     some_kept = found.kept.any() and not found.kept.all()
     if some_kept and found.all_help and inflated * found.model.loss >= found.everything.loss:
         order = np.lexsort(targets.T)
         folds = [np.sort(order[fold::FOLDS]) for fold in range(FOLDS)]
-        if len(z) < 3 * FOLDS or _better_on_folds(found, kernels, z, roots, folds):
+        if len(z) < 3 * FOLDS or _better_on_folds(found, centred, z, folds):
             found.kept[:] = True
     return KernelChoice(found.kept, found.evidence, found.threshold)
 
@@ -164,9 +170,10 @@ def natural_c(kernels: KernelStack, kept: np.ndarray, targets: np.ndarray, weigh
     """
     roots = np.sqrt(weights / weights.sum())
     z = roots[:, None] * (targets - weights @ targets / weights.sum())
-    gram = np.ascontiguousarray(kernels.combine(np.full(len(kept), 1.0 / len(kept)), kept))
-    variance = float(roots**2 @ np.diagonal(gram) - roots**2 @ gram @ roots**2)
-    if len(z) < 3 or not z.any() or not jit.centre(gram, roots, CONSTANT, np.zeros(len(gram))):
+    gram = kernels.combine(np.full(len(kept), 1.0 / len(kept)), kept)
+    largest, gram = np.diagonal(gram).max(), _centred(gram, roots)
+    variance = float(np.trace(gram))
+    if len(z) < 3 or not z.any() or not variance > CONSTANT * largest:
         return 1.0
     return 1.0 / (variance * _best_ridge(gram, z, roots)[0])
 
@@ -176,11 +183,9 @@ class _Choice:
 
     Parameters
     ----------
-    kernels : KernelStack
+    kernels : _CentredKernels
     z : array of shape (n, P)
         Centred targets times the roots of weights.
-    roots : array of shape (n,)
-        Roots of weights, of length one.
     likely : bool array of shape (M,), optional
         Kernels to look at first. The others are looked at only if none of these helps, but the sum of all remaining
         kernels does. All by default.
@@ -194,24 +199,22 @@ class _Choice:
         Models of the kept kernels, and of all kernels.
     """
 
-    def __init__(
-        self, kernels: KernelStack, z: np.ndarray, roots: np.ndarray, likely: np.ndarray | None = None
-    ) -> None:
-        n, n_kernels = len(z), kernels.n_kernels
+    def __init__(self, kernels: _CentredKernels, z: np.ndarray, likely: np.ndarray | None = None) -> None:
+        n, n_kernels, roots = len(z), len(kernels.scales), kernels.roots
         (self.kept, self.likely), self.n_lucky = np.zeros((2, n_kernels), dtype=bool), 0
         self.threshold, beyond_doubt = scipy.stats.t.ppf(1.0 - np.array([FALSE / n_kernels, DOUBT]), n - 1)
         self.model, self.evidence = _RidgeModel(np.zeros((n, n)), z, roots), np.zeros(n_kernels)
         for turn in range(ROUNDS):
             rest = np.flatnonzero(~self.kept)
-            errors = self._errors(kernels, rest if likely is None else rest[likely[rest]], roots)
+            errors = self.model.standard_errors(kernels, rest if likely is None else rest[likely[rest]])
             found = errors > self.threshold
             if not found.any() or (turn == 0 and likely is None):
-                remaining = _summed(kernels, rest, roots)
-                rest_helps = self.model.standard_errors(remaining) > beyond_doubt
+                remaining = kernels.summed(rest)
+                rest_helps = self.model.standard_errors_of(remaining) > beyond_doubt
                 if turn == 0 and likely is None:
                     self.everything, self.all_help = _RidgeModel(remaining, z, roots), rest_helps
             if not found.any() and rest_helps:
-                errors = errors if likely is None else self._errors(kernels, rest, roots)
+                errors = errors if likely is None else self.model.standard_errors(kernels, rest)
                 found = errors > self.threshold
                 found[errors.argmax()] = errors.max() > 0.0
             self.evidence = np.where(self.kept, self.evidence, errors)
@@ -220,51 +223,50 @@ class _Choice:
             if not found.any() or self.kept.all():
                 break
             self.n_lucky += int(np.count_nonzero(found & (errors < 2.0 * self.threshold)))
-            self.model = _RidgeModel(_summed(kernels, np.flatnonzero(self.kept), roots), z, roots)
-
-    def _errors(self, kernels: KernelStack, which: np.ndarray, roots: np.ndarray) -> np.ndarray:
-        """Return how much some kernels lower the loss, in standard errors, (M,); -inf for the others."""
-        errors = np.full(kernels.n_kernels, -np.inf)
-        for m in which.tolist():
-            errors[m] = self.model.standard_errors(_centred(kernels, m, roots))
-        return errors
+            self.model = _RidgeModel(kernels.summed(np.flatnonzero(self.kept)), z, roots)
 
 
-def _better_on_folds(
-    found: _Choice, kernels: KernelStack, z: np.ndarray, roots: np.ndarray, folds: list[np.ndarray]
-) -> bool:
+def _better_on_folds(found: _Choice, kernels: _CentredKernels, z: np.ndarray, folds: list[np.ndarray]) -> bool:
     """Return whether all kernels do better on each fold than kernels chosen without the fold."""
     if found.everything.loss <= found.model.loss:
         return True
     gains = np.empty(len(z))
     for fold in folds:
         others = np.setdiff1d(np.arange(len(z)), fold)
-        own = roots[others] / np.linalg.norm(roots[others])
-        centred = z[others] - np.outer(own, own @ z[others])
-        kept = _Choice(RestrictedView(kernels, others), centred, own, found.likely).kept
-        chosen = _RidgeModel(_summed(kernels, np.flatnonzero(kept), roots), z, roots)
+        roots = kernels.roots[others] / np.linalg.norm(kernels.roots[others])
+        own = _CentredKernels(RestrictedView(kernels.stack, others), roots)
+        kept = np.flatnonzero(_Choice(own, z[others] - np.outer(roots, roots @ z[others]), found.likely).kept)
+        chosen = _RidgeModel(kernels.summed(kept), z, kernels.roots)
         gains[fold] = chosen.losses_without(fold) - found.everything.losses_without(fold)
     return bool(gains.sum() > np.sqrt(len(z)) * gains.std(ddof=1))
 
 
-def _centred(kernels: KernelStack, m: int, roots: np.ndarray) -> np.ndarray:
-    """Return the lower triangle of a weighted, centred kernel, up to a factor; zero if it is constant."""
-    gram = np.ascontiguousarray(kernels.combine([1.0], [m]))
-    return gram if jit.centre(gram, roots, CONSTANT, np.zeros(len(gram))) else np.zeros_like(gram)
-
-
-def _summed(kernels: KernelStack, which: np.ndarray, roots: np.ndarray) -> np.ndarray:
-    """Return the sum of some weighted, centred kernels of mean diagonal one; constant ones are left out."""
-    if not len(which):
-        return np.zeros((len(roots), len(roots)))
-    squares, diagonals = roots**2, kernels.diagonals(which)
-    traces = diagonals @ squares - kernels.quadratics(squares, which)
-    varies = traces > CONSTANT * diagonals.max(axis=1)
-    total = kernels.combine(np.where(varies, len(roots) / np.where(varies, traces, 1.0), 0.0), which)
-    total *= np.outer(roots, roots)
-    along = total @ roots
+def _centred(gram: np.ndarray, roots: np.ndarray) -> np.ndarray:
+    """Return ``P D K D P`` for a kernel K, the diagonal D of ``roots``, and the projection P along it."""
+    gram = gram * np.outer(roots, roots)
+    along = gram @ roots
     along -= 0.5 * (along @ roots) * roots
-    return total - np.outer(along, roots) - np.outer(roots, along)
+    return gram - np.outer(along, roots) - np.outer(roots, along)
+
+
+class _CentredKernels:
+    """Kernels that are weighted and centred on the fly, and have a mean diagonal of one.
+
+    Kernel m is ``scales[m] D K_m D - along[m] roots' - roots along[m]'``, with the diagonal D of ``roots``; it is zero
+    if ``K_m`` is constant.
+    """
+
+    def __init__(self, stack: KernelStack, roots: np.ndarray) -> None:
+        self.stack, self.roots, diagonals = stack, roots, stack.diagonals()
+        along = stack.products(roots**2) * roots
+        along -= 0.5 * (along @ roots)[:, None] * roots
+        traces = diagonals @ roots**2 - 2.0 * (along @ roots)
+        self.scales = len(roots) * ratio_or_zero(traces > CONSTANT * diagonals.max(axis=1), traces)
+        self.along = along * self.scales[:, None]
+
+    def summed(self, which: np.ndarray) -> np.ndarray:
+        """Return the sum of some kernels, (n, n)."""
+        return _centred(self.stack.combine(self.scales[which], which), self.roots)
 
 
 class _RidgeModel:
@@ -272,37 +274,57 @@ class _RidgeModel:
 
     Parameters
     ----------
-    kernel : array of shape (n, n)
-        Weighted, centred kernel, at least its lower triangle; if it is zero the model is a constant.
+    gram : array of shape (n, n)
+        Weighted, centred kernel; if it is zero the model is a constant.
     z : array of shape (n, P)
         Centred targets times the roots of weights.
     roots : array of shape (n,)
         Roots of weights, of length one.
     """
 
-    def __init__(self, kernel: np.ndarray, z: np.ndarray, roots: np.ndarray) -> None:
-        self.inverse = _best_ridge(kernel, z, roots)[1] if kernel.any() else np.eye(len(z))
+    def __init__(self, gram: np.ndarray, z: np.ndarray, roots: np.ndarray) -> None:
+        self.inverse = _best_ridge(gram, z, roots)[1] if gram.any() else np.eye(len(z))
         self.inverse -= np.outer(roots, roots)
         self.coefficients = self.inverse @ z
         self.residuals = _divided(self.coefficients, np.diag(self.inverse))
         self.loss = float(np.square(self.residuals).sum())
         squares = np.square(self.residuals @ self.coefficients.T)
         self._squares = squares + squares.T
+        np.fill_diagonal(self._squares, 0.0)
 
     def losses_without(self, fold: np.ndarray) -> np.ndarray:
         """Return squared residuals of a fold, summed over columns, of a model trained without the fold."""
         residuals = np.linalg.lstsq(self.inverse[np.ix_(fold, fold)], self.coefficients[fold], rcond=None)[0]
         return np.square(residuals).sum(axis=1)
 
-    def standard_errors(self, kernel: np.ndarray) -> float:
-        """Return the decrease of the leave-one-out loss by a gradient step in a kernel, in standard errors."""
-        moved, (own, summands) = np.zeros_like(self.residuals), np.zeros((2, len(kernel)))
-        model = self.inverse, self.coefficients, self.residuals, self._squares
-        variance = jit.steps_left_out(kernel, *model, moved, own, summands)
-        total, n = float(summands.sum()), len(summands)
-        apart = summands - total / n
-        error = math.sqrt(max(variance, n / (n - 1) * float(apart @ apart)))
-        return total / error if error > 0.0 else 0.0
+    def standard_errors(self, kernels: _CentredKernels, which: np.ndarray) -> np.ndarray:
+        """Return the decrease of the loss by a gradient step in some of M kernels, in standard errors, (M,).
+
+        It is -inf for the other kernels.
+        """
+        stack, roots, errors = kernels.stack, kernels.roots, np.full(len(kernels.scales), -np.inf)
+        for low in range(0, len(which), TOGETHER):
+            part = which[low : low + TOGETHER]
+            scales, along, own = kernels.scales[part], kernels.along[part], np.empty((len(part), len(roots)))
+            moved = stack.block_products(self.coefficients.T * roots, part) * scales[:, None, None] * roots
+            moved -= (along @ self.coefficients)[:, :, None] * roots
+            model, variances = (roots, self.inverse, self._squares), np.empty(len(part))
+            for k, m in enumerate(part.tolist()):
+                variances[k] = jit.products_with(stack.packed(m), scales[k], along[k], *model, own[k])
+            errors[part] = self._in_standard_errors(moved, own, variances)
+        return errors
+
+    def standard_errors_of(self, gram: np.ndarray) -> float:
+        """Return the same for a weighted, centred kernel, (n, n)."""
+        moved, own = self.coefficients.T @ gram, (gram * self.inverse).sum(axis=0)
+        return self._in_standard_errors(moved[None], own[None], np.vdot(gram**2, self._squares))[0]
+
+    def _in_standard_errors(self, moved: np.ndarray, own: np.ndarray, variances: ArrayLike) -> np.ndarray:
+        """Return gains in standard errors, (k,), from products of kernels with coefficients and with the inverse."""
+        summands = np.einsum("np,kpn->kn", self.residuals, moved) - own * np.square(self.residuals).sum(axis=1)
+        totals, n = summands.sum(axis=1), summands.shape[1]
+        spreads = n / (n - 1) * np.square(summands - totals[:, None] / n).sum(axis=1)
+        return ratio_or_zero(totals, np.sqrt(np.maximum(variances, spreads)))
 
 
 def _best_ridge(kernel: np.ndarray, z: np.ndarray, roots: np.ndarray) -> tuple[float, np.ndarray]:

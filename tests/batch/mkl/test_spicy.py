@@ -432,7 +432,7 @@ def test_residuals_are_those_of_ridge_models_that_have_not_seen_the_sample(with_
     K = X @ X.T + 0.1
     roots = np.sqrt(weights / weights.sum())
     z = roots[:, None] * (Y - weights @ Y / weights.sum())
-    kernel = out_of_sample._centred(DenseStack(K[None]), 0, roots) if with_kernel else np.zeros((n, n))
+    kernel = out_of_sample._centred(K, roots) if with_kernel else np.zeros((n, n))
     model = out_of_sample._RidgeModel(kernel, z, roots)
     expected = np.empty((len(out_of_sample.RIDGES), n, 2))
     scale = np.trace(roots[:, None] * centred(K, weights) * roots) / n  # the mean diagonal of the kernel
@@ -462,7 +462,7 @@ def test_losses_of_a_fold_are_those_of_a_model_that_has_seen_none_of_it(monkeypa
     K, fold, rest = X @ X.T, [2, 3, 11], np.setdiff1d(np.arange(n), [2, 3, 11])
     roots = np.sqrt(weights / weights.sum())
     z = (roots * (y - weights @ y / weights.sum()))[:, None]
-    model = out_of_sample._RidgeModel(out_of_sample._centred(DenseStack(K[None]), 0, roots), z, roots)
+    model = out_of_sample._RidgeModel(out_of_sample._centred(K, roots), z, roots)
     scale = np.trace(roots[:, None] * centred(K, weights) * roots) / n
     own = centred(K, np.where(np.isin(np.arange(n), fold), 0.0, weights))
     mean = weights[rest] @ y[rest] / weights[rest].sum()
@@ -478,9 +478,8 @@ def test_a_step_for_a_sample_is_taken_without_it():
     n = 20
     roots = np.full(n, 1 / np.sqrt(n))
     z = roots[:, None] * (Y - Y.mean())
-    kernel, other = (out_of_sample._centred(DenseStack(grams), m, roots) for m in (0, 1))
-    full = other + np.tril(other, -1).T - np.triu(other, 1)
-    model = out_of_sample._RidgeModel(np.tril(kernel), z, roots)
+    model = out_of_sample._RidgeModel(out_of_sample._centred(grams[0], roots), z, roots)
+    full = out_of_sample._centred(grams[1], roots)
     gains, pairs = np.empty(n), 0.0
     for i in range(n):
         # remove the row and column of the sample from the inverse
@@ -492,7 +491,37 @@ def test_a_step_for_a_sample_is_taken_without_it():
     np.fill_diagonal(products, 0.0)
     pairs = np.sqrt(2.0 * np.sum(np.square(full) * products))
     error = max(pairs, np.sqrt(n) * gains.std(ddof=1))
-    np.testing.assert_allclose(model.standard_errors(np.tril(other)), gains.sum() / error, rtol=1e-8)
+    np.testing.assert_allclose(model.standard_errors_of(full), gains.sum() / error, rtol=1e-8)
+    constant = np.full((1, n, n), 3.0)
+    stacks = [DenseStack(np.concatenate([grams, constant])), PackedStack.from_grams(np.concatenate([grams, constant]))]
+    for stack in (*stacks, MixedStack(stacks[:1]), MixedStack(stacks[1:])):
+        kernels, last = out_of_sample._CentredKernels(stack, roots), len(grams)
+        found = model.standard_errors(kernels, np.array([1, last]))
+        np.testing.assert_allclose(found[1], gains.sum() / error, rtol=1e-4 if stack is not stacks[0] else 1e-8)
+        assert found[last] == 0.0
+        assert np.isneginf(np.delete(found, [1, last])).all()
+
+
+@pytest.mark.parametrize("width", [1.0, 1e3])
+def test_kernels_on_some_samples_are_those_of_a_stack_of_these_samples(rng, width):
+    """Wide Gaussians are nearly constant: what is left after centring is known to few digits."""
+    X = rng.normal(size=(40, 3))
+    grams = np.exp(-((X[:, None] - X) ** 2) / (2.0 * width**2)).transpose(2, 0, 1)
+    samples = np.delete(np.arange(40), [0, 7, 39])
+    roots = np.sqrt(weights := rng.uniform(0.5, 2.0, len(samples))) / np.sqrt(weights.sum())
+    z = rng.normal(size=(len(samples), 2))
+    z -= np.outer(roots, roots @ z)
+    stack = PackedStack.from_grams(grams, np.float64)
+    model = out_of_sample._RidgeModel(out_of_sample._centred(X[samples] @ X[samples].T, roots), z, roots)
+    found = [
+        model.standard_errors(out_of_sample._CentredKernels(own, roots), np.arange(3))
+        for own in (RestrictedView(stack, samples), stack.restricted(samples))
+    ]
+    expected = [
+        model.standard_errors_of(out_of_sample._centred(gram[np.ix_(samples, samples)], roots)) for gram in grams
+    ]
+    np.testing.assert_allclose(*found, rtol=1e-11 * width**2)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-11 * width**2)
 
 
 def test_a_sum_of_kernels_is_that_of_each_of_them():
@@ -500,13 +529,12 @@ def test_a_sum_of_kernels_is_that_of_each_of_them():
     stack = DenseStack(np.concatenate([grams, np.zeros((1, 30, 30)), np.full((1, 30, 30), 1e6)]))
     weights = np.random.default_rng(0).uniform(0.5, 2.0, 30)
     roots = np.sqrt(weights / weights.sum())
-    each = [out_of_sample._centred(stack, m, roots) for m in (0, 2, 3)]  # the others are constant
-    total = out_of_sample._summed(stack, np.array([0, 2, 3, 5, 6]), roots)
-    np.testing.assert_allclose(np.tril(total), np.tril(sum(30 * own / np.trace(own) for own in each)), atol=1e-12)
-    np.testing.assert_allclose(total, total.T, atol=1e-12)
-    assert not out_of_sample._centred(stack, 5, roots).any()
-    assert not out_of_sample._centred(stack, 6, roots).any()
-    assert not out_of_sample._summed(stack, np.array([], dtype=int), roots).any()
+    kernels = out_of_sample._CentredKernels(stack, roots)
+    each = [out_of_sample._centred(grams[m], roots) for m in (0, 2, 3)]  # the others are constant
+    total = kernels.summed(np.array([0, 2, 3, 5, 6]))
+    np.testing.assert_allclose(total, sum(30 * own / np.trace(own) for own in each), atol=1e-12)
+    assert kernels.scales.astype(bool).tolist() == [True] * 5 + [False] * 2
+    assert not kernels.summed(np.array([], dtype=int)).any()
 
 
 @pytest.mark.parametrize("n_useless", [3, 40, 400])
@@ -514,13 +542,14 @@ def test_folds_choose_as_if_they_looked_at_all_kernels(n_useless):
     for seed in range(4):
         grams, Y = left_out(n=60, n_useless=n_useless, seed=seed, noise=1.0)
         stack, roots = DenseStack(grams), np.full(60, 60**-0.5)
-        found = out_of_sample._Choice(stack, roots[:, None] * (Y - Y.mean()), roots)
+        kernels = out_of_sample._CentredKernels(stack, roots)
+        found = out_of_sample._Choice(kernels, roots[:, None] * (Y - Y.mean()))
         for fold in range(5):
             others = np.flatnonzero(np.arange(60) % 5 != fold)
             z = 48**-0.5 * (Y[others] - Y[others].mean())
-            own = RestrictedView(stack, others), z, np.full(48, 48**-0.5)
-            few = out_of_sample._Choice(*own, found.likely)
-            np.testing.assert_array_equal(few.kept, out_of_sample._Choice(*own).kept)
+            own = out_of_sample._CentredKernels(RestrictedView(stack, others), np.full(48, 48**-0.5))
+            few = out_of_sample._Choice(own, z, found.likely)
+            np.testing.assert_array_equal(few.kept, out_of_sample._Choice(own, z).kept)
         assert found.likely.mean() < (1.0 if n_useless < 40 else 0.5)
 
 
