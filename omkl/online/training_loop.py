@@ -284,7 +284,7 @@ def learn_alone(trainer: OnlineTrainer, examples: rounds.Examples, history: list
 
     ``examples`` repeat it for its weight. ``history`` has the records of earlier passes, and gains one.
     """
-    progress = rounds.TrainingProgress(epoch=history[-1]["epoch"] + 1)
+    progress = rounds.TrainingProgress(epoch=history[-1]["epoch"] + 1 if history else 1)
     for part in trainer.parts.values():
         part.enter(examples)
     for example in examples:

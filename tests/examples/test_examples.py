@@ -135,7 +135,7 @@ def test_combinations_find_the_one_kernel_and_cannot_add_up_several(tmp_path):
 @pytest.mark.parametrize("options", [[], ["--budget", "100"]])
 def test_the_weights_follow_the_drift(options, tmp_path):
     pytest.importorskip("matplotlib")
-    run_example("stream_mkl", tmp_path, "--examples", "8000", "--quiet", *options)
+    run_example("stream_mkl", tmp_path, "--examples", "4800", "--quiet", *options)
     found = json.loads((tmp_path / "stream_mkl.json").read_text())
     for model in found["models"]:
         weights = [values_of(record, "weight") for record in model["records"]]
@@ -323,7 +323,7 @@ def test_snakes_follow_from_their_neighbours(figures_of, real_data):
 def test_edges_help_words_to_be_right_as_a_whole(tmp_path, real_data):
     for name in ("UD_Danish-DDT/da_ddt-ud-test", "UD_English-EWT/en_ewt-ud-test"):
         real_data(f"ud/{name}.conllu.gz")
-    sizes = ("--sentences", "60", "--documents", "20", "--rows", "100", "--seeds", "1")
+    sizes = ("--sentences", "40", "--documents", "12", "--rows", "60", "--seeds", "1")
     printed = run_example("graph_tasks", tmp_path, *sizes, "-o", str(tmp_path))
     rows = json.loads((tmp_path / "graph_tasks.json").read_text())["rows"]
     assert [row["model"].split(":")[0] for row in rows] == ["words"] * 3 + ["documents"] * 2 + ["rows"] * 4

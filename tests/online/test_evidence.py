@@ -175,7 +175,7 @@ def test_where_all_groups_are_useful_training_is_that_of_the_paper_to_the_last_b
         ("classes", {"epochs": 1}),
         ("classes", {"epochs": 1, "average": "last"}),
         ("classes", {"average": "last"}),
-        ("classes", {"cache_size": 0}),
+        ("classes", {"cache_size": 0, "epochs": 4}),
         ("classes", {"budget": 60}),
         ("classes", {"radius": 3.0}),
         ("classes", {"loss": "crf"}),
