@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from inspect import Parameter, signature
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,6 +18,8 @@ import numpy as np
 from omkl.exceptions import InputError
 
 C = TypeVar("C")
+#: Types of the parameter ``random_state``.
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
 class Compilable:

@@ -284,20 +284,25 @@ def test_modules_that_predictions_do_not_need_are_imported_by_functions(path):
 
 
 @pytest.mark.parametrize(
-    ("estimator", "X", "y"),
+    ("estimator", "X", "y", "unused"),
     [
-        (omkl.SequenceLabeler(epochs=1), [["a", "b"], ["b"]], [["x", "y"], ["y"]]),
-        (omkl.OnlineMKLClassifier(random_state=0), [[0.0], [1.0]], [0, 1]),
-        (omkl.MKLClassifier(["linear"]), [[0.0], [1.0], [2.0]], [0, 1, 1]),
+        (
+            omkl.SequenceLabeler(epochs=1),
+            [["a", "b"], ["b"]],
+            [["x", "y"], ["y"]],
+            ("sklearn", "omkl.batch", "omkl.mkl"),
+        ),
+        (omkl.OnlineMKLClassifier(random_state=0), [[0.0], [1.0]], [0, 1], ()),
+        (omkl.MKLClassifier(["linear"]), [[0.0], [1.0], [2.0]], [0, 1, 1], ("omkl.online", "omkl.features")),
+        (omkl.GroupLasso(0.1), [[0.0], [1.0], [2.0]], [0, 1, 1], ("omkl.online", "omkl.features")),
     ],
 )
-def test_predicting_loads_no_module_that_it_does_not_need(tmp_path, estimator, X, y):
+def test_predicting_loads_no_module_that_it_does_not_need(tmp_path, estimator, X, y, unused):
     estimator.set_params(verbose=False).fit(X, y).save(tmp_path / "model.npz")
     code = f"import sys, omkl; omkl.load({str(tmp_path / 'model.npz')!r}).predict({X!r}); print(*sys.modules)"
     base = "scipy" if estimator._reads == "sequences" else "sklearn.base"
     new = set(run(code)) - set(run(f"import sys, {base}; print(*sys.modules)"))
     assert "omkl.estimators.persistence" in new
-    unused = ("sklearn", "omkl.batch", "omkl.mkl") if estimator._reads == "sequences" else ()
     assert [
         name for name in new if name.startswith((*LATER, *unused, "dask", "distributed", "matplotlib", "pyarrow"))
     ] == []

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Generic, TypeAlias
 
 import numpy as np
 
-from omkl._components import check_n_jobs
+from omkl._components import RandomState, check_n_jobs
 from omkl.data import Stream
 from omkl.data.blocks import is_collection
 from omkl.estimators import sources
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted, set_attributes, users_own
 from omkl.estimators.sources import TrainingBlock
-from omkl.estimators.training import Plan, RandomState, Run, RunOptions, Task, held_out_part, warn_of_evidence
+from omkl.estimators.training import Plan, Run, RunOptions, Task, held_out_part, warn_of_evidence
 from omkl.estimators.validation import Constraint, Number, OneOf, check_parameters
 from omkl.exceptions import InputError
 from omkl.groups.expansions.kernel import KernelBank

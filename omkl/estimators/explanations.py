@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,16 +10,9 @@ import numpy as np
 from scipy import sparse
 
 from omkl._components import check_number
-from omkl.data.blocks import is_frame, n_rows
+from omkl.data.blocks import is_frame
 from omkl.exceptions import InputError
-from omkl.features.encoder import Encoder
-from omkl.features.views import FlatTokens
-from omkl.groups.tokens import Span
-from omkl.online.averaging import Predictor
-from omkl.online.group_contributions import Contributions, Piece, contributions
-from omkl.online.model import OnlineModel
-from omkl.structures.base import Output, Potentials
-from omkl.structures.multiclass import UnaryPotentials
+from omkl.groups.base import Contributions, Piece
 
 #: Maximum number of groups in text; contributions of the other groups are summed.
 SHOWN = 10
@@ -129,60 +122,10 @@ def explanation(
     return Explanation(output, against, summary, float(margin), found.groups, features)
 
 
-def explain_difference(
-    predictor: Predictor,
-    x: Sized,
-    potentials: Potentials,
-    outputs: tuple[Output, Output],
-    told: Sequence[str],
-    n: int,
-    named: Namer,
-    shown: Callable[[Output], object] = lambda output: output,
-) -> Explanation:
-    """Explain why the first of two ``outputs`` scores higher than the second, for an input x.
-
-    ``potentials`` are those of x, ``told`` lists the differences in words, and ``shown(output)`` converts an encoded
-    output for users.
-    """
-    margin, direction = predictor.structure.difference(potentials, *outputs)
-    found = contributions(predictor, x, direction)
-    output, against = map(shown, outputs)
-    return explanation(output, against, listed(told), margin, found, n, named)
-
-
 def listed(told: Sequence[str]) -> str:
     """Join the first differences, and append the number of others."""
     more = f" and {len(told) - TOLD} more" if len(told) > TOLD else ""
     return "; ".join(told[:TOLD]) + more if told else "the same output"
-
-
-# ---- online estimators ------------------------------------------------------------------------------------------
-
-
-def explain_class(model: OnlineModel, rows: FlatTokens, label: object, against: object, n: int) -> Explanation:
-    """Explain the class of a single row; see :meth:`omkl.OnlineMKLClassifier.explain`."""
-    codec, predictor, span = model.codec, model.predictor(), _encoded_row(model, rows)
-    structure, potentials = predictor.structure, predictor.potentials(span)
-
-    def code(given: object) -> int:
-        return int(codec.known.encode([given])[0])
-
-    chosen = structure.decode(potentials) if label is None else code(label)
-    other = other_class(len(codec.known), potentials.unary[0], chosen) if against is None else code(against)
-    members, classes = codec.known.members, codec.known.as_array()
-    told = [f"{members[chosen]!r} rather than {members[other]!r}"]
-    namer = part_namer(codec.encoder, members)
-    return explain_difference(predictor, span, potentials, (chosen, other), told, n, namer, classes.__getitem__)
-
-
-def explain_number(model: OnlineModel, rows: FlatTokens, n: int) -> Explanation:
-    """Explain the prediction for a single row; see :meth:`omkl.OnlineMKLRegressor.explain`."""
-    codec, predictor, span = model.codec, model.predictor(), _encoded_row(model, rows)
-    level = codec.known.level
-    prediction = predictor.structure.decode(predictor.potentials(span)) + level
-    found = contributions(predictor, span, UnaryPotentials(np.ones((1, 1))))
-    found.groups["level"] = found.groups.get("level", 0.0) + level
-    return explanation(prediction, None, "prediction", prediction, found, n, part_namer(codec.encoder, []))
 
 
 def other_class(n_classes: int, scores: np.ndarray, chosen: int) -> int:
@@ -203,32 +146,6 @@ def one_row(x: Any) -> Any:
     if hasattr(x, "to_frame"):  # a row of a data frame
         return x.to_frame().T.infer_objects()
     return np.atleast_2d(x)
-
-
-def _encoded_row(model: OnlineModel, rows: FlatTokens) -> Span:
-    if n_rows(rows) != 1:
-        raise InputError(f"x must be one row, got {n_rows(rows)}.")
-    return model.codec.encoder.encode(rows, np.array([0, 1])).everything()
-
-
-def part_namer(encoder: Encoder, members: Sequence) -> Namer:
-    """Make a function that names the pieces of a model on tokens; ``members`` are the labels."""
-
-    def name(piece: Piece, features: dict[int, str]) -> str:
-        if piece.kind == "feature":
-            return features[piece.key]
-        if piece.kind == "part":
-            return encoder.name_of_part(piece.group, piece.key)
-        if piece.kind == "labels":
-            return " → ".join(str(members[code]) for code in piece.key)
-        index, vector = piece.key
-        return name_of_support(piece.group, f"support vector {index}", encoder.columns_of(piece.group), vector)
-
-    def named(pieces: list[Piece]) -> list[str]:
-        features = encoder.names_of(piece.key for piece in pieces if piece.kind == "feature")
-        return [name(piece, features) for piece in pieces]
-
-    return named
 
 
 def name_of_support(group: str, place: str, column: Callable[[int], str], vector: np.ndarray) -> str:

@@ -13,7 +13,6 @@ from omkl._messages import listed
 from omkl.data.frames import LARGEST, is_missing
 from omkl.estimators.validation import as_numbers
 from omkl.exceptions import InputError
-from omkl.groups.tables import InterceptBank
 from omkl.persistence import Packer, Unpacker, check_labels, object_array
 from omkl.structures.base import Structure
 from omkl.structures.multiclass import Binary, Multiclass, Scalar
@@ -180,6 +179,8 @@ class Outputs(ABC):
 
         ``longest`` is the length of the longest sequence, for transitions that depend on the position.
         """
+        from omkl.groups.tables import InterceptBank
+
         return [], [InterceptBank(n_outputs, averaging)] if self._fit_intercept else []
 
 

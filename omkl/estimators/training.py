@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeAlias, TypedDict
+from typing import Any, Generic, NamedTuple, TypedDict
 
 import numpy as np
 
-from omkl._components import warn_caller
+from omkl._components import RandomState, warn_caller
 from omkl.estimators.persistence import fingerprint
 from omkl.exceptions import DataWarning, InputError
 from omkl.online.averaging import Predictor
@@ -26,8 +26,6 @@ from omkl.persistence import Packer
 
 #: Parameters that a resumed run may change, because they do not affect the result.
 FREE = ("verbose", "callbacks", "n_jobs")
-#: Types of the parameter ``random_state``.
-RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
 class RunOptions(TypedDict, total=False):

@@ -2,11 +2,10 @@
 
 import math
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -18,14 +17,10 @@ from omkl.features.views import COLUMNS, MISSING, PLAIN, Entries, FlatTokens, To
 from omkl.features.vocabulary import AttributeLists, Vocabulary, features_of_ids
 from omkl.features.words import TEMPLATES, WordEncoder, Words
 from omkl.groups.tokens import Features, Tokens, features_of, side_by_side
-from omkl.kernels import FeatureMap, Kernel, Linear, as_kernel
-from omkl.kernels.gram import check_kernel_names
+from omkl.kernels import FeatureMap, Kernel, Linear
 from omkl.kernels.inputs import Vectors, find_columns, format_on
-from omkl.kernels.specs import KernelSpec
+from omkl.kernels.specs import KernelSpecs, named_kernels, reads_sparse
 from omkl.persistence import Manifest, Packer, Unpacker
-
-#: Kernels as given by users.
-KernelSpecs: TypeAlias = KernelSpec | Sequence[KernelSpec] | Mapping[str, KernelSpec]
 
 #: Maximum number of features of kernels that are stored explicitly by default.
 EXPLICIT_LIMIT = 512
@@ -410,41 +405,8 @@ class Encoder:
         return sum(self.feature_count(name) or 0 for name in self.explicit)
 
 
-def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
-    """Return ``(name, kernel)`` of each spec; a string is its own name."""
-    listed = _listed(specs)
-    kernels = list(map(as_kernel, listed))
-    if isinstance(specs, dict):
-        check_kernel_names(specs)
-        return list(zip(specs, kernels))
-    names = [spec if isinstance(spec, str) else kernel.name for spec, kernel in zip(listed, kernels)]
-    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
-        raise InputError(f"Two kernels are called {repeated[0]!r}: name them, as in kernels={{'first': ...}}.")
-    return list(zip(names, kernels))
-
-
-def _listed(specs: KernelSpecs) -> list[KernelSpec]:
-    if isinstance(specs, (str, Kernel)) or callable(specs):
-        return [specs]
-    if not isinstance(specs, (Sequence, Mapping)):
-        raise InputError(f"kernels must be a list or dict of kernels, or one of them, got {specs!r}.")
-    return list(specs.values() if isinstance(specs, Mapping) else specs)
-
-
-def _reads_sparse(kernel: Kernel) -> bool:
-    return kernel.maps_sparse and kernel.explicit is not False and not kernel.standardize
-
-
-def takes_sparse(specs: KernelSpecs | None, takes: Callable[[Kernel], bool] = _reads_sparse) -> bool:
-    """Check whether all these kernels support sparse input: features of it, or what ``takes`` says."""
-    try:
-        return specs is None or all(map(takes, map(as_kernel, _listed(specs))))
-    except InputError:
-        return False
-
-
 def _refuse_dense(name: str, kernel: Kernel) -> None:
-    if not _reads_sparse(kernel):
+    if not reads_sparse(kernel):
         raise InputError(
             f"The kernel {name!r} needs a dense array: sparse input serves explicit linear groups and Fourier features."
         )

@@ -9,7 +9,7 @@ import numpy as np
 from omkl._components import check_choice
 from omkl._threads import in_threads
 from omkl.data.graphs import Graph
-from omkl.estimators.explanations import part_namer
+from omkl.estimators.online_explanations import part_namer
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import Labels
@@ -18,11 +18,11 @@ from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
 from omkl.features.views import TokenData
+from omkl.groups.base import Piece
 from omkl.groups.edges import PAIRS, EdgeBank, GraphSpan, LabelPairs, PairBank
 from omkl.groups.tables import ExplicitBank, TransitionBank
 from omkl.groups.tokens import Tokens
 from omkl.online.averaging import Predictor
-from omkl.online.group_contributions import Piece
 from omkl.online.model import OnlineModel
 from omkl.online.rounds import Example, Sequences
 from omkl.online.trainer import OnlineTrainer

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -326,3 +326,26 @@ def lengthened(array: np.ndarray, length: int, axis: int = 0, fill: int = 0) -> 
     longer = np.full(shape, fill, array.dtype) if fill else np.zeros(shape, array.dtype)
     longer[tuple(map(slice, array.shape))] = array
     return longer
+
+
+class Piece(NamedTuple):
+    """Contribution of one feature, support vector, transition or arc to a margin."""
+
+    #: "feature", "part", "support", "labels", "arc", "grandparent" or "sibling".
+    kind: str
+    group: str
+    #: Identifies the piece: id of a feature, number of a part of a kernel with explicit features, index and row of a
+    #: support vector, codes of consecutive labels, or (head, modifier).
+    key: Any
+    #: Token of the feature, from 0, or modifier of the arc, from 1.
+    at: int | None
+    value: float
+
+
+class Contributions(NamedTuple):
+    """Contributions of a model to the margin of one output over another."""
+
+    #: Contribution of each group; the contributions sum to the margin.
+    groups: dict[str, float]
+    #: Contributions of features, support vectors, transitions and arcs.
+    pieces: list[Piece]

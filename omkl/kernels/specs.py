@@ -1,6 +1,7 @@
 """Kernels from strings and functions, kernels per column, averages, products, and kernel families from papers."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
@@ -14,10 +15,13 @@ from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel
 from omkl.kernels.feature_maps import approximated
 from omkl.kernels.functions import Custom, Gaussian, Polynomial
+from omkl.kernels.gram import check_kernel_names
 from omkl.kernels.inputs import Pair, Vectors, count_columns, take_columns
 
 #: Specification of a kernel: an object, a short string, or a function of two arrays.
 KernelSpec: TypeAlias = Kernel | str | Callable[[np.ndarray, np.ndarray], np.ndarray]
+#: Kernels as given by users.
+KernelSpecs: TypeAlias = KernelSpec | Sequence[KernelSpec] | Mapping[str, KernelSpec]
 #: Bandwidths of the experiments of Suzuki and Tomioka (2011), taken from Rakotomamonjy et al. (2008).
 BANDWIDTHS = (0.1, 0.25, 0.5, 0.75, *range(1, 21))
 
@@ -216,3 +220,40 @@ def random_subset_gaussians(
         bandwidth = 5.0 * random.chisquare(1) + 0.1
         columns = random.permutation(n_columns)[: random.randint(1, n_columns + 1)]
         yield Gaussian(sigma2=bandwidth**2, normalize=normalize, on=tuple(sorted(columns.tolist())))
+
+
+# ---- lists and dicts -------------------------------------------------------------------------------------------------
+
+
+def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
+    """Return ``(name, kernel)`` of each spec; a string is its own name."""
+    listed = _listed(specs)
+    kernels = list(map(as_kernel, listed))
+    if isinstance(specs, dict):
+        check_kernel_names(specs)
+        return list(zip(specs, kernels))
+    names = [spec if isinstance(spec, str) else kernel.name for spec, kernel in zip(listed, kernels)]
+    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise InputError(f"Two kernels are called {repeated[0]!r}: name them, as in kernels={{'first': ...}}.")
+    return list(zip(names, kernels))
+
+
+def _listed(specs: KernelSpecs) -> list[KernelSpec]:
+    if isinstance(specs, (str, Kernel)) or callable(specs):
+        return [specs]
+    if not isinstance(specs, (Sequence, Mapping)):
+        raise InputError(f"kernels must be a list or dict of kernels, or one of them, got {specs!r}.")
+    return list(specs.values() if isinstance(specs, Mapping) else specs)
+
+
+def reads_sparse(kernel: Kernel) -> bool:
+    """Check whether a kernel has features of sparse input."""
+    return kernel.maps_sparse and kernel.explicit is not False and not kernel.standardize
+
+
+def takes_sparse(specs: KernelSpecs | None, takes: Callable[[Kernel], bool] = reads_sparse) -> bool:
+    """Check whether all these kernels support sparse input: features of it, or what ``takes`` says."""
+    try:
+        return specs is None or all(map(takes, map(as_kernel, _listed(specs))))
+    except InputError:
+        return False

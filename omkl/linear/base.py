@@ -23,10 +23,10 @@ from omkl.estimators import batch, validation
 from omkl.estimators.explanations import CONSTANT, Explanation, explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
 from omkl.exceptions import DataWarning, InputError
+from omkl.groups.base import Contributions, Piece
 from omkl.linear import problems
 from omkl.linear.problems import ACCEPTED, DesignLike, Groups, Samples
 from omkl.losses import PointwiseLoss
-from omkl.online.group_contributions import Contributions, Piece
 from omkl.regularizers import Regularizer
 
 

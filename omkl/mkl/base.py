@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
 
-from omkl._components import as_random_state
+from omkl._components import RandomState, as_random_state
 from omkl.batch.solver import Solution, Solver
 from omkl.data.frames import are_known_columns
 from omkl.estimators import validation
@@ -28,10 +28,9 @@ from omkl.estimators.batch import (
 from omkl.estimators.cross_validation import warn_of_gaps
 from omkl.estimators.explanations import Explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
-from omkl.estimators.training import RandomState
-from omkl.features.encoder import KernelSpecs, takes_sparse
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.inputs import Vectors
+from omkl.kernels.specs import KernelSpecs, takes_sparse
 from omkl.losses import PointwiseLoss
 from omkl.mkl.kernel_sources import ArrayKernels, KernelInputs, KernelSource, is_precomputed, summed
 from omkl.mkl.model import KernelModel

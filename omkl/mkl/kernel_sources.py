@@ -13,13 +13,13 @@ from omkl._components import warn_caller
 from omkl.data.blocks import is_collection
 from omkl.estimators.validation import MISSING
 from omkl.exceptions import InputError, MemoryWarning
-from omkl.features.encoder import KernelSpecs, named_kernels
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.feature_maps import Nystrom
 from omkl.kernels.functions import Gaussian, Linear, Polynomial
 from omkl.kernels.gram import GramMatrices, MatricesLike, check_kernel_names, check_kernels
 from omkl.kernels.inputs import Vectors, check_magnitudes, count_columns, median_distance, row_blocks, squared_distances
 from omkl.kernels.packed import BUDGET, LazyStack, PackedStack, packed_bytes, packed_bytes_fit
+from omkl.kernels.specs import KernelSpecs, named_kernels
 from omkl.kernels.stack import FactoredStack, KernelStack, MixedStack, affordable_rank
 from omkl.persistence import Packer, Unpacker
 

@@ -15,9 +15,9 @@ from omkl.batch.mkl.problem import Expansion
 from omkl.estimators.batch import ClassDecoder, NumberDecoder, contrast
 from omkl.estimators.explanations import CONSTANT, Explanation, explanation, name_of_column, name_of_support
 from omkl.exceptions import InputError
+from omkl.groups.base import Contributions, Piece
 from omkl.kernels.inputs import Vectors
 from omkl.mkl.kernel_sources import ArrayKernels, GivenMatrices, KernelSource
-from omkl.online.group_contributions import Contributions, Piece
 from omkl.persistence import Packer, Unpacker
 
 

@@ -14,14 +14,15 @@ from sklearn.utils.metaestimators import available_if
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.batch import resolve_loss
 from omkl.estimators.calibration import needs_probabilities
-from omkl.estimators.explanations import Explanation, explain_class, explain_number, one_row
+from omkl.estimators.explanations import Explanation, one_row
+from omkl.estimators.online_explanations import explain_class, explain_number
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import ClassOutputs, NumberOutputs
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import OneOf
-from omkl.features.encoder import KernelSpecs, takes_sparse
 from omkl.features.views import TokenData
+from omkl.kernels.specs import KernelSpecs, takes_sparse
 from omkl.losses import PointwiseLoss
 from omkl.mkl.rows import RowsLike, checked_rows, held_out_r2, online_shapes, read_rows, row_potentials, score_rows
 

@@ -2,12 +2,12 @@
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from omkl.exceptions import InputError
-from omkl.groups.base import Bank, Input, initial_potentials
+from omkl.groups.base import Bank, Contributions, Input, Piece, initial_potentials
 from omkl.groups.edges import EdgeBank, PairBank
 from omkl.groups.expansions.kernel import FrozenExpansion
 from omkl.groups.feature_maps import FrozenFeatureMaps
@@ -125,29 +125,6 @@ def group_outputs(predictor: Predictor, x: Span) -> dict[str, np.ndarray]:
         for bank in _separable(predictor)
         for k, own in _parts(bank, predictor.structure, x, np.ones(len(bank.names), dtype=bool))
     }
-
-
-class Piece(NamedTuple):
-    """Contribution of one feature, support vector, transition or arc to a margin."""
-
-    #: "feature", "part", "support", "labels", "arc", "grandparent" or "sibling".
-    kind: str
-    group: str
-    #: Identifies the piece: id of a feature, number of a part of a kernel with explicit features, index and row of a
-    #: support vector, codes of consecutive labels, or (head, modifier).
-    key: Any
-    #: Token of the feature, from 0, or modifier of the arc, from 1.
-    at: int | None
-    value: float
-
-
-class Contributions(NamedTuple):
-    """Contributions of a model to the margin of one output over another."""
-
-    #: Contribution of each group; the contributions sum to the margin.
-    groups: dict[str, float]
-    #: Contributions of features, support vectors, transitions and arcs.
-    pieces: list[Piece]
 
 
 def contributions(predictor: Predictor, x: Input, direction: Potentials) -> Contributions:

@@ -18,12 +18,13 @@ from omkl.estimators.validation import OneOf, check_sample_weight
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import empty_shares, lacking_columns
 from omkl.features.lexicons import as_lexicons, pack_lexicons, unpack_lexicons
+from omkl.groups.base import Piece
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import TemplateSet, sees_trees
 from omkl.groups.templates.layout import ArcTokens
 from omkl.losses import CRF, StructuredLoss
 from omkl.online.averaging import Predictor
-from omkl.online.group_contributions import Piece, contributions
+from omkl.online.group_contributions import contributions
 from omkl.online.model import OnlineModel
 from omkl.online.rounds import below
 from omkl.online.schedules import DistanceOverGradients, MeanPolyak, Schedule

@@ -11,9 +11,10 @@ from omkl._components import check_number
 from omkl.data import Treebank
 from omkl.estimators.training import RunOptions, in_folder
 from omkl.exceptions import DataWarning, InputError
+from omkl.groups.base import Contributions
 from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcGuide
-from omkl.online.group_contributions import GIVEN, Contributions, contributions
+from omkl.online.group_contributions import GIVEN, contributions
 from omkl.online.model import OnlineModel
 from omkl.online.rounds import below
 from omkl.parsing.decoding import FREE, ArcConstraints, TreeCodec, TreeDecoder

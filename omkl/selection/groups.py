@@ -11,21 +11,20 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
-from omkl._components import as_random_state, check_choice, check_number, warn_caller
+from omkl._components import RandomState, as_random_state, check_choice, check_number, warn_caller
 from omkl._messages import listed
 from omkl.batch.group_lasso.blocks import column_labels
 from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.estimators.batch import read_groups
 from omkl.estimators.sources import TrainingBlock
-from omkl.estimators.training import RandomState
 from omkl.estimators.validation import checked_arrays, source_columns
 from omkl.exceptions import DataWarning, InputError
-from omkl.features.encoder import named_kernels
 from omkl.features.fields import code_of, column_of, values_of
 from omkl.features.words import token_features
 from omkl.groups.templates.language import TemplateSet
 from omkl.kernels.gram import GramMatrices
+from omkl.kernels.specs import named_kernels
 from omkl.linear.base import SparseLinear
 from omkl.mkl.base import BatchMKL
 from omkl.mkl.online import OnlineMKLClassifier, OnlineMKLRegressor

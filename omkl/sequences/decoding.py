@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from omkl.estimators.explanations import part_namer
+from omkl.estimators.online_explanations import part_namer
 from omkl.estimators.token_codec import TokenCodec
 from omkl.exceptions import InputError
 from omkl.features.views import TokenData
+from omkl.groups.base import Piece
 from omkl.groups.tokens import Span
-from omkl.online.group_contributions import Piece
 from omkl.online.model import OnlineModel
 from omkl.sequences import reading
 from omkl.structures.chain import Chain, ChainPotentials

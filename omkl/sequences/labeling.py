@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from omkl._components import check_number, warn_caller
 from omkl.estimators.calibration import WithMarginals, at_temperature, structure_temperature
-from omkl.estimators.explanations import Explanation, explain_difference
+from omkl.estimators.explanations import Explanation
+from omkl.estimators.online_explanations import explain_difference
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS
 from omkl.estimators.training import RunOptions, Task
