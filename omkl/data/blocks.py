@@ -104,9 +104,7 @@ def align_columns(X: Any, names: Sequence[str] | None, known: Sequence[str] | No
     missing = [name for name in known if name not in names]
     if missing:
         raise InputError(f"{where} has no column {listed(missing, 5)}: {len(known)} columns are needed by name.")
-    if isinstance(X, list):
-        return X
-    return X[known] if is_frame(X) else X[:, [names.index(name) for name in known]]
+    return X if isinstance(X, list) else X[known] if is_frame(X) else X[:, [names.index(name) for name in known]]
 
 
 def as_rows(rows: Any) -> Any:

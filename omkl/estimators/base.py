@@ -266,11 +266,10 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         may_repeat = model.settings.n_examples is not None and model.settings.epochs != 1  # the data, in epochs
         if model.trainer.can_watch and not may_repeat:
             model.trainer.join("drift")
-        done = history[-1]["epoch"] if history else 0
-        progress = TrainingProgress(epoch=done + 1, history=history)
+        progress = TrainingProgress(epoch=history[-1]["epoch"] + 1 if history else 1, history=history)
         companions = [] if task.companions is None else task.companions(model, serial_pass)
         callbacks = [*companions, *self._recorders, *(self.callbacks or ())]
-        TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(done + 1)
+        TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(progress.epoch)
         model.goes_on = True
         self._adopt(model)  # in every call, as there may be new labels
         if not started:

@@ -30,9 +30,7 @@ UNHASHABLE = "Labels must be hashable: strings, numbers, tuples."
 def label_array(labels: Sequence) -> np.ndarray:
     """Convert labels to an array of strings or numbers if they share a type, else of objects."""
     kinds = {str if isinstance(label, str) else type(label) for label in labels}
-    if len(kinds) == 1 and kinds <= {str, int, float, bool}:
-        return np.array(labels)
-    return object_array(labels)
+    return np.array(labels) if len(kinds) == 1 and kinds <= {str, int, float, bool} else object_array(labels)
 
 
 class Labels:

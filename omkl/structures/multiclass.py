@@ -164,9 +164,7 @@ def _scores(potentials: AnyPotentials) -> np.ndarray:
     """Return the vector of scores in :class:`UnaryPotentials` or in a plain array."""
     if type(potentials) is UnaryPotentials:
         return potentials.unary[0]
-    if type(potentials) is np.ndarray:
-        return potentials
-    return np.asarray(potentials, dtype=np.float64)
+    return potentials if type(potentials) is np.ndarray else np.asarray(potentials, dtype=np.float64)
 
 
 def _number(potentials: AnyPotentials) -> float:

@@ -451,8 +451,7 @@ def sweep_products(model, w, correlations, square, target, most, worth, largest)
                 continue
             changes = correlations[:, first:last].T.copy()
             before = changes.copy()
-            basis = bases.vectors[bases.offsets[groups[g]] : bases.offsets[groups[g] + 1]]
-            gain = _change(changes, w[first:last], basis, eigenvalues[first:last], threshold, ridge)
+            gain = _move(bases, groups[g], changes, w[first:last], eigenvalues[first:last], threshold, ridge)
             if gain > 0.0:
                 gained += gain
                 _add(w, first, changes)
@@ -469,6 +468,18 @@ def sweep_products(model, w, correlations, square, target, most, worth, largest)
         if gained <= worth * largest or _model_gap(starts, threshold, ridge, w, correlations, square) <= target:
             return sweep, True, square, largest
     return most, False, square, largest
+
+
+@inner
+def _move(bases, group, changes, w, values, threshold, ridge):
+    """Call :func:`_change` for a group, or do the same for the single number of a column if there are no bases."""
+    if bases is not None:
+        basis = bases.vectors[bases.offsets[group] : bases.offsets[group + 1]]
+        return _change(changes, w, basis, values, threshold, ridge)
+    target, curved = changes[0, 0] + values[0] * w[0, 0], values[0] + ridge
+    after = np.sign(target) * (abs(target) - threshold) / curved if abs(target) > threshold and curved > 0.0 else 0.0
+    changes[0, 0] = after - w[0, 0] if values[0] > 0.0 else 0.0
+    return 0.5 * curved * changes[0, 0] ** 2
 
 
 @inner
