@@ -73,9 +73,11 @@ def features_of(parts: list[np.ndarray | sparse.sparray]) -> Features:
 
 def side_by_side(left: Features, right: Features) -> Features:
     """Concatenate two sets of features per token; ids are not changed."""
-    owners = [np.repeat(np.arange(len(part.starts) - 1), np.diff(part.starts)) for part in (left, right)]
-    order = np.argsort(np.concatenate(owners), kind="stable")
-    ids, values = (np.concatenate(both)[order] for both in zip(left[1:], right[1:]))
+    ids, values = map(np.concatenate, zip(left[1:], right[1:]))
+    if len(left.starts) > 2:  # the features of several tokens are sorted by token
+        owners = [np.repeat(np.arange(len(part.starts) - 1), np.diff(part.starts)) for part in (left, right)]
+        order = np.argsort(np.concatenate(owners), kind="stable")
+        ids, values = ids[order], values[order]
     return Features(left.starts + right.starts, ids, values)
 
 
