@@ -253,24 +253,21 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             self._settings()  # raise for invalid values, although the model keeps the old ones
         history, is_alone = self.history_ if started else [], type(data.X) in (np.ndarray, list) and len(data.X) == 1
         if is_alone and model.goes_on and not (task.companions or self._recorders or self.callbacks):
-            structure = model.codec.structure
             model.expect(None)
             learn_alone(model.trainer, model.encode(task.read(data, False)), history)
-            if model.codec.structure is not structure:
-                self._adopt(model)
-            self.history_ = thinned(history)
-            return
-        blocks_of = (lambda epoch: [data]) if stream is None else stream.blocks
-        source = sources.StreamSource(blocks_of, model, task.read)
-        source.open()
-        may_repeat = model.settings.n_examples is not None and model.settings.epochs != 1  # the data, in epochs
-        if model.trainer.can_watch and not may_repeat:
-            model.trainer.join("drift")
-        progress = TrainingProgress(epoch=history[-1]["epoch"] + 1 if history else 1, history=history)
-        companions = [] if task.companions is None else task.companions(model, serial_pass)
-        callbacks = [*companions, *self._recorders, *(self.callbacks or ())]
-        TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False).run(progress.epoch)
-        model.goes_on = True
+        else:
+            blocks_of = (lambda epoch: [data]) if stream is None else stream.blocks
+            source = sources.StreamSource(blocks_of, model, task.read)
+            source.open()
+            may_repeat = model.settings.n_examples is not None and model.settings.epochs != 1  # the data, in epochs
+            if model.trainer.can_watch and not may_repeat:
+                model.trainer.join("drift")
+            progress = TrainingProgress(epoch=history[-1]["epoch"] + 1 if history else 1, history=history)
+            companions = [] if task.companions is None else task.companions(model, serial_pass)
+            callbacks = [*companions, *self._recorders, *(self.callbacks or ())]
+            loop = TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False)
+            loop.run(progress.epoch)
+            model.goes_on = True
         self._adopt(model)  # in every call, as there may be new labels
         if not started:
             self.n_iter_ = 1

@@ -203,6 +203,8 @@ class RestrictedView(KernelStack):
         return np.take(self.stack.combine(weights, which, chosen), self.samples, axis=1)
 
     def packed(self, m: int) -> np.ndarray:
+        if 4 * self.n_samples < self.stack.n_samples:  # a whole kernel may not fit into memory
+            return super().packed(m)
         return self.stack.packed(m).take(self._entries)
 
     @cached_property

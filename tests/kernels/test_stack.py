@@ -108,6 +108,8 @@ def answers_alike(stack, dense, which, atol):
     rng, n = np.random.default_rng(2), dense.n_samples
     size = 6 if which is None else len(which)
     vector, vectors, weights = rng.normal(size=n), rng.normal(size=(size, n)), rng.random(size)
+    for m in (0, 5):
+        np.testing.assert_allclose(stack.packed(m), dense.combine([1.0], [m])[np.tril_indices(n)], atol=atol)
     close = dict(rtol=max(1e-7, 0.1 * atol), atol=atol)
     assert (stack.n_kernels, stack.n_samples) == (6, n)
     for _ in range(2):
