@@ -43,7 +43,9 @@ LEAST_WORDS = 2
 def learned(X: list, y: list, learn: Learn, default: str, linked: bool = False, weighting: str | None = None) -> Model:
     """Train a labeler, or return the only label, or ``default`` if all labels are unknown."""
     labels = {label for sequence in y for label in sequence} - {None}
-    return learn(X, y, linked, weighting) if len(labels) > 1 else labels.pop() if labels else default
+    if len(labels) > 1:
+        return learn(X, y, linked, weighting)
+    return labels.pop() if labels else default
 
 
 def labels_by(model: Model, keys: Sequence[str], words: Collection, values_of: Callable[[Any], tuple]) -> list[str]:

@@ -21,6 +21,7 @@ from omkl.structures.multiclass import Binary, Multiclass, Scalar
 GROWING = "growing"
 #: Maximum number of targets for which scikit-learn cannot warn that classes look like numbers.
 FEW_CLASSES = 20
+#: Error for labels that cannot be keys of a dict.
 UNHASHABLE = "Labels must be hashable: strings, numbers, tuples."
 
 

@@ -74,8 +74,7 @@ class TokenData(NamedTuple):
     @property
     def token_weights(self) -> np.ndarray:
         """Weight of every token."""
-        weights = self.weights
-        return np.ones(self.offsets[-1]) if weights is None else np.repeat(weights, np.diff(self.offsets))
+        return np.ones(self.offsets[-1]) if self.weights is None else np.repeat(self.weights, np.diff(self.offsets))
 
     def shapes_of_first(self) -> dict[str, int]:
         """Return the number of columns of the array, or of each vector in the first dict."""

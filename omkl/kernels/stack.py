@@ -24,7 +24,7 @@ BLOCK_ROWS = 4096
 
 
 def packed_entries(samples: np.ndarray) -> np.ndarray:
-    """Return the places in packed kernels of the packed kernels on some samples, in increasing order."""
+    """Return where a packed kernel of all samples has the entries of the packed kernel of some, whose indices rise."""
     i, j = np.tril_indices(len(samples))
     return samples[i] * (samples[i] + 1) // 2 + samples[j]
 

@@ -280,9 +280,10 @@ class TrainingLoop:
 
 
 def learn_alone(trainer: OnlineTrainer, examples: rounds.Examples, history: list[rounds.Record]) -> None:
-    """Learn an example in a pass of its own, after others: what :class:`TrainingLoop` does, in fewer calls.
+    """Learn a single example in a pass of its own, as :class:`TrainingLoop` does, but in fewer calls.
 
-    ``examples`` repeat it for its weight. ``history`` has the records of earlier passes, and gains one.
+    ``examples`` presents it once, or several times if its weight is above one. The record is added to those of earlier
+    passes in ``history``.
     """
     progress = rounds.TrainingProgress(epoch=history[-1]["epoch"] + 1 if history else 1)
     for part in trainer.parts.values():
@@ -298,7 +299,7 @@ def learn_alone(trainer: OnlineTrainer, examples: rounds.Examples, history: list
 
 
 def _found_change(trainer: OnlineTrainer, examples: rounds.Examples, learned: int) -> list[int]:
-    """Log that a change of the stream was found, and after which row: the last one ``learned`` of a block."""
+    """Log a change of the stream, found after so many ``learned`` examples of a block; return the row in a list."""
     rows = [test.row(examples, learned) for test in trainer.parts.values() if isinstance(test, DriftTest)]
     for row in rows:
         unit = unit_of(trainer.structure)

@@ -109,6 +109,26 @@ def test_examples_learned_one_by_one_teach_what_the_training_loop_teaches(case, 
 
 
 @pytest.mark.parametrize(
+    ("row", "label", "weight", "message"),
+    [
+        (np.zeros((1, 3)), [1], None, "3 features"),
+        (np.full((1, 4), np.inf), [1], None, "inf"),
+        (np.zeros((1, 4)), [7], None, "7 must be one of the labels"),
+        (np.zeros((1, 4)), [1], [-1.0], "sample_weight"),
+        (np.zeros((1, 4)), None, None, "requires y"),
+        ([{"a": 1.0}], [1], None, "rows of 4 numbers"),
+    ],
+)
+def test_a_bad_example_after_others_changes_nothing(data, row, label, weight, message, tmp_path):
+    model = omkl.OnlineMKLClassifier(["linear"], random_state=0).fit(*data).partial_fit(data[0][:5], data[1][:5])
+    model.save(tmp_path / "before", training=True)
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit(row, label, sample_weight=weight)
+    model.save(tmp_path / "after", training=True)
+    assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
+
+
+@pytest.mark.parametrize(
     ("row", "message"),
     [
         (np.zeros((1, 3)), "3 features"),

@@ -472,7 +472,7 @@ def sweep_products(model, w, correlations, square, target, most, worth, largest)
 
 @inner
 def _move(bases, group, changes, w, values, threshold, ridge):
-    """Call :func:`_change` for a group, or do the same for the single number of a column if there are no bases."""
+    """Call :func:`_change`, or do the same for a single column of one output, for which ``bases`` are None."""
     if bases is not None:
         basis = bases.vectors[bases.offsets[group] : bases.offsets[group + 1]]
         return _change(changes, w, basis, values, threshold, ridge)

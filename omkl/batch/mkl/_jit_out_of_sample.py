@@ -4,7 +4,7 @@ from omkl._compilation import compiled
 
 
 @compiled
-def products_with(packed, scale, along, roots, inverse, squares, own):
+def entrywise_products(packed, scale, along, roots, inverse, squares, own):
     """Multiply a weighted, centred kernel by other matrices, entry by entry.
 
     Entries of the kernel are ``scale roots[i] roots[j] K[i, j] - along[i] roots[j] - roots[i] along[j]``.
@@ -23,7 +23,7 @@ def products_with(packed, scale, along, roots, inverse, squares, own):
     Returns
     -------
     float
-        The variance of the loss of a step, as a sum over pairs of samples.
+        The variance of the decrease of the loss by a step in the kernel, as a sum over pairs of samples.
     """
     n, variance, start = len(roots), 0.0, 0
     own[:] = 0.0

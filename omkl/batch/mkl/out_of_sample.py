@@ -123,8 +123,8 @@ def sampled(targets: np.ndarray, weights: np.ndarray, n_kernels: int) -> tuple[n
 def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarray) -> KernelChoice:
     """Find kernels that help to predict left-out samples.
 
-    This takes memory for a few matrices (N, N), and in each round some products of every kernel and the eigenvectors of
-    one matrix.
+    This takes memory for a few matrices (N, N) and (M, N), and in each round some products of every kernel and the
+    eigenvectors of one matrix.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ class _RidgeModel:
             moved -= (along @ self.coefficients)[:, :, None] * roots
             model, variances = (roots, self.inverse, self._squares), np.empty(len(part))
             for k, m in enumerate(part.tolist()):
-                variances[k] = jit.products_with(stack.packed(m), scales[k], along[k], *model, own[k])
+                variances[k] = jit.entrywise_products(stack.packed(m), scales[k], along[k], *model, own[k])
             errors[part] = self._in_standard_errors(moved, own, variances)
         return errors
 
