@@ -5,30 +5,32 @@ import hashlib
 import inspect
 import os
 import shutil
+import sys
 import tempfile
 import warnings
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Callable, Iterator
+from functools import cache, partial, update_wrapper
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import numba
 from llvmlite import ir
 from numba import types
+from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 
 from omkl.exceptions import CompilationWarning
 
 
-def compiled(function: Callable, counting: bool = True) -> Any:
+def compiled(function: Callable | None = None, *, counting: bool = True) -> Any:
     """Compile a loop over arrays with Numba, release the GIL in it, and cache it on disk.
 
-    If neither the package's nor the user's cache directory is writable, the cache is temporary.
+    The cache notices changes of the compiled functions and of the layouts of other files that the function uses. If
+    neither the package's nor the user's cache directory is writable, the cache is temporary.
 
     Parameters
     ----------
     function : callable
-        It calls compiled functions of its own file only: the cache does not notice changes of other files, see
-        :func:`stamp_of`.
     counting : bool
         Whether to count references to arrays; see :func:`borrowing`.
 
@@ -42,8 +44,14 @@ def compiled(function: Callable, counting: bool = True) -> Any:
     CompilationWarning
         Once, if the cache is temporary.
     """
+    if function is None:
+        return partial(compiled, counting=counting)
+    if numba.config.DISABLE_JIT:
+        return function
+    keyed = _with_cache_key(function)
+    compile_it = numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, _nrt=counting)
     try:
-        return numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, _nrt=counting)(function)
+        return compile_it(keyed)
     except RuntimeError:  # Numba finds no writable directory: cache in one that is deleted when the process ends
         directory = tempfile.mkdtemp(prefix="omkl-numba-")
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -54,13 +62,13 @@ def compiled(function: Callable, counting: bool = True) -> Any:
             CompilationWarning,
             stacklevel=2,
         )
-        return numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, _nrt=counting)(function)
+        return compile_it(keyed)
 
 
 def inner(function: Callable) -> Any:
     """Compile a function for compiled callers only, which saves the time to compile a form for Python.
 
-    It is cached as a part of its callers. Those in other files need a stamp of its file, see :func:`stamp_of`.
+    It is cached as a part of its callers.
 
     Parameters
     ----------
@@ -82,13 +90,63 @@ def borrowing(function: Callable) -> Any:
     return numba.njit(nogil=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
-def stamp_of(*modules: ModuleType) -> str:
-    """Return a digest of the sources of some modules.
+def _with_cache_key(function: Callable) -> Callable:
+    """Return a copy of a function that Numba compiles anew when something in other files that it uses has changed.
 
-    A compiled function that calls functions of other files reads a digest of them from the function around it. Numba's
-    cache compares such values, and so notices changes of these files.
+    Numba's cache compares the file of a function, its code and the contents of its closure. So the copy has a closure
+    with a digest of the compiled functions and layouts of other files that its code names.
     """
-    return hashlib.sha256("".join(map(inspect.getsource, modules)).encode()).hexdigest()
+    described = sorted(_uses(function))
+    if not described:
+        return function
+    digest = hashlib.sha256("".join(described).encode()).hexdigest()
+    code = function.__code__.replace(co_freevars=("cache_key",))
+    copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, (CellType(digest),))
+    return update_wrapper(copy, function)
+
+
+def _uses(function: Any) -> set[str]:
+    """Describe what a function uses, directly or through other functions, of files other than its own.
+
+    Own helpers are followed, since they may use other files; what is defined below the function is not, and must not
+    use other files.
+    """
+    described: set[str] = set()
+    followed: set[int] = set()
+    waiting = [function]
+    while waiting:
+        user = waiting.pop()
+        for name, used in _named_by(user):
+            if id(used) in followed:
+                continue
+            followed.add(id(used))
+            layout = getattr(used, "cache_key", None)
+            if isinstance(layout, str):
+                described.add(layout)
+            elif isinstance(used, (int, float)):
+                described.add(f"{name}={used}")
+            elif isinstance(used, Dispatcher):
+                waiting.append(used.py_func)
+                if used.py_func.__module__ != function.__module__:
+                    described.add(_source_of_module(used.py_func.__module__))
+    return described
+
+
+def _named_by(function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the global values that the code of a function names, and attributes of modules, with their names."""
+    names = function.__code__.co_names
+    for name in names:
+        value = function.__globals__.get(name)
+        if isinstance(value, ModuleType):
+            yield from ((other, vars(value)[other]) for other in names if other in vars(value))
+        elif value is not None:
+            yield name, value
+
+
+@cache
+def _source_of_module(name: str) -> str:
+    """Return the source of a module."""
+    return inspect.getsource(sys.modules[name])
 
 
 def all_lanes(builder: ir.IRBuilder, value: ir.Value, n: int) -> ir.Value:

@@ -22,13 +22,19 @@ C = TypeVar("C")
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
-class Compilable:
-    """Base of the parts that a compiled pass can know.
+#: Parameters of compiled functions that have none.
+NO_PARAMETERS = np.empty(0)
 
-    A class that overrides a method of a compiled class must declare a form of its own, else it is not compiled.
+
+class Compilable:
+    """Base of the parts that may bring compiled functions, which the driver of training calls by address.
+
+    A loss or a regularizer brings one function, with a signature of :mod:`omkl._signatures`, and a float64 array of its
+    parameters: ``compiled = function, parameters``. Other parts bring several functions, by name. A class that
+    overrides a method of a compiled class must bring functions of its own, else it is not compiled.
     """
 
-    #: Kind and parameters for compiled passes, None without a compiled form; a property where they vary.
+    #: Compiled functions, None without; a property where functions or parameters vary.
     compiled: Any = None
 
     def __init_subclass__(cls, **kwargs: Any):

@@ -31,7 +31,7 @@ from omkl._threads import in_threads
 from omkl.distributed.cluster import gathered, identity, placed, submitted, unpinned, workers_of
 from omkl.exceptions import InputError
 from omkl.groups.base import check_ability
-from omkl.online.compiled_pass import fastest_pass
+from omkl.online.driver import fastest_pass
 from omkl.online.rounds import Examples, LearnedBlock, Record, Sharded, Step, added, below
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.online.training_loop import Pass, Source, serial_pass
@@ -174,7 +174,7 @@ def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order:
     if isinstance(order, int):
         order = np.random.default_rng(order).permutation(len(shard))
     trainer = deepcopy(trainer)
-    trainer.recompute_every = len(order) if alone else RECOMPUTE_EVERY
+    trainer.plan(recompute_every=len(order) if alone else RECOMPUTE_EVERY)
     trainer.shrinkage = trainer.shrunk = 0.0
     trainer.group_state.total_shrinkage[:] = 0.0
     loss = weight = 0.0
@@ -213,7 +213,7 @@ def mix(trainer: OnlineTrainer, states: Sequence[State], weights: np.ndarray) ->
         group_state.bases[:] = np.where(group_state.empty, 1.0, group_state.scales)
     else:
         rate, taken = trainer.schedule(trainer.round - trainer.began), [0.0] * n
-        step = trainer.method.proximal_weight(rate, 1.0, trainer.presented) * trainer.current_lambda
+        step = rate * (trainer.method.proximal_weight(1.0, trainer.presented) * trainer.current_lambda)
         group_state.bases[:] = rate
     before = group_state.measure()[:n]
     norms = trainer.prox(np.where(before > 0, before + taken[:n], 0.0), step)

@@ -1,105 +1,166 @@
 """O(p) arithmetic on scales, norms, averages and weights of groups, independent of their dimension."""
 
+from typing import NamedTuple
+
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import compiled, inner
+from omkl._pointers import FLAGS, FLOAT, VECTOR, Layout
 
 #: Logarithm of the smallest ratio of two weights; a weight that underflows to 0 could not grow again.
 LOWEST = -40.0
 
 
-@compiled
-def begin_forward_backward(scales, empty, averages, pending, rate, bases, rates):
+class Groups(NamedTuple):
+    """Arrays of the group state, (p,); see :class:`omkl.groups.GroupState`."""
+
+    scales: np.ndarray
+    averages: np.ndarray
+    rates: np.ndarray
+    bases: np.ndarray
+    square_norms: np.ndarray
+    square_gradients: np.ndarray
+    total_shrinkage: np.ndarray
+    #: Norms before the proximal step.
+    before: np.ndarray
+    empty: np.ndarray
+    activated: np.ndarray
+    deactivated: np.ndarray
+    left_out: np.ndarray
+    #: Scales are folded into ``v`` when they leave this range.
+    lowest_scale: float
+    highest_scale: float
+
+
+class BankGroups(NamedTuple):
+    """Those arrays of the group state that a bank reads or sets, for its own groups."""
+
+    scales: np.ndarray
+    averages: np.ndarray
+    rates: np.ndarray
+    square_norms: np.ndarray
+    square_gradients: np.ndarray
+    empty: np.ndarray
+    activated: np.ndarray
+    left_out: np.ndarray
+
+
+_TYPES = dict.fromkeys(Groups._fields, VECTOR)
+_TYPES |= dict.fromkeys(["empty", "activated", "deactivated", "left_out"], FLAGS)
+_TYPES |= dict.fromkeys(["lowest_scale", "highest_scale"], FLOAT)
+GROUPS = Layout(Groups, **_TYPES)
+BANK_GROUPS = Layout(BankGroups, **{name: _TYPES[name] for name in BankGroups._fields})
+groups_at, bank_groups_at = GROUPS.at, BANK_GROUPS.at
+
+
+@compiled(counting=False)
+def begin_forward_backward(method, address, pending, rate, weight):
     """Begin a round of forward-backward splitting: ``theta - rate g`` is ``v -= (rate / s) g``."""
-    for k in range(scales.shape[0]):
-        averages[k] += pending * scales[k]
-        bases[k] = 1.0 if empty[k] else scales[k]
-        rates[k] = rate / bases[k]
+    groups = groups_at(address)
+    for k in range(len(groups.scales)):
+        groups.averages[k] += pending * groups.scales[k]
+        groups.bases[k] = 1.0 if groups.empty[k] else groups.scales[k]
+        groups.rates[k] = rate * weight / groups.bases[k]
 
 
-@compiled
-def begin_dual_averaging(scales, averages, pending, weight, base, bases, rates):
+@compiled(counting=False)
+def begin_dual_averaging(method, address, pending, rate, weight):
     """Begin a round of dual averaging: ``v`` is minus the sum of gradients, and the scale is set anew."""
-    for k in range(scales.shape[0]):
-        averages[k] += pending * scales[k]
-        bases[k] = base
-        rates[k] = weight
+    groups = groups_at(address)
+    for k in range(len(groups.scales)):
+        groups.averages[k] += pending * groups.scales[k]
+        groups.bases[k] = rate
+        groups.rates[k] = weight
 
 
-@compiled
-def measure(bases, square_norms, norms):
-    """Write the group norms ``b_k = base_k ||v_k||`` of the starting point of the proximal step."""
-    for k in range(norms.shape[0]):
-        if square_norms[k] < 0.0:
-            square_norms[k] = 0.0
-        norms[k] = bases[k] * np.sqrt(square_norms[k])
+@compiled(counting=False)
+def square_of_gradient(method, address, weight):
+    """Return the squared norm of the gradient of the latest step, without groups that are left out."""
+    groups = groups_at(address)
+    square = 0.0
+    for k in range(len(groups.left_out)):
+        if not groups.left_out[k]:
+            square += groups.square_gradients[k]
+    return square
 
 
-@compiled
-def rescale(arrays, before, after, radius, forgets, low, high):
+@compiled(counting=False)
+def no_shrinkage(method, norms, step):
+    """Leave the norms to the terms of the regularizer."""
+
+
+@compiled(counting=False)
+def norm_of_all(method, norms, norm):
+    """Return the norm of all parameters, the distance of the model from the origin."""
+    return norm
+
+
+@compiled(counting=False)
+def scales_of_groups(method, address, scales):
+    """Write the scales of the groups: their directions are the parts of the model."""
+    groups = groups_at(address)
+    for k in range(len(scales)):
+        scales[k] = groups.scales[k]
+
+
+@compiled(counting=False)
+def measure(address):
+    """Set the norms ``b_k = base_k ||v_k||`` of the starting point of the proximal step."""
+    groups = groups_at(address)
+    for k in range(len(groups.before)):
+        if groups.square_norms[k] < 0.0:
+            groups.square_norms[k] = 0.0
+        groups.before[k] = groups.bases[k] * np.sqrt(groups.square_norms[k])
+
+
+@inner
+def note_events(groups, k):
+    """Set whether a group is empty, and has just left or reached zero; return whether its bank has something to do."""
+    groups.activated[k] = False
+    groups.deactivated[k] = False
+    scale = groups.scales[k]
+    if scale == 0.0:
+        groups.scales[k] = 0.0  # not -0.0
+        groups.deactivated[k] = groups.square_norms[k] > 0.0
+        groups.square_norms[k] = 0.0
+        groups.empty[k] = True
+        return groups.deactivated[k]
+    groups.activated[k] = groups.empty[k]
+    groups.empty[k] = False
+    return groups.activated[k] or scale < groups.lowest_scale or scale > groups.highest_scale
+
+
+@compiled(counting=False)
+def rescale(address, after, radius, forgets):
     """Apply the proximal and projection steps to the scales; return whether banks have events, and the model's norm.
 
     ``scale_k = base_k after_k / before_k``. Groups beyond ``len(after)`` are not penalised. If ``forgets`` (forward-
     backward splitting), a group that reaches zero becomes empty, a group that leaves zero is activated, and scales
-    outside ``[low, high]`` are folded into ``v``.
+    out of range are folded into ``v``.
     """
-    bases, scales, square_norms, empty, activated, deactivated, total_shrinkage = arrays
-    p = scales.shape[0]
-    n_penalized = after.shape[0]
+    groups = groups_at(address)
+    n_penalized = len(after)
     total = 0.0
-    for k in range(p):
-        total += after[k] ** 2 if k < n_penalized else before[k] ** 2
-        if k < n_penalized:
-            total_shrinkage[k] += before[k] - after[k]
+    for k in range(len(groups.scales)):
+        target = after[k] if k < n_penalized else groups.before[k]
+        total += target**2
+        groups.total_shrinkage[k] += groups.before[k] - target
     norm = np.sqrt(total)
     shrink = 1.0
     if norm > radius:
         shrink = radius / norm
         norm = radius
     has_events = False
-    for k in range(p):
-        target = after[k] if k < n_penalized else before[k]
-        ratio = 0.0 if before[k] == 0.0 else target / before[k]
-        scales[k] = bases[k] * (ratio * shrink)
-        if not forgets:
-            continue
-        activated[k] = deactivated[k] = False
-        if scales[k] == 0.0:
-            scales[k] = 0.0
-            deactivated[k] = square_norms[k] > 0.0
-            square_norms[k] = 0.0
-            empty[k] = True
-        else:
-            activated[k] = empty[k]
-            empty[k] = False
-            has_events |= scales[k] < low or scales[k] > high
-        has_events |= activated[k] or deactivated[k]
+    for k in range(len(groups.scales)):
+        target = after[k] if k < n_penalized else groups.before[k]
+        ratio = 0.0 if groups.before[k] == 0.0 else target / groups.before[k]
+        groups.scales[k] = groups.bases[k] * (ratio * shrink)
+        if forgets:
+            has_events |= note_events(groups, k)
     return has_events, norm
 
 
-@compiled
-def begin_hedge(scales, factors, empty, averages, pending, rate, bases, rates):
-    """Begin a round: set rates and bases for a gradient step of each part ``f_k = (s_k / w_k) v_k``."""
-    for k in range(scales.shape[0]):
-        averages[k] += pending * scales[k]
-        # a group with weight 0 is left out
-        bases[k] = 1.0 if empty[k] or factors[k] == 0.0 else scales[k] / factors[k]
-        rates[k] = rate / bases[k]
-
-
-@compiled
-def losses_of_parts(before, square_norms, square_gradients, rates, bases, weight, losses):
-    """Compute ``weight * <f_k, g_k>`` before a step ``v_k -= r_k g_k`` from the change of ``||v_k||^2``.
-
-    ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
-    """
-    for k in range(losses.shape[0]):
-        r = rates[k]
-        slope = 0.5 * (r * square_gradients[k] - (square_norms[k] - before[k]) / r)
-        losses[k] = weight * bases[k] * slope
-
-
-@compiled
+@inner
 def hedge(weights, cumulative, losses, gap):
     """Run one round of AdaHedge (de Rooij et al. 2014, Fig. 1) on groups of nonzero weight; return the gap.
 
@@ -146,10 +207,90 @@ def half_weighted_squares(norms, weights):
     return value
 
 
-@compiled
-def hedge_distance(norms, total, weights):
+class HedgeArrays(NamedTuple):
+    """Arrays of the weights that Hedge learns; see :class:`omkl.online.methods.OutOfSampleWeights`.
+
+    ``factors`` and ``square_norms_before`` are those of all groups, all other arrays of the regularized ones; ``gap``
+    and ``learning`` are arrays of one number.
+    """
+
+    weights: np.ndarray
+    cumulative: np.ndarray
+    sums: np.ndarray
+    factors: np.ndarray
+    losses: np.ndarray
+    square_norms_before: np.ndarray
+    gap: np.ndarray
+    learning: np.ndarray
+
+
+HEDGE = Layout(HedgeArrays, **{name: VECTOR for name in HedgeArrays._fields})
+hedge_at = HEDGE.at
+
+
+@compiled(counting=False)
+def begin_hedge(method, address, pending, rate, weight):
+    """Begin a round: set rates and bases for a gradient step of each part ``f_k = (s_k / w_k) v_k``."""
+    groups = groups_at(address)
+    hedge_arrays = hedge_at(method)
+    for k in range(len(hedge_arrays.weights)):
+        hedge_arrays.sums[k] += pending * hedge_arrays.weights[k]
+    for k in range(len(groups.scales)):
+        factor = hedge_arrays.factors[k]
+        hedge_arrays.square_norms_before[k] = groups.square_norms[k]
+        groups.averages[k] += pending * groups.scales[k]
+        # a group with weight 0 is left out
+        groups.bases[k] = 1.0 if groups.empty[k] or factor == 0.0 else groups.scales[k] / factor
+        groups.rates[k] = rate * weight / groups.bases[k]
+
+
+@compiled(counting=False)
+def square_in_hedge(method, address, weight):
+    """Play a round of Hedge if it learns; return the squared norm of the gradient of the latest step.
+
+    The losses ``weight * <f_k, g_k>`` before a step ``v_k -= r_k g_k`` follow from the change of ``||v_k||^2``:
+    ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
+    """
+    groups = groups_at(address)
+    hedge_arrays = hedge_at(method)
+    if hedge_arrays.learning[0] != 0.0:
+        for k in range(len(hedge_arrays.losses)):
+            rate = groups.rates[k]
+            change = groups.square_norms[k] - hedge_arrays.square_norms_before[k]
+            slope = 0.5 * (rate * groups.square_gradients[k] - change / rate)
+            hedge_arrays.losses[k] = weight * groups.bases[k] * slope
+        gap = hedge(hedge_arrays.weights, hedge_arrays.cumulative, hedge_arrays.losses, hedge_arrays.gap[0])
+        hedge_arrays.gap[0] = gap
+    square = 0.0
+    for k in range(len(groups.square_gradients)):
+        square += hedge_arrays.factors[k] * groups.square_gradients[k]
+    return square
+
+
+@compiled(counting=False)
+def shrink_in_hedge(method, norms, step):
+    """Replace the norms by ``w_k ||f_k||`` after the proximal step."""
+    hedge_arrays = hedge_at(method)
+    for k in range(len(norms)):
+        hedge_arrays.factors[k] = hedge_arrays.weights[k]
+        norms[k] = hedge_arrays.weights[k] * norms[k] / (1.0 + step)
+
+
+@compiled(counting=False)
+def distance_in_hedge(method, norms, norm):
     """Return the norm of a model, in which :func:`half_weighted_squares` replaces the norms of regularized groups."""
     squares = 0.0
-    for k in range(norms.shape[0]):
+    for k in range(len(norms)):
         squares += norms[k] ** 2
-    return np.sqrt(max(total**2 - squares, 0.0) + 2.0 * half_weighted_squares(norms, weights))
+    regularized = 2.0 * half_weighted_squares(norms, hedge_at(method).weights)
+    return np.sqrt(max(norm**2 - squares, 0.0) + regularized)
+
+
+@compiled(counting=False)
+def scales_in_hedge(method, address, scales):
+    """Write the factors ``s_k / w_k`` from the directions to the parts; 0 for groups of weight 0."""
+    groups = groups_at(address)
+    hedge_arrays = hedge_at(method)
+    for k in range(len(scales)):
+        factor = hedge_arrays.factors[k]
+        scales[k] = groups.scales[k] / factor if factor > 0.0 else 0.0

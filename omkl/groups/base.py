@@ -7,9 +7,10 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 
 from omkl._components import Compilable
+from omkl._pointers import Layout, Packed
+from omkl._signatures import BankFunctions
 from omkl.exceptions import InputError
-from omkl.groups.group_state import SCALE_RANGE, GroupState, GroupStateView, Mixture
-from omkl.groups.tokens import Tokens
+from omkl.groups.group_state import GroupState, GroupStateView, Mixture
 from omkl.structures.base import Potentials, Structure, inner_product, map_arrays
 
 #: An encoded input with a length for the banks of a model: a Span, an ArcSentence, or a user-defined type.
@@ -73,8 +74,8 @@ class Bank(Compilable, ABC):
     methods, and declare their optional methods in ``abilities``.
     """
 
-    #: Field of ``_jit_banks.Banks`` that holds :meth:`compiled_arrays`.
-    compiled: str | None = None
+    #: Compiled functions of the bank's part in a round; None if only its methods define it.
+    compiled: Any = None
     #: Optional methods: "mix" (:meth:`mix`), "grow" (:meth:`grow_outputs`), "coordinates"
     #: (:meth:`coordinates` and :meth:`shrink_coordinates`), "condense" (:meth:`condensed`), "watch"
     #: (:meth:`add_both`).
@@ -105,20 +106,6 @@ class Bank(Compilable, ABC):
     def rows_at_once(self) -> float:
         """Maximum number of tokens in a call of a compiled pass."""
         return np.inf
-
-    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> tuple:
-        """Return the arrays that compiled passes take, for some of the tokens.
-
-        Parameters
-        ----------
-        tokens : Tokens
-        chosen : int array
-            The tokens of the rounds, in their order.
-        """
-        raise NotImplementedError
-
-    def end_pass(self, arrays: Any) -> None:
-        """Take in what a compiled pass has changed in ``arrays``, those of :meth:`compiled_arrays`."""
 
     @abstractmethod
     def add_potentials(self, x: Input, potentials: Potentials) -> None:
@@ -158,9 +145,11 @@ class Bank(Compilable, ABC):
             self._fold(k, 0.0)
         if gradient is not None and group_state.activated.any():
             self._activate(x, gradient)
-        scales, (low, high) = group_state.scales, SCALE_RANGE
+        scales = group_state.scales
+        low, high = group_state.scale_range
         for k in np.flatnonzero((scales != 0) & ((scales < low) | (scales > high))).tolist():
-            factor, scales[k] = scales[k], 1.0
+            factor = scales[k]
+            scales[k] = 1.0
             group_state.square_norms[k] *= factor**2
             self._fold(k, factor)
 
@@ -297,6 +286,102 @@ class Bank(Compilable, ABC):
 
     def _activate(self, x: Input, gradient: Potentials) -> None:
         """Apply the postponed step to empty groups that become active."""
+
+
+#: Pairs of labels where there are none.
+NO_PAIRS = np.zeros((0, 0, 0))
+
+
+def pairs_of(potentials: Any) -> np.ndarray:
+    """Return the potentials of pairs of labels, (E, K, K); E = 0 if there are none."""
+    return getattr(potentials, "pairwise", NO_PAIRS)
+
+
+class CompiledBank(Bank):
+    """Base of banks whose part in a round is compiled functions, which the compiled driver calls as well.
+
+    Subclasses set ``functions``, and define :meth:`arrays`, :meth:`input_of` and :meth:`inputs_of`.
+    """
+
+    functions: BankFunctions
+    #: Layout of :meth:`arrays`.
+    layout: ClassVar[Layout]
+    _packed: Packed | None = None
+
+    @property
+    def rows_at_once(self) -> float:
+        """Maximum number of tokens in a call of the compiled driver."""
+        return np.inf
+
+    @abstractmethod
+    def arrays(self) -> Any:
+        """Return the named tuple of the arrays that the functions change."""
+
+    @abstractmethod
+    def input_of(self, x: Input) -> tuple[Packed, int]:
+        """Return the arrays of an input, and the place of its first token there."""
+
+    @abstractmethod
+    def inputs_of(self, tokens: Any, chosen: np.ndarray) -> tuple[Packed, bool]:
+        """Return the arrays of the inputs of many rounds.
+
+        Parameters
+        ----------
+        tokens : Tokens
+        chosen : int array
+            The tokens of the rounds, in their order.
+
+        Returns
+        -------
+        inputs : Packed
+        covers_all : bool
+            Whether the inputs are all ``tokens``, not only the chosen ones.
+        """
+
+    def end_pass(self) -> None:
+        """Take in what a call of the compiled driver has changed."""
+
+    def packed(self) -> Packed:
+        """Return the arrays for compiled functions; hold it as long as its address is in use."""
+        arrays = self.arrays()
+        packed = self._packed
+        if packed is None or not packed.holds(arrays):
+            self._packed = packed = self.layout.pack(arrays)
+        return packed
+
+    def add_potentials(self, x: Input, potentials: Potentials) -> None:
+        packed, (inputs, at) = self.packed(), self.input_of(x)
+        self.functions.scores(packed.address, inputs.address, at, potentials.unary, pairs_of(potentials))
+
+    def add_averaged_potentials(self, x: Input, potentials: Potentials) -> None:
+        packed, (inputs, at) = self.packed(), self.input_of(x)
+        average = self.group_state.factors(self.averaging and len(self._sums) > 0)
+        pairs = pairs_of(potentials)
+        self.functions.average(packed.address, inputs.address, at, *average, potentials.unary, pairs)
+
+    def add_both(self, x: Input, potentials: Potentials, average: Potentials) -> None:
+        self.add_potentials(x, potentials)
+        self.add_averaged_potentials(x, average)
+
+    def step(self, x: Input, gradient: Potentials) -> None:
+        packed, (inputs, at) = self.packed(), self.input_of(x)
+        self.functions.step(packed.address, inputs.address, at, gradient.unary, pairs_of(gradient))
+
+    def _activate(self, x: Input, gradient: Potentials) -> None:
+        packed, (inputs, at) = self.packed(), self.input_of(x)
+        self.functions.activate(packed.address, inputs.address, at, gradient.unary, pairs_of(gradient))
+
+    def inner_products(self, x: Input, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
+        packed, (inputs, at) = self.packed(), self.input_of(x)
+        products = np.zeros(len(self.names))
+        if totals is None:
+            totals = np.zeros((len(products), gradient.unary.shape[1]))
+        pairs = pairs_of(gradient)
+        self.functions.slopes(packed.address, inputs.address, at, gradient.unary, pairs, products, totals)
+        return products
+
+    def _scale_group(self, k: int, factor: float) -> None:
+        self.functions.fold(self.packed().address, k, factor)
 
 
 def check_ability(banks: Iterable[Bank], ability: str, purpose: str, remedy: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl.groups import _jit_tables as jit
+from omkl.groups import _jit_edges as jit
 from omkl.groups.base import Bank, GuidedInput
 from omkl.groups.tables import DenseBank
 from omkl.groups.tokens import Span, Tokens

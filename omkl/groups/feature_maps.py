@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from omkl.groups import _jit_tables as jit
-from omkl.groups._jit_banks import Mapped
-from omkl.groups.base import FrozenGroups
+from omkl._pointers import Packed
+from omkl._signatures import BankFunctions
+from omkl.groups import _jit_maps as jit
+from omkl.groups._jit_dense import nothing_to_activate
+from omkl.groups.base import Bank, CompiledBank, FrozenGroups
 from omkl.groups.tables import Rows, TableBank
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels.base import Kernel
@@ -19,7 +21,7 @@ from omkl.structures.base import Potentials
 WINDOW_BYTES = 2**24
 
 
-class FeatureMapBank(TableBank):
+class FeatureMapBank(CompiledBank, TableBank):
     r"""Kernel groups :math:`\theta_k \in R^{K \times D_k}` on the features :math:`z_k(x)` of finite feature maps.
 
     It reads the views of the tokens and adds to ``potentials.unary``. A round costs one product with the table, a step
@@ -48,8 +50,16 @@ class FeatureMapBank(TableBank):
     """
 
     _label_axes = (0,)
-
-    compiled = "mapped"
+    layout = jit.MAPS
+    functions = BankFunctions(
+        scores=jit.scores,
+        average=jit.average,
+        step=jit.step,
+        activate=nothing_to_activate,
+        fold=jit.fold,
+        slopes=jit.slopes,
+    )
+    compiled = property(lambda self: self.functions)
 
     def __init__(
         self,
@@ -77,50 +87,63 @@ class FeatureMapBank(TableBank):
         """Bytes of all arrays: parameters, feature maps, and computed features."""
         return self.table.nbytes + self._sums.nbytes + self._window.nbytes + map_bytes(self.kernels)
 
-    def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        self._add(x, self.group_state.scales, 0.0, potentials)
+    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
+        # with the rounding of the frozen maps, which predict
+        Bank.add_averaged_potentials(self, x, potentials)
 
     def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
         self.add_potentials(x, potentials)
-        self._add(x, *self.group_state.factors(len(self._sums) > 0), average)
+        super().add_averaged_potentials(x, average)
 
-    def _add(self, x: Span, factors: np.ndarray, total: float, potentials: Potentials) -> None:
-        arrays = self._starts, self.table, self._sums, factors, total, self.group_state.left_out
-        jit.add_mapped_scores(self._features(x), 0, *arrays, potentials.unary)
+    def arrays(self) -> jit.Maps:
+        return jit.Maps(
+            starts=self._starts,
+            table=self.table,
+            sums=self._sums,
+            touched=self._touched,
+            groups=self.group_state.address,
+        )
 
-    def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        products = np.zeros(len(self.names))
-        arrays = self._starts, self.table, gradient.unary, products, totals
-        jit.mapped_inner_products(self._features(x), 0, *arrays)
-        return products
+    def input_of(self, x: Span) -> tuple[Packed, int]:
+        low, packed = self._window_of(x)
+        return packed, x.low - low
 
-    def step(self, x: Span, gradient: Potentials) -> None:
-        arrays = gradient.unary, self.table, self._sums, self._touched, self.group_state.step_arrays
-        jit.step_maps(self._features(x), 0, self._starts, *arrays)
-
-    def _scale_group(self, k: int, factor: float) -> None:
-        average = self.group_state.averages[k]
-        jit.scale_map(k, factor, self._starts, self.table, self._sums, self._touched, average)
+    def inputs_of(self, tokens: Tokens, chosen: np.ndarray) -> tuple[Packed, bool]:
+        if self._fits(tokens):
+            return self._window_of(tokens.everything())[1], True
+        features = np.ascontiguousarray(self.features_of(tokens, chosen), dtype=np.float64)
+        return jit.MAPPED_TOKENS.pack(jit.MappedTokens(features)), False
 
     def forget_input(self) -> None:
         self._tokens: Tokens | None = None
-        self._low, self._window = 0, np.zeros((0, self._starts[-1]))
+        self._low = 0
+        self._window = np.zeros((0, self._starts[-1]))
+        self._packed_window: Packed | None = None
 
-    def _features(self, x: Span) -> np.ndarray:
-        """Return the features of the tokens of ``x``, all groups side by side: (n, D)."""
+    def _window_of(self, x: Span) -> tuple[int, Packed]:
+        """Return the first token of a window that contains ``x``, and the window's features."""
         if x.tokens is not self._tokens or x.low < self._low or x.high > self._low + len(self._window):
-            low, high = (0, x.tokens.n_tokens) if self._fits(x.tokens) else (x.low, x.high)
+            low, high = x.low, x.high
+            if self._fits(x.tokens):
+                low, high = 0, x.tokens.n_tokens
             self.forget_input()  # free the old features first
-            window = np.empty((high - low, self._starts[-1]))
-            for kernel, view, first, last in zip(self.kernels, self.views, self._starts, self._starts[1:]):
-                for rows in row_blocks(high - low, last - first, np.float64):
-                    bounds = low + rows.start, low + rows.stop
-                    window[rows, first:last] = dense_features(kernel, x.tokens.views[view], *bounds)
-            self._tokens, self._low, self._window = x.tokens, low, window
-        return self._window[x.low - self._low : x.high - self._low]
+            self._window = self._computed(x.tokens, low, high)
+            self._tokens = x.tokens
+            self._low = low
+        packed = self._packed_window
+        if packed is None:
+            self._packed_window = packed = jit.MAPPED_TOKENS.pack(jit.MappedTokens(self._window))
+        return self._low, packed
 
-    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> Mapped:
-        return Mapped(self.features_of(tokens, chosen), self._starts, self.table, self._sums, self._touched)
+    def _computed(self, tokens: Tokens, low: int, high: int) -> np.ndarray:
+        """Compute the features of the tokens ``low .. high - 1``, all groups side by side."""
+        window = np.empty((high - low, self._starts[-1]))
+        for k, (kernel, view) in enumerate(zip(self.kernels, self.views)):
+            first, last = self._starts[k : k + 2]
+            for rows in row_blocks(high - low, last - first, np.float64):
+                bounds = low + rows.start, low + rows.stop
+                window[rows, first:last] = dense_features(kernel, tokens.views[view], *bounds)
+        return window
 
     @property
     def rows_at_once(self) -> int:
@@ -129,7 +152,8 @@ class FeatureMapBank(TableBank):
     def features_of(self, tokens: Tokens, rows: np.ndarray) -> np.ndarray:
         """Return the features of some tokens, (n, D)."""
         if self._fits(tokens):
-            return self._features(tokens.everything())[rows]
+            self._window_of(tokens.everything())
+            return self._window[rows]
         parts = zip(self.kernels, self.views)
         return np.hstack([dense_features(kernel, tokens.views[view][rows], 0, len(rows)) for kernel, view in parts])
 

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from omkl._pointers import Packed
 from omkl.exceptions import InputError
 from omkl.groups import _jit_group_state as jit
 
@@ -26,19 +27,8 @@ class StepArrays(NamedTuple):
     square_gradients: np.ndarray
 
 
-class RescaledArrays(NamedTuple):
-    """Arrays of all groups that a proximal step reads or sets, for compiled loops."""
-
-    bases: np.ndarray
-    scales: np.ndarray
-    square_norms: np.ndarray
-    empty: np.ndarray
-    activated: np.ndarray
-    deactivated: np.ndarray
-    total_shrinkage: np.ndarray
-
-
-rescaled_arrays = attrgetter(*RescaledArrays._fields)
+_arrays_of_bank = attrgetter(*jit.BankGroups._fields)
+_arrays_of_all = attrgetter(*jit.Groups._fields[:-2])
 
 
 class Mixture(NamedTuple):
@@ -102,19 +92,24 @@ class GroupState:
         p = len(names)
         self.names = names
         self.scales, self.averages, self.rates, self.bases = np.zeros(p), np.zeros(p), np.zeros(p), np.ones(p)
-        self.square_norms, self.square_gradients, self.total_shrinkage, self._before = np.zeros((4, p))
+        self.square_norms, self.square_gradients, self.total_shrinkage, self.before = np.zeros((4, p))
         self.empty = np.ones(p, dtype=bool)
         self.activated, self.deactivated, self.left_out = np.zeros((3, p), dtype=bool)
         self.total_weight = self.pending_weight = 0.0
+        self._packed: Packed | None = None
         first = 0
         for bank in banks:
             bank.group_state = GroupStateView(self, first, first + len(bank.names))
             first += len(bank.names)
 
     @property
-    def rescaled(self) -> RescaledArrays:
-        """The arrays that a proximal step changes; not stored, since copies by joblib lose that they are the same."""
-        return RescaledArrays(*rescaled_arrays(self))
+    def address(self) -> int:
+        """Address of the arrays for compiled functions, see ``_jit_group_state.Groups``."""
+        arrays = _arrays_of_all(self)
+        values = jit.Groups(*arrays, *SCALE_RANGE)
+        if self._packed is None or not self._packed.holds(values):
+            self._packed = jit.GROUPS.pack(values)
+        return self._packed.address
 
     def rebuilt(self, banks: "Sequence[OwnsGroups]") -> "GroupState":
         """Return a state for banks that have gained groups; the new groups are empty.
@@ -137,8 +132,8 @@ class GroupState:
 
     def measure(self) -> np.ndarray:
         """Return the norms at the start of the proximal step, ``base_k ||v_k||``, in a reused array."""
-        jit.measure(self.bases, self.square_norms, self._before)
-        return self._before
+        jit.measure(self.address)
+        return self.before
 
     def rescale(self, after: np.ndarray, radius: float, forgets: bool) -> tuple[bool, float]:
         """Rescale the groups to the norms ``after``, then project onto the ball; penalised groups come first.
@@ -158,7 +153,7 @@ class GroupState:
         norm : float
             Norm of all parameters together.
         """
-        return jit.rescale(rescaled_arrays(self), self._before, after, radius, forgets, *SCALE_RANGE)
+        return jit.rescale(self.address, after, radius, forgets)
 
     def restart(self) -> None:
         """Set every group and the average to zero; keep ``left_out``."""
@@ -223,7 +218,17 @@ class GroupStateView:
         self.averages, self.left_out, self.empty = whole.averages[own], whole.left_out[own], whole.empty[own]
         self.activated, self.deactivated = whole.activated[own], whole.deactivated[own]
         self.step = StepArrays(self.rates, self.averages, self.empty, self.square_norms, self.square_gradients)
-        self.step_arrays = tuple(self.step)  # compiled functions convert a plain tuple in half the time
+        self._packed = jit.BANK_GROUPS.pack(jit.BankGroups(*_arrays_of_bank(self)))
+
+    @property
+    def scale_range(self) -> tuple[float, float]:
+        """Range of scales outside of which they are folded into ``v``."""
+        return SCALE_RANGE
+
+    @property
+    def address(self) -> int:
+        """Address of the arrays for compiled functions, see ``_jit_group_state.BankGroups``."""
+        return self._packed.address
 
     def __reduce__(self) -> tuple:
         # copies must hold views of the copied group state

@@ -9,10 +9,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
+from omkl._pointers import Layout, Packed
+from omkl._signatures import BankFunctions
 from omkl.exceptions import InputError
-from omkl.groups import _jit_tables as jit
-from omkl.groups._jit_banks import Explicit
-from omkl.groups.base import Bank, lengthened
+from omkl.groups import _jit_dense as dense
+from omkl.groups import _jit_explicit as jit
+from omkl.groups.base import Bank, CompiledBank, lengthened
 from omkl.groups.group_state import Mixture
 from omkl.groups.tokens import NO_FEATURES, Span, Tokens
 from omkl.structures.base import Potentials
@@ -23,6 +25,25 @@ TOGETHER = 2**12
 Rows = slice | np.ndarray
 #: Groups by their index.
 Ids = np.ndarray | list[int]
+#: Compiled functions of explicit features, for tables of float64 and of float32.
+FUNCTIONS = BankFunctions(
+    scores=jit.scores,
+    average=jit.average,
+    step=jit.step,
+    activate=dense.nothing_to_activate,
+    fold=jit.fold,
+    slopes=jit.slopes,
+)
+FUNCTIONS_32 = BankFunctions(
+    scores=jit.scores_32,
+    average=jit.average_32,
+    step=jit.step_32,
+    activate=dense.nothing_to_activate,
+    fold=jit.fold_32,
+    slopes=jit.slopes_32,
+)
+#: The input of banks that do not look at it.
+NO_INPUT = jit.FEATURES.pack(jit.FeaturesOfTokens(*NO_FEATURES))
 
 
 class TableBank(Bank):
@@ -111,7 +132,7 @@ class TableBank(Bank):
         self._find_nonzero()
 
 
-class ExplicitBank(TableBank):
+class ExplicitBank(CompiledBank, TableBank):
     """Groups of explicit features. Each feature is a row of label weights; the groups partition the features.
 
     It reads ``x.tokens.features`` and adds to ``potentials.unary``. A step costs O(K) per feature present, a proximal
@@ -132,7 +153,7 @@ class ExplicitBank(TableBank):
     """
 
     _label_axes = (1,)
-    compiled = property(lambda self: "explicit" if self.table.dtype == np.float64 else None)
+    compiled = property(lambda self: self.functions)
 
     def __init__(
         self, names: list[str], groups: Ids, n_outputs: int, averaging: bool = False, dtype: DTypeLike = np.float64
@@ -188,43 +209,34 @@ class ExplicitBank(TableBank):
                 self._sums = lengthened(self._sums, capacity)
         self._groups[first : self.n_features] = groups
 
-    def features_of(self, x: Span) -> tuple[np.ndarray, ...]:
-        """Return the features of all tokens of ``x.tokens``; raise an InputError if they have none, or unknown ones.
-
-        Parameters
-        ----------
-        x : Span
-        """
-        if x.tokens.features is None:
+    def _check_features(self, tokens: Tokens) -> None:
+        """Raise an InputError if the tokens have no features, or unknown ones."""
+        if tokens.features is None:
             raise InputError(f"The tokens have no features, but the group {self.names[0]!r} needs them.")
-        if x.tokens.n_features > self.n_features:
-            raise InputError(f"Feature {x.tokens.n_features - 1} was met, but the bank has {self.n_features} features.")
-        return tuple(x.tokens.features)
+        if tokens.n_features > self.n_features:
+            raise InputError(f"Feature {tokens.n_features - 1} was met, but the bank has {self.n_features} features.")
 
-    def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        scales = self.group_state.scales
-        jit.add_scores(self.features_of(x), x.low, x.high, self.table, self.groups, scales, potentials.unary)
+    @property
+    def functions(self) -> BankFunctions:  # type: ignore[override]
+        """Compiled functions for the precision of the table."""
+        return FUNCTIONS_32 if self.table.dtype == np.float32 else FUNCTIONS
 
-    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
-        factors, total = self.group_state.factors(len(self._sums) > 0)
-        average = self.table, self._sums, self.groups, factors, total, self.group_state.left_out
-        jit.add_averaged_scores(self.features_of(x), x.low, x.high, *average, potentials.unary)
+    @property
+    def layout(self) -> Layout:  # type: ignore[override]
+        """Layout of :meth:`arrays` for the precision of the table."""
+        return jit.WEIGHTS_32 if self.table.dtype == np.float32 else jit.WEIGHTS
 
-    def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        products = np.zeros(len(self.names))
-        jit.inner_products(self.features_of(x), x.low, gradient.unary, self.table, self.groups, products, totals)
-        return products
+    def arrays(self) -> jit.Weights:
+        groups = self.group_state.address
+        return jit.Weights(self._groups, self.table, self._sums, self._links, self._heads, groups)
 
-    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> Explicit:
-        return Explicit(tokens.features or NO_FEATURES, self.table, self._sums, self.groups, self._links, self._heads)
+    def input_of(self, x: Span) -> tuple[Packed, int]:
+        self._check_features(x.tokens)
+        return x.tokens.packed_features(), x.low
 
-    def step(self, x: Span, gradient: Potentials) -> None:
-        arrays = self.table, self._sums, self.groups, self._links, self._heads
-        jit.step_features(self.features_of(x), x.low, gradient.unary, *arrays, self.group_state.step_arrays)
-
-    def _scale_group(self, k: int, factor: float) -> None:
-        average = self.group_state.averages[k]
-        jit.scale_group(k, factor, self.table, self._sums, self._links, self._heads, average)
+    def inputs_of(self, tokens: Tokens, chosen: np.ndarray) -> tuple[Packed, bool]:
+        self._check_features(tokens)
+        return tokens.packed_features(), True
 
     def _spread(self, values: np.ndarray, rows: Rows = slice(None)) -> np.ndarray:
         return values[self.groups[rows]][:, None]
@@ -287,15 +299,12 @@ class DenseBank(TableBank):
         self.table = np.zeros(shape)
         self._sums = np.zeros(shape if averaging else (0, *shape[1:]))
 
-    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> tuple:
-        return self.table, self._sums
-
     @abstractmethod
     def _own(self, gradient: Potentials) -> np.ndarray:
         """Return the gradient in the shape of the table."""
 
     def step(self, x: Span, gradient: Potentials) -> None:
-        jit.step_dense(self._own(gradient), self.table, self._sums, self.group_state.step_arrays)
+        dense.step_dense(self._own(gradient), self.table, self._sums, self.group_state.step)
 
     def _scale_group(self, k: int, factor: float) -> None:
         self.group_state.fold(k, factor, self.table, self._sums)
@@ -312,7 +321,22 @@ class DenseBank(TableBank):
         return frozen
 
 
-class TransitionBank(DenseBank):
+class CompiledDenseBank(CompiledBank, DenseBank):
+    """Base of dense tables whose part in a round is compiled functions."""
+
+    layout = dense.DENSE
+
+    def arrays(self) -> dense.Dense:
+        return dense.Dense(self.table, self._sums, self.group_state.address)
+
+    def input_of(self, x: Span) -> tuple[Packed, int]:
+        return NO_INPUT, 0
+
+    def inputs_of(self, tokens: Tokens, chosen: np.ndarray) -> tuple[Packed, bool]:
+        return NO_INPUT, False
+
+
+class TransitionBank(CompiledDenseBank):
     """Indicators of pairs of adjacent labels; adds to ``potentials.pairwise``.
 
     Parameters
@@ -327,17 +351,32 @@ class TransitionBank(DenseBank):
     """
 
     _label_axes = (1, 2)
-    compiled = "transitions"
+    functions = BankFunctions(
+        scores=dense.add_transitions,
+        average=dense.add_averaged_transitions,
+        step=dense.step_transitions,
+        activate=dense.nothing_to_activate,
+        fold=dense.fold,
+        slopes=dense.slopes_of_transitions,
+    )
+    compiled = property(lambda self: self.functions if len(self.table) == 1 else None)
 
     def __init__(self, n_labels: int, positions: int = 1, averaging: bool = False, name: str = "transitions") -> None:
         super().__init__(name, (positions, n_labels, n_labels), averaging)
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
+        if len(potentials.pairwise) == len(self.table) == 1:
+            super().add_potentials(x, potentials)
+            return
         scale = self.group_state.scales[0]
-        if scale != 0.0 and len(potentials.pairwise) == len(self.table) == 1:
-            potentials.pairwise[:] += scale * self.table
-        elif scale != 0.0:
-            jit.add_transitions(self.table, scale, x.tokens.offsets, x.low, x.high, potentials.pairwise)
+        offsets = x.tokens.offsets
+        dense.add_transitions_by_position(self.table, scale, offsets, x.low, x.high, potentials.pairwise)
+
+    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
+        if len(potentials.pairwise) == len(self.table) == 1:
+            super().add_averaged_potentials(x, potentials)
+        else:
+            Bank.add_averaged_potentials(self, x, potentials)
 
     def _own(self, gradient: Potentials) -> np.ndarray:
         return gradient.pairwise
@@ -368,7 +407,7 @@ class TrigramBank(DenseBank):
         return gradient.triples
 
 
-class InterceptBank(DenseBank):
+class InterceptBank(CompiledDenseBank):
     """A constant for every label; adds to ``potentials.unary``.
 
     Parameters
@@ -380,17 +419,18 @@ class InterceptBank(DenseBank):
     name : str
     """
 
-    compiled = "intercept"
+    functions = BankFunctions(
+        scores=dense.add_intercept,
+        average=dense.add_averaged_intercept,
+        step=dense.step_intercept,
+        activate=dense.nothing_to_activate,
+        fold=dense.fold,
+        slopes=dense.slopes_of_intercept,
+    )
+    compiled = property(lambda self: self.functions)
 
     def __init__(self, n_outputs: int, averaging: bool = False, name: str = "intercept") -> None:
         super().__init__(name, (1, 1, n_outputs), averaging)
 
-    def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        potentials.unary[:] += self.group_state.scales[0] * self.table[0]
-
-    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
-        potentials.unary[:] += self.averaged_table()[0]
-
     def _own(self, gradient: Potentials) -> np.ndarray:
-        # a single row needs no sum
-        return gradient.unary[None] if len(gradient.unary) == 1 else gradient.unary.sum(axis=0)[None, None]
+        return gradient.unary.sum(axis=0)[None, None]

@@ -7,6 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from omkl._pointers import Packed
+from omkl.groups._jit_explicit import FEATURES, FeaturesOfTokens
+
 
 class Features(NamedTuple):
     """Sparse features of tokens as CSR: token ``i`` has ``ids[starts[i]:starts[i+1]]`` with these ``values``.
@@ -101,6 +104,7 @@ class Tokens:
     features: Features | None = None
     views: dict[str, np.ndarray] = field(default_factory=dict)
     n_features: int = -1
+    _packed: Packed | None = None
 
     def __post_init__(self) -> None:
         # compiled loops do not check bounds, so banks compare n_features with the size of their table
@@ -114,6 +118,17 @@ class Tokens:
     def n_tokens(self) -> int:
         """Number of tokens of all sequences."""
         return int(self.offsets[-1])
+
+    def packed_features(self) -> Packed:
+        """Return the features for compiled functions; hold it as long as its address is in use."""
+        packed = self._packed
+        if packed is None:
+            features = NO_FEATURES if self.features is None else self.features
+            starts = np.ascontiguousarray(features.starts, dtype=np.int64)
+            ids = np.ascontiguousarray(features.ids, dtype=np.int32)
+            values = np.ascontiguousarray(features.values, dtype=np.float64)
+            self._packed = packed = FEATURES.pack(FeaturesOfTokens(starts, ids, values))
+        return packed
 
     def sequence(self, s: int) -> "Span":
         """Select one sequence.

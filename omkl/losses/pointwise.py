@@ -3,9 +3,9 @@
 import numpy as np
 from scipy.special import expit, logsumexp, xlogy
 
-from omkl._components import check_number
+from omkl._components import NO_PARAMETERS, check_number
 from omkl.exceptions import InputError
-from omkl.losses._jit_losses import EPSILON_INSENSITIVE, HUBER, POISSON, QUANTILE, SQUARED
+from omkl.losses import _jit_pointwise as jit
 from omkl.losses.base import PiecewiseQuadratic, PointwiseLoss
 
 
@@ -17,6 +17,7 @@ class Logistic(PointwiseLoss):
     """
 
     aliases = {"logistic": {}}
+    compiled = jit.logistic, NO_PARAMETERS
     classifies = True
     ends = 0.0, 1.0
     curvature = 0.25
@@ -46,6 +47,7 @@ class Hinge(PiecewiseQuadratic):
     r""":math:`\max(0, 1 - yz)`, the loss of the support vector machine."""
 
     aliases = {"hinge": {}}
+    compiled = jit.hinge, NO_PARAMETERS
     classifies = True
     ends = 0.0, 1.0
     has_kink = True
@@ -64,6 +66,7 @@ class SquaredHinge(PiecewiseQuadratic):
     r""":math:`\frac12 \max(0, 1 - yz)^2`."""
 
     aliases = {"squared-hinge": {}}
+    compiled = jit.squared_hinge, NO_PARAMETERS
     classifies = True
     ends = 0.0, np.inf
     curvature = 1.0
@@ -80,7 +83,7 @@ class Squared(PiecewiseQuadratic):
 
     aliases = {"squared": {}}
     ends = -np.inf, np.inf
-    compiled = SQUARED, 0.0
+    compiled = jit.squared, NO_PARAMETERS
     shift_invariant = True
     curvature = 1.0
     is_quadratic = True
@@ -110,7 +113,7 @@ class EpsilonInsensitive(PiecewiseQuadratic):
     ends = -1.0, 1.0
     shift_invariant = True
     has_kink = True
-    compiled = property(lambda self: (EPSILON_INSENSITIVE, self.epsilon))
+    compiled = property(lambda self: (jit.epsilon_insensitive, np.array([self.epsilon])))
 
     def __init__(self, epsilon: float = 0.1) -> None:
         check_number("epsilon", epsilon, least=0)
@@ -149,7 +152,7 @@ class Quantile(PiecewiseQuadratic):
     aliases = {"quantile": {}}
     shift_invariant = True
     has_kink = True
-    compiled = property(lambda self: (QUANTILE, self.quantile))
+    compiled = property(lambda self: (jit.quantile, np.array([self.quantile])))
 
     def __init__(self, quantile: float = 0.5) -> None:
         check_number("quantile", quantile, above=0, below=1)
@@ -178,7 +181,7 @@ class Huber(PiecewiseQuadratic):
     aliases = {"huber": {}}
     shift_invariant = True
     curvature = 1.0
-    compiled = property(lambda self: (HUBER, self.delta))
+    compiled = property(lambda self: (jit.huber, np.array([self.delta])))
 
     def __init__(self, delta: float = 1.0) -> None:
         check_number("delta", delta, above=0)
@@ -206,7 +209,7 @@ class Poisson(PointwiseLoss):
 
     aliases = {"poisson": {}}
     has_link = True
-    compiled = POISSON, 0.0
+    compiled = jit.poisson, NO_PARAMETERS
 
     def value(self, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return self.mean(z) - y * z + (xlogy(y, y) - y)

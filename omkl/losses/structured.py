@@ -4,8 +4,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from omkl._components import Component, check_number
-from omkl.losses import _jit_losses as jit
+from omkl._components import NO_PARAMETERS, Component, check_number
+from omkl.losses import _jit_structured as jit
 from omkl.losses.base import ValueAndGradient
 from omkl.structures.base import Output, Potentials, Structure, map_arrays
 
@@ -34,6 +34,9 @@ class StructuredLoss(Component):
     gradient is zero, so that a trainer can skip the step.
     """
 
+    #: Functions of the structure that the compiled function calls, by the names of
+    #: :class:`~omkl._signatures.StructureFunctions`: no others are compiled. None for all.
+    calls: ClassVar[tuple[str, ...] | None] = None
     #: True if the loss depends on the cost of outputs.
     uses_cost: ClassVar[bool] = True
     #: True if trained potentials are log-probabilities, so that marginals need no calibration.
@@ -74,7 +77,8 @@ class StructuredHinge(StructuredLoss):
     """
 
     aliases = {"hinge": {}}
-    compiled = property(lambda self: (jit.HINGE, self.cost_weight))
+    compiled = property(lambda self: (jit.hinge, np.array([self.cost_weight])))
+    calls = "decode", "score", "indicate", "cost"
 
     def __init__(self, cost_weight: float = 1.0) -> None:
         check_number("cost_weight", cost_weight, least=0)
@@ -96,7 +100,8 @@ class CRF(StructuredLoss):
     aliases = {"crf": {}, "log": {}}
     uses_cost = False
     is_likelihood = True
-    compiled = jit.CRF, 0.0
+    compiled = jit.crf, NO_PARAMETERS
+    calls: ClassVar[tuple[str, ...] | None] = ("marginals", "score", "indicate")
     default_c = 10.0  # at C = 1 labelers are 1 to 4 points less accurate
 
     def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Output) -> ValueAndGradient:
@@ -126,7 +131,8 @@ class SoftmaxMargin(CRF):
     aliases = {"softmax-margin": {}}
     uses_cost = True
     is_likelihood = False
-    compiled = property(lambda self: (jit.SOFTMAX_MARGIN, self.cost_weight))
+    compiled = property(lambda self: (jit.softmax_margin, np.array([self.cost_weight])))
+    calls = "marginals", "score", "indicate", "augment"
 
     def __init__(self, cost_weight: float = 1.0) -> None:
         check_number("cost_weight", cost_weight, least=0)
@@ -146,7 +152,8 @@ class Perceptron(StructuredLoss):
     """
 
     aliases = {"perceptron": {}}
-    compiled = jit.PERCEPTRON, 0.0
+    compiled = jit.perceptron, NO_PARAMETERS
+    calls = "decode", "score", "indicate"
     uses_cost = False
 
     def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Output) -> ValueAndGradient:

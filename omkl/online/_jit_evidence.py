@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl._compilation import compiled
+from omkl._pointers import MATRIX, VECTOR, Layout
 
 #: The first examples are all tested on. Each time their number doubles from then on, the sampling rate is halved.
 ALL_UP_TO = 1024
@@ -23,9 +24,14 @@ class EvidenceArrays(NamedTuple):
     counts: np.ndarray
 
 
-@compiled
-def is_sampled(counts):
+EVIDENCE = Layout(EvidenceArrays, sums=VECTOR, squares=VECTOR, totals=MATRIX, counts=VECTOR)
+evidence_at = EVIDENCE.at
+
+
+@compiled(counting=False)
+def is_sampled(part, round):
     """Count an example; return whether it is one of the sample."""
+    counts = evidence_at(part).counts
     counts[MET] += 1
     stride = 1
     while stride * ALL_UP_TO < counts[MET]:
@@ -37,30 +43,37 @@ def is_sampled(counts):
 
 
 @compiled
-def add_slopes(arrays, slopes, potentials, gradient, weight):
+def add_slopes(part, weight, slopes, potentials, gradient):
     """Subtract the slopes (p,) of an example from the evidence; potentials of labels are taken relative to their means.
 
     ``potentials`` (p, K) are sums over the n positions, and ``gradient`` is (n, K); K = 0 without labels.
     """
-    sums, squares, totals, counts = arrays
-    p, n, n_labels = slopes.shape[0], gradient.shape[0], gradient.shape[1]
-    whole, positions = np.empty(n_labels), max(counts[POSITIONS], 1.0)
+    sums, squares, totals, counts = evidence_at(part)
+    p = slopes.shape[0]
+    n = gradient.shape[0]
+    n_labels = gradient.shape[1]
+    positions = max(counts[POSITIONS], 1.0)
+    total_gradient = np.empty(n_labels)
     for j in range(n_labels):
-        whole[j] = 0.0
+        total_gradient[j] = 0.0
         for i in range(n):
-            whole[j] += gradient[i, j]
+            total_gradient[j] += gradient[i, j]
     for k in range(p):
-        owed, some = 0.0, False
+        expected = 0.0
+        has_potentials = False
         for j in range(n_labels):
-            owed += totals[k, j] / positions * (whole[j] - n * totals[p, j] / positions)
-            owed += potentials[k, j] * totals[p, j] / positions
-            some |= potentials[k, j] != 0.0
-        evidence = -weight * (slopes[k] - (owed if some else 0.0))
+            mean_gradient = totals[p, j] / positions
+            expected += totals[k, j] / positions * (total_gradient[j] - n * mean_gradient)
+            expected += potentials[k, j] * totals[p, j] / positions
+            has_potentials |= potentials[k, j] != 0.0
+        if not has_potentials:
+            expected = 0.0
+        evidence = -weight * (slopes[k] - expected)
         sums[k] += evidence
         squares[k] += evidence**2
-    kept = (1.0 - 1.0 / MEMORY) ** n
-    counts[POSITIONS] = kept * counts[POSITIONS] + n
+    remaining = (1.0 - 1.0 / MEMORY) ** n
+    counts[POSITIONS] = remaining * counts[POSITIONS] + n
     for j in range(n_labels):
         for k in range(p):
-            totals[k, j] = kept * totals[k, j] + potentials[k, j]
-        totals[p, j] = kept * totals[p, j] + whole[j]
+            totals[k, j] = remaining * totals[k, j] + potentials[k, j]
+        totals[p, j] = remaining * totals[p, j] + total_gradient[j]

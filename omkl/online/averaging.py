@@ -88,7 +88,9 @@ class PolynomialAverage(Average):
         return float(t) ** self.power
 
     def weights(self, rounds: np.ndarray) -> np.ndarray:
-        return rounds.astype(np.float64) ** self.power
+        if self.power == 2.0:
+            return np.square(rounds.astype(np.float64))  # exact, as the power of a float is
+        return super().weights(rounds)
 
 
 class DecayedAverage(Average):
@@ -139,10 +141,6 @@ class RecentAverage(Average):
     def weight(self, t: int) -> float:
         start = max((t - 1) // self.period * self.period, 1)
         return (t / start) ** 2 * math.exp(2.0 / REACH * (math.sqrt(t) - math.sqrt(start)))
-
-    def weights(self, rounds: np.ndarray) -> np.ndarray:
-        starts = np.maximum((rounds - 1) // self.period * self.period, 1)
-        return (rounds / starts) ** 2 * np.exp(2.0 / REACH * (np.sqrt(rounds) - np.sqrt(starts)))
 
 
 class Predictor:

@@ -1,17 +1,35 @@
 """Test of the usefulness of every group, on examples that the model has not been trained on."""
 
 from collections.abc import Sequence, Sized
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from omkl._pointers import Packed
+from omkl._signatures import ExaminerFunctions
 from omkl.groups.group_state import GroupState
+from omkl.losses.evaluation import LossFunction
 from omkl.losses.structured import CRF
 from omkl.online import _jit_evidence as jit
 from omkl.online.rounds import Learner, TrainerPart, potentials_of
 from omkl.structures.base import Output, Structure
 
 LIKELIHOOD = CRF()
+
+
+def reference_loss(trainer: Learner) -> LossFunction:
+    """Return the loss of the reference model: the likelihood, where the structure has marginals."""
+    has_marginals = type(trainer.structure).marginals is not Structure.marginals
+    return likelihood_of(trainer.structure) if has_marginals else trainer.loss_function
+
+
+@lru_cache(maxsize=8)
+def likelihood_of(structure: Structure) -> LossFunction:
+    """Return the likelihood of a structure as a function; structures compare by identity."""
+    return LossFunction(LIKELIHOOD, structure)
+
+
 #: Expected number of useless groups that pass the test at most, and where there are more than :data:`FEW` groups, their
 #: share of the groups that pass. Each of few groups is a large part of a model, and to lose one costs more.
 PASSING, SHARE, FEW = 0.5, 0.05, 10
@@ -59,8 +77,12 @@ class Evidence(TrainerPart):
     """
 
     saved = "sums", "squares", "totals", "counts", "open"
+    functions = ExaminerFunctions(is_due=jit.is_sampled, look=jit.add_slopes, compare=None)
+    compiled = functions
+    examines = "reference"
 
     def __init__(self) -> None:
+        self._packed: Packed | None = None
         #: Whether the next examples are new to the model.
         self.open = True
         self.sums, self.squares = np.zeros(0), np.zeros(0)
@@ -85,30 +107,37 @@ class Evidence(TrainerPart):
         """Number of examples that were tested on."""
         return int(self.counts[jit.SAMPLED])
 
-    def arrays(self, n_outputs: int) -> jit.EvidenceArrays:
-        """Return the arrays that compiled functions change, for this number of labels."""
+    def packed(self, n_outputs: int) -> Packed:
         new = n_outputs - self.totals.shape[1]
         if new > 0:
             self.totals = np.pad(self.totals, ((0, 0), (0, new)))
-        return jit.EvidenceArrays(self.sums, self.squares, self.totals, self.counts)
+        arrays = jit.EvidenceArrays(self.sums, self.squares, self.totals, self.counts)
+        if self._packed is None or not self._packed.holds(arrays):
+            self._packed = jit.EVIDENCE.pack(arrays)
+        return self._packed
 
     def before(self, trainer: Learner, x: Sized, y: Output, weight: float) -> None:
-        if not self.takes_part or not jit.is_sampled(self.counts):
+        packed = self.packed(0)
+        if not self.takes_part or not jit.is_sampled(packed.address, trainer.round):
             return
         penalized = trainer.penalized_banks
         reference = potentials_of(trainer.banks[len(penalized) :], trainer.structure, x)
-        loss = LIKELIHOOD if type(trainer.structure).marginals is not Structure.marginals else trainer.loss
-        gradient = loss.value_and_gradient(trainer.structure, reference, y)[1]
+        gradient = reference_loss(trainer)(reference, y)[1]
         if gradient is None:
             return
         scales = trainer.part_scales[: len(self.sums)]
         unary = getattr(gradient, "unary", None)  # of labels
-        own = np.zeros((len(x), 0)) if unary is None else unary
-        totals, slopes = np.zeros((len(scales), own.shape[1])), np.empty(len(scales))
+        gradient_of_labels = np.zeros((len(x), 0)) if unary is None else unary
+        totals = np.zeros((len(scales), gradient_of_labels.shape[1]))
+        slopes = np.empty(len(scales))
         for bank in penalized:
-            part = bank.group_state.groups
-            slopes[part] = bank.inner_products(x, gradient, None if unary is None else totals[part])
-        jit.add_slopes(self.arrays(own.shape[1]), slopes * scales, totals * scales[:, None], own, weight)
+            groups = bank.group_state.groups
+            totals_of_bank = None if unary is None else totals[groups]
+            slopes[groups] = bank.inner_products(x, gradient, totals_of_bank)
+        slopes *= scales
+        totals *= scales[:, None]
+        packed = self.packed(totals.shape[1])
+        jit.add_slopes(packed.address, weight, slopes, totals, gradient_of_labels)
 
     def z_scores(self) -> np.ndarray:
         """Return ``z_k`` of each group, (p,); 0 for groups that were never nonzero, or whose squares overflow."""

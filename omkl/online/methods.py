@@ -5,40 +5,55 @@ A method sets the step sizes of the groups' directions ``v`` and the weight of t
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 
 from omkl._components import Compilable
+from omkl._pointers import Packed
+from omkl._signatures import MethodFunctions
 from omkl.groups import _jit_group_state as jit
 from omkl.groups.group_state import GroupState
-from omkl.online._jit_pass import DUAL_AVERAGING, FORWARD_BACKWARD, GAP, HEDGE
 from omkl.online.rounds import TrainerPart
 from omkl.regularizers.base import Regularizer
 
-#: Function of group norms with a proximal step.
-Term: TypeAlias = "Regularizer | OutOfSampleWeights"
-
 
 class Method(TrainerPart, Compilable, ABC):
-    """Base class of online learning methods."""
+    """Base class of online learning methods.
 
+    A method is compiled functions, which the compiled driver calls as well.
+    """
+
+    functions: ClassVar[MethodFunctions]
     #: Whether groups that are set to zero discard their parameters.
     forgets: ClassVar[bool]
     #: Whether the next examples are new to the model.
     learning = True
 
-    @abstractmethod
+    def packed(self) -> Packed | None:
+        """Return the arrays of the method for compiled functions; None without any."""
+        return None
+
+    @property
+    def _address(self) -> int:
+        packed = self.packed()
+        return 0 if packed is None else packed.address
+
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
         """Begin a round on an example of this weight: set rates and bases."""
+        self.functions.begin(self._address, group_state.address, group_state.pending_weight, rate, weight)
 
     @abstractmethod
-    def proximal_weight(self, rate: float, weight: float, presented: float) -> float:
-        """Return the factor of lambda in the proximal step; ``presented`` is the total weight of all examples."""
+    def proximal_weight(self, weight: float, presented: float) -> float:
+        """Return the factor of rate and lambda in the proximal step; ``presented`` is the weight of all examples."""
 
-    def observe(self, group_state: GroupState) -> float:
-        """Return the squared norm of the unweighted gradient of the latest step."""
-        return float(np.add.reduce(group_state.square_gradients, where=~group_state.left_out))
+    def observe(self, group_state: GroupState, weight: float) -> float:
+        """Return the squared norm of the unweighted gradient of the latest step, on an example of this weight."""
+        return self.functions.square(self._address, group_state.address, weight)
+
+    def shrink(self, norms: np.ndarray, step: float) -> None:
+        """Shrink norms (p,) in place, before the terms of the regularizer do."""
+        self.functions.shrink(self._address, norms, step)
 
     def meet(self, new: bool, group_state: GroupState) -> None:
         """Start an epoch: ``new`` tells whether its examples are new; groups may have been left out."""
@@ -46,15 +61,21 @@ class Method(TrainerPart, Compilable, ABC):
 
     def part_scales(self, group_state: GroupState) -> np.ndarray:
         """Return the factors (p,) from the directions ``v_k`` to the parts ``f_k`` of the model."""
-        return group_state.scales
+        scales = np.empty(len(group_state.scales))
+        self.functions.part_scales(self._address, group_state.address, scales)
+        return scales
 
     def distance(self, norms: np.ndarray, total: float) -> float:
         """Return the distance of the model from the origin, given the norms of groups and their total norm."""
-        return total
+        return self.functions.distance(self._address, norms, total)
 
-    def terms(self, terms: Sequence[Term]) -> Sequence[Term]:
+    def terms(self, terms: Sequence[Regularizer]) -> Sequence[Regularizer]:
         """Return the terms whose proximal steps are taken, for those of the regularizer."""
         return terms
+
+    def value(self, norms: np.ndarray, terms: Sequence[Regularizer]) -> float:
+        """Return the regularizer at the norms (p,) of groups, for its terms."""
+        return sum(term.value(norms) for term in terms)
 
     def kernel_weights(self, pending: float, total: float) -> np.ndarray | None:
         """Return the group weights of the averaged model if they were learned; None if they follow from norms.
@@ -68,14 +89,17 @@ class ForwardBackward(Method):
     """FOBOS: ``theta <- prox_{eta lambda R}(theta - eta g)``; groups set to zero discard their parameters."""
 
     forgets = True
-    compiled = FORWARD_BACKWARD
+    functions = MethodFunctions(
+        begin=jit.begin_forward_backward,
+        square=jit.square_of_gradient,
+        shrink=jit.no_shrinkage,
+        distance=jit.norm_of_all,
+        part_scales=jit.scales_of_groups,
+    )
+    compiled = functions
 
-    def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
-        before = group_state.scales, group_state.empty, group_state.averages, group_state.pending_weight
-        jit.begin_forward_backward(*before, rate * weight, group_state.bases, group_state.rates)
-
-    def proximal_weight(self, rate: float, weight: float, presented: float) -> float:
-        return rate * weight
+    def proximal_weight(self, weight: float, presented: float) -> float:
+        return weight
 
 
 class DualAveraging(Method):
@@ -87,17 +111,14 @@ class DualAveraging(Method):
     """
 
     forgets = False
-    compiled = DUAL_AVERAGING
+    functions = ForwardBackward.functions._replace(begin=jit.begin_dual_averaging)
+    compiled = functions
 
     def start(self, group_state: GroupState, n_groups: int) -> None:
         group_state.empty[:] = False  # sum gradients of all groups, even at zero
 
-    def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
-        before = group_state.scales, group_state.averages, group_state.pending_weight
-        jit.begin_dual_averaging(*before, weight, rate, group_state.bases, group_state.rates)
-
-    def proximal_weight(self, rate: float, weight: float, presented: float) -> float:
-        return rate * presented
+    def proximal_weight(self, weight: float, presented: float) -> float:
+        return presented
 
 
 class OutOfSampleWeights(ForwardBackward):
@@ -130,26 +151,62 @@ class OutOfSampleWeights(ForwardBackward):
     de Rooij, van Erven, Grünwald, Koolen (2014), Follow the leader if you can, hedge if you must.
     """
 
-    compiled = HEDGE
+    functions = MethodFunctions(
+        begin=jit.begin_hedge,
+        square=jit.square_in_hedge,
+        shrink=jit.shrink_in_hedge,
+        distance=jit.distance_in_hedge,
+        part_scales=jit.scales_in_hedge,
+    )
+    compiled = functions
     # factors are those of the last round: groups left out since then have weight 0
     saved = "weights", "cumulative", "sums", "factors", "gap", "learning"
-    places = {"gap": GAP}
     predicts = True
 
     def __init__(self) -> None:
         self.weights, self.cumulative = np.zeros(0), np.zeros(0)
         self.sums = np.zeros(0)  # of weights, with the weights of rounds in the model's average
-        self.gap = 0.0
+        #: Cumulative mixability gap, and whether the weights learn, 0 or 1; (1,).
+        self.gap, self._learns = np.zeros(1), np.ones(1)
+        self._packed: Packed | None = None
+
+    @property
+    def learning(self) -> bool:  # type: ignore[override]
+        """Whether the weights learn, from examples that are new to the model."""
+        return bool(self._learns[0])
+
+    @learning.setter
+    def learning(self, learns: float) -> None:
+        self._learns[0] = float(learns)
+
+    def packed(self) -> Packed:
+        arrays = jit.HedgeArrays(
+            weights=self.weights,
+            cumulative=self.cumulative,
+            sums=self.sums,
+            factors=self.factors,
+            losses=self._losses,
+            square_norms_before=self._square_norms_before,
+            gap=self.gap,
+            learning=self._learns,
+        )
+        if self._packed is None or not self._packed.holds(arrays):
+            self._packed = jit.HEDGE.pack(arrays)
+        return self._packed
 
     def start(self, group_state: GroupState, n_groups: int) -> None:
         # new groups start with the mean weight, and with the weighted mean of cumulative losses
-        known, new = len(self.weights), n_groups - len(self.weights)
-        self.cumulative = np.append(self.cumulative, np.full(new, self.weights @ self.cumulative))
-        self.sums = np.append(self.sums, np.zeros(new))
-        self.weights = np.append(self.weights * known / max(n_groups, 1), np.full(new, 1.0 / max(n_groups, 1)))
+        n_known, n_new = len(self.weights), n_groups - len(self.weights)
+        self.cumulative = np.append(self.cumulative, np.full(n_new, self.weights @ self.cumulative))
+        self.sums = np.append(self.sums, np.zeros(n_new))
+        new_weights = np.full(n_new, 1.0 / max(n_groups, 1))
+        self.weights = np.append(self.weights * n_known / max(n_groups, 1), new_weights)
         # unregularized groups keep the factor 1
-        self.factors, self._losses = np.ones(len(group_state.names)), np.zeros(n_groups)
+        n_all = len(group_state.names)
+        self.factors = np.ones(n_all)
         self.factors[:n_groups] = self.weights
+        self._losses = np.zeros(n_groups)
+        self._square_norms_before = np.zeros(n_all)
 
     def meet(self, new: bool, group_state: GroupState) -> None:
         self.learning = new
@@ -158,61 +215,28 @@ class OutOfSampleWeights(ForwardBackward):
         if left_out.any() and (weights := np.where(left_out, 0.0, self.weights)).any():
             self.weights = weights / weights.sum()
 
-    def part_scales(self, group_state: GroupState) -> np.ndarray:
-        parts = np.zeros_like(group_state.scales)
-        return np.divide(group_state.scales, self.factors, out=parts, where=self.factors > 0.0)
-
-    def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
-        # each part f_k takes the step -rate * weight * g, so theta_k moves by w_k times that
-        self._weight = weight
-        self._before = group_state.square_norms.copy()
-        pending, steps = group_state.pending_weight, (group_state.bases, group_state.rates)
-        self.sums += pending * self.weights
-        parts = group_state.scales, self.factors, group_state.empty, group_state.averages
-        jit.begin_hedge(*parts, pending, rate * weight, *steps)
-
-    def observe(self, group_state: GroupState) -> float:
-        # the losses of the parts follow from the change of norms in the step
-        if self.learning:
-            after = group_state.square_norms, group_state.square_gradients, group_state.rates, group_state.bases
-            jit.losses_of_parts(self._before, *after, self._weight, self._losses)
-            self.gap = jit.hedge(self.weights, self.cumulative, self._losses, self.gap)
-        return float(self.factors @ group_state.square_gradients)
-
-    def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
-        """Return the norms ``w_k ||f_k||`` of groups after the proximal step, from the norms before it."""
-        self.factors[: len(self.weights)] = self.weights
-        return self.weights * norms / (1.0 + step)
-
-    def distance(self, norms: np.ndarray, total: float) -> float:
-        # of regularized groups, the square root of twice the regularizer counts instead of the norm
-        return jit.hedge_distance(norms, total, self.weights)
-
-    def value(self, norms: np.ndarray) -> float:
-        """Return the regularizer at the current weights; ``norms`` are the group norms ``||theta_k||``."""
+    def value(self, norms: np.ndarray, terms: Sequence[Regularizer]) -> float:
         return jit.half_weighted_squares(norms, self.weights)
 
     def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
         if self.learning:
             used = (self.weights > 0.0).astype(np.float64)
             self.weights = used / max(used.sum(), 1.0)
-            self.cumulative[:], self.gap = 0.0, 0.0
+            self.cumulative[:] = 0.0
+            self.gap[:] = 0.0
 
     def discount(self, factor: float) -> None:
         self.sums *= factor
 
     def take(self, other: "OutOfSampleWeights", indices: list[int]) -> None:
-        self.cumulative, self.sums, self.gap = other.cumulative[indices], other.sums[indices], other.gap
+        self.cumulative, self.sums = other.cumulative[indices], other.sums[indices]
+        self.gap = other.gap.copy()
         total = other.weights[indices].sum()
         self.weights = other.weights[indices] / total if total else np.full(len(indices), 1.0 / len(indices))
         self.factors[: len(self.weights)] = self.weights
 
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """Return the arrays that compiled passes take."""
-        return self.weights, self.cumulative, self.sums, self.factors, self._losses
-
-    def terms(self, terms: Sequence[Term]) -> Sequence[Term]:
-        return [self]
+    def terms(self, terms: Sequence[Regularizer]) -> Sequence[Regularizer]:
+        return []  # the shrinkage of the weighted squares is the method's own
 
     def kernel_weights(self, pending: float, total: float) -> np.ndarray:
         weights = np.where(self.weights > 0.0, self.sums + pending * self.weights, 0.0) if total else self.weights

@@ -195,7 +195,7 @@ class OnlineModel(Generic[ItsCodec]):
         if self.has_started:
             return self.codec.encode(data, self.trainer)
         examples = self.codec.start(data)
-        self.start().radius = self._radius_without_data()
+        self.start().plan(radius=self._radius_without_data())
         return examples
 
     def expect(self, n_examples: float | None, weight: float | None = None, n_shards: int = 1) -> None:
@@ -208,10 +208,11 @@ class OnlineModel(Generic[ItsCodec]):
         trainer, settings = self.trainer, self.settings
         m = n_examples if settings.n_examples is None else settings.n_examples
         total = weight if settings.n_examples is None else settings.n_examples
-        trainer.lambda_ = GrowingHorizon(settings.C * n_shards) if total is None else 1.0 / (settings.C * total)
-        trainer.recompute_every = RECOMPUTE_EVERY if m is None else max(1, int(m))
-        if m is not None:
-            trainer.schedule.plan(settings.epochs * m / n_shards - trainer.began)
+        trainer.plan(
+            rounds=None if m is None else settings.epochs * m / n_shards,
+            lambda_=GrowingHorizon(settings.C * n_shards) if total is None else 1.0 / (settings.C * total),
+            recompute_every=RECOMPUTE_EVERY if m is None else max(1, int(m)),
+        )
 
     def set_objective(self, training: Examples | None, total_weight: float) -> None:
         """Set lambda and the radius for the training examples and their total weight, before the first round.
@@ -219,9 +220,11 @@ class OnlineModel(Generic[ItsCodec]):
         Without the examples, the radius cannot depend on them.
         """
         trainer, settings = self.trainer, self.settings
-        trainer.lambda_ = 1.0 / (settings.C * (total_weight if settings.n_examples is None else settings.n_examples))
+        n_examples = total_weight if settings.n_examples is None else settings.n_examples
+        lambda_ = 1.0 / (settings.C * n_examples)
+        trainer.plan(lambda_=lambda_)
         if settings.radius != "auto" or training is None:
-            trainer.radius = self._radius_without_data()
+            trainer.plan(radius=self._radius_without_data())
             return
         if trainer.regularizer is None or len(trainer.group_names) < len(trainer.group_state.names):
             raise InputError('radius="auto" requires that all groups, including transitions, are regularized.')
@@ -229,7 +232,7 @@ class OnlineModel(Generic[ItsCodec]):
         if not largest_loss > 0:
             raise InputError(f'radius="auto" needs a loss with a margin, got {trainer.loss!r}.')
         # bounds the norm of minimizers, as the objective at zero is the mean loss (Martins et al. 2011, Prop. 8)
-        trainer.radius = trainer.bound.norm_bound(largest_loss / trainer.lambda_, len(trainer.group_names))
+        trainer.plan(radius=trainer.bound.norm_bound(largest_loss / lambda_, len(trainer.group_names)))
 
     def _radius_without_data(self) -> float:
         if self.settings.radius == "auto":
@@ -302,9 +305,7 @@ class OnlineModel(Generic[ItsCodec]):
         trainer = self.start()
         trainer.regroup(values["order"])
         trainer.load_state(arrays)
-        if values["lambda_"] is not None:
-            trainer.lambda_ = values["lambda_"]
-        trainer.radius = unpacker.unpack(values["radius"])
+        trainer.plan(lambda_=values["lambda_"], radius=unpacker.unpack(values["radius"]))
         return self
 
 

@@ -7,10 +7,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from omkl._pointers import Packed
 from omkl.exceptions import InputError
 from omkl.groups.base import Bank, initial_potentials
 from omkl.groups.group_state import GroupState
 from omkl.groups.tokens import Tokens, gathered_rows
+from omkl.losses.evaluation import LossFunction
 from omkl.losses.structured import StructuredLoss
 from omkl.structures.base import Output, Potentials, Structure
 
@@ -94,6 +96,9 @@ class Learner(Protocol):
     @property
     def sums(self) -> tuple[float, float]: ...
 
+    @property
+    def loss_function(self) -> LossFunction: ...
+
 
 class TrainerPart:
     """A part of a trainer with a state of its own: method, learning rates, tests of groups and of the stream.
@@ -103,10 +108,18 @@ class TrainerPart:
 
     #: Names of the attributes that are the state: arrays and numbers.
     saved: ClassVar[tuple[str, ...]] = ()
-    #: Places of numbers of the state among the numbers that compiled passes change.
-    places: ClassVar[dict[str, int]] = {}
     #: Whether models that only predict need the state.
     predicts: ClassVar[bool] = False
+    #: Compiled functions; None keeps the rounds of a trainer from being compiled.
+    compiled: Any = None
+    #: Model that a part looks at before an example is learned: "reference", without the regularized groups, or "average".
+    examines: ClassVar[str] = "reference"
+    #: Whether the part looks at the next examples.
+    takes_part = True
+
+    def packed(self, n_outputs: int) -> Packed:
+        """Return the arrays of the part for its compiled functions, for this number of labels."""
+        raise NotImplementedError
 
     def start(self, group_state: GroupState, n_groups: int) -> None:
         """Fit the groups of a new model, or of one that has new groups, of which ``n_groups`` are regularized."""

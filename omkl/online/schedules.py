@@ -1,19 +1,20 @@
 """Schedules of learning rates."""
 
-import math
 from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from omkl._components import Component, check_number
-from omkl.online import _jit_pass as jit
+from omkl._signatures import ScheduleFunctions
+from omkl.online import _jit_schedules as jit
 from omkl.online.rounds import TrainerPart
 
 N = TypeVar("N", float, np.ndarray)
 
-#: Lower bound of the distance of the iterates from the origin, as a fraction of the first gradient step.
-LEAST_SHARE = 0.1
+#: State of schedules without any, and compiled functions for rates that are known before the rounds.
+NO_NUMBERS = np.zeros(jit.N_NUMBERS)
+KNOWN_RATES = ScheduleFunctions(rate=jit.known_rate, observe=jit.keep_rate, reach=jit.ignore_distance)
 #: Learning rates restart if the mean squared gradient has grown by this factor, less a standard error.
 LONGER = 1.05
 
@@ -31,8 +32,10 @@ class Schedule(TrainerPart, Component):
 
     #: Whether the trainer calls ``observe`` and ``reach``, and passes the example's weight: ``schedule(t, weight)``.
     adaptive: ClassVar[bool] = False
-    #: Kind of an adaptive schedule in compiled passes.
-    compiled: int | None = None
+    #: Compiled functions of an adaptive schedule. Other ones need none, since their rates are known before the rounds.
+    compiled: ScheduleFunctions | None = None
+    #: Numbers that the compiled functions read and change.
+    numbers: np.ndarray = NO_NUMBERS
 
     def __init__(self, eta0: float = 1.0) -> None:
         check_number("eta0", eta0, above=0)
@@ -54,8 +57,8 @@ class Schedule(TrainerPart, Component):
         """
         return np.array([self(t) for t in rounds.tolist()])
 
-    def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
-        """Add the gradient of a round; return the rate if this is the first step, else None.
+    def observe(self, loss: float, square_gradient: float, weight: float, rate: float) -> float:
+        """Add the gradient of a round; return its rate, which the very first gradient may set.
 
         Parameters
         ----------
@@ -63,8 +66,10 @@ class Schedule(TrainerPart, Component):
             Weighted loss, and squared norm of the weighted gradient.
         weight : float
             Weight of the example.
+        rate : float
+            Rate of the round before its gradient was known.
         """
-        self.must_define("observe")
+        return rate
 
     def reach(self, distance: float, step: float) -> None:
         """Update the distance of the model from the origin after a round.
@@ -178,45 +183,54 @@ class AdaptiveSchedule(Schedule):
     """
 
     adaptive = True
-    saved: ClassVar[tuple[str, ...]] = ("_squares", "_largest")
-    places = {"_squares": jit.SQUARES, "_largest": jit.LARGEST}
-    _squares = _largest = 0.0
+    saved: ClassVar[tuple[str, ...]] = ("numbers",)
+    #: Compiled functions of the class, which its methods call.
+    functions: ClassVar[ScheduleFunctions]
+
+    def __init__(self, eta0: float = 1.0) -> None:
+        super().__init__(eta0)
+        self.numbers = np.zeros(jit.N_NUMBERS)
+        self.numbers[jit.ETA0] = self.eta0
+
+    def __call__(self, t: int, weight: float = 1.0) -> float:
+        return self.functions.rate(self.numbers, self.factor(t), weight)
+
+    def factor(self, t: int) -> float:
+        """Return the factor of the rate of round t that does not depend on gradients."""
+        return 1.0
+
+    def factors(self, rounds: np.ndarray) -> np.ndarray:
+        return np.array([self.factor(t) for t in rounds.tolist()])
+
+    def observe(self, loss: float, square_gradient: float, weight: float, rate: float) -> float:
+        return self.functions.observe(self.numbers, loss, square_gradient, weight, rate)
+
+    def reach(self, distance: float, step: float) -> None:
+        self.functions.reach(self.numbers, distance, step)
 
     def restart(self) -> None:
-        for name in self.places:  # all that follows from gradients
-            setattr(self, name, 0.0)
+        self.numbers[jit.SQUARES :] = 0.0  # all that follows from gradients
 
     @property
     def sums(self) -> tuple[float, float]:
-        return 0.0, self._squares
+        return self.numbers.item(jit.LOSSES), self.numbers.item(jit.SQUARES)
 
     def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
         super().forget(sums, before, after)
+        losses, squares = sums
         least = LONGER - after**-0.5  # about a standard error
+        squares_after = self.numbers[jit.SQUARES] - squares
         # if the solution moves slowly, gradients have not become longer, and longer steps would only add noise
-        if (self._squares - sums[1]) * before > least * sums[1] * after:
-            self._forget_sums(*sums)
-
-    def _forget_sums(self, losses: float, squares: float) -> None:
-        """Subtract the sums before a change."""
-        self._squares = max(self._squares - squares, self._largest)
-
-    def _squares_before(self, weight: float) -> float:
-        """Return the sum of squares to use for the rate of an example of this weight."""
-        return max(self._squares, self._largest * weight**2)
-
-    def _add(self, square_gradient: float, weight: float) -> bool:
-        """Add the squared norm of a weighted gradient; return whether it is the first nonzero one."""
-        first = self._squares == 0.0 and square_gradient > 0.0
-        self._squares += square_gradient
-        self._largest = max(self._largest, square_gradient / weight**2)
-        return first
+        if squares_after * before > least * squares * after:
+            self.numbers[jit.LOSSES] -= losses
+            self.numbers[jit.SQUARES] = max(squares_after, self.numbers[jit.LARGEST])
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
-        before = self._squares
+        before = self.numbers[jit.SQUARES]
         for state, weight in zip(states, weights.tolist()):
-            self._squares += weight * (float(state["_squares"]) - before)
-            self._largest = max(self._largest, float(state["_largest"]))
+            numbers = state["numbers"]
+            self.numbers[jit.SQUARES] += weight * (numbers[jit.SQUARES] - before)
+            self.numbers[jit.LARGEST] = max(self.numbers[jit.LARGEST], numbers[jit.LARGEST])
 
 
 class MeanPolyak(AdaptiveSchedule, LinearDecay):
@@ -239,35 +253,19 @@ class MeanPolyak(AdaptiveSchedule, LinearDecay):
     """
 
     aliases = {"mean-polyak": {}, "polyak": {}}
-    compiled = jit.MEAN_POLYAK
-    saved = *LinearDecay.saved, "_losses", *AdaptiveSchedule.saved
-    places = {"_losses": jit.LOSSES, **AdaptiveSchedule.places}
-    _losses = 0.0
+    functions = ScheduleFunctions(
+        rate=jit.mean_polyak_rate, observe=jit.observe_mean_polyak, reach=jit.ignore_distance
+    )
+    compiled = functions
+    saved = *LinearDecay.saved, *AdaptiveSchedule.saved
 
-    @property
-    def sums(self) -> tuple[float, float]:
-        return self._losses, self._squares
-
-    def _forget_sums(self, losses: float, squares: float) -> None:
-        super()._forget_sums(losses, squares)
-        self._losses -= losses
-
-    def __call__(self, t: int, weight: float = 1.0) -> float:
-        if self._squares == 0.0:
-            return 1.0
-        return self.eta0 * self._losses / self._squares_before(weight) * self.share_left(t)
-
-    def factors(self, rounds: np.ndarray) -> np.ndarray:
-        return np.array([self.share_left(t) for t in rounds.tolist()])
-
-    def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
-        first = self._add(square_gradient, weight)
-        self._losses += loss if loss > 0.0 or not first else 1.0
-        return self.eta0 * self._losses / square_gradient if first else None
+    def factor(self, t: int) -> float:
+        return self.share_left(t)
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
         # sums of numerator and denominator over the rounds of all shards
-        self._losses += float((np.array([state["_losses"] for state in states]) - self._losses).sum())
+        losses = np.array([state["numbers"][jit.LOSSES] for state in states])
+        self.numbers[jit.LOSSES] += (losses - self.numbers[jit.LOSSES]).sum()
         super().mix(states, np.ones(len(states)))
 
 
@@ -290,37 +288,19 @@ class DistanceOverGradients(AdaptiveSchedule):
     """
 
     aliases = {"distance-over-gradients": {}, "dog": {}}
-    compiled = jit.DISTANCE_OVER_GRADIENTS
     # after a change of the stream, the distance stays: the new solution may be as far from the origin as the old one
-    saved = "_distance", *AdaptiveSchedule.saved
-    places = {"_distance": jit.DISTANCE, **AdaptiveSchedule.places}
-    _distance = 0.0
-
-    def __call__(self, t: int, weight: float = 1.0) -> float:
-        return 1.0 if self._squares == 0.0 else self.eta0 * self._distance / math.sqrt(self._squares_before(weight))
-
-    def factors(self, rounds: np.ndarray) -> np.ndarray:
-        return np.ones(len(rounds))
-
-    def observe(self, loss: float, square_gradient: float, weight: float = 1.0) -> float | None:
-        # indefinite kernels can have negative squares, which count as zero
-        square_gradient = max(square_gradient, 0.0)
-        if not self._add(square_gradient, weight):
-            return None
-        rate = (loss if loss > 0.0 else 1.0) / square_gradient
-        self._distance = max(self._distance, LEAST_SHARE * rate * math.sqrt(square_gradient))
-        return rate
-
-    def reach(self, distance: float, step: float) -> None:
-        # A gradient step moves the model by at most its length. But in dual averaging, the whole model is proportional
-        # to the rate: without this bound, rate and distance would increase each other in every round.
-        if distance > self._distance:
-            self._distance = min(distance, self._distance + step)
+    functions = ScheduleFunctions(
+        rate=jit.distance_over_gradients_rate,
+        observe=jit.observe_distance_over_gradients,
+        reach=jit.reach_distance,
+    )
+    compiled = functions
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
         # a round of all shards is a step along the mean of their gradients, whose squared norm is at most the mean of
         # the squared norms; the distance is the maximum over shards
-        self._distance = max(self._distance, *(float(state["_distance"]) for state in states))
+        distances = [state["numbers"][jit.DISTANCE] for state in states]
+        self.numbers[jit.DISTANCE] = max(self.numbers[jit.DISTANCE], *distances)
         super().mix(states, weights)
 
 

@@ -10,6 +10,7 @@ from omkl._components import check_choice
 from omkl.exceptions import DivergenceError, InputError
 from omkl.groups.base import Bank, check_ability
 from omkl.groups.group_state import GroupState
+from omkl.losses.evaluation import LossFunction
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.drift.detector import DriftTest
@@ -103,7 +104,9 @@ class OnlineTrainer:
         self.average = average
         self.order = list(order)
         self.recompute_every = RECOMPUTE_EVERY
-        self.planned = 0  # number of rounds up to the end of training, as far as that is known
+        self._loss_function: LossFunction | None = None
+        #: The compiled driver, which keeps its working memory between calls.
+        self.driver: Any = None
         self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
         self.shrunk = 0.0  # part of the shrinkage that coordinates have taken
         self.began = 0  # number of rounds before the learning rates and the average last began
@@ -174,6 +177,8 @@ class OnlineTrainer:
         self.bound = None if self.regularizer is None else self.regularizer.bind(names, self.order)
         steps = () if self.bound is None else self.bound.terms()
         self.terms = self.method.terms([term for term in steps if not term.on_coordinates])
+        #: Compiled proximal steps of each term; None for a term without any.
+        self.compiled_steps = [term.compiled_steps() for term in self.terms]
         self.coordinate_terms = [term for term in steps if term.on_coordinates]
         self._l1_weight = sum(term.elastic[0] for term in self.coordinate_terms if term.elastic is not None)
 
@@ -206,38 +211,38 @@ class OnlineTrainer:
         """
         if weight == 0.0:
             return Step(0.0, self.norms, 0.0, 0.0, self.potentials(x), y, weight=0.0)
-        potentials, change = None, None
+        potentials = None
         for part in self.examiners.values():
-            found = part.before(self, x, y, weight)
-            potentials = potentials if found is None else found
+            computed = part.before(self, x, y, weight)
+            potentials = potentials if computed is None else computed
         if potentials is None:
             potentials = self.potentials(x)  # line 4
         self.round += 1
         self.presented += weight
         self._predictor = None
-        t, schedule, method, group_state = self.round - self.began, self.schedule, self.method, self.group_state
+        t = self.round - self.began
+        schedule, method, group_state = self.schedule, self.method, self.group_state
         rate = schedule.rate(t, weight)
         method.begin(group_state, rate, weight)
         loss, gradient = self._loss_and_gradient(potentials, y)
+        change = None
         for part in self.examiners.values():
             change = part.after(self, loss) or change
         square_gradient = 0.0
         if gradient is not None:  # None means zero
             for bank in self.banks:
                 bank.step(x, gradient)  # line 5
-            square_gradient = weight**2 * method.observe(group_state)
-            if schedule.adaptive:
-                # the very first step gets its rate only now
-                first_rate = schedule.observe(weight * loss, square_gradient, weight)
-                if first_rate is not None:
-                    group_state.bases *= first_rate / rate
-                    rate = first_rate
-        step = method.proximal_weight(rate, weight, self.presented) * self.current_lambda
+            square_gradient = weight**2 * method.observe(group_state, weight)
+            adapted = schedule.observe(weight * loss, square_gradient, weight, rate)
+            if adapted != rate:  # the very first step gets its rate only now
+                group_state.bases *= adapted / rate
+                rate = adapted
+        step = rate * (method.proximal_weight(weight, self.presented) * self.current_lambda)
         self.shrinkage += step
         norms = self.prox(group_state.measure()[: self.n_penalized], step)  # lines 6-8
-        events, distance = group_state.rescale(norms, self.radius, method.forgets)  # line 9
-        if schedule.adaptive:
-            schedule.reach(method.distance(norms, distance), rate * math.sqrt(max(square_gradient, 0.0)))
+        events, norm = group_state.rescale(norms, self.radius, method.forgets)  # line 9
+        distance = method.distance(norms, norm)
+        schedule.reach(distance, rate * math.sqrt(max(square_gradient, 0.0)))
         if events:
             for bank in self.banks:
                 bank.apply_events(x, gradient)
@@ -256,6 +261,34 @@ class OnlineTrainer:
             part.forget(change.sums, change.start - self.began, self.round - change.start)
         self.began, self._predictor = change.start, None
         self.discount(0.0)
+
+    def plan(
+        self,
+        *,
+        rounds: float | None = None,
+        lambda_: float | Callable[[float], float] | None = None,
+        radius: float | None = None,
+        recompute_every: int | None = None,
+    ) -> None:
+        """Set what follows from the data and from the length of training; None leaves a value as it is.
+
+        Parameters
+        ----------
+        rounds : float, optional
+            Number of rounds up to the end of training, for rates that decay to zero.
+        lambda_ : float or callable, optional
+        radius : float, optional
+        recompute_every : int, optional
+            Number of rounds between recomputations of the norms.
+        """
+        if rounds is not None:
+            self.schedule.plan(rounds - self.began)
+        if lambda_ is not None:
+            self.lambda_ = lambda_
+        if radius is not None:
+            self.radius = float(radius)
+        if recompute_every is not None:
+            self.recompute_every = int(recompute_every)
 
     def restart(self) -> None:
         """Set parameters to zero, and restart rates and averages; left-out groups stay left out."""
@@ -292,7 +325,7 @@ class OnlineTrainer:
 
     def _loss_and_gradient(self, potentials: Potentials, y: Output) -> tuple[float, Potentials | None]:
         """Return the loss and its gradient with respect to potentials, None for zero."""
-        loss, gradient = self.loss.value_and_gradient(self.structure, potentials, y)
+        loss, gradient = self.loss_function(potentials, y)
         if not math.isfinite(loss):
             raise self.divergence(loss)
         return loss, gradient
@@ -302,13 +335,30 @@ class OnlineTrainer:
         message = f"Training diverged in round {self.round}, where the loss is {loss}"
         return DivergenceError(f"{message}: choose a smaller eta0, or a radius.")
 
+    @property
+    def loss_function(self) -> LossFunction:
+        """The loss of the structure as a function of potentials, by compiled functions if there are."""
+        known = self._loss_function
+        if known is None or known.structure is not self.structure:
+            self._loss_function = known = LossFunction(self.loss, self.structure)
+        return known
+
+    def found_change(self) -> Change:
+        """Return the change of the stream that a part has just found."""
+        return next(part.change for part in self.examiners.values() if isinstance(part, DriftTest))
+
     def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
         """Return the norms (p,) after the proximal steps on groups; norms of left-out groups are zero."""
-        left_out = self.group_state.left_out[: self.n_penalized]
-        if left_out.any():  # before the terms, whose shrinkage can depend on all norms
-            norms = np.where(left_out, 0.0, norms)
-        for term in self.terms:
-            norms = term.prox(norms, step)
+        # left-out groups before the terms, whose shrinkage can depend on all norms
+        norms = np.where(self.group_state.left_out[: self.n_penalized], 0.0, norms)
+        self.method.shrink(norms, step)
+        for term, compiled_steps in zip(self.terms, self.compiled_steps):
+            if compiled_steps is None:
+                norms = term.prox(norms, step)
+                continue
+            memory = np.empty((2, len(norms)))
+            for proximal_step in compiled_steps:
+                proximal_step.take(norms, step, memory)
         return norms
 
     @property
@@ -382,7 +432,7 @@ class OnlineTrainer:
         r"""Return :math:`R(\theta)` of the current model."""
         coordinates = [bank.coordinates() for bank in self.penalized_banks] if self.coordinate_terms else []
         on_coordinates = sum(term.value(values) for term in self.coordinate_terms for values in coordinates)
-        return on_coordinates + sum(term.value(self.norms) for term in self.terms)
+        return on_coordinates + self.method.value(self.norms, self.terms)
 
     def record(self, epoch: int, examples: int, loss: float, seconds: float) -> Record:
         """Make a record of the state of training.

@@ -11,7 +11,7 @@ import numpy as np
 from omkl.exceptions import DivergenceError, InputError
 from omkl.online import rounds
 from omkl.online.checkpointing import Checkpoints
-from omkl.online.compiled_pass import AT_A_TIME, fastest_pass, uncompiled_part
+from omkl.online.driver import AT_A_TIME, fastest_pass, uncompiled_part
 from omkl.online.drift.detector import DriftTest, unit_of
 from omkl.online.evidence import Evidence
 from omkl.online.trainer import OnlineTrainer
@@ -76,8 +76,7 @@ class ArraySource:
         """Plan the trainer's rounds: ``epochs`` epochs after ``rounds_before`` rounds."""
         examples, n_examples = self.examples, len(self.examples)
         n_rounds = max(examples.sizes) if isinstance(examples, rounds.Sharded) else -(-n_examples // n_shards)
-        trainer.schedule.plan(rounds_before + epochs * n_rounds - trainer.began)
-        trainer.recompute_every = max(1, n_examples)
+        trainer.plan(rounds=rounds_before + epochs * n_rounds, recompute_every=max(1, n_examples))
 
     def blocks(self, epoch: int, start: int) -> Iterator[rounds.Examples]:
         """Yield the blocks of an epoch (from 0), starting with block ``start``."""
@@ -163,7 +162,6 @@ class TrainingLoop:
         """
         trainer, source, progress = self.trainer, self.source, self.progress
         rounds_before, first_epoch = trainer.round, progress.epoch
-        trainer.planned = rounds_before + epochs * (source.n_examples or 0)
         n_shards = self.make_pass.n_shards
         self.make_pass.check(trainer, source, self.callbacks)
         self._tell("on_start", source)

@@ -97,7 +97,7 @@ class RelationLabeler:
         codes = _known(treebank, treebank.deprels)
         self._note(treebank.heads, codes)
         examples = ArcExamples.of(treebank, self.templates, weights, heads=heads)
-        self.trainer.lambda_ = 1.0 / (C * examples.total_weight)
+        self.trainer.plan(lambda_=1.0 / (C * examples.total_weight))
         source = ArraySource(_Arcs(examples, codes, self._hasher), run.rng)
         run.loop("relations", self.trainer, source, epochs).run(epochs)
 
@@ -111,7 +111,7 @@ class RelationLabeler:
             self._seen = np.pad(self._seen, ((0, 0), (0, new)))
         self._note(treebank.heads, codes)
         arcs = _Arcs(ArcExamples.of(treebank, self.templates, examples.given), codes, self._hasher)
-        self.trainer.lambda_, self.trainer.recompute_every = trainer.lambda_, trainer.recompute_every
+        self.trainer.plan(lambda_=trainer.lambda_, recompute_every=trainer.recompute_every)
         for _ in make_pass(self.trainer, arcs, lambda sizes: list(map(np.arange, sizes)), 0):
             pass
 

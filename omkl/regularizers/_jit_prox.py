@@ -1,16 +1,24 @@
-"""Loops of the proximity operators. Vectors may be signed: the prox keeps signs."""
+"""Loops of the proximity operators.
+
+Those of training, ``prox_*``, replace norms (p,), all at least 0, as
+:data:`omkl._signatures.PROX` declares.
+"""
 
 import numpy as np
 
-from omkl._compilation import compiled, inner
-
-#: Proximity operators in compiled passes.
-NO_PROX, LINEAR_QUADRATIC, SQUARED_L1, LQ = range(4)
-#: All weights are 1.
-NO_WEIGHTS = np.empty(0)
+from omkl._compilation import borrowing, compiled, inner
 
 
-@compiled
+@compiled(counting=False)
+def prox_linear_quadratic(norms, step, parameters, memory):
+    """Prox of ``sum_k l x_k + c x_k^2 / 2``; the parameters are l and c."""
+    threshold = step * parameters[0]
+    divisor = 1.0 + step * parameters[1]
+    for k in range(norms.shape[0]):
+        norms[k] = max(norms[k] - threshold, 0.0) / divisor
+
+
+@compiled(counting=False)
 def threshold_by_newton(x, weights, step, left, own):
     """Return ``tau`` of Algorithm 4 of Martins et al., the root of ``step sum_k w_k max(|x_k| - w_k tau, 0) - tau``.
 
@@ -38,7 +46,16 @@ def threshold_by_newton(x, weights, step, left, own):
         threshold = following
 
 
-@inner
+@compiled(counting=False)
+def prox_squared_l1(norms, step, parameters, memory):
+    """Prox of ``(sum_k w_k x_k)^2 / 2``; the parameters are the weights, none if all are 1."""
+    threshold = threshold_by_newton(norms, parameters, step, memory[0], memory[1])
+    for k in range(norms.shape[0]):
+        weight = parameters[k] if parameters.shape[0] else 1.0
+        norms[k] = max(norms[k] - weight * threshold, 0.0)
+
+
+@borrowing
 def lq_root(b, step, q):
     """Return the ``x`` in ``[0, b]`` with ``x + step x^(q-1) = b``, in closed form for q = 4/3, 3/2, 2 and 3.
 
@@ -75,27 +92,11 @@ def lq_root(b, step, q):
     return min(np.exp(np.log(b) - log_ratio / (q - 1.0) + log_s), b)
 
 
-@compiled
-def prox_lq(x, step, q):
-    """Return the prox of ``(step / q) sum_k |x_k|^q``."""
-    shrunk = np.empty(x.shape[0])
-    for k in range(x.shape[0]):
-        root = lq_root(abs(x[k]), step, q)
-        shrunk[k] = root if x[k] > 0.0 else -root
-    return shrunk
-
-
-@inner
-def prox_jointly(norms, step, kind, q, weights, left, own):
-    """Replace the norms by those after a proximal step that depends on all of them, or on each in turn."""
-    if kind == SQUARED_L1:
-        threshold = threshold_by_newton(norms, weights, step, left, own)
-        for k in range(norms.shape[0]):
-            norms[k] = max(norms[k] - (weights[k] * threshold if weights.shape[0] else threshold), 0.0)
-    else:
-        found = prox_lq(norms, step, q)
-        for k in range(norms.shape[0]):  # an assignment of the array would take two seconds to compile
-            norms[k] = found[k]
+@compiled(counting=False)
+def prox_lq(norms, step, parameters, memory):
+    """Prox of ``sum_k x_k^q / q``; the parameter is q."""
+    for k in range(norms.shape[0]):
+        norms[k] = lq_root(norms[k], step, parameters[0])
 
 
 @inner

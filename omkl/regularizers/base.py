@@ -16,7 +16,7 @@ To add a regularizer, derive from :class:`Regularizer`; its ``aliases`` work as 
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,6 +31,24 @@ OVERSHOOT = 1e-12
 RISING = np.geomspace(1e-4, 1e4, 200)
 #: Convert to a float64 array, without a copy where it already is one.
 as_vector: Callable[[ArrayLike], np.ndarray] = partial(np.asarray, dtype=np.float64)
+
+
+class ProximalStep(NamedTuple):
+    """A compiled function, called with the step ``factor * (step / (1 + step * quadratic))``.
+
+    The quadratic term of a sum, whose step comes before, reduces the step of the others.
+    """
+
+    #: A function with the signature ``PROX``, and its parameters.
+    function: Any
+    parameters: np.ndarray
+    factor: float = 1.0
+    quadratic: float = 0.0
+
+    def take(self, norms: np.ndarray, step: float, memory: np.ndarray) -> None:
+        """Replace norms (p,) by those after the step; ``memory`` (2, p) is working memory."""
+        size = self.factor * (step / (1.0 + step * self.quadratic))
+        self.function(norms, size, self.parameters, memory)
 
 
 #: A default that is computed once, from what a subclass defines.
@@ -315,6 +333,16 @@ class Regularizer(Component):
         """Return the proximal steps that Algorithm 1 takes in turn, starting with steps on coordinates."""
         return (self,)
 
+    def compiled_steps(self) -> "list[ProximalStep] | None":
+        """Return the compiled functions of a proximal step on norms, which take turns, or None.
+
+        They give the bits of :meth:`prox` for norms, which are at least 0.
+        """
+        if self.compiled is None:
+            return None
+        function, parameters = self.compiled
+        return [ProximalStep(function, parameters)]
+
     def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "Regularizer":
         """Return the regularizer for the groups of a model, its named arguments in the order of ``names``.
 
@@ -340,6 +368,24 @@ class Regularizer(Component):
 def soft_threshold(x: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
     """Return ``sign(x) max(|x| - threshold, 0)``, the prox of ``sum_k threshold_k |x_k|``."""
     return np.sign(x) * np.maximum(np.abs(x) - threshold, 0.0)
+
+
+def signed_prox(function: Any, vector: ArrayLike, step: float, parameters: np.ndarray) -> Any:
+    """Return the prox of a vector with signs (p,), by a compiled function for norms.
+
+    Parameters
+    ----------
+    function : compiled function
+        With the signature ``PROX``.
+    vector : array of shape (p,)
+    step : float >= 0
+    parameters : array
+        Parameters of the function.
+    """
+    vector = as_vector(vector)
+    magnitudes = np.abs(vector)
+    function(magnitudes, float(step), parameters, np.empty((2, len(vector))))
+    return np.copysign(magnitudes, vector)
 
 
 def ratio_or_zero(numerator: ArrayLike, denominator: ArrayLike, otherwise: ArrayLike = 0.0) -> np.ndarray:

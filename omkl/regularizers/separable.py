@@ -12,8 +12,15 @@ from numpy.typing import ArrayLike
 
 from omkl._components import check_number
 from omkl.exceptions import InputError
-from omkl.regularizers._jit_prox import LINEAR_QUADRATIC, LQ, NO_WEIGHTS, prox_lq
-from omkl.regularizers.base import OVERSHOOT, Regularizer, as_vector, soft_threshold
+from omkl.regularizers import _jit_prox as jit
+from omkl.regularizers.base import (
+    OVERSHOOT,
+    ProximalStep,
+    Regularizer,
+    as_vector,
+    signed_prox,
+    soft_threshold,
+)
 
 
 class LinearQuadratic(Regularizer):
@@ -28,7 +35,7 @@ class LinearQuadratic(Regularizer):
     linear = quadratic = 0.0
     separable = True
     least_at_one_group = True
-    compiled = property(lambda self: (LINEAR_QUADRATIC, self.elastic, NO_WEIGHTS))
+    compiled = property(lambda self: (jit.prox_linear_quadratic, np.array(self.elastic)))
     #: None for a class that overrides a method, as for compiled forms.
     elastic = property(
         lambda self: (self.linear, self.quadratic) if type(self).compiled is LinearQuadratic.compiled else None
@@ -126,7 +133,7 @@ class LqNorm(Regularizer):
 
     aliases = {"lq": {}, "block-q": {}}
     separable = True
-    compiled = property(lambda self: (LQ, (self.q, 0.0), NO_WEIGHTS))
+    compiled = property(lambda self: (jit.prox_lq, np.array([self.q])))
 
     def __init__(self, q: float = 1.5) -> None:
         check_number("q", q, above=1)
@@ -146,7 +153,7 @@ class LqNorm(Regularizer):
         return (self.q - 1.0) * np.power(norms, self.q - 2.0, out=at_zero, where=norms > 0)
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return prox_lq(as_vector(norms), step, self.q)
+        return signed_prox(jit.prox_lq, norms, step, np.array([self.q]))
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return float(_power(dual_norms, self._r).sum()) / self._r
@@ -184,7 +191,7 @@ class Composite(Regularizer):
     """
 
     aliases = {"sum": {}}
-    compiled = property(lambda self: self.elastic and (LINEAR_QUADRATIC, self.elastic, NO_WEIGHTS))
+    compiled = property(lambda self: self.elastic and self._plain.compiled)
 
     def __init__(self, regularizers: Iterable[Regularizer], factors: Iterable[float] | None = None) -> None:
         regularizers = list(regularizers)
@@ -241,6 +248,20 @@ class Composite(Regularizer):
         for term, factor in self._rest:
             norms = term.prox(norms, factor * step)
         return norms
+
+    def compiled_steps(self) -> list[ProximalStep] | None:
+        overrides_prox = type(self).prox is not Composite.prox
+        if overrides_prox or self.compiled is not None:
+            return super().compiled_steps()
+        if len(self._rest) > 1 and self.separable:
+            return None
+        steps = self._plain.compiled_steps() or []
+        for term, factor in self._rest:
+            if term.compiled is None:
+                return None
+            function, parameters = term.compiled
+            steps.append(ProximalStep(function, parameters, factor, self._plain.quadratic))
+        return steps
 
     def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
         if len(self._rest) > 1:

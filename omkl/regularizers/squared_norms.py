@@ -14,10 +14,16 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from omkl._components import check_number
+from omkl._components import NO_PARAMETERS, check_number
 from omkl.exceptions import InputError
 from omkl.regularizers import _jit_prox as jit
-from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero, soft_threshold
+from omkl.regularizers.base import (
+    Regularizer,
+    as_vector,
+    ratio_or_zero,
+    signed_prox,
+    soft_threshold,
+)
 
 #: Norms below this share of the largest one count as 0: their squares would underflow.
 NEGLIGIBLE = 1e-100
@@ -39,7 +45,7 @@ class SquaredL21(Regularizer):
     weight_set = "simplex"
     is_sparse = True
     least_at_one_group = True
-    compiled = jit.SQUARED_L1, (0.0, 0.0), jit.NO_WEIGHTS
+    compiled = jit.prox_squared_l1, NO_PARAMETERS
 
     def value(self, norms: ArrayLike) -> float:
         return 0.5 * float(np.abs(norms).sum()) ** 2
@@ -49,7 +55,7 @@ class SquaredL21(Regularizer):
         return np.full_like(norms, np.abs(norms).sum())
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return _prox(as_vector(norms), jit.NO_WEIGHTS, step)
+        return signed_prox(jit.prox_squared_l1, norms, step, NO_PARAMETERS)
 
     def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
         return (self.prox(norms, step) > 0).astype(np.float64)
@@ -131,7 +137,7 @@ class WeightedSquaredL21(Regularizer):
     aliases = {"weighted-mkl": {}}
     is_sparse = True
     least_at_one_group = True
-    compiled = property(lambda self: (jit.SQUARED_L1, (0.0, 0.0), self.weights))
+    compiled = property(lambda self: (jit.prox_squared_l1, self.weights))
 
     def __init__(self, weights: Mapping[str, float] | ArrayLike) -> None:
         if hasattr(weights, "to_dict") and all(isinstance(name, str) for name in weights.index):  # a Series of names
@@ -161,7 +167,7 @@ class WeightedSquaredL21(Regularizer):
         return float(self.weights @ np.abs(norms)) * self.weights
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return _prox(as_vector(norms), self.weights, step)
+        return signed_prox(jit.prox_squared_l1, norms, step, self.weights)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         magnitudes, free = np.abs(dual_norms), self.weights == 0
@@ -219,16 +225,20 @@ class SquaredLq(_SquaredNorm):
         if not norms.any() or step == 0.0 or self.q == 2.0:
             return norms / (1.0 + step)
         power = 2.0 - self.q
+        parameters = np.array([self.q])
+
+        def prox_lq(tau: float) -> np.ndarray:
+            return signed_prox(jit.prox_lq, norms, tau, parameters)
 
         def excess(log_tau: float) -> float:
-            shrunk = _lq_norm(jit.prox_lq(norms, math.exp(log_tau), self.q), self.q)
+            shrunk = _lq_norm(prox_lq(math.exp(log_tau)), self.q)
             return log_tau - math.log(step) - power * math.log(max(shrunk, 1e-300))
 
         # ||b||_2 / (1 + t p^(2/q - 1)) <= ||x||_2 <= ||x||_q <= ||b||_q / (1 + t)
         spread = math.log1p(step * norms.size ** (2.0 / self.q - 1.0))
         low = math.log(step) + power * (math.log(_lq_norm(norms, 2.0)) - spread)
         high = math.log(step) + power * (math.log(_lq_norm(norms, self.q)) - math.log1p(step))
-        return jit.prox_lq(norms, math.exp(scipy.optimize.brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-15)), self.q)
+        return prox_lq(math.exp(scipy.optimize.brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-15)))
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         return 0.5 * _lq_norm(dual_norms, self.q / (self.q - 1.0)) ** 2
@@ -270,7 +280,7 @@ class ElasticNetWeights(_SquaredNorm):
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         norms = as_vector(norms)
         if self.eta == 1.0:
-            return _prox(norms, jit.NO_WEIGHTS, step)
+            return signed_prox(jit.prox_squared_l1, norms, step, NO_PARAMETERS)
         largest = np.abs(norms).max(initial=0.0)
         if largest == 0.0 or step == 0.0:
             return norms.copy()
@@ -302,12 +312,6 @@ class ElasticNetWeights(_SquaredNorm):
                 break
         weights[alive] = x / size
         return weights
-
-
-def _prox(x: np.ndarray, weights: np.ndarray, step: float) -> np.ndarray:
-    """Return the prox of ``(step / 2) (sum_k w_k |x_k|)^2`` (Algorithm 4; without weights, Algorithm 2)."""
-    threshold = jit.threshold_by_newton(x, weights, step, np.empty(len(x)), np.empty(len(x)))
-    return soft_threshold(x, threshold * weights if len(weights) else threshold)
 
 
 def _size_and_slope(x: np.ndarray, eta: float) -> tuple[float, np.ndarray]:

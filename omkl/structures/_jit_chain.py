@@ -1,37 +1,38 @@
 """Dynamic programs over a chain of ``n`` positions and ``K`` labels.
 
 Every function takes ``unary`` (n, K) and ``pairwise``; ``pairwise[t, i, j]`` scores label ``i`` at position ``t``
-followed by ``j``. Its shape is (1, K, K), (n - 1, K, K) if transitions depend on the position, or (0, K, K) or None if
-there are none. A score of -inf forbids a label or a transition. A gold label of -1 is unknown.
+followed by ``j``. Its shape is (1, K, K), or (n - 1, K, K) if transitions depend on the position;
+for no transitions see :mod:`omkl.structures._jit_labels`. A score of -inf forbids a label or a
+transition. A gold label of -1 is unknown. Signatures are those of :mod:`omkl._signatures`.
 """
 
 import numpy as np
 
 from omkl._compilation import compiled, inner
+from omkl._signatures import StructureFunctions
+from omkl.structures._jit_labels import (
+    augment_labels,
+    cost_of_labels,
+    indicate_labels,
+    labels_at,
+    largest,
+    marginals_of_labels,
+    score_labels,
+)
 
-#: Structures in compiled passes: one of two labels; a chain, or a single label without transitions; a number.
-BINARY, LABELS, SCALAR = range(3)
 # Posteriors are exact to rounding if the forward and backward messages of every position overlap by at least this much.
 LEAST_OVERLAP = 1e-200
 
 
 @compiled
-def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
+def viterbi(labels_address, unary, pairwise, gold, cost_weight, labels):
     """Write the best labels; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold, label]``.
-
-    Labels without transitions have ``pairwise = None``, for which Numba compiles no chain.
 
     Return the score of the best labelling, costs included. Ties break towards the lower label.
     """
+    costs = labels_at(labels_address).costs
     n, n_labels = unary.shape
     augmented = cost_weight != 0.0
-    if pairwise is None:
-        total = 0.0
-        for t in range(n):
-            labels[t] = best_label(unary[t], costs, gold[t], cost_weight)
-            cost = cost_weight * costs[gold[t], labels[t]] if augmented and gold[t] >= 0 else 0.0
-            total += unary[t, labels[t]] + cost
-        return total
     best = np.empty((n, n_labels))
     arriving = np.empty(n_labels)
     for t in range(n):
@@ -78,77 +79,21 @@ def viterbi(unary, pairwise, costs, gold, cost_weight, labels):
 
 
 @compiled
-def viterbi_many(unary, pairwise, offsets, costs, labels):
+def viterbi_many(labels_address, unary, pairwise, offsets, labels):
     """Write the best labels of each sequence ``offsets[s] : offsets[s + 1]``, see :func:`viterbi`.
 
-    ``pairwise`` is (0, K, K), (1, K, K), or (N, K, K) with the transitions that follow each token.
+    ``pairwise`` is (1, K, K), or (N, K, K) with the transitions that follow each token.
     """
     for s in range(offsets.shape[0] - 1):
         low, high = offsets[s], offsets[s + 1]
         if high > low:
             transitions = pairwise[low : max(high - 1, low + 1)] if pairwise.shape[0] > 1 else pairwise
-            viterbi(unary[low:high], transitions, costs, labels[low:high], 0.0, labels[low:high])
+            part = labels[low:high]
+            viterbi(labels_address, unary[low:high], transitions, part, 0.0, part)
 
 
 @compiled
-def score_labels(unary, pairwise, labels):
-    """Return the score of a labelling."""
-    total = 0.0
-    for t in range(labels.shape[0]):
-        total += unary[t, labels[t]]
-        if pairwise is not None and t > 0 and pairwise.shape[0] > 0:
-            total += pairwise[t - 1 if pairwise.shape[0] > 1 else 0, labels[t - 1], labels[t]]
-    return total
-
-
-@compiled
-def add_indicator(unary, pairwise, labels, amount):
-    """Add ``amount`` to every part of the labelling."""
-    for t in range(labels.shape[0]):
-        unary[t, labels[t]] += amount
-        if pairwise is not None and t > 0 and pairwise.shape[0] > 0:
-            pairwise[t - 1 if pairwise.shape[0] > 1 else 0, labels[t - 1], labels[t]] += amount
-
-
-@compiled
-def total_cost(costs, gold, predicted):
-    """Return the sum of ``costs[gold, predicted]`` over positions whose gold label is known."""
-    total = 0.0
-    for t in range(gold.shape[0]):
-        if gold[t] >= 0:
-            total += costs[gold[t], predicted[t]]
-    return total
-
-
-@compiled
-def largest(scores):
-    """Return the largest of a vector of scores."""
-    highest = -np.inf
-    for score in scores:
-        highest = score if score > highest else highest
-    return highest
-
-
-@compiled
-def softmax(unary, marginals):
-    """Write the marginals of independent positions; return log Z, -inf if a position allows no label."""
-    log_partition = 0.0
-    for t in range(unary.shape[0]):
-        highest = largest(unary[t])
-        if highest == -np.inf:
-            return highest
-        total = 0.0
-        for j in range(unary.shape[1]):
-            marginals[t, j] = np.exp(unary[t, j] - highest)
-            total += marginals[t, j]
-        for j in range(unary.shape[1]):
-            marginals[t, j] /= total
-        log_partition += highest + np.log(total)
-    return log_partition
-
-
-@compiled
-def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
+def forward_backward(labels_address, unary, pairwise, unary_marginals, pairwise_marginals):
     """Write marginals by recursions scaled to sum to one at every position; return log Z.
 
     Each potential is exponentiated once instead of once per edge. Numbers below 1e-308 of the largest message
@@ -167,7 +112,9 @@ def forward_backward(unary, pairwise, unary_marginals, pairwise_marginals):
             local[t, j] = np.exp(unary[t, j] - highest)
     edges, transposed = np.empty(pairwise.shape), np.empty(pairwise.shape)
     for e in range(pairwise.shape[0]):
-        highest = largest(pairwise[e].ravel())
+        highest = -np.inf
+        for i in range(n_labels):
+            highest = max(highest, largest(pairwise[e, i]))
         log_partition += highest * (n - 1 if shared else 1)
         for i in range(n_labels):
             for j in range(n_labels):
@@ -249,7 +196,7 @@ def log_sum(values):
 
 
 @compiled
-def forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginals):
+def forward_backward_in_logs(labels_address, unary, pairwise, unary_marginals, pairwise_marginals):
     """Write marginals, slowly but at any magnitude of the potentials; return log Z, -inf if nothing is allowed."""
     (n, n_labels), shared = unary.shape, pairwise.shape[0] == 1
     forward, backward, sums = unary.copy(), np.zeros((n, n_labels)), np.empty(n_labels)
@@ -276,38 +223,23 @@ def forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginal
             for j in range(n_labels):
                 after = unary[t + 1, j] + backward[t + 1, j]
                 pairs[0, i * n_labels + j] = forward[t, i] + pairwise[edge, i, j] + after
-        softmax(pairs, pairs)
+        marginals_of_labels(labels_address, pairs, pairwise, pairs, pairwise)
         for i in range(n_labels):
             for j in range(n_labels):
                 pairwise_marginals[edge, i, j] += pairs[0, i * n_labels + j]
     for t in range(n):
         for j in range(n_labels):
             forward[t, j] += backward[t, j]
-    softmax(forward, unary_marginals)
+    marginals_of_labels(labels_address, forward, pairwise, unary_marginals, pairwise_marginals)
     return log_partition
 
 
-@compiled
-def marginals(unary, pairwise, unary_marginals, pairwise_marginals):
-    """Write marginals; return log Z, -inf if no labelling is allowed."""
-    if pairwise is None:
-        return softmax(unary, unary_marginals)
-    log_partition = forward_backward(unary, pairwise, unary_marginals, pairwise_marginals)
-    if np.isfinite(log_partition):
-        return log_partition
-    return forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginals)
-
-
-@compiled
-def best_label(scores, costs, gold, cost_weight):
-    """Return the index of the highest ``scores + cost_weight * costs[gold]``, the first in a tie.
-
-    A gold label of -1 is unknown, and costs nothing.
-    """
-    best, highest, costly = 0, -np.inf, cost_weight != 0.0 and gold >= 0
-    for k in range(scores.shape[0]):
-        score = scores[k] + cost_weight * costs[gold, k] if costly else scores[k]
-        if score > highest:
-            highest = score
-            best = k
-    return best
+CHAIN = StructureFunctions(
+    decode=viterbi,
+    marginals=forward_backward,
+    marginals_in_logs=forward_backward_in_logs,
+    score=score_labels,
+    indicate=indicate_labels,
+    cost=cost_of_labels,
+    augment=augment_labels,
+)

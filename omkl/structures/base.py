@@ -1,14 +1,18 @@
 """Structures: outputs of structured prediction, and how to decode, compare and sum over them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from omkl import _signatures
 from omkl._components import Component
+from omkl._pointers import Packed
+from omkl._signatures import StructureFunctions
 from omkl.exceptions import InputError
+from omkl.structures._jit_labels import LABELS, STRUCTURE, Labels, StructureAddresses
 
 #: A named tuple of arrays with a score for every part of an output, such as ``ChainPotentials``.
 Potentials: TypeAlias = Any
@@ -16,6 +20,19 @@ Potentials: TypeAlias = Any
 Output: TypeAlias = Any
 
 P = TypeVar("P", bound=tuple)
+
+#: Pairs of labels where there are none.
+NO_PAIRS = np.zeros((0, 0, 0))
+#: Signatures of the compiled functions of a structure.
+SIGNATURES = StructureFunctions(
+    decode=_signatures.DECODE,
+    marginals=_signatures.MARGINALS,
+    score=_signatures.SCORE,
+    indicate=_signatures.INDICATE,
+    cost=_signatures.COST,
+    augment=_signatures.AUGMENT,
+    marginals_in_logs=_signatures.MARGINALS,
+)
 
 
 class Structure(Component):
@@ -30,6 +47,8 @@ class Structure(Component):
     """
 
     required = "zeros", "decode", "indicator", "cost_potentials"
+    #: Compiled functions that compiled losses call; None if only the methods define the structure.
+    compiled: StructureFunctions | None = None
     #: Whether -1 in an output stands for an unknown label or head.
     takes_partial = False
 
@@ -37,6 +56,30 @@ class Structure(Component):
     __eq__ = object.__eq__
     __hash__ = object.__hash__
     __repr__ = object.__repr__
+
+    def arrays(self) -> Packed | None:
+        """Return the arrays that the compiled functions read, or None; hold them while in use."""
+        return None
+
+    def is_compiled_for(self, potentials: Potentials) -> bool:
+        """Return whether the compiled functions take an example with these potentials.
+
+        Parameters
+        ----------
+        potentials : Potentials
+        """
+        return self.compiled is not None
+
+    def packed(self, names: Collection[str] | None = None) -> "PackedStructure":
+        """Return compiled functions and their arrays, for compiled losses; hold it while in use.
+
+        Parameters
+        ----------
+        names : collection of str, optional
+            The functions that are called, by the names of
+            :class:`~omkl._signatures.StructureFunctions`; no others are compiled. All by default.
+        """
+        return PackedStructure(self, StructureFunctions._fields if names is None else names)
 
     def zeros(self, size: int) -> Potentials:
         """Return potentials of an input of this size, all zero.
@@ -217,6 +260,30 @@ class Structure(Component):
         self.must_define("known_marginals")
 
 
+class PackedStructure:
+    """Addresses of functions and arrays of a structure, for compiled code.
+
+    Attributes
+    ----------
+    address : int
+        Argument ``structure`` of compiled losses.
+    """
+
+    def __init__(self, structure: Structure, names: Collection[str]) -> None:
+        addresses = dict.fromkeys(StructureFunctions._fields, 0)
+        called = set(names)
+        if "marginals" in called:
+            called.add("marginals_in_logs")
+        for name in called:
+            function = getattr(structure.compiled, name)
+            if function is not None:
+                addresses[name] = getattr(SIGNATURES, name).address_of(function)
+        self._arrays = structure.arrays()
+        address_of_arrays = 0 if self._arrays is None else self._arrays.address
+        self._functions = STRUCTURE.pack(StructureAddresses(**addresses, arrays=address_of_arrays))
+        self.address = self._functions.address
+
+
 def best_outputs(
     scores: np.ndarray, n_best: int, solve: Callable[[np.ndarray], tuple[np.ndarray, float]], first: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -277,6 +344,21 @@ def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
             f"zeros on its diagonal, not {cost!r:.100}."
         )
     return costs
+
+
+def packed_costs(structure: Any) -> Packed:
+    """Return the arrays of a structure of labels, which keeps them for the next call."""
+    labels = Labels(costs=structure.costs)
+    packed = getattr(structure, "_packed_costs", None)
+    if packed is None or not packed.holds(labels):
+        packed = LABELS.pack(labels)
+        structure._packed_costs = packed
+    return packed
+
+
+def pairs_of(potentials: Potentials) -> np.ndarray:
+    """Return the potentials of pairs of labels, (E, K, K); E = 0 if there are none."""
+    return getattr(potentials, "pairwise", NO_PAIRS)
 
 
 def arrays_of(potentials: Potentials) -> list[np.ndarray]:

@@ -10,10 +10,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._components import check_number
+from omkl._pointers import Packed
+from omkl._signatures import StructureFunctions
 from omkl.exceptions import InputError
 from omkl.structures import _jit_chain as jit
 from omkl.structures import _jit_trigrams, log_space
-from omkl.structures.base import Structure, check_costs, map_arrays
+from omkl.structures._jit_labels import (
+    INDEPENDENT,
+    NO_ARRAYS,
+    cost_of_labels,
+    decode_labels,
+    indicate_labels,
+    marginals_of_labels,
+    score_labels,
+)
+from omkl.structures.base import Structure, check_costs, map_arrays, packed_costs
 
 
 class ChainPotentials(NamedTuple):
@@ -96,6 +107,9 @@ class Labelling(Structure):
     costs: np.ndarray
     takes_partial = True
 
+    def arrays(self) -> Packed:
+        return packed_costs(self)
+
     def known_marginals(self, potentials: Any, gold: np.ndarray) -> np.ndarray:
         known = np.flatnonzero(gold >= 0)
         return self.marginals(potentials)[1].unary[known, gold[known]]
@@ -119,7 +133,9 @@ class Labelling(Structure):
         return own._replace(unary=own.unary + cost_weight * costs)
 
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
-        return jit.total_cost(self.costs, np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64))
+        arrays = self.arrays()
+        gold = np.asarray(gold, dtype=np.int64)
+        return cost_of_labels(arrays.address, gold, np.asarray(predicted, dtype=np.int64))
 
     def difference(self, potentials: Any, predicted: np.ndarray, gold: np.ndarray) -> tuple[float, Any]:
         own = self._checked(potentials)
@@ -207,15 +223,14 @@ class Chain(Labelling):
         self.costs = check_costs(costs, self.n_labels)
 
     @property
-    def compiled(self) -> Any:
+    def compiled(self) -> StructureFunctions | None:  # type: ignore[override]
         """See :class:`Compilable`; only for a first-order chain without constraints and transitions by position."""
         is_plain = self.order == 1 and not self.by_position and self.allowed is None
-        return (jit.LABELS, self.costs) if is_plain else None
+        functions = jit.CHAIN if self.linked else INDEPENDENT
+        return functions if is_plain else None
 
-    @property
-    def _programs(self) -> Any:
-        """Return the module of dynamic programs of this order; not stored, as modules cannot be copied."""
-        return jit if self.order == 1 else _jit_trigrams
+    def is_compiled_for(self, potentials: Any) -> bool:
+        return self.compiled is not None and (len(potentials.pairwise) > 0) == self.linked
 
     def zeros(self, size: int) -> Any:
         edges = (max(size - 1, 1) if self.by_position else 1) if self.linked else 0
@@ -244,7 +259,8 @@ class Chain(Labelling):
         own, labels = self._within_allowed(given, offsets), np.empty(len(given.unary), np.int64)
         if not len(own.pairwise):
             return self._viterbi(own)[0]
-        jit.viterbi_many(*own, offsets, self.costs, labels)
+        arrays = self.arrays()
+        jit.viterbi_many(arrays.address, *own, offsets, labels)
         return labels
 
     def decode_best(self, potentials: AnyPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
@@ -303,21 +319,23 @@ class Chain(Labelling):
     def _viterbi(self, own: Any, gold: np.ndarray | None = None, cost_weight: float = 0.0) -> tuple[np.ndarray, float]:
         """Return the best labels, and their score with the costs."""
         labels = np.empty(len(own.unary), np.int64)
-        # for no transitions, Numba compiles no chain
-        own = own if len(own.pairwise) else own._replace(pairwise=None)
-        score = self._programs.viterbi(*own, self.costs, labels if gold is None else gold, cost_weight, labels)
-        return labels, score
+        gold = labels if gold is None else gold
+        if self.order == 2:
+            return labels, _jit_trigrams.viterbi(*own, self.costs, gold, cost_weight, labels)
+        arrays = self.arrays()
+        decode = jit.viterbi if len(own.pairwise) else decode_labels
+        return labels, decode(arrays.address, *own, gold, cost_weight, labels)
 
     def marginals(self, potentials: AnyPotentials) -> tuple[float, Any]:
         given = self._checked(potentials)
         own = self._within_allowed(given)
         expected = type(own)(*(np.empty(array.shape) for array in own))
         if self.order == 1 and not len(own.pairwise):
-            log_partition = jit.softmax(own.unary, expected.unary)
-        elif self.order == 1:  # jit.marginals, of which a first call compiles only what is needed
-            log_partition = jit.forward_backward(*own, *expected)
+            log_partition = marginals_of_labels(NO_ARRAYS, *own, *expected)
+        elif self.order == 1:
+            log_partition = jit.forward_backward(NO_ARRAYS, *own, *expected)
             if not np.isfinite(log_partition):
-                log_partition = jit.forward_backward_in_logs(*own, *expected)
+                log_partition = jit.forward_backward_in_logs(NO_ARRAYS, *own, *expected)
         else:
             log_partition = _jit_trigrams.forward_backward(*own, *expected)
             if not np.isfinite(log_partition):
@@ -354,12 +372,12 @@ class Chain(Labelling):
     def score(self, potentials: AnyPotentials, output: ArrayLike) -> float:
         labels = np.asarray(output, dtype=np.int64)
         unary, pairwise, *triples = self._checked(potentials)
-        score = jit.score_labels(unary, pairwise, labels)
+        score = score_labels(NO_ARRAYS, unary, pairwise, labels)
         return score + float(triples[0][labels[:-2], labels[1:-1], labels[2:]].sum()) if triples else score
 
     def _add_indicator(self, potentials: Any, labels: np.ndarray, amount: float) -> None:
         unary, pairwise, *triples = potentials
-        jit.add_indicator(unary, pairwise, labels, amount)
+        indicate_labels(NO_ARRAYS, unary, pairwise, labels, amount)
         if triples:
             np.add.at(triples[0], (labels[:-2], labels[1:-1], labels[2:]), amount)
 

@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csgraph, csr_array
 
 from omkl._components import check_number
+from omkl._signatures import StructureFunctions
 from omkl.exceptions import InputError
 from omkl.structures import _jit_graph as jit
-from omkl.structures._jit_chain import LABELS
+from omkl.structures._jit_chain import CHAIN
 from omkl.structures.base import best_outputs, check_costs
 from omkl.structures.chain import NOTHING_ALLOWED, Labelling
 
@@ -164,9 +165,12 @@ class PairwiseGraph(Labelling):
         self.n_found = self.n_proved = 0
 
     @property
-    def compiled(self) -> Any:
-        """See :class:`Compilable`; compiled passes take chains only."""
-        return (LABELS, self.costs) if self.shared and self.allowed is None else None
+    def compiled(self) -> StructureFunctions | None:  # type: ignore[override]
+        """See :class:`Compilable`; the compiled functions take chains only."""
+        return CHAIN if self.shared and self.allowed is None else None
+
+    def is_compiled_for(self, potentials: GraphPotentials) -> bool:
+        return self.compiled is not None and potentials.layout.is_chain
 
     def zeros(self, size: int) -> GraphPotentials:
         return self.over(GraphLayout(size, np.zeros((0, 2), np.int64)))

@@ -7,6 +7,7 @@ the fallback. Each writes marginals into arrays of zeros and returns log Z.
 import numpy as np
 
 from omkl.structures._jit_chain import forward_backward_in_logs
+from omkl.structures._jit_labels import NO_ARRAYS
 
 log_sum = np.logaddexp.reduce
 
@@ -16,7 +17,8 @@ def second_order_chain(unary: np.ndarray, pairwise: np.ndarray, triples: np.ndar
     unary_marginals, pairwise_marginals, triple_marginals = marginals
     n = len(unary)
     if n == 1:
-        return forward_backward_in_logs(unary, pairwise, unary_marginals, pairwise_marginals)
+        arrays = (unary, pairwise, unary_marginals, pairwise_marginals)
+        return forward_backward_in_logs(NO_ARRAYS, *arrays)
     forward = pairwise + unary[1:, None]  # for the pairs that end at positions 1 .. n - 1
     local, backward = forward.copy(), np.zeros_like(forward)
     forward[0] += unary[0][:, None]

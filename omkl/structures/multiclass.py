@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._components import check_number
-from omkl.structures._jit_chain import BINARY, LABELS, SCALAR, best_label, softmax
-from omkl.structures.base import Structure, check_costs
+from omkl._pointers import Packed
+from omkl.structures import _jit_labels as jit
+from omkl.structures.base import NO_PAIRS, Structure, check_costs, packed_costs
 
 
 class UnaryPotentials(NamedTuple):
@@ -35,12 +36,15 @@ class Multiclass(Structure):
     1
     """
 
-    compiled = property(lambda self: (LABELS, self.costs))
+    compiled = jit.INDEPENDENT
 
     def __init__(self, n_labels: int, costs: ArrayLike | None = None) -> None:
         check_number("n_labels", n_labels, least=1)
         self.n_labels = int(n_labels)
         self.costs = check_costs(costs, self.n_labels)
+
+    def arrays(self) -> Packed:
+        return packed_costs(self)
 
     def zeros(self, size: int = 1) -> UnaryPotentials:
         return UnaryPotentials(np.zeros((size, self.n_labels)))
@@ -49,13 +53,13 @@ class Multiclass(Structure):
         return UnaryPotentials(potentials.unary[low:high])
 
     def decode(self, potentials: AnyPotentials) -> int:
-        return best_label(_scores(potentials), self.costs, 0, 0.0)
+        return jit.best_label(_scores(potentials), self.costs, 0, 0.0)
 
     def decode_many(self, potentials: UnaryPotentials, offsets: np.ndarray) -> np.ndarray:
         return potentials.unary.argmax(axis=1)
 
     def loss_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> int:
-        return best_label(_scores(potentials), self.costs, gold, cost_weight)
+        return jit.best_label(_scores(potentials), self.costs, gold, cost_weight)
 
     def cost_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> UnaryPotentials:
         return UnaryPotentials((_scores(potentials) + cost_weight * self.costs[gold])[None])
@@ -70,7 +74,9 @@ class Multiclass(Structure):
 
     def marginals(self, potentials: AnyPotentials) -> tuple[float, UnaryPotentials]:
         expected = self.zeros()
-        return softmax(_scores(potentials)[None], expected.unary), expected
+        scores = _scores(potentials)[None]
+        arrays = (scores, NO_PAIRS, expected.unary, NO_PAIRS)
+        return jit.marginals_of_labels(jit.NO_ARRAYS, *arrays), expected
 
     def indicator(self, output: int) -> UnaryPotentials:
         counts = self.zeros()
@@ -95,7 +101,7 @@ class Binary(Structure):
     """
 
     n_labels = 2
-    compiled = BINARY, np.empty((0, 0))
+    compiled = jit.TWO_LABELS
 
     def zeros(self, size: int = 1) -> UnaryPotentials:
         return UnaryPotentials(np.zeros((size, 1)))
@@ -147,7 +153,6 @@ class Scalar(Structure):
     0.25
     """
 
-    compiled = SCALAR, np.empty((0, 0))
     zeros = Binary.zeros
 
     def decode(self, potentials: UnaryPotentials) -> float:

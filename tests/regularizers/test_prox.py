@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl._components import resolve
 from omkl.exceptions import InputError
@@ -479,3 +479,25 @@ def test_the_prox_of_overlapping_groups_is_zero_up_to_the_dual_norm_and_no_furth
     if y.any():
         assert np.abs(regularizer.prox((1 - 1e-3) * scale * y, 1.0)).max() < 1e-3 * np.abs(scale * y).max()
         assert regularizer.prox((1 + 1e-2) * scale * y, 1.0).any()
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+@given(norms=arrays(float, P, elements=st.floats(0, 10)), step=st.floats(0, 3))
+def test_compiled_steps_are_the_prox_of_norms(name, norms, step):
+    regularizer = CASES[name][0]
+    steps = regularizer.compiled_steps()
+    if steps is None:
+        return
+    shrunk = norms.copy()
+    for one in steps:
+        reduced = one.factor * (step / (1.0 + step * one.quadratic))
+        one.function(shrunk, reduced, one.parameters, np.empty((2, P)))
+    assert_array_equal(shrunk, regularizer.prox(norms, step))
+
+
+def test_sums_with_one_term_that_is_neither_linear_nor_quadratic_are_compiled():
+    assert (0.3 * SquaredL21()).compiled_steps() is not None
+    assert (L21() + 0.5 * LqNorm(3.0)).compiled_steps() is not None
+    assert len((L21() + Ridge()).compiled_steps()) == 1
+    assert SquaredLq().compiled_steps() is None
+    assert (SquaredLq() + L21()).compiled_steps() is None

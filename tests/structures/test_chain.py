@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 from itertools import pairwise, product
 
 import numpy as np
@@ -25,6 +26,7 @@ from omkl.structures import (
     allowed_transitions,
     log_space,
 )
+from omkl.structures._jit_labels import NO_ARRAYS
 from omkl.structures.chain import FEW
 
 KINDS = {"shared": {}, "by position": {"by_position": True}, "second order": {"order": 2}}
@@ -113,12 +115,12 @@ def test_marginals_are_those_of_enumeration_by_weights_and_by_logarithms(seed, n
     potentials, chain = potentials_of(seed, n, n_labels, kind, scale), chain_of(kind, n_labels)
     expected = enumerated_marginals(potentials, all_labellings(n, n_labels))
     check_marginals(chain.marginals(potentials), expected)
-    second = kind == "second order"
-    programs = (
-        _jit_trigrams if second else _jit_chain,
-        log_space.second_order_chain if second else _jit_chain.forward_backward_in_logs,
-    )
-    for program in (programs[0].forward_backward, programs[1]):
+    if kind == "second order":
+        programs = _jit_trigrams.forward_backward, log_space.second_order_chain
+    else:
+        functions = _jit_chain.forward_backward, _jit_chain.forward_backward_in_logs
+        programs = [partial(function, NO_ARRAYS) for function in functions]
+    for program in programs:
         found = chain.zeros(n)
         log_partition = program(*potentials, *found)
         if not np.isnan(log_partition):
@@ -139,7 +141,8 @@ def test_messages_that_hardly_overlap_fall_back_to_logs():
     """The first position prefers label 0 by e^900, the transition away from it by e^1000."""
     unary = np.array([[900.0, 0.0], [0.0, 0.0]])
     pairwise = np.array([[[-2000.0, -2000.0], [0.0, 0.0]]])
-    assert np.isnan(_jit_chain.forward_backward(unary, pairwise, np.empty((2, 2)), np.empty((1, 2, 2))))
+    expected = np.empty((2, 2)), np.empty((1, 2, 2))
+    assert np.isnan(_jit_chain.forward_backward(NO_ARRAYS, unary, pairwise, *expected))
     _, marginals = Chain(2).marginals((unary, pairwise))
     assert_allclose(marginals.unary, [[0.0, 1.0], [0.5, 0.5]], atol=1e-12)
 

@@ -1,38 +1,63 @@
-"""Kernel groups on a budget: p groups, m tokens at hand (the present input), n support vectors by their indices.
+"""Kernel groups on a budget: p groups, the tokens of an example, n support vectors by indices.
 
-``rows`` (p, m, m + B) holds kernel values of the tokens at hand with one another and with the support vectors; ``own``
-(p, m, K) holds the groups' potentials of these tokens before scaling. Both are updated with every change.
-``coefficients`` and ``sums`` are (p, K, B), so that loops over support vectors run along contiguous rows; ``sums`` has
-B = 0 without an average.
+``rows`` (p, M, M + B) holds kernel values of the tokens at hand with one another, and from column M
+on with the support vectors; ``potentials`` (p, M, K) are the groups' potentials of these tokens
+before scaling. Both are updated with every change. There is room for M tokens; the example has as
+many as it has ``indices``. ``coefficients`` and ``sums`` are (p, K, B), so that loops over support
+vectors run along contiguous rows; ``sums`` has B = 0 without an average. Signatures of what the
+bank declares are those of :mod:`omkl._signatures`.
 
-Cholesky factors of the kernel matrices project one support vector onto the others. A factor is an upper triangle ``U``
-with ``U'U = K + diag(e)``, in the leading n x n block of a larger array; ``e`` is a small jitter. Loops over half of
-the matrix run along its contiguous rows.
+Cholesky factors of the kernel matrices project one support vector onto the others. A factor is an
+upper triangle ``U`` with ``U'U = K + diag(e)``, in the leading n x n block of a larger array; ``e``
+is a small jitter. Loops over half of the matrix run along its contiguous rows.
 
-Loops run over slices from 0, because Numba does not vectorise loops over ``t`` with an index ``t - 1`` or ``r + t``.
+Loops run over slices from 0, because Numba does not vectorise loops over ``t`` with an index
+``t - 1`` or ``r + t``.
 
-Vectors are stored as columns of an array (d, C) and selected by a range. Loops over them vectorise, and a value depends
-only on its two vectors, not on their positions.
+Vectors are stored as columns of an array (d, C) and selected by a range. Loops over them vectorise,
+and a value depends only on its two vectors, not on their positions.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
 from omkl._compilation import borrowing, compiled, inner
+from omkl._pointers import (
+    ADDRESS,
+    CUBE,
+    FLAG,
+    FLOAT,
+    INTEGER,
+    INTEGERS,
+    MATRIX,
+    Layout,
+    Signature,
+)
+from omkl.groups._jit_group_state import bank_groups_at
+from omkl.groups.expansions._jit_kernel import (
+    add_scaled,
+    has_gradient,
+    kernel_inner_products,
+    measure,
+)
 
 #: Vectors of one tile, which stays in the cache, and number of vectors at hand that are compared with a tile at a time.
 TILE, ROWS = 512, 4
 PRODUCTS, SQUARED, MANHATTAN, CHI_SQUARED = range(4)
 
 
-class Held(NamedTuple):
-    """Arrays of the bank, and working memory for the tokens of a block, which come in sequences.
+#: Entries of ``counts``: numbers of support vectors, of admitted tokens, and of replacements.
+SUPPORT, ADMITTED, REPLACED = range(3)
+#: Index of tokens that are not known to be support vectors.
+UNKNOWN = -1
 
-    ``order`` has the indices of support vectors in the order of the factors, and ``counts`` the numbers of support
-    vectors, of tokens admitted so far, and of replacements. ``values`` are kernel values of the tokens of the block
-    with one another and with the support vectors before it, and ``columns`` has the column of each support vector
-    there. ``first`` is the first token of the sequence at hand, ``used`` are the kernels in use, and ``relative`` is
+
+class Budgeted(NamedTuple):
+    """Arrays of the bank.
+
+    ``order`` has the indices of support vectors in the order of the factors, and ``relative`` is
     the jitter for vectors of length 1.
     """
 
@@ -45,18 +70,71 @@ class Held(NamedTuple):
     order: np.ndarray
     ages: np.ndarray
     counts: np.ndarray
+    budget: int
+    relative: float
+    #: Address of the arrays of the groups.
+    groups: int
+    #: Address of :func:`move_along`, which takes long to compile, so that steps share it.
+    move_along: int
+
+
+class TokensAtHand(NamedTuple):
+    """Tokens of several examples, and working memory for the example at hand.
+
+    ``values`` are kernel values of the tokens with one another and with the support vectors before
+    them, and ``columns`` has the column of each support vector there. ``first`` (1,) is the first
+    token of the example at hand, ``indices`` are its tokens' places in the support.
+    """
+
     values: np.ndarray
     columns: np.ndarray
     rows: np.ndarray
-    own: np.ndarray
+    potentials: np.ndarray
     indices: np.ndarray
     first: np.ndarray
-    used: np.ndarray
-    budget: int
-    relative: float
 
 
-@compiled
+BUDGETED = Layout(
+    Budgeted,
+    coefficients=CUBE,
+    sums=CUBE,
+    diagonals=MATRIX,
+    squares=MATRIX,
+    jitters=MATRIX,
+    factors=CUBE,
+    order=INTEGERS,
+    ages=INTEGERS,
+    counts=INTEGERS,
+    budget=INTEGER,
+    relative=FLOAT,
+    groups=ADDRESS,
+    move_along=ADDRESS,
+)
+TOKENS_AT_HAND = Layout(
+    TokensAtHand,
+    values=CUBE,
+    columns=INTEGERS,
+    rows=CUBE,
+    potentials=CUBE,
+    indices=INTEGERS,
+    first=INTEGERS,
+)
+budgeted_at = BUDGETED.at
+tokens_at_hand = TOKENS_AT_HAND.at
+#: Step in groups that are not empty, or else in those that were activated.
+MOVE_ALONG = Signature(
+    "move along",
+    types.void,
+    bank=ADDRESS,
+    x=ADDRESS,
+    at=INTEGER,
+    gradient=MATRIX,
+    postponed=FLAG,
+)
+call_move_along = MOVE_ALONG.call
+
+
+@inner
 def term(kind, x, y):
     """Return the part of one column in a product or distance of two vectors."""
     difference = x - y
@@ -122,15 +200,15 @@ def inner_product(left, right):
     return ((s0 + s4) + (s1 + s5)) + ((s2 + s6) + (s3 + s7))
 
 
-@compiled
-def score(rows, n, coefficients, own):
-    """``own[k] = K_k(x, support) A_k``."""
-    m = own.shape[1]
-    for k in range(own.shape[0]):
-        for t in range(m):
-            row = rows[k, t, m : m + n]
-            for j in range(own.shape[2]):
-                own[k, t, j] = inner_product(row, coefficients[k, j, :n])
+@borrowing
+def score(rows, n, n_tokens, coefficients, potentials):
+    """``potentials[k] = K_k(x, support) A_k``."""
+    first = rows.shape[1]
+    for k in range(potentials.shape[0]):
+        for t in range(n_tokens):
+            row = rows[k, t, first : first + n]
+            for j in range(potentials.shape[2]):
+                potentials[k, t, j] = inner_product(row, coefficients[k, j, :n])
 
 
 @inner
@@ -148,73 +226,79 @@ def weakest(scales, squares, ages, n):
     return worst
 
 
-@compiled
+@borrowing
 def find(rows, t, n, diagonals):
-    """Return the index of the support vector that equals token ``t`` in the feature space of every kernel, or -1.
+    """Return the support vector that equals token ``t`` in the feature space of every kernel.
 
     ``||psi(x) - psi(y)||^2 = k(x, x) - 2 k(x, y) + k(y, y)`` is zero if the three values agree.
     """
-    m = rows.shape[1]
+    first = rows.shape[1]
     for i in range(n):
         same = True
         for k in range(diagonals.shape[0]):
-            if rows[k, t, m + i] != rows[k, t, t] or diagonals[k, i] != rows[k, t, t]:
+            if rows[k, t, first + i] != rows[k, t, t] or diagonals[k, i] != rows[k, t, t]:
                 same = False
                 break
         if same:
             return i
-    return -1
+    return UNKNOWN
 
 
-@compiled
-def place(rows, t, index, indices, diagonals, coefficients, sums, squares):
-    """Make token ``t`` the support vector ``index``, with coefficients of zero; unset the index of its former token."""
-    m = rows.shape[1]
-    for other in range(m):
+@borrowing
+def place(rows, t, index, indices, bank):
+    """Make token ``t`` the support vector ``index``, with coefficients of zero."""
+    column = rows.shape[1] + index
+    n_tokens = indices.shape[0]
+    for other in range(n_tokens):
         if indices[other] == index:
-            indices[other] = -1
+            indices[other] = UNKNOWN
     indices[t] = index
-    for k in range(coefficients.shape[0]):
-        for other in range(m):
-            rows[k, other, m + index] = rows[k, other, t]
-        diagonals[k, index] = rows[k, t, t]
-        squares[k, index] = 0.0
-        coefficients[k, :, index] = 0.0
-        if sums.shape[2] > 0:
-            sums[k, :, index] = 0.0
+    for k in range(bank.coefficients.shape[0]):
+        for other in range(n_tokens):
+            rows[k, other, column] = rows[k, other, t]
+        bank.diagonals[k, index] = rows[k, t, t]
+        bank.squares[k, index] = 0.0
+        for j in range(bank.coefficients.shape[1]):
+            bank.coefficients[k, j, index] = 0.0
+            if bank.sums.shape[2] > 0:
+                bank.sums[k, j, index] = 0.0
 
 
-@compiled
-def move(rows, t, index, slope, groups, step, diagonals, coefficients, sums, squares, own):
-    """``A_k[index] -= rate_k slope`` in the groups of a mask; update all dependent arrays."""
-    for k in range(coefficients.shape[0]):
-        if not groups[k]:
+@borrowing
+def move(rows, t, indices, slope, postponed, groups, bank, potentials):
+    """``A_k[index] -= rate_k slope`` in groups that are not empty, or in those activated."""
+    index = indices[t]
+    for k in range(bank.coefficients.shape[0]):
+        moves = groups.activated[k] if postponed else not groups.empty[k]
+        if not moves:
             continue
-        A = coefficients[k, :, index]
+        A = bank.coefficients[k, :, index]
+        diagonal = bank.diagonals[k, index]
         importance = 0.0
         for j in range(slope.shape[0]):
-            change = -step.rates[k] * slope[j]
+            change = -groups.rates[k] * slope[j]
             if change != 0.0:
-                step.square_norms[k] += change * (2.0 * own[k, t, j] + change * diagonals[k, index])
+                moved = change * (2.0 * potentials[k, t, j] + change * diagonal)
+                groups.square_norms[k] += moved
                 A[j] += change
-                if sums.shape[2] > 0:
-                    sums[k, j, index] -= step.averages[k] * change
-                for other in range(rows.shape[1]):
-                    own[k, other, j] += rows[k, other, t] * change
+                if bank.sums.shape[2] > 0:
+                    bank.sums[k, j, index] -= groups.averages[k] * change
+                for other in range(indices.shape[0]):
+                    potentials[k, other, j] += rows[k, other, t] * change
             importance += A[j] * A[j]
-        squares[k, index] = importance * diagonals[k, index]
+        bank.squares[k, index] = importance * diagonal
 
 
-@compiled
-def replace(rows, index, others, c, coefficients, own):
-    """Update the potentials of one group after replacing support vector ``index`` by ``c`` times others."""
-    m = rows.shape[0]
-    for t in range(m):
-        difference = -rows[t, m + index]
+@borrowing
+def replace(rows, n_tokens, index, others, c, coefficients, potentials):
+    """Update the potentials of one group after replacing a support vector by ``c`` times others."""
+    first = rows.shape[0]
+    for t in range(n_tokens):
+        difference = -rows[t, first + index]
         for r in range(others.shape[0]):
-            difference += c[r] * rows[t, m + others[r]]
-        for j in range(own.shape[1]):
-            own[t, j] += difference * coefficients[j, index]
+            difference += c[r] * rows[t, first + others[r]]
+        for j in range(potentials.shape[1]):
+            potentials[t, j] += difference * coefficients[j, index]
 
 
 @borrowing
@@ -241,7 +325,7 @@ def append(U, n, values, square, jitter):
     return pivot + explained - square
 
 
-@compiled
+@inner
 def remove(U, n, a, y):
     """Remove the vector at position ``a``; later vectors move up by one. The cost is O(n^2).
 
@@ -288,7 +372,7 @@ def combination(U, n, y, c):
                 c[r] -= U[r, s] * c[s]
 
 
-@compiled
+@borrowing
 def spread(index, others, c, y, jitters, coefficients, sums, squares, diagonals):
     r"""Move a vector's part of a group onto the others, ``A[others] += c A[index]``; return the change of ``||v||^2``.
 
@@ -321,8 +405,8 @@ def spread(index, others, c, y, jitters, coefficients, sums, squares, diagonals)
     return change
 
 
-@compiled
-def drop(index, n, square_norms, rows, own, bank):
+@inner
+def drop(index, n, n_tokens, groups, rows, potentials, bank):
     """Project one of n support vectors onto the others; update norms and potentials."""
     position = 0
     while bank.order[position] != index:
@@ -330,98 +414,160 @@ def drop(index, n, square_norms, rows, own, bank):
     for i in range(position, n - 1):
         bank.order[i] = bank.order[i + 1]
     others = bank.order[: n - 1]
-    y, c = np.empty(n - 1), np.empty(n - 1)
-    for k in bank.used:
-        coefficients, factor = bank.coefficients[k], bank.factors[k]
+    y = np.empty(n - 1)
+    c = np.empty(n - 1)
+    for k in range(bank.factors.shape[0]):
+        if groups.left_out[k]:
+            continue
+        coefficients = bank.coefficients[k]
+        factor = bank.factors[k]
         remove(factor, n, position, y)
         combination(factor, n - 1, y, c)
-        replace(rows[k], index, others, c, coefficients, own[k])
-        arrays = bank.sums[k], bank.squares[k], bank.diagonals[k]
-        square_norms[k] += spread(index, others, c, y, bank.jitters[k], coefficients, *arrays)
+        replace(rows[k], n_tokens, index, others, c, coefficients, potentials[k])
+        arrays = (coefficients, bank.sums[k], bank.squares[k], bank.diagonals[k])
+        groups.square_norms[k] += spread(index, others, c, y, bank.jitters[k], *arrays)
 
 
 @inner
-def admit(t, scales, square_norms, rows, own, indices, bank):
-    """Make token ``t`` a support vector, which replaces another if the support is full; return its index."""
-    n, m = bank.counts[0], len(indices)
-    index, n_others = n, min(n, bank.budget - 1)
+def admit(t, groups, rows, potentials, indices, bank):
+    """Make token ``t`` a support vector, in place of another if there are enough; return its index."""
+    n = bank.counts[SUPPORT]
+    first = rows.shape[1]
+    index = n
+    n_others = min(n, bank.budget - 1)
     if n == bank.budget:
-        index = weakest(scales, bank.squares, bank.ages, n)
-        drop(index, n, square_norms, rows, own, bank)
-        bank.counts[2] += 1
-    place(rows, t, index, indices, bank.diagonals, bank.coefficients, bank.sums, bank.squares)
+        index = weakest(groups.scales, bank.squares, bank.ages, n)
+        drop(index, n, indices.shape[0], groups, rows, potentials, bank)
+        bank.counts[REPLACED] += 1
+    place(rows, t, index, indices, bank)
     values = np.empty(n_others)
-    for k in bank.used:
+    for k in range(bank.factors.shape[0]):
+        if groups.left_out[k]:
+            continue
         for r in range(n_others):
-            values[r] = rows[k, t, m + bank.order[r]]
+            values[r] = rows[k, t, first + bank.order[r]]
         square = bank.diagonals[k, index]
         jitter = bank.relative * square if square > 0.0 else 1.0
         bank.jitters[k, index] = append(bank.factors[k], n_others, values, square, jitter)
-    bank.order[n_others], bank.ages[index] = index, bank.counts[1]
-    bank.counts[0] = n_others + 1
-    bank.counts[1] += 1
+    bank.order[n_others] = index
+    bank.ages[index] = bank.counts[ADMITTED]
+    bank.counts[SUPPORT] = n_others + 1
+    bank.counts[ADMITTED] += 1
     return index
 
 
-@compiled
-def at_hand(bank, first, m):
-    """Return the kernel values and potentials of the m tokens of a sequence; compute them if it is a new one."""
-    p, n_outputs, capacity = bank.coefficients.shape
-    rows = bank.rows[: p * m * (m + capacity)].reshape(p, m, m + capacity)
-    own, n = bank.own[: p * m * n_outputs].reshape(p, m, n_outputs), bank.counts[0]
-    if bank.first[0] != first:
-        for k in range(p):
-            for t in range(m):
-                values, row = bank.values[k, first + t], rows[k, t]
-                for other in range(m):
-                    row[other] = values[first + other]
-                for i in range(n):
-                    row[m + i] = values[bank.columns[i]]
-        for t in range(m):
-            bank.indices[t] = -1
-        score(rows, n, bank.coefficients, own)
-        bank.first[0] = first
-    return rows, own
-
-
-@compiled
-def add_averaged(bank, factors, total, left_out, first, unary):
-    """Add the potentials of the averaged groups, or of the current ones if ``total`` is 0."""
-    if bank is None:
+@borrowing
+def take_up(bank, tokens, first, n_tokens):
+    """Set the kernel values and potentials of the tokens of an example, if it is a new one."""
+    if tokens.first[0] == first:
         return
-    rows, own = at_hand(bank, first, len(unary))
-    before = np.empty_like(own)
-    score(rows, bank.counts[0], bank.sums, before)
-    for k in range(len(own)):
-        for i in range(0 if left_out[k] else len(unary)):
+    n = bank.counts[SUPPORT]
+    rows = tokens.rows
+    for k in range(rows.shape[0]):
+        for t in range(n_tokens):
+            values = tokens.values[k, first + t]
+            row = rows[k, t]
+            for other in range(n_tokens):
+                row[other] = values[first + other]
+            for i in range(n):
+                row[rows.shape[1] + i] = values[tokens.columns[i]]
+    for t in range(n_tokens):
+        tokens.indices[t] = UNKNOWN
+    score(rows, n, n_tokens, bank.coefficients, tokens.potentials)
+    tokens.first[0] = first
+
+
+@compiled
+def move_along(bank, x, at, gradient, postponed):
+    """Step token by token, since projections may intervene; tokens become support vectors."""
+    budgeted = budgeted_at(bank)
+    tokens = tokens_at_hand(x)
+    groups = bank_groups_at(budgeted.groups)
+    rows = tokens.rows
+    indices = tokens.indices[: gradient.shape[0]]
+    moving = has_gradient(gradient)
+    for t in moving:
+        if indices[t] == UNKNOWN:
+            indices[t] = find(rows, t, budgeted.counts[SUPPORT], budgeted.diagonals)
+        if indices[t] == UNKNOWN:
+            index = admit(t, groups, rows, tokens.potentials, indices, budgeted)
+            tokens.columns[index] = at + t
+        move(rows, t, indices, gradient[t], postponed, groups, budgeted, tokens.potentials)
+
+
+@compiled(counting=False)
+def scores(bank, x, at, unary, pairwise):
+    """Add the potentials of the current model."""
+    budgeted = budgeted_at(bank)
+    tokens = tokens_at_hand(x)
+    take_up(budgeted, tokens, at, unary.shape[0])
+    add_scaled(bank_groups_at(budgeted.groups).scales, tokens.potentials, unary)
+
+
+@compiled
+def average(bank, x, at, factors, total, unary, pairwise):
+    """Add the potentials of the averaged groups, or of the current ones if ``total`` is 0."""
+    budgeted = budgeted_at(bank)
+    left_out = bank_groups_at(budgeted.groups).left_out
+    tokens = tokens_at_hand(x)
+    take_up(budgeted, tokens, at, unary.shape[0])
+    potentials = tokens.potentials
+    before = np.empty(potentials.shape)
+    score(tokens.rows, budgeted.counts[SUPPORT], unary.shape[0], budgeted.sums, before)
+    for k in range(potentials.shape[0]):
+        if left_out[k]:
+            continue
+        for i in range(unary.shape[0]):
             for j in range(unary.shape[1]):
-                value = factors[k] * own[k, i, j]
-                unary[i, j] += (value + before[k, i, j]) / total if total > 0.0 else value
+                value = factors[k] * potentials[k, i, j]
+                if total > 0.0:
+                    value = (value + before[k, i, j]) / total
+                unary[i, j] += value
 
 
 @compiled
-def step(moving, D, groups, first, m, scales, arrays, bank):
-    """Step along ``D`` in the groups of a mask, token by token of a sequence; tokens become support vectors."""
-    rows, own = at_hand(bank, first, m)
-    indices = bank.indices[:m]
-    for a in range(len(moving)):
-        t = moving[a]
-        if indices[t] < 0:
-            indices[t] = find(rows, t, bank.counts[0], bank.diagonals)
-        if indices[t] < 0:
-            index = admit(t, scales, arrays.square_norms, rows, own, indices, bank)
-            bank.columns[index] = first + t
-        move(rows, t, indices[t], D[a], groups, arrays, bank.diagonals, bank.coefficients, bank.sums, bank.squares, own)
+def step(bank, x, at, gradient, pair_gradient):
+    """Take the step of groups that are not empty, and measure that of the others."""
+    budgeted = budgeted_at(bank)
+    groups = bank_groups_at(budgeted.groups)
+    tokens = tokens_at_hand(x)
+    take_up(budgeted, tokens, at, gradient.shape[0])
+    moving = has_gradient(gradient)
+    if measure(tokens.rows, moving, moving, moving, gradient, groups):
+        call_move_along(budgeted.move_along, (bank, x, at, gradient, False))
 
 
-@compiled
-def fold(factor, average, coefficients, sums, squares, diagonals):
+@compiled(counting=False)
+def activate(bank, x, at, gradient, pair_gradient):
+    """Take the postponed step, whose norms are known; steps add to the norms."""
+    budgeted = budgeted_at(bank)
+    groups = bank_groups_at(budgeted.groups)
+    for k in range(groups.activated.shape[0]):
+        if groups.activated[k]:
+            groups.square_norms[k] = 0.0
+    take_up(budgeted, tokens_at_hand(x), at, gradient.shape[0])
+    call_move_along(budgeted.move_along, (bank, x, at, gradient, True))
+
+
+@compiled(counting=False)
+def fold(bank, group, factor):
     """Multiply the coefficients of a group, after its share of the average is added to its sums."""
-    for i in range(len(squares)):
+    budgeted = budgeted_at(bank)
+    average = bank_groups_at(budgeted.groups).averages[group]
+    coefficients = budgeted.coefficients[group]
+    for i in range(coefficients.shape[1]):
         importance = 0.0
-        for j in range(len(coefficients)):
-            if sums.shape[1] > 0:
-                sums[j, i] += average * coefficients[j, i]
+        for j in range(coefficients.shape[0]):
+            if budgeted.sums.shape[2] > 0:
+                budgeted.sums[group, j, i] += average * coefficients[j, i]
             coefficients[j, i] *= factor
             importance += coefficients[j, i] ** 2
-        squares[i] = importance * diagonals[i]
+        budgeted.squares[group, i] = importance * budgeted.diagonals[group, i]
+
+
+@compiled(counting=False)
+def slopes(bank, x, at, gradient, pair_gradient, slopes, totals):
+    """Add the inner products of the potentials with the gradient."""
+    tokens = tokens_at_hand(x)
+    take_up(budgeted_at(bank), tokens, at, gradient.shape[0])
+    kernel_inner_products(tokens.potentials, gradient, slopes, totals)

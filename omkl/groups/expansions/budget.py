@@ -1,12 +1,11 @@
 """Kernel expansions of at most B support vectors, in constant memory."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import DTypeLike
 
-from omkl.groups._jit_banks import Kernels
-from omkl.groups.base import lengthened
+from omkl._pointers import Packed
+from omkl._signatures import BankFunctions
+from omkl.groups.base import Bank, CompiledBank, lengthened
 from omkl.groups.expansions import _jit_budget as jit
 from omkl.groups.expansions.kernel import KernelBank, SupportBuffer, support_of
 from omkl.groups.tokens import Span, Tokens
@@ -21,7 +20,7 @@ REFRESH_AFTER = 10
 ROWS_AT_ONCE = 128
 
 
-class BudgetedExpansion(KernelBank):
+class BudgetedExpansion(CompiledBank, KernelBank):
     r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over at most B support vectors.
 
     All kernels share the support vectors. When the support is full, a new token replaces the support vector with the
@@ -53,10 +52,16 @@ class BudgetedExpansion(KernelBank):
     """
 
     abilities = frozenset({"grow", "condense", "watch"})
-    #: Values of other kernels may depend on the tokens that are computed with them.
-    compiled = property(lambda self: "kernels" if all(kernel.entrywise for kernel in self.kernels) else None)
-    n_support = property(lambda self: self._counts.item(0))
-    _moves_norms = True
+    layout = jit.BUDGETED
+    functions = BankFunctions(
+        scores=jit.scores,
+        average=jit.average,
+        step=jit.step,
+        activate=jit.activate,
+        fold=jit.fold,
+        slopes=jit.slopes,
+    )
+    n_support = property(lambda self: self._counts.item(jit.SUPPORT))
 
     def __init__(
         self,
@@ -81,9 +86,18 @@ class BudgetedExpansion(KernelBank):
         self.forget_input()
         self._reserve(min(FIRST_CAPACITY, self.budget))
 
+    @property
+    def compiled(self) -> BankFunctions | None:
+        """Compiled functions, if values of kernels are independent of the tokens computed with them."""
+        return self.functions if all(kernel.entrywise for kernel in self.kernels) else None
+
     def forget_input(self) -> None:
-        #: The latest input, its arrays, and its kernel values and potentials, which steps keep up to date.
-        self._taken_up: tuple[Span, Kernels, np.ndarray, np.ndarray] | None = None
+        #: The latest input, and its arrays.
+        self._latest: tuple[Span, Packed] | None = None
+        #: The input of the latest step, which a postponed step takes again.
+        self._stepped: tuple[Span, Packed] | None = None
+        #: The inputs of a call of the compiled driver.
+        self._inputs: Packed | None = None
 
     def _reserve(self, capacity: int) -> None:
         """Allocate space for this many support vectors."""
@@ -123,76 +137,129 @@ class BudgetedExpansion(KernelBank):
         self.n_outputs = n_outputs
         self.forget_input()
 
-    def _take_up(self, x: Span) -> tuple[Kernels, np.ndarray, np.ndarray]:
-        if self._taken_up is None or self._taken_up[0] is not x:
-            arrays = self.compiled_arrays(x.tokens, np.arange(x.low, x.high))
-            self._taken_up = x, arrays, *jit.at_hand(arrays.budgeted, 0, len(x))
-        return self._taken_up[1:]
+    def arrays(self) -> jit.Budgeted:
+        return jit.Budgeted(
+            coefficients=self._coefficients,
+            sums=self._sums,
+            diagonals=self._diagonals,
+            squares=self._squares,
+            jitters=self._jitters,
+            factors=self._factors,
+            order=self._order,
+            ages=self._ages,
+            counts=self._counts,
+            budget=self.budget,
+            relative=float(np.sqrt(np.finfo(self.dtype).eps)),
+            groups=self.group_state.address,
+            move_along=jit.MOVE_ALONG.address_of(jit.move_along),
+        )
 
-    def _own_potentials(self, x: Span) -> np.ndarray:
-        return self._take_up(x)[2]
+    def input_of(self, x: Span) -> tuple[Packed, int]:
+        latest = self._latest
+        if latest is None or latest[0] is not x:
+            self._latest = latest = x, self._take_up(x.tokens, np.arange(x.low, x.high))
+        return latest[1], 0
 
-    def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
-        self.add_potentials(x, potentials)
-        factors, left_out = self.group_state.factors(self.averaging), self.group_state.left_out
-        jit.add_averaged(self._take_up(x)[0].budgeted, *factors, left_out, 0, average.unary)
+    def inputs_of(self, tokens: Tokens, chosen: np.ndarray) -> tuple[Packed, bool]:
+        self._inputs = inputs = self._take_up(tokens, chosen)
+        return inputs, False
 
-    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> Kernels:
-        if self._counts[2] >= REFRESH_AFTER * self.budget:
+    def end_pass(self) -> None:
+        if self._inputs is not None:
+            self._store_admitted(self._inputs)
+        self.forget_input()
+
+    def _take_up(self, tokens: Tokens, chosen: np.ndarray) -> Packed:
+        """Compute the kernel values of some tokens; make room for them, in new arrays if needed."""
+        if self._counts[jit.REPLACED] >= REFRESH_AFTER * self.budget:
             self.recompute_norms()
-            self._counts[2] = 0
-        p, m, n = len(self.names), len(chosen), self.n_support
-        if (needed := min(n + m, self.budget)) > self._capacity:
+            self._counts[jit.REPLACED] = 0
+        p = len(self.names)
+        m = len(chosen)
+        n = self.n_support
+        needed = min(n + m, self.budget)
+        if needed > self._capacity:
             self._reserve(min(max(2 * self._capacity, needed), self.budget))
         if not self._buffers:
-            self._buffers = {view: self._buffer_of(view, tokens.views[view].shape[1]) for view in self.views}
-        pairs = {view: buffer.stage(tokens.views[view][chosen], n) for view, buffer in self._buffers.items()}
-        values, used = np.zeros((p, m, m + self._capacity)), (~self.group_state.left_out).nonzero()[0]
-        if len(used) < p:  # kernels that are left out must not distinguish vectors
-            self._diagonals[self.group_state.left_out] = 0.0
-        for k in used.tolist():
+            for view in self.views:
+                self._buffers[view] = self._buffer_of(view, tokens.views[view].shape[1])
+        pairs = {}
+        for view, buffer in self._buffers.items():
+            pairs[view] = buffer.stage(tokens.views[view][chosen], n)
+        left_out = self.group_state.left_out
+        if left_out.any():  # kernels that are left out must not distinguish vectors
+            self._diagonals[left_out] = 0.0
+        values = np.zeros((p, m, m + self._capacity))
+        for k in np.flatnonzero(~left_out).tolist():
             values[k, :, : m + n] = self.kernels[k].between(pairs[self.views[k]])
-        memory: list[Any] = [np.empty(values.size), np.empty(p * m * self.n_outputs), np.empty(m, dtype=np.int64)]
-        memory += [np.full(1, -1), used, self.budget, np.sqrt(np.finfo(self.dtype).eps)]
-        own = self._coefficients, self._sums, self._diagonals, self._squares, self._jitters, self._factors
-        numbers = self._order, self._ages, self._counts
-        return Kernels(None, jit.Held(*own, *numbers, values, m + np.arange(self._capacity), *memory))
+        at_hand = jit.TokensAtHand(
+            values=values,
+            columns=m + np.arange(self._capacity),
+            rows=np.empty(values.shape),
+            potentials=np.empty((p, m, self.n_outputs)),
+            indices=np.empty(m, dtype=np.int64),
+            first=np.full(1, -1),
+        )
+        return jit.TOKENS_AT_HAND.pack(at_hand)
+
+    def _store_admitted(self, inputs: Packed) -> None:
+        """Copy the tokens that have become support vectors."""
+        # columns of tokens come before those of support vectors
+        columns = inputs.values.columns
+        m = inputs.values.values.shape[1]
+        admitted = np.flatnonzero(columns < m)
+        for buffer in self._buffers.values():
+            buffer.keep(m - columns[admitted], admitted)
 
     def _buffer_of(self, view: str, n_columns: int) -> SupportBuffer:
         kernels = [kernel for kernel, own_view in zip(self.kernels, self.views) if own_view == view]
         return SupportBuffer(kernels, n_columns, self._capacity, self.dtype)
 
-    def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
-        return self._take_up(x)[1][:, moving[:, None], moving]
+    def add_potentials(self, x: Span, potentials: Potentials) -> None:
+        self.input_of(x)  # before the arrays are packed, which it may replace
+        super().add_potentials(x, potentials)
+
+    def inner_products(
+        self,
+        x: Span,
+        gradient: Potentials,
+        totals: np.ndarray | None,
+    ) -> np.ndarray:
+        self.input_of(x)
+        return super().inner_products(x, gradient, totals)
+
+    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
+        # with the rounding of the frozen expansion, which predicts
+        Bank.add_averaged_potentials(self, x, potentials)
+
+    def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
+        self.add_potentials(x, potentials)
+        super().add_averaged_potentials(x, average)
+
+    def step(self, x: Span, gradient: Potentials) -> None:
+        inputs, _ = self.input_of(x)
+        super().step(x, gradient)
+        self._store_admitted(inputs)
+        # the next round computes potentials anew, as the compiled driver does
+        self._stepped = self._latest
+        self._latest = None
 
     def _activate(self, x: Span, gradient: Potentials) -> None:
-        self.group_state.square_norms[self.group_state.activated] = 0.0
+        self._latest = self._stepped
+        inputs, _ = self.input_of(x)
         super()._activate(x, gradient)
-
-    def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
-        """Step token by token, since projections may intervene; tokens become support vectors; norms stay exact."""
-        arrays, *_ = self._take_up(x)
-        jit.step(moving, D, groups, 0, len(x), self.group_state.scales, self.group_state.step, arrays.budgeted)
-        self.end_pass(arrays)
+        self._store_admitted(inputs)
+        self.forget_input()
 
     @property
     def rows_at_once(self) -> int:
-        left = REFRESH_AFTER * self.budget - self._counts.item(2)
-        return min(ROWS_AT_ONCE, left if left > 0 else REFRESH_AFTER * self.budget)
-
-    def end_pass(self, arrays: Kernels) -> None:
-        # columns of tokens come before those of support vectors
-        assert arrays.budgeted is not None
-        columns, m = arrays.budgeted.columns, arrays.budgeted.values.shape[1]
-        added = np.flatnonzero(columns < m)
-        for buffer in self._buffers.values():
-            buffer.keep(m - columns[added], added)
-        self.forget_input()
+        limit = REFRESH_AFTER * self.budget
+        left = limit - self._counts.item(jit.REPLACED)
+        return min(ROWS_AT_ONCE, left if left > 0 else limit)
 
     def _scale_group(self, k: int, factor: float) -> None:
-        arrays = self._coefficients[k], self._sums[k], self._squares[k], self._diagonals[k]
-        jit.fold(factor, self.group_state.averages[k], *arrays)
-        self.forget_input()
+        super()._scale_group(k, factor)
+        self._latest = None
 
     def state(self) -> dict[str, np.ndarray]:
         n = self.n_support
@@ -216,7 +283,7 @@ class BudgetedExpansion(KernelBank):
             self.dtype = next(iter(supports.values())).dtype
         if n > self._capacity:
             self._reserve(n)
-        self._counts[0] = n
+        self._counts[jit.SUPPORT] = n
         self.averaging = self.averaging and training
         self.coefficients[:] = state["coefficients"]
         if self.averaging:

@@ -10,16 +10,38 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl._cache import RecentlyUsed
+from omkl._pointers import Layout, Packed
+from omkl._signatures import BankFunctions
 from omkl._threads import in_threads
-from omkl.groups._jit_banks import Cached, Kernels
-from omkl.groups.expansions import _jit_kernel as jit
+from omkl.groups.base import Bank, CompiledBank
+from omkl.groups.expansions import _jit_cached as jit
+from omkl.groups.expansions._jit_kernel import has_gradient
 from omkl.groups.expansions.kernel import KernelBank, KernelExpansion, SupportBuffer
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.inputs import in_precision, row_blocks
+from omkl.structures.base import Potentials
+
+#: Compiled functions for Gram matrices of float64 and of float32.
+FUNCTIONS = BankFunctions(
+    scores=jit.scores,
+    average=jit.no_average,
+    step=jit.step,
+    activate=jit.activate,
+    fold=jit.fold,
+    slopes=jit.slopes,
+)
+FUNCTIONS_32 = BankFunctions(
+    scores=jit.scores_32,
+    average=jit.no_average,
+    step=jit.step_32,
+    activate=jit.activate_32,
+    fold=jit.fold_32,
+    slopes=jit.slopes_32,
+)
 
 
-class CachedKernelBank(KernelBank):
+class CachedKernelBank(CompiledBank, KernelBank):
     r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over the tokens of a training set.
 
     It accepts only spans of the tokens that it was made for. :meth:`release` turns it into a
@@ -59,8 +81,8 @@ class CachedKernelBank(KernelBank):
         self._coefficients = np.zeros((p, n, n_outputs))
         self._sums = np.zeros((p, n if averaging else 0, n_outputs))
         self._moved = np.zeros(p, dtype=bool)
-        #: Gram rows of the tokens of the latest step, and the position of each.
-        self._latest = np.zeros((p, 0, n), dtype=self.dtype), np.zeros(0, dtype=np.int64)
+        #: The Gram matrices for compiled functions, or the rows of the latest step.
+        self._gram_rows: Packed | None = None
         inputs = [tokens.views[view] for view in self.views]
         if p * n * n * self.dtype.itemsize <= memory:
             self._gram: np.ndarray | GramRows | None = dense_grams(self.kernels, inputs, self.dtype, n_jobs)
@@ -73,41 +95,62 @@ class CachedKernelBank(KernelBank):
         gram = 0 if self._gram is None else self._gram.nbytes
         return gram + self.cached.nbytes + self._coefficients.nbytes + self._sums.nbytes
 
-    compiled = property(lambda self: "kernels" if isinstance(self._gram, np.ndarray) else None)
+    compiled = property(lambda self: self.functions if self._has_matrices else None)
 
-    def compiled_arrays(self, tokens: Tokens, chosen: np.ndarray) -> Kernels:
-        assert isinstance(self._gram, np.ndarray)
-        return Kernels(Cached(self._gram, self.cached, self._coefficients, self._sums, self._moved), None)
+    @property
+    def _has_matrices(self) -> bool:
+        return isinstance(self._gram, np.ndarray)
+
+    @property
+    def functions(self) -> BankFunctions:  # type: ignore[override]
+        """Compiled functions for the precision of the Gram matrices."""
+        return FUNCTIONS_32 if self.dtype == np.float32 else FUNCTIONS
+
+    @property
+    def layout(self) -> Layout:  # type: ignore[override]
+        """Layout of :meth:`arrays` for the precision of the Gram matrices."""
+        return jit.CACHED_32 if self.dtype == np.float32 else jit.CACHED
+
+    def arrays(self) -> jit.Cached:
+        return jit.Cached(
+            potentials=self.cached,
+            coefficients=self._coefficients,
+            sums=self._sums,
+            moved=self._moved,
+            groups=self.group_state.address,
+        )
+
+    def input_of(self, x: Span) -> tuple[Packed, int]:
+        gram_rows = self._gram_rows
+        if gram_rows is None:
+            if isinstance(self._gram, np.ndarray):
+                gram_rows = self._pack_rows(self._gram)
+            else:
+                gram_rows = self._pack_rows(self.cached[:, :0])
+            self._gram_rows = gram_rows
+        return gram_rows, x.low
+
+    def inputs_of(self, tokens: Tokens, chosen: np.ndarray) -> tuple[Packed, bool]:
+        return self.input_of(tokens.everything())[0], True
+
+    def _pack_rows(self, grams: np.ndarray) -> Packed:
+        """Return rows of Gram matrices (p, m, N) for compiled functions."""
+        layout = jit.GRAM_ROWS_32 if self.dtype == np.float32 else jit.GRAM_ROWS
+        return layout.pack(jit.RowsAtHand(grams=grams, of_all=int(self._has_matrices)))
+
+    def step(self, x: Span, gradient: Potentials) -> None:
+        if isinstance(self._gram, GramRows):
+            tokens = x.low + has_gradient(gradient.unary)
+            self._gram_rows = self._pack_rows(self._gram[tokens.tolist()])
+        super().step(x, gradient)
+
+    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
+        # the input may be another than the training set
+        Bank.add_averaged_potentials(self, x, potentials)
 
     @property
     def supports(self) -> dict[str, np.ndarray]:
         return {view: self.tokens.views[view].astype(self.dtype, copy=False) for view in self.views}
-
-    def _own_potentials(self, x: Span) -> np.ndarray:
-        return self.cached[:, :, x.low : x.high].swapaxes(1, 2)
-
-    def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
-        tokens = x.low + moving
-        if isinstance(self._gram, np.ndarray):
-            self._latest = self._gram, tokens
-        else:
-            assert self._gram is not None
-            self._latest = self._gram[tokens.tolist()], np.arange(len(tokens))
-        grams, rows = self._latest
-        return grams[:, rows[:, None], tokens]
-
-    def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
-        tokens = x.low + moving
-        rates, averages = self.group_state.rates, self.group_state.averages
-        arrays = self.cached, self._coefficients, self._sums
-        jit.move(*self._latest, tokens, D, groups, *arrays, rates, averages)
-        self._moved |= groups
-
-    def _scale_group(self, k: int, factor: float) -> None:
-        if self._moved[k]:
-            self.group_state.fold(k, factor, self._coefficients[k], self._sums[k])
-            self.cached[k] *= np.asarray(factor, dtype=self.dtype)
-            self._moved[k] = factor != 0.0
 
     def recompute_norms(self) -> None:
         for k in range(len(self.names)):
@@ -123,7 +166,7 @@ class CachedKernelBank(KernelBank):
 
     def release(self) -> KernelExpansion:
         """Return the same groups as an expansion over the tokens with coefficients; drop the Gram matrices."""
-        self._gram = None
+        self._gram = self._gram_rows = None
         used = self._coefficients.any(axis=(0, 2))
         if self.averaging:
             used |= self._sums.any(axis=(0, 2))

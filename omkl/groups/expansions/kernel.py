@@ -39,8 +39,6 @@ class KernelBank(Bank):
         Precision in which kernels are evaluated; coefficients and norms are float64.
     """
 
-    #: Whether :meth:`_move` updates the norms.
-    _moves_norms = False
     #: Number of support vectors.
     n_support: int
     #: Coefficients and running sums, with space for more support vectors.
@@ -79,36 +77,6 @@ class KernelBank(Bank):
     def sums(self) -> np.ndarray:
         """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty without an average."""
         return self._sums[:, : self.n_support]
-
-    @abstractmethod
-    def _own_potentials(self, x: Span) -> np.ndarray:
-        """Return ``K_k(x, support) A_k`` of every group, before scaling: (p, n, K)."""
-
-    @abstractmethod
-    def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
-        """Return the kernel values among the tokens ``moving``: (p, m, m)."""
-
-    @abstractmethod
-    def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
-        """Step along the gradient D (m, K) of the tokens ``moving``, in the groups of a mask (p,)."""
-
-    def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        jit.add_scaled(self.group_state.scales, self._own_potentials(x), potentials.unary)
-
-    def inner_products(self, x: Span, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        products = np.zeros(len(self.names))
-        jit.kernel_inner_products(self._own_potentials(x), gradient.unary, products, totals)
-        return products
-
-    def step(self, x: Span, gradient: Potentials) -> None:
-        moving = jit.has_gradient(gradient.unary)
-        among, own = self._values_among(x, moving), self._own_potentials(x)
-        if jit.measure(among, own, moving, gradient.unary, self.group_state.step_arrays, self._moves_norms):
-            self._move(x, moving, gradient.unary[moving], ~self.group_state.empty)
-
-    def _activate(self, x: Span, gradient: Potentials) -> None:
-        moving = jit.has_gradient(gradient.unary)
-        self._move(x, moving, gradient.unary[moving], self.group_state.activated)
 
     def recompute_norms(self) -> None:
         self.group_state.square_norms[:] = 0.0
@@ -195,7 +163,36 @@ class KernelExpansion(KernelBank):
         self.n_outputs = n_outputs
         self.forget_input()
 
-    def _own_potentials(self, x: Span) -> np.ndarray:
+    def add_potentials(self, x: Span, potentials: Potentials) -> None:
+        jit.add_scaled(self.group_state.scales, self._unscaled_potentials(x), potentials.unary)
+
+    def inner_products(
+        self,
+        x: Span,
+        gradient: Potentials,
+        totals: np.ndarray | None,
+    ) -> np.ndarray:
+        products = np.zeros(len(self.names))
+        potentials = self._unscaled_potentials(x)
+        jit.kernel_inner_products(potentials, gradient.unary, products, totals)
+        return products
+
+    def step(self, x: Span, gradient: Potentials) -> None:
+        moving = jit.has_gradient(gradient.unary)
+        among = self._values_among(x, moving)
+        places = np.arange(len(moving))
+        potentials = self._unscaled_potentials(x)
+        groups = self.group_state.step
+        if jit.measure(among, places, places, moving, gradient.unary, groups):
+            jit.advance_norms(potentials, moving, gradient.unary, groups)
+            self._move(x, moving, gradient.unary[moving], ~self.group_state.empty)
+
+    def _activate(self, x: Span, gradient: Potentials) -> None:
+        moving = jit.has_gradient(gradient.unary)
+        self._move(x, moving, gradient.unary[moving], self.group_state.activated)
+
+    def _unscaled_potentials(self, x: Span) -> np.ndarray:
+        """Return ``K_k(x, support) A_k`` of every group, before scaling: (p, n, K)."""
         if self._scored is None or self._scored[0] is not x:
             self._scored = (x, self._expanded(x, self.coefficients))
         return self._scored[1]
@@ -221,6 +218,7 @@ class KernelExpansion(KernelBank):
         return {view: in_precision(x.tokens.views[view][tokens], self.dtype) for view in dict.fromkeys(self.views)}
 
     def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
+        """Return the kernel values among the tokens ``moving``: (p, m, m)."""
         self._added = None
         pairs = {view: Pair(X, X) for view, X in self._vectors(x, moving).items()}
         values = np.zeros((len(self.names), len(moving), len(moving)))
@@ -229,6 +227,7 @@ class KernelExpansion(KernelBank):
         return values
 
     def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
+        """Step along the gradient D (m, K) of the tokens ``moving`` in the groups of a mask."""
         if self._added is None:  # append support vectors with coefficients of zero
             rows, capacity = slice(self.n_support, self.n_support + len(moving)), self._coefficients.shape[1]
             if rows.stop > capacity:

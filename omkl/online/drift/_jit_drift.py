@@ -1,8 +1,11 @@
 """Arithmetic of the test for drift; see :class:`omkl.online.drift.detector.DriftTest`."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from omkl._compilation import compiled, inner
+from omkl._pointers import VECTOR, Layout
 
 #: One of so many rounds is compared, and every round while the evidence of a rise is above this bound.
 STRIDE, SUSPICION = 8, 2.0
@@ -23,12 +26,24 @@ START, LOSSES, SQUARES, USUAL, UNSURE = range(6, 11)
 ON_LAG, ON_RISE, N_NUMBERS = 11, 11 + len(BETS), 11 + 2 * len(BETS)
 
 
-@compiled
-def is_due(numbers, t):
-    """Return whether to compare both models on the example after round t; without numbers, never."""
-    if numbers is None:
+class DriftNumbers(NamedTuple):
+    """The numbers of the test, at the positions above; and whether it pauses, 0 or 1, (1,)."""
+
+    numbers: np.ndarray
+    pauses: np.ndarray
+
+
+DRIFT = Layout(DriftNumbers, numbers=VECTOR, pauses=VECTOR)
+drift_at = DRIFT.at
+
+
+@compiled(counting=False)
+def is_due(part, round):
+    """Return whether to compare both models on the example after some rounds."""
+    test = drift_at(part)
+    if test.pauses[0] != 0.0:
         return False
-    return t % STRIDE == 0 or numbers[RISES] > SUSPICION
+    return round % STRIDE == 0 or test.numbers[RISES] > SUSPICION
 
 
 @inner
@@ -37,38 +52,53 @@ def share_of(difference, size):
     return min(max(difference / (CUT * size), -1.0), 1.0) if size > 0.0 else 0.0
 
 
-@compiled
-def bet(wealth, share):
-    """Bet on a positive share; return the mean wealth."""
+@inner
+def bet(numbers, first, share):
+    """Bet on a positive share with each of the wealths from ``first`` on; return the mean wealth."""
+    total = 0.0
     for j in range(len(BETS)):
-        wealth[j] = min(wealth[j] * (1.0 + BETS[j] * share), MOST)
-    return wealth.mean()
+        wealth = numbers[first + j] * (1.0 + BETS[j] * share)
+        numbers[first + j] = min(wealth, MOST)
+        total += numbers[first + j]
+    return total / len(BETS)
 
 
-@compiled
-def compare(numbers, average, last, t, losses, squares):
+@inner
+def start_bets(numbers, first):
+    """Set the wealths from ``first`` on to 1."""
+    for j in range(len(BETS)):
+        numbers[first + j] = 1.0
+
+
+@compiled(counting=False)
+def compare(part, average, last, t, losses, squares):
     """Bet on the average's loss being above the last iterate's, and above the usual; return whether this is enough.
 
     ``losses`` and ``squares`` are those of the schedule before the example.
     """
-    if numbers is None:
-        return False
+    numbers = drift_at(part).numbers
     if not np.isfinite(average - last):
         return False
-    count, on_lag, on_rise = min(numbers[COUNT], MEMORY), numbers[ON_LAG:ON_RISE], numbers[ON_RISE:]
+    count = min(numbers[COUNT], MEMORY)
     if numbers[LAGS] <= 1.0:
-        on_lag[:] = 1.0
+        start_bets(numbers, ON_LAG)
     if numbers[RISES] <= 1.0:
-        on_rise[:] = 1.0
-        numbers[START], numbers[LOSSES], numbers[SQUARES], numbers[USUAL] = t, losses, squares, numbers[LOSS]
+        start_bets(numbers, ON_RISE)
+        numbers[START] = t
+        numbers[LOSSES] = losses
+        numbers[SQUARES] = squares
+        numbers[USUAL] = numbers[LOSS]
         numbers[UNSURE] = DOUBT / np.sqrt(count) if count >= FEWEST else 1.0
     rise = share_of(average - numbers[USUAL], numbers[SPREAD]) - numbers[UNSURE]
-    numbers[LAGS] = bet(on_lag, share_of(average - last, numbers[LAG]))
-    numbers[RISES] = bet(on_rise, max(rise, -1.0))
+    numbers[LAGS] = bet(numbers, ON_LAG, share_of(average - last, numbers[LAG]))
+    numbers[RISES] = bet(numbers, ON_RISE, max(rise, -1.0))
     numbers[COUNT] += 1.0
-    new, excess = 1.0 / min(count + 1.0, MEMORY), average - numbers[LOSS]
-    # the mean of losses that are cut as the bets are
-    numbers[LOSS] += new * (CUT * numbers[SPREAD] * share_of(excess, numbers[SPREAD]) if count > 1 else excess)
+    new = 1.0 / min(count + 1.0, MEMORY)
+    excess = average - numbers[LOSS]
+    cut_excess = excess
+    if count > 1:  # the mean of losses that are cut as the bets are
+        cut_excess = CUT * numbers[SPREAD] * share_of(excess, numbers[SPREAD])
+    numbers[LOSS] += new * cut_excess
     numbers[LAG] += new * (abs(average - last) - numbers[LAG])
     numbers[SPREAD] += new * (abs(excess) - numbers[SPREAD])
     return min(numbers[LAGS], numbers[RISES]) >= ENOUGH

@@ -4,6 +4,8 @@ from collections.abc import Sized
 
 import numpy as np
 
+from omkl._pointers import Packed
+from omkl._signatures import ExaminerFunctions
 from omkl.groups.base import initial_potentials
 from omkl.online.drift import _jit_drift as jit
 from omkl.online.rounds import Change, Examples, Learner, TrainerPart
@@ -43,26 +45,41 @@ class DriftTest(TrainerPart):
     """
 
     saved = "numbers", "rows"
+    functions = ExaminerFunctions(is_due=jit.is_due, look=None, compare=jit.compare)
+    compiled = functions
+    examines = "average"
 
     def __init__(self) -> None:
         self.numbers = np.zeros(jit.N_NUMBERS)
         #: Number of rows, sequences or sentences of the stream before the present block.
         self.rows = 0
-        self.paused = False
+        #: Whether the test pauses, 0 or 1, (1,).
+        self._pauses = np.zeros(1)
+        self._packed: Packed | None = None
         self._average_loss: float | None = None
 
+    def packed(self, n_outputs: int) -> Packed:
+        arrays = jit.DriftNumbers(self.numbers, self._pauses)
+        if self._packed is None or not self._packed.holds(arrays):
+            self._packed = jit.DRIFT.pack(arrays)
+        return self._packed
+
     def before(self, trainer: Learner, x: Sized, y: Output, weight: float) -> Potentials | None:
-        if self.paused or not jit.is_due(self.numbers, trainer.round):
+        packed = self.packed(0)
+        if not jit.is_due(packed.address, trainer.round):
             return None
         potentials, average = initial_potentials(trainer.structure, x), initial_potentials(trainer.structure, x)
         for bank in trainer.banks:
             bank.add_both(x, potentials, average)
-        self._average_loss = trainer.loss.value_and_gradient(trainer.structure, average, y)[0]
+        self._average_loss = trainer.loss_function(average, y)[0]
         return potentials
 
     def after(self, trainer: Learner, loss: float) -> Change | None:
         average, self._average_loss = self._average_loss, None
-        if average is None or not jit.compare(self.numbers, average, loss, trainer.round - 1, *trainer.sums):
+        if average is None:
+            return None
+        packed = self.packed(0)
+        if not jit.compare(packed.address, average, loss, trainer.round - 1, *trainer.sums):
             return None
         return self.change
 
@@ -78,7 +95,7 @@ class DriftTest(TrainerPart):
     def enter(self, examples: Examples) -> None:
         # pause in a block that repeats rows for their weights: the last iterate has just learned from such a row
         chosen = getattr(examples, "chosen", np.empty(0))
-        self.paused = bool((chosen[1:] == chosen[:-1]).any())
+        self._pauses[0] = float((chosen[1:] == chosen[:-1]).any())
 
     def row(self, examples: Examples, learned: int) -> int:
         """Return the number, from 1, of the row of the last of the ``learned`` examples of the present block."""

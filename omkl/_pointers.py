@@ -1,0 +1,317 @@
+"""Calls through pointers, and arrays behind addresses, for compiled code that knows its parts at run time only.
+
+A compiled driver takes the address of a function and calls it with a declared signature (:class:`Signature`). So it is
+compiled once for all parts, and a new part costs its own compilation only. What a part computes with lies in a
+:class:`Layout`: a block of numbers with the addresses and shapes of its arrays.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numba import config, types
+from numba.core import cgutils
+from numba.core.dispatcher import Dispatcher
+from numba.core.typing import Signature as NumbaSignature
+from numba.extending import intrinsic
+
+from omkl.exceptions import InputError
+
+N = TypeVar("N", bound=NamedTuple)
+
+#: Types of the arrays that parts exchange; all are contiguous.
+VECTOR, MATRIX, CUBE = types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1]
+INTEGERS, INDICES, FLAGS = types.int64[::1], types.int32[::1], types.boolean[::1]
+ADDRESS, INTEGER, FLOAT, FLAG = types.int64, types.int64, types.float64, types.boolean
+
+
+class Signature:
+    """A declared signature of compiled functions: types of the result and of the arguments.
+
+    Parameters
+    ----------
+    name : str
+        Name for error messages.
+    result : numba type
+    **arguments : numba types
+        Types of the arguments, by their names.
+
+    Attributes
+    ----------
+    numba : numba signature
+        For ``numba.njit``.
+    call : callable
+        ``call(address, arguments)`` calls a function in compiled code; ``arguments`` is a tuple.
+    """
+
+    def __init__(self, name: str, result: types.Type, **arguments: types.Type) -> None:
+        self.name = name
+        self.arguments = arguments
+        self.numba: NumbaSignature = result(*arguments.values())
+        self.call = _INTERPRETED.call if config.DISABLE_JIT else _caller(self.numba)
+
+    def __str__(self) -> str:
+        described = ", ".join(f"{name}: {kind}" for name, kind in self.arguments.items())
+        return f"{self.numba.return_type}({described})"
+
+    def address_of(self, function: Any) -> int:
+        """Return the address of a compiled function, which is compiled or read from the cache at the first call.
+
+        Parameters
+        ----------
+        function : function with the decorator ``numba.njit``
+
+        Raises
+        ------
+        InputError
+            If it is no compiled function, or has another signature.
+        """
+        if config.DISABLE_JIT:
+            return _INTERPRETED.address_of(function)
+        if not isinstance(function, Dispatcher):
+            raise InputError(f"{function!r} must be a compiled function with the decorator numba.njit.")
+        addresses = _ADDRESSES.setdefault(function, {})
+        if self.name not in addresses:
+            addresses[self.name] = self._compile(function)
+        return addresses[self.name]
+
+    def _compile(self, function: Dispatcher) -> int:
+        expected = f"The signature of {function.py_func.__qualname__} must be {self}"
+        declared = function.nopython_signatures
+        if declared and not function._can_compile and self.numba not in declared:
+            raise InputError(f"{expected}, not {declared[0]}.")
+        if function.py_func.__code__.co_argcount != len(self.arguments):
+            names = ", ".join(function.py_func.__code__.co_varnames[: function.py_func.__code__.co_argcount])
+            raise InputError(f"{expected}, but it takes ({names}).")
+        function.compile(self.numba.args)
+        result = function.overloads[self.numba.args]
+        if result.signature.return_type != self.numba.return_type:
+            raise InputError(f"{expected}, but it returns {result.signature.return_type}.")
+        return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+
+
+#: Addresses of compiled functions by the name of the signature; functions live as long as the process.
+_ADDRESSES: dict[Dispatcher, dict[str, int]] = {}
+
+
+class Interpreted:
+    """Functions and layouts by address, for code that runs without compilation (``NUMBA_DISABLE_JIT=1``)."""
+
+    def __init__(self) -> None:
+        self.functions: dict[int, Callable] = {}
+        self.packed: WeakValueDictionary[int, Packed] = WeakValueDictionary()
+
+    def address_of(self, function: Callable) -> int:
+        """Return a number for a function."""
+        self.functions[id(function)] = function
+        return id(function)
+
+    def call(self, address: int, arguments: tuple) -> Any:
+        """Call the function of this number."""
+        return self.functions[int(address)](*arguments)
+
+    def at(self, address: int) -> Any:
+        """Return the named tuple that was packed at an address."""
+        return self.packed[int(address)].values
+
+
+_INTERPRETED = Interpreted()
+
+
+def _caller(signature: NumbaSignature) -> Callable:
+    """Return an intrinsic that calls the function at an address with a tuple of arguments."""
+
+    @intrinsic
+    def call(typing_context, address, arguments):
+        if not isinstance(arguments, types.BaseTuple) or len(arguments) != len(signature.args):
+            return None
+
+        def generate(context, builder, called, values):
+            pointer_type = context.call_conv.get_function_type(signature.return_type, signature.args).as_pointer()
+            function = builder.inttoptr(values[0], pointer_type)
+            converted = []
+            for position, (given, expected) in enumerate(zip(arguments, signature.args)):
+                argument = builder.extract_value(values[1], position)
+                converted.append(context.cast(builder, argument, given, expected))
+            status, result = context.call_conv.call_function(
+                builder, function, signature.return_type, signature.args, converted
+            )
+            with cgutils.if_unlikely(builder, status.is_error):
+                context.call_conv.return_status_propagate(builder, status)
+            return result
+
+        return signature.return_type(types.int64, arguments), generate
+
+    call.cache_key = str(signature)
+    return call
+
+
+class Layout(Generic[N]):
+    """Places of the arrays and numbers of a named tuple in a block of 64-bit integers.
+
+    An array takes its address and its shape, a number one entry.
+
+    Parameters
+    ----------
+    kind : type
+        Class of the named tuple.
+    **fields : numba types
+        Types of its fields: contiguous arrays, ``INTEGER`` or ``FLOAT``.
+
+    Attributes
+    ----------
+    at : callable
+        ``at(address)`` returns the named tuple in compiled code.
+    """
+
+    def __init__(self, kind: type[N], **fields: types.Type) -> None:
+        self.kind = kind
+        self.fields = fields
+        self.starts = {}
+        self.size = 0
+        for name in kind._fields:  # type: ignore[attr-defined]
+            self.starts[name] = self.size
+            field = fields[name]
+            self.size += 1 + field.ndim if isinstance(field, types.Array) else 1
+        self.at = _INTERPRETED.at if config.DISABLE_JIT else _reader(self)
+        if not config.DISABLE_JIT:
+            self.at.cache_key = f"{kind.__name__}: {fields}"
+
+    def pack(self, values: N) -> "Packed":
+        """Return the block of a named tuple, which keeps its arrays alive.
+
+        Raises
+        ------
+        TypeError
+            If an array has another type than declared.
+        """
+        block = np.zeros(max(self.size, 1), dtype=np.int64)
+        for name, value in zip(self.starts, values):  # type: ignore[call-overload]
+            self.write(block, name, value)
+        return Packed(self, block, values)
+
+    def write(self, block: np.ndarray, name: str, value: Any) -> None:
+        """Write an array or a number to its place in a block."""
+        start = self.starts[name]
+        field = self.fields[name]
+        if not isinstance(field, types.Array):
+            block[start : start + 1].view(np.float64 if field == FLOAT else np.int64)[0] = value
+            return
+        if value.dtype.char != _CHARACTERS[field.dtype] or value.ndim != field.ndim or not value.flags.c_contiguous:
+            raise TypeError(f"{self.kind.__name__}.{name} must be a contiguous array of {field}, not {value.dtype}.")
+        block[start] = value.ctypes.data
+        block[start + 1 : start + 1 + field.ndim] = value.shape
+
+
+_CHARACTERS = {types.float64: "d", types.float32: "f", types.int64: "l", types.int32: "i", types.boolean: "?"}
+
+
+class Packed:
+    """A block of a :class:`Layout` with the arrays that it points to.
+
+    A copy would point to the arrays of the original. So deep copies and pickles of it are None, and its owner packs
+    anew where it is None, or :meth:`holds` other arrays.
+
+    Attributes
+    ----------
+    address : int
+    values : named tuple
+    """
+
+    __slots__ = ("__weakref__", "_block", "_layout", "address", "values")
+
+    def __init__(self, layout: Layout, block: np.ndarray, values: Any) -> None:
+        self._layout = layout
+        self._block = block
+        self.values = values
+        self.address: int = block.ctypes.data
+        if config.DISABLE_JIT:
+            _INTERPRETED.packed[self.address] = self
+
+    def holds(self, values: tuple) -> bool:
+        """Return whether the block points to these very arrays, and has these numbers."""
+        for packed, value in zip(self.values, values):
+            if packed is not value and (isinstance(value, np.ndarray) or packed != value):
+                return False
+        return True
+
+    def set(self, **values: Any) -> None:
+        """Replace some arrays or numbers."""
+        self.values = self.values._replace(**values)
+        for name, value in values.items():
+            self._layout.write(self._block, name, value)
+
+    def __reduce__(self) -> tuple:
+        return type(None), ()
+
+    def __deepcopy__(self, memo: dict) -> None:
+        return None
+
+
+def _reader(layout: Layout) -> Callable:
+    """Return an intrinsic that makes the named tuple from the block at an address."""
+    result = types.NamedTuple([layout.fields[name] for name in layout.starts], layout.kind)
+
+    @intrinsic
+    def at(typing_context, address):
+        def generate(context, builder, called, values):
+            word = context.get_value_type(types.int64)
+            block = builder.inttoptr(values[0], word.as_pointer())
+
+            def entry(place):
+                return builder.load(cgutils.gep_inbounds(builder, block, place))
+
+            members = []
+            for name, start in layout.starts.items():
+                field = layout.fields[name]
+                if isinstance(field, types.Array):
+                    shape = [entry(start + 1 + axis) for axis in range(field.ndim)]
+                    members.append(_array(context, builder, field, entry(start), shape))
+                elif field == FLOAT:
+                    members.append(builder.bitcast(entry(start), context.get_value_type(FLOAT)))
+                else:
+                    members.append(entry(start))
+            return context.make_tuple(builder, result, members)
+
+        return result(types.int64), generate
+
+    return at
+
+
+@intrinsic
+def flat(typing_context: Any, array: Any) -> tuple:
+    """Return the entries of a contiguous array as a vector, in compiled code; it must outlive the vector."""
+    vector = types.Array(array.dtype, 1, "C")
+
+    def generate(context, builder, called, values):
+        source = context.make_array(array)(context, builder, values[0])
+        address = builder.ptrtoint(source.data, context.get_value_type(types.int64))
+        return _array(context, builder, vector, address, [source.nitems])
+
+    return vector(array), generate
+
+
+if config.DISABLE_JIT:
+    flat = np.ravel
+
+
+def _array(context, builder, field, address, shape):
+    """Build a contiguous array that does not own its memory."""
+    item = context.get_data_type(field.dtype)
+    item_size = context.get_constant(types.intp, context.get_abi_sizeof(item))
+    strides = [item_size]
+    for length in shape[:0:-1]:
+        strides.insert(0, builder.mul(strides[0], length))
+    count = shape[0]
+    for length in shape[1:]:
+        count = builder.mul(count, length)
+    array = context.make_array(field)(context, builder)
+    array.data = builder.inttoptr(address, item.as_pointer())
+    array.shape = cgutils.pack_array(builder, shape)
+    array.strides = cgutils.pack_array(builder, strides)
+    array.itemsize = item_size
+    array.nitems = count
+    array.meminfo = cgutils.get_null_value(array.meminfo.type)
+    array.parent = cgutils.get_null_value(array.parent.type)
+    return array._getvalue()

@@ -1,0 +1,212 @@
+"""Loops over small dense tables of weights: transitions and intercepts.
+
+Transitions are (positions, K, K); position ``t`` uses row ``min(t, positions - 1)``. An intercept is (1, 1, K), and all
+tokens share it. Signatures are those of :mod:`omkl._signatures`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from omkl._compilation import compiled, inner
+from omkl._pointers import ADDRESS, CUBE, Layout, flat
+from omkl.groups._jit_group_state import bank_groups_at
+
+
+class Dense(NamedTuple):
+    """A table with its running sums, and the address of the arrays of its group."""
+
+    table: np.ndarray
+    sums: np.ndarray
+    groups: int
+
+
+DENSE = Layout(Dense, table=CUBE, sums=CUBE, groups=ADDRESS)
+dense_at = DENSE.at
+
+
+@inner
+def take_step(gradient, table, sums, rates, averages, square_norms, square_gradients):
+    """``v -= rate g``; gradient matrices from ``len(table) - 1`` on share the last matrix of the table."""
+    rate = rates[0]
+    average = averages[0]
+    averaging = sums.shape[0] > 0
+    product = 0.0
+    moved = 0.0
+    for t in range(gradient.shape[0]):
+        weights = table[min(t, table.shape[0] - 1)]
+        for i in range(table.shape[1]):
+            for j in range(table.shape[2]):
+                product += gradient[t, i, j] * weights[i, j]
+    for t in range(gradient.shape[0]):
+        position = min(t, table.shape[0] - 1)
+        for i in range(table.shape[1]):
+            for j in range(table.shape[2]):
+                if gradient[t, i, j] != 0.0:
+                    change = -rate * gradient[t, i, j]
+                    moved += change * (2.0 * table[position, i, j] + change)
+                    table[position, i, j] += change
+                    if averaging:
+                        sums[position, i, j] -= average * change
+    square_norms[0] += moved
+    square_gradients[0] = max(moved + 2.0 * rate * product, 0.0) / rate**2
+
+
+@compiled
+def step_dense(gradient, table, sums, step):
+    """Take the step of a dense table along a gradient (positions or more, ...)."""
+    rates, averages, _, square_norms, square_gradients = step
+    take_step(gradient, table, sums, rates, averages, square_norms, square_gradients)
+
+
+@compiled(counting=False)
+def nothing_to_activate(bank, x, at, gradient, pair_gradient):
+    """Leave all as it is, since steps of empty groups are not postponed."""
+
+
+@compiled(counting=False)
+def fold(bank, group, factor):
+    """Multiply the weights, after adding their share of the average to the running sums."""
+    dense = dense_at(bank)
+    average = bank_groups_at(dense.groups).averages[0]
+    weights = flat(dense.table)
+    sums = flat(dense.sums)
+    for i in range(len(weights)):
+        if len(sums):
+            sums[i] += average * weights[i]
+        weights[i] *= factor
+
+
+@inner
+def average_of(weight, total_before, factor, total):
+    """Return an averaged weight, or the current one if ``total`` is 0."""
+    value = factor * weight
+    if total > 0.0:
+        return (value + total_before) / total
+    return value
+
+
+@inner
+def sum_at(sums, t, i, j):
+    """Return a running sum, 0 without an average."""
+    if sums.shape[0] > 0:
+        return sums[t, i, j]
+    return 0.0
+
+
+# ---- transitions --------------------------------------------------------------------------------------------------
+
+
+@compiled(counting=False)
+def add_transitions(bank, x, at, unary, pairwise):
+    """Add the transitions that all positions share to ``pairwise`` (1, K, K)."""
+    transitions = dense_at(bank)
+    scale = bank_groups_at(transitions.groups).scales[0]
+    if scale == 0.0:
+        return
+    for i in range(pairwise.shape[1]):
+        for j in range(pairwise.shape[2]):
+            pairwise[0, i, j] += scale * transitions.table[0, i, j]
+
+
+@compiled(counting=False)
+def add_averaged_transitions(bank, x, at, factors, total, unary, pairwise):
+    """Add averaged transitions to ``pairwise`` (1, K, K)."""
+    transitions = dense_at(bank)
+    if bank_groups_at(transitions.groups).left_out[0]:
+        return
+    for i in range(pairwise.shape[1]):
+        for j in range(pairwise.shape[2]):
+            before = sum_at(transitions.sums, 0, i, j)
+            pairwise[0, i, j] += average_of(transitions.table[0, i, j], before, factors[0], total)
+
+
+@compiled(counting=False)
+def step_transitions(bank, x, at, gradient, pair_gradient):
+    """Step along the gradient of the pairs."""
+    transitions = dense_at(bank)
+    groups = bank_groups_at(transitions.groups)
+    arrays = (groups.rates, groups.averages, groups.square_norms, groups.square_gradients)
+    take_step(pair_gradient, transitions.table, transitions.sums, *arrays)
+
+
+@compiled(counting=False)
+def slopes_of_transitions(bank, x, at, gradient, pair_gradient, slopes, totals):
+    """Add the inner product of the transitions with the gradient of the pairs."""
+    table = dense_at(bank).table
+    for t in range(pair_gradient.shape[0]):
+        weights = table[min(t, table.shape[0] - 1)]
+        for i in range(table.shape[1]):
+            for j in range(table.shape[2]):
+                slopes[0] += weights[i, j] * pair_gradient[t, i, j]
+
+
+@compiled
+def add_transitions_by_position(table, scale, offsets, low, high, pairwise):
+    """Add ``scale * table`` to ``pairwise``, which has a matrix for each token except the last."""
+    first = np.searchsorted(offsets, low, side="right") - 1
+    for s in range(first, offsets.shape[0] - 1):
+        if offsets[s] >= high:
+            break
+        for t in range(max(offsets[s], low), min(offsets[s + 1] - 1, high - 1)):
+            position = min(t - offsets[s], table.shape[0] - 1)
+            for i in range(table.shape[1]):
+                for j in range(table.shape[2]):
+                    pairwise[t - low, i, j] += scale * table[position, i, j]
+
+
+# ---- intercept ----------------------------------------------------------------------------------------------------
+
+
+@compiled(counting=False)
+def add_intercept(bank, x, at, unary, pairwise):
+    """Add the constants to the potentials of every token."""
+    intercept = dense_at(bank)
+    scale = bank_groups_at(intercept.groups).scales[0]
+    for i in range(unary.shape[0]):
+        for j in range(unary.shape[1]):
+            unary[i, j] += scale * intercept.table[0, 0, j]
+
+
+@compiled(counting=False)
+def add_averaged_intercept(bank, x, at, factors, total, unary, pairwise):
+    """Add the averaged constants to the potentials of every token."""
+    intercept = dense_at(bank)
+    if bank_groups_at(intercept.groups).left_out[0]:
+        return
+    for i in range(unary.shape[0]):
+        for j in range(unary.shape[1]):
+            before = sum_at(intercept.sums, 0, 0, j)
+            unary[i, j] += average_of(intercept.table[0, 0, j], before, factors[0], total)
+
+
+@compiled(counting=False)
+def step_intercept(bank, x, at, gradient, pair_gradient):
+    """Step along the gradient, summed over the tokens."""
+    intercept = dense_at(bank)
+    groups = bank_groups_at(intercept.groups)
+    rate = groups.rates[0]
+    square = 0.0
+    moved = 0.0
+    for j in range(gradient.shape[1]):
+        total = 0.0
+        for i in range(gradient.shape[0]):
+            total += gradient[i, j]
+        change = -rate * total
+        square += total * total
+        moved += change * (2.0 * intercept.table[0, 0, j] + change)
+        intercept.table[0, 0, j] += change
+        if intercept.sums.shape[0] > 0:
+            intercept.sums[0, 0, j] -= groups.averages[0] * change
+    groups.square_norms[0] += moved
+    groups.square_gradients[0] = square
+
+
+@compiled(counting=False)
+def slopes_of_intercept(bank, x, at, gradient, pair_gradient, slopes, totals):
+    """Add the inner product of the constants with the gradient, and the constants of all tokens to ``totals``."""
+    table = dense_at(bank).table
+    for i in range(gradient.shape[0]):
+        for j in range(gradient.shape[1]):
+            slopes[0] += table[0, 0, j] * gradient[i, j]
+            totals[0, j] += table[0, 0, j]

@@ -1,0 +1,254 @@
+"""Cached potentials of kernel groups over a finite training set, updated with every change.
+
+The potentials ``F[k] = (K_k A_k)'`` are (p, K, N), so that a change of a coefficient is one axpy of
+a contiguous Gram row onto a contiguous row of ``F``. Gram matrices and potentials are of float64 or
+float32: each loop stands once, and has a compiled function for each of both, with the signatures of
+:mod:`omkl._signatures`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from omkl._compilation import borrowing, compiled, inner
+from omkl._pointers import ADDRESS, CUBE, FLAGS, INTEGER, Layout
+from omkl.groups._jit_group_state import bank_groups_at
+from omkl.groups.expansions._jit_kernel import advance_norm, has_gradient, measure
+
+
+class Cached(NamedTuple):
+    """Potentials of all tokens (p, K, N), and coefficients (p, N, K) with their running sums.
+
+    ``sums`` is (p, 0, K) without an average.
+    """
+
+    potentials: np.ndarray
+    coefficients: np.ndarray
+    sums: np.ndarray
+    #: Whether a group has coefficients, (p,).
+    moved: np.ndarray
+    #: Address of the arrays of the groups.
+    groups: int
+
+
+class RowsAtHand(NamedTuple):
+    """Rows of Gram matrices, (p, m, N)."""
+
+    grams: np.ndarray
+    #: 1 if these are the rows of all tokens, 0 if of the tokens of the step with a gradient.
+    of_all: int
+
+
+CUBE_32 = types.float32[:, :, ::1]
+
+
+def _layout_of(potentials: types.Array) -> Layout:
+    return Layout(
+        Cached,
+        potentials=potentials,
+        coefficients=CUBE,
+        sums=CUBE,
+        moved=FLAGS,
+        groups=ADDRESS,
+    )
+
+
+CACHED = _layout_of(CUBE)
+CACHED_32 = _layout_of(CUBE_32)
+GRAM_ROWS = Layout(RowsAtHand, grams=CUBE, of_all=INTEGER)
+GRAM_ROWS_32 = Layout(RowsAtHand, grams=CUBE_32, of_all=INTEGER)
+cached_at = CACHED.at
+cached_32_at = CACHED_32.at
+gram_rows_at = GRAM_ROWS.at
+gram_rows_32_at = GRAM_ROWS_32.at
+
+
+@borrowing
+def add_scores(cached, at, unary):
+    """Add the cached potentials of the current model."""
+    scales = bank_groups_at(cached.groups).scales
+    for k in range(cached.potentials.shape[0]):
+        if scales[k] != 0.0:
+            for t in range(unary.shape[0]):
+                for j in range(unary.shape[1]):
+                    unary[t, j] += scales[k] * cached.potentials[k, j, at + t]
+
+
+@borrowing
+def add_inner_products(cached, at, gradient, slopes, totals):
+    """``slopes[k] += <F_k, D>``; add the potentials, summed over tokens, to ``totals[k]``."""
+    for k in range(cached.potentials.shape[0]):
+        for t in range(gradient.shape[0]):
+            for j in range(gradient.shape[1]):
+                potential = cached.potentials[k, j, at + t]
+                slopes[k] += potential * gradient[t, j]
+                totals[k, j] += potential
+
+
+@borrowing
+def advance_cached_norms(cached, groups, tokens, moving, gradient):
+    """Set the norms of groups that are not empty after the step."""
+    for k in range(cached.potentials.shape[0]):
+        if groups.empty[k]:
+            continue
+        product = 0.0
+        for a in range(moving.shape[0]):
+            for j in range(gradient.shape[1]):
+                product += gradient[moving[a], j] * cached.potentials[k, j, tokens[a]]
+        advance_norm(groups, k, product)
+
+
+@inner
+def take_step(cached, gram_rows, at, gradient, postponed):
+    """Take the step of groups that are not empty, and measure all; or take a postponed step."""
+    groups = bank_groups_at(cached.groups)
+    moving = has_gradient(gradient)
+    tokens = np.empty(moving.shape[0], np.int64)
+    rows = np.empty(moving.shape[0], np.int64)
+    for a in range(moving.shape[0]):
+        tokens[a] = at + moving[a]
+        rows[a] = tokens[a] if gram_rows.of_all else a
+    if not postponed:
+        if not measure(gram_rows.grams, rows, tokens, moving, gradient, groups):
+            return
+        advance_cached_norms(cached, groups, tokens, moving, gradient)
+    chosen = np.empty(moving.shape[0], np.int64)
+    amounts = np.empty(moving.shape[0], cached.potentials.dtype)
+    for k in range(cached.potentials.shape[0]):
+        moves = groups.activated[k] if postponed else not groups.empty[k]
+        if not moves:
+            continue
+        cached.moved[k] = True
+        for j in range(gradient.shape[1]):
+            count = 0
+            for a in range(moving.shape[0]):
+                change = groups.rates[k] * gradient[moving[a], j]
+                if change != 0.0:
+                    chosen[count] = rows[a]
+                    amounts[count] = -change
+                    count += 1
+                    cached.coefficients[k, tokens[a], j] -= change
+                    if cached.sums.shape[1] > 0:
+                        cached.sums[k, tokens[a], j] += groups.averages[k] * change
+            add_rows(gram_rows.grams[k], chosen[:count], amounts, cached.potentials[k, j])
+
+
+@borrowing
+def add_rows(gram, rows, amounts, target):
+    """``target += sum_q amounts[q] gram[rows[q]]``; the target is read once for four rows."""
+    n_rows = rows.shape[0]
+    n_tokens = target.shape[0]
+    q = 0
+    while q + 4 <= n_rows:
+        c0 = amounts[q]
+        c1 = amounts[q + 1]
+        c2 = amounts[q + 2]
+        c3 = amounts[q + 3]
+        g0 = gram[rows[q]]
+        g1 = gram[rows[q + 1]]
+        g2 = gram[rows[q + 2]]
+        g3 = gram[rows[q + 3]]
+        for t in range(n_tokens):
+            target[t] += (c0 * g0[t] + c1 * g1[t]) + (c2 * g2[t] + c3 * g3[t])
+        q += 4
+    while q < n_rows:
+        row = gram[rows[q]]
+        for t in range(n_tokens):
+            target[t] += amounts[q] * row[t]
+        q += 1
+
+
+@borrowing
+def fold_group(cached, group, factor):
+    """Multiply coefficients and potentials, after adding their share of the average to the sums."""
+    if not cached.moved[group]:
+        return
+    average = bank_groups_at(cached.groups).averages[group]
+    coefficients = cached.coefficients
+    for i in range(coefficients.shape[1]):
+        for j in range(coefficients.shape[2]):
+            if cached.sums.shape[1] > 0:
+                cached.sums[group, i, j] += average * coefficients[group, i, j]
+            coefficients[group, i, j] *= factor
+    potentials = cached.potentials
+    rounded = potentials.dtype.type(factor)
+    for j in range(potentials.shape[1]):
+        for t in range(potentials.shape[2]):
+            potentials[group, j, t] *= rounded
+    cached.moved[group] = factor != 0.0
+
+
+@compiled(counting=False)
+def no_average(bank, x, at, factors, total, unary, pairwise):
+    """Add nothing, since nobody asks for averages of a bank without the ability "watch"."""
+
+
+# ---- Gram matrices of float64 --------------------------------------------------------------------
+
+
+@compiled(counting=False)
+def scores(bank, x, at, unary, pairwise):
+    """See :func:`add_scores`."""
+    add_scores(cached_at(bank), at, unary)
+
+
+@compiled
+def step(bank, x, at, gradient, pair_gradient):
+    """See :func:`take_step`."""
+    postponed = at < 0  # no constant, for which Numba would compile the step once more
+    take_step(cached_at(bank), gram_rows_at(x), at, gradient, postponed)
+
+
+@compiled
+def activate(bank, x, at, gradient, pair_gradient):
+    """See :func:`take_step`."""
+    postponed = at >= 0
+    take_step(cached_at(bank), gram_rows_at(x), at, gradient, postponed)
+
+
+@compiled(counting=False)
+def fold(bank, group, factor):
+    """See :func:`fold_group`."""
+    fold_group(cached_at(bank), group, factor)
+
+
+@compiled(counting=False)
+def slopes(bank, x, at, gradient, pair_gradient, slopes, totals):
+    """See :func:`add_inner_products`."""
+    add_inner_products(cached_at(bank), at, gradient, slopes, totals)
+
+
+# ---- Gram matrices of float32 --------------------------------------------------------------------
+
+
+@compiled(counting=False)
+def scores_32(bank, x, at, unary, pairwise):
+    """See :func:`add_scores`."""
+    add_scores(cached_32_at(bank), at, unary)
+
+
+@compiled
+def step_32(bank, x, at, gradient, pair_gradient):
+    """See :func:`take_step`."""
+    postponed = at < 0  # no constant, for which Numba would compile the step once more
+    take_step(cached_32_at(bank), gram_rows_32_at(x), at, gradient, postponed)
+
+
+@compiled
+def activate_32(bank, x, at, gradient, pair_gradient):
+    """See :func:`take_step`."""
+    postponed = at >= 0
+    take_step(cached_32_at(bank), gram_rows_32_at(x), at, gradient, postponed)
+
+
+@compiled(counting=False)
+def fold_32(bank, group, factor):
+    """See :func:`fold_group`."""
+    fold_group(cached_32_at(bank), group, factor)
+
+
+@compiled(counting=False)
+def slopes_32(bank, x, at, gradient, pair_gradient, slopes, totals):
+    """See :func:`add_inner_products`."""
+    add_inner_products(cached_32_at(bank), at, gradient, slopes, totals)

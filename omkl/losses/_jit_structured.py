@@ -1,0 +1,125 @@
+"""Losses of labels of any structure; see :mod:`omkl.losses.structured` for the formulas.
+
+Each writes its gradient, zero where there is none, and returns the loss, as
+:data:`omkl._signatures.LOSS_OF_LABELS` declares. Labels are (n,), and ``gold`` has -1 where one is
+unknown. ``decode``, ``score``, ``marginals`` and so on are those of the structure.
+"""
+
+import numpy as np
+
+from omkl._compilation import borrowing, compiled, inner
+from omkl._pointers import flat
+from omkl.structures._jit_labels import augment, cost, decode, indicate, marginals, score
+
+
+@borrowing
+def clear(array):
+    """Set all entries to zero."""
+    entries = flat(array)
+    for i in range(len(entries)):
+        entries[i] = 0.0
+
+
+@borrowing
+def subtract(array, other):
+    """Subtract the entries of another array."""
+    entries = flat(array)
+    subtracted = flat(other)
+    for i in range(len(entries)):
+        entries[i] -= subtracted[i]
+
+
+@borrowing
+def is_partial(gold):
+    """Return whether a label is unknown."""
+    for label in gold:  # noqa: SIM110 - Numba takes no generators
+        if label < 0:
+            return True
+    return False
+
+
+@inner
+def agreeing(unary, gold):
+    """Return scores (n, K) that forbid labels which disagree with the known ones."""
+    allowed = np.empty(unary.shape)
+    for t in range(unary.shape[0]):
+        for j in range(unary.shape[1]):
+            allowed[t, j] = unary[t, j]
+            if gold[t] >= 0 and j != gold[t]:
+                allowed[t, j] = -np.inf
+    return allowed
+
+
+@inner
+def completed(structure, unary, pairwise, gold):
+    """Return the gold labels; unknown ones are those of the best labelling that agrees with them."""
+    if not is_partial(gold):
+        return gold
+    labels = np.empty(gold.shape[0], np.int64)
+    decode(structure, agreeing(unary, gold), pairwise, gold, 0.0, labels)
+    return labels
+
+
+@borrowing
+def write_difference(structure, gradient, pair_gradient, predicted, correct):
+    """Write the parts of the predicted labels minus those of the correct ones."""
+    indicate(structure, gradient, pair_gradient, predicted, 1.0)
+    indicate(structure, gradient, pair_gradient, correct, -1.0)
+
+
+@compiled
+def hinge(structure, unary, pairwise, gold, parameters, gradient, pair_gradient):
+    """Highest score with cost, minus the score of the gold labels; the parameter weights the cost."""
+    cost_weight = parameters[0]
+    clear(gradient)
+    clear(pair_gradient)
+    predicted = np.empty(gold.shape[0], np.int64)
+    decode(structure, unary, pairwise, gold, cost_weight, predicted)
+    correct = completed(structure, unary, pairwise, gold)
+    gap = score(structure, unary, pairwise, predicted) - score(structure, unary, pairwise, correct)
+    value = gap + cost_weight * cost(structure, gold, predicted)
+    if value <= 0.0:
+        return 0.0
+    write_difference(structure, gradient, pair_gradient, predicted, correct)
+    return value
+
+
+@compiled
+def perceptron(structure, unary, pairwise, gold, parameters, gradient, pair_gradient):
+    """Highest score minus the score of the gold labels."""
+    clear(gradient)
+    clear(pair_gradient)
+    predicted = np.empty(gold.shape[0], np.int64)
+    decode(structure, unary, pairwise, gold, 0.0, predicted)
+    correct = completed(structure, unary, pairwise, gold)
+    gap = score(structure, unary, pairwise, predicted) - score(structure, unary, pairwise, correct)
+    write_difference(structure, gradient, pair_gradient, predicted, correct)
+    return max(gap, 0.0)
+
+
+@compiled
+def crf(structure, unary, pairwise, gold, parameters, gradient, pair_gradient):
+    """Negative log-likelihood of the gold labels, or of all that agree with the known ones."""
+    log_partition = marginals(structure, unary, pairwise, gradient, pair_gradient)
+    if is_partial(gold):
+        expected = np.empty(gradient.shape)
+        expected_pairs = np.empty(pair_gradient.shape)
+        allowed = agreeing(unary, gold)
+        gold_score = marginals(structure, allowed, pairwise, expected, expected_pairs)
+        subtract(gradient, expected)
+        subtract(pair_gradient, expected_pairs)
+    else:
+        gold_score = score(structure, unary, pairwise, gold)
+        indicate(structure, gradient, pair_gradient, gold, -1.0)
+    return max(log_partition - gold_score, 0.0)
+
+
+@compiled
+def softmax_margin(structure, unary, pairwise, gold, parameters, gradient, pair_gradient):
+    """Likelihood with the cost of labels added to their scores; the parameter weights the cost."""
+    augmented = np.empty(unary.shape)
+    for t in range(unary.shape[0]):
+        for j in range(unary.shape[1]):
+            augmented[t, j] = unary[t, j]
+    augment(structure, augmented, gold, parameters[0])
+    return crf(structure, augmented, pairwise, gold, parameters, gradient, pair_gradient)

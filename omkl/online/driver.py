@@ -1,0 +1,451 @@
+"""The compiled driver: many rounds of training in one call; :class:`OnlineTrainer` is their definition."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from omkl import _signatures as signatures
+from omkl._pointers import Packed
+from omkl.groups.base import NO_PAIRS, CompiledBank
+from omkl.losses.evaluation import LossFunction
+from omkl.online import _jit_driver as jit
+from omkl.online.evidence import reference_loss
+from omkl.online.rounds import Sequences, Step, TrainerPart
+from omkl.online.schedules import KNOWN_RATES, GrowingHorizon
+from omkl.online.trainer import OnlineTrainer
+from omkl.regularizers.base import ProximalStep
+
+#: Most rounds of one call.
+AT_A_TIME = 1000
+#: Functions of the structure that predict, for costs before each round.
+PREDICTING = "decode", "cost"
+
+
+def uncompiled_part(trainer: OnlineTrainer) -> Any:
+    """Return a part of a trainer without compiled functions; None if all parts have them."""
+    loss = trainer.loss_function
+    if not loss.is_compiled:
+        return trainer.loss if trainer.loss.compiled is None else trainer.structure
+    parts: list[Any] = [trainer.method, *trainer.examiners.values(), *trainer.banks]
+    if trainer.schedule.adaptive:
+        parts.append(trainer.schedule)
+    for part in parts:
+        if part.compiled is None:
+            return part
+    for term, compiled_steps in zip(trainer.terms, trainer.compiled_steps):
+        if compiled_steps is None:
+            return term
+    has_known_lambda = not callable(trainer.lambda_) or isinstance(trainer.lambda_, GrowingHorizon)
+    return None if has_known_lambda else trainer.lambda_
+
+
+def compiled_pass(
+    trainer: OnlineTrainer,
+    examples: Any,
+    orders: Callable,
+    done: int,
+    room: Callable[[], int],
+    testing: bool,
+) -> Iterator[Step]:
+    """Learn a block of sequences, many rounds in one call; yield a step for some rounds together.
+
+    Parameters
+    ----------
+    trainer : OnlineTrainer
+    examples : sequence of Example
+        ``examples.sequences()`` returns their arrays, None if a compiled pass cannot take them.
+    orders : callable
+        ``orders(sizes)`` gives orders.
+    done : int
+        Number of examples that were learned already.
+    room : callable
+        ``room()`` returns how many rounds may pass until a callback or a checkpoint must know.
+    testing : bool
+        Whether steps have the costs of predictions before each round.
+    """
+    order = orders([len(examples)])[0]
+    sequences = examples.sequences()
+    driver = Driver.of(trainer)
+    while done < len(order):
+        n = min(room(), AT_A_TIME, len(order) - done, trainer.until_upkeep())
+        ends = np.cumsum(sequences.lengths(order[done : done + n]))
+        most_tokens = min(bank.rows_at_once for bank in driver.banks)
+        n = max(1, min(n, int(np.searchsorted(ends, most_tokens, side="right"))))
+        step = driver.learn(sequences, order[done : done + n], testing)
+        done += step.n_examples
+        yield step
+
+
+def fastest_pass(
+    trainer: OnlineTrainer,
+    examples: Any,
+    room: Callable[[], int] = lambda: AT_A_TIME,
+    testing: bool = False,
+) -> Callable[..., Iterator[Step]] | None:
+    """Return the compiled pass over examples, if all parts of the trainer have compiled functions; else None.
+
+    Parameters
+    ----------
+    trainer : OnlineTrainer
+    examples : sequence of Example
+    room, testing
+        See :func:`compiled_pass`.
+    """
+    if getattr(examples, "sequences", lambda: None)() is None or uncompiled_part(trainer) is not None:
+        return None
+    return partial(compiled_pass, room=room, testing=testing)
+
+
+class Driver:
+    """Calls the compiled driver for a trainer, and keeps its arrays between calls.
+
+    Parameters
+    ----------
+    trainer : OnlineTrainer
+        All its parts have compiled functions.
+    """
+
+    def __init__(self, trainer: OnlineTrainer) -> None:
+        self.trainer = trainer
+        self._rounds = RoundArrays(0, 0)
+        self._scratch: Packed | None = None
+        self._model: PackedModel | None = None
+
+    @classmethod
+    def of(cls, trainer: OnlineTrainer) -> "Driver":
+        """Return the driver of a trainer, which keeps it."""
+        if trainer.driver is None:
+            trainer.driver = cls(trainer)
+        return trainer.driver
+
+    def __deepcopy__(self, memo: dict) -> None:
+        return None  # the copy of a trainer makes a driver of its own
+
+    def __reduce__(self) -> tuple:
+        return type(None), ()
+
+    @property
+    def banks(self) -> list[CompiledBank]:
+        """The banks of the trainer, all of which have compiled functions."""
+        return self.trainer.banks  # type: ignore[return-value]
+
+    def learn(self, sequences: Sequences, order: np.ndarray, testing: bool) -> Step:
+        """Learn the examples of an order in rounds, up to a change of the stream.
+
+        Raises
+        ------
+        DivergenceError
+            If a loss is not finite.
+        """
+        trainer = self.trainer
+        n_rounds = len(order)
+        lows, ends, tokens = sequences.tokens_of(order)
+        presented = self._fill_rounds(sequences, order, (lows, ends, tokens), testing)
+        inputs = [bank.inputs_of(sequences.tokens, tokens) for bank in self.banks]
+        model = self._packed_model(testing)
+        model.refresh(inputs)
+        scratch = self._packed_scratch(int(np.diff(ends).max()))
+        learned = jit.learn(model.address, self._rounds.address, scratch.address)
+        for bank in self.banks:
+            bank.end_pass()
+        changed = model.has_changed
+        diverged = learned < n_rounds and not changed
+        trainer.go_on(trainer.round + learned + diverged, presented[learned + diverged - 1])
+        model.write_back()
+        if diverged:
+            raise trainer.divergence(self._rounds.losses.item(learned))
+        trainer.upkeep()
+        if changed:
+            trainer.restart_average(trainer.found_change())
+        return Step(
+            loss=self._rounds.losses[:learned].copy(),
+            norms=trainer.norms,
+            rate=model.state.item(jit.RATE),
+            square_gradient=model.state.item(jit.SQUARE_GRADIENT),
+            potentials=None,
+            gold=sequences.gold[tokens[: ends[learned]]],
+            n_examples=int(learned),
+            weight=self._rounds.weights[:learned].copy(),
+            costs=self._rounds.costs[:learned].copy() if testing else None,
+            changed=changed,
+        )
+
+    def _fill_rounds(
+        self, sequences: Sequences, order: np.ndarray, places: tuple, testing: bool
+    ) -> np.ndarray:
+        """Write the numbers of the rounds; return the total weights of examples after each of them."""
+        trainer = self.trainer
+        lows, ends, tokens = places
+        n_rounds, n_tokens = len(order), len(tokens)
+        if not self._rounds.has_room_for(n_rounds, n_tokens):
+            self._rounds = RoundArrays(n_rounds, n_tokens)
+        rounds = self._rounds
+        weights = np.ones(n_rounds) if sequences.weights is None else sequences.weights[order]
+        presented = np.cumsum(np.append(trainer.presented, weights))[1:]
+        gold = sequences.gold[tokens]
+        of_numbers = trainer.loss_function.of_numbers
+        if of_numbers:
+            rounds.targets[:n_tokens] = gold
+        else:
+            rounds.codes[:n_tokens] = gold
+        first = trainer.round - trainer.began + 1
+        numbers = np.arange(first, first + n_rounds)
+        rounds.lows[:n_rounds] = lows
+        rounds.ends[: n_rounds + 1] = ends
+        rounds.weights[:n_rounds] = weights
+        rounds.rates[:n_rounds] = trainer.schedule.factors(numbers)
+        lambda_: Any = trainer.lambda_
+        lambdas = lambda_(presented) if callable(lambda_) else lambda_
+        rounds.shrinkage[:n_rounds] = (weights if trainer.method.forgets else presented) * lambdas
+        rounds.averages[:n_rounds] = 0.0 if trainer.average is None else trainer.average.weights(numbers)
+        rounds.set_numbers(n_rounds=n_rounds, testing=testing, of_numbers=of_numbers)
+        return presented
+
+    def _packed_scratch(self, longest: int) -> Packed:
+        """Return working memory for sequences of up to ``longest`` tokens."""
+        trainer = self.trainer
+        n_groups, p = len(trainer.group_state.names), trainer.n_penalized
+        unary, *others = trainer.structure.zeros(longest)
+        pairwise = others[0] if others and isinstance(others[0], np.ndarray) else NO_PAIRS
+        scratch = self._scratch
+        if scratch is not None:
+            arrays = scratch.values
+            has_room = len(arrays.unary) >= longest and arrays.unary.shape[1] == unary.shape[1]
+            has_groups = len(arrays.norms) == p and len(arrays.factors) == n_groups
+            if has_room and has_groups and arrays.pairwise.shape == pairwise.shape:
+                return scratch
+        arrays = jit.Scratch(
+            unary=unary,
+            pairwise=pairwise,
+            gradient=np.zeros_like(unary),
+            pair_gradient=np.zeros_like(pairwise),
+            labels=np.zeros(longest, dtype=np.int64),
+            norms=np.zeros(p),
+            memory=np.zeros((2, p)),
+            factors=np.zeros(n_groups),
+            scales=np.zeros(p),
+            slopes=np.zeros(p),
+            totals=np.zeros((p, unary.shape[1])),
+        )
+        self._scratch = jit.SCRATCH.pack(arrays)
+        return self._scratch
+
+    def _packed_model(self, testing: bool) -> "PackedModel":
+        """Return the parts of the trainer for the driver; those of the last call if they are the same."""
+        parts = parts_in_use(self.trainer, testing)
+        model = self._model
+        is_same = model is not None and len(parts) == len(model.parts) and all(map(is_, parts, model.parts))
+        if model is None or not is_same:
+            self._model = model = PackedModel(self.trainer, testing)
+        return model
+
+
+class RoundArrays:
+    """Arrays of the numbers of rounds, with room for some rounds and tokens; see ``_jit_driver.Rounds``."""
+
+    def __init__(self, n_rounds: int, n_tokens: int) -> None:
+        self.lows = np.zeros(n_rounds, dtype=np.int64)
+        self.ends = np.zeros(n_rounds + 1, dtype=np.int64)
+        self.codes = np.zeros(n_tokens, dtype=np.int64)
+        self.targets = np.zeros(n_tokens)
+        self.weights, self.rates, self.shrinkage, self.averages = np.zeros((4, n_rounds))
+        self.losses, self.costs = np.zeros((2, n_rounds))
+        arrays = {name: getattr(self, name) for name in jit.Rounds._fields if hasattr(self, name)}
+        self._packed = jit.ROUNDS.pack(jit.Rounds(**arrays, n_rounds=0, testing=0, of_numbers=0))
+        self.address = self._packed.address
+
+    def has_room_for(self, n_rounds: int, n_tokens: int) -> bool:
+        """Return whether so many rounds and tokens fit."""
+        return len(self.lows) >= max(n_rounds, 1) and len(self.codes) >= n_tokens
+
+    def set_numbers(self, **numbers: int) -> None:
+        """Set the fields that are no arrays."""
+        self._packed.set(**numbers)
+
+
+class PackedModel:
+    """The parts of a trainer for the driver, with the addresses of their functions and arrays.
+
+    Parameters
+    ----------
+    trainer : OnlineTrainer
+    testing : bool
+        Whether outputs are predicted before they are learned.
+
+    Attributes
+    ----------
+    address : int
+        Address of the :class:`_jit_driver.Model`.
+    state : array of shape (N_STATE,)
+        The numbers that change from round to round.
+    """
+
+    def __init__(self, trainer: OnlineTrainer, testing: bool) -> None:
+        self.parts = parts_in_use(trainer, testing)
+        self.state = np.zeros(jit.N_STATE)
+        self._trainer = trainer
+        self._testing = testing
+        self._examiners = [part for part in trainer.examiners.values() if part.takes_part]
+        self._packed_banks = [_packed_bank(bank, trainer) for bank in trainer.banks]
+        self._packed_examiners = [_packed_examiner(part) for part in self._examiners]
+        steps = itertools.chain.from_iterable(trainer.compiled_steps)
+        self._packed_steps = [_packed_step(step) for step in steps]
+        losses = [trainer.loss_function]
+        if self._examiners:
+            losses.append(reference_loss(trainer))
+        self._packed_losses = [_packed_loss(loss) for loss in losses]
+        self._structure = _packed_structure(losses, testing)
+        #: Blocks whose addresses were written in the last call.
+        self._held: list[Any] = []
+        self._packed = self._pack()
+        self.address = self._packed.address
+
+    def _pack(self) -> Packed:
+        trainer, functions = self._trainer, self._trainer.method.functions
+        schedule = trainer.schedule.compiled if trainer.schedule.adaptive else KNOWN_RATES
+        return jit.MODEL.pack(
+            jit.Model(
+                banks=_addresses_of(self._packed_banks),
+                steps=_addresses_of(self._packed_steps),
+                examiners=_addresses_of(self._packed_examiners),
+                phases=jit.addresses_of_phases(
+                    examines=bool(self._examiners),
+                    averages=any(part.examines == "average" for part in self._examiners),
+                    testing=self._testing,
+                ),
+                examined=np.full(len(self._examiners), np.nan),
+                groups=trainer.group_state.address,
+                n_penalized=trainer.n_penalized,
+                loss=self._packed_losses[0].address,
+                reference_loss=self._packed_losses[-1].address,
+                structure=0 if self._structure is None else self._structure.address,
+                method=0,
+                begin=signatures.BEGIN.address_of(functions.begin),
+                square=signatures.SQUARE.address_of(functions.square),
+                shrink=signatures.SHRINK.address_of(functions.shrink),
+                distance=signatures.DISTANCE.address_of(functions.distance),
+                part_scales=(
+                    signatures.PART_SCALES.address_of(functions.part_scales) if self._examiners else 0
+                ),
+                forgets=int(trainer.method.forgets),
+                schedule=trainer.schedule.numbers,
+                rate=signatures.RATE.address_of(schedule.rate),
+                observe=signatures.OBSERVE.address_of(schedule.observe),
+                reach=signatures.REACH.address_of(schedule.reach),
+                radius=trainer.radius,
+                state=self.state,
+            )
+        )
+
+    def refresh(self, inputs: list[tuple[Packed, bool]]) -> None:
+        """Write the addresses that may have changed since the last call, and the numbers at its start."""
+        trainer = self._trainer
+        self._held = [inputs]
+        for packed, bank, (packed_inputs, covers_all) in zip(self._packed_banks, trainer.banks, inputs):
+            arrays = bank.packed()
+            self._held.append(arrays)
+            packed.set(arrays=arrays.address, inputs=packed_inputs.address, covers_all=int(covers_all))
+        for packed, part in zip(self._packed_examiners, self._examiners):
+            arrays = part.packed(self._n_outputs)
+            self._held.append(arrays)
+            packed.set(arrays=arrays.address)
+        arrays = trainer.method.packed()
+        self._held.append(arrays)
+        self._packed.set(method=0 if arrays is None else arrays.address, groups=trainer.group_state.address)
+        state = self.state
+        state[jit.PENDING] = trainer.group_state.pending_weight
+        state[jit.TOTAL_WEIGHT] = trainer.group_state.total_weight
+        state[jit.SHRINKAGE] = trainer.shrinkage
+        state[jit.ROUND] = trainer.round
+        state[jit.CHANGED] = 0.0
+
+    def write_back(self) -> None:
+        """Set the trainer's numbers to those after the last call."""
+        trainer = self._trainer
+        trainer.group_state.pending_weight = self.state.item(jit.PENDING)
+        trainer.group_state.total_weight = self.state.item(jit.TOTAL_WEIGHT)
+        trainer.shrinkage = self.state.item(jit.SHRINKAGE)
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the last round of the last call has found that the stream changed."""
+        return self.state[jit.CHANGED] != 0.0
+
+    @property
+    def _n_outputs(self) -> int:
+        return self._trainer.structure.zeros(1).unary.shape[1]
+
+
+def parts_in_use(trainer: OnlineTrainer, testing: bool) -> tuple:
+    """Return all on which the packed model depends, except for what is written before every call."""
+    parts = [trainer.structure, trainer.loss, trainer.method, trainer.schedule, trainer.schedule.numbers]
+    parts += [*trainer.banks, *trainer.terms, trainer.group_state]
+    parts += [part for part in trainer.examiners.values() if part.takes_part]
+    return (*parts, testing, trainer.radius)
+
+
+def _addresses_of(packed: list[Packed]) -> np.ndarray:
+    return np.array([part.address for part in packed], dtype=np.int64)
+
+
+def _packed_bank(bank: CompiledBank, trainer: OnlineTrainer) -> Packed:
+    """Return the functions of a bank; those of groups that are never examined are not compiled."""
+    functions = bank.compiled
+    groups = bank.group_state.groups
+    is_penalized = groups.start < trainer.n_penalized
+    models = {part.examines for part in trainer.examiners.values() if part.takes_part}
+    has_slopes = is_penalized and "reference" in models
+    return jit.BANK.pack(
+        jit.BankParts(
+            arrays=0,
+            inputs=0,
+            covers_all=0,
+            first=groups.start,
+            end=groups.stop,
+            is_penalized=int(is_penalized),
+            scores=signatures.SCORES.address_of(functions.scores),
+            average=signatures.AVERAGE.address_of(functions.average) if "average" in models else 0,
+            step=signatures.STEP.address_of(functions.step),
+            activate=signatures.ACTIVATE.address_of(functions.activate),
+            fold=signatures.FOLD.address_of(functions.fold),
+            slopes=signatures.SLOPES.address_of(functions.slopes) if has_slopes else 0,
+        )
+    )
+
+
+def _packed_step(step: ProximalStep) -> Packed:
+    prox = signatures.PROX.address_of(step.function)
+    return jit.STEP.pack(jit.StepParts(prox, step.parameters, step.factor, step.quadratic))
+
+
+def _packed_examiner(part: TrainerPart) -> Packed:
+    functions = part.compiled
+    looks = functions.look is not None
+    compares = functions.compare is not None
+    return jit.EXAMINER.pack(
+        jit.ExaminerParts(
+            arrays=0,
+            model=jit.AVERAGED if part.examines == "average" else jit.WITHOUT_GROUPS,
+            is_due=signatures.IS_DUE.address_of(functions.is_due),
+            look=signatures.LOOK.address_of(functions.look) if looks else 0,
+            compare=signatures.COMPARE.address_of(functions.compare) if compares else 0,
+        )
+    )
+
+
+def _packed_loss(loss: LossFunction) -> Packed:
+    return jit.LOSS.pack(jit.LossParts(loss.address, loss.parameters, int(loss.of_numbers)))
+
+
+def _packed_structure(losses: list[LossFunction], testing: bool) -> Any:
+    """Return those functions of the structure that the losses call, and those that predict if ``testing``."""
+    if losses[0].of_numbers:
+        return None
+    also = set(PREDICTING) if testing else set()
+    for loss in losses[1:]:
+        also |= set(loss.calls)
+    return losses[0].packed_structure(also)
