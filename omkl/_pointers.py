@@ -170,7 +170,7 @@ class Layout(Generic[N]):
         self.fields = fields
         self.starts = {}
         self.size = 0
-        for name in kind._fields:  # type: ignore[attr-defined]
+        for name in kind._fields:
             self.starts[name] = self.size
             field = fields[name]
             self.size += 1 + field.ndim if isinstance(field, types.Array) else 1
@@ -187,7 +187,7 @@ class Layout(Generic[N]):
             If an array has another type than declared.
         """
         block = np.zeros(max(self.size, 1), dtype=np.int64)
-        for name, value in zip(self.starts, values):  # type: ignore[call-overload]
+        for name, value in zip(self.starts, values):
             self.write(block, name, value)
         return Packed(self, block, values)
 

@@ -69,9 +69,7 @@ class BankFunctions(NamedTuple):
 
 _OF_STRUCTURE = {"structure": ADDRESS}
 #: Write the best labels (n,), where each adds ``cost_weight`` times its cost to its score; return its score and cost.
-DECODE = Signature(
-    "decode", FLOAT, **_OF_STRUCTURE, **_POTENTIALS, gold=INTEGERS, cost_weight=FLOAT, labels=INTEGERS
-)
+DECODE = Signature("decode", FLOAT, **_OF_STRUCTURE, **_POTENTIALS, gold=INTEGERS, cost_weight=FLOAT, labels=INTEGERS)
 #: Write the marginals of all parts; return log Z, minus infinity if nothing is allowed. Nan, if it is not precise
 #: enough, so that ``marginals_in_logs`` is called.
 MARGINALS = Signature("marginals", FLOAT, **_OF_STRUCTURE, **_POTENTIALS, **_GRADIENT)
@@ -118,9 +116,7 @@ PROX = Signature("prox", NOTHING, norms=VECTOR, step=FLOAT, parameters=VECTOR, m
 #: Return the rate of a round; ``factor`` is the round's entry of :meth:`omkl.online.Schedule.factors`.
 RATE = Signature("rate", FLOAT, numbers=VECTOR, factor=FLOAT, weight=FLOAT)
 #: Add the weighted loss and the squared norm of the weighted gradient; return the rate, which the first one sets.
-OBSERVE = Signature(
-    "observe", FLOAT, numbers=VECTOR, loss=FLOAT, square_gradient=FLOAT, weight=FLOAT, rate=FLOAT
-)
+OBSERVE = Signature("observe", FLOAT, numbers=VECTOR, loss=FLOAT, square_gradient=FLOAT, weight=FLOAT, rate=FLOAT)
 #: Take in the model's distance from the origin, and the length of the gradient step.
 REACH = Signature("reach", NOTHING, numbers=VECTOR, distance=FLOAT, step=FLOAT)
 

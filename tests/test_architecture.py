@@ -14,7 +14,8 @@ import omkl
 from omkl.estimators.persistence import SavedEstimator
 
 ROOT = Path(omkl.__file__).parent
-LEAVES = {"exceptions", "_components", "_roots", "_cache", "_compilation", "_messages", "_progress", "_threads"}
+LEAVES = {"exceptions", "_components", "_roots", "_cache", "_messages", "_progress", "_threads"}
+LEAVES |= {"_compilation", "_pointers", "_signatures"}
 GROUND = {"losses", "regularizers", "structures", "kernels"}
 LEARNING = GROUND | {"groups", "online", "batch"}
 BELOW_ESTIMATORS = LEAVES | LEARNING | {"_files", "data", "distributed", "features", "persistence"}
@@ -24,7 +25,7 @@ FILES = 15
 #: Most classes of omkl that an estimator derives from, itself included.
 BASES = 3
 #: Most files in a chain of imports.
-CHAIN = 16
+CHAIN = 19
 #: The subpackages and modules that each subpackage may import.
 MAY_IMPORT = {
     "exceptions": set(),
@@ -33,6 +34,8 @@ MAY_IMPORT = {
     "_cache": set(),
     "_roots": set(),
     "_compilation": {"exceptions"},
+    "_pointers": {"exceptions"},
+    "_signatures": {"_pointers"},
     "_messages": set(),
     "_progress": set(),
     "_threads": set(),
@@ -140,36 +143,39 @@ def test_only_omkl_distributed_imports_dask():
     assert importers == {"distributed"}
 
 
+#: Decorators of compiled functions; intrinsics are compiled into their callers.
+COMPILED = {"compiled", "compiled(counting=False)", "inner", "borrowing", "intrinsic"}
+#: What files of compiled loops import: others, and the modules that compile and call them.
+COMPILING = {"_compilation", "_pointers", "_signatures"}
+
+
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("_jit_*.py")), ids=lambda path: path.stem)
-def test_jitted_functions_are_cached_and_notice_changes_of_what_they_call(path):
-    """A cached caller does not notice a changed callee in another file, unless its cache key has a stamp of that file.
-
-    Intrinsics are compiled into their callers.
-    """
+def test_files_of_compiled_loops_hold_nothing_else(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    assert functions
-    stamped = {name.id for node in ast.walk(tree) for name in _arguments_of(node, "stamp_of")}
-    kinds = {_kind_of(function) for function in functions}
-    assert kinds <= {"compiled", "inner", "borrowing", "intrinsic"}
-    assert all(file.stem.startswith("_jit_") or file.stem == "_compilation" for file in imported_files(path))
-    if "compiled" in kinds:
-        assert {file.stem for file in _called_files(path)} <= stamped, "add the other files to stamp_of"
+    decorators = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.decorator_list:
+            decorators |= {ast.unparse(decorator) for decorator in node.decorator_list}
+    assert decorators
+    assert decorators <= COMPILED
+    assert all(file.stem.startswith("_jit_") or file.stem in COMPILING for file in imported_files(path))
 
 
-def _kind_of(function):
-    kinds = [ast.unparse(decorator) for decorator in function.decorator_list]
-    return "compiled" if ast.unparse(function.body[-1]).startswith("return compiled(") else " ".join(kinds)
-
-
-def _called_files(path):
-    """Return the files with compiled functions that a file imports, directly or through others."""
-    own = [file for file in imported_files(path) if file.stem.startswith("_jit_")]
-    return {*own, *(other for file in own for other in _called_files(file))}
-
-
-def _arguments_of(node, name):
-    return node.args if isinstance(node, ast.Call) and ast.unparse(node.func) == name else []
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("_jit_*.py")), ids=lambda path: path.stem)
+def test_helpers_that_use_other_files_stand_above_their_users(path):
+    """The key in Numba's cache is made where a function is defined, from what stands above it."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = {
+        alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for function in functions.values():
+        for name in {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}:
+            helper = functions.get(name)
+            if helper is None or helper.lineno <= function.lineno:
+                continue
+            names = {node.id for node in ast.walk(helper) if isinstance(node, ast.Name)}
+            assert not names & (imported - {"np", "compiled", "inner", "borrowing", "prefetch"}), (function.name, name)
 
 
 def test_nothing_is_unpickled():

@@ -26,7 +26,7 @@ from omkl.groups.expansions.kernel import KernelBank
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Predictor
 from omkl.online.callbacks import EarlyStopping, ProgressiveValidation
-from omkl.online.evidence import Evidence
+from omkl.online.examiners.evidence import Evidence
 from omkl.online.group_contributions import group_report, weights_of
 from omkl.online.model import Codec, OnlineModel, OnlineSettings, OwnCodec
 from omkl.online.rounds import Example, Examples, TrainingProgress, check_callbacks, thinned
@@ -324,7 +324,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
     def evidence_(self) -> dict[str, float] | None:
         """Evidence that each group helps on new examples, as a z-score; None without ``weighting="out-of-sample"``.
 
-        Useless groups have a mean of 0 and a standard deviation of 1; see ``omkl.online.evidence.Evidence``.
+        Useless groups have a mean of 0 and a standard deviation of 1; see ``omkl.online.examiners.evidence.Evidence``.
         """
         trainer = self.model_.trainer
         evidence = trainer.find(Evidence)

@@ -17,7 +17,7 @@ from omkl.exceptions import DataWarning, InputError
 from omkl.online.averaging import Predictor
 from omkl.online.callbacks import EarlyStopping, ProgressBar
 from omkl.online.checkpointing import Checkpoints
-from omkl.online.evidence import Evidence, beyond_chance
+from omkl.online.examiners.evidence import Evidence, beyond_chance
 from omkl.online.model import OwnCodec
 from omkl.online.rounds import Example, Record, TrainingProgress
 from omkl.online.trainer import OnlineTrainer

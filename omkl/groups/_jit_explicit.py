@@ -40,9 +40,7 @@ class FeaturesOfTokens(NamedTuple):
 
 
 def _layout_of(table: types.Array) -> Layout:
-    return Layout(
-        Weights, group_of=INDICES, table=table, sums=table, links=INDICES, heads=INDICES, groups=ADDRESS
-    )
+    return Layout(Weights, group_of=INDICES, table=table, sums=table, links=INDICES, heads=INDICES, groups=ADDRESS)
 
 
 WEIGHTS = _layout_of(MATRIX)

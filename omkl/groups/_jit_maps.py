@@ -47,7 +47,7 @@ mapped_tokens_at = MAPPED_TOKENS.at
 
 @borrowing
 def add_averaged(maps, features, at, factors, total, left_out, unary):
-    """Add the scores of the average ``(a_k v_kj + u_kj) / total``; a total of 0 means ``a_k v_kj``."""
+    """Add the scores of the average ``(a_k v_kj + u_kj) / total``; of ``a_k v_kj`` if it is 0."""
     averaging = total > 0.0 and maps.sums.shape[0] > 0
     for k in range(maps.starts.shape[0] - 1):
         if left_out[k] or (factors[k] == 0.0 and total == 0.0):

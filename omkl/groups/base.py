@@ -11,7 +11,7 @@ from omkl._pointers import Layout, Packed
 from omkl._signatures import BankFunctions
 from omkl.exceptions import InputError
 from omkl.groups.group_state import GroupState, GroupStateView, Mixture
-from omkl.structures.base import Potentials, Structure, inner_product, map_arrays
+from omkl.structures.base import Potentials, Structure, inner_product, map_arrays, pairs_of
 
 #: An encoded input with a length for the banks of a model: a Span, an ArcSentence, or a user-defined type.
 Input: TypeAlias = Any
@@ -286,15 +286,6 @@ class Bank(Compilable, ABC):
 
     def _activate(self, x: Input, gradient: Potentials) -> None:
         """Apply the postponed step to empty groups that become active."""
-
-
-#: Pairs of labels where there are none.
-NO_PAIRS = np.zeros((0, 0, 0))
-
-
-def pairs_of(potentials: Any) -> np.ndarray:
-    """Return the potentials of pairs of labels, (E, K, K); E = 0 if there are none."""
-    return getattr(potentials, "pairwise", NO_PAIRS)
 
 
 class CompiledBank(Bank):

@@ -105,8 +105,8 @@ class GroupState:
     @property
     def address(self) -> int:
         """Address of the arrays for compiled functions, see ``_jit_group_state.Groups``."""
-        arrays = _arrays_of_all(self)
-        values = jit.Groups(*arrays, *SCALE_RANGE)
+        lowest, highest = SCALE_RANGE
+        values = jit.Groups(*_arrays_of_all(self), lowest, highest)  # type: ignore[call-arg]
         if self._packed is None or not self._packed.holds(values):
             self._packed = jit.GROUPS.pack(values)
         return self._packed.address

@@ -16,7 +16,7 @@ from omkl.groups import _jit_dense as dense
 from omkl.groups import _jit_explicit as jit
 from omkl.groups.base import Bank, CompiledBank, lengthened
 from omkl.groups.group_state import Mixture
-from omkl.groups.tokens import NO_FEATURES, Span, Tokens
+from omkl.groups.tokens import NO_FEATURES, Features, Span, Tokens
 from omkl.structures.base import Potentials
 
 #: Number of rows averaged or mixed at a time, which limits temporary memory.
@@ -209,12 +209,13 @@ class ExplicitBank(CompiledBank, TableBank):
                 self._sums = lengthened(self._sums, capacity)
         self._groups[first : self.n_features] = groups
 
-    def _check_features(self, tokens: Tokens) -> None:
-        """Raise an InputError if the tokens have no features, or unknown ones."""
+    def features_of(self, tokens: Tokens) -> Features:
+        """Return the features of all tokens; raise an InputError if they have none, or unknown ones."""
         if tokens.features is None:
             raise InputError(f"The tokens have no features, but the group {self.names[0]!r} needs them.")
         if tokens.n_features > self.n_features:
             raise InputError(f"Feature {tokens.n_features - 1} was met, but the bank has {self.n_features} features.")
+        return tokens.features
 
     @property
     def functions(self) -> BankFunctions:  # type: ignore[override]
@@ -231,11 +232,11 @@ class ExplicitBank(CompiledBank, TableBank):
         return jit.Weights(self._groups, self.table, self._sums, self._links, self._heads, groups)
 
     def input_of(self, x: Span) -> tuple[Packed, int]:
-        self._check_features(x.tokens)
+        self.features_of(x.tokens)
         return x.tokens.packed_features(), x.low
 
     def inputs_of(self, tokens: Tokens, chosen: np.ndarray) -> tuple[Packed, bool]:
-        self._check_features(tokens)
+        self.features_of(tokens)
         return tokens.packed_features(), True
 
     def _spread(self, values: np.ndarray, rows: Rows = slice(None)) -> np.ndarray:

@@ -3,7 +3,7 @@
 :meth:`omkl.online.OnlineTrainer.update` is the definition of a round; it calls the same functions in the same order.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
@@ -151,7 +151,7 @@ class Scratch(NamedTuple):
     totals: np.ndarray
 
 
-def _addresses(kind: type) -> dict:
+def _addresses(kind: Any) -> dict[str, types.Type]:
     return dict.fromkeys(kind._fields, INTEGER)
 
 
@@ -203,9 +203,7 @@ _AVERAGE = Signature("averaged potentials", signatures.NOTHING, **_EXAMPLE)
 _COMPARE = Signature("compare with examined", signatures.NOTHING, model=ADDRESS, i=INTEGER, loss=FLOAT)
 _COST = Signature("cost of a round", FLOAT, **_EXAMPLE)
 _MEASURE = Signature("measure", signatures.NOTHING, groups=ADDRESS)
-_RESCALE = Signature(
-    "rescale", types.Tuple([FLAG, FLOAT]), groups=ADDRESS, after=VECTOR, radius=FLOAT, forgets=FLAG
-)
+_RESCALE = Signature("rescale", types.Tuple([FLAG, FLOAT]), groups=ADDRESS, after=VECTOR, radius=FLOAT, forgets=FLAG)
 _EVENTS = Signature("events", signatures.NOTHING, **_EXAMPLE, moves=FLAG)
 call_examine, call_average = _EXAMINE.call, _AVERAGE.call
 call_compare, call_cost = _COMPARE.call, _COST.call
@@ -230,8 +228,8 @@ def clear(array):
 def is_nonzero(array):
     """Return whether an entry is not zero."""
     entries = flat(array)
-    for i in range(len(entries)):
-        if entries[i] != 0.0:
+    for entry in entries:  # noqa: SIM110 - Numba compiles no generator
+        if entry != 0.0:
             return True
     return False
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from omkl._compilation import compiled, inner
 
-#: Positions of the state of a schedule: its parameter; sum and maximum of the squared norms of gradients; sum of losses;
-#: distance of the model from the origin.
+#: Positions of the state of a schedule: its parameter; sum and maximum of the squared norms of gradients; sum of
+#: losses; distance of the model from the origin.
 ETA0, SQUARES, LARGEST, LOSSES, DISTANCE, N_NUMBERS = range(6)
 #: Lower bound of the distance of the iterates from the origin, as a fraction of the first gradient step.
 LEAST_SHARE = 0.1

@@ -10,14 +10,15 @@ import numpy as np
 
 from omkl import _signatures as signatures
 from omkl._pointers import Packed
-from omkl.groups.base import NO_PAIRS, CompiledBank
+from omkl.groups.base import CompiledBank
 from omkl.losses.evaluation import LossFunction
 from omkl.online import _jit_driver as jit
-from omkl.online.evidence import reference_loss
+from omkl.online.examiners.evidence import reference_loss
 from omkl.online.rounds import Sequences, Step, TrainerPart
 from omkl.online.schedules import KNOWN_RATES, GrowingHorizon
 from omkl.online.trainer import OnlineTrainer
 from omkl.regularizers.base import ProximalStep
+from omkl.structures.base import pairs_of
 
 #: Most rounds of one call.
 AT_A_TIME = 1000
@@ -73,7 +74,7 @@ def compiled_pass(
     while done < len(order):
         n = min(room(), AT_A_TIME, len(order) - done, trainer.until_upkeep())
         ends = np.cumsum(sequences.lengths(order[done : done + n]))
-        most_tokens = min(bank.rows_at_once for bank in driver.banks)
+        most_tokens = min(bank.rows_at_once for bank in compiled_banks(trainer))
         n = max(1, min(n, int(np.searchsorted(ends, most_tokens, side="right"))))
         step = driver.learn(sequences, order[done : done + n], testing)
         done += step.n_examples
@@ -128,11 +129,6 @@ class Driver:
     def __reduce__(self) -> tuple:
         return type(None), ()
 
-    @property
-    def banks(self) -> list[CompiledBank]:
-        """The banks of the trainer, all of which have compiled functions."""
-        return self.trainer.banks  # type: ignore[return-value]
-
     def learn(self, sequences: Sequences, order: np.ndarray, testing: bool) -> Step:
         """Learn the examples of an order in rounds, up to a change of the stream.
 
@@ -145,12 +141,12 @@ class Driver:
         n_rounds = len(order)
         lows, ends, tokens = sequences.tokens_of(order)
         presented = self._fill_rounds(sequences, order, (lows, ends, tokens), testing)
-        inputs = [bank.inputs_of(sequences.tokens, tokens) for bank in self.banks]
+        inputs = [bank.inputs_of(sequences.tokens, tokens) for bank in compiled_banks(trainer)]
         model = self._packed_model(testing)
         model.refresh(inputs)
         scratch = self._packed_scratch(int(np.diff(ends).max()))
         learned = jit.learn(model.address, self._rounds.address, scratch.address)
-        for bank in self.banks:
+        for bank in compiled_banks(trainer):
             bank.end_pass()
         changed = model.has_changed
         diverged = learned < n_rounds and not changed
@@ -174,9 +170,7 @@ class Driver:
             changed=changed,
         )
 
-    def _fill_rounds(
-        self, sequences: Sequences, order: np.ndarray, places: tuple, testing: bool
-    ) -> np.ndarray:
+    def _fill_rounds(self, sequences: Sequences, order: np.ndarray, places: tuple, testing: bool) -> np.ndarray:
         """Write the numbers of the rounds; return the total weights of examples after each of them."""
         trainer = self.trainer
         lows, ends, tokens = places
@@ -209,8 +203,8 @@ class Driver:
         """Return working memory for sequences of up to ``longest`` tokens."""
         trainer = self.trainer
         n_groups, p = len(trainer.group_state.names), trainer.n_penalized
-        unary, *others = trainer.structure.zeros(longest)
-        pairwise = others[0] if others and isinstance(others[0], np.ndarray) else NO_PAIRS
+        potentials = trainer.structure.zeros(longest)
+        unary, pairwise = potentials.unary, pairs_of(potentials)
         scratch = self._scratch
         if scratch is not None:
             arrays = scratch.values
@@ -290,9 +284,9 @@ class PackedModel:
         self._trainer = trainer
         self._testing = testing
         self._examiners = [part for part in trainer.examiners.values() if part.takes_part]
-        self._packed_banks = [_packed_bank(bank, trainer) for bank in trainer.banks]
+        self._packed_banks = [_packed_bank(bank, trainer) for bank in compiled_banks(trainer)]
         self._packed_examiners = [_packed_examiner(part) for part in self._examiners]
-        steps = itertools.chain.from_iterable(trainer.compiled_steps)
+        steps = itertools.chain.from_iterable(filter(None, trainer.compiled_steps))
         self._packed_steps = [_packed_step(step) for step in steps]
         losses = [trainer.loss_function]
         if self._examiners:
@@ -328,9 +322,7 @@ class PackedModel:
                 square=signatures.SQUARE.address_of(functions.square),
                 shrink=signatures.SHRINK.address_of(functions.shrink),
                 distance=signatures.DISTANCE.address_of(functions.distance),
-                part_scales=(
-                    signatures.PART_SCALES.address_of(functions.part_scales) if self._examiners else 0
-                ),
+                part_scales=(signatures.PART_SCALES.address_of(functions.part_scales) if self._examiners else 0),
                 forgets=int(trainer.method.forgets),
                 schedule=trainer.schedule.numbers,
                 rate=signatures.RATE.address_of(schedule.rate),
@@ -345,7 +337,7 @@ class PackedModel:
         """Write the addresses that may have changed since the last call, and the numbers at its start."""
         trainer = self._trainer
         self._held = [inputs]
-        for packed, bank, (packed_inputs, covers_all) in zip(self._packed_banks, trainer.banks, inputs):
+        for packed, bank, (packed_inputs, covers_all) in zip(self._packed_banks, compiled_banks(trainer), inputs):
             arrays = bank.packed()
             self._held.append(arrays)
             packed.set(arrays=arrays.address, inputs=packed_inputs.address, covers_all=int(covers_all))
@@ -353,7 +345,7 @@ class PackedModel:
             arrays = part.packed(self._n_outputs)
             self._held.append(arrays)
             packed.set(arrays=arrays.address)
-        arrays = trainer.method.packed()
+        arrays = trainer.method.packed(self._n_outputs)
         self._held.append(arrays)
         self._packed.set(method=0 if arrays is None else arrays.address, groups=trainer.group_state.address)
         state = self.state
@@ -378,6 +370,11 @@ class PackedModel:
     @property
     def _n_outputs(self) -> int:
         return self._trainer.structure.zeros(1).unary.shape[1]
+
+
+def compiled_banks(trainer: OnlineTrainer) -> list[CompiledBank]:
+    """Return the banks of a trainer with compiled functions: all of them, where the driver is called."""
+    return [bank for bank in trainer.banks if isinstance(bank, CompiledBank)]
 
 
 def parts_in_use(trainer: OnlineTrainer, testing: bool) -> tuple:

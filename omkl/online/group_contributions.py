@@ -149,7 +149,7 @@ def contributions(predictor: Predictor, x: Input, direction: Potentials) -> Cont
 
 def _of_features(bank: ExplicitBank, x: Span, direction: Potentials) -> Contributions:
     """Compute the contributions of explicit features."""
-    starts, ids, values = bank.features_of(x)
+    starts, ids, values = bank.features_of(x.tokens)
     starts = starts[x.low : x.high + 1]
     entries = slice(starts[0], starts[-1])
     tokens, own = np.repeat(np.arange(len(x)), np.diff(starts)), ids[entries]

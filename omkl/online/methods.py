@@ -30,13 +30,9 @@ class Method(TrainerPart, Compilable, ABC):
     #: Whether the next examples are new to the model.
     learning = True
 
-    def packed(self) -> Packed | None:
-        """Return the arrays of the method for compiled functions; None without any."""
-        return None
-
     @property
     def _address(self) -> int:
-        packed = self.packed()
+        packed = self.packed(0)
         return 0 if packed is None else packed.address
 
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
@@ -171,7 +167,7 @@ class OutOfSampleWeights(ForwardBackward):
         self._packed: Packed | None = None
 
     @property
-    def learning(self) -> bool:  # type: ignore[override]
+    def learning(self) -> bool:
         """Whether the weights learn, from examples that are new to the model."""
         return bool(self._learns[0])
 
@@ -179,7 +175,7 @@ class OutOfSampleWeights(ForwardBackward):
     def learning(self, learns: float) -> None:
         self._learns[0] = float(learns)
 
-    def packed(self) -> Packed:
+    def packed(self, n_outputs: int) -> Packed:
         arrays = jit.HedgeArrays(
             weights=self.weights,
             cumulative=self.cumulative,

@@ -112,14 +112,17 @@ class TrainerPart:
     predicts: ClassVar[bool] = False
     #: Compiled functions; None keeps the rounds of a trainer from being compiled.
     compiled: Any = None
-    #: Model that a part looks at before an example is learned: "reference", without the regularized groups, or "average".
+    #: Model that a part looks at before an example is learned: "reference" (without regularized groups) or "average".
     examines: ClassVar[str] = "reference"
-    #: Whether the part looks at the next examples.
-    takes_part = True
 
-    def packed(self, n_outputs: int) -> Packed:
-        """Return the arrays of the part for its compiled functions, for this number of labels."""
-        raise NotImplementedError
+    @property
+    def takes_part(self) -> bool:
+        """Whether the part looks at the next examples."""
+        return True
+
+    def packed(self, n_outputs: int) -> Packed | None:
+        """Return the arrays of the part for its compiled functions, for this number of labels; None without any."""
+        return None
 
     def start(self, group_state: GroupState, n_groups: int) -> None:
         """Fit the groups of a new model, or of one that has new groups, of which ``n_groups`` are regularized."""

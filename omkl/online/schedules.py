@@ -253,9 +253,7 @@ class MeanPolyak(AdaptiveSchedule, LinearDecay):
     """
 
     aliases = {"mean-polyak": {}, "polyak": {}}
-    functions = ScheduleFunctions(
-        rate=jit.mean_polyak_rate, observe=jit.observe_mean_polyak, reach=jit.ignore_distance
-    )
+    functions = ScheduleFunctions(rate=jit.mean_polyak_rate, observe=jit.observe_mean_polyak, reach=jit.ignore_distance)
     compiled = functions
     saved = *LinearDecay.saved, *AdaptiveSchedule.saved
 

@@ -13,8 +13,8 @@ from omkl.groups.group_state import GroupState
 from omkl.losses.evaluation import LossFunction
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
-from omkl.online.drift.detector import DriftTest
-from omkl.online.evidence import Evidence
+from omkl.online.examiners.drift import DriftTest
+from omkl.online.examiners.evidence import Evidence
 from omkl.online.methods import METHODS, Method, OutOfSampleWeights
 from omkl.online.rounds import Change, Example, Record, Step, TrainerPart, below, potentials_of, prefixed
 from omkl.online.schedules import Schedule

@@ -12,8 +12,8 @@ from omkl.exceptions import DivergenceError, InputError
 from omkl.online import rounds
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.driver import AT_A_TIME, fastest_pass, uncompiled_part
-from omkl.online.drift.detector import DriftTest, unit_of
-from omkl.online.evidence import Evidence
+from omkl.online.examiners.drift import DriftTest, unit_of
+from omkl.online.examiners.evidence import Evidence
 from omkl.online.trainer import OnlineTrainer
 
 logger = logging.getLogger("omkl")

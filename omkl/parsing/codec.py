@@ -35,7 +35,7 @@ from omkl.parsing.relations import RelationLabeler
 from omkl.parsing.sentences import ArcExamples, TreeData
 from omkl.parsing.template_selection import template_banks
 from omkl.persistence import Arrays, Manifest, Packer, Unpacker
-from omkl.structures.trees import TreeStructure, as_heads
+from omkl.structures.trees.arc_factored import TreeStructure, as_heads
 
 #: Number of strongest features of each template that a parser stores by name.
 TOP = 10

@@ -21,7 +21,7 @@ from omkl.online.averaging import Predictor
 from omkl.online.model import Codec, OnlineModel
 from omkl.parsing.sentences import ArcExamples, Sentences, check_trees, joined, treebanks_of, with_notes
 from omkl.structures.base import Potentials
-from omkl.structures.trees import TreeStructure
+from omkl.structures.trees.arc_factored import TreeStructure
 
 #: Pairs ``(head, word)`` of each sentence, or None.
 Arcs: TypeAlias = Sequence[Iterable[tuple[int, int]] | None] | None

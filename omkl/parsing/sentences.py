@@ -18,7 +18,7 @@ from omkl.features.fields import OUTSIDE, ROOT, TreeFields, absent_fields, are_c
 from omkl.groups.templates.language import Template, TemplateSet, own_field
 from omkl.groups.templates.layout import ArcGuide, ArcTokens
 from omkl.online.rounds import Example
-from omkl.structures.trees import ProjectiveTree
+from omkl.structures.trees.arc_factored import ProjectiveTree
 
 #: Treebank of examples that were selected by ``part``, which does not need sentences.
 NO_SENTENCES = Treebank.from_sentences([], trees=False)

@@ -21,8 +21,14 @@ from omkl.parsing.decoding import FREE, ArcConstraints, TreeCodec, TreeDecoder
 from omkl.parsing.sentences import Guide, TreeData, joined
 from omkl.persistence import Manifest, Packer, Unpacker
 from omkl.structures.base import Potentials
-from omkl.structures.parts import SecondOrderTree
-from omkl.structures.trees import NonProjectiveTree, ProjectiveTree, TreePotentials, TreeStructure, as_scores
+from omkl.structures.trees.arc_factored import (
+    NonProjectiveTree,
+    ProjectiveTree,
+    TreePotentials,
+    TreeStructure,
+    as_scores,
+)
+from omkl.structures.trees.parts import SecondOrderTree
 
 #: Parameters of the small parser that selects likely arcs, and parameters that it copies.
 QUICK: dict[str, Any] = {"templates": "small", "order": 1, "C": 1.0, "epochs": 3, "labeled": False}

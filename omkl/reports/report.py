@@ -22,7 +22,7 @@ from omkl.estimators.validation import encoded_columns
 from omkl.exceptions import InputError, MissingDependencyError
 from omkl.linear.base import SparseLinear
 from omkl.mkl.base import BatchMKL
-from omkl.online.evidence import beyond_chance
+from omkl.online.examiners.evidence import beyond_chance
 from omkl.reports.markup import ENVIRONMENT, Cell, Model, Record, details, drawn, html, number, percent, shares, table
 from omkl.reports.plots.canvas import figure_for
 from omkl.reports.plots.curves import plot_guarantee, plot_history

@@ -2,8 +2,8 @@ from .base import Output, Potentials, Structure
 from .chain import AllowedTransitions, Chain, ChainPotentials, TrigramPotentials, allowed_transitions
 from .graph import Certificate, GraphLayout, GraphPotentials, PairwiseGraph
 from .multiclass import Binary, Multiclass, Scalar, UnaryPotentials
-from .parts import PartLists, PartPotentials, SecondOrderTree
-from .trees import NonProjectiveTree, ProjectiveTree, TreePotentials
+from .trees.arc_factored import NonProjectiveTree, ProjectiveTree, TreePotentials
+from .trees.parts import PartLists, PartPotentials, SecondOrderTree
 
 __all__ = [
     "AllowedTransitions",

@@ -8,7 +8,7 @@ from omkl._components import check_number
 from omkl.data.treebank.treebank import Sentence, Treebank
 from omkl.exceptions import InputError
 from omkl.groups.templates.language import DISTANCE_BINS, Template
-from omkl.structures.trees import NonProjectiveTree, ProjectiveTree
+from omkl.structures.trees.arc_factored import NonProjectiveTree, ProjectiveTree
 
 #: Default templates that determine the heads.
 INFORMATIVE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")

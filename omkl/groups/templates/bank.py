@@ -15,8 +15,8 @@ from omkl.groups.templates import _jit_arcs as jit
 from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcKeys, ArcSentence, ArcTokens, GoldTrees, TemplateLayout
 from omkl.structures.base import Potentials
-from omkl.structures.parts import PartPotentials
-from omkl.structures.trees import TreePotentials
+from omkl.structures.trees.arc_factored import TreePotentials
+from omkl.structures.trees.parts import PartPotentials
 
 #: Maximum lines of a pair of views per key on gold arcs. The keys of wrong arcs share these lines.
 LINES_A_KEY = 0.5

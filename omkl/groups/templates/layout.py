@@ -13,8 +13,8 @@ from omkl.groups.templates import _jit_arcs as jit
 from omkl.groups.templates._jit_arc_scores import LANES
 from omkl.groups.templates.language import DISTANCE_BINS, VARIANTS, TemplateSet
 from omkl.groups.tokens import Features, Tokens, runs_within
-from omkl.structures.parts import PartLists, PartPotentials
-from omkl.structures.trees import TreePotentials
+from omkl.structures.trees.arc_factored import TreePotentials
+from omkl.structures.trees.parts import PartLists, PartPotentials
 
 #: Number of arcs that are scored at a time without learning.
 BLOCK = 2**17

@@ -20,7 +20,7 @@ from omkl.parsing.decoding import potentials_of
 from omkl.parsing.sentences import Guide, encode
 from omkl.regularizers import L21, Ridge, SquaredL21
 from omkl.structures import NonProjectiveTree, TreePotentials
-from omkl.structures.parts import SecondOrderTree
+from omkl.structures.trees.parts import SecondOrderTree
 
 from ...passes import online_trainer
 

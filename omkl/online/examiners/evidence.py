@@ -11,7 +11,7 @@ from omkl._signatures import ExaminerFunctions
 from omkl.groups.group_state import GroupState
 from omkl.losses.evaluation import LossFunction
 from omkl.losses.structured import CRF
-from omkl.online import _jit_evidence as jit
+from omkl.online.examiners import _jit_evidence as jit
 from omkl.online.rounds import Learner, TrainerPart, potentials_of
 from omkl.structures.base import Output, Structure
 

@@ -4,7 +4,7 @@ A part is a pair of arcs: a *grandparent part* ``g -> h -> m``, or a *sibling pa
 ``m`` on one side of their head ``h``. The first modifier of a side has no ``s``, and a last part without ``m`` ends the
 side (McDonald and Pereira 2006; Koo and Collins 2010).
 
-``lists`` is a :class:`~omkl.structures.parts.PartLists`. A list has the candidate arcs of a head on one side, from the
+``lists`` is a :class:`PartLists`. A list has the candidate arcs of a head on one side, from the
 inside to the outside. Positions 0 and ``length + 1`` in a list stand for no modifier.
 """
 

@@ -1,4 +1,4 @@
-"""Arithmetic of the test for drift; see :class:`omkl.online.drift.detector.DriftTest`."""
+"""Arithmetic of the test for drift; see :class:`omkl.online.examiners.drift.DriftTest`."""
 
 from typing import NamedTuple
 

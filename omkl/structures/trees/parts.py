@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl.structures import _jit_parts as jit
 from omkl.structures.base import Potentials, Structure
-from omkl.structures.trees import NonProjectiveTree, ProjectiveTree, TreeStructure, as_heads
+from omkl.structures.trees import _jit_parts as jit
+from omkl.structures.trees.arc_factored import NonProjectiveTree, ProjectiveTree, TreeStructure, as_heads
 
 #: Number of trees from which climbing starts. Of the English gold trees of candidate arcs, 2% have a higher score than
 #: the tree found from one start, and 0.5% than that found from four. Eight are hardly better, and take twice as long.
@@ -77,7 +77,7 @@ class PartLists(NamedTuple):
 class PartPotentials(NamedTuple):
     """Scores of the arcs and other parts of a dependency tree.
 
-    ``arcs`` is as in :class:`~omkl.structures.trees.TreePotentials`. Trees consist of the candidate arcs in ``lists``,
+    ``arcs`` is as in :class:`TreePotentials`. Trees consist of the candidate arcs in ``lists``,
     and ``parts`` are the scores of the parts that ``lists`` numbers.
     """
 
@@ -93,7 +93,7 @@ class SecondOrderTree(TreeStructure):
     randomized*) improves the best trees of several arc-factored models, by changes of single heads and exchanges of
     two, until none raises the score. Ties go to the first tree found.
 
-    Potentials are :class:`PartPotentials`; see :class:`~omkl.structures.trees.TreeStructure` for outputs and costs.
+    Potentials are :class:`PartPotentials`; see :class:`TreeStructure` for outputs and costs.
 
     Parameters
     ----------

@@ -12,8 +12,8 @@ from omkl import OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
 from omkl.data import Stream
 from omkl.estimators.sources import TrainingBlock
 from omkl.online import DistanceOverGradients, MeanPolyak
-from omkl.online.drift import _jit_drift as jit
-from omkl.online.drift.detector import DriftTest
+from omkl.online.examiners import _jit_drift as jit
+from omkl.online.examiners.drift import DriftTest
 
 KERNELS = ["linear", "gaussian:features=30"]
 

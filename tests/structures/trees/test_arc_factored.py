@@ -12,8 +12,9 @@ from numpy.testing import assert_allclose
 
 from omkl.exceptions import InputError
 from omkl.losses import CRF, Perceptron, StructuredHinge
-from omkl.structures import NonProjectiveTree, ProjectiveTree, _jit_projective, log_space
-from omkl.structures import _jit_matrix_tree as matrix_tree
+from omkl.structures import NonProjectiveTree, ProjectiveTree, log_space
+from omkl.structures.trees import _jit_matrix_tree as matrix_tree
+from omkl.structures.trees import _jit_projective
 
 from .conftest import reaches_root
 

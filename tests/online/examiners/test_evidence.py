@@ -17,8 +17,8 @@ from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.kernels import Average
 from omkl.losses import CRF
 from omkl.online import compiled_pass
-from omkl.online._jit_evidence import MEMORY
-from omkl.online.evidence import Evidence, beyond_chance
+from omkl.online.examiners._jit_evidence import MEMORY
+from omkl.online.examiners.evidence import Evidence, beyond_chance
 from omkl.reports import make_report
 
 USEFUL = "gaussian:on=0:3"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from omkl.exceptions import InputError
 from omkl.losses import CRF, Perceptron, StructuredHinge
-from omkl.structures import _jit_parts as jit
-from omkl.structures.parts import PartLists, PartPotentials, SecondOrderTree
+from omkl.structures.trees import _jit_parts as jit
+from omkl.structures.trees.parts import PartLists, PartPotentials, SecondOrderTree
 
 from .conftest import enumerate_trees
 

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
-from omkl.structures import _jit_matrix_tree, _jit_projective, log_space
-from omkl.structures import _jit_tree as jit
+from omkl.structures import log_space
 from omkl.structures.base import Potentials, Structure, best_outputs
+from omkl.structures.trees import _jit_matrix_tree, _jit_projective
+from omkl.structures.trees import _jit_tree as jit
 
 
 class TreePotentials(NamedTuple):

@@ -1,4 +1,4 @@
-"""Arithmetic of the test of groups on new examples; see :class:`omkl.online.evidence.Evidence`."""
+"""Arithmetic of the test of groups on new examples; see :class:`omkl.online.examiners.evidence.Evidence`."""
 
 from typing import NamedTuple
 

@@ -1,0 +1,1 @@
+"""Dependency trees: scores of single arcs, and of pairs of arcs."""
