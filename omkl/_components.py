@@ -29,7 +29,7 @@ NO_PARAMETERS = np.empty(0)
 class Compilable:
     """Base of the parts that may bring compiled functions, which the driver of training calls by address.
 
-    A loss or a regularizer brings one function, with a signature of :mod:`omkl._signatures`, and a float64 array of its
+    A loss or a regularizer brings one function, with a signature of :mod:`omkl.signatures`, and a float64 array of its
     parameters: ``compiled = function, parameters``. Other parts bring several functions, by name. A class that
     overrides a method of a compiled class must bring functions of its own, else it is not compiled.
     """

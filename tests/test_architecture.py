@@ -15,7 +15,7 @@ from omkl.estimators.persistence import SavedEstimator
 
 ROOT = Path(omkl.__file__).parent
 LEAVES = {"exceptions", "_components", "_roots", "_cache", "_messages", "_progress", "_threads"}
-LEAVES |= {"_compilation", "_pointers", "_signatures"}
+LEAVES |= {"_compilation", "_pointers", "signatures"}
 GROUND = {"losses", "regularizers", "structures", "kernels"}
 LEARNING = GROUND | {"groups", "online", "batch"}
 BELOW_ESTIMATORS = LEAVES | LEARNING | {"_files", "data", "distributed", "features", "persistence"}
@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "_roots": set(),
     "_compilation": {"exceptions"},
     "_pointers": {"exceptions"},
-    "_signatures": {"_pointers"},
+    "signatures": {"_pointers"},
     "_messages": set(),
     "_progress": set(),
     "_threads": set(),
@@ -146,7 +146,7 @@ def test_only_omkl_distributed_imports_dask():
 #: Decorators of compiled functions; intrinsics are compiled into their callers.
 COMPILED = {"compiled", "compiled(counting=False)", "inner", "borrowing", "intrinsic"}
 #: What files of compiled loops import: others, and the modules that compile and call them.
-COMPILING = {"_compilation", "_pointers", "_signatures"}
+COMPILING = {"_compilation", "_pointers", "signatures"}
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("_jit_*.py")), ids=lambda path: path.stem)

@@ -1,7 +1,7 @@
 """Loops over small dense tables of weights: transitions and intercepts.
 
 Transitions are (positions, K, K); position ``t`` uses row ``min(t, positions - 1)``. An intercept is (1, 1, K), and all
-tokens share it. Signatures are those of :mod:`omkl._signatures`.
+tokens share it. Signatures are those of :mod:`omkl.signatures`.
 """
 
 from typing import NamedTuple

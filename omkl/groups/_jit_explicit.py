@@ -2,7 +2,7 @@
 
 Nonzero rows are linked into a list per group (``heads``, ``links``). So to empty a group or fold its scale costs O(rows
 touched), not O(dimension). Tables are of float64 or float32: each loop stands once, and has a compiled function for
-each of both, with the signatures of :mod:`omkl._signatures`.
+each of both, with the signatures of :mod:`omkl.signatures`.
 """
 
 from typing import NamedTuple

@@ -8,9 +8,9 @@ import numpy as np
 
 from omkl._components import Compilable
 from omkl._pointers import Layout, Packed
-from omkl._signatures import BankFunctions
 from omkl.exceptions import InputError
 from omkl.groups.group_state import GroupState, GroupStateView, Mixture
+from omkl.signatures import BankFunctions
 from omkl.structures.base import Potentials, Structure, inner_product, map_arrays, pairs_of
 
 #: An encoded input with a length for the banks of a model: a Span, an ArcSentence, or a user-defined type.

@@ -7,7 +7,6 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl._pointers import Packed
-from omkl._signatures import BankFunctions
 from omkl.groups import _jit_maps as jit
 from omkl.groups._jit_dense import nothing_to_activate
 from omkl.groups.base import Bank, CompiledBank, FrozenGroups
@@ -15,6 +14,7 @@ from omkl.groups.tables import Rows, TableBank
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels.base import Kernel
 from omkl.kernels.inputs import row_blocks
+from omkl.signatures import BankFunctions
 from omkl.structures.base import Potentials
 
 #: Minimum budget for computed features, in bytes: 1000 tokens of 2000 features.

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl._pointers import Layout, Packed
-from omkl._signatures import BankFunctions
 from omkl.exceptions import InputError
 from omkl.groups import _jit_dense as dense
 from omkl.groups import _jit_explicit as jit
 from omkl.groups.base import Bank, CompiledBank, lengthened
 from omkl.groups.group_state import Mixture
 from omkl.groups.tokens import NO_FEATURES, Features, Span, Tokens
+from omkl.signatures import BankFunctions
 from omkl.structures.base import Potentials
 
 #: Number of rows averaged or mixed at a time, which limits temporary memory.

@@ -1,7 +1,7 @@
 """Losses of a number ``z`` and their derivatives, with the formulas of :mod:`omkl.losses.pointwise`.
 
 Each returns the loss and its derivative for the target ``y``, as
-:data:`omkl._signatures.LOSS_OF_NUMBER` declares.
+:data:`omkl.signatures.LOSS_OF_NUMBER` declares.
 """
 
 import numpy as np

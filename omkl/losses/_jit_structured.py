@@ -1,7 +1,7 @@
 """Losses of labels of any structure; see :mod:`omkl.losses.structured` for the formulas.
 
 Each writes its gradient, zero where there is none, and returns the loss, as
-:data:`omkl._signatures.LOSS_OF_LABELS` declares. Labels are (n,), and ``gold`` has -1 where one is
+:data:`omkl.signatures.LOSS_OF_LABELS` declares. Labels are (n,), and ``gold`` has -1 where one is
 unknown. ``decode``, ``score``, ``marginals`` and so on are those of the structure.
 """
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl import _signatures
+from omkl import signatures
 from omkl.losses.base import PointwiseLoss, ValueAndGradient
 from omkl.losses.structured import StructuredLoss
 from omkl.structures.base import Output, PackedStructure, Potentials, Structure, pairs_of
@@ -57,9 +57,9 @@ class LossFunction:
     def address(self) -> int:
         """Address of the compiled function, which the first call compiles or reads from the cache."""
         if self._address is None:
-            signature = _signatures.LOSS_OF_LABELS
+            signature = signatures.LOSS_OF_LABELS
             if self.of_numbers:
-                signature = _signatures.LOSS_OF_NUMBER
+                signature = signatures.LOSS_OF_NUMBER
             self._address = signature.address_of(self.function)
         return self._address
 
@@ -67,7 +67,7 @@ class LossFunction:
     def calls(self) -> tuple[str, ...]:
         """Names of the functions of the structure that the compiled function calls."""
         calls = getattr(self.loss, "calls", None)
-        return _signatures.StructureFunctions._fields if calls is None else calls
+        return signatures.StructureFunctions._fields if calls is None else calls
 
     def packed_structure(self, also: Iterable[str] = ()) -> PackedStructure:
         """Return those functions of the structure that the loss calls; hold it while in use.

@@ -35,7 +35,7 @@ class StructuredLoss(Component):
     """
 
     #: Functions of the structure that the compiled function calls, by the names of
-    #: :class:`~omkl._signatures.StructureFunctions`: no others are compiled. None for all.
+    #: :class:`~omkl.signatures.StructureFunctions`: no others are compiled. None for all.
     calls: ClassVar[tuple[str, ...] | None] = None
     #: True if the loss depends on the cost of outputs.
     uses_cost: ClassVar[bool] = True

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from omkl import _signatures as signatures
+from omkl import signatures
 from omkl._compilation import borrowing, compiled
 from omkl._pointers import (
     ADDRESS,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl import _signatures as signatures
+from omkl import signatures
 from omkl._pointers import Packed
 from omkl.groups.base import CompiledBank
 from omkl.losses.evaluation import LossFunction

@@ -11,11 +11,11 @@ import numpy as np
 
 from omkl._components import Compilable
 from omkl._pointers import Packed
-from omkl._signatures import MethodFunctions
 from omkl.groups import _jit_group_state as jit
 from omkl.groups.group_state import GroupState
 from omkl.online.rounds import TrainerPart
 from omkl.regularizers.base import Regularizer
+from omkl.signatures import MethodFunctions
 
 
 class Method(TrainerPart, Compilable, ABC):

@@ -6,9 +6,9 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from omkl._components import Component, check_number
-from omkl._signatures import ScheduleFunctions
 from omkl.online import _jit_schedules as jit
 from omkl.online.rounds import TrainerPart
+from omkl.signatures import ScheduleFunctions
 
 N = TypeVar("N", float, np.ndarray)
 

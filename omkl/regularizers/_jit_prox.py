@@ -1,7 +1,7 @@
 """Loops of the proximity operators.
 
 Those of training, ``prox_*``, replace norms (p,), all at least 0, as
-:data:`omkl._signatures.PROX` declares.
+:data:`omkl.signatures.PROX` declares.
 """
 
 import numpy as np

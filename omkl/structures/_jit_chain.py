@@ -3,13 +3,13 @@
 Every function takes ``unary`` (n, K) and ``pairwise``; ``pairwise[t, i, j]`` scores label ``i`` at position ``t``
 followed by ``j``. Its shape is (1, K, K), or (n - 1, K, K) if transitions depend on the position;
 for no transitions see :mod:`omkl.structures._jit_labels`. A score of -inf forbids a label or a
-transition. A gold label of -1 is unknown. Signatures are those of :mod:`omkl._signatures`.
+transition. A gold label of -1 is unknown. Signatures are those of :mod:`omkl.signatures`.
 """
 
 import numpy as np
 
 from omkl._compilation import compiled, inner
-from omkl._signatures import StructureFunctions
+from omkl.signatures import StructureFunctions
 from omkl.structures._jit_labels import (
     augment_labels,
     cost_of_labels,

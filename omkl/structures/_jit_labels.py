@@ -2,7 +2,7 @@
 
 Compiled losses call :func:`decode`, :func:`marginals` and so on with the address of a
 :data:`STRUCTURE`. The functions that a structure brings, and these call, take the address of its
-arrays in the place of the structure. Signatures are those of :mod:`omkl._signatures`: ``unary`` is
+arrays in the place of the structure. Signatures are those of :mod:`omkl.signatures`: ``unary`` is
 (n, K), and ``pairwise`` (E, K, K) with E = 0 without pairs of labels.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from omkl._compilation import borrowing, compiled
 from omkl._pointers import ADDRESS, MATRIX, Layout
-from omkl._signatures import (
+from omkl.signatures import (
     AUGMENT,
     COST,
     DECODE,

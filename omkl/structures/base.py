@@ -7,11 +7,11 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl import _signatures
+from omkl import signatures
 from omkl._components import Component
 from omkl._pointers import Packed
-from omkl._signatures import StructureFunctions
 from omkl.exceptions import InputError
+from omkl.signatures import StructureFunctions
 from omkl.structures._jit_labels import LABELS, STRUCTURE, Labels, StructureAddresses
 
 #: A named tuple of arrays with a score for every part of an output, such as ``ChainPotentials``.
@@ -25,13 +25,13 @@ P = TypeVar("P", bound=tuple)
 NO_PAIRS = np.zeros((0, 0, 0))
 #: Signatures of the compiled functions of a structure.
 SIGNATURES = StructureFunctions(
-    decode=_signatures.DECODE,
-    marginals=_signatures.MARGINALS,
-    score=_signatures.SCORE,
-    indicate=_signatures.INDICATE,
-    cost=_signatures.COST,
-    augment=_signatures.AUGMENT,
-    marginals_in_logs=_signatures.MARGINALS,
+    decode=signatures.DECODE,
+    marginals=signatures.MARGINALS,
+    score=signatures.SCORE,
+    indicate=signatures.INDICATE,
+    cost=signatures.COST,
+    augment=signatures.AUGMENT,
+    marginals_in_logs=signatures.MARGINALS,
 )
 
 
@@ -77,7 +77,7 @@ class Structure(Component):
         ----------
         names : collection of str, optional
             The functions that are called, by the names of
-            :class:`~omkl._signatures.StructureFunctions`; no others are compiled. All by default.
+            :class:`~omkl.signatures.StructureFunctions`; no others are compiled. All by default.
         """
         return PackedStructure(self, StructureFunctions._fields if names is None else names)
 

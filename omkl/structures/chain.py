@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from omkl._components import check_number
 from omkl._pointers import Packed
-from omkl._signatures import StructureFunctions
 from omkl.exceptions import InputError
+from omkl.signatures import StructureFunctions
 from omkl.structures import _jit_chain as jit
 from omkl.structures import _jit_trigrams, log_space
 from omkl.structures._jit_labels import (

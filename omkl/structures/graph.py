@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csgraph, csr_array
 
 from omkl._components import check_number
-from omkl._signatures import StructureFunctions
 from omkl.exceptions import InputError
+from omkl.signatures import StructureFunctions
 from omkl.structures import _jit_graph as jit
 from omkl.structures._jit_chain import CHAIN
 from omkl.structures.base import best_outputs, check_costs

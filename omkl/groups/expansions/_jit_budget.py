@@ -5,7 +5,7 @@ on with the support vectors; ``potentials`` (p, M, K) are the groups' potentials
 before scaling. Both are updated with every change. There is room for M tokens; the example has as
 many as it has ``indices``. ``coefficients`` and ``sums`` are (p, K, B), so that loops over support
 vectors run along contiguous rows; ``sums`` has B = 0 without an average. Signatures of what the
-bank declares are those of :mod:`omkl._signatures`.
+bank declares are those of :mod:`omkl.signatures`.
 
 Cholesky factors of the kernel matrices project one support vector onto the others. A factor is an
 upper triangle ``U`` with ``U'U = K + diag(e)``, in the leading n x n block of a larger array; ``e``

@@ -3,7 +3,7 @@
 The potentials ``F[k] = (K_k A_k)'`` are (p, K, N), so that a change of a coefficient is one axpy of
 a contiguous Gram row onto a contiguous row of ``F``. Gram matrices and potentials are of float64 or
 float32: each loop stands once, and has a compiled function for each of both, with the signatures of
-:mod:`omkl._signatures`.
+:mod:`omkl.signatures`.
 """
 
 from typing import NamedTuple

@@ -4,12 +4,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl._pointers import Packed
-from omkl._signatures import BankFunctions
 from omkl.groups.base import Bank, CompiledBank, lengthened
 from omkl.groups.expansions import _jit_budget as jit
 from omkl.groups.expansions.kernel import KernelBank, SupportBuffer, support_of
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels.base import Kernel
+from omkl.signatures import BankFunctions
 from omkl.structures.base import Potentials
 
 #: Initial capacity for support vectors; doubled when full, up to the budget.

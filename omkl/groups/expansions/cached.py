@@ -11,7 +11,6 @@ from numpy.typing import DTypeLike
 
 from omkl._cache import RecentlyUsed
 from omkl._pointers import Layout, Packed
-from omkl._signatures import BankFunctions
 from omkl._threads import in_threads
 from omkl.groups.base import Bank, CompiledBank
 from omkl.groups.expansions import _jit_cached as jit
@@ -20,6 +19,7 @@ from omkl.groups.expansions.kernel import KernelBank, KernelExpansion, SupportBu
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.inputs import in_precision, row_blocks
+from omkl.signatures import BankFunctions
 from omkl.structures.base import Potentials
 
 #: Compiled functions for Gram matrices of float64 and of float32.

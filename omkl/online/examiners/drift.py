@@ -5,10 +5,10 @@ from collections.abc import Sized
 import numpy as np
 
 from omkl._pointers import Packed
-from omkl._signatures import ExaminerFunctions
 from omkl.groups.base import initial_potentials
 from omkl.online.examiners import _jit_drift as jit
 from omkl.online.rounds import Change, Examples, Learner, TrainerPart
+from omkl.signatures import ExaminerFunctions
 from omkl.structures.base import Output, Potentials, Structure
 from omkl.structures.chain import Chain
 from omkl.structures.multiclass import Binary, Multiclass, Scalar

@@ -7,12 +7,12 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from omkl._pointers import Packed
-from omkl._signatures import ExaminerFunctions
 from omkl.groups.group_state import GroupState
 from omkl.losses.evaluation import LossFunction
 from omkl.losses.structured import CRF
 from omkl.online.examiners import _jit_evidence as jit
 from omkl.online.rounds import Learner, TrainerPart, potentials_of
+from omkl.signatures import ExaminerFunctions
 from omkl.structures.base import Output, Structure
 
 LIKELIHOOD = CRF()
