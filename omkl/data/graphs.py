@@ -13,7 +13,7 @@ from omkl._components import check_number
 from omkl.data.blocks import n_rows
 from omkl.data.files import PathLike, lines, output_file
 from omkl.exceptions import DataFileError, InputError
-from omkl.structures.graph import GraphLayout
+from omkl.structures.graphs.layout import GraphLayout
 
 if TYPE_CHECKING:
     import networkx

@@ -29,7 +29,8 @@ from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Packer, Unpacker
 from omkl.sequences.reading import ChainOutputs, flat_labels, flatten, names_in
 from omkl.structures.chain import allowed_transitions
-from omkl.structures.graph import Certificate, GraphLayout, GraphPotentials, PairwiseGraph
+from omkl.structures.graphs.layout import GraphLayout
+from omkl.structures.graphs.pairwise import Certificate, GraphPotentials, PairwiseGraph
 
 #: Prefix of the names of groups of edges, and of their arrays in model files.
 EDGE, EDGES = "edge:", "edges/"
@@ -333,10 +334,18 @@ class GraphCodec(TokenCodec):
         def solved(given: tuple[int, GraphSpan]) -> tuple[np.ndarray, Certificate]:
             codes, found = self.structure.solve(self._within(predictor, *given, possible))
             if found.score == -np.inf:
-                raise InputError(f"Graph {given[0]} has no labelling that allowed_pairs and the given labels allow.")
+                raise InputError(self._no_labelling(given[0], found))
             return codes, found
 
         return in_threads(solved, enumerate(self.spans(data)), n_jobs)
+
+    @staticmethod
+    def _no_labelling(graph: int, certificate: Certificate) -> str:
+        """Return the message for a graph for which no labelling was found."""
+        conditions = "that allowed_pairs and the given labels allow"
+        if certificate.bound == -np.inf:
+            return f"Graph {graph} has no labelling {conditions}."
+        return f"The search found no labelling of graph {graph} {conditions}, although there may be one."
 
     def decode(
         self, model: OnlineModel[Any], data: TokenData, possible: np.ndarray | None = None, n_jobs: int | None = None

@@ -21,7 +21,7 @@ from omkl.persistence import Manifest, Unpacker
 from omkl.sequences import labeling
 from omkl.sequences.evaluation import evaluate_labels
 from omkl.sequences.reading import LabelSequences
-from omkl.structures.graph import Certificate, PairwiseGraph
+from omkl.structures.graphs.pairwise import Certificate, PairwiseGraph
 
 
 def record_proved(trainer: OnlineTrainer, record: Record) -> None:

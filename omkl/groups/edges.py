@@ -10,7 +10,8 @@ from omkl.groups.base import Bank, GuidedInput
 from omkl.groups.tables import DenseBank
 from omkl.groups.tokens import Span, Tokens
 from omkl.structures.base import Potentials
-from omkl.structures.graph import GraphLayout, GraphPotentials
+from omkl.structures.graphs.layout import GraphLayout
+from omkl.structures.graphs.pairwise import GraphPotentials
 from omkl.structures.multiclass import UnaryPotentials
 
 #: Kinds of pairs of labels.

@@ -1,6 +1,7 @@
 from .base import Output, Potentials, Structure
 from .chain import AllowedTransitions, Chain, ChainPotentials, TrigramPotentials, allowed_transitions
-from .graph import Certificate, GraphLayout, GraphPotentials, PairwiseGraph
+from .graphs.layout import GraphLayout
+from .graphs.pairwise import Certificate, GraphPotentials, PairwiseGraph
 from .multiclass import Binary, Multiclass, Scalar, UnaryPotentials
 from .trees.arc_factored import NonProjectiveTree, ProjectiveTree, TreePotentials
 from .trees.parts import PartLists, PartPotentials, SecondOrderTree

@@ -1,8 +1,6 @@
 """Pairwise models on graphs: the best labelling with a certificate, and marginals."""
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,10 +9,13 @@ from scipy.sparse import csgraph, csr_array
 from omkl._components import check_number
 from omkl.exceptions import InputError
 from omkl.signatures import StructureFunctions
-from omkl.structures import _jit_graph as jit
 from omkl.structures._jit_chain import CHAIN
 from omkl.structures.base import best_outputs, check_costs
 from omkl.structures.chain import NOTHING_ALLOWED, Labelling
+from omkl.structures.graphs import _jit_labellings as jit
+from omkl.structures.graphs._jit_marginals import marginals
+from omkl.structures.graphs._jit_search import FOUND, NONE, find_labelling
+from omkl.structures.graphs.layout import GraphLayout
 
 #: A labelling is proved best if no other scores higher by more than this, relative to the larger of 1 and its score.
 PROVED = 1e-8
@@ -22,65 +23,10 @@ PROVED = 1e-8
 BEFORE_CUT, LARGEST = 20, 2**30
 #: Maximum number of sweeps of belief propagation, and movement of messages at which it ends.
 SUM_SWEEPS, MOVED = 200, 1e-4
-#: Minimum number of random spanning forests that determine how often edges appear in one.
-FORESTS = 20
-
-
-@dataclass(eq=False)
-class GraphLayout:
-    """The edges of a graph with the order in which messages pass them.
-
-    Parameters
-    ----------
-    n_nodes : int
-    edges : int array of shape (E, 2)
-        The two nodes of each edge.
-    directed : bool
-        Whether the order of the two nodes has a meaning.
-    """
-
-    n_nodes: int
-    edges: np.ndarray
-    directed: bool = False
-
-    @cached_property
-    def _arranged(self) -> tuple:
-        return jit.arrange(self.edges, self.n_nodes)
-
-    @property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """The arrays that compiled functions take; see ``_jit_graph``."""
-        return (self.edges, *self._arranged[:4])
-
-    @cached_property
-    def is_chain(self) -> bool:
-        """True if each node but the last has an edge to the next one, in their order."""
-        n = self.n_nodes
-        return self.directed and n > 0 and np.array_equal(self.edges, np.arange(n - 1)[:, None] + [0, 1])
-
-    @property
-    def is_forest(self) -> bool:
-        """True if the graph has no cycles, so that predictions are exact."""
-        return bool(self._arranged[4])
-
-    @cached_property
-    def appearance(self) -> np.ndarray:
-        """Share of some random spanning forests that hold each edge, (E,): 1 for all edges of a forest.
-
-        Edges that few of the forests hold come first in the next one, so that all appear.
-        """
-        if self.is_forest:
-            return np.ones(len(self.edges))
-        rng, counts, n = np.random.default_rng(0), np.zeros(len(self.edges)), 0
-        while n < FORESTS or not counts.all():
-            order = np.argsort(counts + rng.random(len(counts)))
-            costs = np.empty(len(order))
-            costs[order] = np.arange(1.0, len(order) + 1.0)
-            graph = csr_array((costs, (self.edges[:, 0], self.edges[:, 1])), shape=(self.n_nodes, self.n_nodes))
-            chosen = csgraph.minimum_spanning_tree(graph).data
-            counts[order[chosen.astype(np.int64) - 1]] += 1.0
-            n += 1
-        return counts / n
+#: Maximum number of nodes and edges that a search for an allowed labelling looks at.
+SEARCHED = 1_000_000
+#: The message for a graph whose labellings were not all tried.
+NOTHING_FOUND = "The search found no labelling that the constraints allow, although there may be one."
 
 
 class GraphPotentials(NamedTuple):
@@ -101,9 +47,9 @@ class Certificate(NamedTuple):
     Attributes
     ----------
     score : float
-        Score of the labelling.
+        Score of the labelling, -inf if none was found that is allowed.
     bound : float
-        No labelling has a higher score.
+        No labelling has a higher score; -inf if none is allowed.
     proved : bool
         True if no labelling is better, up to rounding.
     """
@@ -119,9 +65,11 @@ class PairwiseGraph(Labelling):
     Labellings of forests are the best ones, and their marginals are exact. On graphs with cycles, where the best
     labelling is NP-hard to find, sequential tree-reweighted message passing (Kolmogorov 2006) finds a good one and a
     bound of all scores: most are proved to be the best. With two labels, and edges whose equal labels score higher than
-    different ones, a minimum cut is the best labelling. Marginals are those of tree-reweighted belief propagation
-    (Wainwright, Jaakkola and Willsky 2005), whose log-partition function is an upper bound. A gold label of -1 is
-    unknown: it costs nothing, and any label agrees with it.
+    different ones, a minimum cut is the best labelling. If scores of -inf forbid all that was found, a search tries
+    labellings in turn, all of them on small graphs. Marginals are those of tree-reweighted belief propagation
+    (Wainwright, Jaakkola and Willsky 2005), whose log-partition function is an upper bound. Edges that join the same
+    nodes count as one edge with the sum of their scores. A gold label of -1 is unknown: it costs nothing, and any
+    label agrees with it.
 
     Parameters
     ----------
@@ -187,22 +135,45 @@ class PairwiseGraph(Labelling):
         ----------
         potentials : GraphPotentials
         """
-        unary, pairwise, layout = self._within_allowed(potentials)
-        labels = np.zeros(layout.n_nodes, np.int64)
-        given = unary, pairwise
+        given = self._with_single_edges(potentials)
+        unary, pairwise, layout = given
         if not layout.is_forest:  # a difference of infinite messages has no value
-            unary, pairwise = (self._finite(own, potentials) for own in given)
-        arrays, forest = layout.arrays, layout.is_forest
-        attractive = self.n_labels == 2 and not forest and bool((attraction(pairwise) >= 0.0).all())
-        sweeps = min(self.sweeps, BEFORE_CUT) if attractive else self.sweeps
-        score, bound = jit.best_labelling(unary, pairwise, arrays, forest, sweeps, PROVED, labels)
-        if attractive and bound - score > PROVED * max(1.0, abs(score)):
-            cut, highest = minimum_cut(unary, pairwise, layout.edges)
-            labels = max(labels, cut, key=lambda own: jit.score_labels(*given, layout.edges, own))
-            bound = min(bound, highest)
-        score = jit.score_labels(*given, layout.edges, labels)
+            unary = self._finite(unary, given)
+            pairwise = self._finite(pairwise, given)
+        finite = GraphPotentials(unary, pairwise, layout)
+        labels, bound = self._pass_messages(finite)
+        score = self.score(given, labels)
+        if score == -np.inf and not layout.is_forest:
+            labels, bound = self._search(given, finite, bound)
+            score = self.score(given, labels)
         proved = -np.inf < score and bound - score <= PROVED * max(1.0, abs(score))
         return labels, Certificate(score, max(bound, score), bool(proved))
+
+    def _pass_messages(self, potentials: GraphPotentials) -> tuple[np.ndarray, float]:
+        """Return a labelling by message passing or a minimum cut, and an upper bound of all scores."""
+        unary, pairwise, layout = potentials
+        forest = layout.is_forest
+        attractive = self.n_labels == 2 and not forest and bool((attraction(pairwise) >= 0.0).all())
+        sweeps = min(self.sweeps, BEFORE_CUT) if attractive else self.sweeps
+        labels = np.zeros(layout.n_nodes, np.int64)
+        score, bound = jit.best_labelling(unary, pairwise, layout.arrays, forest, sweeps, PROVED, labels)
+        if attractive and bound - score > PROVED * max(1.0, abs(score)):
+            cut, highest = minimum_cut(unary, pairwise, layout.edges)
+            if self.score(potentials, cut) > score:
+                labels = cut
+            bound = min(bound, highest)
+        return labels, bound
+
+    def _search(self, potentials: GraphPotentials, finite: GraphPotentials, bound: float) -> tuple[np.ndarray, float]:
+        """Search a labelling without scores of -inf, and improve it; return it and an upper bound.
+
+        ``finite`` has low scores in place of -inf, and ``bound`` is an upper bound of all scores.
+        """
+        state, _, labels = allowed_labels(potentials)
+        if state == FOUND:
+            arrays = potentials.layout.arrays
+            jit.ascend(finite.unary, finite.pairwise, arrays, self.sweeps, PROVED, labels)
+        return labels, -np.inf if state == NONE else bound
 
     def _found(self, potentials: GraphPotentials) -> tuple[np.ndarray, Certificate]:
         """Solve, and count whether that was proved."""
@@ -213,7 +184,7 @@ class PairwiseGraph(Labelling):
     def decode(self, potentials: GraphPotentials) -> np.ndarray:
         labels, found = self._found(potentials)
         if found.score == -np.inf:
-            raise InputError(NOTHING_ALLOWED)
+            raise InputError(NOTHING_ALLOWED if found.bound == -np.inf else NOTHING_FOUND)
         return labels
 
     def decode_best(self, potentials: GraphPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
@@ -242,13 +213,26 @@ class PairwiseGraph(Labelling):
         return self.cost_augmented(self.zeros(len(gold)), gold)
 
     def marginals(self, potentials: GraphPotentials) -> tuple[float, GraphPotentials]:
-        unary, pairwise, layout = self._within_allowed(potentials)
-        expected = self.over(layout)._replace(pairwise=np.empty(pairwise.shape))
-        arrays, limits = layout.arrays, (layout.appearance, SUM_SWEEPS, MOVED)
-        log_partition = jit.marginals(unary, pairwise, arrays, layout.is_forest, *limits, *expected[:2])
+        given = self._with_single_edges(potentials)
+        unary, pairwise, layout = given
+        if not layout.is_forest and not all(np.isfinite(scores).all() for scores in given[:2]):
+            state, possible, _ = allowed_labels(given)
+            if state == NONE:
+                raise InputError(NOTHING_ALLOWED)
+            unary = np.where(possible, unary, -np.inf)
+        of_nodes, of_edges = np.empty(unary.shape), np.empty(pairwise.shape)
+        log_partition = marginals(
+            unary, pairwise, layout.arrays, layout.is_forest, layout.forests, layout.appearance,
+            SUM_SWEEPS, MOVED, of_nodes, of_edges,
+        )  # fmt: skip
         if log_partition == -np.inf:
             raise InputError(NOTHING_ALLOWED)
-        return log_partition, expected
+        merged = potentials.layout.merged
+        if merged is not None:
+            of_edges = merged.spread(of_edges)
+            if self.shared:
+                of_edges = of_edges.sum(axis=0, keepdims=True)
+        return log_partition, GraphPotentials(of_nodes, of_edges, potentials.layout)
 
     def _add_indicator(self, potentials: GraphPotentials, labels: np.ndarray, amount: float) -> None:
         jit.add_indicator(*potentials[:2], potentials.layout.edges, labels, amount)
@@ -256,11 +240,15 @@ class PairwiseGraph(Labelling):
     def score(self, potentials: GraphPotentials, output: np.ndarray) -> float:
         return jit.score_labels(*potentials[:2], potentials.layout.edges, output)
 
-    def _within_allowed(self, potentials: GraphPotentials) -> GraphPotentials:
-        """Forbid pairs of labels that are not allowed."""
-        if self.allowed is None:
-            return potentials
-        return potentials._replace(pairwise=np.where(self.allowed, potentials.pairwise, -np.inf))
+    def _with_single_edges(self, potentials: GraphPotentials) -> GraphPotentials:
+        """Forbid pairs of labels that are not allowed, and sum the scores of edges with the same ends."""
+        unary, pairwise, layout = potentials
+        if self.allowed is not None:
+            pairwise = np.where(self.allowed, pairwise, -np.inf)
+        if layout.merged is not None:
+            pairwise = layout.merged.sum(pairwise)
+            layout = layout.merged.layout
+        return GraphPotentials(unary, pairwise, layout)
 
     def _finite(self, scores: np.ndarray, potentials: GraphPotentials) -> np.ndarray:
         """Replace -inf by a score so low that every allowed labelling is better than every forbidden one."""
@@ -270,6 +258,25 @@ class PairwiseGraph(Labelling):
         repeats = len(potentials.layout.edges) / max(len(sizes[1]), 1)
         largest = sizes[0].max(axis=1).sum() + repeats * sizes[1].max(axis=(1, 2), initial=0.0).sum()
         return np.maximum(scores, -2.0 * largest - 1.0)
+
+
+def allowed_labels(potentials: GraphPotentials) -> tuple[int, np.ndarray, np.ndarray]:
+    """Search a labelling without scores of -inf; no two edges have the same ends.
+
+    Returns
+    -------
+    state : {FOUND, NONE, UNKNOWN}
+        UNKNOWN if the search was too long.
+    possible : bool array of shape (n, K)
+        Labels of each node that have a possible partner at each neighbour.
+    labels : int array of shape (n,)
+        The labelling; zeros if none was found.
+    """
+    unary, pairwise, layout = potentials
+    possible = np.zeros(unary.shape, np.bool_)
+    labels = np.zeros(len(unary), np.int64)
+    state = find_labelling(unary, pairwise, layout.arrays, SEARCHED, possible, labels)
+    return state, possible, labels
 
 
 def attraction(pairwise: np.ndarray) -> np.ndarray:

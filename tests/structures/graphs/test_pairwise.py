@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 from omkl.exceptions import InputError
 from omkl.losses import CRF, Perceptron, SoftmaxMargin, StructuredHinge
 from omkl.structures import Chain, GraphLayout, GraphPotentials, PairwiseGraph
-from omkl.structures.graph import attraction, minimum_cut
+from omkl.structures.graphs.pairwise import attraction, minimum_cut
 from omkl.testing import check_structure
 
 KINDS = "any", "attractive", "repulsive", "forbidden"

@@ -9,8 +9,6 @@ import numpy as np
 
 from omkl._compilation import compiled, inner
 
-#: Sums of weights below this are computed in logs, as some weights underflow.
-SMALLEST = 1e-280
 #: Sweeps end when one closes less than this share of the gap between bound and score.
 SLOW = 0.0001
 
@@ -93,9 +91,7 @@ def best_labelling(unary, pairwise, graph, forest, sweeps, tolerance, labels):
         if stale >= 5 and before - bound <= SLOW * (bound - score):  # the bound would take too long
             break
         before = bound
-    while improve(unary, pairwise, graph, labels) > tolerance:
-        pass
-    return score_labels(unary, pairwise, edges, labels), bound
+    return ascend(unary, pairwise, graph, sweeps, tolerance, labels), bound
 
 
 @compiled
@@ -182,11 +178,35 @@ def add_column(pairwise, p, edges, e, i, labels, own):
 
 
 @compiled
+def ascend(unary, pairwise, graph, sweeps, tolerance, labels):
+    """Improve a labelling in place by a number of sweeps, and return its score.
+
+    A sweep that does not raise the score is undone and the last one, so that no error of rounding makes this endless.
+    """
+    score = score_labels(unary, pairwise, graph[0], labels)
+    current = labels.copy()
+    for _ in range(sweeps):
+        improve(unary, pairwise, graph, current)
+        gain = score_labels(unary, pairwise, graph[0], current) - score
+        if not gain > 0.0:
+            break
+        score += gain
+        for i in range(labels.shape[0]):
+            labels[i] = current[i]
+        if gain <= tolerance * max(1.0, abs(score)):
+            break
+    return score
+
+
+@inner
 def improve(unary, pairwise, graph, labels):
-    """Change the labels of single nodes, and of both ends of an edge, where that raises the score; return the gain."""
+    """Change the labels of single nodes, and of both ends of an edge, where that raises the score.
+
+    No two edges may have the same ends, and scores are finite.
+    """
     edges, _, starts, _, incident = graph
     n, K = unary.shape
-    shared, gain = pairwise.shape[0] < edges.shape[0], 0.0
+    shared = pairwise.shape[0] < edges.shape[0]
     first, second = np.empty(K), np.empty(K)
     for e in range(-n, edges.shape[0]):
         i, j = (n + e, -1) if e < 0 else (edges[e, 0], edges[e, 1])
@@ -198,19 +218,15 @@ def improve(unary, pairwise, graph, labels):
                     add_column(pairwise, 0 if shared else incident[q], edges, incident[q], end, labels, own)
         best_i, best_j = labels[i], labels[j] if j >= 0 else 0
         scores = pairwise[0 if shared else max(e, 0)]
-        now = first[best_i] + (second[best_j] + scores[best_i, best_j] if j >= 0 else 0.0)
-        best = now
+        best = first[best_i] + (second[best_j] + scores[best_i, best_j] if j >= 0 else 0.0)
         for y in range(K):
             for z in range(K if j >= 0 else 1):
                 score = first[y] + (second[z] + scores[y, z] if j >= 0 else 0.0)
                 if score > best:
                     best, best_i, best_j = score, y, z
-        if best > now:
-            labels[i] = best_i
-            if j >= 0:
-                labels[j] = best_j
-            gain += best - now if now > -np.inf else np.inf
-    return gain
+        labels[i] = best_i
+        if j >= 0:
+            labels[j] = best_j
 
 
 @compiled
@@ -232,164 +248,3 @@ def add_indicator(unary, pairwise, edges, labels, amount):
         unary[i, labels[i]] += amount
     for e in range(edges.shape[0]):
         pairwise[0 if shared else e, labels[edges[e, 0]], labels[edges[e, 1]]] += amount
-
-
-# ---- marginals ------------------------------------------------------------------------------------------------------
-
-
-@compiled
-def marginals(unary, pairwise, graph, forest, rates, sweeps, tolerance, unary_marginals, pairwise_marginals):
-    """Write marginals, and return the log-partition function: -inf if no labelling is allowed.
-
-    On a forest, with ``rates`` of 1, two sweeps are exact. On other graphs, this is tree-reweighted belief propagation
-    (Wainwright, Jaakkola and Willsky 2005) with the appearance rates (E,) of edges, up to ``sweeps`` or until messages
-    move less than ``tolerance``; the result is then an upper bound.
-    """
-    edges, order, starts, middle, incident = graph
-    n, K = unary.shape
-    shared = pairwise.shape[0] < edges.shape[0]
-    one = shared and forest  # all edges have the same weights
-    n_weights = 1 if one else edges.shape[0]
-    weights, tops = np.empty((n_weights, K, K)), np.empty(n_weights)
-    for e in range(n_weights):
-        scores = pairwise[0 if shared else e]
-        tops[e] = scores.max() / rates[e]
-        if not tops[e] > -np.inf:
-            return -np.inf
-        for y in range(K):
-            for z in range(K):
-                weights[e, y, z] = np.exp(scores[y, z] / rates[e] - tops[e])
-    # messages[0] go to the first node of an edge, messages[1] to the second
-    messages, own, source, new = np.zeros((2, edges.shape[0], K)), np.empty(K), np.empty(K), np.empty(K)
-    step = 1.0 if forest else 0.5
-    for sweep in range(2 if forest else sweeps):
-        moved, back = 0.0, sweep % 2 == 0
-        for place in range(n):
-            i = order[n - 1 - place if back else place]
-            collect(unary, messages, rates, edges, incident, starts[i], starts[i + 1], i, own)
-            for q in range(starts[i] if back else middle[i], middle[i] if back else starts[i + 1]):
-                e = incident[q]
-                forward = edges[e, 0] == i
-                incoming, outgoing = (messages[0, e], messages[1, e]) if forward else (messages[1, e], messages[0, e])
-                for y in range(K):
-                    source[y] = own[y] - incoming[y] if own[y] > -np.inf else -np.inf
-                scores = pairwise[0 if shared else e]
-                w = 0 if one else e
-                if not send_sum(source, weights[w], scores, rates[e], tops[w], forward, new):
-                    return -np.inf
-                for y in range(K):
-                    if new[y] > -np.inf and outgoing[y] > -np.inf:
-                        moved = max(moved, abs(new[y] - outgoing[y]))
-                        outgoing[y] += step * (new[y] - outgoing[y])
-                    else:
-                        outgoing[y] = new[y]
-        if not forest and moved < tolerance:
-            break
-    return beliefs(unary, pairwise, graph, rates, messages, unary_marginals, pairwise_marginals)
-
-
-@inner
-def collect(unary, messages, rates, edges, incident, low, high, i, own):
-    """Write the potentials of node i plus weighted messages from its neighbours."""
-    for y in range(own.shape[0]):
-        own[y] = unary[i, y]
-    for q in range(low, high):
-        e = incident[q]
-        message = messages[0 if edges[e, 0] == i else 1, e]
-        for y in range(own.shape[0]):
-            own[y] += rates[e] * message[y]
-
-
-@inner
-def send_sum(source, weights, scores, rate, top, forward, message):
-    """Write the log of the sums of ``exp(source + scores / rate)``, less the maximum; False if there is no weight."""
-    K = source.shape[0]
-    highest = source[0]
-    for y in range(1, K):
-        highest = max(highest, source[y])
-    if not highest > -np.inf:
-        return False
-    chances = np.empty(K)
-    for y in range(K):
-        chances[y] = np.exp(source[y] - highest)
-        message[y] = 0.0
-    if forward:
-        for y in range(K):
-            for z in range(K):
-                message[z] += chances[y] * weights[y, z]
-    else:
-        for z in range(K):
-            for y in range(K):
-                message[z] += chances[y] * weights[z, y]
-    largest = -np.inf
-    for z in range(K):
-        if message[z] >= SMALLEST:
-            message[z] = np.log(message[z])
-        else:
-            most, total = -np.inf, 0.0
-            for y in range(K):
-                most = max(most, source[y] + (scores[y, z] if forward else scores[z, y]) / rate)
-            for y in range(K if most > -np.inf else 0):
-                total += np.exp(source[y] + (scores[y, z] if forward else scores[z, y]) / rate - most)
-            message[z] = most - highest - top + np.log(total) if most > -np.inf else -np.inf
-        largest = max(largest, message[z])
-    for z in range(K):
-        message[z] -= largest
-    return largest > -np.inf
-
-
-@compiled
-def normalize(logs):
-    """Turn logs of weights into probabilities, in place; return the log of their sum, -inf if all are zero."""
-    highest, total = -np.inf, 0.0
-    for score in logs:
-        highest = score if score > highest else highest
-    if not highest > -np.inf:
-        return highest
-    for y in range(logs.shape[0]):
-        logs[y] = np.exp(logs[y] - highest)
-        total += logs[y]
-    for y in range(logs.shape[0]):
-        logs[y] /= total
-    return highest + np.log(total)
-
-
-@inner
-def beliefs(unary, pairwise, graph, rates, messages, unary_marginals, pairwise_marginals):
-    """Write the marginals that messages define, and return the entropy plus the expected score."""
-    edges, _, starts, _, incident = graph
-    n, K = unary.shape
-    shared, value = pairwise.shape[0] < edges.shape[0], 0.0
-    potentials, pairs = np.empty((n, K)), np.empty(K * K)
-    pairwise_marginals[:] = 0.0
-    logs = np.empty((n, K))
-    for i in range(n):
-        collect(unary, messages, rates, edges, incident, starts[i], starts[i + 1], i, potentials[i])
-        for y in range(K):
-            unary_marginals[i, y] = potentials[i, y]
-        total = normalize(unary_marginals[i])
-        if not total > -np.inf:
-            return total
-        for y in range(K):
-            logs[i, y] = potentials[i, y] - total
-            if unary_marginals[i, y] > 0.0:
-                value += unary_marginals[i, y] * (unary[i, y] - logs[i, y])
-    for e in range(edges.shape[0]):
-        i, j, scores = edges[e, 0], edges[e, 1], pairwise[0 if shared else e]
-        for y in range(K):
-            for z in range(K):
-                possible = potentials[i, y] > -np.inf and potentials[j, z] > -np.inf
-                pairs[K * y + z] = -np.inf
-                if possible:
-                    into = potentials[i, y] - messages[0, e, y] + potentials[j, z] - messages[1, e, z]
-                    pairs[K * y + z] = scores[y, z] / rates[e] + into
-        total = normalize(pairs.copy())
-        if not total > -np.inf:
-            return total
-        for y in range(K):
-            for z in range(K):
-                chance = np.exp(pairs[K * y + z] - total)
-                if chance > 0.0:
-                    pairwise_marginals[0 if shared else e, y, z] += chance
-                    value += chance * (scores[y, z] - rates[e] * (pairs[K * y + z] - total - logs[i, y] - logs[j, z]))
-    return value

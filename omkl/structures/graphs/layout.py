@@ -1,0 +1,130 @@
+"""The edges of a graph: the order of messages, spanning forests, and parallel edges as one."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csgraph, csr_array
+
+from omkl.structures.graphs import _jit_labellings as jit
+
+#: Minimum number of random spanning forests that determine how often edges appear in one.
+FORESTS = 20
+
+
+@dataclass(eq=False)
+class GraphLayout:
+    """The edges of a graph with the order in which messages pass them.
+
+    Parameters
+    ----------
+    n_nodes : int
+    edges : int array of shape (E, 2)
+        The two nodes of each edge. Several edges may join the same two nodes, in any order.
+    directed : bool
+        Whether the order of the two nodes has a meaning.
+    """
+
+    n_nodes: int
+    edges: np.ndarray
+    directed: bool = False
+
+    @cached_property
+    def _arranged(self) -> tuple:
+        return jit.arrange(self.edges, self.n_nodes)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """The arrays that compiled functions take; see ``_jit_labellings``."""
+        return (self.edges, *self._arranged[:4])
+
+    @cached_property
+    def is_chain(self) -> bool:
+        """True if each node but the last has an edge to the next one, in their order."""
+        n = self.n_nodes
+        if not self.directed or n == 0:
+            return False
+        return np.array_equal(self.edges, np.arange(n - 1)[:, None] + [0, 1])
+
+    @property
+    def is_forest(self) -> bool:
+        """True if the graph has no cycles, so that predictions are exact; parallel edges are none."""
+        return bool(self._arranged[4]) if self.merged is None else self.merged.layout.is_forest
+
+    @cached_property
+    def merged(self) -> "MergedEdges | None":
+        """The graph with one edge for each two neighbours; None if it is this one."""
+        low, high = self.edges.min(axis=1, initial=self.n_nodes), self.edges.max(axis=1, initial=0)
+        _, first, places = np.unique(low * self.n_nodes + high, return_index=True, return_inverse=True)
+        if len(first) == len(self.edges):
+            return None
+        order = np.argsort(first)
+        ranks = np.argsort(order)
+        places = ranks[places.ravel()]
+        edges = self.edges[first[order]]
+        reverse = edges[places, 0] != self.edges[:, 0]
+        return MergedEdges(GraphLayout(self.n_nodes, edges, self.directed), places, reverse)
+
+    @cached_property
+    def forests(self) -> np.ndarray:
+        """The edges of some random spanning forests, a mask (T, E); all edges if the graph is a forest.
+
+        Edges that few of the forests hold come first in the next one, so that all appear.
+        """
+        if self.merged is not None:
+            return self.merged.layout.forests[:, self.merged.places]
+        if self.is_forest:
+            return np.ones((1, len(self.edges)), np.bool_)
+        rng, counts = np.random.default_rng(0), np.zeros(len(self.edges))
+        forests: list[np.ndarray] = []
+        while len(forests) < FORESTS or not counts.all():
+            order = np.argsort(counts + rng.random(len(counts)))
+            costs = np.empty(len(order))
+            costs[order] = np.arange(1.0, len(order) + 1.0)
+            ends = (self.edges[:, 0], self.edges[:, 1])
+            graph = csr_array((costs, ends), shape=(self.n_nodes, self.n_nodes))
+            ranks = csgraph.minimum_spanning_tree(graph).data.astype(np.int64)
+            chosen = np.zeros(len(order), np.bool_)
+            chosen[order[ranks - 1]] = True
+            counts += chosen
+            forests.append(chosen)
+        return np.array(forests)
+
+    @cached_property
+    def appearance(self) -> np.ndarray:
+        """Share of :attr:`forests` that hold each edge, (E,): 1 for all edges of a forest."""
+        return self.forests.mean(axis=0)
+
+
+class MergedEdges(NamedTuple):
+    """Parallel and reverse edges of a graph as one edge for each two neighbours.
+
+    Attributes
+    ----------
+    layout : GraphLayout
+        The graph that has the first edge of each two neighbours, E' in all.
+    places : int array of shape (E,)
+        The edge of ``layout`` that stands for each edge.
+    reverse : bool array of shape (E,)
+        Whether that edge has the two nodes in the other order.
+    """
+
+    layout: GraphLayout
+    places: np.ndarray
+    reverse: np.ndarray
+
+    def sum(self, pairwise: np.ndarray) -> np.ndarray:
+        """Sum the scores (E, K, K), or (1, K, K) if shared, of the edges of each two neighbours, (E', K, K)."""
+        scores = np.broadcast_to(pairwise, (len(self.places), *pairwise.shape[1:]))
+        total = np.zeros((len(self.layout.edges), *pairwise.shape[1:]))
+        np.add.at(total, self.places, self._turned(scores))
+        return total
+
+    def spread(self, marginals: np.ndarray) -> np.ndarray:
+        """Return the marginals (E, K, K) of all edges, from those (E', K, K) of ``layout``."""
+        return self._turned(marginals[self.places])
+
+    def _turned(self, tables: np.ndarray) -> np.ndarray:
+        """Transpose the tables (E, K, K) of reverse edges."""
+        return np.where(self.reverse[:, None, None], tables.transpose(0, 2, 1), tables)
