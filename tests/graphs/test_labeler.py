@@ -12,8 +12,10 @@ import omkl
 from omkl import GraphLabeler, SequenceLabeler
 from omkl.data import Graph, Stream, grid
 from omkl.exceptions import InputError
+from omkl.losses import CRF, SoftmaxMargin, StructuredHinge
 from omkl.online import compiled_pass
 from omkl.sequences.labeling import potentials_of
+from omkl.structures import GraphLayout, PairwiseGraph
 
 KERNELS = {"linear": "linear", "gaussian": "gaussian:sigma2=5", "fourier": "gaussian:sigma2=2,features=20"}
 
@@ -350,6 +352,61 @@ def test_evaluation_and_marginals_of_small_graphs(grids):
     potentials = next(potentials_of(crf.model_, [triangle]))
     scores = [crf.structure_.score(potentials, np.array(labels)) for labels in product(range(3), repeat=3)]
     assert crf.certificates([triangle])[0].score == pytest.approx(max(scores))
+
+
+@pytest.mark.parametrize("loss", ["hinge", "crf"])
+@pytest.mark.parametrize("with_features", [False, True])
+def test_directed_graphs_have_edges_both_ways(loss, with_features):
+    rng, X, y = np.random.default_rng(0), [], []
+    for _ in range(30):
+        graph = networkx.DiGraph()
+        for i, row in enumerate(rng.normal(size=(3, 2))):
+            graph.add_node(i, x=row)
+        for first, second in [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0)]:
+            graph.add_edge(first, second, x=rng.normal(size=2))
+        X.append(Graph.from_networkx(graph, "x", "x" if with_features else None))
+        y.append([int(graph.nodes[i]["x"][0] > 0.0) for i in range(3)])
+    if not with_features:
+        X = [Graph(x.nodes, x.edges, directed=True) for x in X]
+    model = GraphLabeler("linear", loss=loss, epochs=2, random_state=0).fit(X, y)
+    found = model.certificates(X)
+    assert np.mean([certificate.proved for certificate in found]) > 0.8
+    for potentials, certificate in zip(potentials_of(model.model_, X), found):
+        scores = [model.structure_.score(potentials, np.array(own)) for own in product(range(2), repeat=3)]
+        assert certificate.bound >= max(scores) - 1e-9
+        assert certificate.score == pytest.approx(max(scores))
+
+
+def test_gradients_of_edges_both_ways_are_those_of_the_loss():
+    """The gradient of an edge does not depend on the edges beside it."""
+    structure, rng = PairwiseGraph(2), np.random.default_rng(0)
+    potentials = structure.over(GraphLayout(3, np.array([[0, 1], [1, 0], [1, 2], [0, 1]])))
+    for array in potentials[:2]:
+        array[:] = rng.normal(size=array.shape)
+    gold = np.array([0, 1, 1])
+    for loss in (CRF(), SoftmaxMargin(), StructuredHinge()):
+        _, gradient = loss.value_and_gradient(structure, potentials, gold)
+        for array, slopes in zip(potentials[:2], gradient[:2]):
+            for index in np.ndindex(array.shape):
+                values = []
+                for move in (1e-5, -1e-5):
+                    array[index] += move
+                    values.append(loss.value_and_gradient(structure, potentials, gold)[0])
+                    array[index] -= move
+                assert (values[0] - values[1]) / 2e-5 == pytest.approx(slopes[index], abs=1e-6)
+
+
+def test_allowed_pairs_that_no_labelling_keeps_are_refused_by_number():
+    square = Graph(np.eye(4), [(i, (i + 1) % 4) for i in range(4)])
+    clique = Graph(np.eye(4), [(i, j) for j in range(4) for i in range(j)])
+    different = {0: [1, 2], 1: [0, 2], 2: [0, 1]}
+    for loss in ("hinge", "crf"):
+        model = GraphLabeler(loss=loss, allowed_pairs=different, random_state=0, epochs=1)
+        model.fit([square], [[0, 1, 2, 1]])
+        with pytest.raises(InputError, match=r"^Graph 1 has no labelling that allowed_pairs"):
+            model.predict([square, clique])
+    with pytest.raises(InputError, match="No labelling is allowed"):
+        model.predict_marginals([clique])
 
 
 def test_graphs_of_networkx_are_accepted():

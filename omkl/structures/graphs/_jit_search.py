@@ -15,11 +15,13 @@ FOUND, NONE, UNKNOWN = 0, 1, 2
 def find_labelling(unary, pairwise, graph, budget, possible, labels):
     """Search a labelling without a score of -inf, and write it; return FOUND, NONE, or UNKNOWN after ``budget`` steps.
 
-    The node with the fewest possible labels gets the one that scores highest by itself, and the labels that then lack
-    a partner at a neighbour are removed. ``possible`` (n, K) gets the labels that have partners before any choice.
+    The node with the fewest possible labels for the number of its failures (Boussemart et al. 2004, *Boosting
+    systematic search by weighting constraints*) gets the label that scores highest by itself. The labels that then
+    lack a partner at a neighbour are removed, which fails if none is left. ``possible`` (n, K) gets the labels that
+    have partners before any choice.
     """
     n, K = unary.shape
-    counts = np.zeros(n, np.int64)
+    counts, failures = np.zeros(n, np.int64), np.zeros(n, np.int64)
     queue, queued = np.arange(n), np.ones(n, np.bool_)
     removed, chosen = np.empty((n * K, 2), np.int64), np.empty((n, 3), np.int64)
     for i in range(n):
@@ -28,34 +30,29 @@ def find_labelling(unary, pairwise, graph, budget, possible, labels):
             counts[i] += possible[i, y]
         if counts[i] == 0:
             return NONE
-    n_removed, consistent, steps = prune(pairwise, graph, possible, counts, queue, queued, n, removed, 0)
+    n_removed, consistent, steps = prune(pairwise, graph, possible, counts, failures, queue, queued, n, removed, 0)
     if not consistent:
         return NONE
-    left, depth = possible.copy(), 0
+    left, counts_before, depth = possible.copy(), counts.copy(), 0
     while steps <= budget:
-        node = -1
-        for i in range(n):
-            if counts[i] > 1 and (node < 0 or counts[i] < counts[node]):
-                node = i
+        node, is_independent = choose_node(counts, counts_before, failures)
         if node < 0:
-            for i in range(n):
-                for y in range(K):
-                    if left[i, y]:
-                        labels[i] = y
+            write_labels(left, labels)
             return FOUND
-        label = -1
-        for y in range(K):
-            if left[node, y] and (label < 0 or unary[node, y] > unary[node, label]):
-                label = y
+        if is_independent:
+            depth = 0
+        label = best_label(unary, left, node)
         chosen[depth, 0], chosen[depth, 1], chosen[depth, 2] = node, label, n_removed
         depth += 1
         for y in range(K):
             if left[node, y] and y != label:
                 n_removed = remove(left, counts, removed, n_removed, node, y)
         queue[0], queued[node] = node, True
-        n_removed, consistent, work = prune(pairwise, graph, left, counts, queue, queued, 1, removed, n_removed)
+        n_removed, consistent, work = prune(
+            pairwise, graph, left, counts, failures, queue, queued, 1, removed, n_removed
+        )
         steps += n + work
-        while not consistent:
+        while not consistent:  # the last choice was wrong
             if depth == 0:
                 return NONE
             depth -= 1
@@ -66,9 +63,45 @@ def find_labelling(unary, pairwise, graph, budget, possible, labels):
                 counts[removed[n_removed, 0]] += 1
             n_removed = remove(left, counts, removed, n_removed, node, label)
             queue[0], queued[node] = node, True
-            n_removed, consistent, work = prune(pairwise, graph, left, counts, queue, queued, 1, removed, n_removed)
+            n_removed, consistent, work = prune(
+                pairwise, graph, left, counts, failures, queue, queued, 1, removed, n_removed
+            )
             steps += work
     return UNKNOWN
+
+
+@inner
+def choose_node(counts, counts_before, failures):
+    """Return the next node, -1 if each has one label left, and whether no choice narrows the nodes that remain.
+
+    Then earlier choices do not matter any more, such as those in another component of the graph.
+    """
+    node, is_independent = -1, True
+    for i in range(counts.shape[0]):
+        if counts[i] > 1:
+            is_independent = is_independent and counts[i] == counts_before[i]
+            if node < 0 or counts[i] * (1 + failures[node]) < counts[node] * (1 + failures[i]):
+                node = i
+    return node, is_independent
+
+
+@inner
+def best_label(unary, left, node):
+    """Return the label left at a node that scores highest by itself."""
+    label = -1
+    for y in range(unary.shape[1]):
+        if left[node, y] and (label < 0 or unary[node, y] > unary[node, label]):
+            label = y
+    return label
+
+
+@inner
+def write_labels(left, labels):
+    """Write the only label that is left at each node."""
+    for i in range(labels.shape[0]):
+        for y in range(left.shape[1]):
+            if left[i, y]:
+                labels[i] = y
 
 
 @inner
@@ -81,7 +114,7 @@ def remove(left, counts, removed, n_removed, i, y):
 
 
 @inner
-def prune(pairwise, graph, left, counts, queue, queued, waiting, removed, n_removed):
+def prune(pairwise, graph, left, counts, failures, queue, queued, waiting, removed, n_removed):
     """Remove labels that lack a partner at a neighbour, from the ``waiting`` nodes at the start of ``queue`` on.
 
     Returns the new number of removed labels, whether each node has a label left, and the number of edges looked at.
@@ -103,7 +136,9 @@ def prune(pairwise, graph, left, counts, queue, queued, waiting, removed, n_remo
                     supported = supported or (left[i, y] and (scores[y, z] if forward else scores[z, y]) > -np.inf)
                 if not supported:
                     n_removed = remove(left, counts, removed, n_removed, j, z)
-                    consistent = consistent and counts[j] > 0
+                    if counts[j] == 0:
+                        failures[j] += 1
+                        consistent = False
                     if not queued[j]:
                         queue[(head + waiting) % n], queued[j] = j, True
                         waiting += 1

@@ -143,7 +143,9 @@ class PairwiseGraph(Labelling):
         finite = GraphPotentials(unary, pairwise, layout)
         labels, bound = self._pass_messages(finite)
         score = self.score(given, labels)
-        if score == -np.inf and not layout.is_forest:
+        if score == -np.inf and layout.is_forest:
+            bound = score
+        elif score == -np.inf:
             labels, bound = self._search(given, finite, bound)
             score = self.score(given, labels)
         proved = -np.inf < score and bound - score <= PROVED * max(1.0, abs(score))

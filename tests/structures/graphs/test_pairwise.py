@@ -19,6 +19,8 @@ from omkl.structures.graphs.pairwise import attraction, minimum_cut
 from omkl.testing import check_structure
 
 KINDS = "any", "attractive", "repulsive", "forbidden"
+#: Kinds of scores, of which belief propagation is quiet in one direction, or no label is possible at last.
+HARD_KINDS = "zero", "first end", "one-sided", "integers", "all different"
 seeds = st.integers(0, 10**6)
 
 
@@ -44,6 +46,36 @@ def draw_potentials(rng, layout, K, kind="any", strength=1.0):
     if kind == "forbidden":
         pairwise[rng.random(pairwise.shape) < 0.15] = -np.inf
         unary[rng.random(unary.shape) < 0.1] = -np.inf
+    return GraphPotentials(unary, pairwise, layout)
+
+
+def draw_parallel_edges(rng, layout):
+    """Add edges that join the same nodes, in either order."""
+    edges = layout.edges
+    if not len(edges):
+        return layout
+    more = edges[rng.integers(0, len(edges), rng.integers(1, 2 * len(edges) + 1))]
+    more = np.where(rng.random((len(more), 1)) < 0.5, more, more[:, ::-1])
+    return GraphLayout(layout.n_nodes, rng.permutation(np.concatenate([edges, more])))
+
+
+def draw_hard_potentials(rng, layout, K, kind, strength, shared):
+    unary = rng.normal(size=(layout.n_nodes, K))
+    pairwise = strength * rng.normal(size=(1 if shared else len(layout.edges), K, K))
+    if kind == "zero":
+        unary[rng.random(len(unary)) < 0.5] = 0.0
+        pairwise[rng.random(len(pairwise)) < 0.5] = 0.0
+    if kind == "first end":
+        unary[:] = 0.0
+        pairwise[:] = strength * rng.integers(-3, 4, (len(pairwise), K, 1))
+    if kind == "one-sided":
+        unary[rng.random(unary.shape) < 0.2] = -np.inf
+        pairwise[rng.random(pairwise.shape) < 0.4] = -np.inf
+    if kind == "integers":
+        unary[:] = rng.integers(-1, 2, unary.shape)
+        pairwise[:] = strength * rng.integers(-1, 2, pairwise.shape)
+    if kind == "all different":
+        pairwise[:] = np.where(np.eye(K, dtype=bool), -np.inf, 0.0)
     return GraphPotentials(unary, pairwise, layout)
 
 
@@ -123,6 +155,125 @@ def test_certificates_with_forbidden_pairs(seed, n, K):
     assert structure.score(potentials, labels) == pytest.approx(found.score)
     assert found.bound >= scores.max() - 1e-9
     assert not found.proved or found.score >= scores.max() - 1e-7
+
+
+@given(seed=seeds, n=st.integers(1, 6), K=st.integers(1, 3), kind=st.sampled_from(HARD_KINDS), shared=st.booleans())
+def test_bounds_and_certificates_of_graphs_with_parallel_edges(seed, n, K, kind, shared):
+    rng = np.random.default_rng(seed)
+    layout = draw_graph(rng, n, 0.6)
+    if rng.random() < 0.7:
+        layout = draw_parallel_edges(rng, layout)
+    potentials = draw_hard_potentials(rng, layout, K, kind, rng.choice([0.3, 1.0, 3.0, 30.0]), shared)
+    structure = PairwiseGraph(K, shared=shared)
+    _, scores = enumerated(potentials)
+    best = scores.max()
+    labels, found = structure.solve(potentials)
+    assert found.score == pytest.approx(structure.score(potentials, labels), rel=1e-9)
+    if best == -np.inf:
+        assert found.bound == -np.inf
+        for compute in (structure.decode, structure.marginals):
+            with pytest.raises(InputError, match="No labelling is allowed"):
+                compute(potentials)
+        return
+    rounding = 1e-9 * max(1.0, abs(best))
+    assert -np.inf < found.score <= best + rounding
+    assert found.bound >= best - rounding
+    assert not found.proved or found.score >= best - 1e-7 * max(1.0, abs(best))
+    log_partition, expected = structure.marginals(potentials)
+    assert log_partition >= logsumexp(scores) - rounding
+    assert expected.pairwise.shape == potentials.pairwise.shape
+    assert_allclose(expected.unary.sum(axis=1), 1.0)
+    assert_allclose(expected.pairwise.sum(), len(layout.edges))
+
+
+@given(seed=seeds, n=st.integers(2, 6), K=st.integers(1, 3), kind=st.sampled_from(("any", *HARD_KINDS)))
+def test_trees_with_parallel_edges_are_exact(seed, n, K, kind):
+    rng = np.random.default_rng(seed)
+    layout = draw_parallel_edges(rng, draw_forest(rng, n))
+    potentials = draw_hard_potentials(rng, layout, K, kind, 1.0, shared=False)
+    structure = PairwiseGraph(K)
+    assert layout.is_forest
+    _, scores = enumerated(potentials)
+    if scores.max() == -np.inf:
+        with pytest.raises(InputError, match="No labelling is allowed"):
+            structure.marginals(potentials)
+        return
+    _, found = structure.solve(potentials)
+    assert found.proved
+    assert found.score == pytest.approx(scores.max(), rel=1e-9, abs=1e-9)
+    log_partition, expected = structure.marginals(potentials)
+    exact, of_nodes, of_edges = enumerated_marginals(potentials)
+    assert log_partition == pytest.approx(exact, rel=1e-9, abs=1e-9)
+    assert_allclose(expected.unary, of_nodes, atol=1e-9)
+    assert_allclose(expected.pairwise, of_edges, atol=1e-9)
+
+
+def test_parallel_edges_appear_as_often_as_the_edge_that_they_are():
+    edges = np.array([[0, 1], [1, 2], [2, 0], [2, 1], [0, 1]])
+    appearance = GraphLayout(3, edges).appearance
+    assert_allclose(appearance[[3, 4]], appearance[[1, 0]])
+    assert appearance[:3].sum() == pytest.approx(2.0)
+    single = GraphLayout(3, edges[:3])
+    assert_allclose(appearance[:3], single.appearance)
+
+
+def test_forests_span_the_graph_and_their_share_is_the_appearance():
+    layout = grid(4, 5)
+    for chosen in layout.forests:
+        forest = networkx.Graph(layout.edges[chosen].tolist())
+        assert networkx.is_tree(forest)
+        assert len(forest) == 20
+    assert_allclose(layout.forests.mean(axis=0), layout.appearance)
+
+
+def test_scores_of_one_end_pass_through_the_whole_graph():
+    layout = GraphLayout(3, np.array([[1, 0], [2, 1], [2, 0]]))
+    potentials = GraphPotentials(np.zeros((3, 2)), np.tile([[3.0, 3.0], [0.0, 0.0]], (3, 1, 1)), layout)
+    log_partition, expected = PairwiseGraph(2).marginals(potentials)
+    exact, of_nodes, of_edges = enumerated_marginals(potentials)
+    assert exact == pytest.approx(9.7442, abs=1e-4)
+    assert log_partition == pytest.approx(exact, abs=1e-6)
+    assert_allclose(expected.unary, of_nodes, atol=1e-4)
+    assert_allclose(expected.pairwise, of_edges, atol=1e-4)
+
+
+def all_different(n_labels):
+    return PairwiseGraph(n_labels, allowed=~np.eye(n_labels, dtype=bool))
+
+
+@pytest.mark.parametrize("n", [12, 30])
+@pytest.mark.parametrize("density", [0.2, 0.3, 0.5])
+def test_colourings_are_found_where_there_is_one(n, density):
+    structure = all_different(3)
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        colours = rng.integers(0, 3, n)
+        layout = draw_graph(rng, n, density)
+        edges = layout.edges[(colours[layout.edges][:, 0] != colours[layout.edges][:, 1])]
+        potentials = structure.over(GraphLayout(n, edges))
+        potentials.unary[:] = rng.normal(size=(n, 3))
+        labels = structure.decode(potentials)
+        assert (labels[edges[:, 0]] != labels[edges[:, 1]]).all()
+        structure.marginals(potentials)
+
+
+@pytest.mark.parametrize("triangles", [0, 3, 9])
+def test_graphs_that_cannot_be_coloured_are_refused(triangles):
+    clique = [(i, j) for j in range(4) for i in range(j)]
+    chain = [(4 + 2 * t + i, 4 + 2 * t + j) for t in range(triangles) for i, j in ((0, 1), (1, 2), (0, 2))]
+    ends = np.array([*chain, *clique])
+    structure = all_different(3)
+    layout = GraphLayout(int(ends.max()) + 1, ends[:, ::-1] if triangles == 3 else ends)
+    for compute in (structure.decode, structure.marginals):
+        with pytest.raises(InputError, match="No labelling is allowed"):
+            compute(structure.over(layout))
+
+
+def test_a_search_that_is_too_long_does_not_claim_that_there_is_nothing():
+    structure = all_different(11)
+    potentials = structure.over(GraphLayout(12, np.array([(i, j) for j in range(12) for i in range(j)])))
+    with pytest.raises(InputError, match="although there may be one"):
+        structure.decode(potentials)
 
 
 def grid(height, width):
