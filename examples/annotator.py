@@ -42,6 +42,7 @@ from pathlib import Path
 
 import omkl
 from omkl import evaluate_treebanks
+from omkl.cli.console import prepare_output
 from omkl.data import data_home, read_treebank, write_treebank
 
 #: Files to train and test on. The Danish test file trains, as the training file is not among the data.
@@ -133,6 +134,7 @@ def main() -> None:
     parser.add_argument("--no-udpipe", dest="udpipe", action="store_false")
     parser.add_argument("-o", "--output", default=".", help="directory for annotator.csv")
     arguments = parser.parse_args()
+    prepare_output(Path(arguments.output) / "annotator.csv")
     files = (
         {"own": (arguments.train, arguments.test)}
         if arguments.train

@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from omkl import MKLClassifierCV, MKLRegressorCV
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import read_uci
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import per_column
@@ -104,6 +104,7 @@ def main():
     parser.add_argument("--kernel", default="gaussian", help="kernel of every column, or 'default'")
     parser.add_argument("--json", metavar="FILE", help="write the figures")
     options = parser.parse_args()
+    prepare_output(options.json)
     warnings.simplefilter("ignore")
     score("wine", 0, False, "elastic-net", "gaussian")  # compiles functions
     rows, cells = [], []

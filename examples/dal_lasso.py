@@ -22,7 +22,7 @@ import numpy as np
 
 from omkl._components import resolve
 from omkl.batch import DesignProblem, DesignSolver, LinearModel, as_design, certify
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.exceptions import MissingDependencyError
 from omkl.losses import Logistic, Squared
 from omkl.regularizers import L21
@@ -144,6 +144,7 @@ def main():
     parser.add_argument("--random-state", type=int, default=0, metavar="N")
     parser.add_argument("-o", "--output", default="omkl-output", metavar="FOLDER", help="where files go")
     arguments = parser.parse_args()
+    prepare_output(Path(arguments.output) / "dal_lasso.json")
     settings = [("medium", m, 4 * m) for m in arguments.medium] + [("large", 1024, n) for n in arguments.large]
 
     rows = []
@@ -163,7 +164,6 @@ def main():
     print("\n".join(table(cells, ("problem", "m", "n", *methods))))
 
     folder = Path(arguments.output)
-    folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "dal_lasso.json", {"gap": arguments.gap, "share": arguments.share, "rows": rows})
     print(f"Figures as JSON in {folder / 'dal_lasso.json'}")
     draw(rows, folder / "dal_lasso.png")

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from omkl import OnlineMKLClassifier, SequenceLabeler
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import data_home, read_ocr, read_sequences, read_uci
 
 TREEBANKS = {
@@ -57,6 +57,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=2, metavar="N")
     parser.add_argument("--json", metavar="FILE", help="write the figures")
     options = parser.parse_args()
+    prepare_output(options.json)
     rows = []
     for name in options.sets:
         data = [examples_of(name, seed) for seed in range(options.seeds)]

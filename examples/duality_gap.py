@@ -15,7 +15,7 @@ from pathlib import Path
 
 from batch_methods import METHODS, problem_for, run, standardized_split, warm_up
 
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import PackedStack, variable_kernels
 from omkl.reports import plot_panels
@@ -41,6 +41,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0, help="of the split: 80 %% of the samples are for training")
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
     arguments = parser.parse_args()
+    prepare_output(arguments.output / "duality_gap.json")
 
     X, _, y, _ = standardized_split(arguments.data, 0.8, arguments.seed)
     kernels = PackedStack.from_kernels(variable_kernels(X.shape[1]), X)
@@ -63,7 +64,6 @@ def main():
     header = ("CPU seconds to a gap of", *(f"{gap:g}" for gap in GAPS), "in all", "last gap", "active", "outer iter.")
     print("\n".join(table(cells, header)))
 
-    arguments.output.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output / "duality_gap.json", {"data": arguments.data, "C": arguments.C, "traces": traces})
     panels = [
         {

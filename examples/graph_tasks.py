@@ -28,7 +28,6 @@ of training. Seeds change the order of training, and the table of rows. Writes `
 """
 
 import argparse
-import json
 import time
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -39,7 +38,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 
 from omkl import GraphLabeler, SequenceLabeler
-from omkl.cli.console import table
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import Graph, data_home, read_treebank
 from omkl.features import token_features
 
@@ -209,13 +208,14 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("-o", "--output", type=Path, default=Path())
     options = parser.parse_args()
+    prepare_output(options.output / "graph_tasks.json")
     records = []
     for task in options.tasks:
         list(TASKS[task](argparse.Namespace(sentences=3, documents=2, rows=20, epochs=1, sweeps=5), 0))  # compiles
         runs = [list(TASKS[task](options, seed)) for seed in range(options.seeds)]
         records += summaries(task, runs)
     print("\n".join(table([list(record.values()) for record in records], list(records[0]))))
-    (options.output / "graph_tasks.json").write_text(json.dumps({"rows": records}, indent=1))
+    write_json(options.output / "graph_tasks.json", {"rows": records})
 
 
 if __name__ == "__main__":

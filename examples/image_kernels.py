@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from omkl import MKLClassifier
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import ChiSquared, Gaussian
 from omkl.reports import plot_curves
@@ -96,6 +96,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
     arguments = parser.parse_args()
+    prepare_output(arguments.output / "image_kernels.json")
 
     digits = load_digits()
     chosen = np.isin(digits.target, DIGITS)
@@ -146,7 +147,6 @@ def main():
     print(f"What MKL picks (C = {best['C']:g}):")
     for name in sorted(weights, key=weights.get, reverse=True)[:10]:
         print(f"  {weights[name]:.3f}  {name}")
-    arguments.output.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output / "image_kernels.json", {"rows": rows, "weights": learned})
     curves = {
         name: (np.arange(1, len(weights) + 1).tolist(), sorted(weights.values(), reverse=True))

@@ -27,7 +27,7 @@ from letter_views import letter_views
 from tqdm import tqdm
 
 from omkl import SequenceLabeler
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import read_ocr
 
 THREE = ["linear", "quadratic", "gaussian:sigma2=5"]
@@ -72,6 +72,7 @@ def main():
     parser.add_argument("--orders", type=int, nargs="+", default=[1, 2], choices=(1, 2))
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
     arguments = parser.parse_args()
+    prepare_output(arguments.output / "ocr_orders.json")
     data = read_ocr()
     sources, rows = {"pixels": data.images, "views": letter_views(data.images)}, []
     for protocol in arguments.protocols:
@@ -105,7 +106,6 @@ def main():
         for r in rows
     ]
     print("\n".join(table(cells, ("protocol", "features, kernels", "order", "accuracy, %", "error, %", "CPU s"))))
-    arguments.output.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output / "ocr_orders.json", {"folds": arguments.folds, "rows": rows})
 
 

@@ -30,7 +30,7 @@ from letter_views import letter_views
 from tqdm import tqdm
 
 from omkl import SequenceLabeler
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import read_ocr
 from omkl.kernels import Average, Gaussian
 
@@ -202,10 +202,10 @@ def main():
     parser.add_argument("--C", type=float, nargs="+", default=CS, help="what to choose C from")
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for figures and metrics")
     arguments = parser.parse_args()
+    prepare_output(arguments.output / "ocr_table1.json")
     found = evaluate(read_ocr(), arguments.folds, not arguments.no_grid, arguments.C)
     rows = summary(found)
     show(rows)
-    arguments.output.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output / "ocr_table1.json", {"folds": arguments.folds, "rows": rows, "runs": found})
     draw(rows, arguments.output / "ocr_table1.png")
 

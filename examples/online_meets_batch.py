@@ -21,7 +21,7 @@ from sklearn.preprocessing import scale
 
 from omkl import OnlineMKLClassifier
 from omkl.batch import Problem, Spicy
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import Gaussian, Linear, PackedStack
 from omkl.losses import Hinge
@@ -71,6 +71,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
     arguments = parser.parse_args()
+    prepare_output(arguments.output / "online_meets_batch.json")
 
     X, y = load_breast_cancer(return_X_y=True)
     chosen = np.random.default_rng(arguments.seed).permutation(len(y))[: arguments.samples]
@@ -124,7 +125,6 @@ def main():
     header = ("method, learning rate", "suboptimality", "passes to 10 %", "1 %", "0.1 %", "weights off by", "CPU, s")
     print("\n".join(table(cells, header)))
 
-    arguments.output.mkdir(parents=True, exist_ok=True)
     figures = {"optimum": optimum.primal, "gap": optimum.gap, "suboptimality": curves}
     write_json(arguments.output / "online_meets_batch.json", figures)
     panels = [

@@ -43,7 +43,7 @@ import argparse
 import numpy as np
 
 from omkl import OnlineMKLClassifier
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.kernels import as_kernel
 from omkl.online import ProgressiveValidation
 
@@ -246,6 +246,7 @@ def main():
     parser.add_argument("--streams", nargs="+", choices=list(STREAMS), default=list(STREAMS))
     parser.add_argument("--json", metavar="FILE", default="online_opponents.json")
     arguments = parser.parse_args()
+    prepare_output(arguments.json)
     records = [record for name in arguments.streams for record in compare(name, arguments.examples)]
     error = {(r["method"], r["stream"]): f"{r['error']:.1%}" for r in records}
     rows = [(method, *(error[method, name] for name in arguments.streams)) for method in (*WEIGHTINGS, *OPPONENTS)]

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from omkl import DependencyParser
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import data_home, read_treebank
 
 TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
@@ -79,6 +79,7 @@ def main():
     arguments.add_argument("--only", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL")
     arguments.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
     arguments = arguments.parse_args()
+    prepare_output(arguments.output / "parser_english.json")
     train = read_treebank(arguments.train, single_root=True, keep_text=False)
     test = read_treebank(arguments.test, keep_text=False)
     rows = []
@@ -113,7 +114,6 @@ def main():
     )
     print("\n".join(table(cells, header)))
     print(PEERS)
-    arguments.output.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output / "parser_english.json", {"epochs": arguments.epochs, "rows": rows})
 
 

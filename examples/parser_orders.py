@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from omkl import DependencyParser
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import data_home, read_treebank
 
 TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
@@ -62,6 +62,7 @@ def main():
     arguments.add_argument("--multi-root", action="store_true", help="the root may have several children")
     arguments.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
     arguments = arguments.parse_args()
+    prepare_output(arguments.output / "parser_orders.json")
     single_root = not arguments.multi_root
     train = read_treebank(arguments.train, single_root=single_root, keep_text=False)[: arguments.sentences]
     test = read_treebank(arguments.test, single_root=single_root, keep_text=False)
@@ -81,7 +82,6 @@ def main():
         (title, *(f"{f([row[name] for row in rows]):.2f}" for f in (np.mean, np.std))) for name, title in names.items()
     ]
     print("\n".join(table(cells, ("", "mean", "sd"))))
-    arguments.output.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output / "parser_orders.json", {"rows": rows})
 
 

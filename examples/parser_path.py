@@ -14,7 +14,7 @@ import argparse
 from pathlib import Path
 
 from omkl import DependencyParser
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import data_home, read_treebank
 from omkl.exceptions import MissingDependencyError
 from omkl.reports import plot_curves
@@ -32,6 +32,7 @@ def main():
     parser.add_argument("--templates", default="martins507")
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
     arguments = parser.parse_args()
+    prepare_output(arguments.output / "parser_path.json")
     train = read_treebank(arguments.train, single_root=True, keep_text=False)[: arguments.sentences]
     test = read_treebank(arguments.test, keep_text=False)
 
@@ -88,7 +89,6 @@ def main():
     ]
     header = ("", "templates alive", "UAS", "SVM trained on them", "seconds of the last epoch")
     print("\n".join(table(cells, header)))
-    arguments.output.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output / "parser_path.json", rows)
     curves = {}
     for method in CS:

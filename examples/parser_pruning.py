@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from omkl import DependencyParser
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import data_home, read_treebank
 from omkl.exceptions import MissingDependencyError
 from omkl.reports import plot_curves
@@ -60,6 +60,7 @@ def main():
     parser.add_argument("--C", type=float, default=1.0, help="weight of the losses for MKL (default 1)")
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
     arguments = parser.parse_args()
+    prepare_output(arguments.output / "parser_pruning.json")
     train = read_treebank(arguments.train, single_root=True, keep_text=False)[: arguments.sentences]
     test = read_treebank(arguments.test, keep_text=False)
 
@@ -90,7 +91,6 @@ def main():
         correlations = [spearmanr(a, b).statistic for a, b in combinations(weights, 2)]
         summary["rank_correlation"] = float(np.mean(correlations))
         print(f"Rank correlation of MKL's weights between seeds: {np.mean(correlations):.3f} (Spearman)")
-    arguments.output.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output / "parser_pruning.json", summary)
     curves = {
         name: ([*scores, len(templates)], [*(np.mean(values) for values in scores.values()), np.mean(full)])

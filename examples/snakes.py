@@ -20,14 +20,13 @@ and 99.8% with both ends, after 20 minutes.
 """
 
 import argparse
-import json
 import time
 from pathlib import Path
 
 import numpy as np
 
 from omkl import GraphLabeler
-from omkl.cli.console import table
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import Graph, data_home, grid
 from omkl.exceptions import MissingDependencyError
 
@@ -131,6 +130,7 @@ def main():
     parser.add_argument("--test", type=int, default=100)
     parser.add_argument("-o", "--output", type=Path, default=Path())
     options = parser.parse_args()
+    prepare_output(options.output / "snakes.json")
     longer, longest = (argparse.Namespace(**{**vars(options), "epochs": n * options.epochs}) for n in (2, 6))
     records = [
         compare("direction and both ends", True, 0, BOTH_ENDS, options),
@@ -138,7 +138,7 @@ def main():
         compare("both ends, useless groups", True, USELESS, BOTH_ENDS, longer),
     ]
     print("\n".join(table([list(record.values()) for record in records], list(records[0]))))
-    (options.output / "snakes.json").write_text(json.dumps({"rows": records}, indent=1))
+    write_json(options.output / "snakes.json", {"rows": records})
     try:
         draw(options.output / "snakes.png", options)
     except MissingDependencyError as error:

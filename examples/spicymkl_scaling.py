@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from batch_methods import METHODS, problem_for, run, seconds_of_a_pass, standardized_split, warm_up
 
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import PackedStack, random_subset_gaussians
 from omkl.reports import plot_panels
@@ -107,6 +107,7 @@ def main():
     parser.add_argument("--limit", type=float, default=20.0, help="CPU seconds after which a method is stopped")
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
     arguments = parser.parse_args()
+    prepare_output(arguments.output / "spicymkl_scaling.json")
 
     warm_up(arguments.methods)
     growing = {
@@ -133,7 +134,6 @@ def main():
     cells = [(r["method"], r["samples"], r["kernels"], *(f"{peak:.2f}" for peak in r["peaks"])) for r in memory]
     print("\nPeak memory of all arrays, over the bytes of the packed kernels")
     print("\n".join(table(cells, ("method", "samples", "kernels", "building", "solving"))))
-    arguments.output.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output / "spicymkl_scaling.json", {"rows": rows, "peak_memory": memory})
     try:
         plot_panels(panels, arguments.output / "spicymkl_scaling.png")

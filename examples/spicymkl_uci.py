@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from batch_methods import METHODS, block_one_optimum, problem_for, run, seconds_of_a_pass, standardized_split, warm_up
 
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import PackedStack, variable_kernels
 from omkl.reports import plot_panels
@@ -179,6 +179,7 @@ def main():
     parser.add_argument("--limit", type=float, default=5.0, help="CPU seconds after which a method is stopped")
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
     arguments = parser.parse_args()
+    prepare_output(arguments.output / "spicymkl_uci.json")
 
     warm_up(arguments.methods)
     rows = []
@@ -187,7 +188,6 @@ def main():
             rows += measure(data, seed, arguments.C, arguments.methods, arguments.tol, arguments.limit)
         print(f"\n{data}: {rows[-1]['kernels']} kernels, {rows[-1]['samples']} training samples")
         print("\n".join(report(data, arguments.C, arguments.methods, rows)), flush=True)
-    arguments.output.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output / "spicymkl_uci.json", {"rows": rows})
     try:
         draw(rows, arguments.data, arguments.C, arguments.methods, arguments.output / "spicymkl_uci.png")

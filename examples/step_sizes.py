@@ -15,7 +15,7 @@ import argparse
 import numpy as np
 
 from omkl import SequenceLabeler
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import read_ocr
 
 KERNELS = {"quadratic": ["quadratic"], "MKL": ["linear", "quadratic", "gaussian:sigma2=5"]}
@@ -94,6 +94,7 @@ def main():
     parser.add_argument("--folds", type=int, nargs="+", default=[0, 1, 2], help="folds to train on (default 0 1 2)")
     parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
     arguments = parser.parse_args()
+    prepare_output(arguments.json)
     data = read_ocr()
 
     rules = compare_rules(data, arguments.folds)

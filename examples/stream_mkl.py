@@ -37,7 +37,7 @@ import resource
 import numpy as np
 
 from omkl import OnlineMKLClassifier
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import Block, Stream
 from omkl.online import ProgressiveValidation
 from omkl.reports import plot_panels
@@ -120,6 +120,8 @@ def main():
     parser.add_argument("--checkpoint", metavar="DIR", help="keep checkpoints here, and go on from them")
     parser.add_argument("--quiet", action="store_true")
     arguments = parser.parse_args()
+    prepare_output(arguments.json)
+    prepare_output(arguments.plot)
     results = [learn(name, drifting_stream(arguments.examples), arguments) for name in MODELS]
     rows = [(r["model"], *(f"{r[name]:.2%}" for name in ERRORS), f"{r['megabytes'] * 1e3:.0f} kB") for r in results]
     print("\n".join(table(rows, ("progressive error", *ERRORS, "model"))))

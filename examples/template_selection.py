@@ -14,7 +14,7 @@ import argparse
 import numpy as np
 
 from omkl import SequenceLabeler
-from omkl.cli.console import bar_chart, table, write_json
+from omkl.cli.console import bar_chart, prepare_output, table, write_json
 from omkl.data import data_home, read_sequences
 
 TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
@@ -43,6 +43,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
     arguments = parser.parse_args()
+    prepare_output(arguments.json)
     (X, y), (X_test, y_test) = read_sequences(arguments.train), read_sequences(arguments.test)
 
     svm = train(X, y, "l2", arguments.epochs)

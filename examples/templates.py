@@ -55,7 +55,7 @@ from pathlib import Path
 import numpy as np
 
 from omkl import DependencyParser, SequenceLabeler
-from omkl.cli.console import table
+from omkl.cli.console import prepare_output, table
 from omkl.data import Sentence, Treebank, data_home, read_treebank
 from omkl.exceptions import MissingDependencyError
 from omkl.features import token_features
@@ -283,6 +283,7 @@ def main():
     parser.add_argument("--C", type=float, help="weight of the losses for MKL's parsers, by default the library's")
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for table and figure")
     arguments = parser.parse_args()
+    prepare_output(arguments.output / "templates.csv")
     if not 0 <= arguments.junk <= len(JUNK_TEMPLATES):
         parser.error(f"--junk is from 0 to {len(JUNK_TEMPLATES)}.")
     train = read_treebank(arguments.train, single_root=True, keep_text=False)
@@ -290,7 +291,6 @@ def main():
     rows = measure(train, test, arguments)
     found = summary(rows)
     print("\n".join(report(found, arguments.sentences)))
-    arguments.output.mkdir(parents=True, exist_ok=True)
     with (arguments.output / "templates.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()

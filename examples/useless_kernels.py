@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from omkl import SequenceLabeler
-from omkl.cli.console import table, write_json
+from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import read_ocr
 
 WEIGHTINGS = ("norms", "out-of-sample")
@@ -69,6 +69,7 @@ def main():
     parser.add_argument("--folds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("-o", "--output", default="omkl-output", metavar="DIR")
     arguments = parser.parse_args()
+    prepare_output(Path(arguments.output) / "useless_kernels.json")
     words = read_ocr()
     images = with_random_bits(words.images, seed=0)
     for weighting in WEIGHTINGS:  # the first model pays for loading what is compiled
@@ -85,7 +86,6 @@ def main():
         for k, name in enumerate(WEIGHTINGS)
     ]
     output = Path(arguments.output)
-    output.mkdir(parents=True, exist_ok=True)
     write_json(output / "useless_kernels.json", {"rows": records})
 
 

@@ -50,7 +50,7 @@ from sklearn.svm import SVC
 
 from omkl import MKLClassifier, OnlineMKLClassifier
 from omkl.batch import helpful_kernels
-from omkl.cli.console import table
+from omkl.cli.console import prepare_output, table
 from omkl.data import data_home
 from omkl.exceptions import MissingDependencyError
 from omkl.kernels import PackedStack
@@ -378,6 +378,7 @@ def main():
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for table and figure")
     arguments = parser.parse_args()
+    prepare_output(arguments.output / "views.csv")
     if any(n < 50 or n > 1990 or n % 10 for n in arguments.train):
         parser.error("--train takes multiples of 10 from 50 (five folds of every digit) to 1990.")
 
@@ -386,7 +387,6 @@ def main():
     rows = measure(*read_mfeat(arguments.data or data_home() / "uci/mfeat.csv.gz"), arguments)
     found = summary(rows)
     print("\n".join(report(found, arguments)))
-    arguments.output.mkdir(parents=True, exist_ok=True)
     with (arguments.output / "views.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()

@@ -3,8 +3,10 @@
 import json
 import shutil
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
+from omkl._files import check_output
 from omkl.data.files import PathLike, output_file
 
 #: JSON values by name.
@@ -16,6 +18,19 @@ def write_json(path: PathLike | None, metrics: Record) -> None:
     if path is not None:
         with output_file(path) as file:
             file.write(json.dumps(metrics, indent=1, default=float).encode() + b"\n")
+
+
+def prepare_output(path: PathLike | None) -> None:
+    """Create the folder of an output file, before anything is computed; nothing to do for None and ``-``.
+
+    Raises
+    ------
+    omkl.exceptions.OutputFileError
+        If the file cannot be written.
+    """
+    if path is not None and str(path) != "-":
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        check_output(path)
 
 
 def bar_chart(weights: dict[str, float], n: int | None = None) -> list[str]:

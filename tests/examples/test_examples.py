@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import itertools
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,14 +43,33 @@ def table_of(path):
 
 @pytest.fixture
 def figures_of(tmp_path):
-    """A function that runs an example, and returns the JSON file that it writes."""
+    """A function that runs an example, and returns the JSON file that it writes to a new folder."""
 
     def run(name, *options):
-        printed = run_example(name, tmp_path, *options, "-o", str(tmp_path))
-        assert (tmp_path / f"{name}.png").exists() or "No figure" in printed
-        return json.loads((tmp_path / f"{name}.json").read_text())
+        folder = tmp_path / "new" / "folder"
+        printed = run_example(name, tmp_path, *options, "-o", str(folder))
+        assert (folder / f"{name}.png").exists() or "No figure" in printed
+        return json.loads((folder / f"{name}.json").read_text())
 
     return run
+
+
+#: The option that names the output of each example that writes one.
+OUTPUTS = {
+    path.stem: option
+    for path in sorted(EXAMPLES.glob("*.py"))
+    for option in re.findall(r'add_argument\((?:"-o", )?"(--output|--json)"', path.read_text(encoding="utf-8"))
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_outputs_that_cannot_be_written_are_refused_before_work(name, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "argv", [name, OUTPUTS[name], str(tmp_path / "file" / "folder")])
+    monkeypatch.syspath_prepend(EXAMPLES)  # some import others
+    monkeypatch.setenv("OMKL_DATA", str(tmp_path))  # work would begin by looking for data
+    with pytest.raises((NotADirectoryError, FileExistsError)):
+        load_example(name).main()
 
 
 def test_uci_methods_reach_the_gap_and_one_solution(figures_of, real_data):
