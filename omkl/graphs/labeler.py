@@ -58,7 +58,8 @@ class GraphLabeler(OnlineEstimator):
         Scores of pairs of labels that all edges share: not regularized, an additional regularized group, or none.
     allowed_pairs : dict, array of shape (K, K) or None
         Allowed labels of the two nodes of an edge, in training and prediction. A dict maps a label to the list of
-        labels that the second node may have; labels that are not keys allow all.
+        labels that the second node may have; labels that are not keys allow all. On large graphs with cycles, the
+        search for an allowed labelling may end without one.
     sweeps : int > 0
         Maximum number of sweeps of message passing over a graph with cycles.
     loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, class_weight, cost, radius, shuffle, \

@@ -181,7 +181,7 @@ def add_column(pairwise, p, edges, e, i, labels, own):
 def ascend(unary, pairwise, graph, sweeps, tolerance, labels):
     """Improve a labelling in place by a number of sweeps, and return its score.
 
-    A sweep that does not raise the score is undone and the last one, so that no error of rounding makes this endless.
+    The first sweep that does not raise the score is undone and ends this, whatever rounding does.
     """
     score = score_labels(unary, pairwise, graph[0], labels)
     current = labels.copy()

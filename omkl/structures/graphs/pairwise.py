@@ -140,14 +140,18 @@ class PairwiseGraph(Labelling):
         if not layout.is_forest:  # a difference of infinite messages has no value
             unary = self._finite(unary, given)
             pairwise = self._finite(pairwise, given)
-        finite = GraphPotentials(unary, pairwise, layout)
-        labels, bound = self._pass_messages(finite)
+        labels, bound = self._pass_messages(GraphPotentials(unary, pairwise, layout))
         score = self.score(given, labels)
         if score == -np.inf and layout.is_forest:
             bound = score
         elif score == -np.inf:
-            labels, bound = self._search(given, finite, bound)
-            score = self.score(given, labels)
+            state, _, found = allowed_labels(given)
+            if state == FOUND:
+                labels = found
+                jit.ascend(unary, pairwise, layout.arrays, self.sweeps, PROVED, labels)
+                score = self.score(given, labels)
+            elif state == NONE:
+                bound = score
         proved = -np.inf < score and bound - score <= PROVED * max(1.0, abs(score))
         return labels, Certificate(score, max(bound, score), bool(proved))
 
@@ -165,17 +169,6 @@ class PairwiseGraph(Labelling):
                 labels = cut
             bound = min(bound, highest)
         return labels, bound
-
-    def _search(self, potentials: GraphPotentials, finite: GraphPotentials, bound: float) -> tuple[np.ndarray, float]:
-        """Search a labelling without scores of -inf, and improve it; return it and an upper bound.
-
-        ``finite`` has low scores in place of -inf, and ``bound`` is an upper bound of all scores.
-        """
-        state, _, labels = allowed_labels(potentials)
-        if state == FOUND:
-            arrays = potentials.layout.arrays
-            jit.ascend(finite.unary, finite.pairwise, arrays, self.sweeps, PROVED, labels)
-        return labels, -np.inf if state == NONE else bound
 
     def _found(self, potentials: GraphPotentials) -> tuple[np.ndarray, Certificate]:
         """Solve, and count whether that was proved."""

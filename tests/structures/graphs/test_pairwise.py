@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import cvxpy as cp
 import networkx
 import numpy as np
 import pytest
@@ -235,6 +236,60 @@ def test_scores_of_one_end_pass_through_the_whole_graph():
     assert log_partition == pytest.approx(exact, abs=1e-6)
     assert_allclose(expected.unary, of_nodes, atol=1e-4)
     assert_allclose(expected.pairwise, of_edges, atol=1e-4)
+
+
+def local_polytope(layout, K):
+    """Return variables of marginals that agree at the ends of edges, and their constraints."""
+    of_nodes = [cp.Variable(K, nonneg=True) for _ in range(layout.n_nodes)]
+    of_edges = [cp.Variable((K, K), nonneg=True) for _ in layout.edges]
+    constraints = [cp.sum(own) == 1 for own in of_nodes]
+    for own, (i, j) in zip(of_edges, layout.edges):
+        constraints += [cp.sum(own, axis=1) == of_nodes[i], cp.sum(own, axis=0) == of_nodes[j]]
+    return of_nodes, of_edges, constraints
+
+
+def expected_score(potentials, of_nodes, of_edges):
+    scores = [own @ variable for own, variable in zip(potentials.unary, of_nodes)]
+    scores += [cp.sum(cp.multiply(own, variable)) for own, variable in zip(potentials.pairwise, of_edges)]
+    return cp.sum(cp.hstack(scores))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_bounds_are_not_below_the_linear_program(seed):
+    rng = np.random.default_rng(seed)
+    layout = draw_graph(rng, 6, 0.8)
+    potentials = draw_potentials(rng, layout, 3)
+    of_nodes, of_edges, constraints = local_polytope(layout, 3)
+    program = cp.Problem(cp.Maximize(expected_score(potentials, of_nodes, of_edges)), constraints)
+    optimum = program.solve(solver=cp.HIGHS)
+    _, found = PairwiseGraph(3).solve(potentials)
+    assert found.bound >= optimum - 1e-6
+    assert optimum >= found.score - 1e-6
+
+
+@pytest.mark.parametrize("kind", ["any", "zero", "first end", "integers"])
+def test_belief_propagation_solves_its_convex_program(kind):
+    """The entropy of a tree is that of its root and those of other nodes given their parents."""
+    rng, layout = np.random.default_rng(0), grid(2, 3)
+    potentials = draw_hard_potentials(rng, layout, 2, kind, 1.0, shared=False)
+    of_nodes, of_edges, constraints = local_polytope(layout, 2)
+    places = {tuple(ends): e for e, ends in enumerate(layout.edges.tolist())}
+    entropies = []
+    for chosen in layout.forests:
+        tree = networkx.Graph(layout.edges[chosen].tolist())
+        entropies.append(cp.sum(cp.entr(of_nodes[0])))
+        for parent, child in networkx.bfs_edges(tree, 0):
+            forward = (parent, child) in places
+            own = of_edges[places[parent, child]] if forward else of_edges[places[child, parent]].T
+            ends = cp.vstack([of_nodes[parent]] * 2).T
+            entropies.append(-cp.sum(cp.rel_entr(own, ends)))
+    entropy = cp.sum(cp.hstack(entropies)) / len(layout.forests)
+    program = cp.Problem(cp.Maximize(expected_score(potentials, of_nodes, of_edges) + entropy), constraints)
+    optimum = program.solve(solver=cp.CLARABEL)
+    log_partition, expected = PairwiseGraph(2).marginals(potentials)
+    assert log_partition == pytest.approx(optimum, abs=1e-5)
+    assert_allclose(expected.unary, [own.value for own in of_nodes], atol=2e-3)
+    assert_allclose(expected.pairwise, [own.value for own in of_edges], atol=2e-3)
 
 
 def all_different(n_labels):
