@@ -84,7 +84,8 @@ class Signature:
         if function.py_func.__code__.co_argcount != len(self.arguments):
             names = ", ".join(function.py_func.__code__.co_varnames[: function.py_func.__code__.co_argcount])
             raise InputError(f"{expected}, but it takes ({names}).")
-        function.compile(self.numba.args)
+        if self.numba.args not in function.overloads:
+            function.compile(self.numba.args)
         result = function.overloads[self.numba.args]
         if result.signature.return_type != self.numba.return_type:
             raise InputError(f"{expected}, but it returns {result.signature.return_type}.")

@@ -1,6 +1,6 @@
 """Pairwise models on graphs: the best labelling with a certificate, and marginals."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
