@@ -115,13 +115,20 @@ def training_options(epochs: int | str, losses: tuple[str, ...] = LOSSES, C: flo
     )
 
 
+#: Most rounds between two looks at Ctrl-C: a moment, and enough for fast compiled passes.
+ROUNDS_AT_ONCE = 100
+
+
 class Interruption:
-    """Callback: the first Ctrl-C ends training after the current example, and the second one ends the program.
+    """Callback: the first Ctrl-C ends training after the current rounds, and the second one ends the program.
 
     Attributes
     ----------
     happened : bool
     """
+
+    #: Compiled passes need not compute the costs of predictions.
+    reads_costs = False
 
     happened = False
     _before: Any = None
@@ -146,6 +153,10 @@ class Interruption:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
             self._before = None
+
+    def room(self) -> int:
+        """Return how many rounds may come before a look at Ctrl-C."""
+        return ROUNDS_AT_ONCE
 
     def on_round(self, trainer: OnlineTrainer, step: Step) -> bool:
         """End training after Ctrl-C."""

@@ -120,6 +120,10 @@ class TrainingLoop:
         after ``on_round``, immediately. ``on_change(trainer, row)`` is called when a change of the stream was found,
         with the number of the last row or sequence, from 1. Callbacks with ``state()`` and
         ``load_state(values, arrays)`` are part of checkpoints.
+
+        A callback with ``on_round`` sees every round, which rules out compiled passes, unless it has ``room()``: how
+        many rounds may pass until its next call. The step of that call is about all of these. It holds the costs of
+        their predictions, unless the attribute ``reads_costs`` of the callback is False.
     checkpoints : Checkpoints, optional
         Checkpoints of the states of all of these, which are restored at the start.
     stage : str
@@ -224,21 +228,24 @@ class TrainingLoop:
         return False
 
     def _pass_for(self, examples: rounds.Examples) -> Callable[..., Iterator[Any]]:
-        """Return the pass over a block: a compiled one where all parts are known to it.
+        """Return the pass over a block: a compiled one where all parts are known to it, and no callback rules it out.
 
         For a block of one example, :meth:`OnlineTrainer.update` takes less time than a compiled pass takes to start.
         """
-        told = [hook.__self__ for hook in self._on_round if hasattr(hook, "__self__")]
-        can_wait = len(told) == len(self._on_round) and all(hasattr(callback, "room") for callback in told)
-        if self.make_pass is not serial_pass or not can_wait or len(examples) == 1:
+        if self.make_pass is not serial_pass or len(examples) == 1:
             return self.make_pass
-        waiting = [*told, *([] if self.checkpoints is None else [self.checkpoints])]
+        told = [callback for callback in self.callbacks if rounds.hooks([callback], "on_round")]
+        sees_every_round = [callback for callback in told if not hasattr(callback, "room")]
+        waiting: list[Any] = [*told, *([] if self.checkpoints is None else [self.checkpoints])]
         room = lambda: min((part.room() for part in waiting), default=AT_A_TIME)  # noqa: E731
         testing = any(getattr(callback, "reads_costs", True) for callback in told)
         fastest = fastest_pass(self.trainer, examples, room, testing)
-        part = uncompiled_part(self.trainer)
-        if part is not None and hasattr(examples, "sequences"):
-            self._tell("on_uncompiled", part)
+        reason = uncompiled_part(self.trainer)
+        if fastest is not None and sees_every_round:
+            fastest = None
+            reason = sees_every_round[0]
+        if reason is not None and hasattr(examples, "sequences"):
+            self._tell("on_uncompiled", reason)
         return fastest or self.make_pass
 
     def _end_epoch(self) -> bool:

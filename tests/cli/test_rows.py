@@ -1,6 +1,7 @@
 """Classifiers and regressors on the command line: the same model as in Python, from every format of rows."""
 
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from sklearn.metrics import r2_score
 
 import omkl
 from omkl.cli import main
+from omkl.cli.train import Interruption
 
 
 @pytest.fixture(scope="module")
@@ -223,3 +225,38 @@ def test_columns_are_found_by_their_names(tmp_path, stream):
     assert (tmp_path / "same.json").read_text() == (tmp_path / "turned.json").read_text()
     assert json.loads((tmp_path / "same.json").read_text())["accuracy"] > 0.9
     assert main(["evaluate", model, str(tmp_path / "short.csv"), *target]) == 2
+
+
+class Watcher:
+    """Callback that notes how many rounds each step has, and presses Ctrl-C after ``last`` rounds."""
+
+    reads_costs = False
+
+    def __init__(self, last):
+        self.last = last
+        self.sizes = []
+
+    def room(self):
+        return 1000
+
+    def on_round(self, trainer, step):
+        self.sizes.append(step.n_examples)
+        if trainer.round == self.last:
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("kind", [omkl.OnlineMKLRegressor, omkl.SequenceLabeler])
+def test_the_callback_for_ctrl_c_goes_with_compiled_passes(kind, rng, monkeypatch):
+    """The command line trains in compiled passes, and Ctrl-C ends them."""
+    monkeypatch.setattr("omkl.online.compiled_pass.FEW_ROUNDS", 0)
+    X, y = rng.normal(size=(400, 3)), rng.normal(size=400)
+    if kind is omkl.SequenceLabeler:
+        X, y = [[["a"], ["b"]]] * 400, [["A", "B"]] * 400
+    interruption, watcher = Interruption(), Watcher(last=200)
+    model = kind(epochs=5, callbacks=[interruption, watcher], random_state=0).fit(X, y)
+    assert interruption.happened
+    assert max(watcher.sizes) == 100
+    assert sum(watcher.sizes) == 300
+    assert model.n_iter_ == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

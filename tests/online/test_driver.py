@@ -256,6 +256,32 @@ def test_a_part_without_a_compiled_form_is_named_where_progress_is_shown(verbose
     assert capfd.readouterr().err.count("Compiled passes do not know SquaredLq()") == told
 
 
+class EveryRound:
+    """Callback without ``room``: it is called after every round."""
+
+    def __init__(self):
+        self.sizes = []
+
+    def on_round(self, trainer, step):
+        self.sizes.append(step.n_examples)
+
+
+class SomeRounds(EveryRound):
+    def room(self):
+        return 30
+
+
+@pytest.mark.parametrize(("callback", "size", "told"), [(EveryRound, 1, 1), (SomeRounds, 30, 0)])
+def test_a_callback_that_sees_every_round_is_named_where_progress_is_shown(callback, size, told, capfd):
+    rng = np.random.default_rng(0)
+    model = OnlineMKLRegressor(["linear"], epochs=2, callbacks=[callback()], verbose=True)
+    sizes = model.fit(rng.normal(size=(60, 2)), rng.normal(size=60)).callbacks[0].sizes
+    assert max(sizes) == size
+    assert sum(sizes) == 120
+    reason = "The callback EveryRound has `on_round` without `room`, and sees every round"
+    assert capfd.readouterr().err.count(reason) == told
+
+
 @pytest.mark.parametrize("loss", [losses.Poisson(), losses.Quantile(0.3), losses.Huber(0.5)], ids=repr)
 @given(y=st.floats(0, 5), z=st.floats(-3, 3))
 def test_compiled_losses_of_numbers_are_the_losses(loss, y, z):
