@@ -11,6 +11,7 @@ import networkx
 import pytest
 
 import omkl
+from omkl.cli import main
 from omkl.estimators.persistence import SavedEstimator
 
 ROOT = Path(omkl.__file__).parent
@@ -265,12 +266,55 @@ def run(code, *arguments):
     [["--help"], ["--version"], *([*own.split(), "--help"] for own in ("train parser", "predict", "inspect", "demo"))],
 )
 def test_the_command_line_explains_itself_without_what_it_computes_with(arguments):
+    assert not HEAVY & modules_after(*arguments)
+
+
+def modules_after(*arguments):
+    """Return the top-level modules that a command has imported."""
     code = (
         "import contextlib, io, sys\nfrom omkl.cli import main\n"
         "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()): main(sys.argv[1:])\n"
         "print(*{name.split('.')[0] for name in sys.modules})"
     )
-    assert not HEAVY & set(run(code, *arguments))
+    return set(run(code, *map(str, arguments)))
+
+
+MISSING = ("convert MISSING -o OUT", "evaluate MISSING MISSING", "guarantee MISSING MISSING -o OUT", "inspect MISSING")
+MISSING += ("predict MISSING MISSING", "report MISSING", "prune MISSING --keep 3 -o OUT")
+MISSING += tuple(f"train {kind} MISSING -o OUT" for kind in ("annotator", "classifier", "graph", "labeler", "parser"))
+MISSING += ("train labeler THERE -o OUT --lexicon a=MISSING", "train regressor THERE -o OUT --dev MISSING")
+MISSING += ("train parser THERE -o OUT --resume",)
+
+
+@pytest.mark.parametrize("command", MISSING)
+def test_the_command_line_finds_missing_files_without_what_it_computes_with(command, tmp_path, capsys):
+    (tmp_path / "there").touch()
+    places = {"THERE": tmp_path / "there", "MISSING": tmp_path / "none", "OUT": tmp_path / "model.npz"}
+    arguments = [str(places.get(word, word)) for word in command.split()]
+    assert not HEAVY & modules_after(*arguments)
+    assert main(arguments) == 2
+    message = capsys.readouterr().err
+    assert any(reason in message for reason in ("There is no file", "--resume needs"))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        omkl.Annotator(parser=omkl.DependencyParser("small", epochs=1, memory=10)),
+        omkl.DependencyParser("small", epochs=1, memory=10),
+        omkl.SequenceLabeler(epochs=1),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_the_command_line_annotates_words_without_scikit_learn(model, tmp_path):
+    treebank = omkl.data.synthetic_treebank(20, random_state=0)
+    pairs = [(sentence.forms, sentence.upos) for sentence in treebank]
+    data = zip(*pairs) if isinstance(model, omkl.SequenceLabeler) else [treebank]
+    model.fit(*data).save(tmp_path / "model.npz")
+    omkl.data.write_treebank(tmp_path / "t.conllu", treebank)
+    command = ["predict", tmp_path / "model.npz", tmp_path / "t.conllu", "--to", "conllu", "-o", tmp_path / "out.conllu"]
+    assert not {"sklearn", "pandas"} & modules_after(*command)
+    assert (tmp_path / "out.conllu").exists()
 
 
 #: Modules that only training, evaluation and reports need.

@@ -185,6 +185,15 @@ class Annotator(SavedEstimator):
 
     def _settings(self) -> tuple[SequenceLabeler, DependencyParser]:
         """Validate the parameters; return an untrained labeler and an untrained parser."""
+        from sklearn.base import clone
+
+        self._check_settings()
+        labeler = SequenceLabeler(**TAGGING) if self.tagger is None else clone(self.tagger)
+        parser = DependencyParser(**PARSING) if self.parser is None else clone(self.parser)
+        return labeler, parser
+
+    def _check_settings(self) -> None:
+        """Validate the parameters, without scikit-learn."""
         check_parameters(self, self._constraints)
         check_n_jobs(self.n_jobs)
         named = not isinstance(self.parts, str) and len(self.parts) > 0 and set(self.parts) <= set(PARTS)
@@ -196,12 +205,8 @@ class Annotator(SavedEstimator):
                 raise InputError(f"`{name}` must be a {kind.__name__} or None, got {given!r}.")
             if self.lexicons is not None and given is not None and given.lexicons is not None:
                 raise InputError(f"Only one of `lexicons` and those of `{name}` can be given, got both.")
-        from sklearn.base import clone
-
-        labeler = SequenceLabeler(**TAGGING) if self.tagger is None else clone(self.tagger)
-        if labeler.kernels is not None:
+        if self.tagger is not None and self.tagger.kernels is not None:
             raise InputError("The tagger of an annotator reads words: leave its kernels out.")
-        return labeler, DependencyParser(**PARSING) if self.parser is None else clone(self.parser)
 
     # ---- annotating ---------------------------------------------------------------------------------------------
 
@@ -417,7 +422,7 @@ class Annotator(SavedEstimator):
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
         for name, packed in manifest["settings"].items():
             self.set_params(**{name: SETTINGS[name](**SETTINGS[name]._loaded_parameters(packed, unpacker))})
-        self._settings()  # validates the parameters
+        self._check_settings()
         models: dict[str, Any] = {}
         for number, (name, packed) in enumerate(manifest["models"].items()):
             part = Unpacker(below(unpacker.arrays, f"model{number}/"), unpacker.parts)

@@ -7,8 +7,6 @@ from omkl import data
 from omkl.cli import options as opt
 from omkl.cli.options import Options, option
 from omkl.data.files import find_files, stem
-from omkl.data.sequences import tagged
-from omkl.data.treebank import layouts
 from omkl.exceptions import InputError
 
 #: Output formats, by the content of the input.
@@ -36,6 +34,9 @@ def convert(options: Options) -> None:
       omkl convert eng.train --format columns -o train.jsonl
       omkl convert old.conll --format conllx -o new.conllu
     """
+    from omkl.data.sequences import tagged
+    from omkl.data.treebank import layouts
+
     if options.format is None:
         name, format = stem(find_files(options.input)[0]).lower(), data.find_format(options.input)
         if not name.endswith(format.suffixes):

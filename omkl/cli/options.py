@@ -22,6 +22,7 @@ from click.shell_completion import shell_complete
 
 from omkl._files import check_output, is_same_file
 from omkl.cli.console import Record, write_json
+from omkl.data.files import find_files, is_url
 from omkl.exceptions import InputError
 
 #: Settings of all commands.
@@ -79,7 +80,12 @@ class Options(SimpleNamespace):
 
 
 class InputFile(click.Path):
-    """A file to read; ``-`` is standard input."""
+    """A file to read, a pattern, a directory or a URL; ``-`` is standard input."""
+
+
+class InputFileOrName(InputFile):
+    """A file to read, or a name that the command knows."""
+
 
 
 class OutputFile(click.Path):
@@ -104,14 +110,18 @@ class Command(click.Command):
         given = {name: list(own) or None if isinstance(own, tuple) else own for name, own in ctx.params.items()}
         run, options = ctx.ensure_object(Run), Options(**given)
         run.checkpoint = ctx.params.get("checkpoint")
-        inputs = {p.name: ctx.params[p.name] for p in self.params if isinstance(p.type, InputFile)}
+        names_of_inputs = [parameter.name for parameter in self.params if isinstance(parameter.type, InputFile)]
+        inputs = {name: ctx.params[name] for name in names_of_inputs if ctx.params[name] is not None}
         outputs = {p.opts[0]: ctx.params[p.name] for p in self.params if isinstance(p.type, OutputFile)}
         paths = {option: path for option, path in outputs.items() if path is not None}
+        for parameter in self.params:
+            if type(parameter.type) is InputFile and inputs.get(parameter.name, "-") != "-":
+                check_input(inputs[parameter.name])
         # an output must be writable, and must not replace an input or another output
         for option, path in paths.items():
             if path != "-":
                 check_output(path)
-                for other in filter(None, inputs.values()):
+                for other in inputs.values():
                     if is_same_file(path, other):
                         raise InputError(f"{option} {path} would replace {other}, which is read: name another file.")
         for (option, path), (other_option, other) in combinations(paths.items(), 2):
@@ -129,6 +139,16 @@ class Command(click.Command):
                 setattr(options, piped[0], run.standard_input)
             assert self.callback is not None
             self.callback(options)
+
+
+
+def check_input(path: str) -> None:
+    """Raise DataFileError if there is no such file, before anything is imported that takes time.
+
+    URLs are not looked up.
+    """
+    if not is_url(path):
+        find_files(path)
 
 
 @contextmanager
@@ -232,6 +252,7 @@ def auto_or(kind: type) -> Callable[[Any], Any]:
 option, argument = click.option, click.argument
 CHOICE, COUNT, POSITIVE = click.Choice, click.IntRange(min=0), click.IntRange(min=1)
 READ, WRITE = InputFile(readable=False, allow_dash=True), OutputFile(readable=False, allow_dash=True)
+READ_OR_NAME = InputFileOrName(readable=False, allow_dash=True)
 MODEL = argument("model", type=READ)
 FORMAT = option("--format", metavar="NAME", help="Format of the data; by default guessed from the file's name.")
 ON_ERROR = option("--on-error", type=CHOICE(["raise", "skip"]), default="raise", help="Stop at or skip bad records.")

@@ -75,13 +75,13 @@ def predict(options: Options) -> None:
       omkl predict graphs.npz new.jsonl -o labels.jsonl
       omkl predict checked.npz new.conllu -o parsed.conllu --error 0.05
     """
-    model, kind = files.load_model(options)
-    if kind != "annotations":
-        opt.refuse(f"is for annotators, not {files.of_class(model)}", "text", "offsets")
     if (options.input is None) == (options.text is None):
         raise InputError("Name one file to read: INPUT, or for an annotator --text FILE.")
     if options.text is None:
         opt.refuse("needs --text", "offsets")
+    model, kind = files.load_model(options)
+    if kind != "annotations":
+        opt.refuse(f"is for annotators, not {files.of_class(model)}", "text", "offsets")
     if options.checked is None:
         opt.refuse("needs a file of omkl guarantee", "error")
     if options.nbest is not None:

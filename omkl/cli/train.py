@@ -52,6 +52,8 @@ def _lexicons(context: Context, parameter: Parameter, values: tuple[str, ...]) -
     found = dict(value.partition("=")[::2] for value in values)
     if len(found) < len(values) or not all(name and path for name, path in found.items()):
         raise BadParameter("a lexicon is NAME=FILE, with a unique name.", context, parameter)
+    for path in found.values():
+        opt.check_input(path)
     return found or None
 
 
@@ -68,6 +70,8 @@ BUDGET = option("--budget", type=int, metavar="B", help="At most B support vecto
 
 def check_options(options: Options) -> None:
     """Check kernels, templates and times of checkpoints, and read lexicons, before the data."""
+    if options.resume and options.checkpoint is None:
+        raise InputError("--resume needs --checkpoint DIR.")
     from omkl.features.lexicons import as_lexicons
     from omkl.groups.templates.language import TemplateSet
     from omkl.kernels import as_kernel
@@ -80,8 +84,6 @@ def check_options(options: Options) -> None:
     for kernel in options.kernels or ():
         as_kernel(kernel)
     parsed_interval(options.checkpoint_every)
-    if options.resume and options.checkpoint is None:
-        raise InputError("--resume needs --checkpoint DIR.")
 
 
 def strength(epochs: int | str, C: float | str = "auto") -> Callable:

@@ -20,7 +20,7 @@ MOST_GROUPS = 5
 
 
 TREES = opt.declare(
-    option("--templates", type=opt.READ, default="auto", metavar="SET", help="rich, martins507, small ... or a file."),
+    option("--templates", type=opt.READ_OR_NAME, default="auto", metavar="SET", help="rich, martins507, small ... or a file."),
     option("--order", type=int, default=2, metavar="N", help="2, or 1 to score single arcs only, which is faster."),
     option(
         "--likely",
@@ -183,11 +183,6 @@ def prune(options: Options) -> None:
       omkl prune parser.npz --keep 100 -o small.npz --retrain train.conllu --regularizer l2 --dev dev.conllu
       omkl prune parser.npz --keep auto -o small.npz --retrain train.conllu --plot curve.svg
     """
-    from sklearn.base import clone
-
-    parser, kind = load_model(options)
-    if kind != "trees":
-        raise InputError(f"{options.model} is {of_class(parser)}, and only a parser has templates to prune.")
     if options.retrain is None:
         opt.refuse("goes with --retrain FILE", "regularizer")
         if options.keep == "auto":
@@ -195,10 +190,15 @@ def prune(options: Options) -> None:
     form = (options.plot or ".svg").rpartition(".")[2]
     if form not in FORMS:
         raise InputError(f"--plot must end in .{', .'.join(FORMS)}, got {options.plot}.")
+    parser, kind = load_model(options)
+    if kind != "trees":
+        raise InputError(f"{options.model} is {of_class(parser)}, and only a parser has templates to prune.")
     if options.keep != "auto":
         opt.refuse("goes with --keep auto", "plot")
         pruned = parser.prune(options.keep)
     else:
+        from sklearn.base import clone
+
         pruned = clone(parser).set_params(templates=parser.templates_, keep="auto")
     reading = {"single_root": pruned.single_root, "on_error": options.on_error, "keep_text": False}
     gold = data.read_treebank(options.dev, **reading) if options.dev else None

@@ -9,7 +9,6 @@ from math import isfinite
 
 import numpy as np
 from scipy import sparse
-from sklearn.datasets import load_svmlight_file
 
 from omkl._components import check_number
 from omkl.data.blocks import Block
@@ -131,6 +130,8 @@ def _examples(text: bytes, first_index: int, n_features: int) -> Block:
     """Parse examples; raises ValueError or OverflowError if one is invalid."""
     if b"_" in text and b"_" in COMMENT.sub(b"", text):
         raise ValueError  # Python reads 1_0 as 10; in a file it is a mistake
+    from sklearn.datasets import load_svmlight_file  # other formats do without scikit-learn
+
     found, labels = load_svmlight_file(BytesIO(text), n_features=n_features, zero_based=first_index == 0)
     if not (np.isfinite(labels).all() and np.isfinite(found.data).all()):
         raise ValueError

@@ -131,10 +131,26 @@ class SavedEstimator:
         return own | {f"{name}__{key}": inner for name, part in parts for key, inner in part.get_params().items()}
 
     def set_params(self, **parameters: Any) -> Self:
-        """Set parameters by name, also those of parameters that are estimators, as ``tagger__C``."""
-        from sklearn.base import BaseEstimator
+        """Set parameters by name, also those of parameters that are estimators, as ``tagger__C``.
 
-        return BaseEstimator.set_params(self, **parameters)
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If there is no parameter of this name.
+        """
+        known = self._get_param_names()
+        of_parts: dict[str, dict[str, Any]] = {}
+        for name, value in parameters.items():
+            parameter, is_of_part, key = name.partition("__")
+            if parameter not in known:
+                raise InputError(f"{type(self).__name__} has no parameter {name!r}: choose from {', '.join(known)}.")
+            if is_of_part:
+                of_parts.setdefault(parameter, {})[key] = value
+            else:
+                setattr(self, parameter, value)
+        for parameter, values in of_parts.items():
+            getattr(self, parameter).set_params(**values)
+        return self
 
     def save(self, path: str | PathLike, training: bool = True, *, dtype: str | None = None) -> None:
         """Save the fitted estimator to a file for :func:`omkl.load`, without pickle.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 import omkl
 from omkl.annotation.tagger import Lemmatizer, apply_edit, edit_of
@@ -273,6 +273,18 @@ def test_one_tag_for_all_words():
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(InputError, match=message):
         untrained(**settings).fit(sentences(20, xpos=False))
+
+
+def test_parameters_are_set_as_scikit_learn_sets_them():
+    values = {"tagger__C": 3.0, "folds": 2, "tagger": omkl.SequenceLabeler(epochs=4), "tagger__epochs": 5}
+    found = omkl.Annotator().set_params(**values).get_params()
+    expected = BaseEstimator.set_params(omkl.Annotator(), **values).get_params()
+    assert found["tagger__C"] == 3.0
+    assert found["tagger__epochs"] == 5
+    assert {**found, "tagger": None} == {**expected, "tagger": None}
+    for name in ("fold", "fold__C", "tagger__c"):
+        with pytest.raises(InputError, match=f"has no parameter '{name.removeprefix('tagger__')}'"):
+            omkl.Annotator(tagger=omkl.SequenceLabeler()).set_params(**{name: 1})
 
 
 def test_refused_treebanks_change_nothing(annotator, test):
