@@ -125,7 +125,7 @@ class Component(Compilable):
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.settings().items())})"
 
 
-def resolve(base: type[C], spec: C | str, what: str) -> C:
+def resolve(base: type[C], spec: C | str, what: str, more_settings: Collection[str] = ()) -> C:
     """Return ``spec`` if it is an instance of ``base``, else the instance described by the string.
 
     Parameters
@@ -136,6 +136,8 @@ def resolve(base: type[C], spec: C | str, what: str) -> C:
         An instance, or ``"name"`` or ``"name:parameter=value,parameter=value"``.
     what : str
         Name of the argument, for the error message.
+    more_settings : collection of str
+        Settings of strings that the caller extracts, for the error message.
 
     Raises
     ------
@@ -152,11 +154,28 @@ def resolve(base: type[C], spec: C | str, what: str) -> C:
         raise InputError(f"Unknown {what} {spec!r}: choose one of {names}, or make a {base.__name__}.")
     cls = members[name.strip()]
     given = {**cls.aliases[name.strip()], **_parse_settings(settings, text, what)}
+    _check_settings(cls, given, text, what, more_settings)
     try:
         return cls(**given)
     except TypeError as error:
         known = ", ".join(parameters_of(cls))
         raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}({known}): {error}.") from None
+
+
+def _check_settings(cls: type, given: Mapping[str, Any], spec: str, what: str, more_settings: Collection[str]) -> None:
+    """Raise InputError for a setting that is no parameter of a class, and for a missing one."""
+    parameters = parameters_of(cls)
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    names = [*parameters, *more_settings]
+    unknown = [name for name in given if name not in parameters]
+    if unknown:
+        choice = f"choose from {', '.join(names)}" if names else "it has none"
+        raise InputError(f"The {what} {spec!r} has no parameter {unknown[0]!r}: {choice}.")
+    for name, parameter in parameters.items():
+        if parameter.default is Parameter.empty and name not in given:
+            alias = spec.partition(":")[0].strip()
+            raise InputError(f"The {what} {spec!r} needs a parameter: write {alias}:{name}=VALUE.")
 
 
 def members_of(base: type) -> dict[str, Any]:

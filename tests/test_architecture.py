@@ -312,7 +312,15 @@ def test_the_command_line_annotates_words_without_scikit_learn(model, tmp_path):
     data = zip(*pairs) if isinstance(model, omkl.SequenceLabeler) else [treebank]
     model.fit(*data).save(tmp_path / "model.npz")
     omkl.data.write_treebank(tmp_path / "t.conllu", treebank)
-    command = ["predict", tmp_path / "model.npz", tmp_path / "t.conllu", "--to", "conllu", "-o", tmp_path / "out.conllu"]
+    command = [
+        "predict",
+        tmp_path / "model.npz",
+        tmp_path / "t.conllu",
+        "--to",
+        "conllu",
+        "-o",
+        tmp_path / "out.conllu",
+    ]
     assert not {"sklearn", "pandas"} & modules_after(*command)
     assert (tmp_path / "out.conllu").exists()
 

@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if isinstance(error, BrokenPipeError):
                     return 141
             message = f"{error.filename or 'standard output'}: {error.strerror or error}."
-        print(f"omkl: error: {run.shown(' '.join(message.split()))}", file=sys.stderr)
+        print(f"omkl: error: {run.advice(message)}", file=sys.stderr)
         return 2
 
 

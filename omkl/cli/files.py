@@ -135,8 +135,9 @@ def labelled_data(path: str, model: Any, kind: str, options: Options) -> tuple[A
         return labelled_graphs(path)
     if kind == "sequences":
         return labelled_sequences(path, options, model)
-    read = open_rows(path, options, columns_of_model(model)) if kind == "rows" else read_gold(path, model, options)
-    return read, None
+    if kind == "rows":
+        return open_labelled_rows(path, options, model), None
+    return read_gold(path, model, options), None
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------
@@ -192,6 +193,48 @@ def open_rows(path: str, options: Options, columns: Mapping[str, Any] = {}, labe
     return stream.mapped(with_outputs) if labelled else stream
 
 
+def open_numbers(path: str, options: Options, columns: Mapping[str, Any] = {}) -> data.Stream:
+    """Open a stream of rows whose outputs are numbers.
+
+    Raises DataFileError during reading if they are words.
+    """
+
+    def checked(block: data.Block) -> data.Block:
+        outputs = block.y.ravel().tolist()
+        word = next((output for output in outputs if isinstance(output, str)), None)
+        if word is not None:
+            raise DataFileError(
+                f"{target_column(path, options)} of {path} holds words such as {word!r:.80}, "
+                "and a regressor predicts numbers: name another column in --target, "
+                "or use omkl train classifier."
+            )
+        return block
+
+    return open_rows(path, options, columns).mapped(checked)
+
+
+def open_labelled_rows(path: str, options: Options, model: Any) -> data.Stream:
+    """Open a stream of rows with the columns and the kind of outputs of a model."""
+    open_stream = open_rows if hasattr(model, "classes_") else open_numbers
+    return open_stream(path, options, columns_of_model(model))
+
+
+def target_column(path: str, options: Options) -> str:
+    """Return a description of the column of outputs, with its name if the file has names."""
+    target = options.target
+    if target is None:
+        target = data.find_format(path, options.format).default_target
+    if target is None:
+        return "The array of outputs"
+    if not str(target).removeprefix("-").isdigit():
+        return f"The column {target!r}"
+    everything = Options(**{**vars(options), "target": None})
+    first = next(iter(open_rows(path, everything, labelled=False).blocks()), None)
+    if first is None or first.feature_names is None:
+        return f"The column {target}"
+    return f"The column {first.feature_names[int(target)]!r}"
+
+
 @contextmanager
 def naming(path: str) -> Iterator[None]:
     """Name the file in errors about its data."""
@@ -209,7 +252,8 @@ def naming(path: str) -> Iterator[None]:
 def outputs_of(model: Any, path: str, options: Options) -> tuple[np.ndarray, np.ndarray]:
     """Return gold and predicted outputs of a file, which is read block by block."""
     with naming(path):
-        pairs = [(y, model.predict(X)) for X, y in open_rows(path, options, columns_of_model(model)).blocks()]
+        blocks = open_labelled_rows(path, options, model).blocks()
+        pairs = [(y, model.predict(X)) for X, y in blocks]
     gold, found = map(np.concatenate, zip(*pairs))
     return gold, found
 

@@ -21,6 +21,7 @@ from click.core import ParameterSource
 from click.shell_completion import shell_complete
 
 from omkl._files import check_output, is_same_file
+from omkl.cli.advice import in_options
 from omkl.cli.console import Record, write_json
 from omkl.data.files import find_files, is_url
 from omkl.exceptions import InputError
@@ -32,8 +33,13 @@ SEVERAL = ("--kernels", "--parts")
 
 
 class Run(SimpleNamespace):
-    """One run of ``omkl``, with the path of its copy of standard input, and the folder of checkpoints."""
+    """One run of ``omkl``.
 
+    It has the parameters of its command, the path of its copy of standard input, and the folder of
+    checkpoints.
+    """
+
+    parameters: Sequence[click.Parameter] = ()
     standard_input: str | None = None
     checkpoint: str | None = None
 
@@ -54,6 +60,10 @@ class Run(SimpleNamespace):
     def shown(self, text: str) -> str:
         """Replace the path of the copy of standard input in a text by "standard input"."""
         return text if self.standard_input is None else text.replace(self.standard_input, "standard input")
+
+    def advice(self, message: str) -> str:
+        """Return an error or a warning of the library in one line, in terms of the command line."""
+        return self.shown(in_options(" ".join(message.split()), self.parameters))
 
 
 class Options(SimpleNamespace):
@@ -87,7 +97,6 @@ class InputFileOrName(InputFile):
     """A file to read, or a name that the command knows."""
 
 
-
 class OutputFile(click.Path):
     """A file to write; ``-`` is standard output."""
 
@@ -109,6 +118,7 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         given = {name: list(own) or None if isinstance(own, tuple) else own for name, own in ctx.params.items()}
         run, options = ctx.ensure_object(Run), Options(**given)
+        run.parameters = self.params
         run.checkpoint = ctx.params.get("checkpoint")
         names_of_inputs = [parameter.name for parameter in self.params if isinstance(parameter.type, InputFile)]
         inputs = {name: ctx.params[name] for name in names_of_inputs if ctx.params[name] is not None}
@@ -117,6 +127,8 @@ class Command(click.Command):
         for parameter in self.params:
             if type(parameter.type) is InputFile and inputs.get(parameter.name, "-") != "-":
                 check_input(inputs[parameter.name])
+        for path in (options.lexicons or {}).values():
+            check_input(path)
         # an output must be writable, and must not replace an input or another output
         for option, path in paths.items():
             if path != "-":
@@ -139,7 +151,6 @@ class Command(click.Command):
                 setattr(options, piped[0], run.standard_input)
             assert self.callback is not None
             self.callback(options)
-
 
 
 def check_input(path: str) -> None:
@@ -170,7 +181,7 @@ def _printed_warnings(run: Run, quiet: bool) -> Iterator[None]:
     """Print each warning as one line, without the line of code that it comes from."""
 
     def show(message: Warning | str, *_: object) -> None:
-        print(f"omkl: warning: {run.shown(' '.join(str(message).split()))}", file=sys.stderr)
+        print(f"omkl: warning: {run.advice(str(message))}", file=sys.stderr)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if quiet else "once")

@@ -52,8 +52,6 @@ def _lexicons(context: Context, parameter: Parameter, values: tuple[str, ...]) -
     found = dict(value.partition("=")[::2] for value in values)
     if len(found) < len(values) or not all(name and path for name, path in found.items()):
         raise BadParameter("a lexicon is NAME=FILE, with a unique name.", context, parameter)
-    for path in found.values():
-        opt.check_input(path)
     return found or None
 
 
@@ -384,7 +382,8 @@ def _train_rows(kind: str, options: Options) -> None:
     estimator = omkl.OnlineMKLClassifier if is_classifier else omkl.OnlineMKLRegressor
     model = estimator(**options.values("kernels", "budget"), **training.parameters())
     model._settings()
-    stream = files.open_rows(options.train, options)
+    open_stream = files.open_rows if is_classifier else files.open_numbers
+    stream = open_stream(options.train, options)
     with files.naming(options.train):
         if options.stream:
             first: data.Block | None = None
@@ -400,7 +399,7 @@ def _train_rows(kind: str, options: Options) -> None:
             y, n_examples, declared = X.y, X.n_examples, {}
         dev = None
         if options.dev is not None and first is not None:
-            block = files.open_rows(options.dev, options, files.columns_of_block(first)).read()
+            block = open_stream(options.dev, options, files.columns_of_block(first)).read()
             dev = (block, block.y)
         training.fit(model, X, y, dev, **declared)
     training.save(model)

@@ -20,7 +20,13 @@ MOST_GROUPS = 5
 
 
 TREES = opt.declare(
-    option("--templates", type=opt.READ_OR_NAME, default="auto", metavar="SET", help="rich, martins507, small ... or a file."),
+    option(
+        "--templates",
+        type=opt.READ_OR_NAME,
+        default="auto",
+        metavar="SET",
+        help="rich, martins507, small ... or a file.",
+    ),
     option("--order", type=int, default=2, metavar="N", help="2, or 1 to score single arcs only, which is faster."),
     option(
         "--likely",

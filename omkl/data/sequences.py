@@ -54,7 +54,7 @@ def guess_format(path: PathLike, otherwise: str | None = None) -> str:
     if cells and b"\t" not in first and not all(b":" in cell for cell in cells):  # not svmlight
         return "columns"
     if cells and not any(mark in cell for cell in cells for mark in (b"=", b":")):
-        raise InputError(f'{path} may hold columns or attributes: give format="columns" or "crfsuite" (--format).')
+        raise InputError(f'{path} may hold columns or attributes: give format="columns" or format="crfsuite".')
     return "crfsuite"
 
 

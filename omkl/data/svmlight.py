@@ -154,7 +154,7 @@ def _flaw(line: bytes, first_index: int, n_features: int) -> str:
         if not index.isdigit() or not _is_finite(number):
             return f"{_shown(pair)} is not index:value with two finite numbers."
         if column < 0:
-            return f"{_shown(pair)} has the index 0, but indices count from 1: set zero_based=True (--zero-based)."
+            return f"{_shown(pair)} has the index 0, but indices count from 1: set zero_based=True."
         if column >= n_features:
             return f"{_shown(pair)} has an index beyond n_features={n_features}."
         if column <= last:

@@ -145,7 +145,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         if partitions is not None:
             client, n_shards = partitions.client, len(partitions.sizes)
         if self.early_stopping and given is None and (collected or stream is not None):
-            raise InputError("early_stopping needs validation=(X, y) (--dev FILE) with a stream or a collection.")
+            raise InputError("early_stopping needs validation=(X, y) with a stream or a collection.")
         shards: dict[str, Any] = {}
         if client is not None or n_shards not in (None, 1):
             from omkl.distributed.mixing import ParameterMixing

@@ -145,7 +145,7 @@ class Run:
             configuration = json.loads(json.dumps({**run, **packed, "arrays": arrays, "generator": generator}))
             self.checkpoints = Checkpoints(checkpoint, checkpoint_every, configuration, self.rng, resume)
         elif checkpoint_every != "60s" or resume:
-            raise InputError("checkpoint_every= and resume= need a directory: checkpoint=DIRECTORY (--checkpoint).")
+            raise InputError("checkpoint_every= and resume= need a directory: checkpoint=DIRECTORY.")
 
     def loop(
         self, stage: str, trainer: OnlineTrainer, source: Source, epochs: int, callbacks: Sequence = ()

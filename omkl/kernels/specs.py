@@ -24,6 +24,8 @@ KernelSpec: TypeAlias = Kernel | str | Callable[[np.ndarray, np.ndarray], np.nda
 KernelSpecs: TypeAlias = KernelSpec | Sequence[KernelSpec] | Mapping[str, KernelSpec]
 #: Bandwidths of the experiments of Suzuki and Tomioka (2011), taken from Rakotomamonjy et al. (2008).
 BANDWIDTHS = (0.1, 0.25, 0.5, 0.75, *range(1, 21))
+#: Settings of a string that approximate a kernel.
+OF_APPROXIMATIONS = ("features", "map", "seed")
 
 
 def as_kernel(spec: KernelSpec) -> Kernel:
@@ -36,9 +38,9 @@ def as_kernel(spec: KernelSpec) -> Kernel:
     if callable(spec) and not isinstance(spec, Kernel):
         return Custom(spec)
     if isinstance(spec, str):
-        spec, approximation = split_settings(spec, ("features", "map", "seed"), "kernel")
-        if approximation:
-            return approximated(resolve(Kernel, spec, "kernel"), **approximation)
+        spec, approximation = split_settings(spec, OF_APPROXIMATIONS, "kernel")
+        kernel = resolve(Kernel, spec, "kernel", OF_APPROXIMATIONS)
+        return approximated(kernel, **approximation) if approximation else kernel
     return resolve(Kernel, spec, "kernel")
 
 

@@ -82,7 +82,7 @@ class Checkpoints:
                 warnings.warn(f"{damaged} The checkpoint before it is used.", CheckpointWarning, stacklevel=2)
         if found is not None:
             if not resume:
-                remedy = "continue it with resume=True (--resume), or name another directory."
+                remedy = "continue it with resume=True, or name another directory."
                 raise InputError(f"{self.directory} holds checkpoints of an earlier run: {remedy}")
             self._earlier, self._arrays = found
             self._compare("configuration", configuration or {})

@@ -191,7 +191,7 @@ def test_on_error_skip_leaves_out_bad_records(tmp_path, capsys):
         ("train annotator TREES -o x.npz --parts upos --memory 9", "--memory is about trees, which --parts leaves out"),
         ("predict REGRESSOR ROWS --nbest 2", "--nbest is for labelers and parsers, not an OnlineMKLRegressor"),
         ("predict MODEL ROWS --confidence", "--confidence needs probabilities"),
-        ("train classifier ROWS -o x.npz --checkpoint-every 5s", "checkpoint=DIRECTORY"),
+        ("train classifier ROWS -o x.npz --checkpoint-every 5s", "--checkpoint DIRECTORY"),
         ("train classifier ROWS -o x.npz --precision float16 --budget 9", "--predict-only does not go with --budget"),
         ("train classifier ROWS -o x.npz --workers 0", "workers must be a whole number > 0"),
         ("train classifier ROWS -o x.npz --scheduler tcp://127.0.0.1:1", "cannot be reached"),
@@ -211,7 +211,7 @@ def test_options_without_an_effect_are_refused(command, message, files_of_rows, 
         ("parser --memory 0", "memory must be"),
         ("parser --resume", "--resume needs --checkpoint DIR"),
         ("annotator --C -1", "C must be"),
-        ("annotator --checkpoint-every 5x", "checkpoint_every must be"),
+        ("annotator --checkpoint-every 5x", "--checkpoint-every must be"),
     ],
 )
 def test_options_are_checked_before_data_are_read(command, message, tmp_path, refused):

@@ -389,12 +389,13 @@ def test_q_norm_root_against_50_digits(q, b, step):
     [
         ("mlk", "Unknown regularizer 'mlk'"),
         ("lq:q", "parameter=value"),
-        ("mkl:q=2", r"does not fit SquaredL21\(\)"),
-        ("lq:p=2", r"does not fit LqNorm\(q\)"),
+        ("mkl:q=2", "'mkl:q=2' has no parameter 'q': it has none."),
+        ("lq:p=2", "'lq:p=2' has no parameter 'p': choose from q."),
+        ("tree:group=3", "has no parameter 'group': choose from groups, weights."),
         ("lq:q=large", "q must be a finite number > 1, not 'large'"),
-        ("weighted-mkl", r"does not fit WeightedSquaredL21\("),
-        ("overlapping", r"does not fit OverlappingGroups\("),
-        ("tree", r"does not fit TreeGroups\("),
+        ("weighted-mkl", "'weighted-mkl' needs a parameter: write weighted-mkl:weights=VALUE."),
+        ("overlapping", "write overlapping:groups=VALUE"),
+        ("tree", "write tree:groups=VALUE"),
     ],
 )
 def test_a_name_that_does_not_fit_is_one_clear_sentence(text, message):
