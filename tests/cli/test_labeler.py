@@ -123,7 +123,7 @@ def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
         (["train", "labeler", "{corpus}", "-o", "{out}", "--C", "0"], "C must be a finite number > 0"),
         (["train", "labeler", "{unlabelled}", "-o", "{out}"], "holds no labels"),
         (["train", "labeler", "{corpus}", "-o", "{missing}/m.npz"], "there is no directory"),
-        (["predict", "{missing}", "{corpus}", "-o", "{out}"], "no model file"),
+        (["predict", "{missing}", "{corpus}", "-o", "{out}"], "There is no file"),
         (["predict", "{corpus}", "{corpus}", "-o", "{out}"], "not an omkl model file"),
         (["predict", "{damaged}", "{corpus}", "-o", "{out}"], "is damaged"),
         (["predict", "{model}", "{empty}", "-o", "{out}"], "holds no sequence"),
