@@ -143,7 +143,8 @@ class SavedEstimator:
         for name, value in parameters.items():
             parameter, is_of_part, key = name.partition("__")
             if parameter not in known:
-                raise InputError(f"{type(self).__name__} has no parameter {name!r}: choose from {', '.join(known)}.")
+                accepted = f"{type(self).__name__} has {', '.join(known)}"
+                raise InputError(f"Invalid parameter {name!r}: {accepted}.")
             if is_of_part:
                 of_parts.setdefault(parameter, {})[key] = value
             else:

@@ -283,7 +283,7 @@ def test_parameters_are_set_as_scikit_learn_sets_them():
     assert found["tagger__epochs"] == 5
     assert {**found, "tagger": None} == {**expected, "tagger": None}
     for name in ("fold", "fold__C", "tagger__c"):
-        with pytest.raises(InputError, match=f"has no parameter '{name.removeprefix('tagger__')}'"):
+        with pytest.raises(InputError, match=f"Invalid parameter '{name.removeprefix('tagger__')}'"):
             omkl.Annotator(tagger=omkl.SequenceLabeler()).set_params(**{name: 1})
 
 
