@@ -341,11 +341,13 @@ class CompiledBank(Bank):
         return packed
 
     def add_potentials(self, x: Input, potentials: Potentials) -> None:
-        packed, (inputs, at) = self.packed(), self.input_of(x)
+        inputs, at = self.input_of(x)
+        packed = self.packed()
         self.functions.scores(packed.address, inputs.address, at, potentials.unary, pairs_of(potentials))
 
     def add_averaged_potentials(self, x: Input, potentials: Potentials) -> None:
-        packed, (inputs, at) = self.packed(), self.input_of(x)
+        inputs, at = self.input_of(x)
+        packed = self.packed()
         average = self.group_state.factors(self.averaging and len(self._sums) > 0)
         pairs = pairs_of(potentials)
         self.functions.average(packed.address, inputs.address, at, *average, potentials.unary, pairs)
@@ -355,15 +357,18 @@ class CompiledBank(Bank):
         self.add_averaged_potentials(x, average)
 
     def step(self, x: Input, gradient: Potentials) -> None:
-        packed, (inputs, at) = self.packed(), self.input_of(x)
+        inputs, at = self.input_of(x)
+        packed = self.packed()
         self.functions.step(packed.address, inputs.address, at, gradient.unary, pairs_of(gradient))
 
     def _activate(self, x: Input, gradient: Potentials) -> None:
-        packed, (inputs, at) = self.packed(), self.input_of(x)
+        inputs, at = self.input_of(x)
+        packed = self.packed()
         self.functions.activate(packed.address, inputs.address, at, gradient.unary, pairs_of(gradient))
 
     def inner_products(self, x: Input, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        packed, (inputs, at) = self.packed(), self.input_of(x)
+        inputs, at = self.input_of(x)
+        packed = self.packed()
         products = np.zeros(len(self.names))
         if totals is None:
             totals = np.zeros((len(products), gradient.unary.shape[1]))

@@ -229,8 +229,6 @@ class TrainingLoop:
 
     def _pass_for(self, examples: rounds.Examples) -> Callable[..., Iterator[Any]]:
         """Return the pass over a block: a compiled one where all parts are known to it, and no callback rules it out.
-
-        For a block of one example, :meth:`OnlineTrainer.update` takes less time than a compiled pass takes to start.
         """
         if self.make_pass is not serial_pass or len(examples) == 1:
             return self.make_pass
@@ -284,6 +282,11 @@ class TrainingLoop:
                 rounds.load_states(self.callbacks, values["callbacks"], arrays)
 
 
+def in_order(sizes: Sequence[int]) -> list[np.ndarray]:
+    """Return the given order of the examples of each part of a block, which have these sizes."""
+    return [np.arange(n) for n in sizes]
+
+
 def learn_alone(trainer: OnlineTrainer, examples: rounds.Examples, history: list[rounds.Record]) -> None:
     """Learn a single example in a pass of its own, as :class:`TrainingLoop` does, but in fewer calls.
 
@@ -293,9 +296,9 @@ def learn_alone(trainer: OnlineTrainer, examples: rounds.Examples, history: list
     progress = rounds.TrainingProgress(epoch=history[-1]["epoch"] + 1 if history else 1)
     for part in trainer.parts.values():
         part.enter(examples)
-    for example in examples:
-        step = trainer.update(*example)
-        progress.add(1, step.loss, step.weight)
+    make_pass = fastest_pass(trainer, examples) or serial_pass
+    for step in make_pass(trainer, examples, in_order, 0):
+        progress.add(step.n_examples, step.loss, step.weight)
         if step.changed:
             progress.changes += _found_change(trainer, examples, progress.examples)
     for part in trainer.parts.values():

@@ -215,19 +215,6 @@ class BudgetedExpansion(CompiledBank, KernelBank):
         kernels = [kernel for kernel, own_view in zip(self.kernels, self.views) if own_view == view]
         return SupportBuffer(kernels, n_columns, self._capacity, self.dtype)
 
-    def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        self.input_of(x)  # before the arrays are packed, which it may replace
-        super().add_potentials(x, potentials)
-
-    def inner_products(
-        self,
-        x: Span,
-        gradient: Potentials,
-        totals: np.ndarray | None,
-    ) -> np.ndarray:
-        self.input_of(x)
-        return super().inner_products(x, gradient, totals)
-
     def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
         # with the rounding of the frozen expansion, which predicts
         Bank.add_averaged_potentials(self, x, potentials)
