@@ -20,6 +20,8 @@ ROOT, OUTSIDE = "\troot", "\toutside"
 TITLES = {"forms": "FORM", "lemmas": "LEMMA", "upos": "UPOS", "xpos": "XPOS", "feats": "FEATS", "misc": "MISC"}
 #: Maximum of counts of children on either side.
 MOST_CHILDREN = 3
+#: Relatives that are no word: the root, and no relative at all.
+AT_ROOT, NO_RELATIVE = -1, -2
 
 
 @cache  # there are few different fields
@@ -158,11 +160,11 @@ class TreeFields:
     def __init__(self, offsets: np.ndarray, heads: np.ndarray) -> None:
         n, words = len(heads), np.arange(len(heads))
         starts = np.repeat(offsets[:-1], np.diff(offsets))
-        parents = np.where(heads > 0, starts + heads - 1, -1)
+        parents = np.where(heads > 0, starts + heads - 1, AT_ROOT)
         left, right = words[words < parents], words[(words > parents) & (parents >= 0)]
         self._children = [np.bincount(parents[side], minlength=n).clip(max=MOST_CHILDREN) for side in (left, right)]
-        # index of each relative, -1 for the root, -2 for none
-        leftmost, rightmost, before, after = np.full((4, n), -2)
+        # index of each relative, or AT_ROOT or NO_RELATIVE
+        leftmost, rightmost, before, after = np.full((4, n), NO_RELATIVE)
         leftmost[parents[left[::-1]]] = left[::-1]  # the last assignment wins
         rightmost[parents[right]] = right
         order = np.lexsort((words, np.where(parents < 0, -1 - starts, parents)))
@@ -175,11 +177,18 @@ class TreeFields:
         """Return hashes of the values of a field, (number of words,) uint64."""
         relative, _, rest = field.partition("_")
         if relative in RELATIVES and rest:
-            words, codes = self._relatives[relative], self.codes(rest, own)
-            nobody = np.where(words == -1, np.uint64(code_of(ROOT)), np.uint64(code_of(OUTSIDE)))
-            return np.where(words >= 0, codes[words], nobody)
+            return self._codes_of_relatives(relative, self.codes(rest, own))
         if field == VALENCY:
             names = [code_of(f"\t{n} children") for n in range((MOST_CHILDREN + 1) ** 2)]
             left, right = self._children
             return np.array(names, np.uint64)[left * (MOST_CHILDREN + 1) + right]
         return own(field)
+
+    def _codes_of_relatives(self, relative: str, codes: np.ndarray) -> np.ndarray:
+        """Return for each word the code of its relative, among the ``codes`` of all words, (n,) uint64."""
+        relatives = self._relatives[relative]
+        found = np.full(len(relatives), code_of(OUTSIDE), np.uint64)
+        found[relatives == AT_ROOT] = code_of(ROOT)
+        has_relative = relatives >= 0
+        found[has_relative] = codes[relatives[has_relative]]
+        return found

@@ -335,9 +335,11 @@ class _Counts:
             own, other, _ = _common_codes(name, gold, predicted, rule)
             right[name] = own[ours] == other[theirs]
         parents, guesses = _parents_of(gold), _parents_of(predicted)
-        gold_of = np.append(np.full(predicted.n_words, UNALIGNED), [NO_HEAD, ROOT])  # index -1 is ROOT, -2 is NO_HEAD
+        gold_of = np.full(predicted.n_words, UNALIGNED)
         gold_of[theirs] = ours
-        heads = (parents[ours] == gold_of[guesses[theirs]]) & (parents[ours] != NO_HEAD)
+        aligned_guesses = guesses.copy()  # ROOT and NO_HEAD stay
+        aligned_guesses[guesses >= 0] = gold_of[guesses[guesses >= 0]]
+        heads = (parents[ours] == aligned_guesses[theirs]) & (parents[ours] != NO_HEAD)
         *relations, table = _common_codes("deprels", gold, predicted, universal_relation)
         labeled = heads & (relations[0][ours] == relations[1][theirs])
         lemmas, tags = right["lemmas"] | (gold.lemmas[ours] == 0), right["upos"] & right["feats"]

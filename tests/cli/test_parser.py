@@ -333,6 +333,31 @@ def test_lines_of_standard_input_are_annotated_one_by_one(folder, capfdbinary, m
     assert "\n\n# two\n1\tthe\t" in out
 
 
+@pytest.fixture(scope="module")
+def annotator_of_second_order(tmp_path_factory):
+    path = tmp_path_factory.mktemp("second_order") / "model.npz"
+    templates = ["h.upos m.upos distance", "g.upos h.upos m.upos", "s.upos m.upos"]
+    annotator = omkl.Annotator(
+        ["upos", "trees"],
+        parser=omkl.DependencyParser(templates, epochs=2, memory=10),
+        tagger=omkl.SequenceLabeler(epochs=2),
+        random_state=0,
+    )
+    annotator.fit(sentences(40)).save(path)
+    return str(path)
+
+
+@pytest.mark.parametrize("options", [[], ["--line-buffered"]])
+@pytest.mark.parametrize("text", ["hello\n", "the\nthe bobas tatated the dadas\nhello\n"])
+def test_lines_of_one_word_are_annotated(annotator_of_second_order, text, options, capfdbinary, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(text.encode())))
+    command = ["predict", annotator_of_second_order, "-", "--to", "jsonl", "--quiet", *options]
+    assert main(command) == 0
+    records = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert [record["forms"] for record in records] == [line.split() for line in text.splitlines()]
+    assert records[-1]["heads"] == [0]
+
+
 def test_text_on_standard_input_is_annotated(folder, capfdbinary, monkeypatch):
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"the bobas tatated the dadas\n")))
     assert main(["predict", str(folder / "model.npz"), "-", "-o", str(folder / "o.jsonl"), "--quiet"]) == 0

@@ -269,3 +269,15 @@ def test_the_parser_of_arcs_has_no_parameters_of_the_whole(treebanks):
     assert (model.first_.decode, model.first_.early_stopping, model.first_.callbacks) == ("map", False, None)
     assert model.temperature_ is not None
     assert model.score(test) > 0.8
+
+
+def test_sentences_of_one_word_are_parsed_in_blocks_of_every_size(treebanks, fitted):
+    word = Sentence(forms=["hello"], lemmas=["a"], upos=["VERB"], misc=["Noise=1"])
+    sentences = [word, *list(treebanks[1][:4]), word]
+    alone = [fitted.parse([sentence])[0] for sentence in sentences]
+    assert (alone[0].heads, alone[0].deprels) == ([0], ["root"])
+    for size in range(1, len(sentences) + 1):
+        for first in range(0, len(sentences), size):
+            block = fitted.parse(sentences[first : first + size])
+            for found, expected in zip(block, alone[first:]):
+                assert (found.heads, found.deprels) == (expected.heads, expected.deprels)
