@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from omkl.annotation.edits import TAB, apply_edit, edit_of
 from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.features import _jit_words as jit
@@ -23,15 +23,8 @@ from omkl.sequences.labeler import SequenceLabeler
 Model: TypeAlias = SequenceLabeler | str
 #: Function that trains a labeler; see :meth:`omkl.annotation.training.TrainingSequence.fit_labeler`.
 Learn: TypeAlias = Callable[..., SequenceLabeler]
-#: Case changes that edits start with. The first one with the shortest edit is used.
-CASES: dict[str, Callable[[str], str]] = {
-    "keep": str,
-    "lower": str.lower,
-    "upper": str.upper,
-    "capital": lambda form: form[:1].upper() + form[1:].lower(),
-}
-#: Separator in edits and keys, which columns of a treebank cannot contain.
-TAB = "\t"
+Word = TypeVar("Word")
+Result = TypeVar("Result")
 #: Features of a word without context.
 OWN = [template for template in TEMPLATES if template.offsets == (0,)]
 OWN_KEYS = tuple(template.name for template in OWN)
@@ -52,49 +45,61 @@ def labels_by(model: Model, keys: Sequence[str], words: Collection, values_of: C
     """Predict the labels of single words, given the values of the keys of their features."""
     if isinstance(model, str):
         return [model] * len(words)
-    vocabulary, (bank, *_) = model.model_.codec.encoder.vocabulary, model.model_.predictor().banks
-    known = [vocabulary.ids.get(key, {}).get for key in keys]
-    ids = (get(value, -1) for word in words for get, value in zip(known, values_of(word)))
+    ids = _feature_ids(model, keys, words, values_of)
     codes = np.empty(len(words), np.int64)
-    jit.best_labels(np.fromiter(ids, np.int32).reshape(len(words), -1), bank.table, codes)
+    jit.best_labels(ids, _weights_of(model), codes)
     return model.classes_[codes].tolist()
 
 
-def edit_of(form: str, lemma: str) -> str:
-    """Make the edit from a form to its lemma: a case change, and the letters to remove and add at both ends.
-
-    The edit keeps the longest common substring (Chrupala 2006). Without one, the edit is the lemma itself.
+def best_results(
+    model: Model,
+    keys: Sequence[str],
+    words: Sequence[Word],
+    values_of: Callable[[Word], tuple],
+    apply: Callable[[str, Word], Result | None],
+) -> list[Result | None]:
+    """Apply to each word the best of the labels that can be applied to it.
 
     Parameters
     ----------
-    form, lemma : str
+    model, keys, words, values_of
+        As for :func:`labels_by`.
+    apply : callable
+        ``apply(label, word)`` returns None if the label cannot be applied to the word.
 
     Returns
     -------
-    str
-        A label for classifiers, and the argument of :func:`apply_edit`.
-
-    >>> apply_edit(edit_of("Went", "go"), "Went"), apply_edit(edit_of("dogs", "dog"), "Cats")
-    ('go', 'Cat')
+    list
+        The result for each word; None if no label can be applied.
     """
-    edits: list[tuple[int, str]] = []
-    for case, change in CASES.items():
-        base = change(form)
-        a, b, size = SequenceMatcher(None, base, lemma, autojunk=False).find_longest_match()
-        if size:
-            edit = (case, str(a), lemma[:b], str(len(base) - a - size), lemma[b + size :])
-            edits.append((len(base) + len(lemma) - 2 * size, TAB.join(edit)))
-    return min(edits, key=lambda sized: sized[0], default=(0, f"={lemma}"))[1]
+    labels = labels_by(model, keys, words, values_of)
+    results = [apply(label, word) for label, word in zip(labels, words)]
+    if isinstance(model, str):
+        return results
+    weights = _weights_of(model)
+    refused = [i for i, result in enumerate(results) if result is None]
+    ids_of_refused = _feature_ids(model, keys, [words[i] for i in refused], values_of)
+    for i, ids in zip(refused, ids_of_refused):
+        scores = weights[ids[ids >= 0]].sum(axis=0, dtype=np.float64)
+        ranking = model.classes_[np.argsort(-scores, kind="stable")].tolist()
+        candidates = (apply(label, words[i]) for label in ranking)
+        results[i] = next((result for result in candidates if result is not None), None)
+    return results
 
 
-def apply_edit(edit: str, form: str) -> str:
-    """Apply an edit to a form; return the form if it is too short."""
-    if edit.startswith("="):
-        return edit[1:]
-    case, before, prefix, after, suffix = edit.split(TAB)
-    base = CASES[case](form)
-    low, high = int(before), len(base) - int(after)
-    return prefix + base[low:high] + suffix if low < high else form
+def _weights_of(model: SequenceLabeler) -> np.ndarray:
+    """Return the weights of the features of single words, (n_features, n_labels)."""
+    return model.model_.predictor().banks[0].table
+
+
+def _feature_ids(
+    model: SequenceLabeler, keys: Sequence[str], words: Collection, values_of: Callable[[Any], tuple]
+) -> np.ndarray:
+    """Look up the features of words, (n_words, n_keys) int32; -1 is an unknown feature."""
+    vocabulary = model.model_.codec.encoder.vocabulary
+    lookups = [vocabulary.ids.get(key, {}).get for key in keys]
+    ids = (look_up(value, -1) for word in words for look_up, value in zip(lookups, values_of(word)))
+    return np.fromiter(ids, np.int32).reshape(len(words), len(keys))
 
 
 def name_of(columns: str, tag: str) -> str:
@@ -159,9 +164,14 @@ class Lemmatizer:
                 found[word] = lemma
         for tag, own in unknown.items():
             model = self.named.get(name_of("lemmas", tag), self.default)
-            guessed = labels_by(model, LEMMA_KEYS, own, lemma_values)
-            found.update({word: apply_edit(edit, word[0]) for word, edit in zip(own, guessed)})
+            lemmas = best_results(model, LEMMA_KEYS, own, lemma_values, _lemma_by)
+            found.update({word: word[0] if lemma is None else lemma for word, lemma in zip(own, lemmas)})
         return [found[word] for word in words]
+
+
+def _lemma_by(edit: str, word: tuple[str, str, str]) -> str | None:
+    """Apply an edit to the form of a word; see :func:`apply_edit`."""
+    return apply_edit(edit, word[0])
 
 
 @lru_cache(maxsize=1 << 14)  # about two kilobytes per word

@@ -15,6 +15,7 @@ import numpy as np
 from omkl._components import warn_caller
 from omkl.annotation import _jit_characters as jit
 from omkl.annotation import raw_text, tagger
+from omkl.annotation.edits import TAB, WHOLE, apply_rule, rule_of
 from omkl.data import Treebank
 from omkl.data.streams import Skipped
 from omkl.data.treebank.conllu import TreebankReader
@@ -141,27 +142,22 @@ class Tokenizer:
 # ---- multiword tokens ------------------------------------------------------------------------------------------------
 
 
-#: Separator in rules, and the rule of tokens that are words.
-RETURN, WHOLE = "\r", ""
+#: Lengths of affixes that rules are chosen by, besides those of all models of words.
+LONG_PREFIXES, LONG_SUFFIXES = range(5, 9), range(6, 9)
+#: Keys of the features of a token.
+RULE_KEYS = (
+    *tagger.OWN_KEYS,
+    *(f"prefix{k}" for k in LONG_PREFIXES),
+    *(f"suffix{k}" for k in LONG_SUFFIXES),
+)
 
 
-def rule_of(form: str, words: list[str]) -> str:
-    """Make the rule that splits a token to words: the edit from the token to the longest word, and the other words.
-
-    >>> apply_rule(rule_of("dámelo", ["da", "me", "lo"]), "cómpramelo")
-    ['cómpra', 'me', 'lo']
-    """
-    place = max(range(len(words)), key=lambda i: len(words[i]))
-    return RETURN.join([tagger.edit_of(form, words[place]), str(place), *words[:place], *words[place + 1 :]])
-
-
-def apply_rule(rule: str, form: str) -> list[str]:
-    """Split a token; an empty rule does not."""
-    if rule == WHOLE:
-        return []
-    edit, place, *words = rule.split(RETURN)
-    words.insert(int(place), tagger.apply_edit(edit, form))
-    return words
+def _rule_values(form: str) -> tuple:
+    """Return the values of :data:`RULE_KEYS` of a token."""
+    lower = form.lower()
+    prefixes = [lower[:k] for k in LONG_PREFIXES]
+    suffixes = [lower[-k:] for k in LONG_SUFFIXES]
+    return (*tagger.own_values(form), *prefixes, *suffixes)
 
 
 @dataclass
@@ -169,7 +165,7 @@ class MultiwordSplitter:
     """Splits multiword tokens to words.
 
     Known tokens, or their lower case, have their most frequent words in the training data. For other tokens, a
-    classifier predicts a rule from both ends of the token.
+    classifier predicts a rule from both ends of the token, among the rules that can be applied to it.
 
     Attributes
     ----------
@@ -186,16 +182,18 @@ class MultiwordSplitter:
         """Train on tokens: forms, and the words of multiword tokens."""
         votes: dict[str, Counter[str]] = {}
         for form, words in tokens:
-            votes.setdefault(form, Counter())["\t".join(words)] += 1
+            votes.setdefault(form, Counter())[TAB.join(words)] += 1
         # in a tie, a token is split
-        usual = {form: min(own, key=lambda words: (-own[words], not words, words)) for form, own in votes.items()}
-        rules = {form: rule_of(form, words.split("\t")) if words else WHOLE for form, words in usual.items()}
+        usual = {
+            form: min(counts, key=lambda words: (-counts[words], not words, words)) for form, counts in votes.items()
+        }
+        rules = {form: rule_of(form, words.split(TAB)) if words else WHOLE for form, words in usual.items()}
         counts = Counter(rules.values())
         common = [form for form, rule in rules.items() if counts[rule] >= tagger.LEAST_WORDS]
-        X = [[tagger.as_dict(tagger.OWN_KEYS, tagger.own_values(form))] for form in common]
+        X = [[tagger.as_dict(RULE_KEYS, _rule_values(form))] for form in common]
         self.rules = tagger.learned(X, [[rules[form]] for form in common], learn, WHOLE)
-        guesses = dict(zip(usual, tagger.labels_by(self.rules, tagger.OWN_KEYS, list(usual), tagger.own_values)))
-        self.known = {form: words for form, words in usual.items() if words or guesses[form] != WHOLE}
+        guesses = self._guesses(list(usual))
+        self.known = {form: words for form, words in usual.items() if words or form in guesses}
         return self
 
     def split(self, forms: Iterable[str]) -> dict[str, list[str]]:
@@ -209,11 +207,13 @@ class MultiwordSplitter:
             if words is None:
                 unknown.append(form)
             elif words:
-                found[form] = words.split("\t")
-        for form, rule in zip(unknown, tagger.labels_by(self.rules, tagger.OWN_KEYS, unknown, tagger.own_values)):
-            if all(words := apply_rule(rule, form)) and words:
-                found[form] = words
-        return found
+                found[form] = words.split(TAB)
+        return found | self._guesses(unknown)
+
+    def _guesses(self, forms: list[str]) -> dict[str, list[str]]:
+        """Return the words of the tokens that the classifier splits."""
+        splits = tagger.best_results(self.rules, RULE_KEYS, forms, _rule_values, apply_rule)
+        return {form: words for form, words in zip(forms, splits) if words}
 
 
 # ---- ends of tokens and sentences ------------------------------------------------------------------------------------

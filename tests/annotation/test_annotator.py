@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, clone
 
 import omkl
-from omkl.annotation.tagger import Lemmatizer, apply_edit, edit_of
+from omkl.annotation.edits import apply_edit, edit_of
+from omkl.annotation.tagger import Lemmatizer
 from omkl.data import Sentence, Stream, Treebank, read_treebank, stream_conllu, synthetic_treebank, write_treebank
 from omkl.exceptions import CheckpointWarning, DataWarning, InputError
 from omkl.features import token_features
@@ -53,7 +54,7 @@ LETTERS = st.text("aAb\u00df\u00e9\u00c9\u0131\u0130-", min_size=1)  # including
 def test_an_edit_makes_the_lemma_of_its_form(form, lemma):
     assert apply_edit(edit_of(form, lemma), form) == lemma
     assert edit_of("Dogs", "dog") == edit_of("Houses", "house")
-    assert apply_edit(edit_of("walking", "walk"), "ing") == "ing"  # nothing would be left
+    assert apply_edit(edit_of("walking", "walk"), "ing") is None  # nothing would be left
 
 
 def test_lemmas_of_known_words_are_remembered_and_of_others_guessed():
@@ -71,6 +72,17 @@ def test_lemmas_of_known_words_are_remembered_and_of_others_guessed():
         "zuzu",
         "x",
     ]
+
+
+def test_words_that_are_too_short_get_the_best_lemma_that_can_be_made():
+    words = [(f"{a}{b}ted", "VERB", "Past") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]]
+    words += [(f"{a}{b}d", "VERB", "Past") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]]
+    lemmas = [form.removesuffix("d").removesuffix("te") for form, _, _ in words]
+    labeler = omkl.SequenceLabeler(transitions=None, epochs=4, random_state=0)
+    lemmatizer = Lemmatizer().fit(zip(words, lemmas), lambda X, y, *rest: labeler.fit(X, y))
+    assert set(labeler.classes_) == {edit_of("ated", "a"), edit_of("ad", "a")}
+    assert lemmatizer.predict([("kated", "VERB", "Past"), ("ted", "VERB", "Past")]) == ["ka", "te"]
+    assert lemmatizer.predict([("d", "VERB", "Past")]) == ["d"]
 
 
 def test_all_parts_are_learned(annotator, test):

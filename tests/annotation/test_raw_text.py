@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import omkl
 from omkl.annotation import tokenizer as tokenizer_module
 from omkl.annotation.raw_text import SENTENCE_END, joined, raw_sentences, wrapped
-from omkl.annotation.tokenizer import CharacterLabeler, Characters, MultiwordSplitter, apply_rule, kind_of, rule_of
+from omkl.annotation.tokenizer import CharacterLabeler, Characters, kind_of
 from omkl.data import Sentence, Treebank, read_treebank, write_treebank
 from omkl.exceptions import DataWarning, InputError
 
@@ -192,6 +192,13 @@ def test_short_texts(tokenizer, text, sentences):
     assert bare("".join(tokens_of(found))) == bare(text)
 
 
+@pytest.mark.parametrize("text", ["Zum", "zum", "zum du ZUM", "vamonos"])
+def test_texts_of_known_multiword_tokens_alone(tokenizer, text):
+    words = [sentence.forms for sentence in tokenizer.annotate_text(text)]
+    expected = [word for token in text.lower().split() for word in CONTRACTIONS[token]]
+    assert [word.lower() for forms in words for word in forms] == expected
+
+
 @pytest.mark.parametrize("width", [None, 30, 70])
 def test_lines_of_sentences_and_wrapped_lines(tokenizer, files, width):
     gold = list(raw_sentences(read_treebank(files / "test.conllu")))
@@ -335,34 +342,6 @@ def test_split_words_give_no_warning(annotator, files, recwarn):
 
 
 # ---- parts of the tokenizer --------------------------------------------------------------------------------------
-
-
-FORMS = st.text("abcDE", min_size=1, max_size=6)
-
-
-@given(FORMS, st.lists(FORMS, min_size=2, max_size=3))
-def test_a_rule_splits_its_token(form, words):
-    assert apply_rule(rule_of(form, words), form) == words
-
-
-def test_rules_are_applied_to_unknown_tokens():
-    tokens = [(f"{a}{b}lo", [f"{a}{b}", "lo"]) for a in SYLLABLES[:12] for b in SYLLABLES[12:16]]
-    tokens += [(f"{a}{b}", []) for a in SYLLABLES[:12] for b in SYLLABLES[12:18]]
-    tokens += [("zum", ["zu", "dem"])] * 3 + [("zum", [])]
-    labeler = omkl.SequenceLabeler(transitions=None, epochs=4, random_state=0)
-    splitter = MultiwordSplitter().fit(tokens, lambda X, y, *rest: labeler.fit(X, y))
-    forms = ["zum", "Zum", "ZUM", "bibilo", "bibi", "."]
-    assert splitter.split(forms) == {
-        "zum": ["zu", "dem"],
-        "Zum": ["Zu", "dem"],
-        "ZUM": ["ZU", "DEM"],
-        "bibilo": ["bibi", "lo"],
-    }
-
-
-def test_in_a_tie_a_token_is_split():
-    tokens = [("du", ["de", "le"]), ("du", []), ("des", []), ("des", []), ("des", ["de", "les"])]
-    assert MultiwordSplitter().fit(tokens, lambda X, y, *rest: None).split(["du", "des"]) == {"du": ["de", "le"]}
 
 
 @given(st.text(st.sampled_from("aB. \n\u00a01-("), max_size=40))
