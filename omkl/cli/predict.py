@@ -172,10 +172,7 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
     def best(block: data.Treebank) -> Iterator[Best]:
         for i, found in enumerate(parser.predict_nbest(block, options.nbest)):
             own = block[i : i + 1]
-            yield [
-                (own.with_column("heads", tree.heads).with_strings("deprels", tree.deprels), tree.score)
-                for tree in found
-            ]
+            yield [(own.with_trees(tree.heads).with_strings("deprels", tree.deprels), tree.score) for tree in found]
 
     columns = ["heads", *["deprels"] * parser.labeled]
     predict = best if options.nbest else partial(_annotated, parser, parser.parse, options)

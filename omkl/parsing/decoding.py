@@ -234,7 +234,7 @@ class TreeDecoder:
         trees, arcs = [heads for heads, _ in found], [own for _, own in found]
         if labeler is None:
             return self.with_relations(block, trees), [ParseMarginals(own, None) for own in arcs]
-        block = block.with_column("heads", joined(trees))
+        block = block.with_trees(joined(trees))
         if not relations:
             return block, [ParseMarginals(own, None) for own in arcs]
         scores = labeler.scores(block, joined(trees), self.n_jobs)
@@ -247,7 +247,7 @@ class TreeDecoder:
         heads, labeler = joined(trees), self.model.codec.relations
         none = np.zeros(len(heads), np.int32)
         relations = none if labeler is None else labeler.predict(treebank, heads, self.n_jobs)
-        return treebank.with_column("heads", heads).with_column("deprels", relations, self.relations)
+        return treebank.with_trees(heads).with_column("deprels", relations, self.relations)
 
     def nbest(self, block: Treebank, constraints: ArcConstraints, n: int) -> Iterator[list[Parse]]:
         """Yield the n best parses of each sentence of a block."""

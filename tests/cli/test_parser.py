@@ -358,6 +358,29 @@ def test_lines_of_one_word_are_annotated(annotator_of_second_order, text, option
     assert records[-1]["heads"] == [0]
 
 
+@pytest.mark.parametrize(("kind", "options"), [("annotator", []), ("parser", []), ("parser", ["--nbest", "2"])])
+def test_old_enhanced_trees_are_removed(folder, model, treebanks, tmp_path, capsys, kind, options):
+    path, other = (model, treebanks) if kind == "parser" else (folder / "model.npz", folder)
+    lines = []
+    for line in (other / "test.conllu").read_text().split("\n"):
+        row = line.split("\t")
+        if row[0].isdigit():
+            row[8] = f"{row[6]}:{row[7]}"
+        lines.append("\t".join(row))
+        if row[0] == "1":
+            lines.append("1.1\tghost" + "\t_" * 6 + "\t0:root\t_")
+    (tmp_path / "in.conllu").write_text("\n".join(lines))
+    command = ["predict", str(path), str(tmp_path / "in.conllu"), *options]
+    assert main([*command, "-o", str(tmp_path / "out.conllu")]) == 0
+    assert capsys.readouterr().err.count("enhanced dependencies (DEPS) and empty nodes are removed") == 1
+    written = (tmp_path / "out.conllu").read_text()
+    assert "ghost" not in written
+    rows = [line.split("\t") for line in written.split("\n") if line[:1].isdigit()]
+    assert {row[8] for row in rows} == {"_"}
+    assert main(["evaluate", str(path), str(tmp_path / "in.conllu")]) == 0
+    assert "enhanced" not in capsys.readouterr().err
+
+
 def test_text_on_standard_input_is_annotated(folder, capfdbinary, monkeypatch):
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"the bobas tatated the dadas\n")))
     assert main(["predict", str(folder / "model.npz"), "-", "-o", str(folder / "o.jsonl"), "--quiet"]) == 0

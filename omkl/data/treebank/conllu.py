@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl._components import check_choice
+from omkl._components import check_choice, warn_caller
 from omkl.data.blocks import Block
 from omkl.data.files import FileName, PathLike, Paths, chunks, find_files, output_file, pieces, text_lines
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
@@ -18,7 +18,7 @@ from omkl.data.treebank import layouts
 from omkl.data.treebank.layouts import COLUMNS, FIELDS, LAYOUTS
 from omkl.data.treebank.strings import MISSING, Strings
 from omkl.data.treebank.treebank import Treebank, new_strings, running_sum
-from omkl.exceptions import DataFileError, InputError
+from omkl.exceptions import DataFileError, DataWarning, InputError
 
 #: Number of bytes to parse at a time.
 PIECE_SIZE = 1 << 20
@@ -255,8 +255,10 @@ def write_treebank(path: PathLike, treebank: Treebank | Iterable[Treebank]) -> N
 
     Comments, multiword tokens, empty nodes, other columns, line ends and the format are kept. To change columns, see
     :meth:`~omkl.data.Treebank.with_column`. Treebanks without text (made in Python, or read with ``keep_text=False``)
-    are written as CoNLL-U. If heads change, columns that depend on them are not updated: the enhanced dependencies
-    (DEPS) of CoNLL-U, and PHEAD and PDEPREL of CoNLL-X. An existing file is replaced only after everything is written.
+    are written as CoNLL-U. If heads change by :meth:`~omkl.data.Treebank.with_column`, columns that depend on them are
+    not updated: the enhanced dependencies (DEPS) of CoNLL-U, and PHEAD and PDEPREL of CoNLL-X. If a parser or
+    :meth:`~omkl.data.Treebank.with_trees` has replaced the trees, these columns and the empty nodes are removed, with a
+    warning. An existing file is replaced only after everything is written.
 
     Parameters
     ----------
@@ -282,8 +284,12 @@ def write_treebank(path: PathLike, treebank: Treebank | Iterable[Treebank]) -> N
 
 
 def as_text(treebank: Treebank) -> bytes:
-    """Return the text with changed columns; raises InputError if the format has no place for one."""
-    text, names, layout = treebank.text, treebank.changed, LAYOUTS[treebank.format]
+    """Return the text with changed columns; raises InputError if the format has no place for one.
+
+    A DataWarning tells that something of old trees is removed; see :meth:`~omkl.data.Treebank.with_trees`.
+    """
+    text, layout = treebank.text, LAYOUTS[treebank.format]
+    names = treebank.changed.intersection([*COLUMNS, *layout.columns])
     if text is None:  # format it as CoNLL-U
         ends, empty = set(treebank.offsets[1:].tolist()), "\t_" * (len(LAYOUTS["conllu"].columns) - 1)
         numbers = np.arange(treebank.n_words) - np.repeat(treebank.offsets[:-1], treebank.lengths) + 1
@@ -293,6 +299,8 @@ def as_text(treebank: Treebank) -> bytes:
         return text
     if lacking := [name for name in COLUMNS if name in names and layout.columns.count(name) != 1]:
         raise InputError(f"{layout.title} has no place for new {', '.join(lacking)}: convert the file to CoNLL-U.")
+    if not names.isdisjoint(layouts.OF_OLD_TREES):
+        text = _without_empty_nodes(text, layout)
     places = [layout.columns.index(name) for name in names]
     rows = np.full(max(places) + 1, jit.NO_ROLE)
     rows[places] = np.arange(len(places))
@@ -306,8 +314,18 @@ def as_text(treebank: Treebank) -> bytes:
     return out[:n_bytes].tobytes()
 
 
+def _without_empty_nodes(text: bytes, layout: layouts.Layout) -> bytes:
+    """Remove the empty nodes of a text that gets new trees; warn if it holds anything else of the old ones."""
+    if re.search(b"^(?:" + layout.old_trees + b")", text, re.MULTILINE) is None:
+        return text
+    warn_caller(f"Old {layout.of_old_trees} are removed: they do not belong to the new trees.", DataWarning)
+    return re.sub(rb"^[0-9]+\.[^\n]*\n", b"", text, flags=re.MULTILINE)
+
+
 def _coded(treebank: Treebank, name: str) -> tuple[np.ndarray, Strings]:
     """Return the codes of a column of all words, and their table."""
+    if name in layouts.OF_OLD_TREES:
+        return np.zeros(treebank.n_words, np.int32), Strings()
     if name == "heads":
         return np.maximum(treebank.heads, -1) + 1, Strings(map(str, range(treebank.heads.max(initial=-1) + 1)))
     return treebank.codes(name), treebank.strings[name]

@@ -13,6 +13,8 @@ from omkl.data.treebank import _jit_conllu as jit
 FIELDS = ("forms", "lemmas", "upos", "xpos", "feats", "deprels", "misc")
 #: All columns of a sentence, in the order of CoNLL-U. DEPS, before the last column, is not read.
 COLUMNS = ("forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels", "misc")
+#: Columns that are not read, and that new trees make wrong.
+OF_OLD_TREES = ("deps", "phead", "pdeprel")
 #: Values of the argument ``trees``.
 MODES = (True, False, "given", "partial")
 #: Columns of the array ``sentences`` that ``_jit_conllu.scan`` fills.
@@ -31,22 +33,41 @@ class Layout:
         Names of the columns; ``-`` is not read. Of columns with the same name, the last value other than ``_`` is used.
     most : int
         Maximum number of columns. The lines of a sentence must have equally many columns.
+    of_old_trees : str
+        What a file can hold of trees besides heads and relations, for messages.
+    old_trees : bytes
+        Regular expression of the start of a line with something of this kind.
     """
 
     title: str
     columns: list[str]
     most: int = 10
+    of_old_trees: str = ""
+    old_trees: bytes = b""
 
     @property
     def roles(self) -> np.ndarray:
         """For each column, the index of its field in :data:`FIELDS`, or a role of ``_jit_conllu``."""
-        special = {"-": jit.NO_ROLE, "heads": jit.HEAD_ROLE}
+        special = dict.fromkeys(("-", *OF_OLD_TREES), jit.NO_ROLE) | {"heads": jit.HEAD_ROLE}
         return np.array([special[name] if name in special else FIELDS.index(name) for name in self.columns], np.int64)
 
 
+#: Columns that CoNLL-U and CoNLL-X begin with, and a regular expression of the eight columns of a word.
+_FIRST_COLUMNS = ["-", "forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels"]
+_EIGHT_COLUMNS = rb"[0-9]+\t(?:[^\t\n]*\t){7}"
 LAYOUTS = {
-    "conllu": Layout("CoNLL-U", ["-", "forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels", "-", "misc"]),
-    "conllx": Layout("CoNLL-X", ["-", "forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels", "-", "-"]),
+    "conllu": Layout(
+        "CoNLL-U",
+        [*_FIRST_COLUMNS, "deps", "misc"],
+        of_old_trees="enhanced dependencies (DEPS) and empty nodes",
+        old_trees=rb"[0-9]+\.|" + _EIGHT_COLUMNS + rb"(?!_\t)",
+    ),
+    "conllx": Layout(
+        "CoNLL-X",
+        [*_FIRST_COLUMNS, "phead", "pdeprel"],
+        of_old_trees="PHEAD and PDEPREL",
+        old_trees=_EIGHT_COLUMNS + rb"(?!_\t_\r?\n)",
+    ),
     # id, form, lemma, gold and predicted tag of the token; form, lemma and predicted tag of its parts
     "conll2008": Layout(
         "CoNLL-2008", ["-", "forms", "lemmas", "upos", "-", "forms", "lemmas", "upos", "heads", "deprels"], 1 << 30

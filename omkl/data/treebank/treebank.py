@@ -84,7 +84,7 @@ class Treebank:
     format : {"conllu", "conllx", "conll2008"}
         Format of the text.
     changed : frozenset of str
-        Columns that differ from the text; see :meth:`with_column`.
+        Columns that differ from the text; see :meth:`with_column` and :meth:`with_trees`.
 
     >>> treebank = Treebank.from_sentences([Sentence(forms=["No", "way"], heads=[2, 0])])
     >>> treebank[0].heads, treebank.strings["forms"][treebank.forms[1]]
@@ -191,6 +191,23 @@ class Treebank:
         tables = self.strings if strings is None else {**self.strings, name: strings}
         columns: dict[str, Any] = {name: np.ascontiguousarray(values, np.int32)}
         return replace(self, strings=tables, changed=self.changed | {name}, **columns)
+
+    def with_trees(self, heads: np.ndarray) -> "Treebank":
+        """Replace the heads by those of other trees.
+
+        Unlike by :meth:`with_column`, what else the text holds of the old trees is not written: enhanced dependencies
+        and empty nodes of CoNLL-U, and PHEAD and PDEPREL of CoNLL-X.
+
+        Parameters
+        ----------
+        heads : int array (n_words,)
+
+        Returns
+        -------
+        Treebank
+        """
+        changed = self.with_column("heads", heads)
+        return replace(changed, changed=changed.changed.union(layouts.OF_OLD_TREES))
 
     def with_strings(self, name: str, values: Iterable[str]) -> "Treebank":
         """Replace a column by strings.

@@ -215,6 +215,45 @@ CONLL2008 = (
 )
 
 
+def without_old_trees(text):
+    """A text in CoNLL-U or CoNLL-X without empty nodes, DEPS, PHEAD and PDEPREL, line by line."""
+    lines = []
+    for line in text.split("\n"):
+        row = line.split("\t")
+        if row[0].isdigit():
+            row[8:] = ["_", "_"] if row[8].isdigit() else ["_", *row[9:]]
+        if "." not in row[0] or line.startswith("#"):
+            lines.append("\t".join(row))
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "removed"),
+    [
+        ("a.conllu", CONLLU, "enhanced dependencies (DEPS) and empty nodes"),
+        ("a.conllu", "1\ta" + "\t_" * 6 + "\t0:root\t_\n\n", "enhanced dependencies"),
+        ("a.conllu", "0.1\tb" + "\t_" * 8 + "\n1\ta" + "\t_" * 8 + "\n\n", "empty nodes"),
+        ("a.conllx", CONLLX, "PHEAD and PDEPREL"),
+    ],
+)
+def test_new_trees_replace_everything_of_old_ones(tmp_path, name, text, removed):
+    treebank = read_treebank(written(tmp_path / name, text.encode()), trees=False)
+    same = treebank.with_trees(treebank.heads)
+    with pytest.warns(DataWarning, match=re.escape(removed)) as caught:
+        write_treebank(tmp_path / "new", [same[:1], same[1:]])
+    assert len({str(warning.message) for warning in caught}) == 1
+    assert (tmp_path / "new").read_bytes() == closed(without_old_trees(text).encode())
+
+
+@pytest.mark.parametrize("name", ["a.conllu", "a.conllx"])
+def test_new_trees_give_no_warning_where_there_is_nothing_to_remove(tmp_path, name, recwarn):
+    text = "# 1.1\n1\ta" + "\t_" * 8 + "\n2\tb" + "\t_" * 8 + "\n\n"
+    treebank = read_treebank(written(tmp_path / name, text.encode()), trees=False)
+    write_treebank(tmp_path / "new", treebank.with_trees(treebank.heads))
+    assert (tmp_path / "new").read_text() == text
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize(("name", "format"), [("a.conllx", None), ("a.conll", None), ("a.txt", "conllx")])
 def test_conllx(tmp_path, name, format):
     (sentence,) = read_treebank(written(tmp_path / name, CONLLX.encode()), format=format)
