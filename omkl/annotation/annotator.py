@@ -13,7 +13,7 @@ from omkl.annotation.tagger import COLUMNS, Tagger
 from omkl.annotation.tokenizer import RULES, Tokenizer
 from omkl.annotation.training import PARTS, TrainingSequence
 from omkl.data import Stream, Treebank
-from omkl.estimators.calibration import has_marginals
+from omkl.estimators.calibration import knows_marginals
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted, packed_parameters
 from omkl.estimators.training import FREE, Run
 from omkl.estimators.validation import Number, check_parameters
@@ -233,9 +233,8 @@ class Annotator(SavedEstimator):
         """
         check_is_fitted(self)
         check_n_jobs(self.n_jobs)
-        for model in (self.parser_, None if self.tagger_ is None else self.tagger_.labeler):
-            if model is not None and confidence:
-                has_marginals(model, InputError)
+        if confidence:
+            self.check_probabilities()
         annotated = []
         for block in treebanks_of(X, trees=False):
             self._prepare(block)
@@ -245,6 +244,18 @@ class Annotator(SavedEstimator):
                     block = with_notes(block, {f"{self.tagger_.tag.capitalize()}Conf": self.tagger_.confidence(block)})
             annotated.append(block if self.parser_ is None else self.parser_.parse(block, confidence=confidence))
         return Treebank.concatenate(annotated)
+
+    def check_probabilities(self, trees: bool = True) -> None:
+        """Raise an InputError unless the tagger, and with ``trees`` the parser, have probabilities."""
+        models: dict[str, Any] = {"tagger": None if self.tagger_ is None else self.tagger_.labeler}
+        if trees:
+            models["parser"] = self.parser_
+        for name, model in models.items():
+            if model is not None and not knows_marginals(model):
+                raise InputError(
+                    f'An annotator has probabilities after calibrate(), or if its {name} has loss="crf", '
+                    f"got loss={model.loss!r}."
+                )
 
     def _prepare(self, block: Treebank) -> None:
         """Pass ``n_jobs`` on to the models, and check the words of sentences to annotate."""

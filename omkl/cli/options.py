@@ -293,6 +293,7 @@ METRICS = declare(
         "train": ("train:train", "Train a model on a file."),
         "predict": ("predict:predict", "Label sequences, parse sentences, or predict for rows."),
         "evaluate": ("evaluate:evaluate", "Score a model on labelled sequences, trees or rows."),
+        "calibrate": ("predict:calibrate", "Make the scores of a model probabilities."),
         "guarantee": ("predict:guarantee", "Calibrate a model, to know which of its outputs to accept."),
         "inspect": ("inspect:inspect", "Show what a model has learned."),
         "report": ("inspect:report", "Write a page about a model, and how good it is on data."),

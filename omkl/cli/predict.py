@@ -1,4 +1,4 @@
-"""``omkl predict`` and ``omkl guarantee``: predictions of a saved model, and which of them to accept."""
+"""``omkl predict``, ``calibrate`` and ``guarantee``: predictions of a saved model, and how sure they are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -89,12 +89,8 @@ def predict(options: Options) -> None:
         opt.refuse("does not go with --nbest, which has scores instead", "confidence")
         if kind in ("rows", "annotations"):
             opt.refuse(f"is for labelers and parsers, not {files.of_class(model)}", "nbest")
-    probabilities = "predict_proba" if kind == "rows" else "predict_marginals"
-    if options.confidence and kind != "annotations" and not hasattr(model, probabilities):
-        raise InputError(
-            "--confidence needs probabilities: classifiers and labelers have them with --loss crf, and labelers and "
-            "parsers with --dev."
-        )
+    if options.confidence:
+        _check_probabilities(model, kind, "--confidence")
     end = stem(options.output).rpartition(".")[2]
     options.to = options.to or (end if end in ("jsonl", "conllu") else FORMS[kind][0])
     if options.to not in FORMS[kind]:
@@ -111,6 +107,63 @@ def predict(options: Options) -> None:
         with copied(partial(io.BytesIO, record), "Standard input") as path:
             setattr(options, name, path)
             write(model, options)
+
+
+def _check_probabilities(model: Any, kind: str, what: str, trees: bool = True) -> None:
+    """Raise an InputError unless a model has probabilities, and say by which commands it gets them.
+
+    Parameters
+    ----------
+    model : estimator
+    kind : str
+        See :func:`omkl.cli.files.load_model`.
+    what : str
+        What needs probabilities, for the message.
+    trees : bool
+        Annotators: whether trees need them as well as tags.
+    """
+    if kind == "rows":
+        if not hasattr(model, "predict_proba"):
+            raise InputError(f"{what} needs probabilities, which classifiers have with --loss crf.")
+        return
+    if kind == "annotations":
+        with suppress(InputError):
+            model.check_probabilities(trees)
+            return
+    elif hasattr(model, "predict_marginals"):
+        return
+    name = files.of_class(model)
+    raise InputError(f"{what} needs probabilities, which {name} has after omkl calibrate, or training with --dev.")
+
+
+@opt.command(
+    "calibrate",
+    *(opt.MODEL, opt.argument("calibration", type=opt.READ)),
+    option("-o", "--output", type=opt.WRITE, required=True, metavar="FILE", help="File for the calibrated model."),
+    *(opt.FORMAT, opt.ON_ERROR, opt.JOBS, opt.METRICS),
+)
+def calibrate(options: Options) -> None:
+    """Calibrate the saved MODEL on the file CALIBRATION of labelled data, so that omkl predict --confidence is right.
+
+    Scores of labels, tags, arcs and relations are scaled to be probabilities. Predictions stay the same. The model must
+    not have been trained on the data. omkl train --dev does the same after training.
+
+    Examples:
+      omkl calibrate annotator.npz dev.conllu -o calibrated.npz
+      omkl calibrate labeler.npz dev.crfsuite -o labeler.npz
+    """
+    model, kind = files.load_model(options)
+    if not hasattr(model, "calibrate"):
+        name = files.of_class(model)
+        raise InputError(f"{options.model} must hold a labeler, a parser or an annotator, got {name}.")
+    X, y = files.labelled_data(options.calibration, model, kind, options)
+    if y is None:
+        model.calibrate(X)
+    else:
+        model.calibrate(X, y)
+    model.save(files.destination(options.output))
+    line = f"Calibrated on {len(X)} examples: {options.output}"
+    options.report([line], {"examples": len(X), "output": options.output})
 
 
 @opt.command(
@@ -135,6 +188,8 @@ def guarantee(options: Options) -> None:
       omkl guarantee annotator.npz dev.conllu -o checked.npz --column upos
     """
     model, kind = files.load_model(options)
+    if kind != "rows":
+        _check_probabilities(model, kind, "A guarantee", trees=options.column in (None, "heads", "deprels"))
     with files.naming(options.calibration):
         X, y = files.labelled_data(options.calibration, model, kind, options)
         X, y = X.read() if kind == "rows" else (X, y)

@@ -71,17 +71,26 @@ def needs_probabilities(estimator: Any, remedy: str = "", error: type[Exception]
 
     ``remedy`` names another way to get probabilities, for the message.
     """
-    model = estimator._model
-    if (estimator._settings() if model is None else model.settings).probabilistic:
+    if _is_probabilistic(estimator):
         return True
     name = type(estimator).__name__
     raise error(f'{name} has probabilities with loss="crf"{remedy}, got loss={estimator.loss!r}.')
 
 
+def _is_probabilistic(estimator: Any) -> bool:
+    model = estimator._model
+    settings = estimator._settings() if model is None else model.settings
+    return settings.probabilistic
+
+
+def knows_marginals(estimator: Any) -> bool:
+    """Tell whether the loss has probabilities or the estimator is calibrated."""
+    return estimator.temperature_ is not None or _is_probabilistic(estimator)
+
+
 def has_marginals(estimator: Any, error: type[Exception] = AttributeError) -> bool:
     """Return True if the loss has probabilities or the estimator is calibrated, else raise ``error``."""
-    is_calibrated = estimator.temperature_ is not None
-    return is_calibrated or needs_probabilities(estimator, " or after calibrate()", error)
+    return knows_marginals(estimator) or needs_probabilities(estimator, " or after calibrate()", error)
 
 
 class WithMarginals:

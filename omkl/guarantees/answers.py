@@ -198,6 +198,7 @@ def annotated(
     tagger, parser = None, model
     if model._reads == "annotations":
         model._prepare(treebank)
+        model.check_probabilities(trees=not set(predicted).isdisjoint(TREE))
         tagger, parser = model.tagger_, model.parser_
     n, ends, tags, shown = len(treebank), treebank.offsets[1:-1], list[Answer](), wanted[0]
     sure, tokens = np.ones(n), np.ones(treebank.n_words)

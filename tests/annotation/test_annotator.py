@@ -156,8 +156,10 @@ def notes_of(treebank, name):
 
 def test_confidence_of_calibrated_annotators(train, test, reloaded):
     model = untrained(parser=omkl.DependencyParser("small", epochs=3, memory=10)).fit(train[:40])
-    with pytest.raises(InputError, match="after calibrate"):
+    with pytest.raises(InputError, match=r"An annotator has probabilities after calibrate\(\)"):
         model.annotate(test, confidence=True)
+    with pytest.raises(InputError, match=r"An annotator has probabilities after calibrate\(\)"):
+        omkl.guarantee(model, test)
     plain = columns_of(model.annotate(test))
     found = model.calibrate(train[40:]).annotate(test, confidence=True)
     assert columns_of(found) == plain

@@ -61,7 +61,10 @@ def test_training_reports_dev_scores(treebanks, tmp_path, capsys):
 def test_predict_writes_the_confidence_of_a_calibrated_parser(treebanks, model, tmp_path, refused):
     out, test = tmp_path / "parsed.conllu", str(treebanks / "test.conllu")
     refused(["predict", model, test, "-o", out, "--confidence"], "--confidence needs probabilities")
-    omkl.load(model).calibrate(test).save(tmp_path / "calibrated.npz")
+    command = ["calibrate", str(model), test, "-o", str(tmp_path / "calibrated.npz"), "--quiet"]
+    assert main(command) == 0
+    omkl.load(model).calibrate(test).save(tmp_path / "same.npz")
+    assert (tmp_path / "calibrated.npz").read_bytes() == (tmp_path / "same.npz").read_bytes()
     assert main(["predict", str(tmp_path / "calibrated.npz"), test, "-o", str(out), "--confidence"]) == 0
     parsed = read_treebank(out, single_root=True)
     assert np.array_equal(parsed.heads, omkl.load(model).parse(test).heads)
@@ -356,6 +359,31 @@ def test_lines_of_one_word_are_annotated(annotator_of_second_order, text, option
     records = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert [record["forms"] for record in records] == [line.split() for line in text.splitlines()]
     assert records[-1]["heads"] == [0]
+
+
+def test_a_saved_annotator_is_calibrated(annotator_of_second_order, folder, tmp_path, refused):
+    out, calibrated = tmp_path / "out.conllu", str(tmp_path / "calibrated.npz")
+    model, gold = annotator_of_second_order, str(folder / "test.conllu")
+    has_them = "an Annotator has after omkl calibrate, or training with --dev"
+    predict = ["predict", model, gold, "-o", out, "--confidence"]
+    refused(predict, f"--confidence needs probabilities, which {has_them}")
+    guarantee = ["guarantee", model, gold, "-o", tmp_path / "checked.npz"]
+    refused(guarantee, f"A guarantee needs probabilities, which {has_them}")
+    metrics = str(tmp_path / "metrics.json")
+    assert main(["calibrate", model, gold, "-o", calibrated, "--json", metrics]) == 0
+    assert json.loads(Path(metrics).read_text())["examples"] == 40
+    assert main(["predict", calibrated, gold, "-o", str(out), "--confidence", "--quiet"]) == 0
+    expected = omkl.load(model).calibrate(gold).annotate(gold, confidence=True)
+    assert strings_of(read_treebank(out), "misc") == strings_of(expected, "misc")
+    assert "UposConf=" in out.read_text()
+
+
+def test_models_of_rows_are_not_calibrated(tmp_path, refused):
+    classifier = omkl.OnlineMKLClassifier(["linear"], epochs=1).fit(np.eye(4), [0, 1, 0, 1])
+    classifier.save(tmp_path / "model.npz")
+    (tmp_path / "rows.csv").write_text("a,b,c,d,y\n1,0,0,0,0\n")
+    command = ["calibrate", tmp_path / "model.npz", tmp_path / "rows.csv", "-o", tmp_path / "out.npz"]
+    refused(command, "must hold a labeler, a parser or an annotator, got an OnlineMKLClassifier")
 
 
 @pytest.mark.parametrize(("kind", "options"), [("annotator", []), ("parser", []), ("parser", ["--nbest", "2"])])
