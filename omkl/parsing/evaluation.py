@@ -82,10 +82,19 @@ def check_characters(gold: Segmentation, predicted: Segmentation) -> None:
         return
     n = min(len(ours), len(theirs))
     at = next((i for i in range(n) if ours[i] != theirs[i]), n)
+    remark = ""
+    if unicodedata.normalize("NFC", ours) == unicodedata.normalize("NFC", theirs):
+        remark = "; they are equal in Unicode's normal form NFC"
     raise InputError(
         f"Both treebanks must have the same characters; at character {at + 1}, the gold one has "
-        f"{ours[at : at + SHOWN]!r}, and the other one has {theirs[at : at + SHOWN]!r}."
+        f"{_characters_at(ours, at)}, and the other one has {_characters_at(theirs, at)}{remark}."
     )
+
+
+def _characters_at(text: str, at: int) -> str:
+    """Show the characters of a text from a place on, and the code of the first one, as some look alike."""
+    code = f" (U+{ord(text[at]):04X})" if at < len(text) else ""
+    return f"{text[at : at + SHOWN]!r}{code}"
 
 
 def aligned(gold: Sequence[Word], predicted: Sequence[Word]) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 import itertools
 import random
+import re
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -211,6 +213,26 @@ def test_multiword_tokens_of_files(tmp_path):
     for other in (treebank[:1], Treebank.from_sentences([Sentence(["zum", "x", "z"])])):
         with pytest.raises(InputError, match=r"must have the same characters; at character (5|6), the gold one has "):
             evaluate_treebanks(treebank, other)
+
+
+@pytest.mark.parametrize(
+    ("gold", "other", "codes"),
+    [
+        ("caf\u00e9", "cafe\u0301", ["U+00E9", "U+0065"]),
+        ("cafe\u0301", "caf\u00e9", ["U+0065", "U+00E9"]),
+        ("e\u0323\u0301", "e\u0301\u0323", ["U+0323", "U+0301"]),
+        ("Ape", "\u0410pe", ["U+0041", "U+0410"]),
+        ("ab", "ab\u200b", ["U+200B"]),
+    ],
+)
+def test_characters_that_look_alike_are_told_apart(gold, other, codes):
+    treebanks = [Treebank.from_sentences([Sentence([form])]) for form in (gold, other)]
+    with pytest.raises(InputError) as error:
+        evaluate_treebanks(*treebanks)
+    message = str(error.value)
+    assert re.findall(r"U\+[0-9A-F]+", message) == codes
+    are_equal = unicodedata.normalize("NFD", gold) == unicodedata.normalize("NFD", other)
+    assert ("they are equal in Unicode's normal form NFC" in message) == are_equal
 
 
 def test_the_same_words_in_other_tokens(tmp_path):
