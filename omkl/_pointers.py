@@ -78,12 +78,14 @@ class Signature:
 
     def _compile(self, function: Dispatcher) -> int:
         expected = f"The signature of {function.py_func.__qualname__} must be {self}"
+        code = function.py_func.__code__
+        names = code.co_varnames[: code.co_argcount]
+        if len(names) != len(self.arguments):
+            raise InputError(f"{expected}, but it takes ({', '.join(names)}).")
         declared = function.nopython_signatures
         if declared and not function._can_compile and self.numba not in declared:
-            raise InputError(f"{expected}, not {declared[0]}.")
-        if function.py_func.__code__.co_argcount != len(self.arguments):
-            names = ", ".join(function.py_func.__code__.co_varnames[: function.py_func.__code__.co_argcount])
-            raise InputError(f"{expected}, but it takes ({names}).")
+            arguments = ", ".join(f"{name}: {kind}" for name, kind in zip(names, declared[0].args))
+            raise InputError(f"{expected}, not {declared[0].return_type}({arguments}).")
         if self.numba.args not in function.overloads:
             function.compile(self.numba.args)
         result = function.overloads[self.numba.args]
@@ -199,13 +201,20 @@ class Layout(Generic[N]):
         if not isinstance(field, types.Array):
             block[start : start + 1].view(np.float64 if field == FLOAT else np.int64)[0] = value
             return
-        if value.dtype.char != _CHARACTERS[field.dtype] or value.ndim != field.ndim or not value.flags.c_contiguous:
+        if value.dtype != _DTYPES[field.dtype] or value.ndim != field.ndim or not value.flags.c_contiguous:
             raise TypeError(f"{self.kind.__name__}.{name} must be a contiguous array of {field}, not {value.dtype}.")
         block[start] = value.ctypes.data
         block[start + 1 : start + 1 + field.ndim] = value.shape
 
 
-_CHARACTERS = {types.float64: "d", types.float32: "f", types.int64: "l", types.int32: "i", types.boolean: "?"}
+#: Types of entries in NumPy, in the byte order of the machine.
+_DTYPES = {
+    types.float64: np.dtype(np.float64),
+    types.float32: np.dtype(np.float32),
+    types.int64: np.dtype(np.int64),
+    types.int32: np.dtype(np.int32),
+    types.boolean: np.dtype(np.bool_),
+}
 
 
 class Packed:

@@ -43,10 +43,9 @@ _GRADIENT = {"gradient": MATRIX, "pair_gradient": CUBE}
 SCORES = Signature("scores", NOTHING, **_EXAMPLE, **_POTENTIALS)
 #: Add the potentials of the averaged model ``(factors_k v_k + u_k) / total``, or ``factors_k v_k`` if ``total`` is 0.
 AVERAGE = Signature("average", NOTHING, **_EXAMPLE, factors=VECTOR, total=FLOAT, **_POTENTIALS)
-#: Step ``v_k -= rate_k g_k``; set the squared norms of ``g_k`` and ``v_k``. Empty groups may wait for ``ACTIVATE``.
-STEP = Signature("step", NOTHING, **_EXAMPLE, **_GRADIENT)
-#: Take the postponed step of the groups that have left zero.
-ACTIVATE = Signature("activate", NOTHING, **_EXAMPLE, **_GRADIENT)
+#: Step ``v_k -= rate_k g_k``; set the squared norms of ``g_k`` and ``v_k``. A bank may measure the step of empty groups
+#: only, and take it when it is called again, with ``postponed``, for those that have left zero.
+STEP = Signature("step", NOTHING, **_EXAMPLE, **_GRADIENT, postponed=FLAG)
 #: Multiply ``v_k`` of one group by ``factor``, after adding ``a_k v_k`` to its running sum; 0 empties the group.
 FOLD = Signature("fold", NOTHING, bank=ADDRESS, group=INTEGER, factor=FLOAT)
 #: Add inner products of the groups' potentials, before scaling, with the gradient to ``slopes`` (p,), and their unary
@@ -60,7 +59,6 @@ class BankFunctions(NamedTuple):
     scores: Any
     average: Any
     step: Any
-    activate: Any
     fold: Any
     slopes: Any
 

@@ -60,11 +60,6 @@ def step_dense(gradient, table, sums, step):
 
 
 @compiled(counting=False)
-def nothing_to_activate(bank, x, at, gradient, pair_gradient):
-    """Leave all as it is, since steps of empty groups are not postponed."""
-
-
-@compiled(counting=False)
 def fold(bank, group, factor):
     """Multiply the weights, after adding their share of the average to the running sums."""
     dense = dense_at(bank)
@@ -122,8 +117,10 @@ def add_averaged_transitions(bank, x, at, factors, total, unary, pairwise):
 
 
 @compiled(counting=False)
-def step_transitions(bank, x, at, gradient, pair_gradient):
-    """Step along the gradient of the pairs."""
+def step_transitions(bank, x, at, gradient, pair_gradient, postponed):
+    """Step along the gradient of the pairs; no step is postponed."""
+    if postponed:
+        return
     transitions = dense_at(bank)
     groups = bank_groups_at(transitions.groups)
     arrays = (groups.rates, groups.averages, groups.square_norms, groups.square_gradients)
@@ -181,8 +178,10 @@ def add_averaged_intercept(bank, x, at, factors, total, unary, pairwise):
 
 
 @compiled(counting=False)
-def step_intercept(bank, x, at, gradient, pair_gradient):
-    """Step along the gradient, summed over the tokens."""
+def step_intercept(bank, x, at, gradient, pair_gradient, postponed):
+    """Step along the gradient, summed over the tokens; no step is postponed."""
+    if postponed:
+        return
     intercept = dense_at(bank)
     groups = bank_groups_at(intercept.groups)
     rate = groups.rates[0]

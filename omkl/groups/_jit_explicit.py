@@ -234,9 +234,10 @@ def average(bank, x, at, factors, total, unary, pairwise):
 
 
 @compiled
-def step(bank, x, at, gradient, pair_gradient):
-    """See :func:`take_step`."""
-    take_step(weights_at(bank), features_at(x), at, gradient)
+def step(bank, x, at, gradient, pair_gradient, postponed):
+    """See :func:`take_step`; no step is postponed."""
+    if not postponed:
+        take_step(weights_at(bank), features_at(x), at, gradient)
 
 
 @compiled(counting=False)
@@ -267,9 +268,10 @@ def average_32(bank, x, at, factors, total, unary, pairwise):
 
 
 @compiled
-def step_32(bank, x, at, gradient, pair_gradient):
-    """See :func:`take_step`."""
-    take_step(weights_32_at(bank), features_at(x), at, gradient)
+def step_32(bank, x, at, gradient, pair_gradient, postponed):
+    """See :func:`take_step`; no step is postponed."""
+    if not postponed:
+        take_step(weights_32_at(bank), features_at(x), at, gradient)
 
 
 @compiled(counting=False)

@@ -140,8 +140,10 @@ def step_label(maps, groups, k, j, direction):
 
 
 @compiled
-def step(bank, x, at, gradient, pair_gradient):
-    """Step along ``g_kj = sum_i D_ij z_ik``, for labels with a gradient."""
+def step(bank, x, at, gradient, pair_gradient, postponed):
+    """Step along ``g_kj = sum_i D_ij z_ik``, for labels with a gradient; no step is postponed."""
+    if postponed:
+        return
     maps = maps_at(bank)
     groups = bank_groups_at(maps.groups)
     features = mapped_tokens_at(x).features

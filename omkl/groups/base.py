@@ -150,7 +150,7 @@ class Bank(Compilable, ABC):
         for k in np.flatnonzero((scales != 0) & ((scales < low) | (scales > high))).tolist():
             factor = scales[k]
             scales[k] = 1.0
-            group_state.square_norms[k] *= factor**2
+            group_state.square_norms[k] *= factor * factor  # not a power, which rounds otherwise
             self._fold(k, factor)
 
     @abstractmethod
@@ -359,12 +359,14 @@ class CompiledBank(Bank):
     def step(self, x: Input, gradient: Potentials) -> None:
         inputs, at = self.input_of(x)
         packed = self.packed()
-        self.functions.step(packed.address, inputs.address, at, gradient.unary, pairs_of(gradient))
+        pairs = pairs_of(gradient)
+        self.functions.step(packed.address, inputs.address, at, gradient.unary, pairs, False)
 
     def _activate(self, x: Input, gradient: Potentials) -> None:
         inputs, at = self.input_of(x)
         packed = self.packed()
-        self.functions.activate(packed.address, inputs.address, at, gradient.unary, pairs_of(gradient))
+        pairs = pairs_of(gradient)
+        self.functions.step(packed.address, inputs.address, at, gradient.unary, pairs, True)
 
     def inner_products(self, x: Input, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
         inputs, at = self.input_of(x)

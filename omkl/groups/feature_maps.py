@@ -8,7 +8,6 @@ from scipy import sparse
 
 from omkl._pointers import Packed
 from omkl.groups import _jit_maps as jit
-from omkl.groups._jit_dense import nothing_to_activate
 from omkl.groups.base import Bank, CompiledBank, FrozenGroups
 from omkl.groups.tables import Rows, TableBank
 from omkl.groups.tokens import Span, Tokens
@@ -55,7 +54,6 @@ class FeatureMapBank(CompiledBank, TableBank):
         scores=jit.scores,
         average=jit.average,
         step=jit.step,
-        activate=nothing_to_activate,
         fold=jit.fold,
         slopes=jit.slopes,
     )

@@ -30,7 +30,6 @@ FUNCTIONS = BankFunctions(
     scores=jit.scores,
     average=jit.average,
     step=jit.step,
-    activate=dense.nothing_to_activate,
     fold=jit.fold,
     slopes=jit.slopes,
 )
@@ -38,7 +37,6 @@ FUNCTIONS_32 = BankFunctions(
     scores=jit.scores_32,
     average=jit.average_32,
     step=jit.step_32,
-    activate=dense.nothing_to_activate,
     fold=jit.fold_32,
     slopes=jit.slopes_32,
 )
@@ -356,7 +354,6 @@ class TransitionBank(CompiledDenseBank):
         scores=dense.add_transitions,
         average=dense.add_averaged_transitions,
         step=dense.step_transitions,
-        activate=dense.nothing_to_activate,
         fold=dense.fold,
         slopes=dense.slopes_of_transitions,
     )
@@ -424,7 +421,6 @@ class InterceptBank(CompiledDenseBank):
         scores=dense.add_intercept,
         average=dense.add_averaged_intercept,
         step=dense.step_intercept,
-        activate=dense.nothing_to_activate,
         fold=dense.fold,
         slopes=dense.slopes_of_intercept,
     )

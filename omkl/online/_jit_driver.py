@@ -31,7 +31,9 @@ from omkl.structures._jit_labels import cost, decode
 WITHOUT_GROUPS, AVERAGED = 0, 1
 #: Numbers that change from round to round: share of the last model in the average and the weight of all models, sum of
 #: proximal steps, rate and squared gradient of the last round, number of rounds before, and whether the stream changed.
-PENDING, TOTAL_WEIGHT, SHRINKAGE, RATE, SQUARE_GRADIENT, ROUND, CHANGED, N_STATE = range(8)
+PENDING, TOTAL_WEIGHT, SHRINKAGE, RATE, SQUARE_GRADIENT, ROUND, CHANGED = range(7)
+#: Numbers of rounds of the call that have begun, and that are complete: they differ after an error in a round.
+BEGUN, LEARNED, N_STATE = range(7, 10)
 
 
 class BankParts(NamedTuple):
@@ -47,7 +49,6 @@ class BankParts(NamedTuple):
     scores: int
     average: int
     step: int
-    activate: int
     fold: int
     slopes: int
 
@@ -176,7 +177,6 @@ model_at, rounds_at, scratch_at = MODEL.at, ROUNDS.at, SCRATCH.at
 add_scores = signatures.SCORES.call
 add_average = signatures.AVERAGE.call
 step_bank = signatures.STEP.call
-activate_bank = signatures.ACTIVATE.call
 fold_bank = signatures.FOLD.call
 add_slopes = signatures.SLOPES.call
 loss_of_number = signatures.LOSS_OF_NUMBER.call
@@ -413,7 +413,7 @@ def apply_events(model_address, rounds_address, i, scratch_address, moves):
                 groups.averages[k] = 0.0
         if moves and has_activated:
             example = (bank.arrays, bank.inputs, place_of(bank, rounds, i))
-            activate_bank(bank.activate, (*example, gradient, scratch.pair_gradient))
+            step_bank(bank.step, (*example, gradient, scratch.pair_gradient, True))
         for k in range(bank.first, bank.end):
             scale = groups.scales[k]
             if scale != 0.0 and (scale < groups.lowest_scale or scale > groups.highest_scale):
@@ -453,7 +453,7 @@ def learn_example(model_address, rounds_address, i, scratch_address):
         for address in model.banks:
             bank = bank_at(address)
             place = place_of(bank, rounds, i)
-            step_bank(bank.step, (bank.arrays, bank.inputs, place, gradient, scratch.pair_gradient))
+            step_bank(bank.step, (bank.arrays, bank.inputs, place, gradient, scratch.pair_gradient, False))
         square = square_of_gradient(model.square, (model.method, model.groups, weight))
         square_gradient = weight**2 * square
         rate = adapt_rate(model_address, loss, square_gradient, weight, rate)
@@ -477,15 +477,15 @@ def learn_example(model_address, rounds_address, i, scratch_address):
 
 @compiled(counting=False)
 def learn(model_address, rounds_address, scratch_address):
-    """Learn from examples in rounds; return how many, up to a change of the stream or a loss that is not finite."""
+    """Learn from examples in rounds, up to a change of the stream or a loss that is not finite; count them."""
     state = model_at(model_address).state
-    n_rounds = rounds_at(rounds_address).n_rounds
-    for i in range(n_rounds):
+    for i in range(rounds_at(rounds_address).n_rounds):
+        state[BEGUN] = i + 1
         if not learn_example(model_address, rounds_address, i, scratch_address):
-            return i
+            return
+        state[LEARNED] = i + 1
         if state[CHANGED] != 0.0:
-            return i + 1
-    return n_rounds
+            return
 
 
 def addresses_of_phases(examines: bool, averages: bool, testing: bool) -> np.ndarray:

@@ -144,15 +144,17 @@ class ProgressBar:
     _uncompiled: object = None
 
     def on_uncompiled(self, trainer: OnlineTrainer, part: object) -> None:
-        """Say once which part of a model has no compiled form, or which callback sees every round."""
+        """Say once which part of a model brings no compiled function, or which callback sees every round."""
         if self._uncompiled is not None:
             return
         self._uncompiled = part
         if hasattr(part, "on_round"):
             reason = f"The callback {type(part).__name__} has `on_round` without `room`, and sees every round"
+        elif type(part).__repr__ is object.__repr__:
+            reason = f"{type(part).__name__} brings no compiled function"
         else:
-            reason = f"Compiled passes do not know {part!r}"
-        tqdm.write(f"{reason}: training takes longer.", file=sys.stderr)
+            reason = f"{part!r} brings no compiled function"
+        tqdm.write(f"{reason}: rounds run in Python, which takes longer.", file=sys.stderr)
 
     def on_round(self, trainer: OnlineTrainer, step: rounds.Step) -> None:
         """Move the bar every :data:`STRIDE` examples."""

@@ -31,12 +31,15 @@ def uncompiled_part(trainer: OnlineTrainer) -> Any:
     loss = trainer.loss_function
     if not loss.is_compiled:
         return trainer.loss if trainer.loss.compiled is None else trainer.structure
-    parts: list[Any] = [trainer.method, *trainer.examiners.values(), *trainer.banks]
+    parts: list[Any] = [trainer.method, *trainer.examiners.values()]
     if trainer.schedule.adaptive:
         parts.append(trainer.schedule)
     for part in parts:
         if part.compiled is None:
             return part
+    for bank in trainer.banks:
+        if bank.compiled is None or not isinstance(bank, CompiledBank):
+            return bank
     for term, compiled_steps in zip(trainer.terms, trainer.compiled_steps):
         if compiled_steps is None:
             return term
@@ -138,25 +141,21 @@ class Driver:
             If a loss is not finite.
         """
         trainer = self.trainer
-        n_rounds = len(order)
         lows, ends, tokens = sequences.tokens_of(order)
         presented = self._fill_rounds(sequences, order, (lows, ends, tokens), testing)
         inputs = [bank.inputs_of(sequences.tokens, tokens) for bank in compiled_banks(trainer)]
         model = self._packed_model(testing)
-        model.refresh(inputs)
+        blocks = model.refresh(inputs)
         scratch = self._packed_scratch(int(np.diff(ends).max()))
-        learned = jit.learn(model.address, self._rounds.address, scratch.address)
-        for bank in compiled_banks(trainer):
-            bank.end_pass()
-        changed = model.has_changed
-        diverged = learned < n_rounds and not changed
-        trainer.go_on(trainer.round + learned + diverged, presented[learned + diverged - 1])
-        model.write_back()
-        if diverged:
+        try:
+            jit.learn(model.address, self._rounds.address, scratch.address)
+        finally:
+            # also after Ctrl-C, which Python raises as soon as the compiled call has ended
+            del blocks  # held up to here, since the call has used their addresses
+            model.write_back(presented)
+        learned = model.n_learned
+        if learned < model.n_begun:
             raise trainer.divergence(self._rounds.losses.item(learned))
-        trainer.upkeep()
-        if changed:
-            trainer.restart_average(trainer.found_change())
         return Step(
             loss=self._rounds.losses[:learned].copy(),
             norms=trainer.norms,
@@ -164,10 +163,10 @@ class Driver:
             square_gradient=model.state.item(jit.SQUARE_GRADIENT),
             potentials=None,
             gold=sequences.gold[tokens[: ends[learned]]],
-            n_examples=int(learned),
+            n_examples=learned,
             weight=self._rounds.weights[:learned].copy(),
             costs=self._rounds.costs[:learned].copy() if testing else None,
-            changed=changed,
+            changed=model.has_changed,
         )
 
     def _fill_rounds(self, sequences: Sequences, order: np.ndarray, places: tuple, testing: bool) -> np.ndarray:
@@ -289,12 +288,10 @@ class PackedModel:
         steps = itertools.chain.from_iterable(filter(None, trainer.compiled_steps))
         self._packed_steps = [_packed_step(step) for step in steps]
         losses = [trainer.loss_function]
-        if self._examiners:
+        if any(part.examines == "reference" for part in self._examiners):
             losses.append(reference_loss(trainer))
         self._packed_losses = [_packed_loss(loss) for loss in losses]
         self._structure = _packed_structure(losses, testing)
-        #: Blocks whose addresses were written in the last call.
-        self._held: list[Any] = []
         self._packed = self._pack()
         self.address = self._packed.address
 
@@ -333,34 +330,67 @@ class PackedModel:
             )
         )
 
-    def refresh(self, inputs: list[tuple[Packed, bool]]) -> None:
-        """Write the addresses that may have changed since the last call, and the numbers at its start."""
+    def refresh(self, inputs: list[tuple[Packed, bool]]) -> list[Any]:
+        """Write the addresses that may have changed since the last call, and the numbers at its start.
+
+        Returns
+        -------
+        list
+            The blocks at these addresses; hold it up to the end of the call.
+        """
         trainer = self._trainer
-        self._held = [inputs]
+        blocks: list[Any] = [inputs]
         for packed, bank, (packed_inputs, covers_all) in zip(self._packed_banks, compiled_banks(trainer), inputs):
             arrays = bank.packed()
-            self._held.append(arrays)
+            blocks.append(arrays)
             packed.set(arrays=arrays.address, inputs=packed_inputs.address, covers_all=int(covers_all))
         for packed, part in zip(self._packed_examiners, self._examiners):
             arrays = part.packed(self._n_outputs)
-            self._held.append(arrays)
+            blocks.append(arrays)
             packed.set(arrays=arrays.address)
         arrays = trainer.method.packed(self._n_outputs)
-        self._held.append(arrays)
+        blocks.append(arrays)
         self._packed.set(method=0 if arrays is None else arrays.address, groups=trainer.group_state.address)
         state = self.state
         state[jit.PENDING] = trainer.group_state.pending_weight
         state[jit.TOTAL_WEIGHT] = trainer.group_state.total_weight
         state[jit.SHRINKAGE] = trainer.shrinkage
         state[jit.ROUND] = trainer.round
-        state[jit.CHANGED] = 0.0
+        state[[jit.CHANGED, jit.BEGUN, jit.LEARNED]] = 0.0
+        return blocks
 
-    def write_back(self) -> None:
-        """Set the trainer's numbers to those after the last call."""
+    def write_back(self, presented: np.ndarray) -> None:
+        """Set the trainer's numbers to those after the last call, and do what is due after its last round.
+
+        Parameters
+        ----------
+        presented : array
+            Total weight of all examples after each round of the call.
+        """
         trainer = self._trainer
+        for bank in compiled_banks(trainer):
+            bank.end_pass()
+        if not self.n_begun:
+            return
+        trainer.go_on(trainer.round + self.n_begun, presented[self.n_begun - 1])
         trainer.group_state.pending_weight = self.state.item(jit.PENDING)
         trainer.group_state.total_weight = self.state.item(jit.TOTAL_WEIGHT)
         trainer.shrinkage = self.state.item(jit.SHRINKAGE)
+        if self.n_learned < self.n_begun:
+            return  # an error has ended the last round
+        trainer.upkeep()
+        if self.has_changed:
+            trainer.restart_average(trainer.found_change())
+
+    @property
+    def n_begun(self) -> int:
+        """Number of rounds of the last call that have begun."""
+        return int(self.state[jit.BEGUN])
+
+    @property
+    def n_learned(self) -> int:
+        """Number of rounds of the last call that are complete."""
+        return int(self.state[jit.LEARNED])
 
     @property
     def has_changed(self) -> bool:
@@ -407,7 +437,6 @@ def _packed_bank(bank: CompiledBank, trainer: OnlineTrainer) -> Packed:
             scores=signatures.SCORES.address_of(functions.scores),
             average=signatures.AVERAGE.address_of(functions.average) if "average" in models else 0,
             step=signatures.STEP.address_of(functions.step),
-            activate=signatures.ACTIVATE.address_of(functions.activate),
             fold=signatures.FOLD.address_of(functions.fold),
             slopes=signatures.SLOPES.address_of(functions.slopes) if has_slopes else 0,
         )

@@ -232,7 +232,8 @@ class OnlineTrainer:
         if gradient is not None:  # None means zero
             for bank in self.banks:
                 bank.step(x, gradient)  # line 5
-            square_gradient = weight**2 * method.observe(group_state, weight)
+            # no power, which rounds otherwise than the product in compiled rounds
+            square_gradient = weight * weight * method.observe(group_state, weight)
             adapted = schedule.observe(weight * loss, square_gradient, weight, rate)
             if adapted != rate:  # the very first step gets its rate only now
                 group_state.bases *= adapted / rate
@@ -524,6 +525,7 @@ class OnlineTrainer:
     def release(self) -> None:
         """Convert kernel groups cached over a training set to expansions, which score any input, and forget the set."""
         self.forget_input()
+        self.driver = None  # it holds the banks
         for index, bank in enumerate(self.banks):
             self.banks[index] = released = bank.release()
             released.group_state = bank.group_state

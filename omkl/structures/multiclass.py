@@ -162,7 +162,8 @@ class Scalar(Structure):
         return potentials.unary[:, 0]
 
     def cost(self, gold: float, predicted: float) -> float:
-        return float((gold - predicted) ** 2)
+        difference = gold - predicted
+        return float(difference * difference)
 
 
 def _scores(potentials: AnyPotentials) -> np.ndarray:

@@ -253,7 +253,7 @@ def test_a_part_without_a_compiled_form_is_named_where_progress_is_shown(verbose
     rng = np.random.default_rng(0)
     settings = {"regularizer": "lp-norm", "weighting": "norms", "epochs": 2, "verbose": verbose}
     OnlineMKLRegressor(["linear"], **settings).fit(rng.normal(size=(50, 2)), rng.normal(size=50))
-    assert capfd.readouterr().err.count("Compiled passes do not know SquaredLq()") == told
+    assert capfd.readouterr().err.count("SquaredLq() brings no compiled function") == told
 
 
 class EveryRound:

@@ -21,19 +21,16 @@ and a value depends only on its two vectors, not on their positions.
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
 from omkl._compilation import borrowing, compiled, inner
 from omkl._pointers import (
     ADDRESS,
     CUBE,
-    FLAG,
     FLOAT,
     INTEGER,
     INTEGERS,
     MATRIX,
     Layout,
-    Signature,
 )
 from omkl.groups._jit_group_state import bank_groups_at
 from omkl.groups.expansions._jit_kernel import (
@@ -74,8 +71,6 @@ class Budgeted(NamedTuple):
     relative: float
     #: Address of the arrays of the groups.
     groups: int
-    #: Address of :func:`move_along`, which takes long to compile, so that steps share it.
-    move_along: int
 
 
 class TokensAtHand(NamedTuple):
@@ -108,7 +103,6 @@ BUDGETED = Layout(
     budget=INTEGER,
     relative=FLOAT,
     groups=ADDRESS,
-    move_along=ADDRESS,
 )
 TOKENS_AT_HAND = Layout(
     TokensAtHand,
@@ -121,17 +115,6 @@ TOKENS_AT_HAND = Layout(
 )
 budgeted_at = BUDGETED.at
 tokens_at_hand = TOKENS_AT_HAND.at
-#: Step in groups that are not empty, or else in those that were activated.
-MOVE_ALONG = Signature(
-    "move along",
-    types.void,
-    bank=ADDRESS,
-    x=ADDRESS,
-    at=INTEGER,
-    gradient=MATRIX,
-    postponed=FLAG,
-)
-call_move_along = MOVE_ALONG.call
 
 
 @inner
@@ -477,15 +460,11 @@ def take_up(bank, tokens, first, n_tokens):
     tokens.first[0] = first
 
 
-@compiled
-def move_along(bank, x, at, gradient, postponed):
+@inner
+def move_along(budgeted, groups, tokens, at, moving, gradient, postponed):
     """Step token by token, since projections may intervene; tokens become support vectors."""
-    budgeted = budgeted_at(bank)
-    tokens = tokens_at_hand(x)
-    groups = bank_groups_at(budgeted.groups)
     rows = tokens.rows
     indices = tokens.indices[: gradient.shape[0]]
-    moving = has_gradient(gradient)
     for t in moving:
         if indices[t] == UNKNOWN:
             indices[t] = find(rows, t, budgeted.counts[SUPPORT], budgeted.diagonals)
@@ -526,27 +505,21 @@ def average(bank, x, at, factors, total, unary, pairwise):
 
 
 @compiled
-def step(bank, x, at, gradient, pair_gradient):
-    """Take the step of groups that are not empty, and measure that of the others."""
+def step(bank, x, at, gradient, pair_gradient, postponed):
+    """Take the step of groups that are not empty, and measure that of the others; or take a postponed step."""
     budgeted = budgeted_at(bank)
     groups = bank_groups_at(budgeted.groups)
     tokens = tokens_at_hand(x)
     take_up(budgeted, tokens, at, gradient.shape[0])
     moving = has_gradient(gradient)
-    if measure(tokens.rows, moving, moving, moving, gradient, groups):
-        call_move_along(budgeted.move_along, (bank, x, at, gradient, False))
-
-
-@compiled(counting=False)
-def activate(bank, x, at, gradient, pair_gradient):
-    """Take the postponed step, whose norms are known; steps add to the norms."""
-    budgeted = budgeted_at(bank)
-    groups = bank_groups_at(budgeted.groups)
+    moves = postponed
+    if not postponed:
+        moves = measure(tokens.rows, moving, moving, moving, gradient, groups)
     for k in range(groups.activated.shape[0]):
-        if groups.activated[k]:
-            groups.square_norms[k] = 0.0
-    take_up(budgeted, tokens_at_hand(x), at, gradient.shape[0])
-    call_move_along(budgeted.move_along, (bank, x, at, gradient, True))
+        if postponed and groups.activated[k]:
+            groups.square_norms[k] = 0.0  # the norm of the step is known, and moves add to it
+    if moves:
+        move_along(budgeted, groups, tokens, at, moving, gradient, postponed)
 
 
 @compiled(counting=False)

@@ -194,16 +194,8 @@ def scores(bank, x, at, unary, pairwise):
 
 
 @compiled
-def step(bank, x, at, gradient, pair_gradient):
+def step(bank, x, at, gradient, pair_gradient, postponed):
     """See :func:`take_step`."""
-    postponed = at < 0  # no constant, for which Numba would compile the step once more
-    take_step(cached_at(bank), gram_rows_at(x), at, gradient, postponed)
-
-
-@compiled
-def activate(bank, x, at, gradient, pair_gradient):
-    """See :func:`take_step`."""
-    postponed = at >= 0
     take_step(cached_at(bank), gram_rows_at(x), at, gradient, postponed)
 
 
@@ -229,16 +221,8 @@ def scores_32(bank, x, at, unary, pairwise):
 
 
 @compiled
-def step_32(bank, x, at, gradient, pair_gradient):
+def step_32(bank, x, at, gradient, pair_gradient, postponed):
     """See :func:`take_step`."""
-    postponed = at < 0  # no constant, for which Numba would compile the step once more
-    take_step(cached_32_at(bank), gram_rows_32_at(x), at, gradient, postponed)
-
-
-@compiled
-def activate_32(bank, x, at, gradient, pair_gradient):
-    """See :func:`take_step`."""
-    postponed = at >= 0
     take_step(cached_32_at(bank), gram_rows_32_at(x), at, gradient, postponed)
 
 

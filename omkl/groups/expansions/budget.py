@@ -57,7 +57,6 @@ class BudgetedExpansion(CompiledBank, KernelBank):
         scores=jit.scores,
         average=jit.average,
         step=jit.step,
-        activate=jit.activate,
         fold=jit.fold,
         slopes=jit.slopes,
     )
@@ -151,7 +150,6 @@ class BudgetedExpansion(CompiledBank, KernelBank):
             budget=self.budget,
             relative=float(np.sqrt(np.finfo(self.dtype).eps)),
             groups=self.group_state.address,
-            move_along=jit.MOVE_ALONG.address_of(jit.move_along),
         )
 
     def input_of(self, x: Span) -> tuple[Packed, int]:

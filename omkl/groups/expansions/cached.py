@@ -27,7 +27,6 @@ FUNCTIONS = BankFunctions(
     scores=jit.scores,
     average=jit.no_average,
     step=jit.step,
-    activate=jit.activate,
     fold=jit.fold,
     slopes=jit.slopes,
 )
@@ -35,7 +34,6 @@ FUNCTIONS_32 = BankFunctions(
     scores=jit.scores_32,
     average=jit.no_average,
     step=jit.step_32,
-    activate=jit.activate_32,
     fold=jit.fold_32,
     slopes=jit.slopes_32,
 )

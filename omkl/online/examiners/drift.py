@@ -65,6 +65,7 @@ class DriftTest(TrainerPart):
         return self._packed
 
     def before(self, trainer: Learner, x: Sized, y: Output, weight: float) -> Potentials | None:
+        self._average_loss = None  # also if an error has ended the last round
         packed = self.packed(0)
         if not jit.is_due(packed.address, trainer.round):
             return None
