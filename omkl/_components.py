@@ -45,6 +45,26 @@ class Compilable:
             cls.compiled = None
 
 
+def function_and_parameters(part: Compilable) -> tuple[Any, np.ndarray]:
+    """Return the compiled function of a loss or a regularizer, and its parameters.
+
+    Raises
+    ------
+    InputError
+        If the parameters are no float64 vector.
+    """
+    if not isinstance(part.compiled, tuple) or len(part.compiled) != 2:
+        raise InputError(f"`compiled` of {part!r} must be a function and its parameters, not {part.compiled!r:.100}.")
+    function, parameters = part.compiled
+    is_vector = isinstance(parameters, np.ndarray) and parameters.dtype == np.float64 and parameters.ndim == 1
+    if not is_vector or not parameters.flags.c_contiguous:
+        raise InputError(
+            f"The parameters of the compiled function of {part!r} must be a contiguous float64 vector, "
+            f"not {parameters!r:.100}."
+        )
+    return function, parameters
+
+
 #: Methods that do not change what a part computes.
 HARMLESS = {"__init__", "__new__", "__repr__", "__eq__", "__hash__", "__class__"}
 

@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 
 import omkl
-from omkl._components import Component, family, parameters_of, resolve
+from omkl import losses, signatures
+from omkl._components import Component, family, function_and_parameters, parameters_of, resolve
 from omkl.batch import DesignProblem, DesignSolver, Problem, Solver, as_design, certify
 from omkl.batch.solver import BaseSolver
 from omkl.exceptions import InputError
 from omkl.groups import Bank
+from omkl.groups.base import CompiledBank
 from omkl.kernels import Kernel, PackedStack, Pair
 from omkl.losses import CRF, Logistic, PointwiseLoss, Squared, StructuredHinge, StructuredLoss
+from omkl.losses.evaluation import LossFunction
 from omkl.online import InverseSqrt, OnlineTrainer, UniformAverage
 from omkl.regularizers import L21, Regularizer, SquaredL21
 from omkl.structures import Binary, Chain, Multiclass, Structure
@@ -92,15 +95,16 @@ def _solve(loss: PointwiseLoss, regularizer: Regularizer, n_columns: int, only: 
     return solved
 
 
-#: A callback that must see every round, so that no compiled pass is used.
+#: A callback that must see every round, so that rounds run in Python.
 _EVERY_ROUND = SimpleNamespace(on_round=lambda trainer, step: None)
 
 
 def _learn_both_ways(estimator: Any, X: np.ndarray, y: np.ndarray) -> None:
-    """Check that an online estimator learns, and that a compiled pass, if there is one, learns the same."""
-    own, rounds = (estimator.set_params(callbacks=own).fit(X, y).predict(X) for own in ((), [_EVERY_ROUND]))
-    _holds(np.isfinite(own).all(), f"{estimator} must predict numbers.")
-    _equal(own, rounds, "A compiled pass must learn what rounds learn", 1e-7)
+    """Check that an online estimator learns, and the same in compiled calls, if there are, as in Python rounds."""
+    fastest = estimator.set_params(callbacks=()).fit(X, y).predict(X)
+    in_python = estimator.set_params(callbacks=[_EVERY_ROUND]).fit(X, y).predict(X)
+    _holds(np.isfinite(fastest).all(), f"{estimator} must predict numbers.")
+    _holds(np.array_equal(fastest, in_python), "Compiled calls must learn what Python rounds learn, bit for bit.")
 
 
 def _fit_certified(estimator: Any, X: np.ndarray, y: np.ndarray) -> None:
@@ -120,7 +124,9 @@ def check_regularizer(regularizer: Regularizer, n_groups: int = 5) -> None:
     Raises
     ------
     AssertionError
-        If a promise of the base class is broken.
+        If a promise of the base class is broken, or a compiled function does not compute the prox.
+    InputError
+        If a compiled function has another signature, or parameters that are no vector.
     """
     own, rng = regularizer, np.random.default_rng(0)
     _check_parameters(own, Regularizer)
@@ -141,6 +147,8 @@ def check_regularizer(regularizer: Regularizer, n_groups: int = 5) -> None:
     small = np.append(np.full(n_groups - 1, 1e-9), 20.0)
     _equal(own.is_sparse, (own.prox(small, 1.0) == 0.0).any(), "is_sparse must say whether prox() sends norms to 0")
     _check_prox(own, 3.0 * b, others)
+    for norms in (3.0 * b, small, np.zeros(n_groups)):
+        _check_compiled_steps(own, norms)
     if own.exact:
         for other in others:
             scaled = own.dual_scale(other) * other
@@ -188,6 +196,21 @@ def _check_prox(own: Regularizer, start: np.ndarray, others: np.ndarray) -> None
             _equal(found, expected, "prox_slope() and prox_coupling() must be the derivatives of prox()", 1e-4)
 
 
+def _check_compiled_steps(regularizer: Regularizer, norms: np.ndarray) -> None:
+    """Check that the compiled functions of proximal steps on norms, if it brings some, compute its prox."""
+    for term in regularizer.terms():
+        proximal_steps = term.compiled_steps()
+        if term.on_coordinates or proximal_steps is None:
+            continue
+        for proximal_step in proximal_steps:
+            signatures.PROX.address_of(proximal_step.function)
+        for step in (0.0, 0.3, 2.0):
+            moved, memory = norms.copy(), np.full((2, len(norms)), np.nan)  # its contents are nobody's
+            for proximal_step in proximal_steps:
+                proximal_step.take(moved, step, memory)
+            _equal(moved, term.prox(norms, step), f"The compiled function must be prox(), at step {step}", 1e-9)
+
+
 def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
     """Check a loss of numbers, of two classes or of structures, and train models with it.
 
@@ -198,7 +221,9 @@ def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
     Raises
     ------
     AssertionError
-        If a promise of the base class is broken.
+        If a promise of the base class is broken, or a compiled function does not compute the loss.
+    InputError
+        If a compiled function has another signature, or parameters that are no vector.
     """
     if isinstance(loss, StructuredLoss):
         _check_parameters(loss, StructuredLoss)
@@ -211,6 +236,8 @@ def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
     _check_parameters(loss, PointwiseLoss)
     X, y = _samples(3, loss)
     z, others = X[:, 1], 4.0 * X[:, 2]
+    for points in (z, others, 30.0 * z):
+        _check_compiled_number(loss, y, points)
     values, gradient = loss.value(y, z), loss.gradient(y, z)
     _holds((values >= 0.0).all(), "value() must be at least 0.")
     tangent = values + gradient * (others - z)
@@ -250,6 +277,22 @@ def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
         _learn_both_ways(omkl.OnlineMKLRegressor(loss=loss, regularizer="block1", random_state=0), X, y)
 
 
+def _check_compiled_number(loss: PointwiseLoss, y: np.ndarray, z: np.ndarray) -> None:
+    """Check that the compiled function of a loss of numbers, if it brings one, is its value and gradient."""
+    if loss.compiled is None:
+        return
+    function, parameters = function_and_parameters(loss)
+    signatures.LOSS_OF_NUMBER.address_of(function)
+    found = [function(target, prediction, parameters) for target, prediction in zip(y.tolist(), z.tolist())]
+    values, slopes = np.array(found).T
+    _equal(values, loss.value(y, z), "The compiled function must return value()", 1e-9)
+    _equal(slopes, loss.gradient(y, z), "The compiled function must return gradient() as well", 1e-9)
+    _holds(
+        np.isnan(function(y.item(0), np.nan, parameters)[0]),
+        "The compiled function must be nan at nan, where training stops.",
+    )
+
+
 def _drawn(structure: Structure, size: int, seed: int) -> Potentials:
     rng = np.random.default_rng(seed)
     return map_arrays(lambda array: rng.normal(size=array.shape), structure.zeros(size))
@@ -266,6 +309,24 @@ def _check_structured_loss(loss: StructuredLoss, structure: Structure, size: int
         if gradient is not None:
             value += inner_product(gradient, map_arrays(np.subtract, other, point))
         _holds(ahead >= value - 1e-7, f"The gradient of {loss!r} must be a subgradient in {structure!r}.")
+        _check_compiled_labels(loss, structure, point, gold)
+        if structure.takes_partial and np.size(gold) > 1:
+            _check_compiled_labels(loss, structure, point, np.append(-1, gold[1:]))
+
+
+def _check_compiled_labels(loss: StructuredLoss, structure: Structure, potentials: Potentials, gold: Output) -> None:
+    """Check that the compiled functions of a loss and of a structure, if both bring some, are their methods."""
+    loss_of = LossFunction(loss, structure)
+    if not loss_of.is_compiled or not structure.is_compiled_for(potentials):
+        return
+    signatures.LOSS_OF_LABELS.address_of(loss_of.function)
+    value, gradient = loss_of(potentials, gold)
+    expected, slopes = loss.value_and_gradient(structure, potentials, gold)
+    promise = f"The compiled functions of {loss!r} and {type(structure).__name__} must give value and gradient"
+    _equal(value, expected, promise, 1e-9)
+    zero = map_arrays(np.zeros_like, potentials)
+    for found, array in zip(arrays_of(gradient or zero), arrays_of(slopes or zero)):
+        _equal(found, array, promise, 1e-9)
 
 
 def check_structure(structure: Structure, size: int = 3, outputs: Sequence[Output] | None = None) -> None:
@@ -282,7 +343,7 @@ def check_structure(structure: Structure, size: int = 3, outputs: Sequence[Outpu
     Raises
     ------
     AssertionError
-        If a promise of the base class is broken.
+        If a promise of the base class is broken, or compiled functions do not compute what methods do.
     """
     own, given = structure, outputs is not None
     drawn = [own.decode(_drawn(own, size, seed)) for seed in range(60)] if outputs is None else outputs
@@ -315,7 +376,10 @@ def check_structure(structure: Structure, size: int = 3, outputs: Sequence[Outpu
                 ends.append(own.marginals(potentials)[0])
                 array[index] -= move
             _equal(found[index], (ends[0] - ends[1]) / (2 * WIDTH), "marginals() must be derivatives of log Z", 1e-4)
-    for loss in (StructuredHinge(), CRF()) if type(own).marginals is not Structure.marginals else (StructuredHinge(),):
+    of_outputs: list[StructuredLoss] = [StructuredHinge(), losses.Perceptron()]
+    if type(own).marginals is not Structure.marginals:
+        of_outputs += [CRF(), losses.SoftmaxMargin()]
+    for loss in of_outputs:
         _check_structured_loss(loss, own, size)
 
 
@@ -349,6 +413,7 @@ def check_bank(bank: Bank, examples: Sequence[tuple[Any, Output]], structure: St
     average = trainer.predictor().potentials(x)
     for found, array in zip(arrays_of(average), arrays_of(total)):
         _equal(found, array / round, "averaged() must be the mean of all rounds", 1e-4)
+    _check_functions_of_a_bank(bank, x, average)
     arguments, options = bank.made_with
     again = trainer_of(type(bank)(*arguments, **options))
     again.load_state(trainer.state())
@@ -356,6 +421,23 @@ def check_bank(bank: Bank, examples: Sequence[tuple[Any, Output]], structure: St
         own.update(*examples[0])
     for found, array in zip(arrays_of(again.potentials(x)), arrays_of(trainer.potentials(x))):
         _holds(np.array_equal(found, array), "A bank that has loaded a state() must go on the same, bit for bit.")
+
+
+def _check_functions_of_a_bank(bank: Bank, x: Any, average: Potentials) -> None:
+    """Check what only parts that examine examples call, and the signatures of compiled functions."""
+    averaged = map_arrays(np.zeros_like, average)
+    bank.add_averaged_potentials(x, averaged)
+    for found, expected in zip(arrays_of(averaged), arrays_of(average)):
+        _equal(found, expected, "add_averaged_potentials() must add those of averaged()")
+    n_outputs = average.unary.shape[1] if hasattr(average, "unary") else 0
+    totals, sums = np.zeros((2, len(bank.names), n_outputs))
+    products = bank.inner_products(x, average, totals if n_outputs else None)
+    expected = Bank.inner_products(bank, x, average, sums if n_outputs else None)
+    _equal(products, expected, "inner_products() must be those of groups")
+    _equal(totals, sums, "inner_products() must sum the potentials of each group")
+    if isinstance(bank, CompiledBank):
+        for name, function in bank.functions._asdict().items():
+            getattr(signatures, name.upper()).address_of(function)
 
 
 def check_kernel(kernel: Kernel, X: np.ndarray | None = None) -> None:

@@ -318,7 +318,9 @@ def test_another_type_of_the_result_is_refused():
 
 
 @needs_compilation
-@pytest.mark.parametrize("function", [abs, lambda x, parameters: x, None, 3], ids=["builtin", "lambda", "None", "number"])
+@pytest.mark.parametrize(
+    "function", [abs, lambda x, parameters: x, None, 3], ids=["builtin", "lambda", "None", "number"]
+)
 def test_what_is_not_compiled_is_refused(function):
     with pytest.raises(InputError, match=r"must be a compiled function with the decorator numba\.njit"):
         MAP.address_of(function)
@@ -342,4 +344,3 @@ def test_all_works_without_compilation():
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     finished = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stdout
-    assert " passed" in finished.stdout

@@ -1,5 +1,6 @@
 """Every part of the library passes its check, and each check finds mistakes."""
 
+import numba
 import numpy as np
 import pytest
 
@@ -8,7 +9,7 @@ from omkl.batch import DAL, IST, DesignSolver, Solver, Spicy
 from omkl.exceptions import InputError
 from omkl.groups import InterceptBank, TransitionBank
 from omkl.kernels import Gaussian, Kernel, Nystrom
-from omkl.losses import Logistic, PointwiseLoss, Squared, StructuredLoss
+from omkl.losses import Logistic, Perceptron, PointwiseLoss, Squared, StructuredHinge, StructuredLoss
 from omkl.regularizers import (
     L21,
     ElasticNet,
@@ -24,6 +25,7 @@ from omkl.regularizers import (
     TreeGroups,
     WeightedSquaredL21,
 )
+from omkl.signatures import LOSS_OF_NUMBER, PROX
 from omkl.structures import Binary, Chain, Multiclass, NonProjectiveTree, ProjectiveTree
 from omkl.testing import check_bank, check_kernel, check_loss, check_regularizer, check_solver, check_structure
 
@@ -52,8 +54,38 @@ class LogCosh(PointwiseLoss):
         return -np.tanh(y - z)
 
 
+@numba.njit(LOSS_OF_NUMBER.numba)
+def log_cosh(y, z, parameters):
+    error = abs(z - y)
+    return error + np.log1p(np.exp(-2.0 * error)) - np.log(2.0), np.tanh(z - y)
+
+
+class CompiledLogCosh(LogCosh):
+    compiled = log_cosh, np.empty(0)
+
+
+@numba.njit(PROX.numba)
+def shrink(norms, step, parameters, memory):
+    for k in range(len(norms)):
+        norms[k] = max(norms[k] - step * parameters[0], 0.0)
+
+
+class CompiledLasso(Regularizer):
+    """Twice the sum of the norms."""
+
+    compiled = shrink, np.array([2.0])
+    separable = True
+
+    def value(self, norms):
+        return 2.0 * float(np.sum(norms))
+
+    def slopes(self, norms):
+        return np.full(np.shape(norms), 2.0)
+
+
 REGULARIZERS = [
-    PseudoHuber(), L21(), 0.3 * ElasticNet(0.4), Ridge(), LqNorm(1.2), LqNorm(3), SparseGroup(0.4), L21Ball(2.0),
+    PseudoHuber(), CompiledLasso(), 0.5 * CompiledLasso() + Ridge(),
+    L21(), 0.3 * ElasticNet(0.4), Ridge(), LqNorm(1.2), LqNorm(3), SparseGroup(0.4), L21Ball(2.0),
     SquaredL21(), WeightedSquaredL21([1.0, 0.5, 0.2, 2.0, 1.0]), SquaredLq(1.5), ElasticNetWeights(0.4),
     TreeGroups([[0, 1, 2, 3, 4], [0, 1], [2, 3, 4]]), OverlappingGroups([[0, 1, 2], [2, 3], [3, 4]], exact=True),
     SquaredL21() + 0.3 * ElasticNet(0.3), LqNorm(1.5) + 2 * LqNorm(3), OverlappingGroups([[0, 1, 2], [2, 3, 4]]),
@@ -74,7 +106,7 @@ def own_aliases(cls):
     return vars(cls).get("aliases", {}) if cls.__module__.startswith("omkl.") else {}
 
 
-@pytest.mark.parametrize("loss", [LogCosh(), *parts_of(PointwiseLoss, StructuredLoss)], ids=repr)
+@pytest.mark.parametrize("loss", [LogCosh(), CompiledLogCosh(), *parts_of(PointwiseLoss, StructuredLoss)], ids=repr)
 def test_losses_keep_their_promises(loss):
     check_loss(loss)
 
@@ -134,6 +166,71 @@ def too_large(name, factor=1.01):
     return lambda self, *given: factor * getattr(super(type(self), self), name)(*given)
 
 
+@numba.njit(LOSS_OF_NUMBER.numba)
+def too_large_log_cosh(y, z, parameters):
+    value, slope = log_cosh(y, z, parameters)
+    return 1.01 * value, slope
+
+
+@numba.njit(LOSS_OF_NUMBER.numba)
+def too_steep_log_cosh(y, z, parameters):
+    value, slope = log_cosh(y, z, parameters)
+    return value, 1.01 * slope
+
+
+@numba.njit(LOSS_OF_NUMBER.numba)
+def log_cosh_without_nan(y, z, parameters):
+    if np.isnan(z):
+        return 0.0, 0.0
+    return log_cosh(y, z, parameters)
+
+
+@numba.njit(PROX.numba)
+def shrink_too_far(norms, step, parameters, memory):
+    shrink(norms, 1.01 * step, parameters, memory)
+
+
+@numba.njit(PROX.numba)
+def shrink_by_memory(norms, step, parameters, memory):
+    memory[0] += parameters[0]
+    shrink(norms, step, memory[0], memory)
+
+
+@numba.njit(PROX.numba)
+def shrink_and_forget(norms, step, parameters, memory):
+    shrink(norms, step, parameters, memory)
+    parameters[0] += 0.01
+
+
+@numba.njit
+def nothing_costs(structure, gold, labels):
+    return 0.0
+
+
+@numba.njit
+def first_label_is_best(structure, unary, pairwise, gold, cost_weight, labels):
+    labels[:] = 0
+    return unary[0, 0]
+
+
+def with_functions(base, **functions):
+    """Return a class with other compiled functions."""
+    return changed(base, compiled=base.compiled._replace(**functions))
+
+
+WRONG_FUNCTIONS = {
+    "the value of a loss": (check_loss, changed(CompiledLogCosh, compiled=(too_large_log_cosh, np.empty(0)))()),
+    "the slope of a loss": (check_loss, changed(CompiledLogCosh, compiled=(too_steep_log_cosh, np.empty(0)))()),
+    "a loss of nan": (check_loss, changed(CompiledLogCosh, compiled=(log_cosh_without_nan, np.empty(0)))()),
+    "a prox": (check_regularizer, changed(CompiledLasso, compiled=(shrink_too_far, np.array([2.0])))()),
+    "a parameter": (check_regularizer, changed(CompiledLasso, compiled=(shrink, np.array([2.02])))()),
+    "a term": (check_regularizer, Ridge() + changed(CompiledLasso, compiled=(shrink, np.array([2.02])))()),
+    "memory": (check_regularizer, changed(CompiledLasso, compiled=(shrink_by_memory, np.array([2.0])))()),
+    "what stays": (check_regularizer, changed(CompiledLasso, compiled=(shrink_and_forget, np.array([2.0])))()),
+    "a loss of labels": (check_loss, changed(StructuredHinge, compiled=Perceptron.compiled, aliases={})()),
+    "a cost": (check_structure, with_functions(Multiclass, cost=nothing_costs)(3), 1, range(3)),
+    "a decoder": (check_structure, with_functions(Multiclass, decode=first_label_is_best)(3), 1, range(3)),
+}
 WRONG = {
     "a separable function that is not": (check_regularizer, changed(SquaredL21, separable=True)()),
     "slopes": (check_regularizer, changed(PseudoHuber, slopes=too_large("slopes"))()),
@@ -161,6 +258,28 @@ def stopped(problem):
     return Spicy().solve(problem, max_iter=1)
 
 
+@pytest.mark.parametrize("mistake", WRONG_FUNCTIONS)
+def test_mistakes_of_compiled_functions_are_found(mistake):
+    check, *given = WRONG_FUNCTIONS[mistake]
+    with pytest.raises(AssertionError, match="compiled function"):
+        check(*given)
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="functions have no types")
+def test_compiled_functions_of_another_signature_are_refused():
+    with pytest.raises(InputError, match=r"shrink must be UniTuple\(float64 x 2\).*but it takes"):
+        check_loss(changed(CompiledLogCosh, compiled=(shrink, np.empty(0)))())
+    with pytest.raises(InputError, match=r"log_cosh must be none\(norms"):
+        check_regularizer(changed(CompiledLasso, compiled=(log_cosh, np.empty(0)))())
+
+
+def test_parameters_of_compiled_functions_are_vectors():
+    with pytest.raises(InputError, match=r"The parameters .* WrongCompiledLogCosh\(\) must be a contiguous float64"):
+        check_loss(changed(CompiledLogCosh, compiled=(log_cosh, np.zeros(1, dtype=int)))())
+    with pytest.raises(InputError, match=r"WrongCompiledLasso\(\) must be a function and its parameters"):
+        check_regularizer(changed(CompiledLasso, compiled=shrink)())
+
+
 @pytest.mark.parametrize("mistake", WRONG)
 def test_mistakes_are_found(mistake):
     check, *given = WRONG[mistake]
@@ -170,8 +289,13 @@ def test_mistakes_are_found(mistake):
 
 @pytest.mark.parametrize(
     "mistake",
-    [{"load_state": lambda self, state: None}, {"discount": None, "averaged": TransitionBank.release}],
-    ids=["a state", "an average"],
+    [
+        {"load_state": lambda self, state: None},
+        {"discount": None, "averaged": TransitionBank.release},
+        {"functions": TransitionBank.functions._replace(slopes=InterceptBank.functions.slopes)},
+        {"functions": TransitionBank.functions._replace(average=InterceptBank.functions.average)},
+    ],
+    ids=["a state", "an average", "compiled slopes", "a compiled average"],
 )
 def test_mistakes_of_banks_are_found(mistake):
     problem = Problem()

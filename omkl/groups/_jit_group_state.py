@@ -160,7 +160,7 @@ def rescale(address, after, radius, forgets):
     return has_events, norm
 
 
-@inner
+@compiled(counting=False)
 def hedge(weights, cumulative, losses, gap):
     """Run one round of AdaHedge (de Rooij et al. 2014, Fig. 1) on groups of nonzero weight; return the gap.
 
@@ -197,7 +197,7 @@ def hedge(weights, cumulative, losses, gap):
     return gap
 
 
-@compiled
+@compiled(counting=False)
 def half_weighted_squares(norms, weights):
     """Return ``sum_k norms_k^2 / (2 weights_k)`` over the groups of nonzero weight."""
     value = 0.0

@@ -109,7 +109,14 @@ class FeatureMapBank(CompiledBank, TableBank):
     def inputs_of(self, tokens: Tokens, chosen: np.ndarray) -> tuple[Packed, bool]:
         if self._fits(tokens):
             return self._window_of(tokens.everything())[1], True
-        features = np.ascontiguousarray(self.features_of(tokens, chosen), dtype=np.float64)
+        # one sequence at a time, as in single rounds: the rounding of BLAS depends on the number of rows
+        features = np.empty((len(chosen), self._starts[-1]))
+        sequences = np.searchsorted(tokens.offsets, chosen, side="right") - 1
+        place = 0
+        while place < len(chosen):
+            low, high = tokens.offsets[sequences[place] :][:2].tolist()
+            features[place : place + high - low] = self._computed(tokens, low, high)
+            place += high - low
         return jit.MAPPED_TOKENS.pack(jit.MappedTokens(features)), False
 
     def forget_input(self) -> None:
@@ -222,7 +229,7 @@ class FrozenFeatureMaps(FrozenGroups):
 def dense_features(kernel: Kernel, view: np.ndarray, low: int, high: int) -> np.ndarray:
     """Return the features of the rows ``low .. high - 1`` of a view, a dense array (high - low, D).
 
-    The features of a row are the same, bit for bit, whichever rows are computed with it.
+    With many columns or features, their rounding depends on the number of rows.
     """
     rows = view[low:high]
     if high - low == 1:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from omkl import signatures
+from omkl._components import function_and_parameters
 from omkl.losses.base import PointwiseLoss, ValueAndGradient
 from omkl.losses.structured import StructuredLoss
 from omkl.structures.base import Output, PackedStructure, Potentials, Structure, pairs_of
@@ -45,7 +46,7 @@ class LossFunction:
         self.function: Any = None
         self.parameters = np.empty(0)
         if self.is_compiled:
-            self.function, self.parameters = loss.compiled
+            self.function, self.parameters = function_and_parameters(loss)
         self._address: int | None = None
         self._packed_structure: PackedStructure | None = None
 

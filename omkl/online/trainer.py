@@ -18,7 +18,7 @@ from omkl.online.examiners.evidence import Evidence
 from omkl.online.methods import METHODS, Method, OutOfSampleWeights
 from omkl.online.rounds import Change, Example, Record, Step, TrainerPart, below, potentials_of, prefixed
 from omkl.online.schedules import Schedule
-from omkl.regularizers.base import Regularizer
+from omkl.regularizers.base import ProximalStep, Regularizer
 from omkl.regularizers.separable import L21
 from omkl.structures.base import Output, Potentials, Structure
 
@@ -177,8 +177,6 @@ class OnlineTrainer:
         self.bound = None if self.regularizer is None else self.regularizer.bind(names, self.order)
         steps = () if self.bound is None else self.bound.terms()
         self.terms = self.method.terms([term for term in steps if not term.on_coordinates])
-        #: Compiled proximal steps of each term; None for a term without any.
-        self.compiled_steps = [term.compiled_steps() for term in self.terms]
         self.coordinate_terms = [term for term in steps if term.on_coordinates]
         self._l1_weight = sum(term.elastic[0] for term in self.coordinate_terms if term.elastic is not None)
 
@@ -343,6 +341,11 @@ class OnlineTrainer:
         if known is None or known.structure is not self.structure:
             self._loss_function = known = LossFunction(self.loss, self.structure)
         return known
+
+    @property
+    def compiled_steps(self) -> list[list[ProximalStep] | None]:
+        """Compiled proximal steps of each term; None for a term without any. Not stored, since they are slow to copy."""
+        return [term.compiled_steps() for term in self.terms]
 
     def found_change(self) -> Change:
         """Return the change of the stream that a part has just found."""

@@ -228,8 +228,8 @@ class TrainingLoop:
         return False
 
     def _pass_for(self, examples: rounds.Examples) -> Callable[..., Iterator[Any]]:
-        """Return the pass over a block: a compiled one where all parts are known to it, and no callback rules it out."""
-        if self.make_pass is not serial_pass or len(examples) == 1:
+        """Return the pass over a block: a compiled one if all parts have compiled functions, and callbacks can wait."""
+        if self.make_pass is not serial_pass:
             return self.make_pass
         told = [callback for callback in self.callbacks if rounds.hooks([callback], "on_round")]
         sees_every_round = [callback for callback in told if not hasattr(callback, "room")]

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl._components import Component, members_of
+from omkl._components import Component, function_and_parameters, members_of
 from omkl._roots import FARTHEST, increasing_root, limit_at, unbounded_root
 from omkl.exceptions import InputError
 
@@ -340,8 +340,7 @@ class Regularizer(Component):
         """
         if self.compiled is None:
             return None
-        function, parameters = self.compiled
-        return [ProximalStep(function, parameters)]
+        return [ProximalStep(*function_and_parameters(self))]
 
     def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "Regularizer":
         """Return the regularizer for the groups of a model, its named arguments in the order of ``names``.

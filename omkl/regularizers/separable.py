@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl._components import check_number
+from omkl._components import check_number, function_and_parameters
 from omkl.exceptions import InputError
 from omkl.regularizers import _jit_prox as jit
 from omkl.regularizers.base import (
@@ -259,8 +259,7 @@ class Composite(Regularizer):
         for term, factor in self._rest:
             if term.compiled is None:
                 return None
-            function, parameters = term.compiled
-            steps.append(ProximalStep(function, parameters, factor, self._plain.quadratic))
+            steps.append(ProximalStep(*function_and_parameters(term), factor, self._plain.quadratic))
         return steps
 
     def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:

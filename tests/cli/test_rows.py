@@ -247,9 +247,8 @@ class Watcher:
 
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("kind", [omkl.OnlineMKLRegressor, omkl.SequenceLabeler])
-def test_the_callback_for_ctrl_c_goes_with_compiled_passes(kind, rng, monkeypatch):
+def test_the_callback_for_ctrl_c_goes_with_compiled_passes(kind, rng):
     """The command line trains in compiled passes, and Ctrl-C ends them."""
-    monkeypatch.setattr("omkl.online.compiled_pass.FEW_ROUNDS", 0)
     X, y = rng.normal(size=(400, 3)), rng.normal(size=400)
     if kind is omkl.SequenceLabeler:
         X, y = [[["a"], ["b"]]] * 400, [["A", "B"]] * 400

@@ -1,6 +1,7 @@
 """Random configurations of online estimators, and ways to train them that must give the same bits."""
 
 import warnings
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,7 +170,8 @@ def any_configuration(rng):
 
 def budget_configuration(rng):
     """Draw a labeler in epochs, or a classifier in blocks, which tests for drift; both on a budget."""
-    options = {**shared_options(rng), "kernels": ["gaussian", "polynomial:explicit=False", "linear"]}
+    polynomial = one_of(rng, ["polynomial:explicit=False", "polynomial:explicit=False,normalize=diagonal,degree=3"])
+    options = {**shared_options(rng), "kernels": [one_of(rng, ["gaussian", "laplacian"]), polynomial, "linear"]}
     options |= {"budget": int(rng.integers(1, 60)), "loss": one_of(rng, LABEL_LOSSES)}
     options["dtype"] = one_of(rng, ["auto", "float32"])
     if options["regularizer"] == "weighted":
@@ -177,7 +179,7 @@ def budget_configuration(rng):
     X, y = rng.normal(size=(N, 6)), rng.integers(3, size=N)
     X[N // 2 :: 9] = X[0]  # vectors that the support has already
     if rng.integers(2):
-        blocks = slice(0, 150), slice(150, 151), slice(151, N)
+        blocks = slice(0, N // 3), slice(N // 3, N // 3 + 1), slice(N // 3 + 1, N)
         model = OnlineMKLClassifier(**options)
         return Configuration(model, X, y, weights_of(rng, N), "partial_fit", blocks, {"classes": [0, 1, 2]})
     ends = np.arange(3, N, 5)
@@ -223,7 +225,7 @@ def drift_configuration(rng):
     score = X @ rng.normal(size=4)
     score[half:] *= -1.0
     bounds = [0, 100, 101, 800, n] if one_of(rng, ["few", "many"]) == "few" else [*range(0, n, 150), n]
-    blocks = tuple(slice(low, high) for low, high in zip(bounds, bounds[1:]))
+    blocks = tuple(slice(low, high) for low, high in pairwise(bounds))
     kind = one_of(rng, ["classes", "numbers", "sequences"])
     if kind == "numbers":
         return Configuration(OnlineMKLRegressor(**options), X, score, None, "partial_fit", blocks)

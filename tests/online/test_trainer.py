@@ -35,6 +35,7 @@ from omkl.online import (
     UniformAverage,
     values_of,
 )
+from omkl.online._jit_schedules import DISTANCE
 from omkl.regularizers import (
     L1,
     L21,
@@ -403,33 +404,33 @@ def test_rates_survive_a_first_proximal_step_that_sets_every_group_to_zero(sched
 def test_a_gradient_without_length_is_none_to_the_rates():
     """B1 splines need not be positive semidefinite: the square of a gradient can come out below zero."""
     schedule = DistanceOverGradients()
-    assert schedule.observe(1.0, -0.5) is None
+    assert schedule.observe(1.0, -0.5, 1.0, 7.0) == 7.0
     assert schedule(2) == 1.0
-    assert schedule.observe(2.0, 4.0) == 0.5
-    schedule.observe(1.0, -3.0)
-    assert schedule(3) == pytest.approx(schedule._distance / 2.0)
+    assert schedule.observe(2.0, 4.0, 1.0, 7.0) == 0.5
+    schedule.observe(1.0, -3.0, 1.0, 7.0)
+    assert schedule(3) == pytest.approx(schedule.numbers[DISTANCE] / 2.0)
 
 
 @pytest.mark.parametrize("schedule", [DistanceOverGradients(), MeanPolyak()], ids=lambda s: type(s).__name__)
 def test_a_weight_that_was_not_met_before_makes_no_longer_step(schedule):
     """A step is never longer than if all examples had the largest weight."""
     schedule.plan(1000)
-    schedule.observe(1e-4, (2e-4) ** 2, 1e-4)
+    schedule.observe(1e-4, (2e-4) ** 2, 1e-4, 1.0)
     heavy = type(schedule)()
     heavy.plan(1000)
-    heavy.observe(1e3, (2e3) ** 2, 1e3)
+    heavy.observe(1e3, (2e3) ** 2, 1e3, 1.0)
     assert schedule(2, 1e3) * 2e3 <= heavy(2, 1e3) * 2e3 * (1 + 1e-12)
     assert schedule(2, 1e-4) == schedule(2, 1e-5)
 
 
 def test_the_distance_grows_by_no_more_than_a_step():
     schedule = DistanceOverGradients()
-    schedule.observe(1.0, 4.0)
-    before = schedule._distance
+    schedule.observe(1.0, 4.0, 1.0, 1.0)
+    before = schedule.numbers[DISTANCE]
     schedule.reach(100.0, 0.25)
-    assert schedule._distance == before + 0.25
+    assert schedule.numbers[DISTANCE] == before + 0.25
     schedule.reach(200.0, 0.0)
-    assert schedule._distance == before + 0.25
+    assert schedule.numbers[DISTANCE] == before + 0.25
 
 
 N_TAGS = 4

@@ -13,12 +13,14 @@ import omkl
 from omkl.exceptions import DataWarning
 from omkl.groups import _jit_group_state as jit
 from omkl.groups.base import Bank
+from omkl.groups.group_state import GroupState
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.kernels import Average
 from omkl.losses import CRF
-from omkl.online import compiled_pass
+from omkl.online import driver
 from omkl.online.examiners._jit_evidence import MEMORY
 from omkl.online.examiners.evidence import Evidence, beyond_chance
+from omkl.online.methods import OutOfSampleWeights
 from omkl.reports import make_report
 
 USEFUL = "gaussian:on=0:3"
@@ -58,7 +60,7 @@ def recorded(monkeypatch):
         take(self, trainer, x, y, weight)
 
     monkeypatch.setattr(Evidence, "before", before)
-    monkeypatch.setattr(compiled_pass, "uncompiled_part", lambda trainer: trainer)
+    monkeypatch.setattr(driver, "uncompiled_part", lambda trainer: trainer)
     return told
 
 
@@ -304,20 +306,33 @@ def test_hedge_keeps_its_bound(p, rounds, scale, seed):
     assert suffered - losses.sum(axis=0).min() <= bound * (1 + 1e-9)
 
 
+def group_state_of(p):
+    """Make a state of p groups that belong to one bank."""
+
+    class Owner:
+        names = [str(k) for k in range(p)]
+
+    return GroupState([Owner()])
+
+
 def test_losses_of_parts_are_inner_products_with_the_gradient():
     rng = np.random.default_rng(0)
     v, g = rng.normal(size=(2, 5, 7))
     rates, bases, weight = rng.uniform(0.1, 1, 5), rng.uniform(0.1, 1, 5), 2.5
     after = v - rates[:, None] * g
-    found = np.empty(5)
-    jit.losses_of_parts((v**2).sum(1), (after**2).sum(1), (g**2).sum(1), rates, bases, weight, found)
-    np.testing.assert_allclose(found, weight * bases * (v * g).sum(1))
+    method, state = OutOfSampleWeights(), group_state_of(5)
+    method.start(state, 5)
+    method.begin(state, 1.0, weight)
+    method.packed(0).values.square_norms_before[:] = (v**2).sum(1)
+    state.rates[:], state.bases[:] = rates, bases
+    state.square_norms[:], state.square_gradients[:] = (after**2).sum(1), (g**2).sum(1)
+    method.observe(state, weight)
+    np.testing.assert_allclose(method.cumulative, weight * bases * (v * g).sum(1))
 
 
 @pytest.mark.parametrize("cache_size", [0, 100])
 def test_with_weights_that_stay_alike_the_parts_learn_as_the_mean_kernel_does(cache_size, monkeypatch):
-    monkeypatch.setattr(jit, "hedge", lambda weights, cumulative, losses, gap: gap)
-    monkeypatch.setattr(compiled_pass, "uncompiled_part", lambda trainer: trainer)
+    monkeypatch.setattr(OutOfSampleWeights, "meet", lambda method, new, state: setattr(method, "learning", False))
     X, y = interaction(60, 23)
     specs = [USEFUL, *FEW]
     options = {"random_state": 0, "epochs": 1, "shuffle": False, "weighting": "out-of-sample"}
