@@ -13,7 +13,7 @@ from omkl._components import warn_caller
 from omkl._messages import shown
 from omkl.data.blocks import Block
 from omkl.data.files import FileName, Paths, after_last_line, chunks, find_files, is_pipe, pieces, stem
-from omkl.data.frames import Columns, import_pyarrow
+from omkl.data.frames import Columns, can_cast, date_type, import_pyarrow, with_missing
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError
 
@@ -124,6 +124,8 @@ class _CSVFile:
         self._pieces = pieces(chunks(path), PIECE, _after_last_row)
         text = next(self._pieces, b"").lstrip(b"\r\n")
         line, end, rest = text.partition(b"\n")
+        while not rest.strip(b"\r\n") and (more := next(self._pieces, b"")):
+            rest += more  # a first row longer than a piece decides the types of columns as well
         cells: list[str] = []
         with suppress(UnicodeDecodeError, csv.Error):
             cells = next(csv.reader([line.decode()], delimiter=delimiter, strict=True), [])
@@ -147,7 +149,7 @@ class _CSVFile:
             types.append(pyarrow.string() if name in categorical else _guessed_type(column, is_target))
             if types[-1] != pyarrow.string() or is_target or name in categorical:
                 continue
-            cells = [cell for cell in _with_missing(column).to_pylist() if cell is not None]
+            cells = [cell for cell in with_missing(column).to_pylist() if cell is not None]
             numbers = [cell for cell in cells if re.match(WRITTEN_NUMBER, cell)]
             example = next((cell for cell in numbers if not re.match(NUMBER, cell)), None)
             if example is not None and len(numbers) > len(cells) / 2:
@@ -208,7 +210,7 @@ class _CSVFile:
             raise DamagedFileError(f"{self.path}, row {torn[0]}: an unclosed quotation mark.")
         for i, name in enumerate(types):
             if types[name] == pyarrow.string():
-                table = table.set_column(i, name, _with_missing(table[name], [""]))
+                table = table.set_column(i, name, with_missing(table[name], [""]))
         return table, refused
 
 
@@ -226,34 +228,21 @@ def _after_last_row(text: bytes | bytearray) -> int:
 def _guessed_type(column: pyarrow.ChunkedArray, is_target: bool) -> pyarrow.DataType:
     """Infer the type of a column from its first cells."""
     pyarrow = import_pyarrow()
-    cells = _with_missing(column).drop_null()
+    cells = with_missing(column).drop_null()
     integer, number, text = pyarrow.int64(), pyarrow.float64(), pyarrow.string()
     if not len(cells):
         return number
-    if is_target and _can_cast(cells, integer):
+    if is_target and can_cast(cells, integer):
         return integer  # classes; input columns of integers may contain fractions later
-    for type in (number, pyarrow.bool_(), pyarrow.timestamp("us"), pyarrow.timestamp("us", "UTC")):
-        if _can_cast(cells, type):
-            return text if is_target and type == pyarrow.bool_() else type
+    if can_cast(cells, number):
+        return number
+    if can_cast(cells, pyarrow.bool_()):
+        return text if is_target else pyarrow.bool_()
+    dates = date_type(cells)
+    if dates is not None:
+        return dates
     n_others = len(cells) - pyarrow.compute.sum(pyarrow.compute.match_substring_regex(cells, NUMBER)).as_py()
     return number if n_others < len(cells) / 2 and n_others <= max(1, len(cells) // 10) else text
-
-
-def _can_cast(cells: pyarrow.ChunkedArray | pyarrow.Scalar, type: pyarrow.DataType) -> bool:
-    try:
-        cells.cast(type)
-    except import_pyarrow().ArrowInvalid:
-        return False
-    return True
-
-
-def _with_missing(column: pyarrow.ChunkedArray, markers: Sequence[str] | None = None) -> pyarrow.ChunkedArray:
-    """Strip cells, and replace markers of missing values by null; by default those of numbers."""
-    pyarrow = import_pyarrow()
-    markers = pyarrow.csv.ConvertOptions().null_values if markers is None else markers
-    column = pyarrow.compute.utf8_trim_whitespace(column)
-    is_missing = pyarrow.compute.is_in(column, value_set=pyarrow.array(markers))
-    return pyarrow.compute.if_else(is_missing, pyarrow.scalar(None, pyarrow.string()), column)
 
 
 def _cast(
@@ -263,11 +252,13 @@ def _cast(
     pyarrow = import_pyarrow()
     if type == pyarrow.string():
         return column
-    cells = _with_missing(column)
-    if _can_cast(cells, type):
+    cells = with_missing(column)
+    if type == pyarrow.int64() and not can_cast(cells, type):
+        type = pyarrow.float64()  # the target's first numbers were integers, others need not be
+    if can_cast(cells, type):
         return cells.cast(type)
-    wanted = {"bool": "a truth value", "int64": "an integer", "double": "a number"}.get(str(type), "a date")
-    fit = [_can_cast(cell, type) for cell in cells]
+    wanted = {"bool": "a truth value", "double": "a number"}.get(str(type), "a date")
+    fit = [can_cast(cell, type) for cell in cells]
     for i in (i for i, is_fit in enumerate(fit) if not is_fit):
         advice = "name the column in categorical= if it holds strings"
         reasons[i] = f"{shown(cells[i].as_py())} in column {name!r} is not {wanted}: {advice}."

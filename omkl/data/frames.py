@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
-from omkl._components import warn_caller
 from omkl._messages import listed
 from omkl.data.blocks import Block, is_frame
-from omkl.exceptions import DataFileError, DataWarning, InputError, MissingDependencyError
+from omkl.exceptions import DataFileError, InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -29,7 +28,7 @@ def column_names(X: Any) -> list[str] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
-def _check_names(X: Any) -> None:
+def check_names(X: Any) -> None:
     """Raise InputError if a data frame has no columns, or duplicate column names."""
     names = list(X.columns)
     if len(set(names)) < max(1, len(names)):
@@ -37,45 +36,9 @@ def _check_names(X: Any) -> None:
         raise InputError(f"The data frame has {several}.")
 
 
-def read_frame(X: Any, as_dicts: bool = False) -> Any:
-    """Convert a data frame to a float64 array (n, d), or to a list of n dicts if a column holds text, or ``as_dicts``.
-
-    Values are converted as by :func:`~omkl.data.stream_frames`. Frames of plain numbers do not need pyarrow. Other
-    objects are returned unchanged.
-    """
-    if not is_frame(X):
-        return X
-    _check_names(X)
-    columns = [X[name] for name in X.columns]
-    if not as_dicts and all(_is_number(column.dtype) for column in columns):
-        # column by column: pandas cannot convert nullable columns of a whole frame
-        return np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
-    table = as_table(X)
-    rows = Columns(table.schema, as_dicts=as_dicts).block(table, "Data frame, row", range(table.num_rows), _refuse).X
-    return rows if isinstance(rows, list) else rows.astype(np.float64, copy=False)
-
-
-def _refuse(reason: str) -> None:
-    raise InputError(reason)
-
-
-def _is_number(dtype: Any) -> bool:
-    """Tell whether a dtype of pandas or polars is numeric."""
-    return dtype.is_numeric() if hasattr(dtype, "is_numeric") else dtype.kind in "biuf"
-
-
-def _is_time(dtype: Any) -> bool:
+def is_time(dtype: Any) -> bool:
     """Tell whether a dtype of pandas or polars is a date, time or duration."""
     return dtype.is_temporal() if hasattr(dtype, "is_temporal") else dtype.kind in "mM"
-
-
-def text_columns(X: Any) -> list[str]:
-    """Names of the columns of a data frame that hold text or categories."""
-    _check_names(X)
-    if all(_is_number(X[name].dtype) for name in X.columns):
-        return []
-    kinds = Columns(as_table(X).schema).kinds
-    return [name for name, kind in kinds.items() if kind == "string"]
 
 
 def is_missing(value: object) -> bool:
@@ -83,62 +46,17 @@ def is_missing(value: object) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
 
 
-class Table(NamedTuple):
-    """The numbers of a data frame.
-
-    Attributes
-    ----------
-    values : array of shape (n, D)
-        Times are days, booleans are 0 and 1, and missing entries are NaN. A column of text is a column of 0 and 1 for
-        each of its categories, all 0 if the text is missing or unknown.
-    categories : list
-        For each column of the frame its categories, sorted strings, or None for numbers.
-    """
-
-    values: np.ndarray
-    categories: list[list[str] | None]
+def text_of(value: object) -> str:
+    """Return a category as text: 1 and 1.0 are the same."""
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
 
 
-def read_table(X: Any, categories: Sequence[list[str] | None] | None = None) -> Table:
-    """Convert a data frame to numbers; ``categories`` are those of the training table, by default those found here."""
-    found: list[list[str] | None] = []
-    parts: list[np.ndarray] = []
-    for j, name in enumerate(X.columns):
-        known = None if categories is None else categories[j]
-        values = [] if known is None and _is_number(X[name].dtype) else X[name].to_list()
-        texts = [None if is_missing(value) else str(value) for value in values]
-        if categories is None and values:
-            typed, strings = hasattr(X[name].dtype, "categories"), [isinstance(value, str) for value in values]
-            if typed or (any(strings) and all(s or text is None for s, text in zip(strings, texts))):
-                known = sorted({text for text in texts if text is not None})
-        found.append(known)
-        if known is None:
-            parts.append(_numbers(X, name, values))
-            continue
-        if unknown := sorted({text for text in texts if text is not None} - {*known}):
-            message = f"Column {name!r} of X has unknown values, which count as missing: {listed(unknown, 3)}."
-            warn_caller(message, DataWarning)
-        parts.append((np.array(texts, dtype=object)[:, None] == np.array(known, dtype=object)).astype(np.float64))
-    return Table(np.column_stack(parts), found)
-
-
-def _numbers(X: Any, name: str, values: list) -> np.ndarray:
-    """Return a column of numbers, booleans, times or durations, (n,), with NaN for missing entries.
-
-    ``values`` are its entries, unless its data type is numeric.
-    """
-    column = X[name]
-    if _is_number(column.dtype) and "float32" in str(column.dtype).lower():
-        return np.asarray(column, dtype=np.float32)
-    if text := next(((row, value) for row, value in enumerate(values) if isinstance(value, str)), None):
-        raise InputError(f"Column {name!r} of X must hold finite numbers, got {text[1]!r:.40} in row {text[0]}.")
-    if not _is_time(column.dtype):
-        with suppress(TypeError, ValueError):
-            return np.asarray(column, dtype=np.float64)
-    values = read_frame(X[[name]])
-    if values.shape[1] != 1:
-        raise InputError(f"Column {name!r} of X must hold numbers, not lists of numbers: make a column of each.")
-    return values[:, 0]
+def arrow_array(values: list) -> pyarrow.Array:
+    """Convert objects to an array of Arrow; raise InputError if they are of different kinds."""
+    with _converting():
+        return import_pyarrow().array(values, from_pandas=True)
 
 
 def as_table(X: object) -> pyarrow.Table:
@@ -168,10 +86,9 @@ def times_as_days(X: Any) -> Any:
     columns = list(X.T)
     for j, column in enumerate(columns):
         if any(isinstance(value, (datetime.date, datetime.time, datetime.timedelta)) for value in column):
-            with _converting():
-                found = import_pyarrow().array(column.tolist(), from_pandas=True)
-                if import_pyarrow().types.is_temporal(found.type):
-                    columns[j] = days(found).to_numpy(zero_copy_only=False)
+            array = arrow_array(column.tolist())
+            if import_pyarrow().types.is_temporal(array.type):
+                columns[j] = days(array).to_numpy(zero_copy_only=False)
     return np.column_stack(columns)
 
 
@@ -199,6 +116,22 @@ def check_unmasked(values: object, name: str) -> None:
         raise InputError(f"{name} must have no masked entries: fill them, or leave them out.")
 
 
+def check_real(values: Any, name: str) -> None:
+    """Raise InputError if an array or sparse matrix holds complex numbers."""
+    dtype = getattr(values, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind == "c":
+        raise InputError(f"Complex data not supported: {name} must hold real numbers, got {dtype}.")
+
+
+def text_array(texts: Sequence[str]) -> np.ndarray:
+    """Return strings as an array; as objects if one ends with a NUL, which NumPy would drop."""
+    if any(text.endswith("\0") for text in texts):
+        array = np.empty(len(texts), dtype=object)
+        array[:] = texts
+        return array
+    return np.array(texts)
+
+
 def plain_targets(y: Any) -> Any:
     """Convert nullable and categorical targets of pandas to NumPy arrays; integer classes stay integers.
 
@@ -209,11 +142,12 @@ def plain_targets(y: Any) -> Any:
         return np.column_stack([plain_targets(y[name]) for name in y.columns])
     dtype = getattr(y, "dtype", None)
     if dtype is None:
-        return y
+        is_text = isinstance(y, (list, tuple)) and all(isinstance(label, str) for label in y)
+        return text_array(y) if is_text and y else y
     missing = np.flatnonzero(y.isna()) if hasattr(y, "isna") else np.empty(0)
     if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in ("f", "O"):
         missing = np.flatnonzero([is_missing(value) for value in y] if y.dtype.kind == "O" else np.isnan(y))
-    if missing.size or _is_time(dtype):
+    if missing.size or is_time(dtype):
         found = f"nothing in row {missing[0]}" if missing.size else f"dates or durations, {dtype}"
         raise InputError(f"y must hold classes or numbers in every row, got {found}.")
     own = getattr(dtype, "numpy_dtype", None)  # only nullable dtypes have it
@@ -223,10 +157,9 @@ def plain_targets(y: Any) -> Any:
 
 
 def check_rows(X: Any) -> None:
-    """Raise InputError if entries are masked, columns share a name, or a sparse matrix is damaged."""
+    """Raise InputError if entries are masked or complex, or a sparse matrix is damaged."""
     check_unmasked(X, "X")
-    if is_frame(X):
-        _check_names(X)
+    check_real(X, "X")
     if sparse.issparse(X) and X.format in ("csr", "csc", "bsr"):
         try:
             X.check_format()  # compiled code does not check that indices are in bounds
@@ -392,7 +325,7 @@ class Columns:
             refuse(f"{where} {numbers[i]}: {reasons[i]}")
         good = np.delete(np.arange(batch.num_rows), list(reasons)) if reasons else slice(None)
         if y is not None:
-            y = (np.array([value or "" for value in y]) if isinstance(y, list) else y)[good]
+            y = (text_array([value or "" for value in y]) if isinstance(y, list) else y)[good]
         if not self.makes_dicts:
             parts = list(map(np.asarray, found.values()))
             exact = np.result_type(np.float32, *(part.dtype for part in parts))  # float64 unless float32 is exact
@@ -413,7 +346,10 @@ class Columns:
             if str(values.type) == "null":  # decoding it would crash the process
                 column = pyarrow.nulls(len(column))
             else:
-                column = (values.cast(pyarrow.string()) if is_text else values).take(column.indices)
+                if is_text:
+                    texts = [None if value is None else text_of(value) for value in values.to_pylist()]
+                    values = pyarrow.array(texts, pyarrow.string())
+                column = values.take(column.indices)
         if str(column.type) == "null":
             column = column.cast(pyarrow.string() if is_text else pyarrow.float64())
         return column
@@ -465,3 +401,31 @@ def days(column: pyarrow.Array) -> pyarrow.DoubleArray:
     unit = "d" if pyarrow.types.is_date32(type) else "ms" if pyarrow.types.is_date64(type) else type.unit
     counts = column.cast(pyarrow.int32() if type.bit_width == 32 else pyarrow.int64())
     return pyarrow.compute.divide(counts.cast(pyarrow.float64(), safe=False), float(PER_DAY[unit]))
+
+
+def with_missing(column: pyarrow.ChunkedArray, markers: Sequence[str] | None = None) -> pyarrow.ChunkedArray:
+    """Strip cells, and replace markers of missing values by null; by default those of numbers."""
+    pyarrow = import_pyarrow()
+    if markers is None:
+        markers = pyarrow.csv.ConvertOptions().null_values
+    column = pyarrow.compute.utf8_trim_whitespace(column)
+    is_marker = pyarrow.compute.is_in(column, value_set=pyarrow.array(markers))
+    return pyarrow.compute.if_else(is_marker, pyarrow.scalar(None, pyarrow.string()), column)
+
+
+def can_cast(cells: pyarrow.ChunkedArray | pyarrow.Scalar, type: pyarrow.DataType) -> bool:
+    """Tell whether all cells of text can be converted to a type."""
+    try:
+        cells.cast(type)
+    except import_pyarrow().ArrowInvalid:
+        return False
+    return True
+
+
+def date_type(cells: pyarrow.ChunkedArray) -> pyarrow.DataType | None:
+    """Return the type of dates in ISO form, with or without zones; None if cells are something else."""
+    pyarrow = import_pyarrow()
+    for type in (pyarrow.timestamp("us"), pyarrow.timestamp("us", "UTC")):
+        if can_cast(cells, type):
+            return type
+    return None

@@ -14,7 +14,8 @@ from omkl._components import check_choice, check_number
 from omkl._messages import shown
 from omkl.data.blocks import AnyRows, Block, as_rows, grouped, is_frame, join, n_rows, take
 from omkl.data.files import is_pipe
-from omkl.data.frames import column_names, read_frame
+from omkl.data.frames import column_names
+from omkl.data.table_columns import read_frame
 from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError, TruncatedFileError
 
 Source = TypeVar("Source")

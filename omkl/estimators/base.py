@@ -86,7 +86,10 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
     }
     #: Base class of valid losses.
     _losses: ClassVar[type] = StructuredLoss
-    _plain_attributes: ClassVar[tuple[str, ...]] = ("n_iter_", "history_", "n_features_in_", "feature_names_in_")
+    _plain_attributes: ClassVar[tuple[str, ...]] = (
+        *("n_iter_", "history_"),
+        *("n_features_in_", "feature_names_in_", "column_kinds_"),
+    )
     _rounded = ("/table", "/coefficients")
     #: Functions of the trainer and a record of ``history_``, which add to it.
     _recorders: ClassVar[tuple[Callable[[OnlineTrainer, Record], None], ...]] = ()

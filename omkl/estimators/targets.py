@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl._messages import listed
-from omkl.data.frames import LARGEST, is_missing
+from omkl.data.frames import LARGEST, is_missing, text_array
 from omkl.estimators.validation import as_numbers
 from omkl.exceptions import InputError
 from omkl.persistence import Packer, Unpacker, check_labels, object_array
@@ -29,9 +29,14 @@ UNHASHABLE = "Labels must be hashable: strings, numbers, tuples."
 
 
 def label_array(labels: Sequence) -> np.ndarray:
-    """Convert labels to an array of strings or numbers if they share a type, else of objects."""
+    """Convert labels to an array of strings or numbers if they share a type, else of objects.
+
+    Strings of which one ends with a NUL are objects, too.
+    """
     kinds = {str if isinstance(label, str) else type(label) for label in labels}
-    return np.array(labels) if len(kinds) == 1 and kinds <= {str, int, float, bool} else object_array(labels)
+    if kinds == {str}:
+        return text_array(labels)
+    return np.array(labels) if len(kinds) == 1 and kinds <= {int, float, bool} else object_array(labels)
 
 
 class Labels:

@@ -19,12 +19,16 @@ from omkl._components import check_choice, check_flags, check_number
 from omkl._messages import listed, shown
 from omkl.data import frames
 from omkl.data.blocks import is_frame
+from omkl.data.table_columns import Column, encode_columns, read_columns, without_identifiers
 from omkl.exceptions import InputError
 
 #: Number of rows to hash at a time.
 AT_A_TIME = 4096
 #: Learned attributes about columns.
-COLUMNS = ("n_features_in_", "feature_names_in_", "categories_", "column_means_", "missing_columns_")
+COLUMNS = (
+    *("n_features_in_", "feature_names_in_", "column_kinds_"),
+    *("categories_", "column_means_", "missing_columns_"),
+)
 #: Name of the group, or the kernel, that tells which columns are missing.
 MISSING = "missing"
 #: Values of the parameter ``missing``.
@@ -75,29 +79,40 @@ def check_parameters(estimator: Any, constraints: Mapping[str, Constraint]) -> N
 
 
 def checked_arrays(
-    estimator: Any, X: Any, *y: Any, names: Sequence[str] | None = None, missing: str = "error", **checks: Any
+    estimator: Any,
+    X: Any,
+    *y: Any,
+    names: Sequence[str] | None = None,
+    missing: str = "error",
+    columns: list[Column] | None = None,
+    **checks: Any,
 ) -> Any:
-    """Validate X, or X and y, by scikit-learn's ``validate_data``; check magnitudes, and convert frames to numbers.
+    """Validate X, or X and y, by scikit-learn's ``validate_data``; convert frames to numbers.
 
-    Text and categories of a data frame become columns of 0 and 1; the estimator stores them as ``categories_``.
-    With ``missing="indicator"`` it also stores ``column_means_``, which replace missing entries, and adds a column of 0
-    and 1 for each of the ``missing_columns_``, those with missing entries in training. ``names`` are the column names
-    of a block. Returns X, or (X, y) if y is given.
+    The kinds of a data frame's columns are stored as ``column_kinds_``, and those of later frames
+    are compared. Text and categories become columns of 0 and 1; the estimator stores them as
+    ``categories_``. With ``missing="indicator"`` it also stores ``column_means_``, which replace
+    missing entries, and adds a column of 0 and 1 for each of the ``missing_columns_``, those with
+    missing entries in training. ``names`` are the column names of a block, and ``columns`` those of
+    the frame X, if they have been read. Returns X, or (X, y) if y is given.
     """
     from sklearn.utils.validation import validate_data
 
     frames.check_rows(X)
-    y, reset, learner = tuple(map(frames.plain_targets, y)), checks.get("reset", True), estimator
+    y = tuple(map(frames.plain_targets, y))
+    reset = checks.get("reset", True)
+    learner = estimator
     if reset:  # scikit-learn replaces its own, if the input is valid
-        forget_columns(estimator, ("categories_", "column_means_", "missing_columns_"))
+        forget_columns(estimator, COLUMNS[2:])
     categories = getattr(estimator, "categories_", None)
     if is_frame(X):
+        frames.check_names(X)
         validate_data(estimator, X, reset=reset, skip_check_array=True)  # names of the columns
-        X, found = frames.read_table(X, None if reset else categories or [None] * X.shape[1])
-        if reset and any(own is not None for own in found):
-            estimator.categories_ = found
+        X = _encoded_frame(estimator, X, reset, columns)
         names = encoded_columns(estimator)
-        estimator, checks["reset"] = copy(estimator), True  # the estimator counts the columns of the frame
+        # the estimator counts the columns of the frame
+        estimator = copy(estimator)
+        checks["reset"] = True
     elif categories is not None:
         raise InputError("X must be a data frame, as in training, where columns held text or categories.")
     fills = missing == "indicator" and not sparse.issparse(X) and (reset or hasattr(learner, "column_means_"))
@@ -105,7 +120,7 @@ def checked_arrays(
         checks["ensure_all_finite"] = "allow-nan"
     try:
         checked = validate_data(estimator, X := frames.times_as_days(X), *y, **checks)
-    except ValueError:
+    except (TypeError, ValueError):
         _refuse_column(X, names, fills)  # names the column, unlike scikit-learn
         raise
     X = frames.with_unique_entries(checked[0] if y else checked)
@@ -116,6 +131,42 @@ def checked_arrays(
     elif n_absent:
         X = sparse.hstack([X, sparse.csr_array((X.shape[0], n_absent))], format="csr")
     return (X, *checked[1:]) if y else X
+
+
+def _encoded_frame(estimator: Any, X: Any, reset: bool, columns: list[Column] | None) -> np.ndarray:
+    """Return the columns of a data frame as numbers; ``reset`` stores their kinds and categories."""
+    if columns is None:
+        columns = read_frame_columns(estimator, X, reset, whole=reset)
+    if not reset:
+        none = [None] * len(columns)
+        return encode_columns(columns, getattr(estimator, "categories_", none)).values
+    estimator.column_kinds_ = [column.kind for column in columns]
+    encoded = encode_columns(columns)
+    if any(own is not None for own in encoded.categories):
+        estimator.categories_ = encoded.categories
+    return encoded.values
+
+
+def read_frame_columns(estimator: Any, X: Any, reset: bool, whole: bool) -> list[Column]:
+    """Read the columns of a data frame; ``reset`` stores their kinds instead of comparing them.
+
+    Parameters
+    ----------
+    estimator : estimator
+        It holds ``column_kinds_``.
+    X : data frame
+    reset : bool
+        Whether a model starts with these rows.
+    whole : bool
+        Whether these are all training rows. Then leave out columns that identify rows.
+    """
+    if not reset:
+        return read_columns(X, getattr(estimator, "column_kinds_", None))
+    columns = read_columns(X)
+    if whole:
+        columns = without_identifiers(columns)
+    estimator.column_kinds_ = [column.kind for column in columns]
+    return columns
 
 
 def _without_missing(estimator: Any, X: np.ndarray, learn: bool) -> np.ndarray:

@@ -14,7 +14,7 @@ from omkl._messages import shown
 from omkl.data.frames import is_missing
 from omkl.exceptions import InputError
 from omkl.features.scales import ColumnScales
-from omkl.features.vocabulary import LARGEST, NUMBERS, PLAIN_NUMBERS, warn_of_kind
+from omkl.features.vocabulary import LARGEST, NUMBERS, PLAIN_NUMBERS
 from omkl.kernels.inputs import Positions, Vectors, count_columns, format_on, take_columns
 
 #: Concatenated tokens: rows of an array or CSR matrix, dicts, words or lists of attributes.
@@ -177,13 +177,19 @@ class Entries(NamedTuple):
 
 
 def numbers_of(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> np.ndarray:
-    """Return the numbers of dicts, (n, d), dates and durations in days; NaN where they are missing, or text."""
+    """Return the numbers of dicts, (n, d), dates and durations in days; NaN where they are missing.
+
+    Raises InputError, which names the key and the row, for text and other values.
+    """
     values: list[Any] = [row.get(key) for row in rows for key in keys]
     if not set(map(type, values)) <= ORDINARY:
         for j, key in enumerate(keys):
             column = values[j :: len(keys)]
-            if any(isinstance(value, str) for value in column):
-                warn_of_kind(key, "text", "numbers")
+            for row, value in enumerate(column):
+                if isinstance(value, str):
+                    raise InputError(
+                        f"Column {key!r:.80} of X must hold finite numbers, got {value!r:.40} in row {row}."
+                    )
             values[j :: len(keys)] = map(_number, column)
     with suppress(TypeError, ValueError, OverflowError):
         numbers = np.array(values, dtype=np.float64).reshape(len(rows), len(keys))
@@ -196,8 +202,8 @@ def numbers_of(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> np.nda
 
 
 def _number(value: Any) -> Any:
-    """Convert dates to days since 1970 in UTC, durations to days, and text and missing values to NaN."""
-    if isinstance(value, str) or (np.ndim(value) == 0 and is_missing(value)):
+    """Convert dates to days since 1970 in UTC, durations to days, and missing values to NaN."""
+    if np.ndim(value) == 0 and is_missing(value):
         return math.nan
     if not isinstance(value, TIMES):
         return value
@@ -221,7 +227,10 @@ def stacked(values: Sequence[ArrayLike | None], key: str, n_columns: int) -> np.
 def _valid(values: Sequence[ArrayLike | None], n_columns: int) -> np.ndarray | None:
     """Return an array (N, n_columns) of finite numbers; None if the values are something else."""
     try:
-        view = np.array(values, dtype=np.float64)
+        view = np.array(values)
+        if view.dtype.kind == "c":
+            return None
+        view = view.astype(np.float64, copy=False)
     except (ValueError, TypeError):
         return None
     view = view[:, None] if view.ndim == 1 else view

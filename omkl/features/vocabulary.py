@@ -98,6 +98,8 @@ class Vocabulary:
         self.n_tokens, self.counts = 0, Counter[str]()
         self.first_id = first_id
         self._next_id = count(first_id).__next__
+        #: Keys for which a warning has told that they hold text and numbers.
+        self._keys_of_two_kinds: set[str] = set()
         #: Ids of features by ``key=value``, for lists of attributes.
         self._of_attributes: dict[str, int] = {}
 
@@ -227,12 +229,12 @@ class Vocabulary:
             kinds = set(map(type, column))
             if kinds == {str}:
                 if NUMBER in known and len(known) == 1:
-                    warn_of_kind(key, "text", "numbers")
+                    self._warn_of_kind(key, "text", "numbers")
                 return Part(None, _look_up(column, known, grow), None)
             if kinds <= set(NUMBERS):
                 numbers = _finite(key, np.array(column, dtype=np.float64))
                 if known and NUMBER not in known and numbers.any():
-                    warn_of_kind(key, "numbers", "text")
+                    self._warn_of_kind(key, "numbers", "text")
                 ids = np.repeat(_look_up([NUMBER], known, grow), len(column))
                 return Part(None, ids, self._in_units(key, numbers, grow))
             entries = [(i, *own) for i, value in enumerate(column) for own in _named_values(key, value)]
@@ -244,6 +246,13 @@ class Vocabulary:
             return Part(np.array(places, dtype=np.int64), _look_up(names, known, grow), values)
         finally:
             self.groups.extend([self.keys.index(key)] * (len(known) - before))
+
+    def _warn_of_kind(self, key: str, here: str, learned: str) -> None:
+        """Warn that a key holds values of another kind than before, once for each key."""
+        if key not in self._keys_of_two_kinds:
+            self._keys_of_two_kinds.add(key)
+            message = f"The entry {key!r:.80} holds {here}, and was learned from {learned}: its values are unknown."
+            warn_caller(message, DataWarning)
 
     def _add_key(self, key: object) -> dict[str | None, int]:
         if not isinstance(key, str):
@@ -359,11 +368,6 @@ def _add_entries(flat: Token, token: Token, path: str = "") -> None:
             held = flat[own] = dict(_named_values(own, held))
         for name, amount in _named_values(own, value):
             held[name] = held.get(name, 0.0) + amount
-
-
-def warn_of_kind(key: str, here: str, learned: str) -> None:
-    message = f"The entry {key!r:.80} holds {here}, and was learned from {learned}: its values are unknown."
-    warn_caller(message, DataWarning)
 
 
 def _columns(tokens: Sequence[Token]) -> list[tuple[str, list]]:

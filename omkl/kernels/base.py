@@ -146,7 +146,12 @@ class Kernel(Component):
         restricted.on = parse_on(on)
         return restricted
 
-    def fit(self, X: ArrayLike, weights: np.ndarray | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        weights: np.ndarray | None = None,
+        variables: Sequence[object] | None = None,
+    ) -> Self:
         """Return a copy of the kernel that has learned from training data.
 
         Parameters
@@ -155,6 +160,9 @@ class Kernel(Component):
             Whole inputs; the kernel selects its columns.
         weights : array of shape (n,), optional
             Weights of the rows in means and standard deviations.
+        variables : sequence of length d, optional
+            The variable that each column of X encodes. Columns of 0 and 1 of one variable are
+            standardized by one number, so that rare categories do not dominate distances.
 
         Raises
         ------
@@ -171,6 +179,10 @@ class Kernel(Component):
             if self.standardize == "range":
                 ranges = np.ptp(fitted.view(X), axis=0)  # in standard deviations
                 fitted.deviations_ = scaler.scale_ * np.where(ranges > 0.0, ranges, 1.0)
+            elif variables is not None:
+                places = fitted.places(len(variables))
+                seen_variables = [variables[j] for j in places]
+                fitted.deviations_ = deviations_of_variables(scaler.var_, scaler.scale_, seen_variables)
         return fitted.fit_view(fitted.view(X))
 
     def fit_view(self, X: Vectors) -> Self:
@@ -357,6 +369,23 @@ class Kernel(Component):
         return mine.keys() == theirs.keys() and all(np.array_equal(mine[key], theirs[key]) for key in mine)
 
     __hash__ = Component.__hash__
+
+
+def deviations_of_variables(variances: np.ndarray, deviations: np.ndarray, variables: Sequence[object]) -> np.ndarray:
+    """Return the scale of each column, (d,), one for all columns of a variable.
+
+    A variable of several columns has the total variance 1 in that scale, as a column of numbers
+    has. ``variances`` and ``deviations`` (d,) are those of single columns.
+    """
+    scales = deviations.copy()
+    columns_of: dict[object, list[int]] = {}
+    for j, variable in enumerate(variables):
+        columns_of.setdefault(variable, []).append(j)
+    for columns in columns_of.values():
+        total = variances[columns].sum()
+        if len(columns) > 1 and total > 0.0:
+            scales[columns] = np.sqrt(total)
+    return scales
 
 
 def known(learned: Learned | None, kernel: Kernel) -> Learned:

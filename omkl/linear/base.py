@@ -64,7 +64,7 @@ class SparseLinear(SavedEstimator, BaseEstimator):
     _plain_attributes = (
         *("n_features_in_", "classes_", "multilabel_", "multinomial_", "constant_labels_", "coef_", "intercept_"),
         *("dual_gap_", "n_iter_", "history_", "alpha_", "alphas_", "scores_", "cv_results_", "categories_"),
-        *("column_means_", "missing_columns_"),
+        *("column_kinds_", "column_means_", "missing_columns_"),
     )
     _progress = "iteration"
     _sections = ("weights", "coefficients")

@@ -82,7 +82,7 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
     _plain_attributes = (
         *("n_features_in_", "classes_", "multilabel_", "constant_labels_", "kernel_weights_", "intercept_"),
         *("unscaled_kernel_weights_", "kernel_representations_", "left_out_", "evidence_", "dual_gap_", "categories_"),
-        *("column_means_", "missing_columns_"),
+        *("column_kinds_", "column_means_", "missing_columns_"),
         *("n_iter_", "history_", "C_", "Cs_", "scores_", "cv_results_"),
     )
     _progress = "iteration"

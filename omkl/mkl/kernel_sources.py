@@ -62,7 +62,10 @@ class ArrayKernels:
     ) -> None:
         n_own = X.shape[1] - n_absent
         own, names = (X[:, :n_own], None if columns is None else columns[:n_own]) if n_absent else (X, columns)
-        named = named_kernels(default_kernels(own, weights) if specs is None else specs)
+        variables = _variables(names)
+        if specs is None:
+            specs = default_kernels(own, weights, variables)
+        named = named_kernels(specs)
         if not named:
             raise InputError("kernels must hold at least one kernel.")
         self.names = [name for name, _ in named]
@@ -77,7 +80,11 @@ class ArrayKernels:
         if sparse.issparse(X) and dense:
             others = "linear, polynomial and Gaussian kernels, and Fourier features"
             raise InputError(f"The kernel {dense[0]!r} needs a dense array: sparse input is supported by {others}.")
-        self.kernels = [kernel.fit(X, weights) for kernel in placed]
+        if variables is None:
+            self.kernels = [kernel.fit(X, weights) for kernel in placed]
+        else:
+            variables = [*variables, *range(n_absent)]
+            self.kernels = [kernel.fit(X, weights, variables) for kernel in placed]
         check_kernels(self.names, self.kernels, X)
         # a copy in C order: predictions do not depend on the memory layout of the inputs
         self.X = X.tocsr(copy=True) if sparse.issparse(X) else np.array(X, order="C")
@@ -321,24 +328,37 @@ def is_precomputed(specs: KernelSpecs | None) -> bool:
     return isinstance(specs, str) and specs == "precomputed"
 
 
-def default_kernels(X: Vectors, weights: np.ndarray | None) -> dict[str, Kernel]:
+def _variables(columns: Sequence[str] | None) -> Sequence[Any] | None:
+    """Return the variable that each column encodes; None if each is a variable of its own."""
+    if columns is None or len(set(columns)) == len(columns):
+        return None
+    return columns
+
+
+def default_kernels(
+    X: Vectors, weights: np.ndarray | None, variables: Sequence[Any] | None = None
+) -> dict[str, Kernel]:
     """Return linear, quadratic and Gaussian kernels at two scales, for estimators without ``kernels``.
 
     They see standardized columns, unless X is sparse. Linear and quadratic kernels keep the lengths of rows, so that
     functions of degree one and two can be learned exactly. So that columns of equal units, such as pixels, keep their
     relative scales, linear and quadratic kernels of rows of length one also see columns divided by their ranges.
     Gaussian kernels narrower than the median distance would get all weight, since they fit the training rows best, and
-    overfit.
+    overfit. ``variables`` are those that the columns encode, as for :meth:`omkl.kernels.Kernel.fit`.
     """
     check_magnitudes(X, "gaussian")
     standardize = not sparse.issparse(X)
-    seen = Linear(standardize=standardize).fit(X, weights).view(X)
+    seen = Linear(standardize=standardize).fit(X, weights, variables).view(X)
     median = 0.5 * median_distance(seen, squared_distances)
     widths = {"gaussian:median": median, "gaussian:3 x median": 3.0 * median}
     gaussians = {name: Gaussian(width, standardize=standardize) for name, width in widths.items()}
     if not standardize:
         return {"linear": Linear(), "quadratic": Polynomial(), **gaussians}
-    squared_length = max(float(np.count_nonzero(seen.any(axis=0))), 1.0)  # the mean; constant columns are zero
+    # the mean squared length: each variable that is not constant adds 1
+    squared_length = float(np.count_nonzero(seen.any(axis=0)))
+    if variables is not None:
+        squared_length = float(np.average(np.square(seen).sum(axis=1), weights=weights))
+    squared_length = max(squared_length, 1.0)
     return {
         "linear": Linear(normalize="average", standardize=True),
         "quadratic": Polynomial(gamma=1.0 / squared_length, normalize="average", standardize=True),

@@ -157,7 +157,12 @@ class RiverRegressor(base.Regressor):
 
 def _named(x: Row) -> dict[str, Any]:
     """Return a copy of a row with strings as keys."""
-    return {str(name): value for name, value in x.items()}
+    row = {str(name): value for name, value in x.items()}
+    if len(row) < len(x):
+        names = list(map(str, x))
+        name = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"The keys of a row must differ as strings, got several {name!r}.")
+    return row
 
 
 def _plain(label: object) -> Any:

@@ -13,12 +13,15 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from omkl._threads import in_threads
 from omkl.data import Block, Stream, frames
 from omkl.data.blocks import align_columns, is_frame, n_rows
+from omkl.data.frames import text_of
+from omkl.data.table_columns import TEXT, Column, read_columns, rows_of_columns, warn_of_unknown
 from omkl.estimators import validation
 from omkl.estimators.batch import is_a_classifier
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
-from omkl.estimators.targets import checked_classes, finite_targets
+from omkl.estimators.targets import checked_classes, finite_targets, has_columns
 from omkl.exceptions import InputError
 from omkl.features.views import PLAIN, FlatTokens, TokenData
+from omkl.features.vocabulary import NUMBERS
 from omkl.mkl.shapes import Shapes, find_shapes
 from omkl.online.averaging import Predictor
 from omkl.online.group_contributions import group_outputs
@@ -49,7 +52,7 @@ def read_rows(estimator: Any, block: TrainingBlock, first: bool, whole: bool = F
         raise InputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None; a stream has pairs (x, y)."
         )
-    X, y = checked_rows(estimator, block.X, first, block.y)
+    X, y = checked_rows(estimator, block.X, first, block.y, whole=whole)
     classifies, names = is_a_classifier(estimator), validation.column_names_of(estimator)
     y = checked_classes(y, first) if classifies else finite_targets(y)
     weights = validation.check_sample_weight(block.sample_weight, len(y))
@@ -81,6 +84,8 @@ def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
     if stream is not None:
         return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
     rows = checked_rows(estimator, X, reset=False)
+    if is_frame(X) and isinstance(rows, list):
+        _warn_of_unknown(estimator, rows)
     model.codec.warn_of_absent_keys(rows, model.predictor)
     n = n_rows(rows)
 
@@ -94,6 +99,15 @@ def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
     model.predictor()  # create it once for all threads
     parts = (rows[low : low + AT_A_TIME] for low in range(0, n, AT_A_TIME))
     return np.concatenate(in_threads(scored, parts, estimator.n_jobs))
+
+
+def _warn_of_unknown(estimator: Any, rows: list[dict]) -> None:
+    """Warn of categories that the model does not know, once for each column."""
+    vocabulary = estimator.model_.codec.encoder.vocabulary
+    for key in text_columns_of(estimator):
+        present = {row[key] for row in rows if key in row}
+        if unknown := sorted(present - vocabulary.ids[key].keys()):
+            warn_of_unknown(key, unknown)
 
 
 def online_shapes(self: Any, X: Any) -> Shapes:
@@ -141,7 +155,7 @@ def score_rows(
     for block in blocks_of(X, y, sample_weight):
         if block.y is None:
             raise InputError("score needs the targets y of the rows.")
-        found.append((np.asarray(block.y), estimator.predict(block.X)))
+        found.append((np.asarray(frames.plain_targets(block.y)), estimator.predict(block.X)))
     gold, predicted = (np.concatenate(parts) for parts in zip(*found))
     metric = accuracy_score if is_a_classifier(estimator) else r2_score
     return float(metric(gold, predicted, sample_weight=sample_weight))
@@ -155,11 +169,14 @@ def held_out_r2(predictor: Predictor, examples: Sequence) -> float:
     return r2_score(gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples])
 
 
-def checked_rows(estimator: Any, X: object, reset: bool, *y: ArrayLike) -> Any:
+def checked_rows(estimator: Any, X: object, reset: bool, *y: ArrayLike, whole: bool = False) -> Any:
     """Check rows: a list of dicts, or an array, sparse matrix or data frame as scikit-learn checks it.
 
-    ``reset`` stores the names of columns instead of comparing them. Return X, or X and ``y`` if given.
+    ``reset`` stores the names and kinds of columns instead of comparing them; ``whole`` says that these are all
+    training rows. Return X, or X and ``y`` if given.
     """
+    for targets in y:
+        _check_single_output(estimator, targets)
     names = None
     if isinstance(X, Block):
         # reorder the columns of a block by name to match the model
@@ -167,11 +184,17 @@ def checked_rows(estimator: Any, X: object, reset: bool, *y: ArrayLike) -> Any:
         X, names = X.aligned(known, "A block of the stream").X, X.feature_names
     if reset and isinstance(X, list):
         validation.forget_columns(estimator)
-    X = _rows_of_frame(X, estimator, reset)
+    columns = None
+    if is_frame(X):
+        X, columns = _rows_of_frame(X, estimator, reset, whole)
+    else:
+        X = frames.times_as_days(X)
     if isinstance(X, list) and X and isinstance(X[0], dict):
         y = tuple(map(_targets_of_dicts, y))
         if any(n_rows(column) != len(X) for column in y):  # scikit-learn's check takes as long as a dict
             check_consistent_length(X, *y)
+        if names is not None and not reset:
+            X = _with_text(X, text_columns_of(estimator))
         checked = (X, *y) if y else X
     elif (
         not reset
@@ -189,10 +212,19 @@ def checked_rows(estimator: Any, X: object, reset: bool, *y: ArrayLike) -> Any:
         with warnings.catch_warnings():
             if names is not None:  # names are already compared
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
-            checked = validation.checked_arrays(estimator, X, *y, names=names, **checks)
+            checked = validation.checked_arrays(estimator, X, *y, names=names, columns=columns, **checks)
     if reset and names is not None:
         validation.keep_columns(estimator, names)
     return checked
+
+
+def _check_single_output(estimator: Any, y: Any) -> None:
+    """Raise InputError if there are several targets in each row."""
+    if has_columns(y):
+        batch = "MKLClassifier" if is_a_classifier(estimator) else "MKLRegressor"
+        raise InputError(
+            f"{type(estimator).__name__} learns one output, got y of shape {np.shape(y)}: {batch} learns several."
+        )
 
 
 def _targets_of_dicts(y: object) -> np.ndarray:
@@ -203,22 +235,47 @@ def _targets_of_dicts(y: object) -> np.ndarray:
     return y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
 
 
-def _rows_of_frame(X: object, estimator: BaseEstimator, reset: bool) -> Any:
+def _rows_of_frame(X: Any, estimator: BaseEstimator, reset: bool, whole: bool) -> tuple[Any, list[Column] | None]:
     """Convert a data frame with text to a list of dicts, and store (``reset``) or compare its names.
 
-    Other input is returned unchanged: scikit-learn stores and compares the names of numeric data frames.
+    Return a frame of numbers unchanged, since scikit-learn stores and compares its names, and its columns.
     """
-    if not is_frame(X):
-        return frames.times_as_days(X)
     learned_dicts = not reset and "n_features_in_" not in estimator.__dict__
-    texts, names = frames.text_columns(X), frames.column_names(X)
-    if not texts and not learned_dicts:
-        return X
-    if reset:
-        validation.forget_columns(estimator)
-        validation.keep_columns(estimator, names)
-    elif learned_dicts:
+    if not reset and not learned_dicts:
+        return X, None
+    names = frames.column_names(X)
+    if learned_dicts:
         align_columns(X, names, validation.column_names_of(estimator), "The data frame")
-    else:
-        raise InputError(f"The column {texts[0]!r} of X must hold numbers, as in training.")
-    return frames.read_frame(X, learned_dicts)
+        columns = read_columns(X, _kinds_by_name(estimator, X.columns))
+        return rows_of_columns(columns, as_dicts=True), None
+    validation.forget_columns(estimator)
+    columns = validation.read_frame_columns(estimator, X, reset, whole)
+    if not any(column.is_text for column in columns):
+        return X, columns
+    validation.keep_columns(estimator, names)
+    return rows_of_columns(columns), None
+
+
+def _kinds_by_name(estimator: Any, names: Iterable) -> list[str | None]:
+    """Return the kinds of columns in training; without a frame there, only text is known."""
+    kinds: dict[Any, str] = dict.fromkeys(text_columns_of(estimator), TEXT)
+    if "column_kinds_" in estimator.__dict__:
+        names_in_training = validation.column_names_of(estimator) or list(names)
+        kinds |= dict(zip(names_in_training, estimator.column_kinds_))
+    return [kinds.get(name) for name in names]
+
+
+def text_columns_of(estimator: Any) -> list[str]:
+    """Return the keys of dicts that held only text in training."""
+    vocabulary = estimator.model_.codec.encoder.vocabulary
+    return [] if vocabulary is None else [key for key in vocabulary.keys if vocabulary.is_text(key)]
+
+
+def _with_text(rows: list[dict], keys: Sequence[str]) -> list[dict]:
+    """Return rows of a table whose numbers are categories in columns that held text."""
+    rows = list(rows)
+    for i, row in enumerate(rows):
+        numbers = [key for key in keys if isinstance(row.get(key), NUMBERS)]
+        if numbers:
+            rows[i] = row | {key: text_of(row[key]) for key in numbers}
+    return rows

@@ -13,7 +13,8 @@ from sklearn.utils import resample
 from sklearn.utils.validation import check_consistent_length
 
 from omkl.data.blocks import is_frame
-from omkl.data.frames import is_missing, plain_targets, read_table, text_columns, times_as_days
+from omkl.data.frames import plain_targets, times_as_days
+from omkl.data.table_columns import read_columns
 from omkl.estimators.validation import MISSING, source_columns
 from omkl.exceptions import InputError
 from omkl.mkl.kernel_sources import summed
@@ -101,7 +102,8 @@ def find_shapes(estimator: Any, X: Any, names: Sequence[str], groups: Groups, to
                 f"shapes needs kernels on one or two columns, see per_column: {name!r} is on {len(columns)}."
             )
         blocks.setdefault(columns, []).append(name)
-    values, parts, (_, n_outputs) = _columns(X, names), list[Shape](), total.shape
+    values = _columns(X, names, getattr(estimator, "column_kinds_", None))
+    parts, n_outputs = list[Shape](), total.shape[1]
     points = {own: _points([values[name] for name in own], own) for own in blocks}
     bands, cut = {} if spread is None else spread(points), (..., 0) if n_outputs == 1 else ...
     for own, members in blocks.items():
@@ -115,12 +117,18 @@ def find_shapes(estimator: Any, X: Any, names: Sequence[str], groups: Groups, to
     return Shapes(total.mean(axis=0)[cut], sorted(parts, key=lambda own: -own.strength), outputs)
 
 
-def _columns(X: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return columns of numbers, NaN where they are missing, or strings; the column "missing" names missing numbers."""
+def _columns(X: Any, names: Sequence[str], kinds: Sequence[str | None] | None) -> dict[str, np.ndarray]:
+    """Return columns of numbers, NaN where they are missing, or strings; the column "missing" names missing numbers.
+
+    ``kinds`` are those of the columns of a data frame in training.
+    """
     if is_frame(X):
-        texts = text_columns(X)
-        columns = {name: read_table(X[[name]], [None]).values[:, 0] for name in X.columns if name not in texts}
-        columns |= {n: np.array([MISSING if is_missing(v) else str(v) for v in X[n].to_list()]) for n in texts}
+        columns = {}
+        for column in read_columns(X, kinds):
+            values = column.values
+            if column.is_text:
+                values = np.array([MISSING if text is None else text for text in values])
+            columns[column.name] = values
     elif (array := times_as_days(np.asarray(X))).ndim == 2:
         columns = dict(zip(names, array.astype(np.float64).T))
     else:

@@ -9,7 +9,8 @@ from scipy import sparse
 
 from omkl.data import Stream
 from omkl.data.blocks import align_columns, is_frame, n_rows
-from omkl.data.frames import LARGEST, column_names, read_frame
+from omkl.data.frames import LARGEST, column_names
+from omkl.data.table_columns import read_frame
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import Labels, Outputs, learn_labels
 from omkl.estimators.validation import check_sample_weight

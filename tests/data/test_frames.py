@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import omkl
 from omkl.data import Block, Stream, open_stream, stream_csv, stream_frames, stream_parquet
-from omkl.data.frames import read_frame, read_table
+from omkl.data.table_columns import encode_columns, read_columns, read_frame
 from omkl.exceptions import DataFileError, DataWarning, InputError
 
 N = 137
@@ -141,27 +141,30 @@ def test_frames_are_read_as_streams_of_them(library, other):
 
 def test_text_is_refused_where_numbers_were_learned():
     model = omkl.OnlineMKLClassifier(["linear"], random_state=0).fit(pd.DataFrame({"size": [1.0, -1.0]}), [0, 1])
-    with pytest.raises(InputError, match="'size' of X must hold numbers"):
+    with pytest.raises(InputError, match="'size' of X must hold finite numbers, got '1' in row 0"):
         model.predict(pd.DataFrame({"size": ["1", "-1"]}))
 
 
 @pytest.mark.parametrize("as_stream", [False, True])
 def test_columns_that_change_between_text_and_numbers_are_named(as_stream, recwarn):
     made = stream_frames if as_stream else lambda frame: frame
-    learned = pd.DataFrame({"zip": ["01", "02", "01"], "size": [1.0, 2.0, np.nan], "color": ["a", "b", "a"]})
+    learned = pd.DataFrame({"zip": ["1", "2", "1"], "size": [1.0, 2.0, np.nan], "color": ["a", "b", "a"]})
     model = omkl.OnlineMKLClassifier(random_state=0).fit(learned, [0, 1, 0])
-    for same in (learned, learned.assign(zip=None), learned.assign(size=[np.nan, 1.0, 2.0], zip=["03", "01", None])):
+    for same in (learned, learned.assign(zip=None), learned.assign(size=[np.nan, 1.0, 2.0], zip=["2", "1", None])):
         model.predict(made(same))
     assert not recwarn
-    for column, values, message in (
-        ("zip", [1, 2, 1], "'zip' holds numbers, and was learned from text"),
-        ("size", ["1", "2", "3"], "'size' holds text, and was learned from numbers"),
-    ):
-        with pytest.warns(DataWarning, match=message) as warned:
-            model.predict(made(learned.assign(**{column: values})))
-        assert [warning.filename for warning in warned] == [__file__]
-        with pytest.warns(DataWarning, match=message):
-            model.partial_fit(learned.assign(**{column: values}), [0, 1, 0])
+    numbers = learned.assign(zip=[1.0, 2.0, np.nan])
+    texts = learned.assign(zip=["1", "2", None])
+    assert_array_equal(model.decision_function(made(numbers)), model.decision_function(texts))
+    other = omkl.OnlineMKLClassifier(random_state=0).fit(learned, [0, 1, 0])
+    if as_stream:
+        model.partial_fit(stream_frames(numbers.assign(y=[0, 1, 0]), "y"))
+    else:
+        model.partial_fit(numbers, [0, 1, 0])
+    other.partial_fit(texts, [0, 1, 0])
+    assert_array_equal(model.decision_function(texts), other.decision_function(texts))
+    with pytest.raises(InputError, match="'size' of X must hold finite numbers, got '1' in row 0"):
+        model.predict(made(learned.assign(size=["1", "2", "3"])))
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
@@ -306,8 +309,27 @@ def test_a_model_of_a_stream_knows_its_columns_by_their_names(tmp_path, passes):
         model.partial_fit(short)
 
 
+def test_a_target_may_turn_into_decimals_after_the_first_megabyte(tmp_path):
+    lines = [f"{row},{row % 9}\n" for row in range(200_000)]
+    (tmp_path / "a.csv").write_text("".join(["a,y\n", *lines, "3,12.5\n", "4,1e3\n", "5,7\n"]))
+    blocks = list(stream_csv(tmp_path / "a.csv", "y").blocks())
+    assert blocks[0].y.dtype == np.int64
+    assert blocks[-1].y.tolist() == [12.5, 1000.0, 7.0]
+    (tmp_path / "a.csv").write_text("".join(["a,y\n", *lines, "3,12.5\n", "4,much\n"]))
+    with pytest.raises(DataFileError, match="row 200003: 'much' in column 'y' is not a number"):
+        stream_csv(tmp_path / "a.csv", "y").read()
+
+
+def test_a_first_row_of_megabytes_tells_the_types_of_columns(tmp_path):
+    (tmp_path / "a.csv").write_text(f"text,size,y\n{'z' * 3_000_000},1.5,yes\nshort,2.5,no\n")
+    X, y = stream_csv(tmp_path / "a.csv", "y").read()
+    assert y.tolist() == ["yes", "no"]
+    assert [row["size"] for row in X] == [1.5, 2.5]
+
+
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
 def test_numbers_in_a_column_that_held_text_are_looked_up_as_text(make):
+    columns = read_columns(make({"zip": [1, 2], "size": [0.5, 2.0]}), ["text", "numbers"])
     with pytest.warns(DataWarning, match="'zip' of X has unknown values, which count as missing: '2'"):
-        table = read_table(make({"zip": [1, 2], "size": [0.5, 2.0]}), [["1", "3"], None])
+        table = encode_columns(columns, [["1", "3"], None])
     assert table.values.tolist() == [[1.0, 0.0, 0.5], [0.0, 0.0, 2.0]]

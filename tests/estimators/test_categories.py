@@ -22,7 +22,7 @@ ENCODED = np.column_stack([AGE, *(c == CITY for c in "abc"), PAY, GRADE == 1, GR
 NAMES = ["age", "city=a", "city=b", "city=c", "pay", "grade=1", "grade=2"]
 ESTIMATORS = [
     (omkl.MKLClassifier(["linear", "gaussian"]), CLASSES),
-    (omkl.MKLRegressor(), TARGET),
+    (omkl.MKLRegressor(["linear", "gaussian"]), TARGET),
     (omkl.MKLClassifierCV(["linear", "gaussian"], Cs=2, cv=2), CLASSES),
     (omkl.GroupLasso(0.02, groups=[[0], [1], [2], [3]]), TARGET),
     (omkl.SparseLogisticRegression(0.02), CLASSES),
@@ -75,14 +75,15 @@ def test_types_of_columns_do_not_matter():
 
 
 def test_unknown_categories_count_as_missing():
-    model = omkl.MKLRegressor().fit(FRAME.assign(city=FRAME["city"].where(FRAME.index > 5)), TARGET)
+    learner = omkl.MKLRegressor(["linear", "gaussian"])
+    model = clone(learner).fit(FRAME.assign(city=FRAME["city"].where(FRAME.index > 5)), TARGET)
     with pytest.warns(DataWarning, match="Column 'city' of X has unknown values, .*: 'Rome'") as told:
         found = model.predict(FRAME[:3].assign(city=["Rome", "a", "Rome"]))
     assert [warning.filename for warning in told] == [__file__]
     assert_array_equal(found, model.predict(FRAME[:3].assign(city=[None, "a", np.nan])))
     encoded = np.array(ENCODED)
     encoded[:6, 1:4] = 0.0
-    other = omkl.MKLRegressor().fit(encoded, TARGET)
+    other = clone(learner).fit(encoded, TARGET)
     encoded[1, 1] = 1.0
     assert_array_equal(found, other.predict(encoded[:3]))
 

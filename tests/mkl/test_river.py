@@ -136,3 +136,13 @@ def test_without_river_one_sentence_says_what_to_do():
     code = "import sys; sys.modules['river'] = None\nimport omkl.mkl.river"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "MissingDependencyError: RiverClassifier and RiverRegressor need river: pip install" in finished.stderr
+
+
+def test_keys_that_are_equal_as_strings_are_refused():
+    model = RiverClassifier(omkl.OnlineMKLClassifier(random_state=0))
+    model.learn_one({1: 0.5, "2": 1.0}, "a")
+    for row in ({1: 0.5, "1": 2.0}, {"x": 1.0, 1: 0.5, "1": 2.0}):
+        with pytest.raises(InputError, match="must differ as strings, got several '1'"):
+            model.learn_one(row, "b")
+        with pytest.raises(InputError, match="must differ as strings"):
+            model.predict_one(row)

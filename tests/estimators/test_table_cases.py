@@ -1,0 +1,290 @@
+"""Cases of tables that batch, linear and online estimators treat alike."""
+
+import datetime
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+import omkl
+from omkl.data import Stream, stream_csv
+from omkl.data.table_columns import IDENTIFIER, TEXT, read_columns
+from omkl.exceptions import DataWarning, InputError
+
+N = 60
+rng = np.random.default_rng(0)
+SIZE = rng.normal(size=N)
+CODES = np.arange(N) % 3
+IS_FIRST = (CODES == 0).astype(int)
+ESTIMATORS = {
+    "batch": lambda: omkl.MKLClassifier(["linear:standardize=True"], C=10.0, weighting="norms"),
+    "linear": lambda: omkl.SparseLogisticRegression(0.01),
+    "online": lambda: omkl.OnlineMKLClassifier(random_state=0, weighting="norms"),
+}
+
+
+@pytest.fixture(params=ESTIMATORS)
+def estimator(request):
+    return ESTIMATORS[request.param]()
+
+
+def frame_of(column):
+    return pd.DataFrame({"size": SIZE, "c": column})
+
+
+def objects(values):
+    return pd.Series([values[code] for code in CODES], dtype=object)
+
+
+def days(strings):
+    return pd.to_datetime(pd.Series(strings))
+
+
+#: Days of three months that tell the first class.
+WHEN = [f"2024-{1 + 4 * code:02d}-{1 + row % 28:02d}" for row, code in enumerate(CODES)]
+
+#: Columns from which every estimator learns the classes.
+LEARNED = {
+    "intervals": pd.cut(pd.Series(CODES), [-1, 0, 1, 2]),
+    "integers above 2^63": objects([2**63 + 2**60, 5, 7]),
+    "unsigned integers": pd.Series(np.array([2**63 + 2**60, 5, 7], dtype=np.uint64)[CODES]),
+    "surrogates": objects(["a\ud800", "b", "c"]),
+    "words that end with NUL": objects(["A\0", "A", "B"]),
+    "categories of floats": pd.Series(CODES * 1.0).astype("category"),
+    "truth values with gaps": objects([True, False, None]),
+}
+
+
+@pytest.mark.parametrize("column", LEARNED)
+def test_every_estimator_learns_from_the_column(estimator, column, reloaded):
+    X = frame_of(LEARNED[column])
+    model = estimator.fit(X, IS_FIRST)
+    assert model.score(X, IS_FIRST) == 1.0
+    assert_array_equal(reloaded(model).predict(X), IS_FIRST)
+
+
+#: Columns that no estimator takes, and the value and row in the message.
+REFUSED = {
+    "text among numbers": (objects([1, "u", 2]), "'u' in row 1"),
+    "complex numbers": (pd.Series(SIZE + 1j), r"\+1j\) in row 0"),
+    "complex objects": (objects([1.0, 2j, 3.0]), "2j in row 1"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_every_estimator_refuses_the_column_by_name(estimator, case):
+    column, message = REFUSED[case]
+    with pytest.raises(InputError, match=f"Column 'c' of X must hold finite numbers, got .*{message}"):
+        estimator.fit(frame_of(column), IS_FIRST)
+
+
+#: Columns in training and at predict time that hold the same values.
+SAME = {
+    "floats for categories of integers": (pd.Series(CODES).astype("category"), CODES * 1.0),
+    "categories of floats for those of integers": (
+        pd.Series(CODES).astype("category"),
+        pd.Series(CODES * 1.0).astype("category"),
+    ),
+    "integers for text": (pd.Series(CODES).astype(str), CODES),
+    "objects for categories": (pd.Series(CODES).astype("category"), objects([0, 1.0, "2"])),
+    "text for dates": (days(WHEN), WHEN),
+    "dates for text": (pd.Series(WHEN), days(WHEN)),
+    "dates of Python for text": (pd.Series(WHEN), days(WHEN).dt.date),
+    "truth values for numbers": (IS_FIRST, IS_FIRST == 1),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Column 'c' of X holds dates as text")
+@pytest.mark.parametrize("case", SAME)
+def test_types_do_not_matter_if_the_values_are_the_same(estimator, case):
+    learned, given = SAME[case]
+    model = estimator.fit(frame_of(learned), IS_FIRST)
+    assert_array_equal(model.predict(frame_of(given)), model.predict(frame_of(learned)))
+
+
+#: Columns in training and at predict time, and what the message says.
+CHANGED = {
+    "integers for dates": (days(WHEN), CODES, "must hold dates, as in training, got numbers"),
+    "integers for dates as text": (WHEN, CODES, "must hold dates, as in training, got numbers"),
+    "text for dates": (days(WHEN), objects(["a", "b", "c"]), "must hold finite numbers, got 'a'"),
+    "durations for dates": (days(WHEN), pd.to_timedelta(CODES, "D"), "must hold dates"),
+    "text for numbers": (CODES, objects(["a", "b", "c"]), "must hold finite numbers, got 'a'"),
+    "dates for numbers": (CODES, days(WHEN), "must hold finite numbers, as in training, got dates"),
+    "dates for text": (objects(["a", "b", "c"]), days(WHEN), "must hold text, as in training"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Column 'c' of X holds dates as text")
+@pytest.mark.parametrize("case", CHANGED)
+def test_another_type_is_refused_by_name(estimator, case, reloaded):
+    learned, given, message = CHANGED[case]
+    model = estimator.fit(frame_of(learned), IS_FIRST)
+    for again in (model, reloaded(model)):
+        with pytest.raises(InputError, match=f"Column 'c' of X {message}"):
+            again.predict(frame_of(given))
+
+
+def test_a_column_without_values_fits_every_type(estimator):
+    for learned in (CODES * 1.0, days(WHEN), objects(["a", "b", "c"])):
+        model = estimator.fit(frame_of(learned), IS_FIRST)
+        nothing = pd.Series([None] * N, dtype=object)
+        gaps = frame_of(learned)
+        gaps["c"] = gaps["c"].where(gaps["size"] > 100.0)
+        assert_array_equal(model.predict(frame_of(nothing)), model.predict(gaps))
+
+
+def test_unknown_categories_get_one_warning(estimator):
+    model = estimator.fit(frame_of(objects(["a", "b", "c"])), IS_FIRST)
+    with pytest.warns(DataWarning, match="'c' of X has unknown values, .*: 'd', 'e'") as told:
+        model.predict(frame_of(objects(["d", "e", "a"])))
+    assert [warning.filename for warning in told] == [__file__]
+
+
+# ---- dates as text -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+def test_dates_as_text_are_days_in_frames_as_in_files(library, tmp_path):
+    texts = ["2024-02-29", None, " 1969-12-31 12:00:00 "]
+    frame = library({"when": texts, "size": [1.0, 2.0, 3.0]})
+    (tmp_path / "a.csv").write_text("when,size\n" + "".join(f"{t or ''},1\n" for t in texts))
+    with pytest.warns(DataWarning, match="'when' of X holds dates as text"):
+        column, _ = read_columns(frame)
+    epoch = datetime.datetime(1970, 1, 1)
+    first = (datetime.datetime(2024, 2, 29) - epoch).days
+    assert_array_equal(column.values, [first, np.nan, -0.5])
+    assert_array_equal(stream_csv(tmp_path / "a.csv").read().X[:, 0], column.values)
+
+
+def test_dates_as_text_are_said_once(estimator):
+    X = frame_of(WHEN)
+    with pytest.warns(DataWarning, match="holds dates as text") as told:
+        model = estimator.fit(X, IS_FIRST)
+    assert len([warning for warning in told if "dates" in str(warning.message)]) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(X)
+        estimator.fit(X.assign(c=days(WHEN)), IS_FIRST)
+
+
+@pytest.mark.parametrize("texts", [["2024-02-29", "soon"], ["2024-02-29", "2024-13-01"], ["1", "2"]])
+def test_text_that_is_not_all_dates_stays_text(texts):
+    (column,) = read_columns(pd.DataFrame({"c": texts}))
+    assert column == ("c", TEXT, texts)
+    (column,) = read_columns(pd.DataFrame({"c": ["2024-02-29"] * 2}).astype("category"))
+    assert column.kind == TEXT
+
+
+# ---- columns of identifiers ----------------------------------------------------------------------
+
+
+def test_a_column_of_identifiers_changes_nothing_and_is_named(estimator, reloaded):
+    X = frame_of(objects(["a", "b", "c"]))
+    names = [f"u{row}" for row in rng.permutation(N)]
+    names[5] = names[4]
+    with pytest.warns(DataWarning, match="Column 'id' of X is left out: .*59 values in 60 rows"):
+        model = estimator.fit(X.assign(id=names), IS_FIRST)
+    assert model.column_kinds_[-1] == IDENTIFIER
+    without = ESTIMATORS["online"]() if hasattr(model, "model_") else type(model)(**model.get_params())
+    expected = without.fit(X, IS_FIRST).decision_function(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for again in (model, reloaded(model)):
+            scores = again.decision_function(X.assign(id="new"))
+            assert_allclose(scores, expected, atol=1e-6)
+
+
+def regression(n=330):
+    numbers = np.random.default_rng(1).normal(size=(n, 4))
+    X = pd.DataFrame(numbers, columns=list("abcd"))
+    y = np.sin(X["a"]) + X["b"] * X["c"] + 0.1 * numbers[:, 3]
+    return X, y
+
+
+@pytest.mark.filterwarnings("ignore:Column 'c' of X has unknown")
+def test_the_first_model_of_a_table_with_identifiers_is_as_good():
+    X, y = regression()
+    scores = []
+    for table in (X, X.assign(id=[f"u{row}" for row in range(len(X))])):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)
+            model = omkl.MKLRegressor().fit(table[:230], y[:230])
+            scores.append(model.score(table[230:], y[230:]))
+    assert scores[1] > scores[0] - 0.02 > 0.6
+
+
+def test_all_categories_of_a_column_share_a_scale():
+    """Compare the Gaussian kernel with one of columns that are scaled by hand."""
+    cities = np.array(["a"] * 40 + ["b"] * 17 + ["c"] * 3)
+    X = frame_of(cities).assign(size=7.0 * SIZE)
+    model = omkl.MKLRegressor(["gaussian:sigma2=2,standardize=True"], C=1.0).fit(X, SIZE)
+    one_hot = (cities[:, None] == np.array(["a", "b", "c"])).astype(float)
+    city = one_hot / np.sqrt(one_hot.var(axis=0).sum())
+    columns = np.column_stack([SIZE / SIZE.std(), city])
+    squares = np.square(columns[:, None] - columns[None]).sum(axis=2)
+    assert_allclose(model.transform(X), np.exp(-squares / 4.0), atol=1e-12)
+
+
+# ---- arrays, dicts, labels, targets --------------------------------------------------------------
+
+
+COMPLEX = np.column_stack([SIZE, CODES]) + 1j
+
+
+@pytest.mark.parametrize("X", [COMPLEX, sparse.csr_array(COMPLEX), COMPLEX.astype(object)])
+def test_complex_numbers_are_refused(estimator, X):
+    with pytest.raises(InputError, match=r"must hold (real|finite) numbers"):
+        estimator.fit(X, IS_FIRST)
+
+
+@pytest.mark.parametrize("value", [1j, np.complex128(1j), np.array([1j, 2.0])])
+def test_complex_numbers_in_dicts_are_refused(value):
+    with pytest.raises(InputError, match="'a' must "):
+        omkl.OnlineMKLClassifier().fit([{"a": value}] * 4, [0, 1] * 2)
+
+
+@pytest.mark.parametrize("as_stream", [False, True])
+def test_text_where_dicts_held_numbers_is_refused(as_stream):
+    rows = [{"a": size, "b": f"w{code}"} for size, code in zip(SIZE.tolist(), CODES)]
+    model = omkl.OnlineMKLClassifier(random_state=0).fit(rows, IS_FIRST)
+    wrong = [rows[0], rows[1] | {"a": "much"}]
+    given = Stream.from_iterable([(row, None) for row in wrong]) if as_stream else wrong
+    with pytest.raises(InputError, match="'a' of X must hold finite numbers, got 'much' in row 1"):
+        model.predict(given)
+
+
+def test_an_entry_of_another_kind_is_warned_of_once():
+    """Blocks of 1,024 rows are encoded one after the other, and 4,096 by each thread."""
+    rows = [{"size": size, "late": 1.0 + size} for size in SIZE.tolist()]
+    model = omkl.OnlineMKLClassifier(["linear:on=size"], random_state=0).fit(rows, IS_FIRST)
+    texts = [row | {"late": "x"} for row in rows * 100]
+    with pytest.warns(DataWarning, match="'late' holds text, and was learned from numbers") as told:
+        model.predict(texts)
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("make", [list, pd.Series, lambda labels: np.array(labels, dtype=object)])
+def test_labels_that_differ_in_a_last_nul_are_two_classes(estimator, make, reloaded):
+    labels = ["A\0" if first else "A" for first in IS_FIRST]
+    X = frame_of(objects(["a", "b", "c"]))
+    model = reloaded(estimator.fit(X, make(labels)))
+    assert model.classes_.tolist() == ["A", "A\0"]
+    assert model.predict(X).tolist() == labels
+
+
+def test_labels_of_tokens_that_differ_in_a_last_nul_are_two():
+    labels = [["A\0" if word == "x" else "A" for word in sentence] for sentence in ("xyx", "yx")]
+    sentences = [list("xyx"), list("yx")]
+    model = omkl.SequenceLabeler(random_state=0, epochs=20).fit(sentences, labels)
+    assert [list(row) for row in model.predict(sentences)] == labels
+
+
+@pytest.mark.parametrize("name", ["OnlineMKLRegressor", "OnlineMKLClassifier"])
+def test_several_outputs_point_to_the_estimator_that_learns_them(name):
+    better = name.removeprefix("Online")
+    with pytest.raises(InputError, match=rf"{name} .* y of shape \(60, 2\): {better} learns several"):
+        getattr(omkl, name)().fit(SIZE[:, None], np.column_stack([IS_FIRST, CODES > 1]))
