@@ -83,6 +83,9 @@ class GroupLasso(RegressorMixin, SparseLinear):
     history_ : list of dict
         A flat record per iteration; see :class:`omkl.batch.Solution`.
     n_features_in_ : int
+    column_kinds_ : list of str
+        Kind of each column of a data frame: "numbers", "dates", "durations", "text" or "identifier". A column of
+        identifiers is left out.
     categories_ : list
         For each column of a data frame with text or categories, its categories as strings, or None for numbers.
     column_means_ : array

@@ -115,6 +115,9 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     kernel_representations_ : dict of str to str
         Storage of each kernel: "dense" (a Gram matrix), "factor of rank 300" (a feature map of few dimensions), or
         "computed in every pass".
+    column_kinds_ : list of str
+        Kind of each column of a data frame: "numbers", "dates", "durations", "text" or "identifier". A column of
+        identifiers is left out.
     categories_ : list
         For each column of a data frame with text or categories, its categories as strings, or None for numbers.
     column_means_ : array

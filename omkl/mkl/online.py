@@ -78,6 +78,9 @@ callbacks, verbose, random_state
         Number of epochs.
     n_features_in_ : int
         Number of columns of X.
+    column_kinds_ : list of str or None
+        Kind of each column of a data frame: "numbers", "dates", "durations", "text" or "identifier", and
+        None where it is not known, as for numbers in streams. A column of identifiers is left out by ``fit``.
     column_scales_ : dict of str to (float, float)
         Mean and standard deviation of each column of numbers, by its name or position; learned from all rows of a
         ``fit``, and row by row from streams, before each row is learned.

@@ -104,7 +104,7 @@ def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
 def _warn_of_unknown(estimator: Any, rows: list[dict]) -> None:
     """Warn of categories that the model does not know, once for each column."""
     vocabulary = estimator.model_.codec.encoder.vocabulary
-    for key in text_columns_of(estimator):
+    for key in _text_keys(estimator.model_):
         present = {row[key] for row in rows if key in row}
         if unknown := sorted(present - vocabulary.ids[key].keys()):
             warn_of_unknown(key, unknown)
@@ -193,8 +193,10 @@ def checked_rows(estimator: Any, X: object, reset: bool, *y: ArrayLike, whole: b
         y = tuple(map(_targets_of_dicts, y))
         if any(n_rows(column) != len(X) for column in y):  # scikit-learn's check takes as long as a dict
             check_consistent_length(X, *y)
-        if names is not None and not reset:
-            X = _with_text(X, text_columns_of(estimator))
+        if names is not None and reset:
+            estimator.column_kinds_ = _kinds_of_rows(X, names)
+        elif names is not None:
+            X = _with_text(X, _text_columns(estimator, names))
         checked = (X, *y) if y else X
     elif (
         not reset
@@ -246,7 +248,7 @@ def _rows_of_frame(X: Any, estimator: BaseEstimator, reset: bool, whole: bool) -
     names = frames.column_names(X)
     if learned_dicts:
         align_columns(X, names, validation.column_names_of(estimator), "The data frame")
-        columns = read_columns(X, _kinds_by_name(estimator, X.columns))
+        columns = read_columns(X, _kinds_by_name(estimator, list(X.columns)))
         return rows_of_columns(columns, as_dicts=True), None
     validation.forget_columns(estimator)
     columns = validation.read_frame_columns(estimator, X, reset, whole)
@@ -256,23 +258,43 @@ def _rows_of_frame(X: Any, estimator: BaseEstimator, reset: bool, whole: bool) -
     return rows_of_columns(columns), None
 
 
-def _kinds_by_name(estimator: Any, names: Iterable) -> list[str | None]:
-    """Return the kinds of columns in training; without a frame there, only text is known."""
-    kinds: dict[Any, str] = dict.fromkeys(text_columns_of(estimator), TEXT)
+def _kinds_by_name(estimator: Any, names: Sequence) -> list[str | None]:
+    """Return the kinds of columns in training; of rows that were dicts, only text is known."""
     if "column_kinds_" in estimator.__dict__:
-        names_in_training = validation.column_names_of(estimator) or list(names)
-        kinds |= dict(zip(names_in_training, estimator.column_kinds_))
+        names_in_training = validation.column_names_of(estimator) or names
+        kinds = dict(zip(names_in_training, estimator.column_kinds_))
+    elif estimator.__sklearn_is_fitted__():
+        kinds = dict.fromkeys(_text_keys(estimator.model_), TEXT)
+    else:
+        kinds = {}
     return [kinds.get(name) for name in names]
 
 
-def text_columns_of(estimator: Any) -> list[str]:
+def _kinds_of_rows(rows: list[dict], names: Sequence[str]) -> list[str | None]:
+    """Return the kinds of the columns of a table as dicts: text, or None for all others."""
+    kinds: list[str | None] = []
+    for name in names:
+        first = next((row[name] for row in rows if row.get(name) is not None), None)
+        kinds.append(TEXT if isinstance(first, str) else None)
+    return kinds
+
+
+def _text_columns(estimator: Any, names: Sequence[str]) -> list[str]:
+    """Return the names of the columns that held text in training."""
+    kinds = _kinds_by_name(estimator, names)
+    return [name for name, kind in zip(names, kinds) if kind == TEXT]
+
+
+def _text_keys(model: Any) -> list[str]:
     """Return the keys of dicts that held only text in training."""
-    vocabulary = estimator.model_.codec.encoder.vocabulary
+    vocabulary = model.codec.encoder.vocabulary
     return [] if vocabulary is None else [key for key in vocabulary.keys if vocabulary.is_text(key)]
 
 
 def _with_text(rows: list[dict], keys: Sequence[str]) -> list[dict]:
     """Return rows of a table whose numbers are categories in columns that held text."""
+    if not keys:
+        return rows
     rows = list(rows)
     for i, row in enumerate(rows):
         numbers = [key for key in keys if isinstance(row.get(key), NUMBERS)]

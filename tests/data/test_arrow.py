@@ -114,7 +114,7 @@ def arrow_file(path, table):
 CATEGORIES = [
     (pa.string(), ["a", "b"], ["a", "b"]),
     (pa.uint64(), [1, 2**64 - 1], ["1", "18446744073709551615"]),
-    (pa.bool_(), [True, False], ["true", "false"]),
+    (pa.bool_(), [True, False], ["True", "False"]),
     (pa.date32(), [1, 18000], ["1970-01-02", "2019-04-14"]),
     (pa.float32(), [1.5, 2.0], ["1.5", "2"]),
     (pa.null(), [None, None], [None, None]),
@@ -269,7 +269,7 @@ def check_wrong_rows(make, message, n_skipped, expected):
         ("1,,2", "there is no 'y', which is the target"),
         ("1e999,0,2", "the number in column 'a' is infinite"),
         ("1,0,-inf", "the number in column 'b' is infinite"),
-        ("1,x,2", "'x' in column 'y' is not an integer"),
+        ("1,x,2", "'x' in column 'y' is not a number"),
     ],
 )
 def test_csv_rows_that_are_wrong_are_named_or_counted(tmp_path, row, message):

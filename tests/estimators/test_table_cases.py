@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import omkl
-from omkl.data import Stream, stream_csv
+from omkl.data import Block, Stream, stream_csv
 from omkl.data.table_columns import IDENTIFIER, TEXT, read_columns
 from omkl.exceptions import DataWarning, InputError
 
@@ -135,6 +135,25 @@ def test_a_column_without_values_fits_every_type(estimator):
         gaps = frame_of(learned)
         gaps["c"] = gaps["c"].where(gaps["size"] > 100.0)
         assert_array_equal(model.predict(frame_of(nothing)), model.predict(gaps))
+
+
+def test_held_out_frames_are_read_as_the_training_frame():
+    """Also by an estimator that had learned from another table before."""
+    X = frame_of(objects(["a", "b", "c"])).assign(when=days(WHEN))
+    model = omkl.OnlineMKLClassifier(random_state=0, early_stopping=True, epochs=3)
+    for table in (X, X.rename(columns={"c": "d", "size": "c"}), X):
+        assert model.fit(table, IS_FIRST, validation=(table, IS_FIRST)).score(table, IS_FIRST) > 0.9
+
+
+def test_numbers_are_categories_in_later_blocks_of_a_stream_of_text():
+    texts = [{"c": str(code), "size": size} for code, size in zip(CODES, SIZE.tolist())]
+    numbers = [row | {"c": float(row["c"])} for row in texts]
+    scores = []
+    for later in (texts, numbers):
+        blocks = [Block(texts, IS_FIRST, ["c", "size"]), Block(later, IS_FIRST, ["c", "size"])]
+        model = omkl.OnlineMKLClassifier(random_state=0, epochs=2)
+        scores.append(model.fit(Stream.from_iterable(blocks, block_size=N)).decision_function(texts))
+    assert_array_equal(*scores)
 
 
 def test_unknown_categories_get_one_warning(estimator):

@@ -214,10 +214,11 @@ def test_dicts_for_a_model_of_other_features_are_refused(rng, learned, reloaded)
 
 def test_entries_of_dicts_that_turn_from_text_into_numbers_are_named():
     X, y = [[{"w": "a", "n": 1}, {"w": "b", "n": 2}]], [["A", "B"]]
-    model = omkl.SequenceLabeler(epochs=1).fit(X, y)
-    for call in (model.predict, lambda X: model.partial_fit(X, [["A"]])):
-        with pytest.warns(DataWarning, match="entry 'n' holds text"):
-            call([[{"w": "a", "n": "1"}]])
+    texts = [[{"w": "a", "n": "1"}]]
+    with pytest.warns(DataWarning, match="entry 'n' holds text"):
+        omkl.SequenceLabeler(epochs=1).fit(X, y).predict(texts)
+    with pytest.warns(DataWarning, match="entry 'n' holds text"):
+        omkl.SequenceLabeler(epochs=1).fit(X, y).partial_fit(texts, [["A"]])
     model = omkl.SequenceLabeler(epochs=1).fit(X, y)
     with pytest.warns(DataWarning, match="entry 'w' holds numbers, and was learned from text"):
         model.predict([[{"w": 3}]])

@@ -11,7 +11,7 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.preprocessing import StandardScaler
 
 import omkl
-from omkl.exceptions import DataWarning, InputError
+from omkl.exceptions import InputError
 
 UNITS = 10.0 ** np.linspace(-6, 6, 4)
 
@@ -195,11 +195,12 @@ def test_wrong_numbers_of_dicts_are_named(value, found):
         model.partial_fit([{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": value}], ["x", "y"])
 
 
-def test_a_key_that_turns_from_number_to_text_counts_as_missing():
+def test_a_key_that_turns_from_number_to_text_is_refused():
     model = omkl.OnlineMKLClassifier().partial_fit([{"a": 1.0}, {"a": 2.0}], ["x", "y"])
-    with pytest.warns(DataWarning, match="'a' holds text, and was learned from numbers"):
+    before = model.decision_function([{"a": 3.0}])
+    with pytest.raises(InputError, match="'a' of X must hold finite numbers, got 'three' in row 0"):
         model.partial_fit([{"a": "three"}], ["x"])
-    assert "missing" in model.kernel_weights_
+    assert_array_equal(model.decision_function([{"a": 3.0}]), before)
 
 
 def test_constant_and_empty_columns_change_nothing(table):
