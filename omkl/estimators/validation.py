@@ -120,8 +120,10 @@ def checked_arrays(
         checks["ensure_all_finite"] = "allow-nan"
     try:
         checked = validate_data(estimator, X := frames.times_as_days(X), *y, **checks)
-    except (TypeError, ValueError):
-        _refuse_column(X, names, fills)  # names the column, unlike scikit-learn
+    except (TypeError, ValueError) as error:
+        # names the column, unlike scikit-learn, which has an error of its own for other objects
+        if isinstance(error, ValueError) or _holds_complex(X):
+            _refuse_column(X, names, fills)
         raise
     X = frames.with_unique_entries(checked[0] if y else checked)
     check_largest(X, names)
@@ -211,6 +213,12 @@ def _refuse_column(X: Any, names: Sequence[str] | None, may_lack: bool = False) 
         row = next((i for i, v in enumerate(column) if not (_is_finite(v) or (may_lack and frames.is_missing(v)))), 0)
         value = "NaN" if frames.is_missing(column[row]) else repr(column[row])
         raise InputError(f"Column {_name(names, j)} of X must hold finite numbers, got {value:.40} in row {row}.")
+
+
+def _holds_complex(X: Any) -> bool:
+    """Tell whether an array of objects holds complex numbers."""
+    is_objects = isinstance(X, np.ndarray) and X.dtype.hasobject
+    return is_objects and any(isinstance(value, (complex, np.complexfloating)) for value in X.flat)
 
 
 def _name(names: Sequence[str] | None, j: int) -> str:
