@@ -36,6 +36,7 @@ from omkl.online import (
     PolynomialAverage,
     UniformAverage,
 )
+from omkl.online import _jit_schedules as schedules
 from omkl.parsing.sentences import ArcExamples
 from omkl.regularizers import L21, Ridge, SquaredL21
 from omkl.structures import Binary, Chain, NonProjectiveTree
@@ -291,16 +292,31 @@ def test_dual_averaging_keeps_the_same_groups_in_shards():
     assert 0 < alive[0].sum() < 5
 
 
+def numbers_of_schedule(distance=0.0, squares=0.0, largest=0.0, losses=0.0):
+    """Make the state of an adaptive schedule with ``eta0=1``."""
+    numbers = np.zeros(schedules.N_NUMBERS)
+    numbers[[schedules.ETA0, schedules.DISTANCE, schedules.SQUARES]] = 1.0, distance, squares
+    numbers[[schedules.LARGEST, schedules.LOSSES]] = largest, losses
+    return numbers
+
+
 def test_adaptive_schedules_take_in_all_shards():
-    start, copies = [2.0, 4.0, 0.5], [[3.0, 6.0, 1.0], [2.0, 10.0, 0.5]]
+    weights = np.array([0.25, 0.75])
     distance = DistanceOverGradients()
-    distance.load_state(dict(zip(distance.saved, start)))
-    distance.mix([dict(zip(distance.saved, own)) for own in copies], np.array([0.25, 0.75]))
-    assert list(distance.state().values()) == [3.0, 4.0 + 0.25 * 2.0 + 0.75 * 6.0, 1.0]
+    distance.load_state({"numbers": numbers_of_schedule(2.0, 4.0, 0.5)})
+    copies = [numbers_of_schedule(3.0, 6.0, 1.0), numbers_of_schedule(2.0, 10.0, 0.5)]
+    distance.mix([{"numbers": numbers} for numbers in copies], weights)
+    assert_array_equal(distance.numbers, numbers_of_schedule(3.0, 4.0 + 0.25 * 2.0 + 0.75 * 6.0, 1.0))
     polyak = MeanPolyak()
-    polyak.load_state(dict(zip(polyak.saved, [100.0, *start])))
-    polyak.mix([dict(zip(polyak.saved, [100.0, *own])) for own in copies], np.array([0.25, 0.75]))
-    assert list(polyak.state().values()) == [100.0, 3.0, 12.0, 1.0]
+    start = {"_horizon": np.array(100.0), "numbers": numbers_of_schedule(losses=2.0, squares=4.0, largest=0.5)}
+    polyak.load_state(start)
+    copies = [
+        numbers_of_schedule(losses=3.0, squares=6.0, largest=1.0),
+        numbers_of_schedule(losses=2.0, squares=10.0, largest=0.5),
+    ]
+    polyak.mix([{"_horizon": np.array(100.0), "numbers": numbers} for numbers in copies], weights)
+    assert polyak.state()["_horizon"] == 100.0
+    assert_array_equal(polyak.numbers, numbers_of_schedule(losses=3.0, squares=12.0, largest=1.0))
 
 
 def test_rates_end_with_the_last_round_of_the_shards():
