@@ -17,6 +17,7 @@ import numba
 from llvmlite import ir
 from numba import types
 from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
 from numba.extending import intrinsic
 
 from omkl.exceptions import CompilationWarning
@@ -25,8 +26,8 @@ from omkl.exceptions import CompilationWarning
 def compiled(function: Callable | None = None, *, counting: bool = True) -> Any:
     """Compile a loop over arrays with Numba, release the GIL in it, and cache it on disk.
 
-    The cache notices changes of the compiled functions and of the layouts of other files that the function uses. If
-    neither the package's nor the user's cache directory is writable, the cache is temporary.
+    The cache notices changes of the compiled functions, layouts, intrinsics and numbers of other files that the
+    function uses. If neither the package's nor the user's cache directory is writable, the cache is temporary.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def _with_cache_key(function: Callable) -> Callable:
     """Return a copy of a function that Numba compiles anew when something in other files that it uses has changed.
 
     Numba's cache compares the file of a function, its code and the contents of its closure. So the copy has a closure
-    with a digest of the compiled functions and layouts of other files that its code names.
+    with a digest of what its code names in other files: the source of these files, layouts, and numbers.
     """
     described = sorted(_uses(function))
     if not described:
@@ -112,6 +113,7 @@ def _uses(function: Any) -> set[str]:
     use other files.
     """
     described: set[str] = set()
+    modules: set[str] = set()
     followed: set[int] = set()
     waiting = [function]
     while waiting:
@@ -120,16 +122,16 @@ def _uses(function: Any) -> set[str]:
             if id(used) in followed:
                 continue
             followed.add(id(used))
-            layout = getattr(used, "cache_key", None)
-            if isinstance(layout, str):
-                described.add(layout)
-            elif isinstance(used, (int, float)):
+            if isinstance(used, (int, float)):
                 described.add(f"{name}={used}")
+            elif isinstance(used, _Intrinsic):
+                described.add(getattr(used, "cache_key", ""))
+                modules.add(used._defn.__module__)
             elif isinstance(used, Dispatcher):
                 waiting.append(used.py_func)
-                if used.py_func.__module__ != function.__module__:
-                    described.add(_source_of_module(used.py_func.__module__))
-    return described
+                modules.add(used.py_func.__module__)
+    modules.discard(function.__module__)
+    return described | set(map(_source_of_module, modules))
 
 
 def _named_by(function: Any) -> Iterator[tuple[str, Any]]:

@@ -55,6 +55,8 @@ class Signature:
         described = ", ".join(f"{name}: {kind}" for name, kind in self.arguments.items())
         return f"{self.numba.return_type}({described})"
 
+    __repr__ = __str__
+
     def address_of(self, function: Any) -> int:
         """Return the address of a compiled function, which is compiled or read from the cache at the first call.
 
@@ -179,7 +181,7 @@ class Layout(Generic[N]):
             self.size += 1 + field.ndim if isinstance(field, types.Array) else 1
         self.at = _INTERPRETED.at if config.DISABLE_JIT else _reader(self)
         if not config.DISABLE_JIT:
-            self.at.cache_key = f"{kind.__name__}: {fields}"
+            self.at.cache_key = f"{kind.__name__}: {[(name, fields[name]) for name in self.starts]}"
 
     def pack(self, values: N) -> "Packed":
         """Return the block of a named tuple, which keeps its arrays alive.

@@ -436,6 +436,7 @@ def learn_example(model_address, rounds_address, i, scratch_address):
     example = (model_address, rounds_address, i, scratch_address)
     if len(model.examiners):
         call_examine(phases[EXAMINE], example)
+    state[BEGUN] = i + 1
     rate = rate_of(model.rate, (model.schedule, rounds.rates[i], weight))
     begin_round(model.begin, (model.method, model.groups, state[PENDING], rate, weight))
     add_potentials(model.banks, rounds_address, i, True, unary, scratch.pairwise)
@@ -480,7 +481,6 @@ def learn(model_address, rounds_address, scratch_address):
     """Learn from examples in rounds, up to a change of the stream or a loss that is not finite; count them."""
     state = model_at(model_address).state
     for i in range(rounds_at(rounds_address).n_rounds):
-        state[BEGUN] = i + 1
         if not learn_example(model_address, rounds_address, i, scratch_address):
             return
         state[LEARNED] = i + 1

@@ -344,7 +344,7 @@ class OnlineTrainer:
 
     @property
     def compiled_steps(self) -> list[list[ProximalStep] | None]:
-        """Compiled proximal steps of each term; None for a term without any. Not stored, since they are slow to copy."""
+        """Compiled proximal steps of each term, None for a term without any; not stored, as they are slow to copy."""
         return [term.compiled_steps() for term in self.terms]
 
     def found_change(self) -> Change:
@@ -532,6 +532,7 @@ class OnlineTrainer:
         for index, bank in enumerate(self.banks):
             self.banks[index] = released = bank.release()
             released.group_state = bank.group_state
+        self.penalized_banks = self.banks[: len(self.penalized_banks)]
 
     @property
     def owners(self) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Random configurations of online estimators, and ways to train them that must give the same bits."""
 
-import warnings
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,7 +10,6 @@ from sklearn.base import clone
 
 from omkl import OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
 from omkl.data import Stream
-from omkl.exceptions import DataWarning
 from omkl.online import MeanPolyak, driver, training_loop
 from omkl.regularizers import L1, L21, Ridge, SquaredL21
 
@@ -277,7 +275,18 @@ def growing_configuration(rng):
     return Configuration(model, X, y, weights, "partial_fit", blocks, {"classes": "growing"})
 
 
+def single_configuration(rng):
+    """Draw rows or sequences that are learned one at a time, after a first block."""
+    kind = one_of(rng, ["any", "growing", "budget"])
+    drawn = next(own for own in (KINDS[kind](rng) for _ in range(50)) if own.blocks)
+    ends = [drawn.blocks[0].stop, *range(drawn.blocks[0].stop + 1, min(len(drawn.y), drawn.blocks[0].stop + 60))]
+    blocks = drawn.blocks[0], *(slice(low, high) for low, high in pairwise(ends))
+    weights = None if drawn.weights is None else np.where(drawn.weights == 0.0, 0.3, drawn.weights)
+    return drawn._replace(blocks=blocks, weights=weights, call="partial_fit")
+
+
 KINDS = {
+    "single": single_configuration,
     "any": any_configuration,
     "budget": budget_configuration,
     "restart": restart_configuration,
@@ -298,16 +307,14 @@ def train(configuration, between=None, callbacks=None, **options):
     """Return a trained copy of the estimator; ``between(model)`` replaces it between the blocks of "partial_fit"."""
     model = clone(configuration.model).set_params(callbacks=callbacks)
     X, y, blocks = configuration.X, configuration.y, configuration.blocks
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # no group stands out in noise
-        if configuration.call == "fit":
-            return model.fit(X, y, sample_weight=configuration.weights, **options)
-        if configuration.call == "stream":
-            return model.fit(Stream(lambda epoch: ((X[block], y[block]) for block in blocks)), **options)
-        for number in range(len(blocks)):
-            if number and between is not None:
-                model = between(model)
-            configuration.learn_block(model, number)
+    if configuration.call == "fit":
+        return model.fit(X, y, sample_weight=configuration.weights, **options)
+    if configuration.call == "stream":
+        return model.fit(Stream(lambda epoch: ((X[block], y[block]) for block in blocks)), **options)
+    for number in range(len(blocks)):
+        if number and between is not None:
+            model = between(model)
+        configuration.learn_block(model, number)
     return model
 
 
@@ -319,20 +326,23 @@ def uncompiled(trainer):
 def alternating(rng):
     """Return a substitute of ``fastest_pass`` that changes between compiled and Python rounds after a few rounds."""
 
-    def learn(trainer, examples, orders, done):
-        order = orders([len(examples)])[0]
-        while done < len(order):
-            part = order[done : done + rng.integers(1, 8)]
-            done += len(part)
-            if rng.integers(2):
-                own_orders = lambda sizes, part=part: [part]  # noqa: E731
-                yield from driver.compiled_pass(trainer, examples, own_orders, 0, lambda: driver.AT_A_TIME, False)
-            else:
-                for i in part.tolist():
-                    yield trainer.update(*examples[i])
+    def choose(trainer, examples, room=lambda: driver.AT_A_TIME, testing=False):
+        if driver.fastest_pass(trainer, examples) is None:
+            return None
 
-    def choose(trainer, examples, room=None, testing=False):
-        return learn if driver.fastest_pass(trainer, examples) is not None else None
+        def learn(trainer, examples, orders, done):
+            order = orders([len(examples)])[0]
+            while done < len(order):
+                part = order[done : done + rng.integers(1, 8)]
+                done += len(part)
+                if rng.integers(2):
+                    own_orders = lambda sizes, part=part: [part]  # noqa: E731
+                    yield from driver.compiled_pass(trainer, examples, own_orders, 0, room, testing)
+                else:
+                    for i in part.tolist():
+                        yield trainer.update(*examples[i])
+
+        return learn
 
     return choose
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl import GraphLabeler, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler, groups, losses
 from omkl.data import Graph
@@ -22,12 +22,14 @@ from tests.online.configurations import (
     assert_same_model,
     assert_same_state,
     draw,
+    predictions,
     train,
     uncompiled,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore::omkl.exceptions.DataWarning")  # the data are noise
 #: Number of configurations of each kind.
-DRAWN = {"any": 240, "budget": 24, "restart": 16, "drift": 16, "growing": 24}
+DRAWN = {"any": 220, "budget": 24, "restart": 16, "drift": 16, "growing": 24, "single": 16}
 DRAWS = [(kind, seed) for kind, count in DRAWN.items() for seed in range(count)]
 
 
@@ -52,6 +54,26 @@ def test_to_change_between_both_after_a_few_rounds_changes_nothing(kind, seed, m
         model = train(configuration)
     monkeypatch.setattr(driver, "uncompiled_part", uncompiled)
     assert_same_model(model, train(configuration), configuration.X)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_predictions_between_rounds_change_nothing(seed, monkeypatch):
+    configuration = draw("single", 100 + seed)
+
+    def train_one():
+        predicted = []
+
+        def between(model):
+            predicted.append(predictions(model, configuration.X[:1]))
+            return model
+
+        return train(configuration, between), predicted
+
+    (model, predicted), (defined, expected) = trained_both_ways(train_one, monkeypatch)
+    assert_same_model(model, defined, configuration.X)
+    assert_same_model(model, train(configuration), configuration.X)
+    for own, wanted in zip(predicted, expected, strict=True):
+        assert_array_equal(own, wanted)
 
 
 def test_the_configurations_are_those_that_they_should_be():

@@ -36,6 +36,13 @@ def reciprocal_error(y, z, parameters):
     return 1.0 / (y - z), z - y
 
 
+@numba.njit(LOSS_OF_NUMBER.numba)
+def refusing_error(y, z, parameters):
+    if y == 0.0:
+        raise ValueError("no target", y)
+    return 0.5 * (z - y) ** 2, z - y
+
+
 @numba.njit(LOSS_OF_LABELS.numba)
 def mistakes(structure, unary, pairwise, gold, parameters, gradient, pair_gradient):
     gradient[:] = 0.0
@@ -156,15 +163,21 @@ def test_a_loss_of_labels_calls_the_structure(rng, n_classes):
     assert_allclose(model.decision_function(X), builtin.decision_function(X), rtol=1e-9, atol=1e-9)
 
 
+@needs_compilation
 @pytest.mark.parametrize("callbacks", [(), [EveryRound()]], ids=["compiled", "rounds in Python"])
-def test_errors_of_their_functions_reach_the_user(rows, callbacks):
-    class Reciprocal(PlainSquared):
-        compiled = reciprocal_error, np.empty(0)
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [(reciprocal_error, ZeroDivisionError, "division by zero"), (refusing_error, ValueError, r"'no target', 0\.0")],
+    ids=["division", "raised"],
+)
+def test_errors_of_their_functions_reach_the_user(rows, callbacks, function, error, message):
+    class Failing(PlainSquared):
+        compiled = function, np.empty(0)
 
     X, y = np.vstack([rows[0], np.zeros(5)]), np.append(rows[1], 0.0)
     options = {"regularizer": OwnLasso(), "weighting": "norms", "fit_intercept": False, "shuffle": False}
-    model = OnlineMKLRegressor(["linear"], loss=Reciprocal(), eta0=1e-3, callbacks=callbacks, **options)
-    with pytest.raises(ZeroDivisionError):
+    model = OnlineMKLRegressor(["linear"], loss=Failing(), eta0=1e-3, callbacks=callbacks, **options)
+    with pytest.raises(error, match=message):
         model.fit(X, y)
 
 
@@ -182,6 +195,7 @@ def test_functions_of_another_signature_are_refused(rows):
         fitted(rows, OwnSquared(), WrongLasso())
 
 
+@needs_compilation
 def test_what_is_no_compiled_function_is_refused(rows):
     class WrongLoss(PlainSquared):
         compiled = (lambda y, z, parameters: (0.0, 0.0)), np.empty(0)
