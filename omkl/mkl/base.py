@@ -319,7 +319,9 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
     ) -> list[dict]:
         """Find pairs of columns whose product of kernels would lower the objective, if it were added at the same C.
 
-        The problem of this model is solved to a gap of 1e-6, whose dual variables tell for all pairs whether they help.
+        The problem of this model is solved to a gap of 1e-6. Its dual variables prove for most pairs that do not help
+        that they do not. For the others, from the largest ``excess`` on, a line search finds a better model; if the
+        loss has kinks, the problem with the pair is solved.
 
         Parameters
         ----------
@@ -331,23 +333,27 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         Returns
         -------
         list of dict
-            ``pair``, two columns for the ``pairs`` of :func:`omkl.kernels.per_column`; ``excess``, by how much the norm
-            of the dual variables in the product exceeds the slope of the regularizer; and ``decrease``, the share of
-            the objective that goes at least, largest first. An empty list proves that no pair lowers the objective by
-            more than about 1e-6 of it. With regularizers that leave out no kernel, such as "uniform", all pairs help.
+            ``pair``, two columns for the ``pairs`` of :func:`omkl.kernels.per_column`; ``excess``, by how much the
+            norm of the dual variables in the product exceeds the slope of the regularizer; and ``decrease``, the share
+            of the objective that goes at least, largest first. A list of fewer than n pairs
+            proves that no other pair lowers the objective by more than about 1e-6 of it; a warning tells if the solver
+            stopped before this was known. With regularizers that leave out no kernel, such as "uniform", nearly all
+            pairs help.
 
         Raises
         ------
         omkl.exceptions.InputError
             If there are no kernels on two single columns.
         """
-        own = clone(self).set_params(tol=min(self.tol, GAP))
-        source, training = prepare(own, X, y, sample_weight, None)
+        exact = clone(self).set_params(tol=min(self.tol, GAP))
+        source, training = prepare(exact, X, y, sample_weight, None)
         training.select()
-        absent = [validation.MISSING] * len(getattr(own, "missing_columns_", ()))
-        names: Any = [*range(getattr(own, "n_features_in_", 0)), *absent]
-        names = names if validation.column_names_of(own) is None else validation.source_columns(own)
-        return missing_pairs(source, names, training.problems(self.C_), training.solve(self.C_, self.verbose), n)
+        names: Any = validation.source_columns(exact)
+        if validation.column_names_of(exact) is None:
+            absent = [validation.MISSING] * len(getattr(exact, "missing_columns_", ()))
+            names = [*range(getattr(exact, "n_features_in_", 0)), *absent]
+        solutions = training.solve(self.C_, self.verbose)
+        return missing_pairs(source, names, training, solutions, self.C_, n)
 
     def path(
         self,

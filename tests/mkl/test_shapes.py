@@ -198,6 +198,29 @@ def test_exactly_the_missing_pairs_lower_the_objective(estimator, y):
             assert after > before * (1.0 - 1e-5)
 
 
+@pytest.mark.parametrize("loss", ["hinge", "epsilon-insensitive:epsilon=0.3", "quantile:quantile=0.7"])
+@pytest.mark.parametrize(("regularizer", "C"), [("mkl", 3.0), ("uniform", 1.0), ("block1", 1.0)])
+def test_pairs_are_neither_dropped_nor_added_where_losses_have_kinks(loss, regularizer, C):
+    """A line search from the model finds no descent at a kink, so that pairs that help were dropped."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(40, 4))
+        score = rows[:, 0] * rows[:, 1] + rows[:, 2] + 0.1 * rng.normal(size=40)
+        form, y = (omkl.MKLClassifier, score > 0.0) if loss == "hinge" else (omkl.MKLRegressor, score)
+        settings = {"loss": loss, "regularizer": regularizer, "C": C, "tol": 1e-7}
+
+        def least(pairs, form=form, rows=rows, y=y, settings=settings):
+            model = form(per_column("gaussian", rows, pairs=pairs), **settings)
+            return model.path(rows, y, [C])[0]["objective"]
+
+        model = form(per_column("gaussian", rows), **settings).fit(rows, y)
+        decreases = {record["pair"]: record["decrease"] for record in model.missing_pairs(rows, y)}
+        before = least([])
+        for pair in combinations(range(4), 2):
+            decrease = 1.0 - least([pair]) / before
+            assert 0.9 * decrease - 1e-5 <= decreases.get(pair, 0.0) <= decrease + 1e-5
+
+
 def test_a_missing_interaction_comes_first_and_nothing_is_missing_without_one():
     frame = pandas.DataFrame(X, columns=list("abcd"))
     frame.loc[::9, "a"] = np.nan
