@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -22,6 +22,9 @@ from omkl.estimators.batch import ClassDecoder, NumberDecoder, has_log_odds, is_
 from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import DataWarning, InputError
+
+#: Number of standard errors by which log-losses that count as equal may differ.
+TIE = 1.0
 
 
 class HeldOut(NamedTuple):
@@ -45,6 +48,45 @@ class HeldOut(NamedTuple):
     decoder: ClassDecoder | NumberDecoder
 
 
+class Comparison(NamedTuple):
+    """Log-losses and accuracies of several values on the same n held-out samples.
+
+    Attributes
+    ----------
+    best : int
+        The value of least log-loss.
+    losses, right : arrays of shape (n_values, n)
+        Log-loss of each sample, and 1.0 if its prediction is right, else 0.0.
+    weights : array of shape (n,)
+        Weights of the samples, which sum to one.
+    """
+
+    best: int
+    losses: np.ndarray
+    right: np.ndarray
+    weights: np.ndarray
+
+    def excess(self, measures: np.ndarray, reference: int) -> np.ndarray:
+        """Return the mean excess of each value over a reference, minus :data:`TIE` standard errors, (n_values,)."""
+        differences = measures - measures[reference]
+        means = differences @ self.weights
+        errors = np.sqrt(np.square(differences - means[:, None]) @ np.square(self.weights))
+        return means - TIE * errors
+
+    def most_accurate(self, means: np.ndarray, preferred: int | None) -> int:
+        """Return the most accurate of the values whose log-loss is the least up to its standard error.
+
+        Return the ``preferred`` value if it is one of them, and this one is not more accurate by a standard error.
+        Of equal accuracies, the larger of ``means`` (n_values,) counts.
+        """
+        ties = np.flatnonzero(self.excess(self.losses, self.best) <= 0.0)
+        accuracies = self.right @ self.weights
+        chosen = int(max(ties, key=lambda k: (accuracies[k], means[k])))
+        if preferred is not None and preferred in ties and self.excess(self.right, preferred)[chosen] <= 0.0:
+            return preferred
+        return chosen
+
+
 class PathSearch:
     """Choice of a parameter by cross-validation.
 
@@ -59,15 +101,28 @@ class PathSearch:
         samples of weight > 0.
     sample_weight, groups : array of shape (N,), optional
         Weights, and groups of samples that must stay in the same fold.
+    by_loss : bool
+        Whether ``scoring=None`` is log-loss for classes with probabilities, and squared error for numbers, instead of
+        the estimator's own score. Values whose log-loss is the least, up to chance, are chosen by accuracy.
     """
 
     def __init__(
-        self, estimator: BaseEstimator, name: str, y: Any, sample_weight: ArrayLike | None, groups: ArrayLike | None
+        self,
+        estimator: BaseEstimator,
+        name: str,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
+        by_loss: bool = False,
     ) -> None:
         from sklearn.metrics import check_scoring
         from sklearn.model_selection import check_cv
 
         self.estimator, self.name, scoring = estimator, name, estimator.scoring
+        self.by_log_loss = False
+        if by_loss and scoring is None:
+            self.by_log_loss = is_a_classifier(estimator) and has_log_odds(estimator)
+            scoring = None if is_a_classifier(estimator) else "neg_mean_squared_error"
         self.scorer: Any = None
         with suppress(ValueError):
             if scoring is None or isinstance(scoring, str) or callable(scoring):
@@ -94,49 +149,86 @@ class PathSearch:
             raise InputError(f"cv={cv} must have folds, each with samples of weight > 0 to train and to test on.")
         self.folds = folds
 
-    def choose(self, values: np.ndarray, held_out: Callable[..., HeldOut], y: np.ndarray, n_jobs: int | None) -> float:
-        """Set scores and the best value on the estimator, and return this value; the first one wins ties.
+    def choose(
+        self,
+        values: np.ndarray,
+        paths: Sequence[Callable[[np.ndarray], HeldOut]],
+        y: np.ndarray,
+        n_jobs: int | None,
+        prior: float | None = None,
+    ) -> float:
+        """Set scores and the best value on the estimator, and return this value.
 
         Parameters
         ----------
         values : array of shape (n_values,)
-        held_out : callable
-            ``held_out(values, train, test)`` solves the path of a fold, and returns :class:`HeldOut`.
+        paths : list of callables
+            For each fold, ``path(values)`` solves its path, and returns :class:`HeldOut`.
         y : array
             True targets of the samples of weight > 0.
         n_jobs : int or None
             Number of folds solved at once, in threads.
+        prior : float, optional
+            One of the values, which is chosen if none is better beyond chance; for log-loss.
         """
-        is_classifier, probabilistic = is_a_classifier(self.estimator), has_log_odds(self.estimator)
-        name, scoring = self.name, self.estimator.scoring
+        tests = [test for _, test in self.folds]
 
-        def score(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, HeldOut]:
-            found = held_out(values, train, test)
-            decoder: Any = found.decoder
-            model = OutputClassifier(decoder, probabilistic) if is_classifier else OutputRegressor(decoder)
-            options = {} if self.weights is None else {"sample_weight": self.weights[test]}
-            try:
-                scores = [self.scorer(model, own, y[test], **options) for own in found.outputs]
-            except (AttributeError, ValueError) as error:
-                reason = str(error).replace(type(model).__name__, type(self.estimator).__name__)
-                raise InputError(f"scoring={scoring!r} does not score: {reason}") from error
-            return np.array(scores, dtype=np.float64), found
+        def score(path: Callable[[np.ndarray], HeldOut], test: np.ndarray) -> tuple[np.ndarray, HeldOut]:
+            held_out = path(values)
+            return self._scores(held_out, y[test], test), held_out
 
-        results = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(score)(*fold) for fold in self.folds)
-        scores = np.array([own for own, _ in results])
+        results = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(score)(*each) for each in zip(paths, tests))
+        scores = np.array([scores_of_fold for scores_of_fold, _ in results])
+        held_out_folds = [held_out for _, held_out in results]
         defined = np.isfinite(scores).all(axis=1)
         if not defined.any():
-            raise InputError(f"scoring={scoring!r} is undefined in every fold: choose another score, or cv.")
+            raise InputError(f"scoring={self.estimator.scoring!r} is undefined in every fold: choose another, or cv.")
         means, spread = scores[defined].mean(axis=0), scores[defined].std(axis=0)
-        best = float(values[np.argmax(means)])
-        self.gaps = np.array([path.gaps for _, path in results])
-        active = np.mean([path.active for _, path in results], axis=0)
+        best = int(np.argmax(means))
+        if self.by_log_loss:
+            comparison = self._compare(best, [y[test] for test in tests], held_out_folds)
+            preferred = None if prior is None else int(np.flatnonzero(values == prior)[0])
+            best = comparison.most_accurate(means, preferred)
+        self.gaps = np.array([held_out.gaps for held_out in held_out_folds])
+        active = np.mean([held_out.active for held_out in held_out_folds], axis=0)
         columns = map(np.ndarray.tolist, (values, means, spread, active, self.gaps.max(axis=0)))
-        keys = name, "mean_score", "std_score", "active", "dual_gap"
+        keys = self.name, "mean_score", "std_score", "active", "dual_gap"
         records = [dict(zip(keys, row)) for row in zip(*columns)]
-        learned = {f"{name}_": best, f"{name}s_": values, "scores_": scores, "cv_results_": records}
+        best_value = float(values[best])
+        learned = {f"{self.name}_": best_value, f"{self.name}s_": values, "scores_": scores, "cv_results_": records}
         self.estimator.__dict__.update(learned)
-        return best
+        return best_value
+
+    def _scores(self, held_out: HeldOut, y: np.ndarray, test: np.ndarray) -> np.ndarray:
+        """Return the score of each value on the held-out samples of a fold, (n_values,)."""
+        decoder: Any = held_out.decoder
+        weights = None if self.weights is None else self.weights[test]
+        if self.by_log_loss:
+            losses = [log_losses(decoder, outputs, y) for outputs in held_out.outputs]
+            return -np.average(losses, axis=1, weights=weights)
+        scoring, model = self.estimator.scoring, OutputRegressor(decoder)
+        if is_a_classifier(self.estimator):
+            model = OutputClassifier(decoder, has_log_odds(self.estimator))
+        options = {} if weights is None else {"sample_weight": weights}
+        try:
+            scores = [self.scorer(model, outputs, y, **options) for outputs in held_out.outputs]
+        except (AttributeError, ValueError) as error:
+            reason = str(error).replace(type(model).__name__, type(self.estimator).__name__)
+            raise InputError(f"scoring={scoring!r} does not score: {reason}") from error
+        return np.array(scores, dtype=np.float64)
+
+    def _compare(self, best: int, targets: Sequence[np.ndarray], held_out_folds: Sequence[HeldOut]) -> Comparison:
+        """Compare all values with the best one on the held-out samples of all folds."""
+        weights = np.ones(sum(map(len, targets)))
+        if self.weights is not None:
+            weights = np.concatenate([self.weights[test] for _, test in self.folds])
+        losses, accuracies = [], []
+        for held_out, y in zip(held_out_folds, targets):
+            decoder: Any = held_out.decoder
+            losses.append([log_losses(decoder, outputs, y) for outputs in held_out.outputs])
+            accuracies.append([are_right(decoder, outputs, y) for outputs in held_out.outputs])
+        right = np.concatenate(accuracies, axis=1).astype(np.float64)
+        return Comparison(best, np.concatenate(losses, axis=1), right, weights / weights.sum())
 
     def warn(self) -> None:
         """Warn about undefined scores, a best value at the end of the grid, and duality gaps above the tolerance."""
@@ -151,6 +243,33 @@ class PathSearch:
             message = f"The mean leaves out {undefined} of {len(scores)} folds, whose score is undefined."
             warn_caller(message, DataWarning)
         warn_of_gaps(gaps, f"{self.name} in folds", tol)
+
+
+def log_losses(decoder: ClassDecoder, outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the negative log-probability of the class of each sample, or the mean over its labels, (n,).
+
+    Parameters
+    ----------
+    decoder : ClassDecoder
+        Decoder of log-odds; classes that it lacks have the probability 0. Probabilities are at least 2.2e-16.
+    outputs : array of shape (n, P)
+    y : array of shape (n,), or (n, L)
+    """
+    probabilities = decoder.probabilities(outputs)
+    least = np.finfo(np.float64).eps
+    if decoder.multilabel:
+        of_labels = np.where(y != 0, probabilities, 1.0 - probabilities)
+        return -np.log(np.maximum(of_labels, least)).mean(axis=1)
+    columns = {label: k for k, label in enumerate(decoder.classes.tolist())}
+    codes = np.array([columns.get(label, -1) for label in y.tolist()])
+    of_classes = np.where(codes >= 0, probabilities[np.arange(len(y)), codes], 0.0)
+    return -np.log(np.maximum(of_classes, least))
+
+
+def are_right(decoder: ClassDecoder, outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return for each sample whether its class, or all its labels, are predicted, (n,)."""
+    right = decoder.decode(outputs) == y
+    return right.all(axis=1) if right.ndim == 2 else right
 
 
 def warn_of_gaps(gaps: np.ndarray, what: str, tol: float) -> None:

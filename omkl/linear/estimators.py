@@ -228,8 +228,9 @@ def fit_best_alpha(
     search = PathSearch(self, "alpha", y, sample_weight, sample_groups)
     alphas = path_values(samples.merged().problems(self, 1.0), self.alphas)
     held_out = partial(_held_out_path, self, samples, decoder or NumberDecoder(resolve_loss(self)))
+    paths = [partial(held_out, train, test) for train, test in search.folds]
     known = search.y[search.kept] if is_a_classifier(self) else samples.targets[0] + samples.centres
-    alpha = search.choose(alphas, held_out, known, self.n_jobs)
+    alpha = search.choose(alphas, paths, known, self.n_jobs)
     self._learn(samples, decoder, alpha)
     search.warn()
     return self
@@ -336,9 +337,9 @@ def _held_out_path(
     model: SparseLinear,
     samples: Samples,
     decoder: ClassDecoder | NumberDecoder,
-    alphas: np.ndarray,
     train: np.ndarray,
     test: np.ndarray,
+    alphas: np.ndarray,
 ) -> HeldOut:
     """Solve a path on the training samples of a fold."""
     outputs = np.zeros((len(alphas), len(test), sum(samples.widths)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 
-from omkl.batch.solver import is_number_of_values
+from omkl.batch.solver import Solution, is_number_of_values
 from omkl.estimators.batch import NumberDecoder
 from omkl.estimators.cross_validation import HeldOut, PathSearch
 from omkl.losses import PointwiseLoss
@@ -213,6 +213,8 @@ n_active_, feature_importances_, dual_variables_, history_, C_, column_means_, m
 
 
 Model = TypeVar("Model", bound=BatchMKL)
+#: Factor between the values of C of ``Cs=None``, and their maximum number.
+STEP, MOST_VALUES = 5.0, 4
 
 
 def fit_with_search(
@@ -249,13 +251,17 @@ def fit_with_search(
         As for a single C.
     """
     source, training = prepare(self, X, y, sample_weight, client)
-    search = PathSearch(self, "C", y, sample_weight, groups)
-    Cs, n_threads = training.path_values(self.Cs), effective_n_jobs(self.n_jobs) if training.stored.concurrent else 1
-    held_out = partial(_held_out_path, training, n_threads)
-    C = search.choose(Cs, held_out, training.y, n_threads)
-    if is_number_of_values(self.Cs) and len(Cs) > 1 and Cs[-1] == C:  # the best may be beyond the end
-        Cs = np.append(Cs, C * (Cs[-1] / Cs[-2]) ** np.arange(1, len(Cs)))
-        C = search.choose(Cs, held_out, training.y, n_threads)
+    search = PathSearch(self, "C", y, sample_weight, groups, by_loss=True)
+    n_threads = effective_n_jobs(self.n_jobs) if training.stored.concurrent else 1
+    paths = [HeldOutPath(training, len(search.folds), train, test) for train, test in search.folds]
+    if self.Cs is None:
+        C = _search_near_natural_c(search, training, paths, n_threads)
+    else:
+        Cs = training.path_values(self.Cs)
+        C = search.choose(Cs, paths, training.y, n_threads)
+        if is_number_of_values(self.Cs) and len(Cs) > 1 and Cs[-1] == C:  # the best may be beyond the end
+            Cs = np.append(Cs, C * (Cs[-1] / Cs[-2]) ** np.arange(1, len(Cs)))
+            C = search.choose(Cs, paths, training.y, n_threads)
     self._solve(source, training, C)
     search.warn()
     return self
@@ -265,8 +271,8 @@ def fit_with_search(
 class MKLClassifierCV(ClassifierMixin, BatchMKL):
     """Classifier with a learned combination of kernels, and C chosen by cross-validation.
 
-    The kernels are computed once. In each fold one path of C is solved, with warm starts. Data-dependent parameters of
-    kernels, such as widths, are learned from the inputs of all samples, never from targets.
+    The kernels are computed once. Each fold is solved for increasing values of C, with warm starts. Data-dependent
+    parameters of kernels, such as widths, are learned from the inputs of all samples, never from targets.
 
     Parameters
     ----------
@@ -276,22 +282,26 @@ missing, verbose
     regularizer
         As for :class:`MKLClassifier`, but None is "elastic-net" if each kernel is on one or two columns of a table, as
         those of :func:`omkl.kernels.per_column`, and the solver is "spicy".
-    Cs : int or array of floats > 0
-        Values of C. A number spreads as many values evenly on a log scale, over three decades above
+    Cs : int, array of floats > 0 or None
+        Values of C. None compares the C that :class:`MKLClassifier` chooses with up to three others, each five times
+        as large as the one before. A number spreads as many values evenly on a log scale, over three decades above
         :func:`~omkl.batch.smallest_c`, where kernels become active, and over the next three if the largest value is the
         best.
     cv : int, splitter, iterable of (train, test) or None
         As in scikit-learn; a number gives stratified folds, None five of them.
     scoring : str, callable or None
-        As in scikit-learn; None is accuracy. The estimator and the ``X`` passed to a callable are placeholders for the
-        held-out samples: the callable may predict with them, but not read them.
+        As in scikit-learn. None is log-loss for losses with probabilities, else accuracy. The estimator and the ``X``
+        passed to a callable are placeholders for the held-out samples: the callable may predict with them, but not read
+        them.
     n_jobs : int, optional
         Number of folds solved in parallel threads; -1 uses all processors.
 
     Attributes
     ----------
     C_ : float
-        The value with the best mean score, the smallest in a tie.
+        The value with the best mean score, the smallest in a tie. With ``scoring=None``, of the values whose log-loss
+        differs from the least by no more than a standard error, the most accurate one; with ``Cs=None``, the one that
+        :class:`MKLClassifier` chooses, unless the other is more accurate by more than a standard error, too.
     Cs_ : array of shape (n_Cs,)
         Values of C in increasing order.
     scores_ : array of shape (n_folds, n_Cs)
@@ -312,8 +322,8 @@ missing, verbose
     (True, (3, 3))
     """
 
-    Cs: int | ArrayLike = 10
-    cv: int | BaseCrossValidator | Iterable | None = None
+    Cs: int | ArrayLike | None = None
+    cv: int | BaseCrossValidator | Iterable | None = 3
     scoring: str | Callable | None = None
     loss: str | PointwiseLoss = "logistic"
     class_weight: str | dict | None = None
@@ -335,7 +345,8 @@ class MKLRegressorCV(RegressorMixin, BatchMKL):
 missing, verbose
         As for :class:`MKLRegressor`.
     Cs, cv, scoring, n_jobs
-        As for :class:`MKLClassifierCV`; folds are not stratified, and None for ``scoring`` is :math:`R^2`.
+        As for :class:`MKLClassifierCV`; folds are not stratified, and None for ``scoring`` is the negative mean squared
+        error.
 
     Attributes
     ----------
@@ -353,8 +364,8 @@ missing, verbose
     True
     """
 
-    Cs: int | ArrayLike = 10
-    cv: int | BaseCrossValidator | Iterable | None = None
+    Cs: int | ArrayLike | None = None
+    cv: int | BaseCrossValidator | Iterable | None = 3
     scoring: str | Callable | None = None
     loss: str | PointwiseLoss = "squared"
 
@@ -362,17 +373,67 @@ missing, verbose
     fit = fit_with_search
 
 
-def _held_out_path(
-    training: TrainingSet, n_copies: int, Cs: np.ndarray, train: np.ndarray, test: np.ndarray
-) -> HeldOut:
-    """Solve a path on the training samples of a fold; ``n_copies`` folds are in memory at once."""
-    fold = training.on(train, n_copies)
-    fold.select()
-    decoder, outputs, active, gaps = fold.decoder or NumberDecoder(fold.settings.loss), [], [], []
-    for points in fold.path(Cs):
-        solutions = [point.solution for point in points]
-        columns = [training.outputs(solution.model, train)[:, test] for solution in solutions]
-        outputs.append(np.concatenate(columns).T + fold.centres)
-        active.append(len(np.unique(np.concatenate([solution.model.active for solution in solutions]))))
-        gaps.append(abs(largest_gap(solutions)))
-    return HeldOut(np.array(outputs), np.array(active), np.array(gaps), decoder)
+def _search_near_natural_c(
+    search: PathSearch, training: TrainingSet, paths: Sequence[HeldOutPath], n_threads: int
+) -> float:
+    """Return the best C near the one of ``C="auto"``: compare it with neighbours until both of the best are known."""
+    training.select()
+    natural = training.natural_c()
+    Cs, best = np.array([natural]), natural
+    while len(Cs) < MOST_VALUES and best in (Cs[0], Cs[-1]):
+        Cs = np.append(Cs, STEP * best) if best == Cs[-1] else np.insert(Cs, 0, best / STEP)
+        best = search.choose(Cs, paths, training.y, n_threads, natural)
+    return best
+
+
+class HeldOutPath:
+    """Models of one fold at several values of C, each solved once.
+
+    Parameters
+    ----------
+    training : TrainingSet
+        All samples.
+    n_folds : int
+        Number of folds in memory at once.
+    train, test : int arrays
+        The samples to learn from, and the held-out ones.
+    """
+
+    def __init__(self, training: TrainingSet, n_folds: int, train: np.ndarray, test: np.ndarray) -> None:
+        self.training, self.n_folds = training, n_folds
+        self.train, self.test = train, test
+        self._solutions: dict[float, list[Solution]] = {}
+        self._outputs: dict[float, np.ndarray] = {}
+
+    @cached_property
+    def fold(self) -> TrainingSet:
+        """The samples to learn from, with kernels chosen on them."""
+        fold = self.training.on(self.train, self.n_folds)
+        fold.select()
+        return fold
+
+    def __call__(self, Cs: np.ndarray) -> HeldOut:
+        """Return the result for increasing values of C."""
+        fold = self.fold
+        for C in Cs.tolist():
+            if C not in self._solutions:
+                self._solve(C)
+        active, gaps = [], []
+        for C in Cs.tolist():
+            solutions = self._solutions[C]
+            active.append(len(np.unique(np.concatenate([solution.model.active for solution in solutions]))))
+            gaps.append(abs(largest_gap(solutions)))
+        outputs = np.array([self._outputs[C] for C in Cs.tolist()])
+        decoder = fold.decoder or NumberDecoder(fold.settings.loss)
+        return HeldOut(outputs, np.array(active), np.array(gaps), decoder)
+
+    def _solve(self, C: float) -> None:
+        """Solve from the solution at the next smaller C, or else at the smallest."""
+        near = None
+        if self._solutions:
+            smaller = [value for value in self._solutions if value < C]
+            near = self._solutions[max(smaller) if smaller else min(self._solutions)]
+        solutions = self.fold.solve(C, verbose=False, near=near)
+        columns = [self.training.outputs(solution.model, self.train)[:, self.test] for solution in solutions]
+        self._solutions[C] = solutions
+        self._outputs[C] = np.concatenate(columns).T + self.fold.centres

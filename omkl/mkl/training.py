@@ -119,7 +119,7 @@ class TrainingSet:
 
     def select(self) -> None:
         """If the settings require it, keep only kernels that help out of sample, or all if none helps."""
-        if self.settings.weighting != "norms":
+        if self.settings.weighting != "norms" and self.choice is None:
             self.choice = choice = helpful_kernels(*self._some())
             if self._warns and choice.is_doubtful:
                 n_certain = np.count_nonzero(choice.evidence > choice.threshold)
@@ -160,12 +160,18 @@ class TrainingSet:
         shared = own.loss, own.regularizer, C, bool(own.parameters.fit_intercept), self.loss_weights
         return [(shared_problem if target.ndim == 2 else Problem)(stack, target, *shared) for target in self.targets]
 
-    def solve(self, C: float, verbose: bool) -> list[Solution]:
-        """Solve the problems, with a progress bar for each if ``verbose``."""
-        solver, own, solutions = self.settings.solver, self.settings.parameters, list[Solution]()
-        for problem in self.problems(C):
+    def solve(self, C: float, verbose: bool, near: Sequence[Solution] | None = None) -> list[Solution]:
+        """Solve the problems, with a progress bar for each if ``verbose``.
+
+        ``near`` are solutions at a similar C, to start from.
+        """
+        solver, parameters = self.settings.solver, self.settings.parameters
+        problems = self.problems(C)
+        starts = [None] * len(problems) if near is None else [solution.start for solution in near]
+        solutions = []
+        for problem, start in zip(problems, starts):
             with gap_progress(verbose, "kernels") as progress:
-                solutions.append(solver.solve(problem, own.tol, own.max_iter, None, progress))
+                solutions.append(solver.solve(problem, parameters.tol, parameters.max_iter, start, progress))
         return solutions
 
     def path(self, Cs: np.ndarray) -> Iterator[tuple[PathPoint, ...]]:

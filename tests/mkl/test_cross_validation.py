@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
-from sklearn.metrics import accuracy_score, get_scorer
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
+from sklearn.metrics import accuracy_score, get_scorer, log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, train_test_split
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -22,13 +22,13 @@ KERNELS = {"wide": "gaussian:sigma2=20", "narrow": "gaussian:sigma2=2", "linear"
 CS = [0.01, 0.1, 1.0, 10.0]
 
 
-#: C is chosen for the accuracy of noise, in which all classes count alike.
-BY_ACCURACY = {"check_class_weight_classifiers": "C is chosen by accuracy, whatever the weights of the classes"}
+#: C is chosen for the log-loss of noise, in which all classes count alike.
+BY_LOSS = {"check_class_weight_classifiers": "C is chosen by log-loss, whatever the weights of the classes"}
 
 
 @parametrize_with_checks(
     [MKLClassifierCV(Cs=4, cv=3), MKLRegressorCV(Cs=4, cv=3)],
-    expected_failed_checks=lambda model: WEIGHT_CHECKS | (BY_ACCURACY if isinstance(model, MKLClassifierCV) else {}),
+    expected_failed_checks=lambda model: WEIGHT_CHECKS | (BY_LOSS if isinstance(model, MKLClassifierCV) else {}),
 )
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
@@ -48,7 +48,7 @@ def searched(estimator, X, y, **options):
     return search, np.array([search.cv_results_[f"split{k}_test_score"] for k in range(n_folds)])
 
 
-@pytest.mark.parametrize("scoring", [None, "neg_log_loss", "roc_auc"])
+@pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss", "roc_auc"])
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_two_classes_are_scored_as_grid_search_scores_them(cancer, scoring, n_jobs):
     X, y = cancer
@@ -69,19 +69,84 @@ def test_several_classes_are_scored_as_grid_search_scores_them(settings, cv):
     X, y = load_iris(return_X_y=True)
     names = np.array(["setosa", "versicolor", "virginica"])[y]
     search, scores = searched(MKLClassifier(KERNELS, tol=1e-6, **settings), X, names, cv=cv)
-    model = MKLClassifierCV(KERNELS, Cs=CS, tol=1e-6, cv=cv, **settings).fit(X, names)
+    model = MKLClassifierCV(KERNELS, Cs=CS, tol=1e-6, cv=cv, scoring="accuracy", **settings).fit(X, names)
     assert_allclose(model.scores_, scores, atol=1e-12)
     assert search.best_params_["C"] == model.C_
     assert list(model.classes_) == ["setosa", "versicolor", "virginica"]
 
 
+def expected_choice(grid, Cs):
+    """Return the most accurate C whose log-loss is the least up to a standard error, of folds of equal size."""
+    losses, right = grid
+    means = losses.mean(axis=1)
+    best = int(means.argmin())
+    differences = losses - losses[best]
+    errors = differences.std(axis=1) / np.sqrt(losses.shape[1])
+    tied = np.flatnonzero(means - means[best] <= errors)
+    return Cs[max(tied, key=lambda k: (right[k].mean(), -means[k]))]
+
+
+@pytest.mark.parametrize("data", [load_breast_cancer, load_iris])
+def test_classifiers_choose_by_log_loss_and_in_doubt_by_accuracy(data):
+    X, y = data(return_X_y=True)
+    X, y = X[::3], y[::3]
+    X, y = (X - X.mean(axis=0)) / X.std(axis=0), y
+    n = len(y) - len(y) % 5
+    X, y = X[:n], y[:n]
+    cv = KFold(5, shuffle=True, random_state=0)
+    Cs = np.geomspace(0.03, 3e4, 7)
+    model = MKLClassifierCV(KERNELS, Cs=Cs, tol=1e-6, cv=cv).fit(X, y)
+    losses, right = np.zeros((2, 7, n))
+    for train, test in cv.split(X):
+        for k, C in enumerate(Cs):
+            alone = MKLClassifier(KERNELS, C=C, tol=1e-6).fit(X[train], y[train])
+            of_classes = alone.predict_proba(X[test])[np.arange(len(test)), y[test]]
+            losses[k, test] = -np.log(np.maximum(of_classes, np.finfo(float).eps))
+            right[k, test] = alone.predict(X[test]) == y[test]
+    means = [record["mean_score"] for record in model.cv_results_]
+    assert_allclose(means, -losses.mean(axis=1), atol=2e-4)
+    assert pytest.approx(expected_choice((losses, right), Cs)) == model.C_
+
+
+def test_labels_are_scored_by_their_mean_log_loss(cancer):
+    X, y = cancer
+    labels = np.column_stack([y, X[:, 0] > 0.0, X[:, 1] > 0.5]).astype(int)
+    settings = {"Cs": CS, "tol": 1e-7, "cv": KFold(3), "weighting": "norms"}
+    joint = MKLClassifierCV(KERNELS, multiclass="ovr", **settings).fit(X, labels)
+    single = [MKLClassifierCV(KERNELS, **settings).fit(X, column).scores_ for column in labels.T]
+    assert_allclose(joint.scores_, np.mean(single, axis=0), atol=1e-4)
+
+
+@pytest.mark.parametrize("form", [MKLClassifierCV, MKLRegressorCV])
+def test_the_first_C_is_that_of_a_single_model_and_the_best_has_neighbours(form):
+    X = np.random.default_rng(0).normal(size=(90, 3))
+    y = X[:, 0] + np.sin(3.0 * X[:, 1])
+    y = y > 0.0 if form is MKLClassifierCV else y
+    search = form().fit(X, y)
+    natural = (MKLClassifier if form is MKLClassifierCV else MKLRegressor)().fit(X, y).C_
+    assert natural in search.Cs_
+    assert len(search.Cs_) == 4 or search.Cs_[0] < search.C_ < search.Cs_[-1]
+    assert_allclose(np.diff(np.log(search.Cs_)), np.log(5.0))
+    assert_allclose([len(search.cv_results_), *search.scores_.shape], [len(search.Cs_), 3, len(search.Cs_)])
+
+
+def test_the_default_is_no_less_accurate_than_a_single_model():
+    """C was chosen by accuracy alone, which is flat where log-loss is not."""
+    for data in (load_iris, load_breast_cancer, load_wine):
+        X, y = data(return_X_y=True)
+        X, held_out, y, truth = train_test_split(X, y, test_size=0.5, random_state=0, stratify=y)
+        single, search = MKLClassifier().fit(X, y), MKLClassifierCV().fit(X, y)
+        assert search.score(held_out, truth) >= single.score(held_out, truth) - 0.01
+        worse = log_loss(truth, search.predict_proba(held_out)) - log_loss(truth, single.predict_proba(held_out))
+        assert worse < 0.05
+
+
 def test_numbers_are_scored_as_grid_search_scores_them():
     X, y = (part[:150] for part in load_diabetes(return_X_y=True))
     kernels = ["gaussian:sigma2=0.02", "linear"]
-    for scoring in (None, "neg_mean_absolute_error"):
-        search, scores = searched(
-            MKLRegressor(["gaussian:sigma2=0.02", "linear:normalize=None"], tol=1e-8), X, y, scoring=scoring, cv=4
-        )
+    for scoring in (None, "r2", "neg_mean_absolute_error"):
+        alone = MKLRegressor(["gaussian:sigma2=0.02", "linear:normalize=None"], tol=1e-8)
+        search, scores = searched(alone, X, y, scoring=scoring or "neg_mean_squared_error", cv=4)
         model = MKLRegressorCV(
             ["gaussian:sigma2=0.02", "linear:normalize=None"], Cs=CS, tol=1e-8, cv=4, scoring=scoring
         ).fit(X, y)
@@ -123,7 +188,8 @@ def test_weights_count_in_losses_and_scores(cancer):
 def test_groups_stay_together(cancer):
     X, y = cancer
     groups = np.arange(len(y)) // 10
-    model = MKLClassifierCV(KERNELS, Cs=CS, cv=GroupKFold(3), tol=1e-6).fit(X, y, groups=groups)
+    settings = {"cv": GroupKFold(3), "tol": 1e-6, "scoring": "accuracy"}
+    model = MKLClassifierCV(KERNELS, Cs=CS, **settings).fit(X, y, groups=groups)
     search = GridSearchCV(MKLClassifier(KERNELS, tol=1e-6), {"C": CS}, cv=GroupKFold(3)).fit(X, y, groups=groups)
     assert_allclose(model.scores_.mean(axis=0), search.cv_results_["mean_test_score"], atol=1e-12)
     with pytest.raises(ValueError, match="inconsistent"):
@@ -228,7 +294,7 @@ def test_paths_of_one_column_kernels_converge(cancer):
         search = MKLClassifierCV(per_column("gaussian", X), regularizer="block1", Cs=Cs, cv=3)
         search.fit(X, y)
     assert max(record["dual_gap"] for record in search.cv_results_) < 0.01
-    assert search.cv_results_[1]["mean_score"] > 0.9
+    assert search.cv_results_[1]["mean_score"] > -0.4
 
 
 def test_a_best_value_at_the_end_of_the_grid_is_named(cancer):
