@@ -159,6 +159,10 @@ class WeightedLoss:
             shift = float(target)
         return shift
 
+    def are_separated(self) -> bool:
+        """Return whether the unpenalized part alone tells the classes of all samples."""
+        return False
+
     def best_constant(self) -> tuple[float, np.ndarray]:
         r"""Return the best constant prediction, and a dual point for it that sums to 0.
 
@@ -260,6 +264,9 @@ class PartlyFreeLoss(WeightedLoss):
         outputs = -self.conjugate_gradient(inside)
         return self.dual_point(outputs + self.best_intercept(outputs))
 
+    def are_separated(self) -> bool:
+        return bool((self.y * self.best_intercept(np.zeros(len(self.y))) > 0.0).all())
+
     def best_constant(self) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[override]
         values = self.best_intercept(np.zeros(len(self.y)))
         return values, self.dual_point(values)
@@ -302,6 +309,9 @@ class StackedLoss(WeightedLoss):
     def best_intercept(self, outputs: np.ndarray) -> np.ndarray:  # type: ignore[override]
         own = outputs.reshape(len(self.parts), -1)
         return self._spread([part.best_intercept(values) for part, values in zip(self.parts, own)])
+
+    def are_separated(self) -> bool:
+        return any(part.are_separated() for part in self.parts)
 
     def best_constant(self) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[override]
         constants, points = zip(*(part.best_constant() for part in self.parts))
@@ -385,6 +395,13 @@ class MultinomialLoss(PartlyFreeLoss):
         outputs = np.log(np.maximum(self._probabilities(rho), 1e-300)).ravel()
         outputs = outputs if self.offset is None else outputs - self.offset
         return self.dual_point(outputs + self.best_intercept(outputs))
+
+    def are_separated(self) -> bool:
+        scores = self._by_class(self.best_intercept(np.zeros(len(self.y))))
+        is_class = self._by_class(self.y) > 0.0
+        of_classes = np.where(is_class, scores, -np.inf).max(axis=0)
+        of_others = np.where(is_class, -np.inf, scores).max(axis=0)
+        return bool((of_classes > of_others).all())
 
     def newton_step(self, rho: np.ndarray) -> np.ndarray:
         return self.hessian(rho).best_values(rho)

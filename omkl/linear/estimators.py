@@ -53,7 +53,8 @@ class GroupLasso(RegressorMixin, SparseLinear):
     group_weights : None, "sqrt-size", array of shape (g,) or dict
         The :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists, or in a dict by the
         names of the groups; None makes them all 1. Groups of weight 0 are not regularized and always in the model,
-        like the intercept.
+        like the intercept; under "sparse-group" they keep the penalty :math:`(1-\sigma) \|w_g\|_1`. They must not
+        separate the classes.
     solver : {"dal", "sparsa", "ist"} or omkl.batch.DesignSolver
         "sparsa" and "ist" are for losses without kinks, and one output.
     tol : float > 0

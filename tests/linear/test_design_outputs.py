@@ -374,6 +374,39 @@ def test_groups_of_weight_zero_stay_whatever_alpha_is(diabetes, reloaded):
     assert np.count_nonzero(labels.coef_[0, [2, 3]]) == 2
 
 
+def test_groups_of_weight_zero_keep_the_penalty_of_single_columns(diabetes):
+    """Their columns have the penalty of the lasso alone, and the others that of their norm as well."""
+    X, y = diabetes
+    sigma, alpha = 0.4, 2.0
+    settings = {"groups": np.arange(10), "regularizer": f"sparse-group:sigma={sigma}", "tol": 1e-9}
+    weights = np.array([1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    ours = GroupLasso(alpha, group_weights=weights, **settings).fit(X, y)
+    penalties = alpha * (sigma * weights + 1.0 - sigma)
+    theirs = ElasticNet(alpha=1.0, l1_ratio=1.0, tol=1e-10, max_iter=100_000).fit(X / penalties, y)
+    assert_allclose(ours.coef_, theirs.coef_ / penalties, atol=1e-3)
+
+
+@pytest.mark.parametrize("settings", [{}, {"fit_intercept": False}, {"loss": "squared-hinge"}])
+@pytest.mark.parametrize("multiclass", ["ovr", "multinomial"])
+def test_groups_of_weight_zero_that_separate_the_classes_are_refused(settings, multiclass):
+    """There is no best model, and gaps down to -1e291 were returned with a warning."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 8))
+    y = np.digitize(rows[:, 0], [0.0])
+    if multiclass == "multinomial":
+        y = np.digitize(rows[:, 0] + 5.0, [4.5, 5.5])
+        rows[:, 1] = rows[:, 0] ** 2
+        settings = {}
+    groups = [[0, 1], *([j] for j in range(2, 8))]
+    model = SparseLogisticRegression(
+        0.05, groups=groups, group_weights=[0.0, 1, 1, 1, 1, 1, 1], multiclass=multiclass, **settings
+    )
+    with pytest.raises(InputError, match="weight 0 separate the classes"):
+        model.fit(rows, y)
+    flipped = np.where(np.arange(60) < 6, (y + 1) % (y.max() + 1), y)
+    assert 0.0 <= model.fit(rows, flipped).dual_gap_ <= 1e-3
+
+
 def test_alpha_is_chosen_for_sparse_and_positive_groups(diabetes):
     X, y = diabetes
     model = GroupLassoCV(5, groups=OF_TEN, regularizer="sparse-group", positive=True, cv=3).fit(X, y)

@@ -110,7 +110,7 @@ class ColumnGroups:
     weights : array of shape (g,), optional
         :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists. The regularizer is applied to
         :math:`\omega_g \|w_g\|`. All 1 by default; the square root of the size is a common choice. Groups of weight 0
-        are not regularized.
+        are not regularized, unless ``l1`` is > 0.
     l1 : float >= 0
         If > 0, the regularizer is applied to :math:`\omega_g \|w_g\| + l \|w_g\|_1`.
     positive : bool

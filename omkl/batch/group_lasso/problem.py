@@ -54,7 +54,8 @@ class DesignProblem(BaseProblem):
     alpha : float > 0
         Weight of the regularizer.
     groups : ColumnGroups, optional
-        By default every column is a group. Groups of weight 0 are not regularized; they need a loss without kinks.
+        By default every column is a group. Groups of weight 0 are not regularized, except by an l1 term; without one
+        they need a loss without kinks.
     intercept : bool
         Whether there is a constant b, which is not regularized.
     sample_weight : array of shape (m,), optional
@@ -169,6 +170,12 @@ class DesignProblem(BaseProblem):
 
     @cached_property
     def weighted_loss(self) -> WeightedLoss:
+        loss = self._make_loss()
+        if self.unpenalized is not None and self.loss.classifies and loss.are_separated():
+            raise InputError("The groups of weight 0 separate the classes: give one of them a weight > 0.")
+        return loss
+
+    def _make_loss(self) -> WeightedLoss:
         if self.unpenalized is None:
             return super().weighted_loss
         return PartlyFreeLoss(self.loss, self.y, self.loss_weights, self.offset, free=self.unpenalized)
@@ -246,8 +253,7 @@ class StackedProblem(DesignProblem):
     def loss_weights(self) -> np.ndarray:
         return np.tile(self.single.loss_weights, self.n_outputs)
 
-    @cached_property
-    def weighted_loss(self) -> WeightedLoss:
+    def _make_loss(self) -> WeightedLoss:
         free, n_samples = self.unpenalized, self.single.design.shape[0]
         if not self.multinomial:
             return StackedLoss(self.loss, self.y, self.loss_weights, self.offset, self.n_outputs, free)
