@@ -137,7 +137,11 @@ class NumberDecoder:
 
 
 def encode_classes(
-    y: np.ndarray, weights: np.ndarray | None, class_weight: str | dict | None, warns: bool = True
+    y: np.ndarray,
+    weights: np.ndarray | None,
+    class_weight: str | dict | None,
+    warns: bool = True,
+    what: str = "y",
 ) -> tuple[np.ndarray, np.ndarray | None, ClassDecoder]:
     """Convert classes (N,), or binary indicators of labels (N, L), to targets -1 and +1 of P problems.
 
@@ -149,6 +153,8 @@ def encode_classes(
         For classes only.
     warns : bool
         Whether to warn about labels that are constant.
+    what : str
+        Name of the targets in messages.
 
     Returns
     -------
@@ -164,7 +170,7 @@ def encode_classes(
         is_binary, y = np.isin(y, (0, 1)).all(), y != 0
         varying = np.flatnonzero(y.any(axis=0) & ~y.all(axis=0))
         if not is_binary or not len(varying):
-            found = f"y has {y.shape[1]} columns"
+            found = f"{what} has {y.shape[1]} columns"
             raise InputError(f"{found}, which must hold 0 and 1, for labels that a sample has or not.")
         constant = {k: bool(y[0, k]) for k in range(y.shape[1]) if k not in varying}
         if constant and warns:
@@ -178,7 +184,7 @@ def encode_classes(
     # data frames have strings as objects, which model files cannot store
     classes = label_array(classes.tolist()) if classes.dtype.hasobject else classes
     if len(classes) < 2:
-        raise InputError(f"y holds one class only, {classes.tolist()[0]!r}: a classifier needs two.")
+        raise InputError(f"{what} holds one class only, {classes.tolist()[0]!r}: a classifier needs two.")
     members = np.arange(len(classes)) if len(classes) > 2 else np.array([1])
     signs = np.where(codes[:, None] == members, 1.0, -1.0)
     return signs, weighted_by_class(class_weight, classes, codes, weights), ClassDecoder(classes)

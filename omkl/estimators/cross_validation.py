@@ -102,8 +102,8 @@ class PathSearch:
     sample_weight, groups : array of shape (N,), optional
         Weights, and groups of samples that must stay in the same fold.
     by_loss : bool
-        Whether ``scoring=None`` is log-loss for classes with probabilities, and squared error for numbers, instead of
-        the estimator's own score. Values whose log-loss is the least, up to chance, are chosen by accuracy.
+        Whether ``scoring=None`` is :func:`losses_of` samples for numbers, and for classes with probabilities, instead
+        of the estimator's own score. Values whose log-loss is the least, up to chance, are chosen by accuracy.
     """
 
     def __init__(
@@ -119,10 +119,7 @@ class PathSearch:
         from sklearn.model_selection import check_cv
 
         self.estimator, self.name, scoring = estimator, name, estimator.scoring
-        self.by_log_loss = False
-        if by_loss and scoring is None:
-            self.by_log_loss = is_a_classifier(estimator) and has_log_odds(estimator)
-            scoring = None if is_a_classifier(estimator) else "neg_mean_squared_error"
+        self.by_loss = by_loss and scoring is None and (not is_a_classifier(estimator) or has_log_odds(estimator))
         self.scorer: Any = None
         with suppress(ValueError):
             if scoring is None or isinstance(scoring, str) or callable(scoring):
@@ -185,7 +182,7 @@ class PathSearch:
             raise InputError(f"scoring={self.estimator.scoring!r} is undefined in every fold: choose another, or cv.")
         means, spread = scores[defined].mean(axis=0), scores[defined].std(axis=0)
         best = int(np.argmax(means))
-        if self.by_log_loss:
+        if self.by_loss and is_a_classifier(self.estimator):
             comparison = self._compare(best, [y[test] for test in tests], held_out_folds)
             preferred = None if prior is None else int(np.flatnonzero(values == prior)[0])
             best = comparison.most_accurate(means, preferred)
@@ -203,8 +200,8 @@ class PathSearch:
         """Return the score of each value on the held-out samples of a fold, (n_values,)."""
         decoder: Any = held_out.decoder
         weights = None if self.weights is None else self.weights[test]
-        if self.by_log_loss:
-            losses = [log_losses(decoder, outputs, y) for outputs in held_out.outputs]
+        if self.by_loss:
+            losses = [losses_of(decoder, outputs, y) for outputs in held_out.outputs]
             return -np.average(losses, axis=1, weights=weights)
         scoring, model = self.estimator.scoring, OutputRegressor(decoder)
         if is_a_classifier(self.estimator):
@@ -225,7 +222,7 @@ class PathSearch:
         losses, accuracies = [], []
         for held_out, y in zip(held_out_folds, targets):
             decoder: Any = held_out.decoder
-            losses.append([log_losses(decoder, outputs, y) for outputs in held_out.outputs])
+            losses.append([losses_of(decoder, outputs, y) for outputs in held_out.outputs])
             accuracies.append([are_right(decoder, outputs, y) for outputs in held_out.outputs])
         right = np.concatenate(accuracies, axis=1).astype(np.float64)
         return Comparison(best, np.concatenate(losses, axis=1), right, weights / weights.sum())
@@ -245,16 +242,24 @@ class PathSearch:
         warn_of_gaps(gaps, f"{self.name} in folds", tol)
 
 
-def log_losses(decoder: ClassDecoder, outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the negative log-probability of the class of each sample, or the mean over its labels, (n,).
+def losses_of(decoder: ClassDecoder | NumberDecoder, outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the loss of each sample, or its mean over several labels or outputs, (n,).
+
+    For classes it is the negative log-probability, for numbers the squared error, for counts half the deviance.
 
     Parameters
     ----------
-    decoder : ClassDecoder
-        Decoder of log-odds; classes that it lacks have the probability 0. Probabilities are at least 2.2e-16.
+    decoder : ClassDecoder or NumberDecoder
+        Classes that it lacks have the probability 0. Probabilities are at least 2.2e-16.
     outputs : array of shape (n, P)
-    y : array of shape (n,), or (n, L)
+        Log-odds of classes.
+    y : array of shape (n,), or (n, K)
     """
+    if isinstance(decoder, NumberDecoder):
+        targets = y.reshape(outputs.shape)
+        if decoder.loss.has_link:
+            return decoder.loss.value(targets, outputs).mean(axis=1)
+        return np.square(targets - outputs).mean(axis=1)
     probabilities = decoder.probabilities(outputs)
     least = np.finfo(np.float64).eps
     if decoder.multilabel:

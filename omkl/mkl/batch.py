@@ -346,7 +346,7 @@ missing, verbose
         As for :class:`MKLRegressor`.
     Cs, cv, scoring, n_jobs
         As for :class:`MKLClassifierCV`; folds are not stratified, and None for ``scoring`` is the negative mean squared
-        error.
+        error, or with ``loss="poisson"`` half the negative mean deviance.
 
     Attributes
     ----------

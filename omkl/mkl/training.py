@@ -61,8 +61,9 @@ class TrainingSet:
     weights : array of shape (N,)
         Sample weights > 0.
     settings : Settings
-    warns : bool
-        Whether to warn about constant targets, and about a choice of kernels with weak evidence.
+    is_part : bool
+        Whether these are some of the user's samples, such as those of a fold. If so, there are no warnings about
+        constant targets, and about a choice of kernels with weak evidence.
 
     Attributes
     ----------
@@ -81,20 +82,27 @@ class TrainingSet:
     """
 
     def __init__(
-        self, store: Callable[[], KernelStack], y: np.ndarray, weights: np.ndarray, settings: Settings, warns: bool
+        self,
+        store: Callable[[], KernelStack],
+        y: np.ndarray,
+        weights: np.ndarray,
+        settings: Settings,
+        is_part: bool = False,
     ) -> None:
-        self._store, self.y, self.weights, self.settings, self._warns = store, y, weights, settings, warns
+        self._store, self.y, self.weights, self.settings = store, y, weights, settings
+        self._warns = not is_part
         self.choice: KernelChoice | None = None
         self.decoder: ClassDecoder | None = None
         self.centres: np.ndarray | float = 0.0
         own, loss_weights = settings.parameters, weights
         if settings.loss.classifies:
-            columns, loss_weights, self.decoder = encode_classes(y, weights, own.class_weight, warns)
+            what = "a part of y that a fold trains on" if is_part else "y"
+            columns, loss_weights, self.decoder = encode_classes(y, weights, own.class_weight, self._warns, what)
         else:
             y = finite_targets(y)
             is_constant = y.ndim == 1 and len(y) > 1 and np.ptp(y) == 0.0
             # with a kink, other constants may be optimal, too
-            if warns and is_constant and own.fit_intercept and not settings.loss.has_kink:
+            if self._warns and is_constant and own.fit_intercept and not settings.loss.has_kink:
                 warn_caller(f"y is constant ({y[0]:g}): the model is that constant.", DataWarning)
             self.centres = centres_of(y, settings.loss, own.fit_intercept)
             columns = y - self.centres
@@ -115,18 +123,19 @@ class TrainingSet:
             fits = packed_bytes_fit(n_copies * self.stored.n_kernels, len(samples), np.float64)
             return self.stored.restricted(samples) if fits else RestrictedView(self.stored, samples)
 
-        return TrainingSet(store, self.y[samples], self.weights[samples], self.settings, warns=False)
+        return TrainingSet(store, self.y[samples], self.weights[samples], self.settings, is_part=True)
 
     def select(self) -> None:
         """If the settings require it, keep only kernels that help out of sample, or all if none helps."""
         if self.settings.weighting != "norms" and self.choice is None:
             self.choice = choice = helpful_kernels(*self._some())
-            if self._warns and choice.is_doubtful:
+            varies = bool(np.ptp(self.columns, axis=0).any())
+            if self._warns and choice.is_doubtful and varies:
                 n_certain = np.count_nonzero(choice.evidence > choice.threshold)
                 warn_caller(
-                    f"On held-out samples, {n_certain} of {len(choice.kept)} kernels help beyond chance, and others "
-                    "are in the model as well. Weights may be due to chance: see `evidence_`, or select kernels by "
-                    "omkl.select_groups.",
+                    f"On held-out samples, {n_certain} of {len(choice.kept)} kernels help beyond chance, but the model "
+                    f"uses {np.count_nonzero(self.kept)}, whose weights may be due to chance: see `evidence_`, or "
+                    "select kernels by omkl.select_groups.",
                     DataWarning,
                 )
 
@@ -228,7 +237,7 @@ def prepare(
     def store() -> KernelStack:
         return source.stack(dtype, estimator.approximate, client)
 
-    return source, TrainingSet(store, targets, weights, settings, warns=True)
+    return source, TrainingSet(store, targets, weights, settings)
 
 
 def read_samples(

@@ -59,3 +59,47 @@ def test_targets_that_are_no_counts_are_refused(y, message):
         omkl.MKLRegressor(per_column("gaussian", X), **POISSON).fit(X, y)
     with pytest.raises(InputError, match="with a link"):
         omkl.OnlineMKLRegressor(**POISSON).fit(X, COUNTS)
+
+
+def test_C_is_chosen_by_the_deviance_of_counts():
+    settings = {"Cs": [0.1, 1.0, 10.0], "cv": 3, **POISSON}
+    model = omkl.MKLRegressorCV(["gaussian"], **settings).fit(X, COUNTS)
+    theirs = omkl.MKLRegressorCV(["gaussian"], scoring="neg_mean_poisson_deviance", **settings).fit(X, COUNTS)
+    assert_allclose(2.0 * model.scores_, theirs.scores_)
+    assert model.C_ == theirs.C_
+    several = omkl.MKLRegressorCV(["gaussian"], **settings).fit(X, np.column_stack([COUNTS, COUNTS]))
+    assert several.scores_.shape == (3, 3)
+
+
+@pytest.mark.parametrize(("seed", "regularizer"), [(161, "uniform"), (427, "elastic-net")])
+def test_the_gap_keeps_its_digits_beside_kernels_of_large_entries(seed, regularizer):
+    """Norms of dual points were updated in each step, and kept the rounding errors of the first steps."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(15, 60))
+    small = rng.normal(size=(n, 3))
+    size = 10.0 ** rng.uniform(6, 12)
+    large = rng.normal(size=(n, 2))
+    grams = [np.exp(-0.5 * squared_distances(small)), small @ small.T]
+    grams += [size * (large @ large.T), size * np.exp(-squared_distances(large))]
+    y = rng.poisson(np.exp(0.7 * small[:, 0] + 0.5 * large[:, 0])).astype(np.longdouble)
+    C = 10.0 ** rng.uniform(-2, 2)
+    model = omkl.MKLRegressor("precomputed", regularizer=regularizer, C=C, **POISSON).fit(grams, y.astype(float))
+    exact = [gram.astype(np.longdouble) for gram in grams]
+    alphas, rho = model.dual_coef_.astype(np.longdouble), model.dual_variables_[0].astype(np.longdouble)
+    outputs = sum(gram @ alpha for gram, alpha in zip(exact, alphas)) + np.longdouble(model.intercept_[0])
+    norms = np.sqrt([alpha @ gram @ alpha for gram, alpha in zip(exact, alphas)])
+    dual_norms = np.sqrt([rho @ gram @ rho for gram in exact])
+    own = np.where(y > 0, y * np.log(np.maximum(y, 1)), 0) - y
+    means = y - rho / np.longdouble(C)
+    conjugates = means * np.log(means) - means - own
+    primal, dual = C * (np.exp(outputs) - y * outputs + own).sum(), -C * conjugates.sum()
+    if regularizer == "uniform":
+        primal, dual = primal + (norms**2).sum() / 2, dual - (dual_norms**2).sum() / 2
+    else:
+        primal += (norms / 2 + norms**2 / 4).sum()
+        dual -= (np.maximum(dual_norms - 0.5, 0) ** 2).sum()
+    assert model.dual_gap_ == pytest.approx(float((primal - dual) / primal), rel=1e-3)
+
+
+def squared_distances(rows):
+    return ((rows[:, None] - rows) ** 2).sum(axis=-1)

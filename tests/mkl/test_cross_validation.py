@@ -245,7 +245,7 @@ def test_a_scorer_of_ones_own(cancer):
         ({"loss": "hinge", "scoring": "neg_log_loss"}, "MKLClassifierCV has none .* predict_proba"),
         ({"scoring": ["accuracy", "f1"]}, "scoring must be"),
         ({"cv": [([], [3, 4])]}, "must have folds"),
-        ({"cv": [(np.arange(19), np.arange(20, 150))]}, "one class only"),
+        ({"cv": [(np.arange(19), np.arange(20, 150))]}, "a part of y that a fold trains on holds one class only"),
     ],
 )
 def test_bad_parameters_are_refused_in_one_sentence(cancer, settings, message):
