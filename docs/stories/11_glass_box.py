@@ -83,7 +83,7 @@ print(f"plus or minus {(high - low)[0] / 2:.0f}: holds for {covered.mean():.0%} 
 # Beside other models that one can look into
 # ------------------------------------------
 # Accuracy in percent, and seconds of CPU of a fit, on the first one or two random splits: too few to rank models that
-# differ by a point or two. ``MKLClassifierCV(per_column("gaussian", X))`` chooses C by five folds, pyGAM 0.12 and
+# differ by a point or two. ``MKLClassifierCV(per_column("gaussian", X))`` chooses C by cross-validation, pyGAM 0.12 and
 # explainable boosting (interpret 0.7.8, with pairs of columns) have their default parameters, and the support vector
 # machine, which has no curves, chooses C and gamma by five folds.
 #
