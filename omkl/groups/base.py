@@ -150,7 +150,7 @@ class Bank(Compilable, ABC):
         for k in np.flatnonzero((scales != 0) & ((scales < low) | (scales > high))).tolist():
             factor = scales[k]
             scales[k] = 1.0
-            group_state.square_norms[k] *= factor * factor  # not a power, which rounds otherwise
+            group_state.square_norms[k] *= factor * factor
             self._fold(k, factor)
 
     @abstractmethod

@@ -272,7 +272,8 @@ def cost_of(model_address, rounds_address, i, scratch_address):
     first, last = rounds.ends[i], rounds.ends[i + 1]
     unary = scratch.unary[: last - first]
     if rounds.of_numbers:
-        return (rounds.targets[first] - unary[0, 0]) ** 2
+        difference = rounds.targets[first] - unary[0, 0]
+        return difference * difference
     labels = scratch.labels[: last - first]
     gold = rounds.codes[first:last]
     decode(structure, unary, scratch.pairwise, gold, 0.0, labels)
@@ -418,7 +419,7 @@ def apply_events(model_address, rounds_address, i, scratch_address, moves):
             scale = groups.scales[k]
             if scale != 0.0 and (scale < groups.lowest_scale or scale > groups.highest_scale):
                 groups.scales[k] = 1.0
-                groups.square_norms[k] *= scale**2
+                groups.square_norms[k] *= scale * scale
                 fold_bank(bank.fold, (bank.arrays, k - bank.first, scale))
                 groups.averages[k] = 0.0
 
@@ -456,7 +457,7 @@ def learn_example(model_address, rounds_address, i, scratch_address):
             place = place_of(bank, rounds, i)
             step_bank(bank.step, (bank.arrays, bank.inputs, place, gradient, scratch.pair_gradient, False))
         square = square_of_gradient(model.square, (model.method, model.groups, weight))
-        square_gradient = weight**2 * square
+        square_gradient = weight * weight * square
         rate = adapt_rate(model_address, loss, square_gradient, weight, rate)
     step = rate * rounds.shrinkage[i]
     state[SHRINKAGE] += step

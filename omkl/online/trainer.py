@@ -230,7 +230,7 @@ class OnlineTrainer:
         if gradient is not None:  # None means zero
             for bank in self.banks:
                 bank.step(x, gradient)  # line 5
-            # no power, which rounds otherwise than the product in compiled rounds
+            # products, since powers of compiled and of other numbers round differently
             square_gradient = weight * weight * method.observe(group_state, weight)
             adapted = schedule.observe(weight * loss, square_gradient, weight, rate)
             if adapted != rate:  # the very first step gets its rate only now
