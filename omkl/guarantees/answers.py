@@ -1,14 +1,12 @@
 """Predictions of models with confidences, and with correct outputs which of them are wrong."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from omkl.data import Treebank
-from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import at_temperature, has_marginals
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.exceptions import InputError
@@ -117,42 +115,19 @@ def _rows(model: Any, X: Any, y: Any, column: None, unknown: Unknown) -> Iterato
             values = np.asarray(model.predict_proba(block.X))
         except AttributeError as error:
             raise InputError(str(error.__cause__ or error)) from None
-        gold = [] if unknown is None else row_outputs(model, block, len(values)).tolist()
+        gold = [] if unknown is None else row_outputs(block, len(values)).tolist()
         for own, right in zip_longest(values, gold):
             best = [int(own.argmax())]
             answer = Answer(model.classes_[best], float(own[best][0]), own[best], own[None], model.classes_)
             yield answer if unknown is None else answer.compared([right], unknown)
 
 
-def row_outputs(model: Any, block: TrainingBlock, n: int) -> np.ndarray:
-    """Return the correct outputs of rows; raise an InputError for rows of the training data."""
+def row_outputs(block: TrainingBlock, n: int) -> np.ndarray:
+    """Return the correct outputs of n rows, (n,)."""
     y = np.asarray(block.y)
     if y.shape != (n,):
         raise InputError(f"y must have one output for each of the {n} rows of X, got an array of shape {y.shape}.")
-    if are_training_rows(model, block.X):
-        raise InputError("X must hold new rows: the model was trained on most of these, and is wrong less often there.")
     return y
-
-
-def are_training_rows(model: Any, X: Any) -> bool:
-    """Return whether rows and the training rows that a model keeps for its kernels are mostly the same."""
-    from omkl.mkl.base import BatchMKL
-
-    kept: Any = None
-    if isinstance(model, BatchMKL):
-        kept = getattr(model._model.source, "X", None)
-    elif isinstance(model, OnlineEstimator):
-        name, kept = next(iter(model.support_vectors_.items()), ("", None))
-        if kept is not None and isinstance(X, np.ndarray):  # in the scale that the kernel sees
-            encoder = model.model_.codec.encoder
-            X = encoder.encode(X, np.arange(len(X) + 1)).views[encoder.views[name].label]
-    if not isinstance(kept, np.ndarray) or np.shape(X)[1:] != kept.shape[1:]:
-        return False
-    with suppress(TypeError, ValueError):  # text
-        known = set(map(bytes, kept.astype(np.float32)))
-        rows = set(map(bytes, np.asarray(X, dtype=np.float32)))
-        return len(known & rows) > min(len(known), len(rows)) / 2
-    return False
 
 
 # ---- sentences --------------------------------------------------------------------------------------------------

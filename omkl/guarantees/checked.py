@@ -90,7 +90,7 @@ class CheckedModel(SavedEstimator):
         """Return the :func:`parts_of` each example; a regressor has only scores, minus absolute errors."""
         if self._has_intervals:
             pairs = ((self.model.predict(block.X), block) for block in blocks_of(X, y))
-            errors = [np.abs(row_outputs(self.model, block, len(own)) - own) for own, block in pairs]
+            errors = [np.abs(row_outputs(block, len(own)) - own) for own, block in pairs]
             return [(own, own[:0], own[:0] > 0) for own in -np.concatenate(errors)[:, None]]
         return [parts_of(own, self.unit) for own in answers_of(self.model, X, y, self.column, compare=True)]
 
@@ -264,7 +264,8 @@ def guarantee(
         A trained labeler, parser, annotator, classifier or regressor with probabilities.
     X, y
         Calibration examples with their correct outputs, as for ``score``: of the kind that the model will see, and that
-        it was not trained on or calibrated on. A few hundred are needed. The model predicts them once.
+        it was not trained on or calibrated on; on training examples, models are wrong less often. This is not checked,
+        as rows of discrete columns repeat. A few hundred are needed. The model predicts them once.
     confidence : float in (0, 1)
         Probability, over the choice of the calibration examples, that :meth:`~omkl.CheckedModel.accept` keeps its
         promise.
@@ -284,7 +285,7 @@ def guarantee(
     Raises
     ------
     omkl.exceptions.InputError
-        If the model has no probabilities, or X holds rows that it was trained on.
+        If the model has no probabilities, or a parameter is invalid.
 
     Examples
     --------

@@ -138,6 +138,42 @@ def test_accepted_classes_are_as_right_as_promised_and_files_keep_the_promise(mo
     assert (loaded.unit, loaded.confidence, type(loaded.model)) == ("output", 0.9, type(model))
 
 
+def answers_to_questions(n, seed):
+    """Draw rows of four yes/no columns, of which all values occur in any few hundred rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 2, size=(n, 4)).astype(float)
+    return X, 2.0 * X[:, 0] + X[:, 1] + rng.normal(scale=0.5, size=n) > 1.5
+
+
+@pytest.mark.parametrize("kernels", [None, ["gaussian"]])
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("of_numbers", [False, True])
+def test_new_rows_of_discrete_columns_are_accepted(kernels, batch, of_numbers):
+    classes = {
+        (False, False): omkl.OnlineMKLClassifier,
+        (False, True): omkl.OnlineMKLRegressor,
+        (True, False): omkl.MKLClassifier,
+        (True, True): omkl.MKLRegressor,
+    }
+    model = classes[batch, of_numbers](kernels)
+    if not batch:
+        model.set_params(random_state=0)
+    X, y = answers_to_questions(300, 0)
+    checked = omkl.guarantee(model.fit(X, y), *answers_to_questions(400, 1))
+    X, y = answers_to_questions(2000, 2)
+    sets = checked.sets(X, miss=0.1)
+    if of_numbers:
+        covered = (sets[:, 0] <= y) & (y <= sets[:, 1])
+    else:
+        covered = np.array([label in labels for label, labels in zip(y.tolist(), sets)])
+        accepted = checked.accept(X, error=0.15)
+        assert accepted.mean() > 0.3
+        assert np.mean(model.predict(X)[accepted] != y[accepted]) <= 0.15
+    assert covered.mean() >= 0.87
+    checked.partial_fit(*answers_to_questions(50, 3))
+    assert checked.levels_.keys() == {0.1}
+
+
 def numbers(n, seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2))
@@ -302,7 +338,6 @@ REFUSED = {
     "calibrate": lambda labeler: omkl.guarantee(HINGE.fit(*words(30, 9)), *words(30, 9)),
     "logistic": lambda labeler: omkl.guarantee(omkl.MKLClassifier(loss="hinge").fit(*rows(30, 0)), *rows(30, 1)),
     "crf": lambda labeler: omkl.guarantee(omkl.OnlineMKLClassifier(loss="hinge").fit(*rows(30, 0)), *rows(30, 1)),
-    "new rows": lambda labeler: omkl.guarantee(omkl.MKLClassifier().fit(*rows(30, 0)), *rows(30, 0)),
     "label of every token": lambda labeler: omkl.guarantee(labeler, [["w1", "w2"]], [["O", None]]),
     "mark entities": lambda labeler: omkl.guarantee(labeler, [["w1"]], [["noun"]], unit="entity"),
     "one output": lambda labeler: omkl.guarantee(omkl.MKLClassifier().fit(*rows(30, 0)), rows(30, 1)[0], ["no"]),
