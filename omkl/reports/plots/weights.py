@@ -145,7 +145,8 @@ def plot_group_weights(
     names = dict.fromkeys(name for each in weights for name in each)
     curves = {name: np.array([each.get(name, 0.0) for each in weights], dtype=np.float64) for name in names}
     x, xlabel = progress_of(records)
-    return dress(_heaviest(axes_for(ax), x, curves, n), title, xlabel, kind)
+    final = {name: curve[-1] for name, curve in curves.items()}
+    return dress(_heaviest(axes_for(ax), x, curves, final, n), title, xlabel, kind)
 
 
 def plot_path(
@@ -166,7 +167,8 @@ def plot_path(
     ax, title
         As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
     n : int
-        Maximum number of curves. All others are drawn as a grey band.
+        Maximum number of curves: those of the groups with the largest values anywhere on the path. All others are drawn
+        as a grey band.
     groups : array or list of lists, optional
         For the path of a group lasso, the groups whose norms are drawn; columns by default.
     names : list of str, optional
@@ -189,13 +191,15 @@ def plot_path(
     else:
         raise InputError("This is not a path: plot_group_weights draws the history of a training.")
     x = np.array([record[of] for record in records])
-    return dress(along_path(_heaviest(axes_for(ax), x, curves, n), x), title, of, label)
+    # a group that leads under a strong penalty may have little weight under a weak one
+    largest = {name: curve.max() for name, curve in curves.items()}
+    return dress(along_path(_heaviest(axes_for(ax), x, curves, largest, n), x), title, of, label)
 
 
-def _heaviest(ax: Axes, x: np.ndarray, curves: Mapping[str, np.ndarray], n: int) -> Axes:
-    """Draw the n curves with the largest final values, and all others as a band."""
+def _heaviest(ax: Axes, x: np.ndarray, curves: Mapping[str, np.ndarray], heights: Mapping[str, float], n: int) -> Axes:
+    """Draw the n curves with the largest heights, and all others as a band."""
     table = np.array(list(curves.values()))
-    order = np.argsort(-table[:, -1], kind="stable")
+    order = np.argsort([-heights[name] for name in curves], kind="stable")
     shown, rest = (order, order[:0]) if len(order) <= n + 1 else (order[:n], order[n:])
     for k, (member, name) in enumerate(zip(shown, shortened(np.array(list(curves), object)[shown]))):
         ax.plot(x, table[member], label=name, linewidth=1.3, marker="o" if len(x) <= 12 else "", ms=2.5, **style(k))

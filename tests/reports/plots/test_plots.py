@@ -130,6 +130,17 @@ def test_many_groups_are_summarized():
     assert labels == [*(name.removeprefix("weight:") for name in heaviest), "290 others"]
 
 
+def test_a_path_shows_the_groups_that_lead_anywhere_on_it():
+    alphas = [4.0, 2.0, 1.0]
+    coefficients = np.linspace(0.1, 1.2, 12) * np.array([[0.0], [0.1], [1.0]])
+    coefficients[1, 0] = 3.0  # the first column leads in the middle, and is the smallest at the end
+    path = [{"alpha": alpha, "coef": row} for alpha, row in zip(alphas, coefficients)]
+    drawn = curves(plot_path(path, names=[f"column {j}" for j in range(12)], n=5))
+    hidden = coefficients[:, [name not in drawn for name in (f"column {j}" for j in range(12))]]
+    assert list(drawn) == [f"column {j}" for j in (0, 11, 10, 9, 8)]
+    assert hidden.max() <= min(max(values) for values in drawn.values())
+
+
 @pytest.mark.parametrize("draw", [plot_weights, plot_group_weights, plot_path])
 @pytest.mark.parametrize(
     "nothing", [3, [], {}, "weights", [1, 2], {"a": "b"}, {"a": np.nan}, {"a": {"b": 1.0}}, [{"epoch": 1}]]
