@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numba import config
 from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl import GraphLabeler, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler, groups, losses
@@ -31,6 +32,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::omkl.exceptions.DataWarning")  
 #: Number of configurations of each kind.
 DRAWN = {"any": 220, "budget": 24, "restart": 16, "drift": 16, "growing": 24, "single": 16}
 DRAWS = [(kind, seed) for kind, count in DRAWN.items() for seed in range(count)]
+MIXED = [(kind, seed) for kind in KINDS for seed in range(1000, 1012)]
+if config.DISABLE_JIT:  # all rounds take long
+    DRAWS, MIXED = DRAWS[::8], MIXED[::4]
 
 
 # ---- random configurations --------------------------------------------------------------------------------------
@@ -46,7 +50,7 @@ def test_the_model_is_that_of_the_trainer(kind, seed, monkeypatch):
     assert_same_model(model, train(configuration), configuration.X)
 
 
-@pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind in KINDS for seed in range(1000, 1012)])
+@pytest.mark.parametrize(("kind", "seed"), MIXED)
 def test_to_change_between_both_after_a_few_rounds_changes_nothing(kind, seed, monkeypatch):
     configuration = draw(kind, seed)
     with monkeypatch.context() as patch:

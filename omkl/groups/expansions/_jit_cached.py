@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 
 from omkl._compilation import borrowing, compiled, inner
-from omkl._pointers import ADDRESS, CUBE, FLAGS, INTEGER, Layout
+from omkl._pointers import ADDRESS, CUBE, FLAGS, FLOAT, INTEGER, MATRIX, Layout
 from omkl.groups._jit_group_state import bank_groups_at
 from omkl.groups.expansions._jit_kernel import advance_norm, has_gradient, measure
 
@@ -28,6 +28,11 @@ class Cached(NamedTuple):
     sums: np.ndarray
     #: Whether a group has coefficients, (p,).
     moved: np.ndarray
+    #: Sums of gradients that wait until they are large enough, and directions of the latest steps, (N, K).
+    carried: np.ndarray
+    directions: np.ndarray
+    #: Least entry of a direction; smaller ones wait.
+    least: float
     #: Address of the arrays of the groups.
     groups: int
 
@@ -50,6 +55,9 @@ def _layout_of(potentials: types.Array) -> Layout:
         coefficients=CUBE,
         sums=CUBE,
         moved=FLAGS,
+        carried=MATRIX,
+        directions=MATRIX,
+        least=FLOAT,
         groups=ADDRESS,
     )
 
@@ -99,20 +107,39 @@ def advance_cached_norms(cached, groups, tokens, moving, gradient):
         advance_norm(groups, k, product)
 
 
+@compiled(counting=False)
+def carry(gradient, carried, least, directions):
+    """Write the entries of a gradient (n, K) that are large enough for a step, with what they have carried over.
+
+    Smaller ones are added to ``carried`` (n, K), and their directions are 0.
+    """
+    for i in range(gradient.shape[0]):
+        for j in range(gradient.shape[1]):
+            total = carried[i, j] + gradient[i, j]
+            carried[i, j] = 0.0
+            directions[i, j] = total
+            if abs(total) < least:
+                carried[i, j] = total
+                directions[i, j] = 0.0
+
+
 @inner
 def take_step(cached, gram_rows, at, gradient, postponed):
     """Take the step of groups that are not empty, and measure all; or take a postponed step."""
     groups = bank_groups_at(cached.groups)
-    moving = has_gradient(gradient)
+    directions = cached.directions[at : at + gradient.shape[0]]
+    if not postponed:
+        carry(gradient, cached.carried[at : at + gradient.shape[0]], cached.least, directions)
+    moving = has_gradient(directions)
     tokens = np.empty(moving.shape[0], np.int64)
     rows = np.empty(moving.shape[0], np.int64)
     for a in range(moving.shape[0]):
         tokens[a] = at + moving[a]
         rows[a] = tokens[a] if gram_rows.of_all else a
     if not postponed:
-        if not measure(gram_rows.grams, rows, tokens, moving, gradient, groups):
+        if not measure(gram_rows.grams, rows, tokens, moving, directions, groups):
             return
-        advance_cached_norms(cached, groups, tokens, moving, gradient)
+        advance_cached_norms(cached, groups, tokens, moving, directions)
     chosen = np.empty(moving.shape[0], np.int64)
     amounts = np.empty(moving.shape[0], cached.potentials.dtype)
     for k in range(cached.potentials.shape[0]):
@@ -123,7 +150,7 @@ def take_step(cached, gram_rows, at, gradient, postponed):
         for j in range(gradient.shape[1]):
             count = 0
             for a in range(moving.shape[0]):
-                change = groups.rates[k] * gradient[moving[a], j]
+                change = groups.rates[k] * directions[moving[a], j]
                 if change != 0.0:
                     chosen[count] = rows[a]
                     amounts[count] = -change

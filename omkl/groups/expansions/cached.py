@@ -39,11 +39,20 @@ FUNCTIONS_32 = BankFunctions(
 )
 
 
+#: Least entry of a gradient of labels for a step in single precision. A likelihood moves every label of every token,
+#: most of them by less, and each entry costs a row of a Gram matrix.
+LEAST_MOVE = 1e-3
+
+
 class CachedKernelBank(CompiledBank, KernelBank):
     r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over the tokens of a training set.
 
     It accepts only spans of the tokens that it was made for. :meth:`release` turns it into a
     :class:`~omkl.groups.KernelExpansion`, which scores any input.
+
+    In single precision, entries of the gradients of several outputs below ``LEAST_MOVE`` are added up by token and
+    output, and taken when their sum is that large (error feedback). So the sum of all steps differs from that of all
+    gradients by less than ``LEAST_MOVE`` in each entry.
 
     Parameters
     ----------
@@ -57,6 +66,10 @@ class CachedKernelBank(CompiledBank, KernelBank):
         Maximum bytes of the Gram matrices; if they are larger, rows are computed on demand and the latest cached.
     n_jobs : int or None
         Number of threads that compute Gram matrices.
+
+    References
+    ----------
+    Stich, Cordonnier, Jaggi (2018), *Sparsified SGD with memory*.
     """
 
     def __init__(
@@ -86,12 +99,19 @@ class CachedKernelBank(CompiledBank, KernelBank):
             self._gram: np.ndarray | GramRows | None = dense_grams(self.kernels, inputs, self.dtype, n_jobs)
         else:
             self._gram = GramRows(self.kernels, inputs, self.dtype, memory)
+        #: Sums of gradients that wait until they are large enough, and directions of the latest steps, (N, K).
+        self._carried = np.zeros((n, n_outputs))
+        self._directions = np.zeros((n, n_outputs))
+        # a gradient of a single output may be in any unit, and rows on demand are those of the gradient
+        may_wait = self.dtype == np.float32 and n_outputs > 1 and self._has_matrices
+        self._least = LEAST_MOVE if may_wait else 0.0
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, Gram matrices included."""
         gram = 0 if self._gram is None else self._gram.nbytes
-        return gram + self.cached.nbytes + self._coefficients.nbytes + self._sums.nbytes
+        waiting = self._carried.nbytes + self._directions.nbytes
+        return gram + self.cached.nbytes + self._coefficients.nbytes + self._sums.nbytes + waiting
 
     compiled = property(lambda self: self.functions if self._has_matrices else None)
 
@@ -115,6 +135,9 @@ class CachedKernelBank(CompiledBank, KernelBank):
             coefficients=self._coefficients,
             sums=self._sums,
             moved=self._moved,
+            carried=self._carried,
+            directions=self._directions,
+            least=self._least,
             groups=self.group_state.address,
         )
 
@@ -155,12 +178,23 @@ class CachedKernelBank(CompiledBank, KernelBank):
             self.group_state.square_norms[k] = np.einsum("nj,jn->", self._coefficients[k], self.cached[k])
 
     def state(self) -> dict[str, np.ndarray]:
-        return {"coefficients": self._coefficients, "sums": self._sums, "cached": self.cached, "moved": self._moved}
+        return {
+            "coefficients": self._coefficients,
+            "sums": self._sums,
+            "cached": self.cached,
+            "moved": self._moved,
+            "carried": self._carried,
+        }
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         for array, name in ((self._coefficients, "coefficients"), (self._sums, "sums"), (self.cached, "cached")):
             array[:] = state[name]
         self._moved[:] = state["moved"]
+        self._carried[:] = state["carried"]
+
+    def restart(self) -> None:
+        super().restart()
+        self._carried[:] = 0.0
 
     def release(self) -> KernelExpansion:
         """Return the same groups as an expansion over the tokens with coefficients; drop the Gram matrices."""
