@@ -27,7 +27,7 @@ from omkl.structures.graphs.pairwise import Certificate, PairwiseGraph
 def record_proved(trainer: OnlineTrainer, record: Record) -> None:
     """Record the fraction of the labellings of some rounds that were proved to be the best; a callback."""
     structure: Any = trainer.structure
-    if structure.n_found:  # not in shards, which label with copies, nor in compiled passes
+    if structure.n_found:  # not in shards, which label with copies, nor for chains, whose labellings are the best
         record["proved"] = structure.n_proved / structure.n_found
     structure.n_found = structure.n_proved = 0
 
@@ -77,6 +77,7 @@ callbacks, verbose, random_state
     history_ : list of dict
         As for :class:`~omkl.SequenceLabeler`; also ``proved``, the fraction of the best labellings sought that were
         proved to be the best: for the losses "hinge" and "perceptron", early stopping, and the error in streams.
+        Labellings of chains that share their scores of edges are always the best, and are not counted.
     n_iter_ : int
         Number of epochs.
     temperature_ : float or None

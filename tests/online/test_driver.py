@@ -181,6 +181,20 @@ def test_features_that_do_not_fit_into_memory_are_those_of_the_trainer(n_columns
     assert_same_model(*trained_both_ways(train_one, monkeypatch), X)
 
 
+def test_weights_whose_squares_round_in_two_ways_are_those_of_the_trainer(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    weights = rng.random(1_000_000)
+    powers = np.array([weight**2 for weight in weights])
+    weights = np.append(weights[powers != weights * weights], weights)[:N]
+
+    def train_one():
+        model = OnlineMKLRegressor(["linear"], random_state=0)
+        return model.partial_fit(X, X[:, 0] ** 3, sample_weight=weights)
+
+    assert_same_model(*trained_both_ways(train_one, monkeypatch), X)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_shards_are_those_of_the_trainer(seed, monkeypatch):
     rng = np.random.default_rng(seed)
