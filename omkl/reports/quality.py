@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -20,10 +21,11 @@ import omkl
 from omkl.annotation.tagger import confidences
 from omkl.data import Graph, Treebank
 from omkl.data.treebank.strings import MISSING
+from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
-from omkl.guarantees.answers import are_training_rows
+from omkl.mkl.base import BatchMKL
 from omkl.mkl.rows import RowsLike
 from omkl.parsing import decoding
 from omkl.parsing.evaluation import evaluate_treebanks
@@ -198,6 +200,26 @@ def row_quality(model: Model, X: object, y: object, n_worst: int) -> Quality:
         (first, score), *others = quality.tiles.items()
         quality.tiles = {f"{first} on training rows": score, **dict(others)}
     return quality
+
+
+def are_training_rows(model: Any, X: Any) -> bool:
+    """Return whether rows and the training rows that a model keeps for its kernels are mostly the same."""
+    kept_rows: Any = None
+    if isinstance(model, BatchMKL):
+        kept_rows = getattr(model._model.source, "X", None)
+    elif isinstance(model, OnlineEstimator):
+        name, kept_rows = next(iter(model.support_vectors_.items()), ("", None))
+        if kept_rows is not None and isinstance(X, np.ndarray):  # in the scale that the kernel sees
+            encoder = model.model_.codec.encoder
+            X = encoder.encode(X, np.arange(len(X) + 1)).views[encoder.views[name].label]
+    if not isinstance(kept_rows, np.ndarray) or np.shape(X)[1:] != kept_rows.shape[1:]:
+        return False
+    with suppress(TypeError, ValueError):  # text
+        distinct_kept = set(map(bytes, kept_rows.astype(np.float32)))
+        distinct_rows = set(map(bytes, np.asarray(X, dtype=np.float32)))
+        n_common = len(distinct_kept & distinct_rows)
+        return n_common > min(len(distinct_kept), len(distinct_rows)) / 2
+    return False
 
 
 def _classes(model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:

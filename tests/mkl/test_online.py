@@ -416,7 +416,8 @@ def test_cross_validation_is_that_of_grid_search(labelled, measured, kind):
     (X, y), Cs = (labelled if kind == "labels" else measured), [0.05, 1.0, 20.0]
     single, search = (MKLClassifier, MKLClassifierCV) if kind == "labels" else (MKLRegressor, MKLRegressorCV)
     grid = GridSearchCV(single(THREE, tol=1e-7), {"C": Cs}, cv=3).fit(X, y)
-    model = search(THREE, Cs=Cs, cv=3, tol=1e-7).fit(X, y)
+    scoring = "accuracy" if kind == "labels" else "r2"
+    model = search(THREE, Cs=Cs, cv=3, scoring=scoring, tol=1e-7).fit(X, y)
     assert_allclose(model.scores_.mean(axis=0), grid.cv_results_["mean_test_score"], atol=1e-4)
     assert grid.best_params_["C"] == model.C_
     assert_array_equal(model.predict(X), grid.predict(X))
