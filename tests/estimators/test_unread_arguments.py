@@ -128,9 +128,9 @@ def test_other_separators_of_a_table_are_named(tmp_path, refused):
     for other in ("1;2;q\n", "2;3;q\n"):
         (tmp_path / "semicolons.csv").write_text("a;b;y\n1;2;p\n" + other)
         named = ["--target", "y", "-o", out, "--quiet"]
-        refused(["train", "classifier", tmp_path / "semicolons.csv", *named], "give delimiter=';'")
+        refused(["train", "classifier", tmp_path / "semicolons.csv", *named], "give --delimiter ';'")
         arguments = ["train", "classifier", str(tmp_path / "semicolons.csv"), "-o", out, "--quiet"]
-        refused(arguments, "give delimiter=';'")
+        refused(arguments, "give --delimiter ';'")
         assert main([*arguments, "--delimiter", ";"]) == 0
         assert main(["evaluate", out, arguments[2], "--delimiter", ";", "--quiet"]) == 0
     refused([*arguments, "--delimiter", ";;"], "must be one ASCII character")
