@@ -71,7 +71,7 @@ class Column(NamedTuple):
 
     @property
     def is_text(self) -> bool:
-        """Whether the values are strings."""
+        """True if the values are strings."""
         return self.kind in (TEXT, IDENTIFIER)
 
 

@@ -33,7 +33,7 @@ class Groups(NamedTuple):
 
 
 class BankGroups(NamedTuple):
-    """Those arrays of the group state that a bank reads or sets, for its own groups."""
+    """Arrays of the group state that a bank reads or sets, for its own groups."""
 
     scales: np.ndarray
     averages: np.ndarray

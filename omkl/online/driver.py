@@ -394,7 +394,7 @@ class PackedModel:
 
     @property
     def has_changed(self) -> bool:
-        """Whether the last round of the last call has found that the stream changed."""
+        """True if the last round of the last call has found that the stream changed."""
         return self.state[jit.CHANGED] != 0.0
 
     @property

@@ -168,7 +168,7 @@ class OutOfSampleWeights(ForwardBackward):
 
     @property
     def learning(self) -> bool:
-        """Whether the weights learn, from examples that are new to the model."""
+        """True if the weights learn, from examples that are new to the model."""
         return bool(self._learns[0])
 
     @learning.setter

@@ -117,7 +117,7 @@ class TrainerPart:
 
     @property
     def takes_part(self) -> bool:
-        """Whether the part looks at the next examples."""
+        """True if the part looks at the next examples."""
         return True
 
     def packed(self, n_outputs: int) -> Packed | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -196,30 +195,34 @@ def row_quality(model: Model, X: object, y: object, n_worst: int) -> Quality:
     if y.ndim == 2:
         return _several(model, y, predicted)
     quality = (_classes if is_classifier(model) else _numbers)(model, X, y, predicted, n_worst)
-    if are_training_rows(model, X):
+    if _are_training_rows(model, X):
         (first, score), *others = quality.tiles.items()
         quality.tiles = {f"{first} on training rows": score, **dict(others)}
     return quality
 
 
-def are_training_rows(model: Any, X: Any) -> bool:
-    """Return whether rows and the training rows that a model keeps for its kernels are mostly the same."""
-    kept_rows: Any = None
+def _are_training_rows(model: Model, X: object) -> bool:
+    """Return whether rows are those that a model was trained on, if it keeps all of them for its kernels.
+
+    Single rows tell nothing, as rows of discrete columns repeat.
+    """
     if isinstance(model, BatchMKL):
-        kept_rows = getattr(model._model.source, "X", None)
-    elif isinstance(model, OnlineEstimator):
-        name, kept_rows = next(iter(model.support_vectors_.items()), ("", None))
-        if kept_rows is not None and isinstance(X, np.ndarray):  # in the scale that the kernel sees
-            encoder = model.model_.codec.encoder
-            X = encoder.encode(X, np.arange(len(X) + 1)).views[encoder.views[name].label]
-    if not isinstance(kept_rows, np.ndarray) or np.shape(X)[1:] != kept_rows.shape[1:]:
+        rows_of_model = getattr(model._model.source, "X", None)
+        return isinstance(rows_of_model, np.ndarray) and np.array_equal(rows_of_model, np.asarray(X))
+    is_online = isinstance(model, OnlineEstimator) and bool(model.support_vectors_)
+    if not is_online or not isinstance(X, np.ndarray):
         return False
-    with suppress(TypeError, ValueError):  # text
-        distinct_kept = set(map(bytes, kept_rows.astype(np.float32)))
-        distinct_rows = set(map(bytes, np.asarray(X, dtype=np.float32)))
-        n_common = len(distinct_kept & distinct_rows)
-        return n_common > min(len(distinct_kept), len(distinct_rows)) / 2
-    return False
+    kernel, support_vectors = next(iter(model.support_vectors_.items()))
+    if len(support_vectors) != len(X):
+        return False
+    encoder = model.model_.codec.encoder
+    encoded = encoder.encode(X, np.arange(len(X) + 1)).views[encoder.views[kernel].label]
+    return np.allclose(_sorted_rows(encoded), _sorted_rows(support_vectors), rtol=1e-6)
+
+
+def _sorted_rows(matrix: np.ndarray) -> np.ndarray:
+    """Return rows (n, d) in lexicographic order: an online estimator does not keep theirs."""
+    return matrix[np.lexsort(matrix.T)]
 
 
 def _classes(model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:

@@ -420,3 +420,7 @@ def test_scores_on_training_rows_are_called_so(model, score):
     model.fit(X[:40], (X[:40, 0] > 0).astype(int))
     pages = [make_report(model, rows, (rows[:, 0] > 0).astype(int)) for rows in (X[:40], X[40:], X[35:])]
     assert [f"{score} on training rows" in page for page in pages] == [True, False, False]
+    answers = np.random.default_rng(1).integers(0, 2, size=(100, 3)).astype(float)
+    model.fit(answers[:40], answers[:40, 0].astype(int))
+    pages = [make_report(model, rows, rows[:, 0].astype(int)) for rows in (answers[:40], answers[40:80], answers)]
+    assert [f"{score} on training rows" in page for page in pages] == [True, False, False]
