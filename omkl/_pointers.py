@@ -200,6 +200,9 @@ class Layout(Generic[N]):
         """Write an array or a number to its place in a block."""
         start = self.starts[name]
         field = self.fields[name]
+        if field is INTEGER:
+            block[start] = value
+            return
         if not isinstance(field, types.Array):
             block[start : start + 1].view(np.float64 if field == FLOAT else np.int64)[0] = value
             return
@@ -250,9 +253,10 @@ class Packed:
 
     def set(self, **values: Any) -> None:
         """Replace some arrays or numbers."""
-        self.values = self.values._replace(**values)
         for name, value in values.items():
-            self._layout.write(self._block, name, value)
+            if isinstance(value, np.ndarray) or value != getattr(self.values, name):
+                self._layout.write(self._block, name, value)
+                self.values = self.values._replace(**{name: value})
 
     def __reduce__(self) -> tuple:
         return type(None), ()

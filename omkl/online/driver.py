@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import is_
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -76,9 +76,10 @@ def compiled_pass(
     driver = Driver.of(trainer)
     while done < len(order):
         n = min(room(), AT_A_TIME, len(order) - done, trainer.until_upkeep())
-        ends = np.cumsum(sequences.lengths(order[done : done + n]))
-        most_tokens = min(bank.rows_at_once for bank in compiled_banks(trainer))
-        n = max(1, min(n, int(np.searchsorted(ends, most_tokens, side="right"))))
+        if n > 1:
+            ends = np.cumsum(sequences.lengths(order[done : done + n]))
+            most_tokens = min(bank.rows_at_once for bank in compiled_banks(trainer))
+            n = max(1, min(n, int(np.searchsorted(ends, most_tokens, side="right"))))
         step = driver.learn(sequences, order[done : done + n], testing)
         done += step.n_examples
         yield step
@@ -178,7 +179,9 @@ class Driver:
             self._rounds = RoundArrays(n_rounds, n_tokens)
         rounds = self._rounds
         weights = np.ones(n_rounds) if sequences.weights is None else sequences.weights[order]
-        presented = np.cumsum(np.append(trainer.presented, weights))[1:]
+        presented = np.empty(n_rounds + 1)
+        presented[0], presented[1:] = trainer.presented, weights
+        presented = np.cumsum(presented)[1:]
         gold = sequences.gold[tokens]
         of_numbers = trainer.loss_function.of_numbers
         if of_numbers:
@@ -356,7 +359,9 @@ class PackedModel:
         state[jit.TOTAL_WEIGHT] = trainer.group_state.total_weight
         state[jit.SHRINKAGE] = trainer.shrinkage
         state[jit.ROUND] = trainer.round
-        state[[jit.CHANGED, jit.BEGUN, jit.LEARNED]] = 0.0
+        state[jit.CHANGED] = 0.0
+        state[jit.BEGUN] = 0.0
+        state[jit.LEARNED] = 0.0
         return blocks
 
     def write_back(self, presented: np.ndarray) -> None:
@@ -404,7 +409,7 @@ class PackedModel:
 
 def compiled_banks(trainer: OnlineTrainer) -> list[CompiledBank]:
     """Return the banks of a trainer with compiled functions: all of them, where the driver is called."""
-    return [bank for bank in trainer.banks if isinstance(bank, CompiledBank)]
+    return cast(list[CompiledBank], trainer.banks)
 
 
 def parts_in_use(trainer: OnlineTrainer, testing: bool) -> tuple:

@@ -70,6 +70,9 @@ class Sequences(NamedTuple):
     def tokens_of(self, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the first token of each of some examples, the bounds of each in their tokens, and these tokens."""
         offsets, chosen = self.tokens.offsets, self.chosen[examples]
+        if len(chosen) == 1:  # the same in fewer calls
+            low, high = offsets.item(chosen[0]), offsets.item(chosen[0] + 1)
+            return np.array([low]), np.array([0, high - low]), np.arange(low, high)
         return offsets[chosen], *gathered_rows(offsets, chosen)
 
 
@@ -237,7 +240,11 @@ def potentials_of(banks: Sequence[Bank], structure: Structure, x: Sized) -> Pote
 
 def added(total: float, values: float | np.ndarray) -> float:
     """Add numbers to a total one after the other: the sum does not depend on how many are added at once."""
-    return float(np.cumsum(np.append(total, values))[-1]) if isinstance(values, np.ndarray) else total + values
+    if not isinstance(values, np.ndarray):
+        return total + values
+    if len(values) == 1:
+        return total + values.item(0)
+    return float(np.cumsum(np.append(total, values))[-1])
 
 
 class Step(NamedTuple):

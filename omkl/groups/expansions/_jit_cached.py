@@ -140,8 +140,9 @@ def take_step(cached, gram_rows, at, gradient, postponed):
         if not measure(gram_rows.grams, rows, tokens, moving, directions, groups):
             return
         advance_cached_norms(cached, groups, tokens, moving, directions)
-    chosen = np.empty(moving.shape[0], np.int64)
-    amounts = np.empty(moving.shape[0], cached.potentials.dtype)
+    # with space for up to two more, see below
+    chosen = np.empty(moving.shape[0] + 2, np.int64)
+    amounts = np.empty(moving.shape[0] + 2, cached.potentials.dtype)
     for k in range(cached.potentials.shape[0]):
         moves = groups.activated[k] if postponed else not groups.empty[k]
         if not moves:
@@ -158,6 +159,11 @@ def take_step(cached, gram_rows, at, gradient, postponed):
                     cached.coefficients[k, tokens[a], j] -= change
                     if cached.sums.shape[1] > 0:
                         cached.sums[k, tokens[a], j] += groups.averages[k] * change
+            # two or three remaining rows are read with a multiple 0 of the first, in one pass
+            while count % 4 > 1:
+                chosen[count] = chosen[0]
+                amounts[count] = 0.0
+                count += 1
             add_rows(gram_rows.grams[k], chosen[:count], amounts, cached.potentials[k, j])
 
 
