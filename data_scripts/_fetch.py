@@ -44,7 +44,9 @@ def from_url(url):
         with urllib.request.urlopen(url, timeout=60) as answer:
             yield from iter(lambda: answer.read(BLOCK_SIZE), b"")
     except (OSError, http.client.HTTPException) as error:
-        raise DataFileError(f"{url} cannot be reached ({error}); if you have the data, give it with --from.") from None
+        raise DataFileError(
+            f"{url} cannot be reached ({error}); if you have the data, give it with --from."
+        ) from None
 
 
 def shown(blocks, title, total):
@@ -62,7 +64,9 @@ def verified(blocks, sha256, source):
         digest.update(block)
         yield block
     if digest.hexdigest() != sha256:
-        raise DataFileError(f"{source} is not the file that was expected (its SHA-256 is {digest.hexdigest()}).")
+        raise DataFileError(
+            f"{source} is not the file that was expected (its SHA-256 is {digest.hexdigest()})."
+        )
 
 
 def holds(path, sha256):
@@ -90,7 +94,9 @@ def save(blocks, target):
 
 
 def run(name, work, *arguments):
-    """Do the work of the script ``name``; returns its exit code, 2 after an error, which is told in one sentence."""
+    """Do the work of the script ``name``; returns its exit code, 2 after an error, which is told in
+    one sentence.
+    """
     try:
         work(*arguments)
     except (DataFileError, OSError) as error:

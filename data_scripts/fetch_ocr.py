@@ -3,7 +3,8 @@
     python data_scripts/fetch_ocr.py                 from its public home
     python data_scripts/fetch_ocr.py --from FILE     from a file that you have
 
-The data: Rob Kassel (MIT Spoken Language Systems Group), cleaned by Ben Taskar; its page states no licence.
+The data: Rob Kassel (MIT Spoken Language Systems Group), cleaned by Ben Taskar; its page states no
+licence.
 """
 
 import argparse
@@ -19,7 +20,9 @@ SIZE = 1_329_012
 
 
 def fetch(source):
-    """Copy ``source`` (a path, or None for the public home) into the cache, if its checksum is right."""
+    """Copy ``source`` (a path, or None for the public home) into the cache, if its checksum is
+    right.
+    """
     target = user_cache() / "ocr" / "letter.data.gz"
     blocks = from_url(HOME) if source is None else from_file(source)
     save(verified(shown(blocks, target.name, SIZE), SHA256, source or HOME), target)
@@ -27,8 +30,12 @@ def fetch(source):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--from", dest="source", metavar="FILE", help="take this file instead of downloading")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--from", dest="source", metavar="FILE", help="take this file instead of downloading"
+    )
     return run("fetch_ocr", fetch, parser.parse_args(argv).source)
 
 

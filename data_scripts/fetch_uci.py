@@ -1,24 +1,26 @@
 """Fetch the UCI and IDA benchmark sets into the user's cache, as tables, and verify them.
 
     python data_scripts/fetch_uci.py                      all of them, from their public homes
-    python data_scripts/fetch_uci.py --from DIR           all tables that are in a folder that you have
-    python data_scripts/fetch_uci.py --only ionosphere    this one; --only can be repeated
+    python data_scripts/fetch_uci.py --from DIR           all tables that are in a folder that you
+    have python data_scripts/fetch_uci.py --only ionosphere    this one; --only can be repeated
 
-pima, ionosphere, sonar: from a commit of github.com/jbrownlee/Datasets; diabetic, good and mine are +1.
-splice: from a commit of github.com/pauldhein/splice-junction-detector; junctions of both kinds are +1, the bases
-A, C, G, T are 1, 2, 3, 4, and the 15 sequences with an unknown base are left out.
-liver (BUPA liver disorders): from a commit of github.com/vilge/Liver_patient; the selector 1 is +1, as in the papers on
-MKL. It was made to split the data in two, and is no diagnosis (McDermott and Forsyth 2016, "Diagnosing a disorder in a
-classification benchmark").
-wpbc (Wisconsin prognostic breast cancer): from a commit of github.com/arthuradolfo/RandomForestEnsemble; cancers that
-came back are +1, and the 4 patients whose lymph nodes are unknown are left out, which leaves the 194 of the papers.
-ringnorm, twonorm, waveform: drawn here, by their definitions. numpy does not promise to draw the same numbers for ever;
-should it draw others, what was drawn is refused, and --from takes a copy.
+pima, ionosphere, sonar: from a commit of github.com/jbrownlee/Datasets; diabetic, good and mine are
++1. splice: from a commit of github.com/pauldhein/splice-junction-detector; junctions of both kinds
+are +1, the bases A, C, G, T are 1, 2, 3, 4, and the 15 sequences with an unknown base are left out.
+liver (BUPA liver disorders): from a commit of github.com/vilge/Liver_patient; the selector 1 is +1,
+as in the papers on MKL. It was made to split the data in two, and is no diagnosis (McDermott and
+Forsyth 2016, "Diagnosing a disorder in a classification benchmark").
+wpbc (Wisconsin prognostic breast cancer): from a commit of
+github.com/arthuradolfo/RandomForestEnsemble; cancers that came back are +1, and the 4 patients
+whose lymph nodes are unknown are left out, which leaves the 194 of the papers. ringnorm, twonorm,
+waveform: drawn here, by their definitions. numpy does not promise to draw the same numbers for
+ever; should it draw others, what was drawn is refused, and --from takes a copy.
 
-DIR holds NAME.csv.gz or NAME.csv, in a folder uci or not. What is verified is the SHA-256 of a raw file, and of what is
-in a table, so that it does not matter how it was compressed. For liver and wpbc no checksum is known: what is verified
-is that a table has the features by name, finite numbers only, and as many samples, and as many of them +1, as UCI
-documents (less the 4); the single numbers are not. Tables that are there already, and right, are left alone.
+DIR holds NAME.csv.gz or NAME.csv, in a folder uci or not. What is verified is the SHA-256 of a raw
+file, and of what is in a table, so that it does not matter how it was compressed. For liver and
+wpbc no checksum is known: what is verified is that a table has the features by name, finite numbers
+only, and as many samples, and as many of them +1, as UCI documents (less the 4); the single numbers
+are not. Tables that are there already, and right, are left alone.
 """
 
 import argparse
@@ -34,10 +36,14 @@ from _fetch import compressed, contents, found, from_url, holds, run, save, veri
 from omkl.data.files import user_cache
 from omkl.exceptions import DataFileError
 
-DATASETS = "https://raw.githubusercontent.com/jbrownlee/Datasets/d20fcb6402ae34e653d4513b00f39257bb37ed7f"
+DATASETS = (
+    "https://raw.githubusercontent.com/jbrownlee/Datasets/d20fcb6402ae34e653d4513b00f39257bb37ed7f"
+)
 SPLICE = "https://raw.githubusercontent.com/pauldhein/splice-junction-detector/715e34e0c271c2c000fdbd54279b91a8b7b801a4"
 BASE_CODES = {"A": "1", "C": "2", "G": "3", "T": "4"}
-LIVER = "https://raw.githubusercontent.com/vilge/Liver_patient/7661ee3d846561e74a432d06fd5214ba36d9cac2"
+LIVER = (
+    "https://raw.githubusercontent.com/vilge/Liver_patient/7661ee3d846561e74a432d06fd5214ba36d9cac2"
+)
 WPBC = "https://raw.githubusercontent.com/arthuradolfo/RandomForestEnsemble/828fe7561c5ce240f2c5a7aec186f669c7a899b7"
 PIMA_FEATURES = ["preg", "plas", "pres", "skin", "insu", "mass", "pedi", "age"]
 LIVER_FEATURES = ["mcv", "alkphos", "sgpt", "sgot", "gammagt", "drinks"]
@@ -53,12 +59,19 @@ NUCLEI = [
     "symmetry",
     "fractal_dimension",
 ]
-WPBC_FEATURES = ["time", *(f"{what}_{of}" for of in ("mean", "se", "worst") for what in NUCLEI), "size", "lymph_nodes"]
+WPBC_FEATURES = [
+    "time",
+    *(f"{what}_{of}" for of in ("mean", "se", "worst") for what in NUCLEI),
+    "size",
+    "lymph_nodes",
+]
 N_GENERATED, SEED = 5000, 20091
 
 
 def labelled_table(lines, features, signs):
-    """Table of lines of features and a label, which becomes a sign; the features stay as they are written."""
+    """Table of lines of features and a label, which becomes a sign; the features stay as they are
+    written.
+    """
     parts = (line.rpartition(",") for line in lines)
     return _table(features, (f"{numbers},{signs[label]}" for numbers, _, label in parts))
 
@@ -69,16 +82,25 @@ def headed_table(lines, features, signs):
 
 
 def prognostic_table(lines, features, signs):
-    """Table of lines of a number, a label and features; one with a feature that is not known is left out."""
+    """Table of lines of a number, a label and features; one with a feature that is not known is
+    left out.
+    """
     parts = (line.split(",", 2) for line in lines if "?" not in line)
     return _table(features, (f"{numbers},{signs[label]}" for _, label, numbers in parts))
 
 
 def splice_table(lines, features, signs):
-    """Table of lines of label, name and sequence, under a header; one with a base that is not known is left out."""
+    """Table of lines of label, name and sequence, under a header; one with a base that is not known
+    is left out.
+    """
     samples = ([field.strip() for field in line.split(",")] for line in lines[1:])
-    known = ((label, sequence) for label, _, sequence in samples if set(sequence) <= BASE_CODES.keys())
-    return _table(features, (",".join([*map(BASE_CODES.get, bases), str(signs[label])]) for label, bases in known))
+    known = (
+        (label, sequence) for label, _, sequence in samples if set(sequence) <= BASE_CODES.keys()
+    )
+    return _table(
+        features,
+        (",".join([*map(BASE_CODES.get, bases), str(signs[label])]) for label, bases in known),
+    )
 
 
 def _table(features, lines):
@@ -90,7 +112,9 @@ def _numbered(letter, n_features):
 
 
 class Raw(NamedTuple):
-    """A raw file: its address, its SHA-256, if known, and how it becomes a table with these features and signs."""
+    """A raw file: its address, its SHA-256, if known, and how it becomes a table with these
+    features and signs.
+    """
 
     url: str
     sha256: str | None
@@ -166,9 +190,15 @@ def fetch(names, folder):
             print(f"{target} is there already.")
             continue
         blocks, source = _source(name, folder)
-        checked = _counted(blocks, name, source) if isinstance(known, Counts) else verified(blocks, known, source)
+        checked = (
+            _counted(blocks, name, source)
+            if isinstance(known, Counts)
+            else verified(blocks, known, source)
+        )
         save(compressed(checked), target)
-        print(f"Verified{' by its counts' if isinstance(known, Counts) else ''}, and saved to {target}.")
+        print(
+            f"Verified{' by its counts' if isinstance(known, Counts) else ''}, and saved to {target}."
+        )
 
 
 def _is_right(target, name):
@@ -181,7 +211,9 @@ def _is_right(target, name):
 
 
 def _counted(blocks, name, source):
-    """The table in one block, or an error if features or counts are not what was expected of ``source``."""
+    """The table in one block, or an error if features or counts are not what was expected of
+    ``source``.
+    """
     table = b"".join(blocks)
     try:
         header, *lines = table.decode("ascii").splitlines()
@@ -191,7 +223,9 @@ def _counted(blocks, name, source):
     features = RAW[name].features
     is_table = header.split(",") == [*features, "y"] and numbers.shape[1:] == (len(features) + 1,)
     if not is_table or not np.isfinite(numbers).all() or not np.isin(numbers[:, -1], (-1, 1)).all():
-        raise DataFileError(f"{source} is not a table of {len(features)} features and y, which is -1 or 1.")
+        raise DataFileError(
+            f"{source} is not a table of {len(features)} features and y, which is -1 or 1."
+        )
     counts = Counts(len(numbers), int((numbers[:, -1] == 1).sum()))
     if counts != TABLES[name]:
         raise DataFileError(
@@ -210,7 +244,9 @@ def _source(name, folder):
     if folder is not None:
         path = _found(name, folder)
         if path is None:
-            raise DataFileError(f"There is no {name}.csv.gz, nor {name}.csv, in {folder} or its folder uci.")
+            raise DataFileError(
+                f"There is no {name}.csv.gz, nor {name}.csv, in {folder} or its folder uci."
+            )
         return contents(path), path
     if name in RAW:
         raw = RAW[name]
@@ -218,10 +254,14 @@ def _source(name, folder):
         lines = b"".join(verified(blocks, raw.sha256, raw.url) if raw.sha256 else blocks)
         source = f"The table made of {raw.url}"
         try:
-            return [raw.convert(lines.decode("ascii").splitlines(), raw.features, raw.signs)], source
+            return [
+                raw.convert(lines.decode("ascii").splitlines(), raw.features, raw.signs)
+            ], source
         except (KeyError, ValueError):  # only where no checksum tells
             raise DataFileError(f"{raw.url} is not the file that was expected.") from None
-    return [generated_table(name)], f"{name} as numpy {np.__version__} draws it (--from takes a copy)"
+    return [
+        generated_table(name)
+    ], f"{name} as numpy {np.__version__} draws it (--from takes a copy)"
 
 
 def generated_table(name):
@@ -230,15 +270,19 @@ def generated_table(name):
     file = io.StringIO()
     table = np.column_stack([X, np.where(is_positive, 1, -1)])
     header = ",".join([*_numbered("x", X.shape[1]), "y"])
-    np.savetxt(file, table, [*["%.4f"] * X.shape[1], "%d"], delimiter=",", header=header, comments="")
+    np.savetxt(
+        file, table, [*["%.4f"] * X.shape[1], "%d"], delimiter=",", header=header, comments=""
+    )
     return file.getvalue().encode()
 
 
 def _draw():
-    """Samples, and whether each is of the positive class, of the three sets: one after the other from one generator.
+    """Samples, and whether each is of the positive class, of the three sets: one after the other
+    from one generator.
 
-    ringnorm and twonorm are those of Breiman (1996), "Bias, variance, and arcing classifiers"; waveform that of
-    Breiman, Friedman, Olshen and Stone (1984), "Classification and regression trees", its first class the positive one.
+    ringnorm and twonorm are those of Breiman (1996), "Bias, variance, and arcing classifiers";
+    waveform that of Breiman, Friedman, Olshen and Stone (1984), "Classification and regression
+    trees", its first class the positive one.
     """
     rng = np.random.default_rng(SEED)
     n, shift = N_GENERATED, 2 / np.sqrt(20)
@@ -249,7 +293,11 @@ def _draw():
     kind = rng.integers(3, size=n)
     waves = np.maximum(6 - np.abs(np.arange(1, 22) - np.array([[11], [15], [7]])), 0)
     share = rng.random((n, 1))
-    mixed = share * waves[[0, 0, 1]][kind] + (1 - share) * waves[[1, 2, 2]][kind] + rng.standard_normal((n, 21))
+    mixed = (
+        share * waves[[0, 0, 1]][kind]
+        + (1 - share) * waves[[1, 2, 2]][kind]
+        + rng.standard_normal((n, 21))
+    )
     return {
         "ringnorm": (np.where(ring[:, None], wide, narrow), ring),
         "twonorm": (shifted, two),
@@ -258,9 +306,18 @@ def _draw():
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--from", dest="folder", metavar="DIR", help="take the tables of this folder, download nothing")
-    parser.add_argument("--only", action="append", choices=TABLES, metavar="NAME", help=f"{', '.join(TABLES)}")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--from",
+        dest="folder",
+        metavar="DIR",
+        help="take the tables of this folder, download nothing",
+    )
+    parser.add_argument(
+        "--only", action="append", choices=TABLES, metavar="NAME", help=f"{', '.join(TABLES)}"
+    )
     arguments = parser.parse_args(argv)
     return run("fetch_uci", fetch, arguments.only, arguments.folder)
 

@@ -1,18 +1,18 @@
 """Fetch treebanks into the user's cache, and verify them.
 
-    python data_scripts/fetch_ud.py                          those that have a public home, from there
-    python data_scripts/fetch_ud.py --from DIR               all that are in a folder that you have
-    python data_scripts/fetch_ud.py --only UD_English-EWT    this one; --only can be repeated
+    python data_scripts/fetch_ud.py                          those that have a public home, from
+    there python data_scripts/fetch_ud.py --from DIR               all that are in a folder that you
+    have python data_scripts/fetch_ud.py --only UD_English-EWT    this one; --only can be repeated
 
-UD_English-EWT: a commit of May 2025 of github.com/UniversalDependencies/UD_English-EWT (CC BY-SA 4.0).
-IcePaHC: the texts of a commit of November 2025 of github.com/UniversalDependencies/UD_Icelandic-IcePaHC, joined in the
-order of its splits; not its released files (CC BY-SA 4.0).
-grc_agdt_gorman: Ancient Greek, converted from AGDT (CC BY-SA 3.0 US) and the Gorman trees (CC BY-SA 4.0). In this form
-it has no public home: it comes with --from only.
+UD_English-EWT: a commit of May 2025 of github.com/UniversalDependencies/UD_English-EWT (CC BY-SA
+4.0). IcePaHC: the texts of a commit of November 2025 of
+github.com/UniversalDependencies/UD_Icelandic-IcePaHC, joined in the order of its splits; not its
+released files (CC BY-SA 4.0). grc_agdt_gorman: Ancient Greek, converted from AGDT (CC BY-SA 3.0 US)
+and the Gorman trees (CC BY-SA 4.0). In this form it has no public home: it comes with --from only.
 
-DIR holds the files of a treebank, in a folder with its name or not, compressed (.gz) or not. What is verified is the
-SHA-256 of what is in the files, so that it does not matter how they were compressed. Files that are there already, and
-right, are left alone.
+DIR holds the files of a treebank, in a folder with its name or not, compressed (.gz) or not. What
+is verified is the SHA-256 of what is in the files, so that it does not matter how they were
+compressed. Files that are there already, and right, are left alone.
 """
 
 import argparse
@@ -54,7 +54,9 @@ ICEPAHC_TEXTS = {
 
 
 class File(NamedTuple):
-    """A file of a treebank: its size in bytes, its SHA-256, and the addresses of its parts, if it has a home."""
+    """A file of a treebank: its size in bytes, its SHA-256, and the addresses of its parts, if it
+    has a home.
+    """
 
     name: str
     size: int
@@ -78,25 +80,41 @@ def _greek(part, size, sha256):
 
 TREEBANKS = {
     "UD_English-EWT": [
-        _ewt("train", 14_203_025, "3fb78e2b55482c8ee00caa653af436c88c9e5bc9a73ce26e4ae3ddc79d2b7e7b"),
+        _ewt(
+            "train", 14_203_025, "3fb78e2b55482c8ee00caa653af436c88c9e5bc9a73ce26e4ae3ddc79d2b7e7b"
+        ),
         _ewt("dev", 1_805_545, "531a54ff90d6ab12201c5a50c3e78e6ddac4de69abc4bce5d275d3cd29efe2b6"),
         _ewt("test", 1_804_515, "e266e515a0a7547657ed3d90d9ba46487d6bd251f27ad4269d4e8a427c8555cd"),
     ],
     "IcePaHC": [
-        _icepahc("train", 61_455_657, "5e32c488e9574e4964b9e6277da9048fb2bd9f01afae3c845a52d9b48485868c"),
-        _icepahc("dev", 11_865_146, "6840ee6c80f66b6c06709a006a924d2f272c8058618113f1c507e69baa688533"),
-        _icepahc("test", 11_945_266, "737d6c53d3d07a0930a6823877be2c73d61bb0ae64b6ee5a7572a8a6e22ad665"),
+        _icepahc(
+            "train", 61_455_657, "5e32c488e9574e4964b9e6277da9048fb2bd9f01afae3c845a52d9b48485868c"
+        ),
+        _icepahc(
+            "dev", 11_865_146, "6840ee6c80f66b6c06709a006a924d2f272c8058618113f1c507e69baa688533"
+        ),
+        _icepahc(
+            "test", 11_945_266, "737d6c53d3d07a0930a6823877be2c73d61bb0ae64b6ee5a7572a8a6e22ad665"
+        ),
     ],
     "grc_agdt_gorman": [
-        _greek("train", 45_924_210, "a8cb4188bc9ccd5aa12002d88e234f9c9c10eb46f93d61d462f6befbc4215f3a"),
-        _greek("dev", 2_486_245, "e12ad8647544b84771c3b0aebbb48e66887d772c12a7dd0fb8cf8b58b3221374"),
-        _greek("test", 2_467_670, "5b7316e5faabfb1eeeb3c1667c7b1f41b0a50ece997c644cb3eb0aef4627550b"),
+        _greek(
+            "train", 45_924_210, "a8cb4188bc9ccd5aa12002d88e234f9c9c10eb46f93d61d462f6befbc4215f3a"
+        ),
+        _greek(
+            "dev", 2_486_245, "e12ad8647544b84771c3b0aebbb48e66887d772c12a7dd0fb8cf8b58b3221374"
+        ),
+        _greek(
+            "test", 2_467_670, "5b7316e5faabfb1eeeb3c1667c7b1f41b0a50ece997c644cb3eb0aef4627550b"
+        ),
     ],
 }
 
 
 def fetch(names, folder):
-    """Put treebanks into the cache; without names all that ``folder``, or without it the public homes, have."""
+    """Put treebanks into the cache; without names all that ``folder``, or without it the public
+    homes, have.
+    """
     names = names or [name for name in TREEBANKS if _offers(name, folder)]
     if not names:
         raise DataFileError(f"There is no file of {', '.join(TREEBANKS)} in {folder}.")
@@ -107,13 +125,20 @@ def fetch(names, folder):
                 print(f"{target} is there already.")
                 continue
             blocks, source = _source(name, file, folder)
-            save(compressed(verified(shown(blocks, file.name, file.size), file.sha256, source)), target)
+            save(
+                compressed(verified(shown(blocks, file.name, file.size), file.sha256, source)),
+                target,
+            )
             print(f"Verified, and saved to {target}.")
 
 
 def _offers(name, folder):
     files = TREEBANKS[name]
-    return any(_found(name, file, folder) for file in files) if folder else all(file.urls for file in files)
+    return (
+        any(_found(name, file, folder) for file in files)
+        if folder
+        else all(file.urls for file in files)
+    )
 
 
 def _source(name, file, folder):
@@ -121,10 +146,14 @@ def _source(name, file, folder):
     if folder is not None:
         path = _found(name, file, folder)
         if path is None:
-            raise DataFileError(f"There is no {file.name}, nor {file.name}.gz, in {folder} or its folder {name}.")
+            raise DataFileError(
+                f"There is no {file.name}, nor {file.name}.gz, in {folder} or its folder {name}."
+            )
         return contents(path), path
     if not file.urls:
-        raise DataFileError(f"{name} has no public home in this form: if you have it, give its folder with --from.")
+        raise DataFileError(
+            f"{name} has no public home in this form: if you have it, give its folder with --from."
+        )
     if len(file.urls) == 1:
         return from_url(file.urls[0]), file.urls[0]
     return _joined(file.urls), f"{file.name}, joined of {len(file.urls)} texts,"
@@ -141,9 +170,18 @@ def _joined(urls):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--from", dest="folder", metavar="DIR", help="take the files of this folder, download nothing")
-    parser.add_argument("--only", action="append", choices=TREEBANKS, metavar="NAME", help=f"{', '.join(TREEBANKS)}")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--from",
+        dest="folder",
+        metavar="DIR",
+        help="take the files of this folder, download nothing",
+    )
+    parser.add_argument(
+        "--only", action="append", choices=TREEBANKS, metavar="NAME", help=f"{', '.join(TREEBANKS)}"
+    )
     arguments = parser.parse_args(argv)
     return run("fetch_ud", fetch, arguments.only, arguments.folder)
 

@@ -41,4 +41,7 @@ def section(path: str, command: click.Command) -> Iterator[str]:
 def plain(text: str) -> str:
     """Text whose signs mean nothing in Markdown; options in it keep their hyphens."""
     escaped = "".join(f"\\{sign}" if sign in "*_<>[]`" else sign for sign in " ".join(text.split()))
-    return " ".join(f"`{word}`" if word.startswith("--") and word.isprintable() else word for word in escaped.split())
+    return " ".join(
+        f"`{word}`" if word.startswith("--") and word.isprintable() else word
+        for word in escaped.split()
+    )

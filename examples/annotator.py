@@ -2,17 +2,18 @@
 Train an annotator with one call, and compare with UDPipe trained on the same file
 ==================================================================================
 
-    python examples/annotator.py                                   Vietnamese and Danish below OMKL_DATA: minutes
-    python examples/annotator.py --treebanks english --no-udpipe
+    python examples/annotator.py                                   Vietnamese and Danish below
+    OMKL_DATA: minutes python examples/annotator.py --treebanks english --no-udpipe
     python examples/annotator.py --train TRAIN.conllu --test TEST.conllu
 
-Both learn from the same sentences, with their defaults, without word vectors or anything else from outside, and both
-are scored as the CoNLL 2018 shared task scores (gold words): with the gold tags of the test file, and from its words
-alone. UDPipe's trainer is the wheel ``ufal.udpipe`` (``pip install 'omkl[peers]'``), of version 1, and takes half an
-hour for the smallest treebank.
+Both learn from the same sentences, with their defaults, without word vectors or anything else from
+outside, and both are scored as the CoNLL 2018 shared task scores (gold words): with the gold tags
+of the test file, and from its words alone. UDPipe's trainer is the wheel ``ufal.udpipe`` (``pip
+install 'omkl[peers]'``), of version 1, and takes half an hour for the smallest treebank.
 
-Measured on one core of a busy machine, in per cent (of Danish the dev file trains; of Icelandic, IcePaHC, 900 sentences
-drawn from the training file train and 1200 of the test file test, by ``--train`` and ``--test``):
+Measured on one core of a busy machine, in per cent (of Danish the dev file trains; of Icelandic,
+IcePaHC, 900 sentences drawn from the training file train and 1200 of the test file test, by
+``--train`` and ``--test``):
 
 ==========  =================  ====  ====  ======  ======  ====  ====  ==========  =======
 treebank    program, input     UPOS  XPOS  UFeats  Lemmas  UAS   LAS   training s  words/s
@@ -45,18 +46,38 @@ from omkl import evaluate_treebanks
 from omkl.cli.console import prepare_output
 from omkl.data import data_home, read_treebank, write_treebank
 
-#: Files to train and test on. The Danish test file trains, as the training file is not among the data.
+#: Files to train and test on. The Danish test file trains, as the training file is not among the
+#: data.
 TREEBANKS = {
-    "english": ("ud/UD_English-EWT/en_ewt-ud-train.conllu.gz", "ud/UD_English-EWT/en_ewt-ud-test.conllu.gz"),
-    "vietnamese": ("ud/UD_Vietnamese-VTB/vi_vtb-ud-train.conllu.gz", "ud/UD_Vietnamese-VTB/vi_vtb-ud-test.conllu.gz"),
-    "danish": ("ud/UD_Danish-DDT/da_ddt-ud-dev.conllu.gz", "ud/UD_Danish-DDT/da_ddt-ud-test.conllu.gz"),
+    "english": (
+        "ud/UD_English-EWT/en_ewt-ud-train.conllu.gz",
+        "ud/UD_English-EWT/en_ewt-ud-test.conllu.gz",
+    ),
+    "vietnamese": (
+        "ud/UD_Vietnamese-VTB/vi_vtb-ud-train.conllu.gz",
+        "ud/UD_Vietnamese-VTB/vi_vtb-ud-test.conllu.gz",
+    ),
+    "danish": (
+        "ud/UD_Danish-DDT/da_ddt-ud-dev.conllu.gz",
+        "ud/UD_Danish-DDT/da_ddt-ud-test.conllu.gz",
+    ),
 }
 SCORES = ("upos", "xpos", "ufeats", "lemmas", "uas", "las", "mlas", "blex")
 
 
 def with_udpipe(train: Path, test: Path) -> tuple[dict[str, Path], float, float]:
-    """Train and run UDPipe; return the annotated test file, with and without its tags, and the seconds taken."""
-    from ufal.udpipe import InputFormat, Model, Pipeline, ProcessingError, Sentence, Sentences, Trainer
+    """Train and run UDPipe; return the annotated test file, with and without its tags, and the
+    seconds taken.
+    """
+    from ufal.udpipe import (
+        InputFormat,
+        Model,
+        Pipeline,
+        ProcessingError,
+        Sentence,
+        Sentences,
+        Trainer,
+    )
 
     sentences, error = Sentences(), ProcessingError()
     reader = InputFormat.newConlluInputFormat()
@@ -67,7 +88,13 @@ def with_udpipe(train: Path, test: Path) -> tuple[dict[str, Path], float, float]
         sentence = Sentence()
     started = time.perf_counter()
     model = Trainer.train(
-        "morphodita_parsito", sentences, Sentences(), Trainer.NONE, Trainer.DEFAULT, Trainer.DEFAULT, error
+        "morphodita_parsito",
+        sentences,
+        Sentences(),
+        Trainer.NONE,
+        Trainer.DEFAULT,
+        Trainer.DEFAULT,
+        error,
     )
     if error.occurred():
         raise RuntimeError(error.message)
@@ -88,7 +115,13 @@ def with_udpipe(train: Path, test: Path) -> tuple[dict[str, Path], float, float]
 def rows_of(title: str, name: str, found: dict, seconds: float, speed: float) -> dict:
     """Return one row of the table, with scores in percent."""
     scores = {key: "" if found[key] is None else round(100 * found[key], 1) for key in SCORES}
-    return {"treebank": title, "program": name, **scores, "training s": round(seconds), "words/s": round(speed)}
+    return {
+        "treebank": title,
+        "program": name,
+        **scores,
+        "training s": round(seconds),
+        "words/s": round(speed),
+    }
 
 
 def compare(title: str, train, test, arguments) -> list[dict]:
@@ -126,10 +159,14 @@ def compare(title: str, train, test, arguments) -> list[dict]:
 def main() -> None:
     """Write the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--treebanks", nargs="+", default=["vietnamese", "danish"], choices=TREEBANKS)
+    parser.add_argument(
+        "--treebanks", nargs="+", default=["vietnamese", "danish"], choices=TREEBANKS
+    )
     parser.add_argument("--train", help="a treebank of your own, to train on")
     parser.add_argument("--test", help="and one to test on")
-    parser.add_argument("--sentences", type=int, help="only so many of the training sentences, the first")
+    parser.add_argument(
+        "--sentences", type=int, help="only so many of the training sentences, the first"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-udpipe", dest="udpipe", action="store_false")
     parser.add_argument("-o", "--output", default=".", help="directory for annotator.csv")
@@ -138,14 +175,21 @@ def main() -> None:
     files = (
         {"own": (arguments.train, arguments.test)}
         if arguments.train
-        else {name: [data_home() / path for path in TREEBANKS[name]] for name in arguments.treebanks}
+        else {
+            name: [data_home() / path for path in TREEBANKS[name]] for name in arguments.treebanks
+        }
     )
     rows: list[dict] = []
     for title, paths in files.items():
         train, test = (read_treebank(path) for path in paths)
         rows += compare(title, train[: arguments.sentences], test, arguments)
         for row in rows[-4 if arguments.udpipe else -2 :]:
-            print(*(f"{key} {value};" if key not in ("treebank", "program") else value for key, value in row.items()))
+            print(
+                *(
+                    f"{key} {value};" if key not in ("treebank", "program") else value
+                    for key, value in row.items()
+                )
+            )
     with open(Path(arguments.output) / "annotator.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()

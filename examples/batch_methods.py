@@ -2,8 +2,9 @@
 Shared code: the methods that section 6 of Suzuki and Tomioka (2011) compares
 =============================================================================
 
-``spicymkl_uci.py``, ``spicymkl_scaling.py`` and ``duality_gap.py`` share what is here. Times are CPU times with the
-kernels given; the floor of any method is one pass over all kernels, measured beside it.
+``spicymkl_uci.py``, ``spicymkl_scaling.py`` and ``duality_gap.py`` share what is here. Times are
+CPU times with the kernels given; the floor of any method is one pass over all kernels, measured
+beside it.
 """
 
 import time
@@ -44,7 +45,9 @@ METHODS = {
 
 def standardized_split(data, train_size, seed):
     """Split a UCI data set at random; every feature has mean 0 and variance 1 on the training part."""
-    X, X_test, y, y_test = train_test_split(*read_uci(data), train_size=train_size, random_state=seed)
+    X, X_test, y, y_test = train_test_split(
+        *read_uci(data), train_size=train_size, random_state=seed
+    )
     scaler = StandardScaler().fit(X)
     return scaler.transform(X), scaler.transform(X_test), y, y_test
 
@@ -52,8 +55,8 @@ def standardized_split(data, train_size, seed):
 def problem_for(name, kernels, y, C, optimum=None):
     """Build the problem that a method solves.
 
-    Methods that keep kernel weights in the simplex have a regularizer of their own, ``(1/2) (sum_m ||f_m||)^2``; at
-    ``Ct = C sum_m ||f_m*||``, with the norms of the block 1-norm's optimum at C, both have the same solution
+    Methods that keep kernel weights in the simplex have a regularizer of their own, ``(1/2) (sum_m
+    ||f_m||)^2``; at ``Ct = C sum_m ||f_m*||``, with the norms of the block 1-norm's optimum at C, both have the same solution
     (Eq. 6 of the paper, whose C weighs the regularizer).
 
     Parameters
@@ -74,7 +77,9 @@ def problem_for(name, kernels, y, C, optimum=None):
 
 
 def block_one_optimum(kernels, y, C):
-    """Solve the block 1-norm problem with the hinge loss to a relative gap of 1e-4, and return its certificate."""
+    """Solve the block 1-norm problem with the hinge loss to a relative gap of 1e-4, and return its
+    certificate.
+    """
     return Spicy().solve(Problem(kernels, y, Hinge(), L21(), C), tol=1e-4).certificate
 
 
@@ -95,10 +100,11 @@ def run(name, problem, tol=1e-2, limit=np.inf):
     -------
     solution : Solution
     row : dict
-        ``cpu`` (seconds), ``gap``, ``active`` (kernels), ``iterations`` (outer ones: proximal steps of SpicyMKL, one of
-        the one-step method, updates of the kernel weights of the others), ``svms`` (evaluations), ``full_passes`` (over
-        all kernels, of SpicyMKL and the one-step method), ``end``: "" at the gap that was asked for, else "*" where the
-        limit stopped the method and "+" where it gave up.
+        ``cpu`` (seconds), ``gap``, ``active`` (kernels), ``iterations`` (outer ones: proximal steps
+        of SpicyMKL, one of the one-step method, updates of the kernel weights of the others),
+        ``svms`` (evaluations), ``full_passes`` (over all kernels, of SpicyMKL and the one-step
+        method), ``end``: "" at the gap that was asked for, else "*" where the limit stopped the
+        method and "+" where it gave up.
     trace : list of dict
         The solver's history, with ``cpu`` in each record.
     """

@@ -4,17 +4,20 @@ Which regularizer for kernels on single columns? Accuracy on twelve tables
 
     python examples/column_kernels.py                              all tables, two hours
     python examples/column_kernels.py --tables sonar pima --splits 8 --json columns.json
-    python examples/column_kernels.py --plain --tables pima breast_cancer --methods elastic-net pyGAM EBM
+    python examples/column_kernels.py --plain --tables pima breast_cancer --methods elastic-net
+    pyGAM EBM
 
-``MKLClassifierCV`` and ``MKLRegressorCV`` learn one Gaussian kernel for each column from 80% of a table, at most 300
-rows, with each regularizer, and are compared on the other rows with a support vector machine whose C and gamma are
-chosen by five folds. "+ noise" adds as many columns of Gaussian noise as the table has. "helpful" first drops kernels
-that do not help on held-out samples. Figures are accuracies, or :math:`R^2`, in percent, with the standard deviation
-over splits, and seconds of CPU for one fit, with the choice of C. "default" kernels are those of ``kernels=None``.
+``MKLClassifierCV`` and ``MKLRegressorCV`` learn one Gaussian kernel for each column from 80% of a
+table, at most 300 rows, with each regularizer, and are compared on the other rows with a support
+vector machine whose C and gamma are chosen by five folds. "+ noise" adds as many columns of
+Gaussian noise as the table has. "helpful" first drops kernels that do not help on held-out samples.
+Figures are accuracies, or :math:`R^2`, in percent, with the standard deviation over splits, and
+seconds of CPU for one fit, with the choice of C. "default" kernels are those of ``kernels=None``.
 
-Two methods of other packages have their default parameters: "pyGAM" (``pip install pygam``), a sum of splines of the
-columns with a fixed penalty, for two classes or numbers, and "EBM" (``pip install interpret-core``), an explainable
-boosting machine, a sum of step functions of columns and of pairs of columns.
+Two methods of other packages have their default parameters: "pyGAM" (``pip install pygam``), a sum
+of splines of the columns with a fixed penalty, for two classes or numbers, and "EBM" (``pip install
+interpret-core``), an explainable boosting machine, a sum of step functions of columns and of pairs
+of columns.
 """
 
 import argparse
@@ -67,11 +70,17 @@ def learner(method, kernel, X, is_number):
             if method == "EBM":
                 from interpret import glassbox
 
-                own = glassbox.ExplainableBoostingRegressor if is_number else glassbox.ExplainableBoostingClassifier
+                own = (
+                    glassbox.ExplainableBoostingRegressor
+                    if is_number
+                    else glassbox.ExplainableBoostingClassifier
+                )
                 return own(n_jobs=1).fit
             import pygam
         except ImportError:
-            raise MissingDependencyError(f"{method} needs another package: pip install {PEERS[method]}.") from None
+            raise MissingDependencyError(
+                f"{method} needs another package: pip install {PEERS[method]}."
+            ) from None
         return (pygam.LinearGAM if is_number else pygam.LogisticGAM)().fit
     form = MKLRegressorCV if is_number else MKLClassifierCV
     return form(None if kernel == "default" else per_column(kernel, X), **REGULARIZERS[method]).fit
@@ -84,7 +93,9 @@ def score(name, seed, noise, method, kernel):
     if noise:
         X = np.hstack([X, np.random.default_rng(seed).normal(size=X.shape)])
     n = min(int(0.8 * len(y)), 300)
-    X, Z, y, z = train_test_split(X, y, train_size=n, test_size=min(len(y) - n, 1000), random_state=seed)
+    X, Z, y, z = train_test_split(
+        X, y, train_size=n, test_size=min(len(y) - n, 1000), random_state=seed
+    )
     if is_number:
         y, z = y / y.std(), z / y.std()  # C of a support vector machine is in the unit of y
     started = time.process_time()
@@ -95,11 +106,15 @@ def score(name, seed, noise, method, kernel):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tables", nargs="+", default=TABLES, choices=TABLES, metavar="NAME")
     parser.add_argument("--splits", type=int, default=4, metavar="N")
     methods = [*REGULARIZERS, "SVM"]
-    parser.add_argument("--methods", nargs="+", default=methods, choices=[*methods, *PEERS], metavar="NAME")
+    parser.add_argument(
+        "--methods", nargs="+", default=methods, choices=[*methods, *PEERS], metavar="NAME"
+    )
     parser.add_argument("--plain", action="store_true", help="leave out the tables with noise")
     parser.add_argument("--kernel", default="gaussian", help="kernel of every column, or 'default'")
     parser.add_argument("--json", metavar="FILE", help="write the figures")
@@ -112,10 +127,23 @@ def main():
         for name in options.tables:
             cells.append([name + " + noise" * noise])
             for method in options.methods:
-                found = [score(name, seed, noise, method, options.kernel) for seed in range(options.splits)]
+                found = [
+                    score(name, seed, noise, method, options.kernel)
+                    for seed in range(options.splits)
+                ]
                 scores, seconds = map(list, zip(*found))
-                rows.append({"table": name, "noise": noise, "method": method, "scores": scores, "seconds": seconds})
-                cells[-1].append(f"{np.mean(scores):.1f} ± {np.std(scores):.1f} ({np.mean(seconds):.2g} s)")
+                rows.append(
+                    {
+                        "table": name,
+                        "noise": noise,
+                        "method": method,
+                        "scores": scores,
+                        "seconds": seconds,
+                    }
+                )
+                cells[-1].append(
+                    f"{np.mean(scores):.1f} ± {np.std(scores):.1f} ({np.mean(seconds):.2g} s)"
+                )
             print(*cells[-1], sep="  ", flush=True)
     print("\n".join(table(cells, ("table", *options.methods))))
     write_json(options.json, {"rows": rows})

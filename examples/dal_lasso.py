@@ -5,11 +5,11 @@ DAL, IST and SpaRSA on the lasso and on sparse logistic regression
     python examples/dal_lasso.py                                  about a minute
     python examples/dal_lasso.py --large 4096 65536 1000000 --dtype float32 --methods dal sparsa
 
-Medium: m samples and n = 4 m columns. Large: m = 1024 and n up to a million. Designs are well conditioned
-(independent Gaussian columns) or badly (``U diag(1, 1/2, ..., 1/m) V'``); 4% as many coefficients as samples are not
-zero. All stop at the same relative duality gap over all columns, or at the time limit; skglm, celer and scikit-learn
-take part where they are installed, at the loosest of their tolerances that gives that gap. Writes a JSON file and a
-figure.
+Medium: m samples and n = 4 m columns. Large: m = 1024 and n up to a million. Designs are well
+conditioned (independent Gaussian columns) or badly (``U diag(1, 1/2, ..., 1/m) V'``); 4% as many
+coefficients as samples are not zero. All stop at the same relative duality gap over all columns, or
+at the time limit; skglm, celer and scikit-learn take part where they are installed, at the loosest
+of their tolerances that gives that gap. Writes a JSON file and a figure.
 """
 
 import argparse
@@ -58,8 +58,15 @@ def time_of_ours(name, problem, gap, limit):
 
 
 def time_of_peer(name, problem, gap, limit):
-    """Return the same for a peer at the loosest tolerance that reaches the gap, or None if it is not installed."""
-    A, y, alpha, C = problem.design.matrix, problem.y, problem.alpha, 1 / (problem.alpha * len(problem.y))
+    """Return the same for a peer at the loosest tolerance that reaches the gap, or None if it is
+    not installed.
+    """
+    A, y, alpha, C = (
+        problem.design.matrix,
+        problem.y,
+        problem.alpha,
+        1 / (problem.alpha * len(problem.y)),
+    )
     try:
         package = import_module({"scikit-learn": "sklearn.linear_model"}.get(name, name))
     except ImportError:
@@ -67,7 +74,9 @@ def time_of_peer(name, problem, gap, limit):
     if isinstance(problem.loss, Squared):
         make = lambda tol: package.Lasso(alpha=alpha, fit_intercept=False, tol=tol)  # noqa: E731
     elif name == "skglm":
-        make = lambda tol: package.SparseLogisticRegression(alpha=alpha, fit_intercept=False, tol=tol)  # noqa: E731
+        make = lambda tol: package.SparseLogisticRegression(
+            alpha=alpha, fit_intercept=False, tol=tol
+        )  # noqa: E731
     else:
         settings = {"l1_ratio": 1.0, "solver": "liblinear"} if name == "scikit-learn" else {}
         make = lambda tol: package.LogisticRegression(C=C, fit_intercept=False, tol=tol, **settings)  # noqa: E731
@@ -88,7 +97,9 @@ def time_of_peer(name, problem, gap, limit):
 
 def compare(setting, m, n, condition, arguments):
     """Return one row for each loss and method."""
-    A, signal = design_and_signal(m, n, condition, arguments.dtype, np.random.default_rng(arguments.random_state))
+    A, signal = design_and_signal(
+        m, n, condition, arguments.dtype, np.random.default_rng(arguments.random_state)
+    )
     for loss in (Squared(), Logistic()):
         target = np.sign(signal) if loss.classifies else signal
         whole = DesignProblem(as_design(A), target, loss, L21(), 1.0, intercept=False)
@@ -112,7 +123,9 @@ def compare(setting, m, n, condition, arguments):
 
 
 def draw(rows, path):
-    """Draw seconds against the number of columns in the large setting, squared loss, both conditions."""
+    """Draw seconds against the number of columns in the large setting, squared loss, both
+    conditions.
+    """
     curves = {}
     for row in rows:
         if row["setting"] == "large" and row["loss"] == "squared" and row["reached"]:
@@ -120,7 +133,13 @@ def draw(rows, path):
             x.append(np.log10(row["n"]))
             y.append(np.log10(row["seconds"]))
     try:
-        plot_curves(curves, path, "Lasso, m = 1024", "log10 of the number of columns", "log10 of CPU seconds")
+        plot_curves(
+            curves,
+            path,
+            "Lasso, m = 1024",
+            "log10 of the number of columns",
+            "log10 of CPU seconds",
+        )
     except MissingDependencyError as error:
         print(error)
     else:
@@ -128,24 +147,45 @@ def draw(rows, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--medium", type=int, nargs="*", default=[256, 512], help="m of the medium setting")
-    parser.add_argument("--large", type=int, nargs="*", default=[4096, 16384], help="n of the large setting")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--medium", type=int, nargs="*", default=[256, 512], help="m of the medium setting"
+    )
+    parser.add_argument(
+        "--large", type=int, nargs="*", default=[4096, 16384], help="n of the large setting"
+    )
     parser.add_argument(
         "--methods",
         nargs="+",
         default=["dal", "sparsa", "ist", "skglm", "celer", "scikit-learn"],
         choices=["dal", "sparsa", "ist", "skglm", "celer", "scikit-learn"],
     )
-    parser.add_argument("--share", type=float, default=0.1, help="alpha as a share of the largest useful (default 0.1)")
-    parser.add_argument("--gap", type=float, default=1e-3, help="relative duality gap to reach (default 1e-3)")
-    parser.add_argument("--limit", type=float, default=2.0, help="seconds one of our methods may take (default 2)")
-    parser.add_argument("--dtype", type=np.dtype, default=np.dtype(np.float64), help="float64 (default) or float32")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=0.1,
+        help="alpha as a share of the largest useful (default 0.1)",
+    )
+    parser.add_argument(
+        "--gap", type=float, default=1e-3, help="relative duality gap to reach (default 1e-3)"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=2.0, help="seconds one of our methods may take (default 2)"
+    )
+    parser.add_argument(
+        "--dtype", type=np.dtype, default=np.dtype(np.float64), help="float64 (default) or float32"
+    )
     parser.add_argument("--random-state", type=int, default=0, metavar="N")
-    parser.add_argument("-o", "--output", default="omkl-output", metavar="FOLDER", help="where files go")
+    parser.add_argument(
+        "-o", "--output", default="omkl-output", metavar="FOLDER", help="where files go"
+    )
     arguments = parser.parse_args()
     prepare_output(Path(arguments.output) / "dal_lasso.json")
-    settings = [("medium", m, 4 * m) for m in arguments.medium] + [("large", 1024, n) for n in arguments.large]
+    settings = [("medium", m, 4 * m) for m in arguments.medium] + [
+        ("large", 1024, n) for n in arguments.large
+    ]
 
     rows = []
     for setting, m, n in settings:
@@ -153,18 +193,26 @@ def main():
             rows += compare(setting, m, n, condition, arguments)
             print(f"  {setting}, m = {m}, n = {n}, {condition} conditioned: done", flush=True)
 
-    print(f"\nCPU seconds to a relative duality gap of {arguments.gap:g} ('> ' where the time limit came first)")
-    found = {(r["loss"], r["condition"], r["setting"], r["m"], r["n"], r["method"]): r for r in rows}
+    print(
+        f"\nCPU seconds to a relative duality gap of {arguments.gap:g} ('> ' where the time limit came first)"
+    )
+    found = {
+        (r["loss"], r["condition"], r["setting"], r["m"], r["n"], r["method"]): r for r in rows
+    }
     methods = list(dict.fromkeys(r["method"] for r in rows))
     cells = []
     for key in dict.fromkeys(key[:-1] for key in found):
         times = [found.get((*key, method)) for method in methods]
-        shown = ["" if r is None else f"{'' if r['reached'] else '> '}{r['seconds']:.3f}" for r in times]
+        shown = [
+            "" if r is None else f"{'' if r['reached'] else '> '}{r['seconds']:.3f}" for r in times
+        ]
         cells.append((f"{key[0]}, {key[1]} conditioned, {key[2]}", key[3], key[4], *shown))
     print("\n".join(table(cells, ("problem", "m", "n", *methods))))
 
     folder = Path(arguments.output)
-    write_json(folder / "dal_lasso.json", {"gap": arguments.gap, "share": arguments.share, "rows": rows})
+    write_json(
+        folder / "dal_lasso.json", {"gap": arguments.gap, "share": arguments.share, "rows": rows}
+    )
     print(f"Figures as JSON in {folder / 'dal_lasso.json'}")
     draw(rows, folder / "dal_lasso.png")
 

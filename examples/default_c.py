@@ -5,8 +5,9 @@ Which C for which loss? Accuracy of labelers and classifiers on held-out data
     python examples/default_c.py                              all sets, about six minutes
     python examples/default_c.py --sets pima OCR --json c.json
 
-Labelers learn 1000 sentences or 300 handwritten words, classifiers half of a table, at most 400 rows, whose columns are
-standardized. ``C="auto"`` is 10 for ``"crf"`` and ``"softmax-margin"``, and 1 for other losses.
+Labelers learn 1000 sentences or 300 handwritten words, classifiers half of a table, at most 400
+rows, whose columns are standardized. ``C="auto"`` is 10 for ``"crf"`` and ``"softmax-margin"``, and
+1 for other losses.
 """
 
 import argparse
@@ -35,24 +36,40 @@ def examples_of(name, seed):
     """Return an untrained model, training data and held-out data."""
     rng = np.random.default_rng(seed)
     if name in TREEBANKS:
-        (X, y), (Z, z) = (read_sequences(data_home() / "ud" / f"{part}.conllu.gz") for part in TREEBANKS[name])
+        (X, y), (Z, z) = (
+            read_sequences(data_home() / "ud" / f"{part}.conllu.gz") for part in TREEBANKS[name]
+        )
         chosen = rng.permutation(len(X))[:1000]
-        return SequenceLabeler(epochs=20), ([X[i] for i in chosen], [y[i] for i in chosen]), (Z[:600], z[:600])
+        return (
+            SequenceLabeler(epochs=20),
+            ([X[i] for i in chosen], [y[i] for i in chosen]),
+            (Z[:600], z[:600]),
+        )
     if name == "OCR":
         data = read_ocr()
         (X, y), test = data.of_folds(seed), data.of_folds((seed + 5) % 10)
         chosen = rng.permutation(len(X))[:300]
-        return SequenceLabeler(KERNELS, epochs=20), ([X[i] for i in chosen], [y[i] for i in chosen]), test
+        return (
+            SequenceLabeler(KERNELS, epochs=20),
+            ([X[i] for i in chosen], [y[i] for i in chosen]),
+            test,
+        )
     X, y = read_uci(name)
     chosen = rng.permutation(len(X))
     n = min(len(X) // 2, 400)
     train, test = chosen[:n], chosen[n : n + 800]
     scaler = StandardScaler().fit(X[train])
-    return OnlineMKLClassifier(), (scaler.transform(X[train]), y[train]), (scaler.transform(X[test]), y[test])
+    return (
+        OnlineMKLClassifier(),
+        (scaler.transform(X[train]), y[train]),
+        (scaler.transform(X[test]), y[test]),
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sets", nargs="+", default=[*TREEBANKS, "OCR", *TABLES], metavar="NAME")
     parser.add_argument("--seeds", type=int, default=2, metavar="N")
     parser.add_argument("--json", metavar="FILE", help="write the figures")
@@ -65,7 +82,10 @@ def main():
             for C in CS:
                 accuracy = np.mean(
                     [
-                        100 * model.set_params(loss=loss, C=C, random_state=0, verbose=False).fit(*train).score(*test)
+                        100
+                        * model.set_params(loss=loss, C=C, random_state=0, verbose=False)
+                        .fit(*train)
+                        .score(*test)
                         for model, train, test in data
                     ]
                 )
@@ -75,7 +95,10 @@ def main():
     parts["mean of labelers"] = [name for name in options.sets if name not in TABLES]
     parts["mean of tables"] = [name for name in options.sets if name in TABLES]
     cells = [
-        (f"{part}, {loss}", *(f"{np.mean([found[name, loss, C] for name in names]):.2f}" for C in CS))
+        (
+            f"{part}, {loss}",
+            *(f"{np.mean([found[name, loss, C] for name in names]):.2f}" for C in CS),
+        )
         for loss in LOSSES
         for part, names in parts.items()
         if names

@@ -2,12 +2,14 @@
 Duality gap and number of active kernels against time, for each solver
 ======================================================================
 
-    python examples/duality_gap.py                          sonar, C = 20, to a gap of 1e-4: about one minute
-    python examples/duality_gap.py --data ionosphere --limit 120 --methods spicy-logistic level silp
+    python examples/duality_gap.py                          sonar, C = 20, to a gap of 1e-4: about
+    one minute python examples/duality_gap.py --data ionosphere --limit 120 --methods spicy-logistic
+    level silp
 
-After Figure 4 of Suzuki and Tomioka (2011), on the kernels of its section 6.1: 27 of unit trace on each variable and on
-all of them. The gap is relative, and over all kernels. SpicyMKL's iterations are its rounds: it solves on a few
-kernels, then one pass over all of them tells the gap and which kernels to add. A method is stopped by the time limit.
+After Figure 4 of Suzuki and Tomioka (2011), on the kernels of its section 6.1: 27 of unit trace on
+each variable and on all of them. The gap is relative, and over all kernels. SpicyMKL's iterations
+are its rounds: it solves on a few kernels, then one pass over all of them tells the gap and which
+kernels to add. A method is stopped by the time limit.
 """
 
 import argparse
@@ -32,20 +34,30 @@ def seconds_to(trace, gap):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", default="sonar", help="name of a UCI set")
     parser.add_argument("--C", type=float, default=20.0)
     parser.add_argument("--methods", nargs="+", default=CHOSEN, choices=METHODS)
     parser.add_argument("--tol", type=float, default=1e-4, help="relative duality gap")
-    parser.add_argument("--limit", type=float, default=15.0, help="CPU seconds after which a method is stopped")
-    parser.add_argument("--seed", type=int, default=0, help="of the split: 80 %% of the samples are for training")
-    parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
+    parser.add_argument(
+        "--limit", type=float, default=15.0, help="CPU seconds after which a method is stopped"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the split: 80 %% of the samples are for training"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures"
+    )
     arguments = parser.parse_args()
     prepare_output(arguments.output / "duality_gap.json")
 
     X, _, y, _ = standardized_split(arguments.data, 0.8, arguments.seed)
     kernels = PackedStack.from_kernels(variable_kernels(X.shape[1]), X)
-    print(f"{arguments.data}: {kernels.n_kernels} kernels, {kernels.n_samples} training samples, C = {arguments.C:g}")
+    print(
+        f"{arguments.data}: {kernels.n_kernels} kernels, {kernels.n_samples} training samples, C = {arguments.C:g}"
+    )
     warm_up(arguments.methods)
     traces, cells = {}, []
     for name in arguments.methods:
@@ -61,13 +73,26 @@ def main():
                 row["iterations"],
             )
         )
-    header = ("CPU seconds to a gap of", *(f"{gap:g}" for gap in GAPS), "in all", "last gap", "active", "outer iter.")
+    header = (
+        "CPU seconds to a gap of",
+        *(f"{gap:g}" for gap in GAPS),
+        "in all",
+        "last gap",
+        "active",
+        "outer iter.",
+    )
     print("\n".join(table(cells, header)))
 
-    write_json(arguments.output / "duality_gap.json", {"data": arguments.data, "C": arguments.C, "traces": traces})
+    write_json(
+        arguments.output / "duality_gap.json",
+        {"data": arguments.data, "C": arguments.C, "traces": traces},
+    )
     panels = [
         {
-            "curves": {name: ([r["cpu"] for r in trace], [r[key] for r in trace]) for name, trace in traces.items()},
+            "curves": {
+                name: ([r["cpu"] for r in trace], [r[key] for r in trace])
+                for name, trace in traces.items()
+            },
             "title": f"{arguments.data}, C = {arguments.C:g}",
             "xlabel": "CPU time, s",
             "ylabel": label,

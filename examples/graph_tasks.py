@@ -5,26 +5,30 @@ Words and labels as graphs, beside models without the edges
     python examples/graph_tasks.py                               all of it: about five minutes
     python examples/graph_tasks.py --tasks rows --seeds 1        one task, once
 
-Three tasks for ``GraphLabeler``, each beside models with the same features of nodes and fewer edges.
+Three tasks for ``GraphLabeler``, each beside models with the same features of nodes and fewer
+edges.
 
-``words``: tags and morphology of a sentence as a factorial graph (Sutton, Rohanimanesh and McCallum 2004). A node is an
-attribute of a word: its part of speech, number, gender, and so on. Edges join the same attribute of neighboring words,
-and the attributes of a word with each other. Beside it: a chain for each attribute, and a chain whose labels are
-the combinations of all values. Danish (DDT), of which the file ``dev`` trains. "Whole" are words with all attributes
-right.
+``words``: tags and morphology of a sentence as a factorial graph (Sutton, Rohanimanesh and McCallum
+2004). A node is an attribute of a word: its part of speech, number, gender, and so on. Edges join
+the same attribute of neighboring words, and the attributes of a word with each other. Beside it: a
+chain for each attribute, and a chain whose labels are the combinations of all values. Danish (DDT),
+of which the file ``dev`` trains. "Whole" are words with all attributes right.
 
-``documents``: skip chains (Sutton and McCallum 2004) of parts of speech. Edges join neighboring words, and a word of
-four or more letters with its next occurrence in the document. Beside it: the chains alone. English (EWT), of which
-``dev`` trains. "Whole" are only words that occur several times in a document, and never in training.
+``documents``: skip chains (Sutton and McCallum 2004) of parts of speech. Edges join neighboring
+words, and a word of four or more letters with its next occurrence in the document. Beside it: the
+chains alone. English (EWT), of which ``dev`` trains. "Whole" are only words that occur several
+times in a document, and never in training.
 
-``rows``: labels of a table, each of which is on or off. The nodes of a row are its labels, and all pairs have an edge.
-Beside it: the nodes alone, which are independent classifiers, and logistic regressions of scikit-learn, alone and as a
-chain, in which each sees the labels before. The table is made up, with another one for each seed, by
-``make_multilabel_classification`` of scikit-learn. "Whole" are rows with all labels right.
+``rows``: labels of a table, each of which is on or off. The nodes of a row are its labels, and all
+pairs have an edge. Beside it: the nodes alone, which are independent classifiers, and logistic
+regressions of scikit-learn, alone and as a chain, in which each sees the labels before. The table
+is made up, with another one for each seed, by ``make_multilabel_classification`` of scikit-learn.
+"Whole" are rows with all labels right.
 
-The table shows the number of graphs to train; the number of nodes to test, their accuracy, its gain over the first
-model, and the standard deviation of the gain over seeds; the same for what is whole; and the seconds of processor time
-of training. Seeds change the order of training, and the table of rows. Writes ``graph_tasks.json``.
+The table shows the number of graphs to train; the number of nodes to test, their accuracy, its gain
+over the first model, and the standard deviation of the gain over seeds; the same for what is whole;
+and the seconds of processor time of training. Seeds change the order of training, and the table of
+rows. Writes ``graph_tasks.json``.
 """
 
 import argparse
@@ -60,12 +64,15 @@ def joined(arrays):
     return np.concatenate(list(arrays))
 
 
-# ---- tags and morphology -----------------------------------------------------------------------------------------
+# ---- tags and morphology -------------------------------------------------------------------------
 
 
 def attributes(sentence):
     """Values of the attributes of each word, such as ``Number=Sing``: (words, attributes)."""
-    rows = [dict(pair.split("=") for pair in feats.split("|") if "=" in pair) for feats in sentence.feats]
+    rows = [
+        dict(pair.split("=") for pair in feats.split("|") if "=" in pair)
+        for feats in sentence.feats
+    ]
     rows = [{**row, "UPOS": tag} for row, tag in zip(rows, sentence.upos)]
     return np.array([[f"{name}={row.get(name, 'none')}" for name in ATTRIBUTES] for row in rows])
 
@@ -80,7 +87,9 @@ def factorial(sentence):
     index = np.arange(len(nodes)).reshape(-1, len(ATTRIBUTES))
     edges = [pair for words in pairwise(index) for pair in zip(*words)]
     edges += [pair for word in index for pair in combinations(word, 2)]
-    kinds = ATTRIBUTES * (len(index) - 1) + [" ".join(pair) for pair in combinations(ATTRIBUTES, 2)] * len(index)
+    kinds = ATTRIBUTES * (len(index) - 1) + [
+        " ".join(pair) for pair in combinations(ATTRIBUTES, 2)
+    ] * len(index)
     return Graph(nodes, edges, [{"kind": kind} for kind in kinds], directed=True)
 
 
@@ -101,13 +110,20 @@ def words(options, seed):
     right = np.array([label.split("|") for label in found]) == gold
     yield "a chain of combined labels", len(train), right, right.all(axis=1), seconds
     # edges of different kinds have no pairs of labels in common
-    graph = GraphLabeler(transitions=None, sweeps=options.sweeps, epochs=options.epochs, random_state=seed)
-    graph, seconds = fitted(graph, [factorial(sentence) for sentence in train], [values.ravel() for values in y])
-    right = joined(graph.predict([factorial(sentence) for sentence in test])).reshape(gold.shape) == gold
+    graph = GraphLabeler(
+        transitions=None, sweeps=options.sweeps, epochs=options.epochs, random_state=seed
+    )
+    graph, seconds = fitted(
+        graph, [factorial(sentence) for sentence in train], [values.ravel() for values in y]
+    )
+    right = (
+        joined(graph.predict([factorial(sentence) for sentence in test])).reshape(gold.shape)
+        == gold
+    )
     yield "factorial graph", len(train), right, right.all(axis=1), seconds
 
 
-# ---- repeated words ----------------------------------------------------------------------------------------------
+# ---- repeated words ------------------------------------------------------------------------------
 
 
 def documents_of(name, n):
@@ -141,17 +157,24 @@ def skip_chain(document, skips):
 def documents(options, seed):
     """Compare documents without and with edges between equal words."""
     train, test = (documents_of(name, options.documents) for name in ENGLISH)
-    y, gold = ([[tag for sentence in own for tag in sentence.upos] for own in part] for part in (train, test))
+    y, gold = (
+        [[tag for sentence in own for tag in sentence.upos] for own in part]
+        for part in (train, test)
+    )
     known = {word for document in train for word in lowered(document)}
-    repeated = [[word not in known and own.count(word) > 1 for word in own] for own in map(lowered, test)]
+    repeated = [
+        [word not in known and own.count(word) > 1 for word in own] for own in map(lowered, test)
+    ]
     for name, skips in (("chains", False), ("skip chains", True)):
         model = GraphLabeler(sweeps=options.sweeps, epochs=options.epochs, random_state=seed)
         model, seconds = fitted(model, [skip_chain(document, skips) for document in train], y)
-        right = joined(model.predict([skip_chain(document, skips) for document in test])) == joined(gold)
+        right = joined(model.predict([skip_chain(document, skips) for document in test])) == joined(
+            gold
+        )
         yield name, len(train), right, right[joined(repeated)], seconds
 
 
-# ---- labels of a table -------------------------------------------------------------------------------------------
+# ---- labels of a table ---------------------------------------------------------------------------
 
 
 def label_graph(row, n_labels, joins):
@@ -162,7 +185,9 @@ def label_graph(row, n_labels, joins):
 
 
 def rows(options, seed):
-    """Compare independent labels with a graph of all labels, and both with classifiers of scikit-learn."""
+    """Compare independent labels with a graph of all labels, and both with classifiers of
+    scikit-learn.
+    """
     n, shape = options.rows, {"n_features": 20, "n_classes": 6, "n_labels": 3}
     X, y = make_multilabel_classification(2 * n, **shape, random_state=seed)
     X = (X - X[:n].mean(axis=0)) / X[:n].std(axis=0)
@@ -172,22 +197,31 @@ def rows(options, seed):
         model, seconds = fitted(model, graphs[:n], list(y[:n]))
         right = np.stack(model.predict(graphs[n:])) == y[n:]
         yield name, n, right, right.all(axis=1), seconds
-    for name, several in (("logistic regressions", MultiOutputClassifier), ("chain of them", ClassifierChain)):
+    for name, several in (
+        ("logistic regressions", MultiOutputClassifier),
+        ("chain of them", ClassifierChain),
+    ):
         model, seconds = fitted(several(LogisticRegression()), X[:n], y[:n])
         right = model.predict(X[n:]) == y[n:]
         yield name, n, right, right.all(axis=1), seconds
 
 
-# ---- the table ---------------------------------------------------------------------------------------------------
+# ---- the table -----------------------------------------------------------------------------------
 
 TASKS = {"words": words, "documents": documents, "rows": rows}
 
 
 def summaries(task, runs):
-    """Summarize the models of a task, each with a result for each seed; gains are over the first model."""
-    accuracies = 100 * np.array([[[right.mean(), whole.mean()] for _, _, right, whole, _ in run] for run in runs])
+    """Summarize the models of a task, each with a result for each seed; gains are over the first
+    model.
+    """
+    accuracies = 100 * np.array(
+        [[[right.mean(), whole.mean()] for _, _, right, whole, _ in run] for run in runs]
+    )
     gains = accuracies - accuracies[:, :1]
-    means, more, deviations = (found.round(2).tolist() for found in (accuracies.mean(0), gains.mean(0), gains.std(0)))
+    means, more, deviations = (
+        found.round(2).tolist() for found in (accuracies.mean(0), gains.mean(0), gains.std(0))
+    )
     for i, results in enumerate(zip(*runs)):
         name, n, right, whole, _ = results[0]
         record = {"model": f"{task}: {name}", "graphs": n}
@@ -198,7 +232,9 @@ def summaries(task, runs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Words and labels as graphs, beside models without the edges.")
+    parser = argparse.ArgumentParser(
+        description="Words and labels as graphs, beside models without the edges."
+    )
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--sentences", type=int, default=300)
     parser.add_argument("--documents", type=int, default=300)
@@ -211,7 +247,11 @@ def main():
     prepare_output(options.output / "graph_tasks.json")
     records = []
     for task in options.tasks:
-        list(TASKS[task](argparse.Namespace(sentences=3, documents=2, rows=20, epochs=1, sweeps=5), 0))  # compiles
+        list(
+            TASKS[task](
+                argparse.Namespace(sentences=3, documents=2, rows=20, epochs=1, sweeps=5), 0
+            )
+        )  # compiles
         runs = [list(TASKS[task](options, seed)) for seed in range(options.seeds)]
         records += summaries(task, runs)
     print("\n".join(table([list(record.values()) for record in records], list(records[0]))))

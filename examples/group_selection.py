@@ -2,11 +2,11 @@
 Columns selected with a bound on false discoveries
 ==================================================
 
-``select_groups`` compares every column with its knockoff. Simulations: 50 columns, independent or with a correlation of
-0.5 between neighbours. A third of them is useful: all linearly, or every other one by a cosine. Tables: columns of UCI
-data beside as many columns of noise. Shown are the mean share of useless columns among the selected ones with its
-standard error, and the share of useful columns that are selected (for tables, of all columns of the data). The bound is
-0.2.
+``select_groups`` compares every column with its knockoff. Simulations: 50 columns, independent or
+with a correlation of 0.5 between neighbours. A third of them is useful: all linearly, or every
+other one by a cosine. Tables: columns of UCI data beside as many columns of noise. Shown are the
+mean share of useless columns among the selected ones with its standard error, and the share of
+useful columns that are selected (for tables, of all columns of the data). The bound is 0.2.
 
     python examples/group_selection.py --draws 30
 
@@ -68,11 +68,15 @@ TABLES = ("ionosphere", "sonar", "waveform", "twonorm", "ringnorm")
 ESTIMATORS = {
     "lasso": lambda X: GroupLassoCV(),
     "batch MKL": lambda X: MKLRegressor(per_column("gaussian", X)),
-    "online MKL": lambda X: OnlineMKLRegressor(per_column("gaussian:features=50", X), random_state=0),
+    "online MKL": lambda X: OnlineMKLRegressor(
+        per_column("gaussian:features=50", X), random_state=0
+    ),
 }
 
 
-def simulate(n: int, correlation: float, bent: bool, seed: int) -> tuple[np.ndarray, np.ndarray, set[str]]:
+def simulate(
+    n: int, correlation: float, bent: bool, seed: int
+) -> tuple[np.ndarray, np.ndarray, set[str]]:
     """Draw columns, a target, and the names of the useful columns."""
     rng = np.random.default_rng(seed)
     between = correlation ** np.abs(np.subtract.outer(np.arange(COLUMNS), np.arange(COLUMNS)))
@@ -103,9 +107,13 @@ def report(name: str, draws: list[tuple[set[str], set[str]]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--draws", type=int, default=10, help="draws of data and knockoffs")
-    parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES), choices=SIZES, help="numbers of rows")
+    parser.add_argument(
+        "--sizes", type=int, nargs="*", default=list(SIZES), choices=SIZES, help="numbers of rows"
+    )
     parser.add_argument("--tables", nargs="*", default=list(TABLES), choices=TABLES)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -118,7 +126,12 @@ def main() -> None:
                 draws = []
                 for seed in range(options.draws):
                     X, y, useful = simulate(n, correlation, bent, seed)
-                    draws.append((set(select_groups(make(X), X, y, fdr=FDR, random_state=seed).selected), useful))
+                    draws.append(
+                        (
+                            set(select_groups(make(X), X, y, fdr=FDR, random_state=seed).selected),
+                            useful,
+                        )
+                    )
                 effects = "half cosines" if bent else "linear"
                 report(f"{n} rows, correlation {correlation:g}, {effects}: {kind}", draws)
     for name in options.tables:
@@ -126,8 +139,12 @@ def main() -> None:
         draws = []
         for seed in range(options.draws):
             noise = np.random.default_rng(seed).normal(size=X.shape)
-            model = OnlineMKLClassifier(per_column("gaussian:features=50", 2 * X.shape[1]), random_state=seed)
-            found = select_groups(model, np.hstack([X, noise]), y, fdr=FDR, random_state=seed).selected
+            model = OnlineMKLClassifier(
+                per_column("gaussian:features=50", 2 * X.shape[1]), random_state=seed
+            )
+            found = select_groups(
+                model, np.hstack([X, noise]), y, fdr=FDR, random_state=seed
+            ).selected
             draws.append((set(found), {f"column {j}" for j in range(X.shape[1])}))
         report(f"{name}, {X.shape[1]} columns and as many of noise", draws)
 

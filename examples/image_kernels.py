@@ -5,10 +5,11 @@ Select among 1,760 kernels on images
     python examples/image_kernels.py                   the digits that ship with scikit-learn
     python examples/image_kernels.py --train 400 --C 10 30
 
-After the Caltech-101 experiment of Tomioka, Suzuki and Sugiyama's slides, on images that everybody has: four features
-of every pixel's neighbourhood, each summed up over 22 parts of the image (the whole, 2 x 2 and 4 x 4 cells, and a
-spatial pyramid of them), and for each of these 88 descriptions ten Gaussian and ten chi-squared kernels. MKL with the
-block 1-norm picks those that tell five digits apart; the table compares it with the uniform combination of all.
+After the Caltech-101 experiment of Tomioka, Suzuki and Sugiyama's slides, on images that everybody
+has: four features of every pixel's neighbourhood, each summed up over 22 parts of the image (the
+whole, 2 x 2 and 4 x 4 cells, and a spatial pyramid of them), and for each of these 88 descriptions
+ten Gaussian and ten chi-squared kernels. MKL with the block 1-norm picks those that tell five
+digits apart; the table compares it with the uniform combination of all.
 """
 
 import argparse
@@ -32,7 +33,9 @@ SCALES = np.geomspace(0.1, 10.0, 10)
 
 
 def orientations(images, n_bins=8):
-    """Compute the strength of the gradient in ``n_bins`` directions at every pixel: (n, 8, 8, n_bins)."""
+    """Compute the strength of the gradient in ``n_bins`` directions at every pixel: (n, 8, 8,
+    n_bins).
+    """
     dy, dx = np.gradient(images, axis=(1, 2))
     angle = np.arctan2(dy, dx) % (2 * np.pi)
     bins = (angle * n_bins / (2 * np.pi)).astype(int) % n_bins
@@ -60,7 +63,9 @@ FEATURES = {
 
 
 def descriptions(images):
-    """Compute all descriptions by name: histograms of a feature over a part of the image, (n, d) each."""
+    """Compute all descriptions by name: histograms of a feature over a part of the image, (n, d)
+    each.
+    """
     found = {}
     for name, feature in FEATURES.items():
         pixels = feature(images)
@@ -72,12 +77,16 @@ def descriptions(images):
             for cell in range(grid * grid):
                 found[f"{name}, cell {cell + 1} of {grid}x{grid}"] = cells[:, cell]
             levels.append(cells.reshape(len(images), -1))
-        found[f"{name}, pyramid"] = np.hstack([weight * level for weight, level in zip((0.25, 0.25, 0.5), levels)])
+        found[f"{name}, pyramid"] = np.hstack(
+            [weight * level for weight, level in zip((0.25, 0.25, 0.5), levels)]
+        )
     return found
 
 
 def kernels_on(views, train):
-    """Return ten Gaussian and ten chi-squared kernels on each description, with scales relative to the data."""
+    """Return ten Gaussian and ten chi-squared kernels on each description, with scales relative to
+    the data.
+    """
     kernels, first = {}, 0
     for name, view in views.items():
         on = slice(first, first + view.shape[1])
@@ -85,16 +94,24 @@ def kernels_on(views, train):
         width = Gaussian().fit(view[train]).width_
         for scale in SCALES:
             kernels[f"{name}, Gaussian {scale:.2g}"] = Gaussian(scale * width, on=on)
-            kernels[f"{name}, chi-squared {scale:.2g}"] = ChiSquared(scale / max(view[train].mean(), 1e-9), on=on)
+            kernels[f"{name}, chi-squared {scale:.2g}"] = ChiSquared(
+                scale / max(view[train].mean(), 1e-9), on=on
+            )
     return kernels
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--train", type=int, default=200, help="number of training images")
-    parser.add_argument("--C", type=float, nargs="+", default=[1.0, 3.0, 10.0], help="weights of the losses")
+    parser.add_argument(
+        "--C", type=float, nargs="+", default=[1.0, 3.0, 10.0], help="weights of the losses"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures"
+    )
     arguments = parser.parse_args()
     prepare_output(arguments.output / "image_kernels.json")
 
@@ -106,7 +123,9 @@ def main():
     )
     views = descriptions(images)
     X, kernels = np.hstack(list(views.values())), kernels_on(views, train)
-    print(f"{len(kernels)} kernels on {len(views)} descriptions; {len(train)} training and {len(test)} test images")
+    print(
+        f"{len(kernels)} kernels on {len(views)} descriptions; {len(train)} training and {len(test)} test images"
+    )
 
     rows, learned = [], {}
     settings = [("uniform", 1.0), *(("block1", C) for C in arguments.C)]
@@ -126,7 +145,10 @@ def main():
             }
         )
         learned[f"{regularizer}, C = {C:g}"] = model.kernel_weights_
-        print(f"{regularizer}, C = {C:g}: {accuracy:.2f}%, {model.n_active_} kernels, {seconds:.1f} s", flush=True)
+        print(
+            f"{regularizer}, C = {C:g}: {accuracy:.2f}%, {model.n_active_} kernels, {seconds:.1f} s",
+            flush=True,
+        )
 
     cells = [
         (
@@ -140,7 +162,19 @@ def main():
         for r in rows
     ]
     print(
-        "\n".join(table(cells, ("regularizer", "C", "accuracy, %", "active kernels", "dual gap", "s, kernels built")))
+        "\n".join(
+            table(
+                cells,
+                (
+                    "regularizer",
+                    "C",
+                    "accuracy, %",
+                    "active kernels",
+                    "dual gap",
+                    "s, kernels built",
+                ),
+            )
+        )
     )
     best = max(rows[1:], key=lambda row: row["accuracy"])
     weights = learned[f"block1, C = {best['C']:g}"]
@@ -153,7 +187,13 @@ def main():
         for name, weights in learned.items()
     }
     try:
-        plot_curves(curves, arguments.output / "image_kernels.png", "Kernel weights", "rank of the kernel", "weight")
+        plot_curves(
+            curves,
+            arguments.output / "image_kernels.png",
+            "Kernel weights",
+            "rank of the kernel",
+            "weight",
+        )
     except MissingDependencyError as error:
         print(f"No figure: {error}")
 

@@ -11,10 +11,20 @@ import numpy as np
 import pandas as pd
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
-from sklearn.datasets import load_breast_cancer, load_iris, load_linnerud, make_multilabel_classification
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_iris,
+    load_linnerud,
+    make_multilabel_classification,
+)
 from sklearn.inspection import permutation_importance
 from sklearn.metrics import brier_score_loss
-from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score, train_test_split
+from sklearn.model_selection import (
+    GridSearchCV,
+    cross_val_predict,
+    cross_val_score,
+    train_test_split,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
@@ -39,29 +49,45 @@ def customers(n: int = 300) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def columns_of_many_kinds() -> float:
-    """Scale numbers and encode categories by a ColumnTransformer; return the accuracy of five folds."""
+    """Scale numbers and encode categories by a ColumnTransformer; return the accuracy of five
+    folds.
+    """
     X, y = customers()
-    columns = ColumnTransformer([("numbers", StandardScaler(), ["age", "spent"]), ("city", OneHotEncoder(), ["city"])])
+    columns = ColumnTransformer(
+        [("numbers", StandardScaler(), ["age", "spent"]), ("city", OneHotEncoder(), ["city"])]
+    )
     return float(cross_val_score(make_pipeline(columns, omkl.MKLClassifier(C=10.0)), X, y).mean())
 
 
 def a_table_as_it_is() -> float:
-    """Give rows as dicts to the online classifier, which takes categories and dates; return its test accuracy."""
+    """Give rows as dicts to the online classifier, which takes categories and dates; return its
+    test accuracy.
+    """
     X, y = customers(600)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=200, random_state=0)
-    return float(omkl.OnlineMKLClassifier(random_state=0).fit(X_train, y_train).score(X_test, y_test))
+    return float(
+        omkl.OnlineMKLClassifier(random_state=0).fit(X_train, y_train).score(X_test, y_test)
+    )
 
 
 def a_grid_search() -> dict:
-    """Choose C and the regularizer by five folds. (:class:`omkl.MKLClassifierCV` chooses C faster.)"""
+    """Choose C and the regularizer by five folds.
+
+    (:class:`omkl.MKLClassifierCV` chooses C faster.)
+    """
     X, y = load_iris(return_X_y=True)
     pipeline = make_pipeline(StandardScaler(), omkl.MKLClassifier(["linear", "gaussian"]))
-    grid = {"mklclassifier__C": [0.1, 1.0, 10.0], "mklclassifier__regularizer": ["block1", "uniform"]}
+    grid = {
+        "mklclassifier__C": [0.1, 1.0, 10.0],
+        "mklclassifier__regularizer": ["block1", "uniform"],
+    }
     return GridSearchCV(pipeline, grid, cv=5).fit(X, y).best_params_
 
 
 def probabilities_of_a_hinge() -> tuple[float, float]:
-    """Calibrate the hinge loss by CalibratedClassifierCV; return Brier scores of it and of the logistic loss."""
+    """Calibrate the hinge loss by CalibratedClassifierCV; return Brier scores of it and of the
+    logistic loss.
+    """
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)[:200]
     y = y[:200]
@@ -76,7 +102,9 @@ def probabilities_of_a_hinge() -> tuple[float, float]:
 def what_matters() -> dict[str, float]:
     """Return permutation importances of columns, and the weights of the kernels on them."""
     X, y = load_iris(return_X_y=True, as_frame=True)
-    model = omkl.MKLClassifier({name: f"gaussian:on={i}:{i + 1}" for i, name in enumerate(X.columns)}).fit(X, y)
+    model = omkl.MKLClassifier(
+        {name: f"gaussian:on={i}:{i + 1}" for i, name in enumerate(X.columns)}
+    ).fit(X, y)
     lost = permutation_importance(model, X, y, n_repeats=5, random_state=0).importances_mean
     return dict(zip(X.columns, lost.round(3).tolist()))
 
@@ -84,7 +112,9 @@ def what_matters() -> dict[str, float]:
 def the_learned_kernel_elsewhere() -> float:
     """Use the learned kernel in an SVC, as a Gram matrix from a pipeline."""
     X, y = load_breast_cancer(return_X_y=True)
-    X_train, X_test, y_train, y_test = train_test_split(StandardScaler().fit_transform(X), y, random_state=0)
+    X_train, X_test, y_train, y_test = train_test_split(
+        StandardScaler().fit_transform(X), y, random_state=0
+    )
     kernels = ["linear", "gaussian:sigma2=5", "gaussian:sigma2=50"]
     pipeline = make_pipeline(omkl.MKLClassifier(kernels), SVC(kernel="precomputed"))
     return float(pipeline.fit(X_train, y_train).score(X_test, y_test))
@@ -100,12 +130,18 @@ def several_outputs() -> tuple[tuple, tuple]:
 
 
 def frames_that_come_in_parts() -> float:
-    """Learn in one pass from the parts of a table, as ``pandas.read_csv(file, chunksize=...)`` gives them."""
+    """Learn in one pass from the parts of a table, as ``pandas.read_csv(file, chunksize=...)``
+    gives them.
+    """
     X, y = customers(1000)
     X["came back"] = y
     parts = [X[low : low + 100] for low in range(0, 800, 100)]
-    model = omkl.OnlineMKLClassifier(epochs=5, random_state=0).fit(stream_frames(parts, target="came back"))
-    return float(np.mean(model.predict(stream_frames(X[800:], columns=list(X.columns[:-1]))) == y[800:]))
+    model = omkl.OnlineMKLClassifier(epochs=5, random_state=0).fit(
+        stream_frames(parts, target="came back")
+    )
+    return float(
+        np.mean(model.predict(stream_frames(X[800:], columns=list(X.columns[:-1]))) == y[800:])
+    )
 
 
 STORIES = (

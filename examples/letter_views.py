@@ -2,15 +2,17 @@
 Shared code: gradient histograms of handwritten letters
 =======================================================
 
-``letter_views(words)`` turns words, arrays (n, 128) of 16 x 8 pixels, into lists of dicts whose entries are vectors of
-length 1, one a view, as :class:`omkl.SequenceLabeler` reads them:
+``letter_views(words)`` turns words, arrays (n, 128) of 16 x 8 pixels, into lists of dicts whose
+entries are vectors of length 1, one a view, as :class:`omkl.SequenceLabeler` reads them:
 
 ``raw``       gradient histogram of the letter as it is
 ``shape``     of the letter moved to its centre of mass, its size brought closer to the average
 ``upright``   the same, half of its slant taken away
-``near``      ``shape``, beside coarser and lighter ones of the letters before and after it; zeros at the ends of a word
+``near``      ``shape``, beside coarser and lighter ones of the letters before and after it; zeros
+at the ends of a word
 
-The settings were chosen on folds 0 to 2 of the OCR data set; see ``ocr_table1.py`` for what they reach on the others.
+The settings were chosen on folds 0 to 2 of the OCR data set; see ``ocr_table1.py`` for what they
+reach on the others.
 """
 
 import numpy as np
@@ -42,10 +44,15 @@ def letter_views(words, batch=100):
         ends = np.cumsum([len(word) for word in part])
         for low, high in zip([0, *ends[:-1]], ends):
             outside = np.zeros_like(coarse[:1])
-            before, after = np.vstack([outside, coarse[low : high - 1]]), np.vstack([coarse[low + 1 : high], outside])
+            before, after = (
+                np.vstack([outside, coarse[low : high - 1]]),
+                np.vstack([coarse[low + 1 : high], outside]),
+            )
             near = np.hstack([views["shape"][low:high], before, after])
             word = {name: view[low:high] for name, view in views.items()} | {"near": near}
-            tokens.append([{name: view[i] for name, view in word.items()} for i in range(high - low)])
+            tokens.append(
+                [{name: view[i] for name, view in word.items()} for i in range(high - low)]
+            )
     return tokens
 
 
@@ -59,8 +66,8 @@ def as_is(ink):
 def normalized(ink, keep=0.5, shear=0.0):
     """Smooth images on the grid around their centers of mass, resized by their second moments.
 
-    ``keep`` is the part of the differences in size, on a log scale, that stays; ``shear`` the part of the slant that
-    is taken away.
+    ``keep`` is the part of the differences in size, on a log scale, that stays; ``shear`` the part
+    of the slant that is taken away.
     """
     y, x = np.arange(ROWS), np.arange(COLUMNS)
     ink_y, ink_x = ink.sum(axis=2), ink.sum(axis=1)
@@ -73,7 +80,9 @@ def normalized(ink, keep=0.5, shear=0.0):
     zoom_y = (np.sqrt(variance_y) / SPREAD_Y) ** (1 - keep)
     zoom_x = (np.sqrt(variance_x) / SPREAD_X) ** (1 - keep)
     at_y = center_y[:, None] + zoom_y[:, None] * GRID_Y
-    at_x = (center_x[:, None] + zoom_x[:, None] * GRID_X)[:, None] + (shear * slant[:, None] * off_y)[:, :, None]
+    at_x = (center_x[:, None] + zoom_x[:, None] * GRID_X)[:, None] + (
+        shear * slant[:, None] * off_y
+    )[:, :, None]
     rows = (_bell(at_x[..., None] - x, SMOOTHING) @ ink[..., None])[..., 0]
     return _bell(at_y[..., None] - y, SMOOTHING) @ rows
 
@@ -84,13 +93,23 @@ def gradient_planes(smooth):
     strength = np.hypot(slope_y, slope_x)
     angle = np.arctan2(slope_y, slope_x) * np.float32(DIRECTIONS / (2 * np.pi))
     turns = [np.abs(angle - direction) for direction in range(DIRECTIONS)]
-    return [strength * np.maximum(0.0, 1.0 - np.minimum(turn, np.abs(DIRECTIONS - turn))) for turn in turns]
+    return [
+        strength * np.maximum(0.0, 1.0 - np.minimum(turn, np.abs(DIRECTIONS - turn)))
+        for turn in turns
+    ]
 
 
 def histograms(planes, cells=(6, 4), width=(1.5, 1.2)):
-    """Sum strengths around a grid of cells, compress them, and scale to length 1: (n, directions x cells)."""
-    down, across = _pooling(GRID_Y, ROWS, cells[0], width[0]), _pooling(GRID_X, COLUMNS, cells[1], width[1])
-    sums = np.concatenate([(down @ plane @ across.T).reshape(len(plane), -1) for plane in planes], axis=1)
+    """Sum strengths around a grid of cells, compress them, and scale to length 1: (n, directions x
+    cells).
+    """
+    down, across = (
+        _pooling(GRID_Y, ROWS, cells[0], width[0]),
+        _pooling(GRID_X, COLUMNS, cells[1], width[1]),
+    )
+    sums = np.concatenate(
+        [(down @ plane @ across.T).reshape(len(plane), -1) for plane in planes], axis=1
+    )
     compressed = sums**0.4
     return compressed / np.maximum(np.linalg.norm(compressed, axis=1, keepdims=True), 1e-9)
 

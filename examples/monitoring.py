@@ -5,10 +5,11 @@ Follow training in TensorBoard or MLflow
     pip install tensorboardX tensorboard
     python examples/monitoring.py runs && tensorboard --logdir runs
 
-A record holds what ``history_`` does: loss, objective, the norm and the weight of every group, and the error
-on examples before they are learned. The same few lines write
-to MLflow, or to whatever else takes numbers: see the function to_mlflow, which was tried with mlflow 3. Later versions
-of that refuse to write into a folder (``mlruns``) unless the environment says ``MLFLOW_ALLOW_FILE_STORE=true``.
+A record holds what ``history_`` does: loss, objective, the norm and the weight of every group, and
+the error on examples before they are learned. The same few lines write
+to MLflow, or to whatever else takes numbers: see the function to_mlflow, which was tried with
+mlflow 3. Later versions of that refuse to write into a folder (``mlruns``) unless the environment
+says ``MLFLOW_ALLOW_FILE_STORE=true``.
 """
 
 import sys
@@ -38,14 +39,21 @@ def to_mlflow(trainer, record):
     import mlflow
 
     # names of metrics have no colons there
-    mlflow.log_metrics({name.replace(":", "/"): float(value) for name, value in record.items()}, step=record["round"])
+    mlflow.log_metrics(
+        {name.replace(":", "/"): float(value) for name, value in record.items()},
+        step=record["round"],
+    )
 
 
 def main(folder="runs"):
     """Train on digits for one pass, and write a record after every 200 examples."""
     X, y = load_digits(return_X_y=True)
-    follow = ProgressiveValidation(200, to_tensorboard(folder), RecordLog(f"{folder}/history.jsonl"))
-    classifier = omkl.OnlineMKLClassifier(epochs=1, callbacks=[follow], random_state=0).fit(X / 16, y)
+    follow = ProgressiveValidation(
+        200, to_tensorboard(folder), RecordLog(f"{folder}/history.jsonl")
+    )
+    classifier = omkl.OnlineMKLClassifier(epochs=1, callbacks=[follow], random_state=0).fit(
+        X / 16, y
+    )
     print(f"{classifier.score(X / 16, y):.1%} of the digits are read; records are in {folder}.")
     return classifier
 

@@ -6,14 +6,16 @@ Handwritten words with chains of first and second order
     python examples/ocr_orders.py --folds 0 1 2          some folds
     python examples/ocr_orders.py --protocols small      one fold to train, the other nine to test
 
-Small protocol: train on one fold, test on the other nine (Taskar et al. 2003); large: train on nine, test on the one
-(Weiss and Taskar 2010). Accuracy per character; mean and standard deviation over folds. All parameters are at their
-defaults but those of the row and the 5 epochs over nine folds, and nothing is chosen by looking at accuracies; the
-gradient histograms of ``letter_views.py`` and their kernel width were made on folds 0 to 2 of the small protocol.
+Small protocol: train on one fold, test on the other nine (Taskar et al. 2003); large: train on
+nine, test on the one (Weiss and Taskar 2010). Accuracy per character; mean and standard deviation
+over folds. All parameters are at their defaults but those of the row and the 5 epochs over nine
+folds, and nothing is chosen by looking at accuracies; the gradient histograms of
+``letter_views.py`` and their kernel width were made on folds 0 to 2 of the small protocol.
 
-There are 55 different words, and all of them are in every fold: what a chain of second order learns of the letters is
-in good part these words. So does what is published: Structured Prediction Cascades (Weiss, Sapp, Taskar 2012) err by
-13.02 and 3.22% with trigrams, by 10.82 and 2.16% with 4-grams.
+There are 55 different words, and all of them are in every fold: what a chain of second order learns
+of the letters is in good part these words. So does what is published: Structured Prediction
+Cascades (Weiss, Sapp, Taskar 2012) err by 13.02 and 3.22% with trigrams, by 10.82 and 2.16% with
+4-grams.
 
 Writes ``ocr_orders.json`` to the folder ``-o`` (``omkl-output`` by default).
 """
@@ -31,7 +33,8 @@ from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import read_ocr
 
 THREE = ["linear", "quadratic", "gaussian:sigma2=5"]
-#: For each protocol: the features, and the kernels on them. Of 47 thousand letters no Gram matrix is made.
+#: For each protocol: the features, and the kernels on them. Of 47 thousand letters no Gram matrix
+#: is made.
 ROWS = {
     "small": {
         "pixels, linear": ("pixels", ["linear"]),
@@ -42,7 +45,10 @@ ROWS = {
         "pixels, linear": ("pixels", ["linear"]),
         "pixels, 1000 Fourier features": ("pixels", ["gaussian:sigma2=5,features=1000"]),
         "gradient histograms, linear": ("views", ["linear:on=shape"]),
-        "gradient histograms, 1000 Fourier features": ("views", ["gaussian:sigma2=0.11,features=1000,on=shape"]),
+        "gradient histograms, 1000 Fourier features": (
+            "views",
+            ["gaussian:sigma2=0.11,features=1000,on=shape"],
+        ),
     },
 }
 
@@ -66,11 +72,15 @@ def run(data, X, kernels, fold, protocol, order, epochs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--folds", type=int, nargs="+", default=list(range(10)), choices=range(10))
     parser.add_argument("--protocols", nargs="+", default=list(ROWS), choices=ROWS)
     parser.add_argument("--orders", type=int, nargs="+", default=[1, 2], choices=(1, 2))
-    parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures"
+    )
     arguments = parser.parse_args()
     prepare_output(arguments.output / "ocr_orders.json")
     data = read_ocr()
@@ -79,8 +89,13 @@ def main():
         for name, (source, kernels) in ROWS[protocol].items():
             for order in arguments.orders:
                 epochs = 20 if protocol == "small" else 5
-                folds = tqdm(arguments.folds, desc=f"{protocol}, {name}, order {order}", disable=None)
-                runs = [run(data, sources[source], kernels, fold, protocol, order, epochs) for fold in folds]
+                folds = tqdm(
+                    arguments.folds, desc=f"{protocol}, {name}, order {order}", disable=None
+                )
+                runs = [
+                    run(data, sources[source], kernels, fold, protocol, order, epochs)
+                    for fold in folds
+                ]
                 accuracies = [found["accuracy"] for found in runs]
                 rows.append(
                     {
@@ -105,7 +120,14 @@ def main():
         )
         for r in rows
     ]
-    print("\n".join(table(cells, ("protocol", "features, kernels", "order", "accuracy, %", "error, %", "CPU s"))))
+    print(
+        "\n".join(
+            table(
+                cells,
+                ("protocol", "features, kernels", "order", "accuracy, %", "error, %", "CPU s"),
+            )
+        )
+    )
     write_json(arguments.output / "ocr_orders.json", {"folds": arguments.folds, "rows": rows})
 
 

@@ -1,24 +1,28 @@
 """
-Table 1 of Martins et al. (2011) on handwritten words: reproduced, and what richer kernels make of it
+Table 1 of Martins et al. (2011) on handwritten words: reproduced, and what richer kernels make of
+it
 =====================================================================================================
 
-    python examples/ocr_table1.py                  all ten folds, with a grid for every competitor: about half an hour
-    python examples/ocr_table1.py --no-grid        automatic rates only: about 5 minutes
-    python examples/ocr_table1.py --folds 0 1      some folds
+    python examples/ocr_table1.py                  all ten folds, with a grid for every competitor:
+    about half an hour python examples/ocr_table1.py --no-grid        automatic rates only: about 5
+    minutes python examples/ocr_table1.py --folds 0 1      some folds
     python examples/ocr_table1.py --no-grid --C 1  nothing chosen
 
-Protocol: train on one fold, test on the other nine, accuracy per character; mean and standard deviation over folds.
-Every competitor chooses C from {1, 3, 10, 30}, and in the grid's column also eta0 from {0.1, 0.3, 1, 2, 3, 10} with
-rates ``eta0 / sqrt(t)``, by its accuracy on a held-out tenth of the training fold; no test fold is looked at. Then it
-is trained on the whole fold. The rows of gradient histograms take kernel widths and C that were set on folds 0 to 2.
+Protocol: train on one fold, test on the other nine, accuracy per character; mean and standard
+deviation over folds. Every competitor chooses C from {1, 3, 10, 30}, and in the grid's column also
+eta0 from {0.1, 0.3, 1, 2, 3, 10} with rates ``eta0 / sqrt(t)``, by its accuracy on a held-out tenth
+of the training fold; no test fold is looked at. Then it is trained on the whole fold. The rows of
+gradient histograms take kernel widths and C that were set on folds 0 to 2.
 
-With ``--no-grid --C 1``, all other parameters at their defaults too, the ten folds make linear 80.77 +- 0.40, quadratic
-88.36 +- 0.34, Gaussian 88.28 +- 0.38 and MKL of the three 88.74 +- 0.35: 0.39 above the quadratic one, with a standard
-error of 0.04, and a weight of 0.09 on linear. All three help on words not yet learned from, so that MKL has the same
-bits by norms. With the width of the Gaussian at its default, the median distance, it reads 87.19 +- 0.43 alone, and MKL
-87.92 +- 0.42, less than quadratic alone.
+With ``--no-grid --C 1``, all other parameters at their defaults too, the ten folds make linear
+80.77 +- 0.40, quadratic 88.36 +- 0.34, Gaussian 88.28 +- 0.38 and MKL of the three 88.74 +- 0.35:
+0.39 above the quadratic one, with a standard error of 0.04, and a weight of 0.09 on linear. All
+three help on words not yet learned from, so that MKL has the same bits by norms. With the width of
+the Gaussian at its default, the median distance, it reads 87.19 +- 0.43 alone, and MKL 87.92 +-
+0.42, less than quadratic alone.
 
-Writes ``ocr_table1.json`` and, with matplotlib, ``ocr_table1.png`` to the folder ``-o`` (``omkl-output`` by default).
+Writes ``ocr_table1.json`` and, with matplotlib, ``ocr_table1.png`` to the folder ``-o``
+(``omkl-output`` by default).
 """
 
 import argparse
@@ -80,7 +84,9 @@ def choose(kernels, X, y, seed, Cs, rates):
     if len(candidates) == 1:
         return candidates[0]
     (X_most, y_most), (X_held, y_held) = hold_out(X, y, seed)
-    scores = [labeler(kernels, seed, **c).fit(X_most, y_most).score(X_held, y_held) for c in candidates]
+    scores = [
+        labeler(kernels, seed, **c).fit(X_most, y_most).score(X_held, y_held) for c in candidates
+    ]
     return candidates[int(np.argmax(scores))]
 
 
@@ -92,7 +98,13 @@ def run(kernels, train, test, seed, **settings):
     accuracy = 100 * model.score(*test)
     speed = sum(map(len, test[0])) / (time.process_time() - trained)
     seconds = trained - started
-    return {"accuracy": accuracy, "seconds": seconds, "speed": speed, "weights": model.kernel_weights_, **settings}
+    return {
+        "accuracy": accuracy,
+        "seconds": seconds,
+        "speed": speed,
+        "weights": model.kernel_weights_,
+        **settings,
+    }
 
 
 def competitors(with_grid):
@@ -112,7 +124,10 @@ def evaluate(data, folds, with_grid, Cs=CS):
         outside = [i for i in range(len(data)) if data.folds[i] != fold]
         for name, kernels, on_views, ways in competitors(with_grid):
             X = views if on_views else data.images
-            train, test = ([[source[i] for i in part] for source in (X, data.letters)] for part in (inside, outside))
+            train, test = (
+                [[source[i] for i in part] for source in (X, data.letters)]
+                for part in (inside, outside)
+            )
             for way, rates in ways.items():
                 settings = {"C": 2.0} if rates is None else choose(kernels, *train, fold, Cs, rates)
                 found[name].setdefault(way, []).append(run(kernels, train, test, fold, **settings))
@@ -131,7 +146,9 @@ def summary(found):
             "sd": float(np.std([r["accuracy"] for r in chosen])),
             "seconds": float(np.median([r["seconds"] for r in chosen])),
             "speed": float(np.median([r["speed"] for r in chosen])),
-            "weights": {k: float(np.mean([r["weights"][k] for r in chosen])) for k in chosen[0]["weights"]},
+            "weights": {
+                k: float(np.mean([r["weights"][k] for r in chosen])) for k in chosen[0]["weights"]
+            },
         }
         if "grid" in ways:
             row["grid"] = float(np.mean([r["accuracy"] for r in ways["grid"]]))
@@ -162,10 +179,17 @@ def show(rows):
         )
         for row in rows
     ]
-    print("\n".join(table(cells, ("kernels", "paper", "omkl, %", "with a grid, %", "CPU s", "chars/s"))))
+    print(
+        "\n".join(
+            table(cells, ("kernels", "paper", "omkl, %", "with a grid, %", "CPU s", "chars/s"))
+        )
+    )
     for row in rows:
         if len(row["weights"]) > 1:
-            print(f"{row['name']}: " + ", ".join(f"{name} {weight:.2f}" for name, weight in row["weights"].items()))
+            print(
+                f"{row['name']}: "
+                + ", ".join(f"{name} {weight:.2f}" for name, weight in row["weights"].items())
+            )
     print(PEERS)
     for column, text in (("accuracy", "automatic rates"), ("grid", "the grid")):
         gains = gain(rows, column)
@@ -177,7 +201,9 @@ def show(rows):
 
 
 def draw(rows, path):
-    """Accuracies with their standard deviations, beside those of the paper; nothing without matplotlib."""
+    """Accuracies with their standard deviations, beside those of the paper; nothing without
+    matplotlib.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -185,7 +211,13 @@ def draw(rows, path):
         return
     figure = Figure(figsize=(7.0, 1.1 + 0.26 * len(rows)), layout="constrained")
     ax, places = figure.subplots(), np.arange(len(rows))
-    ax.errorbar([row["accuracy"] for row in rows], places, xerr=[row["sd"] for row in rows], fmt="o", label="omkl")
+    ax.errorbar(
+        [row["accuracy"] for row in rows],
+        places,
+        xerr=[row["sd"] for row in rows],
+        fmt="o",
+        label="omkl",
+    )
     known = [(row["paper"], k) for k, row in enumerate(rows) if row["paper"]]
     ax.plot(*zip(*known), "ks", fillstyle="none", linestyle="none", label="paper")
     ax.set_yticks(places, [row["name"] for row in rows])
@@ -196,17 +228,30 @@ def draw(rows, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folds", type=int, nargs="+", default=list(FOLDS), choices=FOLDS, help="folds to train on")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--folds", type=int, nargs="+", default=list(FOLDS), choices=FOLDS, help="folds to train on"
+    )
     parser.add_argument("--no-grid", action="store_true", help="only automatic rates")
     parser.add_argument("--C", type=float, nargs="+", default=CS, help="what to choose C from")
-    parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for figures and metrics")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("omkl-output"),
+        help="folder for figures and metrics",
+    )
     arguments = parser.parse_args()
     prepare_output(arguments.output / "ocr_table1.json")
     found = evaluate(read_ocr(), arguments.folds, not arguments.no_grid, arguments.C)
     rows = summary(found)
     show(rows)
-    write_json(arguments.output / "ocr_table1.json", {"folds": arguments.folds, "rows": rows, "runs": found})
+    write_json(
+        arguments.output / "ocr_table1.json",
+        {"folds": arguments.folds, "rows": rows, "runs": found},
+    )
     draw(rows, arguments.output / "ocr_table1.png")
 
 

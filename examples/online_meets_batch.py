@@ -5,10 +5,11 @@ Online MKL, pass after pass over a finite set, approaches the optimum that a bat
     python examples/online_meets_batch.py                          half a minute
     python examples/online_meets_batch.py --epochs 1000 --C 3
 
-Both minimise ``C sum_i hinge(y_i, z_i) + (1/2) (sum_k ||f_k||)^2`` on the breast cancer data that ships with
-scikit-learn: the online side as a mean over samples, ``1/m`` of it. The figure shows how far the last model of every
-pass lies above the optimum, relative to it, for forward-backward splitting (Algorithm 1 of Martins et al. 2011) and for
-regularized dual averaging (Xiao 2010), with several learning rates. The optimum is known to the gap that is printed.
+Both minimise ``C sum_i hinge(y_i, z_i) + (1/2) (sum_k ||f_k||)^2`` on the breast cancer data that
+ships with scikit-learn: the online side as a mean over samples, ``1/m`` of it. The figure shows how
+far the last model of every pass lies above the optimum, relative to it, for forward-backward
+splitting (Algorithm 1 of Martins et al. 2011) and for regularized dual averaging (Xiao 2010), with
+several learning rates. The optimum is known to the gap that is printed.
 """
 
 import argparse
@@ -28,7 +29,12 @@ from omkl.losses import Hinge
 from omkl.regularizers import SquaredL21
 from omkl.reports import plot_panels
 
-PARTS = {"means": slice(0, 10), "errors": slice(10, 20), "extremes": slice(20, 30), "all": slice(0, 30)}
+PARTS = {
+    "means": slice(0, 10),
+    "errors": slice(10, 20),
+    "extremes": slice(20, 30),
+    "all": slice(0, 30),
+}
 #: Learning rates by name: eta0 and schedule.
 RATES = {
     "0.1 / sqrt(t)": (0.1, "sqrt"),
@@ -64,12 +70,20 @@ def first_below(values, level):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--C", type=float, default=0.3, help="weight of the losses (default 0.3)")
-    parser.add_argument("--epochs", type=int, default=200, help="passes over the data (default 200)")
-    parser.add_argument("--samples", type=int, default=569, help="how many of the samples to take (default all)")
+    parser.add_argument(
+        "--epochs", type=int, default=200, help="passes over the data (default 200)"
+    )
+    parser.add_argument(
+        "--samples", type=int, default=569, help="how many of the samples to take (default all)"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures"
+    )
     arguments = parser.parse_args()
     prepare_output(arguments.output / "online_meets_batch.json")
 
@@ -80,7 +94,13 @@ def main():
     for name, part in PARTS.items():
         kernels[f"linear, {name}"] = Linear(normalize="average", on=part)
         kernels[f"Gaussian, {name}"] = Gaussian(sigma2=0.5 * (part.stop - part.start), on=part)
-    problem = Problem(PackedStack.from_kernels(kernels.values(), X, np.float64), y, Hinge(), SquaredL21(), arguments.C)
+    problem = Problem(
+        PackedStack.from_kernels(kernels.values(), X, np.float64),
+        y,
+        Hinge(),
+        SquaredL21(),
+        arguments.C,
+    )
     started = time.process_time()
     optimum = Spicy().solve(problem, tol=1e-6).certificate
     seconds = time.process_time() - started
@@ -122,14 +142,24 @@ def main():
                     f"{time.process_time() - started:.1f}",
                 )
             )
-    header = ("method, learning rate", "suboptimality", "passes to 10 %", "1 %", "0.1 %", "weights off by", "CPU, s")
+    header = (
+        "method, learning rate",
+        "suboptimality",
+        "passes to 10 %",
+        "1 %",
+        "0.1 %",
+        "weights off by",
+        "CPU, s",
+    )
     print("\n".join(table(cells, header)))
 
     figures = {"optimum": optimum.primal, "gap": optimum.gap, "suboptimality": curves}
     write_json(arguments.output / "online_meets_batch.json", figures)
     panels = [
         {
-            "curves": {name: (range(1, len(v) + 1), np.maximum(v, optimum.gap)) for name, v in own.items()},
+            "curves": {
+                name: (range(1, len(v) + 1), np.maximum(v, optimum.gap)) for name, v in own.items()
+            },
             "title": method,
             "xlabel": "passes over the data",
             "ylabel": "relative suboptimality",

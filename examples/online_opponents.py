@@ -5,22 +5,23 @@ Online MKL against combinations of separate learners
     python examples/online_opponents.py                      20,000 examples a stream, some minutes
     python examples/online_opponents.py --examples 4000      the same in less time
 
-Three streams of vectors of four numbers each. Every vector has a Gaussian kernel of its own, by random Fourier
-features that all methods share:
+Three streams of vectors of four numbers each. Every vector has a Gaussian kernel of its own, by
+random Fourier features that all methods share:
 
 * drift: half-way, the label begins to follow another vector;
 * sum: the label depends on the lengths of all three vectors together;
 * one of ten: the label depends on the first vector, and nine vectors are noise.
 
-One label in twenty is wrong. Each method predicts the label of an example before it learns from it. Its one parameter
-is chosen on the first tenth of the stream; the error is measured on the rest.
+One label in twenty is wrong. Each method predicts the label of an example before it learns from it.
+Its one parameter is chosen on the first tenth of the stream; the error is measured on the rest.
 
-MKL learns one model of all kernels: with weights learned out of sample (the default), or from norms. The others learn
-a model for each kernel, and combine their predictions:
+MKL learns one model of all kernels: with weights learned out of sample (the default), or from
+norms. The others learn a model for each kernel, and combine their predictions:
 
 * Hedge: the hinge loss, weights by AdaHedge (de Rooij et al. 2014);
 * OMKC: perceptrons that vote (Hoi et al. 2013, deterministic updates and combination);
-* Raker, AdaRaker: the hinge loss, weights by Hedge at a fixed rate (Shen et al. 2019, Algorithms 1 and 3).
+* Raker, AdaRaker: the hinge loss, weights by Hedge at a fixed rate (Shen et al. 2019, Algorithms 1
+  and 3).
 
 With ``--examples 4000``:
 
@@ -74,7 +75,9 @@ class Hedge:
         if self.rate is None:
             weights, rate = self.weights(), np.log(len(losses)) / max(self.gap, 1e-12)
             least = losses[weights > 0].min()
-            mix_loss = least - np.log(weights @ np.exp(-rate * np.maximum(losses - least, 0.0))) / rate
+            mix_loss = (
+                least - np.log(weights @ np.exp(-rate * np.maximum(losses - least, 0.0))) / rate
+            )
             self.gap += max(weights @ losses - mix_loss, 0.0)
         self.losses = self.losses + losses
 
@@ -113,7 +116,9 @@ class Perceptrons(Learners):
 
 
 class AdaRaker:
-    """A Raker for every interval of 64 * 2^j rounds, weighted by its loss against that of the combination."""
+    """A Raker for every interval of 64 * 2^j rounds, weighted by its loss against that of the
+    combination.
+    """
 
     def __init__(self, shape, eta):
         self.shape, self.eta, self.round, self.experts, self.logs = shape, eta, 0, [], []
@@ -127,7 +132,10 @@ class AdaRaker:
         level = 0
         while rest == 0 and (ticks + 1) % 2**level == 0 and (ticks or not self.experts):
             expert = Learners(self.shape, self.rate(level), self.rate(level))
-            self.experts[level : level + 1], self.logs[level : level + 1] = [expert], [np.log(self.rate(level))]
+            self.experts[level : level + 1], self.logs[level : level + 1] = (
+                [expert],
+                [np.log(self.rate(level))],
+            )
             level += 1
         self.round += 1
 
@@ -145,7 +153,8 @@ class AdaRaker:
             expert.learn(z, y)
 
 
-#: Makes a learner of each method from the shape of the features and a parameter; the values of the parameter to try.
+#: Makes a learner of each method from the shape of the features and a parameter; the values of the
+#: parameter to try.
 OPPONENTS = {
     "Hedge": (Learners, RATES),
     "OMKC": (Perceptrons, (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)),
@@ -188,7 +197,14 @@ def make_stream(name, n_examples, seed):
     X = rng.normal(size=(n_examples, 4 * n_vectors))
     y = (rule(X) ^ (rng.random(n_examples) < WRONG)).astype(np.int64)
     names = range(n_vectors)
-    return X, y, {f"vector {v + 1}": f"gaussian:sigma2=4,features={FEATURES},on={4 * v}:{4 * v + 4}" for v in names}
+    return (
+        X,
+        y,
+        {
+            f"vector {v + 1}": f"gaussian:sigma2=4,features={FEATURES},on={4 * v}:{4 * v + 4}"
+            for v in names
+        },
+    )
 
 
 def features_of(X, kernels):
@@ -202,7 +218,9 @@ def features_of(X, kernels):
 def error_of_mkl(X, y, kernels, settings):
     """Share of labels that online MKL gets wrong before it learns from them."""
     meter = ProgressiveValidation(every=len(y))
-    OnlineMKLClassifier(kernels, C=100.0, callbacks=[meter], **settings).partial_fit(X, y, classes=[0, 1])
+    OnlineMKLClassifier(kernels, C=100.0, callbacks=[meter], **settings).partial_fit(
+        X, y, classes=[0, 1]
+    )
     return meter.records[-1]["error"]
 
 
@@ -223,7 +241,9 @@ def compare(name, n_examples, seed=0):
     measures = {}
     for method, weighting in WEIGHTINGS.items():
         measures[method] = [
-            lambda part, own=own, w=weighting: error_of_mkl(X[part], y[part], kernels, {"weighting": w, **own})
+            lambda part, own=own, w=weighting: error_of_mkl(
+                X[part], y[part], kernels, {"weighting": w, **own}
+            )
             for own in SETTINGS
         ]
     for method, (make, values) in OPPONENTS.items():
@@ -249,7 +269,10 @@ def main():
     prepare_output(arguments.json)
     records = [record for name in arguments.streams for record in compare(name, arguments.examples)]
     error = {(r["method"], r["stream"]): f"{r['error']:.1%}" for r in records}
-    rows = [(method, *(error[method, name] for name in arguments.streams)) for method in (*WEIGHTINGS, *OPPONENTS)]
+    rows = [
+        (method, *(error[method, name] for name in arguments.streams))
+        for method in (*WEIGHTINGS, *OPPONENTS)
+    ]
     print("\n".join(table(rows, ("progressive error", *arguments.streams))))
     print("The best possible error is 5%.")
     write_json(arguments.json, {"examples": arguments.examples, "records": records})

@@ -2,13 +2,13 @@
 Dependency parsing of English with 507 feature templates, beside other arc-factored parsers
 ===========================================================================================
 
-    python examples/parser_english.py                      English treebank below OMKL_DATA: about half an hour
-    python examples/parser_english.py --epochs 3 --only SVM
+    python examples/parser_english.py                      English treebank below OMKL_DATA: about
+    half an hour python examples/parser_english.py --epochs 3 --only SVM
     python examples/parser_english.py TRAIN TEST           any treebank, plain or compressed
 
-Every row is one run on one core: attachment scores on the test set without punctuation (UPOS PUNCT) and over all words,
-labeled attachment score over all words (relations with their subtypes), CPU seconds an epoch, words parsed a second,
-relations included.
+Every row is one run on one core: attachment scores on the test set without punctuation (UPOS PUNCT)
+and over all words, labeled attachment score over all words (relations with their subtypes), CPU
+seconds an epoch, words parsed a second, relations included.
 """
 
 import argparse
@@ -41,7 +41,9 @@ PEERS = (
 
 def best_templates(templates, keep, train, epochs):
     """Return the templates that dual averaging ranks first."""
-    mkl = DependencyParser(templates, method="rda", epochs=epochs, labeled=False, random_state=0).fit(train)
+    mkl = DependencyParser(
+        templates, method="rda", epochs=epochs, labeled=False, random_state=0
+    ).fit(train)
     return mkl.templates_.keep(mkl.ranking()[:keep])
 
 
@@ -51,7 +53,9 @@ def run(settings, train, test, epochs):
     if keep:
         settings["templates"] = best_templates(settings["templates"], keep, train, epochs)
     started = time.process_time()
-    parser = DependencyParser(**{"templates": "martins507", "epochs": epochs, "random_state": 0, **settings}).fit(train)
+    parser = DependencyParser(
+        **{"templates": "martins507", "epochs": epochs, "random_state": 0, **settings}
+    ).fit(train)
     seconds = time.process_time() - started
     parser.parse(test[:10])
     started = time.process_time()
@@ -72,12 +76,18 @@ def run(settings, train, test, epochs):
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("train", nargs="?", default=data_home() / TREEBANK.format("train"))
     arguments.add_argument("test", nargs="?", default=data_home() / TREEBANK.format("test"))
     arguments.add_argument("--epochs", type=int, default=10)
-    arguments.add_argument("--only", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL")
-    arguments.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
+    arguments.add_argument(
+        "--only", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL"
+    )
+    arguments.add_argument(
+        "-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures"
+    )
     arguments = arguments.parse_args()
     prepare_output(arguments.output / "parser_english.json")
     train = read_treebank(arguments.train, single_root=True, keep_text=False)
@@ -86,7 +96,10 @@ def main():
     for name in arguments.only:
         rows.append({"name": name, **run(MODELS[name], train, test, arguments.epochs)})
         row = rows[-1]
-        print(f"{name}: {row['uas']:.2f} / {row['uas_all']:.2f}, LAS with subtypes {row['las_all']:.2f}", flush=True)
+        print(
+            f"{name}: {row['uas']:.2f} / {row['uas_all']:.2f}, LAS with subtypes {row['las_all']:.2f}",
+            flush=True,
+        )
     cells = [
         (
             r["name"],

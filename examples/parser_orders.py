@@ -2,13 +2,14 @@
 Trees of first and second order
 ===============================
 
-    python examples/parser_orders.py                      English treebank below OMKL_DATA: about half an hour
-    python examples/parser_orders.py TRAIN TEST           any treebank, plain or compressed
-    python examples/parser_orders.py --sentences 1000 --seeds 1
+    python examples/parser_orders.py                      English treebank below OMKL_DATA: about
+    half an hour python examples/parser_orders.py TRAIN TEST           any treebank, plain or
+    compressed python examples/parser_orders.py --sentences 1000 --seeds 1
 
-A parser of second order, and its first parser, which scores single arcs: attachment scores over all words in percent,
-with gold tags, and their standard deviation over seeds; the share of test sentences whose gold tree has a higher score
-than the tree found (search errors); CPU seconds of training; words parsed a second on one core, relations included.
+A parser of second order, and its first parser, which scores single arcs: attachment scores over all
+words in percent, with gold tags, and their standard deviation over seeds; the share of test
+sentences whose gold tree has a higher score than the tree found (search errors); CPU seconds of
+training; words parsed a second on one core, relations included.
 """
 
 import argparse
@@ -54,22 +55,33 @@ def run(seed, train, test, single_root):
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("train", nargs="?", default=data_home() / TREEBANK.format("train"))
     arguments.add_argument("test", nargs="?", default=data_home() / TREEBANK.format("test"))
     arguments.add_argument("--sentences", type=int, help="learn from the first ones only")
     arguments.add_argument("--seeds", type=int, default=3)
-    arguments.add_argument("--multi-root", action="store_true", help="the root may have several children")
-    arguments.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
+    arguments.add_argument(
+        "--multi-root", action="store_true", help="the root may have several children"
+    )
+    arguments.add_argument(
+        "-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures"
+    )
     arguments = arguments.parse_args()
     prepare_output(arguments.output / "parser_orders.json")
     single_root = not arguments.multi_root
-    train = read_treebank(arguments.train, single_root=single_root, keep_text=False)[: arguments.sentences]
+    train = read_treebank(arguments.train, single_root=single_root, keep_text=False)[
+        : arguments.sentences
+    ]
     test = read_treebank(arguments.test, single_root=single_root, keep_text=False)
     rows = []
     for seed in range(arguments.seeds):
         rows.append(run(seed, train, test, single_root))
-        print(f"seed {seed}: {rows[-1]['uas_of_arcs']:.2f}, with pairs of arcs {rows[-1]['uas']:.2f}", flush=True)
+        print(
+            f"seed {seed}: {rows[-1]['uas_of_arcs']:.2f}, with pairs of arcs {rows[-1]['uas']:.2f}",
+            flush=True,
+        )
     names = {
         "uas_of_arcs": "UAS, single arcs",
         "uas": "UAS",
@@ -79,7 +91,8 @@ def main():
         "words_a_second": "words/s",
     }
     cells = [
-        (title, *(f"{f([row[name] for row in rows]):.2f}" for f in (np.mean, np.std))) for name, title in names.items()
+        (title, *(f"{f([row[name] for row in rows]):.2f}" for f in (np.mean, np.std)))
+        for name, title in names.items()
     ]
     print("\n".join(table(cells, ("", "mean", "sd"))))
     write_json(arguments.output / "parser_orders.json", {"rows": rows})

@@ -2,12 +2,13 @@
 Fewer and fewer feature templates: the regularization path of a dependency parser
 =================================================================================
 
-    python examples/parser_path.py                        English treebank below OMKL_DATA: about an hour
-    python examples/parser_path.py --sentences 2000 --epochs 3
+    python examples/parser_path.py                        English treebank below OMKL_DATA: about an
+    hour python examples/parser_path.py --sentences 2000 --epochs 3
 
-MKL at falling C, by forward-backward splitting and by dual averaging: how many of the 507 templates are alive at the
-end, what the parser reaches, how long its last epoch took (dead templates cost nothing), and what a standard SVM
-reaches that is trained anew on the templates left alive. A table, a JSON file and a figure.
+MKL at falling C, by forward-backward splitting and by dual averaging: how many of the 507 templates
+are alive at the end, what the parser reaches, how long its last epoch took (dead templates cost
+nothing), and what a standard SVM reaches that is trained anew on the templates left alive. A table,
+a JSON file and a figure.
 """
 
 import argparse
@@ -24,13 +25,17 @@ CS = {"fobos": (100.0, 1.0, 0.01, 0.0001), "rda": (1.0, 0.1, 0.03, 0.01, 0.001)}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("train", nargs="?", default=data_home() / TREEBANK.format("train"))
     parser.add_argument("test", nargs="?", default=data_home() / TREEBANK.format("test"))
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--sentences", type=int, help="train on so many sentences only")
     parser.add_argument("--templates", default="martins507")
-    parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures"
+    )
     arguments = parser.parse_args()
     prepare_output(arguments.output / "parser_path.json")
     train = read_treebank(arguments.train, single_root=True, keep_text=False)[: arguments.sentences]
@@ -58,7 +63,9 @@ def main():
         for C in Cs:
             mkl = fitted(method=method, C=C)
             alive = [name for name, weight in mkl.template_weights_.items() if weight > 0]
-            again = fitted(regularizer="l2", templates=mkl.templates_.keep(alive)) if alive else None
+            again = (
+                fitted(regularizer="l2", templates=mkl.templates_.keep(alive)) if alive else None
+            )
             rows.append(
                 {
                     "name": f"{method}, C = {C:g}",
@@ -97,7 +104,13 @@ def main():
         curves[method] = (sizes, [row["uas"] for row in own])
         curves[f"SVM on those of {method}"] = (sizes, [row["retrained"] for row in own])
     try:
-        plot_curves(curves, arguments.output / "parser_path.png", "Templates left alive", "templates", "UAS, %")
+        plot_curves(
+            curves,
+            arguments.output / "parser_path.png",
+            "Templates left alive",
+            "templates",
+            "UAS, %",
+        )
     except MissingDependencyError as error:
         print(f"No figure: {error}")
 

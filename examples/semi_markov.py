@@ -9,11 +9,17 @@ from omkl import StructuredPredictor
 from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.structures import Structure, UnaryPotentials
 
-LONGEST, LABELS, COLUMNS = 4, 2, 3  # labels 0 and 1; columns of a token: two that tell its label, and one of noise
+LONGEST, LABELS, COLUMNS = (
+    4,
+    2,
+    3,
+)  # labels 0 and 1; columns of a token: two that tell its label, and one of noise
 
 
 class SemiMarkov(Structure):
-    """Segmentations: rows ``(stop, length, label)``; potential ``t * LONGEST + l`` is of l + 1 tokens up to t."""
+    """Segmentations: rows ``(stop, length, label)``; potential ``t * LONGEST + l`` is of l + 1
+    tokens up to t.
+    """
 
     def zeros(self, size):
         return UnaryPotentials(np.zeros((size, LABELS)))
@@ -22,7 +28,9 @@ class SemiMarkov(Structure):
         scores = potentials.unary.reshape(-1, LONGEST, LABELS)
         best, last = [0.0], []
         for t, ending in enumerate(scores):
-            totals = [best[t - length] + ending[length].max() for length in range(min(LONGEST, t + 1))]
+            totals = [
+                best[t - length] + ending[length].max() for length in range(min(LONGEST, t + 1))
+            ]
             best.append(max(totals))
             length = int(np.argmax(totals))
             last.append((t + 1, length + 1, int(ending[length].argmax())))
@@ -40,7 +48,9 @@ class SemiMarkov(Structure):
     def cost_potentials(self, gold):
         """Count the tokens of each segment whose gold label differs."""
         wrong = np.repeat(gold[:, 2], gold[:, 1])[:, None] != np.arange(LABELS)
-        return UnaryPotentials(segment_sums(np.vstack([np.zeros(LABELS), np.cumsum(wrong, axis=0)])))
+        return UnaryPotentials(
+            segment_sums(np.vstack([np.zeros(LABELS), np.cumsum(wrong, axis=0)]))
+        )
 
 
 def segment_sums(cumulated):
@@ -60,7 +70,9 @@ def encode(sentence):
 
 
 def sentences(n, rng):
-    """Draw sentences whose segments of label 0 have one or two tokens, those of label 1 three or four."""
+    """Draw sentences whose segments of label 0 have one or two tokens, those of label 1 three or
+    four.
+    """
     X, y = [], []
     for _ in range(n):
         labels = rng.integers(0, LABELS, rng.integers(2, 6))
@@ -73,7 +85,9 @@ def sentences(n, rng):
 
 def segmenter(**options):
     """Return an untrained segmenter with three groups of features."""
-    bank = ExplicitBank(["tokens", "noise", "length"], [0, 0, 1, 2, 2, 2, 2], LABELS, averaging=True)
+    bank = ExplicitBank(
+        ["tokens", "noise", "length"], [0, 0, 1, 2, 2, 2, 2], LABELS, averaging=True
+    )
     return StructuredPredictor(SemiMarkov(), [bank], random_state=0, **options)
 
 

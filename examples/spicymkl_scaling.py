@@ -2,14 +2,16 @@
 How the time of batch MKL grows with the number of kernels, 50 to 6000, and of samples, 500 to 3000
 ===================================================================================================
 
-    python examples/spicymkl_scaling.py                                    two of the four sets, three minutes and 1 GB
-    python examples/spicymkl_scaling.py --data ringnorm splice twonorm waveform --repetitions 10    the paper's protocol
-    python examples/spicymkl_scaling.py --methods spicy-hinge hessian level simple silp --kernels 50 200 1000
+    python examples/spicymkl_scaling.py                                    two of the four sets,
+    three minutes and 1 GB python examples/spicymkl_scaling.py --data ringnorm splice twonorm
+    waveform --repetitions 10    the paper's protocol python examples/spicymkl_scaling.py --methods
+    spicy-hinge hessian level simple silp --kernels 50 200 1000
 
-Reproduces Figures 5 and 6 of Suzuki and Tomioka (2011), section 6.2: Gaussians on random subsets of the variables, with
-random widths and unit trace; 200 training samples, then 20 kernels; a relative duality gap of 0.01 over all kernels.
-The paper does not say which C; here it weighs the losses with 20. Times are medians, with the 25th and 75th
-percentiles in the figure. The exponent is that of a power of the size, fitted to the medians. A time with a star is
+Reproduces Figures 5 and 6 of Suzuki and Tomioka (2011), section 6.2: Gaussians on random subsets of
+the variables, with random widths and unit trace; 200 training samples, then 20 kernels; a relative
+duality gap of 0.01 over all kernels. The paper does not say which C; here it weighs the losses with
+20. Times are medians, with the 25th and 75th percentiles in the figure. The exponent is that of a
+    power of the size, fitted to the medians. A time with a star is
 that of runs one of which was stopped by the limit before it was there; with a plus, one gave up.
 """
 
@@ -31,7 +33,9 @@ KERNELS, SAMPLES = (50, 200, 500, 1000, 3000, 6000), (500, 1000, 2000, 3000)
 
 
 def build(data, n_samples, n_kernels, seed):
-    """Return packed kernels on a random training set, its labels, and the CPU time of building the kernels."""
+    """Return packed kernels on a random training set, its labels, and the CPU time of building the
+    kernels.
+    """
     X, _, y, _ = standardized_split(data, n_samples, seed)
     kernels = list(random_subset_gaussians(n_kernels, X.shape[1], random_state=seed))
     started = time.process_time()
@@ -46,7 +50,9 @@ def measure(data, sizes, arguments):
             stack, y, building = build(data, n_samples, n_kernels, seed)
             floor = seconds_of_a_pass(stack)
             for name in arguments.methods:
-                _, row, _ = run(name, problem_for(name, stack, y, arguments.C), 0.01, arguments.limit)
+                _, row, _ = run(
+                    name, problem_for(name, stack, y, arguments.C), 0.01, arguments.limit
+                )
                 yield {
                     "data": data,
                     "samples": n_samples,
@@ -60,7 +66,9 @@ def measure(data, sizes, arguments):
 
 
 def peak_memory(data, n_samples, n_kernels, method, C):
-    """Return peak memory of building the kernels and of solving, divided by the size of the kernels."""
+    """Return peak memory of building the kernels and of solving, divided by the size of the
+    kernels.
+    """
     tracemalloc.start()
     stack, y, _ = build(data, n_samples, n_kernels, 0)
     building = tracemalloc.get_traced_memory()[1]
@@ -82,10 +90,18 @@ def report(rows, size, methods):
     quartiles, cells = {}, []
     for name in methods:
         groups = [[row for row in rows if row[size] == n and row["method"] == name] for n in sizes]
-        low, median, high = np.transpose([np.percentile([r["cpu"] for r in group], (25, 50, 75)) for group in groups])
+        low, median, high = np.transpose(
+            [np.percentile([r["cpu"] for r in group], (25, 50, 75)) for group in groups]
+        )
         quartiles[name] = (sizes, median.tolist(), low.tolist(), high.tolist())
         ends = [max(row["end"] for row in group) for group in groups]
-        cells.append((name, *(f"{t:.3f}{end}" for t, end in zip(median, ends)), f"{exponent(sizes, median):.2f}"))
+        cells.append(
+            (
+                name,
+                *(f"{t:.3f}{end}" for t, end in zip(median, ends)),
+                f"{exponent(sizes, median):.2f}",
+            )
+        )
         passes = [np.median([row["cpu"] / row["floor"] for row in group]) for group in groups]
         cells.append(("  in passes over all kernels", *(f"{p:.1f}" for p in passes), ""))
     for key, label in (("floor", "one pass"), ("building", "building the kernels")):
@@ -95,17 +111,33 @@ def report(rows, size, methods):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", default=["ringnorm", "splice"], help="names of UCI and IDA sets")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", nargs="+", default=["ringnorm", "splice"], help="names of UCI and IDA sets"
+    )
     parser.add_argument("--methods", nargs="+", default=CHOSEN, choices=METHODS)
-    parser.add_argument("--kernels", type=int, nargs="*", default=list(KERNELS), help="numbers of kernels")
-    parser.add_argument("--few-samples", type=int, default=200, help="samples while the number of kernels grows")
-    parser.add_argument("--samples", type=int, nargs="*", default=list(SAMPLES), help="numbers of samples")
-    parser.add_argument("--few-kernels", type=int, default=20, help="kernels while the number of samples grows")
+    parser.add_argument(
+        "--kernels", type=int, nargs="*", default=list(KERNELS), help="numbers of kernels"
+    )
+    parser.add_argument(
+        "--few-samples", type=int, default=200, help="samples while the number of kernels grows"
+    )
+    parser.add_argument(
+        "--samples", type=int, nargs="*", default=list(SAMPLES), help="numbers of samples"
+    )
+    parser.add_argument(
+        "--few-kernels", type=int, default=20, help="kernels while the number of samples grows"
+    )
     parser.add_argument("--C", type=float, default=20.0)
     parser.add_argument("--repetitions", type=int, default=1, help="random splits (the paper: 10)")
-    parser.add_argument("--limit", type=float, default=20.0, help="CPU seconds after which a method is stopped")
-    parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
+    parser.add_argument(
+        "--limit", type=float, default=20.0, help="CPU seconds after which a method is stopped"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures"
+    )
     arguments = parser.parse_args()
     prepare_output(arguments.output / "spicymkl_scaling.json")
 
@@ -122,16 +154,29 @@ def main():
         for data in arguments.data:
             own = list(measure(data, sizes, arguments))
             quartiles, lines = report(own, size, arguments.methods)
-            print(f"\n{data}, " + ("{} samples" if size == "kernels" else "{1} kernels").format(*sizes[0]))
+            print(
+                f"\n{data}, "
+                + ("{} samples" if size == "kernels" else "{1} kernels").format(*sizes[0])
+            )
             print("\n".join(lines), flush=True)
             rows += own
-            panels[-1].append({"curves": quartiles, "title": data, "xlabel": size, "ylabel": "CPU s", "log": "xy"})
+            panels[-1].append(
+                {"curves": quartiles, "title": data, "xlabel": size, "ylabel": "CPU s", "log": "xy"}
+            )
     memory = [
-        {"method": name, "samples": n, "kernels": m, "peaks": peak_memory(arguments.data[0], n, m, name, arguments.C)}
+        {
+            "method": name,
+            "samples": n,
+            "kernels": m,
+            "peaks": peak_memory(arguments.data[0], n, m, name, arguments.C),
+        }
         for n, m in [sizes[-1] for sizes in growing.values() if sizes]
         for name in arguments.methods
     ]
-    cells = [(r["method"], r["samples"], r["kernels"], *(f"{peak:.2f}" for peak in r["peaks"])) for r in memory]
+    cells = [
+        (r["method"], r["samples"], r["kernels"], *(f"{peak:.2f}" for peak in r["peaks"]))
+        for r in memory
+    ]
     print("\nPeak memory of all arrays, over the bytes of the packed kernels")
     print("\n".join(table(cells, ("method", "samples", "kernels", "building", "solving"))))
     write_json(arguments.output / "spicymkl_scaling.json", {"rows": rows, "peak_memory": memory})

@@ -1,20 +1,24 @@
 """
-Eight ways of learning the same kernels: time, accuracy, active kernels and iterations on three UCI sets
+Eight ways of learning the same kernels: time, accuracy, active kernels and iterations on three UCI
+sets
 ========================================================================================================
 
-    python examples/spicymkl_uci.py                            one split of each set, about three minutes
-    python examples/spicymkl_uci.py --repetitions 10 --limit 600        the paper's protocol: hours
-    python examples/spicymkl_uci.py --methods spicy-logistic spicy-hinge elastic-logistic elastic-hinge
+    python examples/spicymkl_uci.py                            one split of each set, about three
+    minutes python examples/spicymkl_uci.py --repetitions 10 --limit 600        the paper's
+    protocol: hours python examples/spicymkl_uci.py --methods spicy-logistic spicy-hinge
+    elastic-logistic elastic-hinge
 
-Reproduces Figure 3 and Table 4 of Suzuki and Tomioka (2011), section 6.1: 27 kernels of unit trace on each variable and
-on all of them, 80 % of the samples for training, C = 200, 20 and 2 (the paper's C is 1 / C), a relative duality gap
-of 0.01 over all kernels. SpicyMKL and the one-step method for the elastic net run with the logistic and the hinge
-loss; HessianMKL, LevelMKL, SimpleMKL and SILP with the hinge loss at the C that has the block 1-norm's
-solution. A method that is not there by the time limit is stopped after its outer iteration, which of SimpleMKL may be
-long, and its row is marked with a star, or with a plus if it gave up by itself: compare its gap, not its time.
+Reproduces Figure 3 and Table 4 of Suzuki and Tomioka (2011), section 6.1: 27 kernels of unit trace
+on each variable and on all of them, 80 % of the samples for training, C = 200, 20 and 2 (the
+paper's C is 1 / C), a relative duality gap of 0.01 over all kernels. SpicyMKL and the one-step
+method for the elastic net run with the logistic and the hinge loss; HessianMKL, LevelMKL, SimpleMKL
+and SILP with the hinge loss at the C that has the block 1-norm's solution. A method that is not
+there by the time limit is stopped after its outer iteration, which of SimpleMKL may be long, and
+its row is marked with a star, or with a plus if it gave up by itself: compare its gap, not its
+time.
 
-"Passes" is the time in units of one pass over all kernels, the floor; "excess" is how far the model's summed hinge plus
-the sum of its norms lies above a lower bound that is tight to 1e-4.
+"Passes" is the time in units of one pass over all kernels, the floor; "excess" is how far the
+model's summed hinge plus the sum of its norms lies above a lower bound that is tight to 1e-4.
 """
 
 import argparse
@@ -22,7 +26,15 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from batch_methods import METHODS, block_one_optimum, problem_for, run, seconds_of_a_pass, standardized_split, warm_up
+from batch_methods import (
+    METHODS,
+    block_one_optimum,
+    problem_for,
+    run,
+    seconds_of_a_pass,
+    standardized_split,
+    warm_up,
+)
 
 from omkl.cli.console import prepare_output, table, write_json
 from omkl.exceptions import MissingDependencyError
@@ -77,8 +89,12 @@ def measure(data, seed, Cs, methods, tol, limit):
             outputs = np.full(len(y_test), model.intercept)
             for m, coefficients in zip(model.active, model.coefficients):
                 outputs += fitted[m](X_test, X) @ coefficients
-            objective = C * problem.loss.value(y, certificate.outputs).sum() + certificate.norms.sum()
-            same = name == "spicy-hinge" or row["svms"] is not None  # one solution, if two objectives
+            objective = (
+                C * problem.loss.value(y, certificate.outputs).sum() + certificate.norms.sum()
+            )
+            same = (
+                name == "spicy-hinge" or row["svms"] is not None
+            )  # one solution, if two objectives
             yield {
                 "data": data,
                 "C": C,
@@ -159,25 +175,41 @@ def draw(rows, sets, Cs, methods, path):
                 name: (
                     Cs,
                     [
-                        np.mean([row[key] for row in rows if (row["data"], row["C"], row["method"]) == (data, C, name)])
+                        np.mean(
+                            [
+                                row[key]
+                                for row in rows
+                                if (row["data"], row["C"], row["method"]) == (data, C, name)
+                            ]
+                        )
                         for C in Cs
                     ],
                 )
                 for name in methods
             }
-            panels[-1].append({"curves": curves, "title": data, "xlabel": "C", "ylabel": label, "log": log})
+            panels[-1].append(
+                {"curves": curves, "title": data, "xlabel": "C", "ylabel": label, "log": log}
+            )
     plot_panels(panels, path)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", nargs="+", default=list(SETS), help="names of UCI sets")
     parser.add_argument("--C", type=float, nargs="+", default=list(TABLE_4_CS))
     parser.add_argument("--methods", nargs="+", default=CHOSEN, choices=METHODS)
-    parser.add_argument("--repetitions", type=int, default=1, help="random splits of each set (the paper: 10)")
+    parser.add_argument(
+        "--repetitions", type=int, default=1, help="random splits of each set (the paper: 10)"
+    )
     parser.add_argument("--tol", type=float, default=0.01, help="relative duality gap")
-    parser.add_argument("--limit", type=float, default=5.0, help="CPU seconds after which a method is stopped")
-    parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures")
+    parser.add_argument(
+        "--limit", type=float, default=5.0, help="CPU seconds after which a method is stopped"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("omkl-output"), help="folder for the figures"
+    )
     arguments = parser.parse_args()
     prepare_output(arguments.output / "spicymkl_uci.json")
 
@@ -185,12 +217,20 @@ def main():
     rows = []
     for data in arguments.data:
         for seed in range(arguments.repetitions):
-            rows += measure(data, seed, arguments.C, arguments.methods, arguments.tol, arguments.limit)
+            rows += measure(
+                data, seed, arguments.C, arguments.methods, arguments.tol, arguments.limit
+            )
         print(f"\n{data}: {rows[-1]['kernels']} kernels, {rows[-1]['samples']} training samples")
         print("\n".join(report(data, arguments.C, arguments.methods, rows)), flush=True)
     write_json(arguments.output / "spicymkl_uci.json", {"rows": rows})
     try:
-        draw(rows, arguments.data, arguments.C, arguments.methods, arguments.output / "spicymkl_uci.png")
+        draw(
+            rows,
+            arguments.data,
+            arguments.C,
+            arguments.methods,
+            arguments.output / "spicymkl_uci.png",
+        )
     except MissingDependencyError as error:
         print(f"No figure: {error}")
 

@@ -1,13 +1,15 @@
 """
-Which step size, and which average? The paper's rule, omkl's, and the best that a grid could do, on handwriting
+Which step size, and which average? The paper's rule, omkl's, and the best that a grid could do, on
+handwriting
 ===============================================================================================================
 
-    python examples/step_sizes.py                   three folds of the OCR data set, about five minutes
-    python examples/step_sizes.py --folds 0 --json sizes.json
+    python examples/step_sizes.py                   three folds of the OCR data set, about five
+    minutes python examples/step_sizes.py --folds 0 --json sizes.json
 
-The paper tries eta0 in {0.01, 0.1, 1, 10} for five epochs and keeps the one of the lowest objective. omkl's
-``eta0="auto"`` tries nothing: it sets the rate of every round from the distance travelled and the gradients met.
-"Best of a grid" is chosen on the test folds: no rule can know it, and none that sets ``eta0 / sqrt(t)`` can beat it.
+The paper tries eta0 in {0.01, 0.1, 1, 10} for five epochs and keeps the one of the lowest
+objective. omkl's ``eta0="auto"`` tries nothing: it sets the rate of every round from the distance
+travelled and the gradients met. "Best of a grid" is chosen on the test folds: no rule can know it,
+and none that sets ``eta0 / sqrt(t)`` can beat it.
 """
 
 import argparse
@@ -38,7 +40,9 @@ class Objective:
 def accuracy(data, train_fold, kernels, **settings):
     """Return test accuracy in percent after 20 epochs on one fold."""
     others = [fold for fold in range(10) if fold != train_fold]
-    labeler = SequenceLabeler(kernels, epochs=20, random_state=train_fold, verbose=False, **settings)
+    labeler = SequenceLabeler(
+        kernels, epochs=20, random_state=train_fold, verbose=False, **settings
+    )
     return 100 * labeler.fit(*data.of_folds(train_fold)).score(*data.of_folds(others))
 
 
@@ -48,7 +52,14 @@ def papers_choice(data, fold, kernels, C):
     for eta0 in PAPERS_GRID:
         objective = Objective()
         SequenceLabeler(
-            kernels, C=C, eta0=eta0, average=None, epochs=5, random_state=fold, callbacks=[objective], verbose=False
+            kernels,
+            C=C,
+            eta0=eta0,
+            average=None,
+            epochs=5,
+            random_state=fold,
+            callbacks=[objective],
+            verbose=False,
         ).fit(*data.of_folds(fold))
         objectives[eta0] = objective.value
     return min(objectives, key=objectives.get)
@@ -59,9 +70,14 @@ def compare_rules(data, folds):
     for name, kernels in KERNELS.items():
         for C in CS:
             chosen = [papers_choice(data, fold, kernels, C) for fold in folds]
-            paper = [accuracy(data, f, kernels, C=C, eta0=e, average=None) for f, e in zip(folds, chosen)]
+            paper = [
+                accuracy(data, f, kernels, C=C, eta0=e, average=None) for f, e in zip(folds, chosen)
+            ]
             averaged = [accuracy(data, f, kernels, C=C, eta0=e) for f, e in zip(folds, chosen)]
-            grid = {e: np.mean([accuracy(data, f, kernels, C=C, eta0=e) for f in folds]) for e in FINE_GRID}
+            grid = {
+                e: np.mean([accuracy(data, f, kernels, C=C, eta0=e) for f in folds])
+                for e in FINE_GRID
+            }
             auto = [accuracy(data, f, kernels, C=C) for f in folds]
             best = max(grid, key=grid.get)
             rows.append(
@@ -90,8 +106,12 @@ def compare_averages(data, folds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folds", type=int, nargs="+", default=[0, 1, 2], help="folds to train on (default 0 1 2)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--folds", type=int, nargs="+", default=[0, 1, 2], help="folds to train on (default 0 1 2)"
+    )
     parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
     arguments = parser.parse_args()
     prepare_output(arguments.json)
@@ -120,7 +140,11 @@ def main():
     names = [average or "last" for average in AVERAGES]
     found = {(r["eta0"], r["average"]): f"{r['accuracy']:.2f}" for r in averages}
     rates = dict.fromkeys(r["eta0"] for r in averages)
-    print("\n".join(table([(f"eta0 = {e}", *(found[e, n] for n in names)) for e in rates], ("", *names))))
+    print(
+        "\n".join(
+            table([(f"eta0 = {e}", *(found[e, n] for n in names)) for e in rates], ("", *names))
+        )
+    )
     write_json(arguments.json, {"rules": rules, "averages": averages})
 
 

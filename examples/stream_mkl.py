@@ -4,31 +4,35 @@ A stream that drifts: ten million examples whose informative kernel changes half
 
     python examples/stream_mkl.py                          ten million examples, most of an hour
     python examples/stream_mkl.py --examples 200000        a look at the same in a minute
-    python examples/stream_mkl.py --budget 150             support vectors on a budget instead of Fourier features
+    python examples/stream_mkl.py --budget 150             support vectors on a budget instead of
+    Fourier features
 
-Every example is three vectors of four numbers. In the first half of the stream the label says whether the first vector
-is long or short, in the second half whether the second one is; the third never tells anything. One label in twenty is
-wrong. Each vector has a Gaussian kernel, held by random Fourier features, so the model takes the same memory after a
-thousand examples and after ten million.
+Every example is three vectors of four numbers. In the first half of the stream the label says
+whether the first vector is long or short, in the second half whether the second one is; the third
+never tells anything. One label in twenty is wrong. Each vector has a Gaussian kernel, held by
+random Fourier features, so the model takes the same memory after a thousand examples and after ten
+million.
 
-Three models see the stream once, and are tested on each example before they learn it (progressive validation):
+Three models see the stream once, and are tested on each example before they learn it (progressive
+validation):
 
 * for streams: a constant rate, and an average that forgets (``average="decayed"``);
 * the same by norms, that is with the weights of Algorithm 1 instead of those that Hedge learns;
 * for finite data, omkl's defaults: rates and averages that settle.
 
-Of a million examples they get 7.2%, 7.7% and 7.6% wrong; 12.2%, 12.2% and 9.7% in the fifty thousand after the drift,
-and 6.7%, 7.3% and 6.9% in the last fifty thousand. The best possible is 5%. Of ten million examples, what settles
-follows more slowly: by norms, in the fifty thousand after the drift the model for streams gets 12.7% wrong and the one
-for finite data 17.6%, though in the end 7.2% and 6.5%. How long Hedge takes to change its mind hardly depends on the
-past: after 20, 80 and 320 thousand examples before the drift, five to six thousand after it were learned before one of
+Of a million examples they get 7.2%, 7.7% and 7.6% wrong; 12.2%, 12.2% and 9.7% in the fifty
+thousand after the drift, and 6.7%, 7.3% and 6.9% in the last fifty thousand. The best possible is
+5%. Of ten million examples, what settles follows more slowly: by norms, in the fifty thousand after
+the drift the model for streams gets 12.7% wrong and the one for finite data 17.6%, though in the
+end 7.2% and 6.5%. How long Hedge takes to change its mind hardly depends on the past: after 20, 80
+and 320 thousand examples before the drift, five to six thousand after it were learned before one of
 a thousand got less than 20% wrong.
 
-On a budget, projection follows the drift as well: with 100 thousand examples and 150 support vectors the three models
-end at 6.1%, 6.7% and 7.1%.
+On a budget, projection follows the drift as well: with 100 thousand examples and 150 support
+vectors the three models end at 6.1%, 6.7% and 7.1%.
 
-The figure shows the kernel weights over time (the "geometry that evolves over time" of Martins et al. 2011) and the
-progressive error, with the best error that there is.
+The figure shows the kernel weights over time (the "geometry that evolves over time" of Martins et
+al. 2011) and the progressive error, with the best error that there is.
 """
 
 import argparse
@@ -92,11 +96,20 @@ def learn(name, stream, arguments):
     memory, meter = Memory(), ProgressiveValidation(every=max(1, arguments.examples // 200))
     bounded = {"kernels": KERNELS, "budget": arguments.budget}
     if arguments.budget is None:
-        bounded = {"kernels": {name: f"{kernel},features={FEATURES}" for name, kernel in KERNELS.items()}}
+        bounded = {
+            "kernels": {name: f"{kernel},features={FEATURES}" for name, kernel in KERNELS.items()}
+        }
     model = OnlineMKLClassifier(
-        epochs=1, C=100.0, callbacks=[memory, meter], verbose=not arguments.quiet, **bounded, **MODELS[name]
+        epochs=1,
+        C=100.0,
+        callbacks=[memory, meter],
+        verbose=not arguments.quiet,
+        **bounded,
+        **MODELS[name],
     )
-    checkpoint = None if arguments.checkpoint is None else f"{arguments.checkpoint}/{name.replace(' ', '-')}"
+    checkpoint = (
+        None if arguments.checkpoint is None else f"{arguments.checkpoint}/{name.replace(' ', '-')}"
+    )
     model.fit(stream, classes=[0, 1], checkpoint=checkpoint, resume=checkpoint is not None)
     half = [record["error"] for record in meter.records[len(meter.records) // 2 :]]
     grown = None if memory.early is None else peak_megabytes() / memory.early - 1.0
@@ -117,13 +130,18 @@ def main():
     parser.add_argument("--budget", type=int, metavar="B", help="hold kernels by B support vectors")
     parser.add_argument("--json", metavar="FILE", default="stream_mkl.json")
     parser.add_argument("--plot", metavar="FILE", default="stream_mkl.png")
-    parser.add_argument("--checkpoint", metavar="DIR", help="keep checkpoints here, and go on from them")
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="keep checkpoints here, and go on from them"
+    )
     parser.add_argument("--quiet", action="store_true")
     arguments = parser.parse_args()
     prepare_output(arguments.json)
     prepare_output(arguments.plot)
     results = [learn(name, drifting_stream(arguments.examples), arguments) for name in MODELS]
-    rows = [(r["model"], *(f"{r[name]:.2%}" for name in ERRORS), f"{r['megabytes'] * 1e3:.0f} kB") for r in results]
+    rows = [
+        (r["model"], *(f"{r[name]:.2%}" for name in ERRORS), f"{r['megabytes'] * 1e3:.0f} kB")
+        for r in results
+    ]
     print("\n".join(table(rows, ("progressive error", *ERRORS, "model"))))
     for result in results:
         if result["memory grown since 100 thousand"] is not None:
@@ -144,7 +162,8 @@ def _weights(result):
 
 def _errors(results):
     curves = {
-        r["model"]: ([x["round"] for x in r["records"]], [100 * x["error"] for x in r["records"]]) for r in results
+        r["model"]: ([x["round"] for x in r["records"]], [100 * x["error"] for x in r["records"]])
+        for r in results
     }
     rounds = curves[results[0]["model"]][0]
     curves["best possible"] = (rounds, [100 * WRONG] * len(rounds))

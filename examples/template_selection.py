@@ -2,11 +2,12 @@
 Select the feature templates of a part-of-speech tagger
 =======================================================
 
-    python examples/template_selection.py                       English treebank below OMKL_DATA: about a minute
-    python examples/template_selection.py TRAIN.conllu TEST.conllu
+    python examples/template_selection.py                       English treebank below OMKL_DATA:
+    about a minute python examples/template_selection.py TRAIN.conllu TEST.conllu
 
-Dual averaging trains with the MKL regularizer at several C; at each, some templates are exactly zero. A plain
-SVM is then trained on the templates that are left, and on as many that a plain SVM on all of them ranks highest.
+Dual averaging trains with the MKL regularizer at several C; at each, some templates are exactly
+zero. A plain SVM is then trained on the templates that are left, and on as many that a plain SVM on
+all of them ranks highest.
 """
 
 import argparse
@@ -27,19 +28,29 @@ def only(X, templates):
 
 
 def train(X, y, regularizer, epochs, **settings):
-    return SequenceLabeler(regularizer=regularizer, epochs=epochs, random_state=0, **settings).fit(X, y)
+    return SequenceLabeler(regularizer=regularizer, epochs=epochs, random_state=0, **settings).fit(
+        X, y
+    )
 
 
 def accuracy(model, X, y):
     """Return token accuracy in percent; unknown tags count as mistakes."""
-    pairs = [(p, g) for predicted, gold in zip(model.predict(X), y) for p, g in zip(predicted, gold)]
+    pairs = [
+        (p, g) for predicted, gold in zip(model.predict(X), y) for p, g in zip(predicted, gold)
+    ]
     return 100 * np.mean([p == g for p, g in pairs])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("train", nargs="?", default=data_home() / TREEBANK.format("train"), help="CoNLL-U file")
-    parser.add_argument("test", nargs="?", default=data_home() / TREEBANK.format("test"), help="CoNLL-U file")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "train", nargs="?", default=data_home() / TREEBANK.format("train"), help="CoNLL-U file"
+    )
+    parser.add_argument(
+        "test", nargs="?", default=data_home() / TREEBANK.format("test"), help="CoNLL-U file"
+    )
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
     arguments = parser.parse_args()
@@ -58,16 +69,33 @@ def main():
     for C in CS:
         sparse = train(X, y, "mkl", arguments.epochs, method="rda", C=C, average=None)
         alive = [name for name, weight in sparse.kernel_weights_.items() if weight > 0]
-        row = {"C": C, "templates": len(alive), "kept": alive, "sparse": accuracy(sparse, X_test, y_test)}
+        row = {
+            "C": C,
+            "templates": len(alive),
+            "kept": alive,
+            "sparse": accuracy(sparse, X_test, y_test),
+        }
         for name, kept in (("retrained", alive), ("svm_ranking", ranking[: len(alive)])):
             model = train(only(X, kept), y, "l2", arguments.epochs)
             row[name] = accuracy(model, only(X_test, kept), y_test)
         rows.append(row)
     cells = [
-        (f"C = {r['C']:g}", r["templates"], f"{r['sparse']:.2f}", f"{r['retrained']:.2f}", f"{r['svm_ranking']:.2f}")
+        (
+            f"C = {r['C']:g}",
+            r["templates"],
+            f"{r['sparse']:.2f}",
+            f"{r['retrained']:.2f}",
+            f"{r['svm_ranking']:.2f}",
+        )
         for r in rows
     ]
-    header = ("dual averaging", "templates left", "its accuracy", "SVM on them", "SVM on its own best")
+    header = (
+        "dual averaging",
+        "templates left",
+        "its accuracy",
+        "SVM on them",
+        "SVM on its own best",
+    )
     print("\n" + "\n".join(table(cells, header)))
     print("Kept first: " + ", ".join(rows[0]["kept"]))
     write_json(arguments.json, {"rows": rows, "mkl_weights": mkl.kernel_weights_})

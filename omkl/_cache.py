@@ -5,7 +5,8 @@ from typing import Any
 
 
 class RecentlyUsed:
-    """Map from keys to indices ``0 .. capacity - 1``, with LRU eviction; the owner stores entries by index.
+    """Map from keys to indices ``0 .. capacity - 1``, with LRU eviction; the owner stores entries
+    by index.
 
     Parameters
     ----------
@@ -35,7 +36,9 @@ class RecentlyUsed:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._index_of
 
-    def indices(self, keys: Sequence[Hashable], fill: Callable[[list[Any], list[int]], None]) -> list[int]:
+    def indices(
+        self, keys: Sequence[Hashable], fill: Callable[[list[Any], list[int]], None]
+    ) -> list[int]:
         """Return the index of each key, and mark the keys as most recently used.
 
         Parameters
@@ -43,13 +46,16 @@ class RecentlyUsed:
         keys : sequence
             At most ``capacity`` distinct keys.
         fill : callable
-            ``fill(keys, indices)`` computes missing entries. If it raises an error, these keys are not added.
+            ``fill(keys, indices)`` computes missing entries. If it raises an error, these keys are
+            not added.
 
         Returns
         -------
         list of int
         """
-        known = {key: self._index_of.pop(key) for key in dict.fromkeys(keys) if key in self._index_of}
+        known = {
+            key: self._index_of.pop(key) for key in dict.fromkeys(keys) if key in self._index_of
+        }
         self._index_of.update(known)
         missing = [key for key in dict.fromkeys(keys) if key not in known]
         if missing:

@@ -26,8 +26,9 @@ from omkl.exceptions import CompilationWarning
 def compiled(function: Callable | None = None, *, counting: bool = True) -> Any:
     """Compile a loop over arrays with Numba, release the GIL in it, and cache it on disk.
 
-    The cache notices changes of the compiled functions, layouts, intrinsics and numbers of other files that the
-    function uses. If neither the package's nor the user's cache directory is writable, the cache is temporary.
+    The cache notices changes of the compiled functions, layouts, intrinsics and numbers of other
+    files that the function uses. If neither the package's nor the user's cache directory is
+    writable, the cache is temporary.
 
     Parameters
     ----------
@@ -53,7 +54,9 @@ def compiled(function: Callable | None = None, *, counting: bool = True) -> Any:
     compile_it = numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, _nrt=counting)
     try:
         return compile_it(keyed)
-    except RuntimeError:  # Numba finds no writable directory: cache in one that is deleted when the process ends
+    except (
+        RuntimeError
+    ):  # Numba finds no writable directory: cache in one that is deleted when the process ends
         directory = tempfile.mkdtemp(prefix="omkl-numba-")
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
         os.environ["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR = directory
@@ -67,7 +70,8 @@ def compiled(function: Callable | None = None, *, counting: bool = True) -> Any:
 
 
 def inner(function: Callable) -> Any:
-    """Compile a function for compiled callers only, which saves the time to compile a form for Python.
+    """Compile a function for compiled callers only, which saves the time to compile a form for
+    Python.
 
     It is cached as a part of its callers.
 
@@ -75,42 +79,52 @@ def inner(function: Callable) -> Any:
     ----------
     function : callable
     """
-    return numba.njit(nogil=True, _nrt=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    return numba.njit(nogil=True, _nrt=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(
+        function
+    )
 
 
 def borrowing(function: Callable) -> Any:
     """Compile as :func:`inner` does, but do not count references to arrays.
 
-    This counting costs more than the arithmetic of a round of a small model. The function must not create arrays, nor
-    call functions that return arrays, since nobody would free them. Views are safe.
+    This counting costs more than the arithmetic of a round of a small model. The function must not
+    create arrays, nor call functions that return arrays, since nobody would free them. Views are
+    safe.
 
     Parameters
     ----------
     function : callable
     """
-    return numba.njit(nogil=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    return numba.njit(nogil=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(
+        function
+    )
 
 
 def _with_cache_key(function: Callable) -> Callable:
-    """Return a copy of a function that Numba compiles anew when something in other files that it uses has changed.
+    """Return a copy of a function that Numba compiles anew when something in other files that it
+    uses has changed.
 
-    Numba's cache compares the file of a function, its code and the contents of its closure. So the copy has a closure
-    with a digest of what its code names in other files: the source of these files, layouts, and numbers.
+    Numba's cache compares the file of a function, its code and the contents of its closure. So the
+    copy has a closure with a digest of what its code names in other files: the source of these
+    files, layouts, and numbers.
     """
     described = sorted(_uses(function))
     if not described:
         return function
     digest = hashlib.sha256("".join(described).encode()).hexdigest()
     code = function.__code__.replace(co_freevars=("cache_key",))
-    copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, (CellType(digest),))
+    copy = FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, (CellType(digest),)
+    )
     return update_wrapper(copy, function)
 
 
 def _uses(function: Any) -> set[str]:
-    """Describe what a function uses, directly or through other functions, of files other than its own.
+    """Describe what a function uses, directly or through other functions, of files other than its
+    own.
 
-    Own helpers are followed, since they may use other files; what is defined below the function is not, and must not
-    use other files.
+    Own helpers are followed, since they may use other files; what is defined below the function is
+    not, and must not use other files.
     """
     described: set[str] = set()
     modules: set[str] = set()
@@ -135,7 +149,9 @@ def _uses(function: Any) -> set[str]:
 
 
 def _named_by(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the global values that the code of a function names, and attributes of modules, with their names."""
+    """Yield the global values that the code of a function names, and attributes of modules, with
+    their names.
+    """
     names = function.__code__.co_names
     for name in names:
         value = function.__globals__.get(name)

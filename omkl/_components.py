@@ -1,6 +1,8 @@
-"""Components, which can be given as strings such as ``"gaussian:sigma2=5"``, and checks of parameters.
+"""Components, which can be given as strings such as ``"gaussian:sigma2=5"``, and checks of
+parameters.
 
-A class lists its names in ``aliases``, and is available as soon as it is defined, without registration.
+A class lists its names in ``aliases``, and is available as soon as it is defined, without
+registration.
 """
 
 import ast
@@ -27,11 +29,13 @@ NO_PARAMETERS = np.empty(0)
 
 
 class Compilable:
-    """Base of the parts that may bring compiled functions, which the driver of training calls by address.
+    """Base of the parts that may bring compiled functions, which the driver of training calls by
+    address.
 
-    A loss or a regularizer brings one function, with a signature of :mod:`omkl.signatures`, and a float64 array of its
-    parameters: ``compiled = function, parameters``. Other parts bring several functions, by name. A class that
-    overrides a method of a compiled class must bring functions of its own, else it is not compiled.
+    A loss or a regularizer brings one function, with a signature of :mod:`omkl.signatures`, and a
+    float64 array of its parameters: ``compiled = function, parameters``. Other parts bring several
+    functions, by name. A class that overrides a method of a compiled class must bring functions of
+    its own, else it is not compiled.
     """
 
     #: Compiled functions, None without; a property where functions or parameters vary.
@@ -39,8 +43,14 @@ class Compilable:
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
-        own = [name for name, value in vars(cls).items() if callable(value) or isinstance(value, property)]
-        overridden = [name for name in own if hasattr(super(cls, cls), name) and name not in HARMLESS]
+        own = [
+            name
+            for name, value in vars(cls).items()
+            if callable(value) or isinstance(value, property)
+        ]
+        overridden = [
+            name for name in own if hasattr(super(cls, cls), name) and name not in HARMLESS
+        ]
         if overridden and "compiled" not in vars(cls):
             cls.compiled = None
 
@@ -54,9 +64,15 @@ def function_and_parameters(part: Compilable) -> tuple[Any, np.ndarray]:
         If the parameters are no float64 vector.
     """
     if not isinstance(part.compiled, tuple) or len(part.compiled) != 2:
-        raise InputError(f"`compiled` of {part!r} must be a function and its parameters, not {part.compiled!r:.100}.")
+        raise InputError(
+            f"`compiled` of {part!r} must be a function and its parameters, not {part.compiled!r:.100}."
+        )
     function, parameters = part.compiled
-    is_vector = isinstance(parameters, np.ndarray) and parameters.dtype == np.float64 and parameters.ndim == 1
+    is_vector = (
+        isinstance(parameters, np.ndarray)
+        and parameters.dtype == np.float64
+        and parameters.ndim == 1
+    )
     if not is_vector or not parameters.flags.c_contiguous:
         raise InputError(
             f"The parameters of the compiled function of {part!r} must be a contiguous float64 vector, "
@@ -70,15 +86,16 @@ HARMLESS = {"__init__", "__new__", "__repr__", "__eq__", "__hash__", "__class__"
 
 
 class Component(Compilable):
-    """Base class of kernels, losses, regularizers, schedules and averages: values with named parameters.
+    """Base class of kernels, losses, regularizers, schedules and averages: values with named
+    parameters.
 
     Components are equal if their classes and parameters are equal.
 
     Raises
     ------
     InputError
-        If an alias of a subclass is already used in its family. Redefining a class, with the same name in the same
-        module, replaces the old class.
+        If an alias of a subclass is already used in its family. Redefining a class, with the same
+        name in the same module, replaces the old class.
     """
 
     #: Names of the component in strings, and preset parameters of each name.
@@ -88,12 +105,19 @@ class Component(Compilable):
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
-        root: type[Component] = next((base for base in cls.__mro__ if Component in base.__bases__), cls)
+        root: type[Component] = next(
+            (base for base in cls.__mro__ if Component in base.__bases__), cls
+        )
         for other in family(root):
             taken = vars(cls).get("aliases", {}).keys() & vars(other).get("aliases", {}).keys()
-            if taken and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            if taken and (other.__module__, other.__qualname__) != (
+                cls.__module__,
+                cls.__qualname__,
+            ):
                 cls.aliases = {}  # the class exists until garbage collection, but must not be found
-                raise InputError(f"The alias {min(taken)!r} of {cls.__name__} is taken by {other.__qualname__}.")
+                raise InputError(
+                    f"The alias {min(taken)!r} of {cls.__name__} is taken by {other.__qualname__}."
+                )
 
     def parameters(self) -> dict[str, Any]:
         """Return the arguments of the constructor by name."""
@@ -104,7 +128,11 @@ class Component(Compilable):
         return {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Component) and type(self) is type(other) and self.parameters() == other.parameters()
+        return (
+            isinstance(other, Component)
+            and type(self) is type(other)
+            and self.parameters() == other.parameters()
+        )
 
     def __hash__(self) -> int:
         return hash(type(self))
@@ -112,7 +140,9 @@ class Component(Compilable):
     def settings(self) -> dict[str, Any]:
         """Return the parameters that differ from their defaults."""
         known = parameters_of(type(self))
-        return {name: value for name, value in self.parameters().items() if value != known[name].default}
+        return {
+            name: value for name, value in self.parameters().items() if value != known[name].default
+        }
 
     def as_string(self) -> str:
         """Return the string for :func:`resolve`, with the alias that presets most parameters.
@@ -120,20 +150,33 @@ class Component(Compilable):
         For classes without aliases, the string starts with the class name.
         """
         values = self.parameters()
-        fitting = {name: own for name, own in self.aliases.items() if all(values[key] == own[key] for key in own)}
-        name, presets = max(fitting.items(), key=lambda item: len(item[1]), default=(type(self).__name__, {}))
-        settings = [f"{key}={self._format(key, x)}" for key, x in self.settings().items() if key not in presets]
+        fitting = {
+            name: own
+            for name, own in self.aliases.items()
+            if all(values[key] == own[key] for key in own)
+        }
+        name, presets = max(
+            fitting.items(), key=lambda item: len(item[1]), default=(type(self).__name__, {})
+        )
+        settings = [
+            f"{key}={self._format(key, x)}"
+            for key, x in self.settings().items()
+            if key not in presets
+        ]
         return ":".join(filter(None, [name, ",".join(settings)]))
 
     def must_define(self, method: str) -> NoReturn:
-        """Raise an InputError that names a method, and all others, that a subclass must define and does not.
+        """Raise an InputError that names a method, and all others, that a subclass must define and
+        does not.
 
         Parameters
         ----------
         method : str
         """
         base: Any = next(cls for cls in type(self).__mro__ if "required" in vars(cls))
-        missing = [name for name in self.required if getattr(type(self), name) is getattr(base, name)]
+        missing = [
+            name for name in self.required if getattr(type(self), name) is getattr(base, name)
+        ]
         names = ", ".join(f"{name}()" for name in dict.fromkeys([*missing, method]))
         raise InputError(f"{type(self).__name__} must define {names}.")
 
@@ -171,7 +214,9 @@ def resolve(base: type[C], spec: C | str, what: str, more_settings: Collection[s
     members = members_of(base)
     if name.strip() not in members:
         names = ", ".join(sorted(members))
-        raise InputError(f"Unknown {what} {spec!r}: choose one of {names}, or make a {base.__name__}.")
+        raise InputError(
+            f"Unknown {what} {spec!r}: choose one of {names}, or make a {base.__name__}."
+        )
     cls = members[name.strip()]
     given = {**cls.aliases[name.strip()], **_parse_settings(settings, text, what)}
     _check_settings(cls, given, text, what, more_settings)
@@ -179,10 +224,14 @@ def resolve(base: type[C], spec: C | str, what: str, more_settings: Collection[s
         return cls(**given)
     except TypeError as error:
         known = ", ".join(parameters_of(cls))
-        raise InputError(f"The {what} {spec!r} does not fit {cls.__name__}({known}): {error}.") from None
+        raise InputError(
+            f"The {what} {spec!r} does not fit {cls.__name__}({known}): {error}."
+        ) from None
 
 
-def _check_settings(cls: type, given: Mapping[str, Any], spec: str, what: str, more_settings: Collection[str]) -> None:
+def _check_settings(
+    cls: type, given: Mapping[str, Any], spec: str, what: str, more_settings: Collection[str]
+) -> None:
     """Raise InputError for a setting that is no parameter of a class, and for a missing one."""
     parameters = parameters_of(cls)
     if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
@@ -215,7 +264,8 @@ def parameters_of(cls: type) -> Mapping[str, Parameter]:
 
 
 def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, dict[str, Any]]:
-    """Extract the settings with these names from a string; return the rest, and the settings as a dict.
+    """Extract the settings with these names from a string; return the rest, and the settings as a
+    dict.
 
     >>> split_settings("gaussian:sigma2=5,features=2000", ("features",), "kernel")
     ('gaussian:sigma2=5', {'features': 2000})
@@ -224,7 +274,9 @@ def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, d
     parts = _split(settings)
     chosen = [part for part in parts if part.partition("=")[0].strip() in names]
     rest = [part for part in parts if part not in chosen]
-    return ":".join(filter(None, [name, ",".join(rest)])), _parse_settings(",".join(chosen), spec, what)
+    return ":".join(filter(None, [name, ",".join(rest)])), _parse_settings(
+        ",".join(chosen), spec, what
+    )
 
 
 def family(base: type[C]) -> list[type[C]]:
@@ -241,7 +293,9 @@ def _parse_settings(settings: str, spec: str, what: str) -> dict[str, Any]:
     for setting in _split(settings):
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not equals or not key or not value:
-            raise InputError(f"Cannot read {setting!r} in the {what} {spec!r}: write parameter=value.")
+            raise InputError(
+                f"Cannot read {setting!r} in the {what} {spec!r}: write parameter=value."
+            )
         parsed[key] = _parse_value(value)
     return parsed
 
@@ -264,14 +318,18 @@ def _parse_value(value: str) -> Any:
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user's code that called the package."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "omkl":
+    while (
+        frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "omkl"
+    ):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 
 
 def as_random_state(random_state: object) -> np.random.RandomState:
     """Return the generator that scikit-learn takes; a Generator of NumPy draws its seed."""
-    from sklearn.utils import check_random_state  # the command line explains itself without scikit-learn
+    from sklearn.utils import (
+        check_random_state,
+    )  # the command line explains itself without scikit-learn
 
     if isinstance(random_state, np.random.Generator):
         random_state = int(random_state.integers(2**31))
@@ -279,12 +337,18 @@ def as_random_state(random_state: object) -> np.random.RandomState:
 
 
 def check_flags(estimator: object) -> None:
-    """Raise InputError unless boolean parameters are bool or int, and string parameters are not arrays."""
+    """Raise InputError unless boolean parameters are bool or int, and string parameters are not
+    arrays.
+    """
     for name, parameter in parameters_of(type(estimator)).items():
         value = getattr(estimator, name, None)
-        is_no_flag = isinstance(parameter.default, bool) and not isinstance(value, (bool, np.bool_, int))
+        is_no_flag = isinstance(parameter.default, bool) and not isinstance(
+            value, (bool, np.bool_, int)
+        )
         if is_no_flag or (isinstance(parameter.default, str) and isinstance(value, np.ndarray)):
-            raise InputError(f"{name} must be a single value such as {parameter.default!r}, got {value!r:.100}.")
+            raise InputError(
+                f"{name} must be a single value such as {parameter.default!r}, got {value!r:.100}."
+            )
 
 
 def is_among(value: Any, accepted: Iterable) -> bool:
@@ -309,10 +373,21 @@ def check_number(
     most: float = math.inf,
     also: tuple = (),
 ) -> None:
-    """Raise InputError unless a number is finite, within the bounds, and whole if ``integer``, or is in ``also``."""
-    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    value = float(value) if isinstance(value, np.floating) else value  # large bounds would overflow in float32
-    fits = is_number and abs(value) <= sys.float_info.max and above < value < below and least <= value <= most
+    """Raise InputError unless a number is finite, within the bounds, and whole if ``integer``, or
+    is in ``also``.
+    """
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
+        value, bool
+    )
+    value = (
+        float(value) if isinstance(value, np.floating) else value
+    )  # large bounds would overflow in float32
+    fits = (
+        is_number
+        and abs(value) <= sys.float_info.max
+        and above < value < below
+        and least <= value <= most
+    )
     if (fits and (not integer or value == int(value))) or is_among(value, also):
         return
     kind = "a whole number" if integer else "a finite number"
@@ -325,4 +400,6 @@ def check_number(
 def check_n_jobs(n_jobs: object) -> None:
     """Raise InputError unless ``n_jobs`` is None or a nonzero integer."""
     if n_jobs is not None:
-        check_number("n_jobs", n_jobs, integer=True, least=1 if is_among(n_jobs, (0,)) else -math.inf)
+        check_number(
+            "n_jobs", n_jobs, integer=True, least=1 if is_among(n_jobs, (0,)) else -math.inf
+        )

@@ -1,7 +1,8 @@
-"""Atomic replacement of files, and archives of named arrays and a JSON manifest in one ``.npz`` file.
+"""Atomic replacement of files, and archives of named arrays and a JSON manifest in one ``.npz``
+file.
 
-An archive is a zip file of ``.npy`` members that ``numpy.load`` can open. Nothing in it is executed. Damaged files are
-detected by the checksums of the zip format.
+An archive is a zip file of ``.npy`` members that ``numpy.load`` can open. Nothing in it is
+executed. Damaged files are detected by the checksums of the zip format.
 """
 
 import json
@@ -32,10 +33,10 @@ TEMPORARY = ".tmp"
 def replacing(path: PathLike, mode: str = "w", **options: Any) -> Iterator[IO]:
     """Open a temporary file that replaces ``path`` on success; on failure, ``path`` is not changed.
 
-    Data is synced to disk before the file is renamed: after a crash, either the previous or the complete new file
-    exists. The mode of the previous file is kept, and symbolic links are followed. Pipes and devices are written
-    directly. ``options`` are those of :func:`open`; text is UTF-8 by default. Raises OutputFileError if the file cannot
-    be written.
+    Data is synced to disk before the file is renamed: after a crash, either the previous or the
+    complete new file exists. The mode of the previous file is kept, and symbolic links are
+    followed. Pipes and devices are written directly. ``options`` are those of :func:`open`; text is
+    UTF-8 by default. Raises OutputFileError if the file cannot be written.
     """
     check_output(path)
     if "b" not in mode:
@@ -93,7 +94,9 @@ def is_same_file(path: PathLike, other: PathLike) -> bool:
 
 def _is_special(path: PathLike) -> bool:
     """Check whether a path is, or may be, a pipe or a device such as ``/dev/stdout``."""
-    return os.fspath(path).startswith("/dev/") or (os.path.exists(path) and not os.path.isfile(path))
+    return os.fspath(path).startswith("/dev/") or (
+        os.path.exists(path) and not os.path.isfile(path)
+    )
 
 
 @contextmanager
@@ -103,7 +106,9 @@ def _naming(path: PathLike, *names: PathLike) -> Iterator[None]:
         yield
     except OSError as error:
         own = {os.fspath(name) for name in (path, *names)}
-        if isinstance(error, OutputFileError) or (error.filename is not None and error.filename not in own):
+        if isinstance(error, OutputFileError) or (
+            error.filename is not None and error.filename not in own
+        ):
             raise
         raise _refusal(path, error.strerror or str(error), error.errno) from None
 
@@ -114,24 +119,33 @@ def _refusal(path: PathLike, reason: str, errno: int | None = None) -> OutputFil
     return refusal
 
 
-def write_archive(path: PathLike, manifest: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> None:
+def write_archive(
+    path: PathLike, manifest: Mapping[str, object], arrays: Mapping[str, np.ndarray]
+) -> None:
     """Write an archive of arrays and JSON values; equal contents give equal bytes."""
-    text = json.dumps({"format": FORMAT, **manifest, "n_arrays": len(arrays)}, indent=1, default=np.generic.item)
+    text = json.dumps(
+        {"format": FORMAT, **manifest, "n_arrays": len(arrays)}, indent=1, default=np.generic.item
+    )
     with replacing(path, "wb") as file, zipfile.ZipFile(file, "w") as archive:
         # a new ZipInfo has a fixed date
         archive.writestr(zipfile.ZipInfo(MANIFEST), text)
         for name, array in arrays.items():
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=array.nbytes > 2**30) as member:
+            with archive.open(
+                zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=array.nbytes > 2**30
+            ) as member:
                 npy.write_array(member, array, allow_pickle=False)
 
 
 def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read the manifest and the arrays of an archive.
 
-    Raises ModelFileError if the file is missing, damaged, not an archive of omkl, or of another version.
+    Raises ModelFileError if the file is missing, damaged, not an archive of omkl, or of another
+    version.
     """
     if os.path.exists(path) and not os.path.isfile(path):  # reading a pipe would block
-        raise ModelFileError(f"{path} is not an omkl model file: it is a directory, pipe or device.")
+        raise ModelFileError(
+            f"{path} is not an omkl model file: it is a directory, pipe or device."
+        )
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = json.loads(archive.read(MANIFEST))
@@ -142,7 +156,10 @@ def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]
             elif len(members) != manifest["n_arrays"]:  # a damaged zip directory can lack entries
                 flaw = f"{path} is damaged: it has {len(members)} of {manifest['n_arrays']} arrays."
             else:
-                return manifest, {info.filename.removesuffix(".npy"): _read_array(archive, info) for info in members}
+                return manifest, {
+                    info.filename.removesuffix(".npy"): _read_array(archive, info)
+                    for info in members
+                }
     except FileNotFoundError:
         flaw = f"There is no model file {path}."
     except Exception as error:  # damaged bytes lead to errors of any class
@@ -155,8 +172,16 @@ def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     """Read an array; check its claimed size against its bytes before memory is allocated."""
     with archive.open(info) as member:
-        shape, _, dtype = npy.read_array_header_1_0(member) if npy.read_magic(member) == (1, 0) else ((), 0, object)
-    if dtype is object or dtype.itemsize * math.prod(shape) > info.file_size or math.prod(filter(None, shape)) > 2**32:
+        shape, _, dtype = (
+            npy.read_array_header_1_0(member)
+            if npy.read_magic(member) == (1, 0)
+            else ((), 0, object)
+        )
+    if (
+        dtype is object
+        or dtype.itemsize * math.prod(shape) > info.file_size
+        or math.prod(filter(None, shape)) > 2**32
+    ):
         raise ValueError(f"the array {info.filename!r} has another size than its header says")
     with archive.open(info) as member:
         array = npy.read_array(member, allow_pickle=False)

@@ -1,7 +1,9 @@
-"""Calls through pointers, and arrays behind addresses, for compiled code that knows its parts at run time only.
+"""Calls through pointers, and arrays behind addresses, for compiled code that knows its parts at
+run time only.
 
-A compiled driver takes the address of a function and calls it with a declared signature (:class:`Signature`). So it is
-compiled once for all parts, and a new part costs its own compilation only. What a part computes with lies in a
+A compiled driver takes the address of a function and calls it with a declared signature
+(:class:`Signature`). So it is compiled once for all parts, and a new part costs its own compilation
+only. What a part computes with lies in a
 :class:`Layout`: a block of numbers with the addresses and shapes of its arrays.
 """
 
@@ -58,7 +60,8 @@ class Signature:
     __repr__ = __str__
 
     def address_of(self, function: Any) -> int:
-        """Return the address of a compiled function, which is compiled or read from the cache at the first call.
+        """Return the address of a compiled function, which is compiled or read from the cache at
+        the first call.
 
         Parameters
         ----------
@@ -72,7 +75,9 @@ class Signature:
         if config.DISABLE_JIT:
             return _INTERPRETED.address_of(function)
         if not isinstance(function, Dispatcher):
-            raise InputError(f"{function!r} must be a compiled function with the decorator numba.njit.")
+            raise InputError(
+                f"{function!r} must be a compiled function with the decorator numba.njit."
+            )
         addresses = _ADDRESSES.setdefault(function, {})
         if self.name not in addresses:
             addresses[self.name] = self._compile(function)
@@ -96,12 +101,15 @@ class Signature:
         return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
 
 
-#: Addresses of compiled functions by the name of the signature; functions live as long as the process.
+#: Addresses of compiled functions by the name of the signature; functions live as long as the
+#: process.
 _ADDRESSES: dict[Dispatcher, dict[str, int]] = {}
 
 
 class Interpreted:
-    """Functions and layouts by address, for code that runs without compilation (``NUMBA_DISABLE_JIT=1``)."""
+    """Functions and layouts by address, for code that runs without compilation
+    (``NUMBA_DISABLE_JIT=1``).
+    """
 
     def __init__(self) -> None:
         self.functions: dict[int, Callable] = {}
@@ -133,7 +141,9 @@ def _caller(signature: NumbaSignature) -> Callable:
             return None
 
         def generate(context, builder, called, values):
-            pointer_type = context.call_conv.get_function_type(signature.return_type, signature.args).as_pointer()
+            pointer_type = context.call_conv.get_function_type(
+                signature.return_type, signature.args
+            ).as_pointer()
             function = builder.inttoptr(values[0], pointer_type)
             converted = []
             for position, (given, expected) in enumerate(zip(arguments, signature.args)):
@@ -206,8 +216,14 @@ class Layout(Generic[N]):
         if not isinstance(field, types.Array):
             block[start : start + 1].view(np.float64 if field == FLOAT else np.int64)[0] = value
             return
-        if value.dtype != _DTYPES[field.dtype] or value.ndim != field.ndim or not value.flags.c_contiguous:
-            raise TypeError(f"{self.kind.__name__}.{name} must be a contiguous array of {field}, not {value.dtype}.")
+        if (
+            value.dtype != _DTYPES[field.dtype]
+            or value.ndim != field.ndim
+            or not value.flags.c_contiguous
+        ):
+            raise TypeError(
+                f"{self.kind.__name__}.{name} must be a contiguous array of {field}, not {value.dtype}."
+            )
         block[start] = value.ctypes.data
         block[start + 1 : start + 1 + field.ndim] = value.shape
 
@@ -225,8 +241,8 @@ _DTYPES = {
 class Packed:
     """A block of a :class:`Layout` with the arrays that it points to.
 
-    A copy would point to the arrays of the original. So deep copies and pickles of it are None, and its owner packs
-    anew where it is None, or :meth:`holds` other arrays.
+    A copy would point to the arrays of the original. So deep copies and pickles of it are None, and
+    its owner packs anew where it is None, or :meth:`holds` other arrays.
 
     Attributes
     ----------
@@ -297,7 +313,9 @@ def _reader(layout: Layout) -> Callable:
 
 @intrinsic
 def flat(typing_context: Any, array: Any) -> tuple:
-    """Return the entries of a contiguous array as a vector, in compiled code; it must outlive the vector."""
+    """Return the entries of a contiguous array as a vector, in compiled code; it must outlive the
+    vector.
+    """
     vector = types.Array(array.dtype, 1, "C")
 
     def generate(context, builder, called, values):

@@ -24,7 +24,9 @@ def progress_bar(shown: bool, **options: Any) -> tqdm:
     if sys.stderr.isatty():
         return tqdm(delay=1, leave=False, **options)
     # tqdm writes nothing when a bar at another position than the first is closed
-    return _Lines(mininterval=PAUSE, delay=PAUSE, miniters=1, leave=False, ncols=0, position=1, **options)
+    return _Lines(
+        mininterval=PAUSE, delay=PAUSE, miniters=1, leave=False, ncols=0, position=1, **options
+    )
 
 
 class _Lines(tqdm):

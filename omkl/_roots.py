@@ -7,12 +7,14 @@ import numpy as np
 
 #: Largest argument tried in the search for a root.
 FARTHEST = 1e100
-#: Two arguments that are as good as infinite: between them a function that has a limit does not change.
+#: Two arguments that are as good as infinite: between them a function that has a limit does not
+#: change.
 FAR, FARTHER, SETTLED = 1e25, 1e50, 1e-9
 
 
 def increasing_root(function: Callable, target: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Return the smallest ``x`` in ``[0, upper]`` with ``function(x) >= target``, elementwise, by bisection.
+    """Return the smallest ``x`` in ``[0, upper]`` with ``function(x) >= target``, elementwise, by
+    bisection.
 
     Parameters
     ----------
@@ -42,7 +44,9 @@ def unbounded_root(function: Callable, target: np.ndarray) -> np.ndarray:
 
 
 def limit_at(sign: float, function: Callable, like: np.ndarray) -> Any:
-    """Return the limits of an increasing function at plus or minus infinity, in an array like another one."""
+    """Return the limits of an increasing function at plus or minus infinity, in an array like
+    another one.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         near, far = (function(np.full_like(like, sign * size)) for size in (FAR, FARTHER))
         return np.where(np.abs(far - near) <= SETTLED * np.abs(far), far, sign * np.inf)

@@ -8,13 +8,16 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
-def in_threads(function: Callable[[Part], Result], parts: Iterable[Part], n_jobs: int | None) -> list[Result]:
+def in_threads(
+    function: Callable[[Part], Result], parts: Iterable[Part], n_jobs: int | None
+) -> list[Result]:
     """Return ``function(part)`` for each part, in order.
 
     Parameters
     ----------
     function : callable
-        It should release the GIL during computations, and must not modify data that other parts read.
+        It should release the GIL during computations, and must not modify data that other parts
+        read.
     parts : iterable
     n_jobs : int or None
         Number of threads; None means 1, -1 one for each core.

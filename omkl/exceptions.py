@@ -16,7 +16,11 @@ class OmklError(Exception):
 
 def _shown(text: str) -> str:
     """Format a message as one line of bounded length that can be encoded."""
-    text = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text).encode("utf-8", "backslashreplace").decode()
+    text = (
+        re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text)
+        .encode("utf-8", "backslashreplace")
+        .decode()
+    )
     first, last = SHOWN
     return text if len(text) <= first + last else f"{text[:first]} ... {text[-last:]}"
 
@@ -26,7 +30,10 @@ class InputError(OmklError, ValueError):
 
 
 class DataFileError(InputError):
-    """A data file is missing or malformed. The message names the file and, if there is one, the line."""
+    """A data file is missing or malformed.
+
+    The message names the file and, if there is one, the line.
+    """
 
 
 class DamagedFileError(DataFileError):
@@ -46,19 +53,29 @@ class MemoryWarning(UserWarning):
 
 
 class CompilationWarning(UserWarning):
-    """Compiled loops cannot be cached on disk, so every process recompiles them, which takes seconds."""
+    """Compiled loops cannot be cached on disk, so every process recompiles them, which takes
+    seconds.
+    """
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be written or read. Training continues, or starts from the previous checkpoint."""
+    """A checkpoint could not be written or read.
+
+    Training continues, or starts from the previous checkpoint.
+    """
 
 
 class ModelFileError(InputError):
-    """A model file is missing, damaged, of another version, or requires a part that is not available."""
+    """A model file is missing, damaged, of another version, or requires a part that is not
+    available.
+    """
 
 
 class OutputFileError(InputError, OSError):
-    """A file cannot be written, and was not changed. ``errno`` and ``filename`` are those of an OSError."""
+    """A file cannot be written, and was not changed.
+
+    ``errno`` and ``filename`` are those of an OSError.
+    """
 
     def __str__(self) -> str:
         return _shown(str(self.args[0]))
@@ -89,5 +106,7 @@ def __getattr__(name: str) -> Any:
     from sklearn import exceptions
 
     about = "A method needs an estimator that has been fitted."
-    made = type(name, (InputError, exceptions.NotFittedError), {"__module__": __name__, "__doc__": about})
+    made = type(
+        name, (InputError, exceptions.NotFittedError), {"__module__": __name__, "__doc__": about}
+    )
     return globals().setdefault(name, made)

@@ -1,4 +1,6 @@
-"""Conversion of parameters and components to JSON and arrays; nothing is executed when these are read."""
+"""Conversion of parameters and components to JSON and arrays; nothing is executed when these are
+read.
+"""
 
 import json
 import math
@@ -16,8 +18,8 @@ from omkl.exceptions import InputError, MissingDependencyError, ModelFileError
 Manifest: TypeAlias = dict[str, Any]
 #: Arrays of a model file, by name.
 Arrays: TypeAlias = dict[str, np.ndarray]
-#: Subpackages whose public components a file can refer to. Components of users are found in the subclasses of
-#: Component. Nothing else is loaded by name.
+#: Subpackages whose public components a file can refer to. Components of users are found in the
+#: subclasses of Component. Nothing else is loaded by name.
 SUBPACKAGES = ("batch", "groups", "kernels", "losses", "online", "regularizers", "structures")
 
 
@@ -41,7 +43,11 @@ class Packer:
             return {"array": name}
         value = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value
         if isinstance(value, (list, tuple, range)):
-            return {"tuple" if isinstance(value, tuple) else "list": [self.pack(item, what) for item in value]}
+            return {
+                "tuple" if isinstance(value, tuple) else "list": [
+                    self.pack(item, what) for item in value
+                ]
+            }
         if isinstance(value, slice):
             return {"slice": [value.start, value.stop, value.step]}
         if isinstance(value, dict):
@@ -52,16 +58,22 @@ class Packer:
             is_public = name in SUBPACKAGES and component_of(name, cls.__name__) is cls
             return {
                 "part": f"{name if is_public else 'user'}.{cls.__name__}",
-                "parameters": {key: self.pack(own, what) for key, own in value.parameters().items()},
+                "parameters": {
+                    key: self.pack(own, what) for key, own in value.parameters().items()
+                },
                 "learned": {key: self.pack(own, what) for key, own in value.learned().items()},
             }
         if callable(value):
             return {"user": getattr(value, "__name__", "function")}
-        raise ModelFileError(f"{what} holds a {type(value).__name__}, which cannot be saved in a model file.")
+        raise ModelFileError(
+            f"{what} holds a {type(value).__name__}, which cannot be saved in a model file."
+        )
 
 
 class Unpacker:
-    """Inverse of :class:`Packer`; ``parts`` are the user's classes and functions, which files cannot store."""
+    """Inverse of :class:`Packer`; ``parts`` are the user's classes and functions, which files
+    cannot store.
+    """
 
     def __init__(self, arrays: Arrays, parts: Mapping[str, object]) -> None:
         self.arrays = arrays
@@ -73,7 +85,9 @@ class Unpacker:
             return value
         if "part" in value:
             subpackage, _, name = value["part"].partition(".")
-            cls = (subpackage in SUBPACKAGES and component_of(subpackage, name)) or self._users_class(name)
+            cls = (
+                subpackage in SUBPACKAGES and component_of(subpackage, name)
+            ) or self._users_class(name)
             component = cls(**{key: self.unpack(item) for key, item in value["parameters"].items()})
             learned = {key: self.unpack(item) for key, item in value["learned"].items()}
             if unknown := [key for key in learned if key.startswith("_") or not key.endswith("_")]:
@@ -109,7 +123,9 @@ class Unpacker:
 
 def pack_json(value: object) -> np.ndarray:
     """Return a JSON value, with any strings, as an array for a model file."""
-    return np.frombuffer(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"), np.uint8)
+    return np.frombuffer(
+        json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"), np.uint8
+    )
 
 
 def unpack_json(array: np.ndarray) -> Any:
@@ -133,9 +149,13 @@ def component_of(subpackage: str, name: str) -> type[Component] | None:
 
 @contextmanager
 def holds_whole(
-    where: str, what: str, clear: tuple[type[Exception], ...] = (ModelFileError, MissingDependencyError)
+    where: str,
+    what: str,
+    clear: tuple[type[Exception], ...] = (ModelFileError, MissingDependencyError),
 ) -> Iterator[None]:
-    """Convert errors from inconsistent files to ModelFileError, except for the classes in ``clear``."""
+    """Convert errors from inconsistent files to ModelFileError, except for the classes in
+    ``clear``.
+    """
     try:
         yield
     except clear:
@@ -143,7 +163,9 @@ def holds_whole(
     except Exception as error:
         said = " ".join(str(error).split())
         held = "a whole" if not isinstance(error, MemoryError) else "within this memory a"
-        raise ModelFileError(f"{where} does not hold {held} {what} ({type(error).__name__}: {said:.300}).") from None
+        raise ModelFileError(
+            f"{where} does not hold {held} {what} ({type(error).__name__}: {said:.300})."
+        ) from None
 
 
 def check_labels(labels: Iterable[object]) -> None:
@@ -152,27 +174,41 @@ def check_labels(labels: Iterable[object]) -> None:
         if isinstance(label, tuple):
             check_labels(label)
         elif not (label is None or isinstance(label, (str, int, float, bool))):
-            raise InputError(f"The label {label!r} cannot be saved: use strings, numbers or tuples of them.")
+            raise InputError(
+                f"The label {label!r} cannot be saved: use strings, numbers or tuples of them."
+            )
 
 
 def check_state(arrays: Mapping[str, np.ndarray], where: str) -> None:
-    """Raise ModelFileError unless the arrays of a model's state, with ``/`` in their names, are finite."""
+    """Raise ModelFileError unless the arrays of a model's state, with ``/`` in their names, are
+    finite.
+    """
     for name, array in arrays.items():
         if "/" not in name:
             continue
-        with np.errstate(all="ignore"):  # a finite sum implies finite numbers, and needs no temporary array
+        with np.errstate(
+            all="ignore"
+        ):  # a finite sum implies finite numbers, and needs no temporary array
             is_number, is_float = array.dtype.kind in "biuf", array.dtype.kind == "f"
-            is_finite = is_number and (not is_float or np.isfinite(array.sum()) or np.isfinite(array).all())
+            is_finite = is_number and (
+                not is_float or np.isfinite(array.sum()) or np.isfinite(array).all()
+            )
         if not is_finite:
-            raise ModelFileError(f"{where} has non-finite numbers in {name!r}: training may have diverged.")
+            raise ModelFileError(
+                f"{where} has non-finite numbers in {name!r}: training may have diverged."
+            )
 
 
-def rounded(arrays: Arrays, dtype: str | None, names: tuple[str, ...]) -> tuple[Arrays, dict[str, list]]:
-    """Round the weights of a model without training state to ``dtype``; ``names`` are suffixes of their names.
+def rounded(
+    arrays: Arrays, dtype: str | None, names: tuple[str, ...]
+) -> tuple[Arrays, dict[str, list]]:
+    """Round the weights of a model without training state to ``dtype``; ``names`` are suffixes of
+    their names.
 
-    Support vectors are rounded to float32 unless numbers overflow or underflow. Other weights are first multiplied by a
-    power of two, so that the largest weight of an array has exponent 15, the maximum of float16. Returns the arrays,
-    and for each rounded array the original dtype and the exponent of this power.
+    Support vectors are rounded to float32 unless numbers overflow or underflow. Other weights are
+    first multiplied by a power of two, so that the largest weight of an array has exponent 15, the
+    maximum of float16. Returns the arrays, and for each rounded array the original dtype and the
+    exponent of this power.
     """
     small, how = dict(arrays), dict[str, list]()
     if dtype is None:
@@ -183,26 +219,37 @@ def rounded(arrays: Arrays, dtype: str | None, names: tuple[str, ...]) -> tuple[
             small[name], how[name] = array.astype(np.float32), [array.dtype.str, 0]
         elif name.endswith(names) and largest:
             exponent = 16 - int(np.frexp(largest)[1]) if dtype == "float16" else 0
-            small[name], how[name] = np.ldexp(array, exponent).astype(dtype), [array.dtype.str, exponent]
+            small[name], how[name] = (
+                np.ldexp(array, exponent).astype(dtype),
+                [array.dtype.str, exponent],
+            )
     return small, how
 
 
 def restored(arrays: Arrays, how: Mapping[str, list]) -> Arrays:
     """Restore the scale and dtype of arrays; ``how`` is the second result of :func:`rounded`."""
     known = {name: arrays[name].astype(dtype, copy=False) for name, (dtype, _) in how.items()}
-    scaled = {name: np.ldexp(known[name], -exponent) for name, (_, exponent) in how.items() if exponent}
+    scaled = {
+        name: np.ldexp(known[name], -exponent) for name, (_, exponent) in how.items() if exponent
+    }
     return {**arrays, **known, **scaled}
 
 
 def without_zeros(arrays: Arrays) -> tuple[Arrays, dict[str, list[int]]]:
-    """Replace arrays with many zeros by their other numbers, and a bit for each number; return also their shapes."""
+    """Replace arrays with many zeros by their other numbers, and a bit for each number; return also
+    their shapes.
+    """
     small, shapes = dict(arrays), dict[str, list[int]]()
     for name, array in arrays.items():
         places = array != 0
         bits, n_numbers = np.packbits(places), np.count_nonzero(places)
         is_table = array.dtype.kind == "f" and array.flags.c_contiguous
         if is_table and bits.nbytes + n_numbers * array.itemsize < array.nbytes:
-            small[name], small[f"{name}:places"], shapes[name] = array[places], bits, list(array.shape)
+            small[name], small[f"{name}:places"], shapes[name] = (
+                array[places],
+                bits,
+                list(array.shape),
+            )
     return small, shapes
 
 
@@ -215,7 +262,9 @@ def with_zeros(arrays: Arrays, shapes: Mapping[str, list[int]]) -> Arrays:
             raise ValueError(f"{name} has {len(bits)} bytes of places, not {size} bits")
         places, array = np.unpackbits(bits, count=size).view(bool), np.zeros(size, numbers.dtype)
         if len(numbers) != np.count_nonzero(places):
-            raise ValueError(f"{name} has {len(numbers)} numbers for {np.count_nonzero(places)} places")
+            raise ValueError(
+                f"{name} has {len(numbers)} numbers for {np.count_nonzero(places)} places"
+            )
         array[places] = numbers
         whole[name] = array.reshape(shape)
     return whole

@@ -1,8 +1,10 @@
-"""Signatures of the compiled functions that parts of a model bring, with the shapes and meaning of their arguments.
+"""Signatures of the compiled functions that parts of a model bring, with the shapes and meaning of
+their arguments.
 
 A part has its functions in its attribute ``compiled``. The driver of training calls them by address
-(:mod:`omkl._pointers`), and the rounds in Python call the same functions. All arrays are contiguous. An example has
-``n`` tokens and ``K`` labels (K = 1 for a number, and for two labels with one score); there are ``p`` groups.
+(:mod:`omkl._pointers`), and the rounds in Python call the same functions. All arrays are
+contiguous. An example has ``n`` tokens and ``K`` labels (K = 1 for a number, and for two labels
+with one score); there are ``p`` groups.
 
 Arguments that many functions share:
 
@@ -34,22 +36,25 @@ from omkl._pointers import (
 
 NOTHING = types.void
 
-# ---- banks --------------------------------------------------------------------------------------------------------
+# ---- banks ---------------------------------------------------------------------------------------
 
 _EXAMPLE = {"bank": ADDRESS, "x": ADDRESS, "at": INTEGER}
 _POTENTIALS = {"unary": MATRIX, "pairwise": CUBE}
 _GRADIENT = {"gradient": MATRIX, "pair_gradient": CUBE}
 #: Add the potentials of all groups to ``unary`` and ``pairwise``.
 SCORES = Signature("scores", NOTHING, **_EXAMPLE, **_POTENTIALS)
-#: Add the potentials of the averaged model ``(factors_k v_k + u_k) / total``, or ``factors_k v_k`` if ``total`` is 0.
+#: Add the potentials of the averaged model ``(factors_k v_k + u_k) / total``, or ``factors_k v_k``
+#: if ``total`` is 0.
 AVERAGE = Signature("average", NOTHING, **_EXAMPLE, factors=VECTOR, total=FLOAT, **_POTENTIALS)
-#: Step ``v_k -= rate_k g_k``; set the squared norms of ``g_k`` and ``v_k``. A bank may measure the step of empty groups
-#: only, and take it when it is called again, with ``postponed``, for those that have left zero.
+#: Step ``v_k -= rate_k g_k``; set the squared norms of ``g_k`` and ``v_k``. A bank may measure the
+#: step of empty groups only, and take it when it is called again, with ``postponed``, for those
+#: that have left zero.
 STEP = Signature("step", NOTHING, **_EXAMPLE, **_GRADIENT, postponed=FLAG)
-#: Multiply ``v_k`` of one group by ``factor``, after adding ``a_k v_k`` to its running sum; 0 empties the group.
+#: Multiply ``v_k`` of one group by ``factor``, after adding ``a_k v_k`` to its running sum; 0
+#: empties the group.
 FOLD = Signature("fold", NOTHING, bank=ADDRESS, group=INTEGER, factor=FLOAT)
-#: Add inner products of the groups' potentials, before scaling, with the gradient to ``slopes`` (p,), and their unary
-#: potentials, summed over tokens, to ``totals`` (p, K).
+#: Add inner products of the groups' potentials, before scaling, with the gradient to ``slopes``
+#: (p,), and their unary potentials, summed over tokens, to ``totals`` (p, K).
 SLOPES = Signature("slopes", NOTHING, **_EXAMPLE, **_GRADIENT, slopes=VECTOR, totals=MATRIX)
 
 
@@ -63,22 +68,35 @@ class BankFunctions(NamedTuple):
     slopes: Any
 
 
-# ---- structures ---------------------------------------------------------------------------------------------------
+# ---- structures ----------------------------------------------------------------------------------
 
 _OF_STRUCTURE = {"structure": ADDRESS}
-#: Write the best labels (n,), where each adds ``cost_weight`` times its cost to its score; return its score and cost.
-DECODE = Signature("decode", FLOAT, **_OF_STRUCTURE, **_POTENTIALS, gold=INTEGERS, cost_weight=FLOAT, labels=INTEGERS)
-#: Write the marginals of all parts; return log Z, minus infinity if nothing is allowed. Nan, if it is not precise
-#: enough, so that ``marginals_in_logs`` is called.
+#: Write the best labels (n,), where each adds ``cost_weight`` times its cost to its score; return
+#: its score and cost.
+DECODE = Signature(
+    "decode",
+    FLOAT,
+    **_OF_STRUCTURE,
+    **_POTENTIALS,
+    gold=INTEGERS,
+    cost_weight=FLOAT,
+    labels=INTEGERS,
+)
+#: Write the marginals of all parts; return log Z, minus infinity if nothing is allowed. Nan, if it
+#: is not precise enough, so that ``marginals_in_logs`` is called.
 MARGINALS = Signature("marginals", FLOAT, **_OF_STRUCTURE, **_POTENTIALS, **_GRADIENT)
 #: Return the score of labels (n,).
 SCORE = Signature("score", FLOAT, **_OF_STRUCTURE, **_POTENTIALS, labels=INTEGERS)
 #: Add ``amount`` to every part of the labels.
-INDICATE = Signature("indicate", NOTHING, **_OF_STRUCTURE, **_GRADIENT, labels=INTEGERS, amount=FLOAT)
+INDICATE = Signature(
+    "indicate", NOTHING, **_OF_STRUCTURE, **_GRADIENT, labels=INTEGERS, amount=FLOAT
+)
 #: Return the cost of predicted labels; unknown gold labels (-1) cost nothing.
 COST = Signature("cost", FLOAT, **_OF_STRUCTURE, gold=INTEGERS, labels=INTEGERS)
 #: Add ``cost_weight`` times the cost of each label to its score.
-AUGMENT = Signature("augment", NOTHING, **_OF_STRUCTURE, unary=MATRIX, gold=INTEGERS, cost_weight=FLOAT)
+AUGMENT = Signature(
+    "augment", NOTHING, **_OF_STRUCTURE, unary=MATRIX, gold=INTEGERS, cost_weight=FLOAT
+)
 
 
 class StructureFunctions(NamedTuple):
@@ -90,31 +108,45 @@ class StructureFunctions(NamedTuple):
     indicate: Any
     cost: Any
     augment: Any
-    #: A function with the signature of ``marginals`` that is precise at any magnitude, if that may return nan.
+    #: A function with the signature of ``marginals`` that is precise at any magnitude, if that may
+    #: return nan.
     marginals_in_logs: Any = None
 
 
-# ---- losses -------------------------------------------------------------------------------------------------------
+# ---- losses --------------------------------------------------------------------------------------
 
-#: Return the loss of a number ``z`` and its derivative, for the target ``y``; ``parameters`` are those of the loss.
-LOSS_OF_NUMBER = Signature("loss of a number", types.UniTuple(FLOAT, 2), y=FLOAT, z=FLOAT, parameters=VECTOR)
-#: Return the loss of labels, and write its gradient. ``gold`` (n,) has -1 for an unknown label. The functions of
-#: ``omkl.structures._jit_labels`` decode, and compute marginals.
+#: Return the loss of a number ``z`` and its derivative, for the target ``y``; ``parameters`` are
+#: those of the loss.
+LOSS_OF_NUMBER = Signature(
+    "loss of a number", types.UniTuple(FLOAT, 2), y=FLOAT, z=FLOAT, parameters=VECTOR
+)
+#: Return the loss of labels, and write its gradient. ``gold`` (n,) has -1 for an unknown label. The
+#: functions of ``omkl.structures._jit_labels`` decode, and compute marginals.
 LOSS_OF_LABELS = Signature(
-    "loss of labels", FLOAT, **_OF_STRUCTURE, **_POTENTIALS, gold=INTEGERS, parameters=VECTOR, **_GRADIENT
+    "loss of labels",
+    FLOAT,
+    **_OF_STRUCTURE,
+    **_POTENTIALS,
+    gold=INTEGERS,
+    parameters=VECTOR,
+    **_GRADIENT,
 )
 
-# ---- regularizers -------------------------------------------------------------------------------------------------
+# ---- regularizers --------------------------------------------------------------------------------
 
 #: Replace the norms (p,) by those after a proximal step; ``memory`` (2, p) is working memory.
 PROX = Signature("prox", NOTHING, norms=VECTOR, step=FLOAT, parameters=VECTOR, memory=MATRIX)
 
-# ---- schedules ----------------------------------------------------------------------------------------------------
+# ---- schedules -----------------------------------------------------------------------------------
 
-#: Return the rate of a round; ``factor`` is the round's entry of :meth:`omkl.online.Schedule.factors`.
+#: Return the rate of a round; ``factor`` is the round's entry of
+#: :meth:`omkl.online.Schedule.factors`.
 RATE = Signature("rate", FLOAT, numbers=VECTOR, factor=FLOAT, weight=FLOAT)
-#: Add the weighted loss and the squared norm of the weighted gradient; return the rate, which the first one sets.
-OBSERVE = Signature("observe", FLOAT, numbers=VECTOR, loss=FLOAT, square_gradient=FLOAT, weight=FLOAT, rate=FLOAT)
+#: Add the weighted loss and the squared norm of the weighted gradient; return the rate, which the
+#: first one sets.
+OBSERVE = Signature(
+    "observe", FLOAT, numbers=VECTOR, loss=FLOAT, square_gradient=FLOAT, weight=FLOAT, rate=FLOAT
+)
 #: Take in the model's distance from the origin, and the length of the gradient step.
 REACH = Signature("reach", NOTHING, numbers=VECTOR, distance=FLOAT, step=FLOAT)
 
@@ -127,11 +159,13 @@ class ScheduleFunctions(NamedTuple):
     reach: Any
 
 
-# ---- methods ------------------------------------------------------------------------------------------------------
+# ---- methods -------------------------------------------------------------------------------------
 
 _OF_METHOD = {"method": ADDRESS}
 #: Begin a round: count the last model into the average, and set rates and bases.
-BEGIN = Signature("begin", NOTHING, **_OF_METHOD, groups=ADDRESS, pending=FLOAT, rate=FLOAT, weight=FLOAT)
+BEGIN = Signature(
+    "begin", NOTHING, **_OF_METHOD, groups=ADDRESS, pending=FLOAT, rate=FLOAT, weight=FLOAT
+)
 #: Return the squared norm of the unweighted gradient of the latest step.
 SQUARE = Signature("square", FLOAT, **_OF_METHOD, groups=ADDRESS, weight=FLOAT)
 #: Shrink the norms (p,) before the terms of the regularizer do.
@@ -152,16 +186,27 @@ class MethodFunctions(NamedTuple):
     part_scales: Any
 
 
-# ---- parts that examine examples before they are learned ----------------------------------------------------------
+# ---- parts that examine examples before they are learned -----------------------------------------
 
 _OF_PART = {"part": ADDRESS}
 #: Return whether to look at the example after ``round`` rounds; called once for each example.
 IS_DUE = Signature("is due", FLAG, **_OF_PART, round=INTEGER)
-#: Look at an example: loss of the examined model, and its slopes (p,) and total potentials (p, K) of groups.
-LOOK = Signature("look", NOTHING, **_OF_PART, weight=FLOAT, slopes=VECTOR, totals=MATRIX, gradient=MATRIX)
-#: Compare the loss of the examined model with that of the current one; return whether the stream has changed.
+#: Look at an example: loss of the examined model, and its slopes (p,) and total potentials (p, K)
+#: of groups.
+LOOK = Signature(
+    "look", NOTHING, **_OF_PART, weight=FLOAT, slopes=VECTOR, totals=MATRIX, gradient=MATRIX
+)
+#: Compare the loss of the examined model with that of the current one; return whether the stream
+#: has changed.
 COMPARE = Signature(
-    "compare", FLAG, **_OF_PART, examined=FLOAT, current=FLOAT, round=INTEGER, losses=FLOAT, squares=FLOAT
+    "compare",
+    FLAG,
+    **_OF_PART,
+    examined=FLOAT,
+    current=FLOAT,
+    round=INTEGER,
+    losses=FLOAT,
+    squares=FLOAT,
 )
 
 

@@ -1,7 +1,8 @@
 """Checks of parts that users write: losses, regularizers, structures, banks, kernels and solvers.
 
-A check compares a part with its definition: with differences, with other points, with all outputs. Then it trains small
-models by every solver and estimator that takes the part. A broken promise is an ``AssertionError`` that names it.
+A check compares a part with its definition: with differences, with other points, with all outputs.
+Then it trains small models by every solver and estimator that takes the part. A broken promise is
+an ``AssertionError`` that names it.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,23 +39,35 @@ def _holds(condition: object, promise: str) -> None:
 
 
 def _equal(found: Any, expected: Any, promise: str, tol: float = 1e-5) -> None:
-    """Raise an AssertionError unless two arrays agree, relative to the larger of 1 and their values."""
+    """Raise an AssertionError unless two arrays agree, relative to the larger of 1 and their
+    values.
+    """
     found, expected = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
     agree = found.shape == expected.shape and np.allclose(found, expected, rtol=tol, atol=tol)
     _holds(agree, f"{promise}: found {found}, expected {expected}.")
 
 
 def _slopes(function: Callable, x: np.ndarray) -> np.ndarray:
-    """Return central differences of a function of a vector in each of its entries, along the first axis."""
+    """Return central differences of a function of a vector in each of its entries, along the first
+    axis.
+    """
     moves = WIDTH * np.eye(len(x))
-    return np.array([(np.asarray(function(x + e)) - np.asarray(function(x - e))) / (2 * WIDTH) for e in moves])
+    return np.array(
+        [(np.asarray(function(x + e)) - np.asarray(function(x - e))) / (2 * WIDTH) for e in moves]
+    )
 
 
 def _check_parameters(part: Component, base: type[Component]) -> None:
     """Check that a part is made again from its parameters, and from its string if it has a name."""
     _equal(type(part)(**part.parameters()) == part, True, "Its parameters must make an equal part")
-    if part.aliases and all(isinstance(value, (int, float, str)) for value in part.parameters().values()):
-        _equal(resolve(base, part.as_string(), "part") == part, True, "Its string must make an equal part")
+    if part.aliases and all(
+        isinstance(value, (int, float, str)) for value in part.parameters().values()
+    ):
+        _equal(
+            resolve(base, part.as_string(), "part") == part,
+            True,
+            "Its string must make an equal part",
+        )
 
 
 def _samples(n_columns: int, loss: PointwiseLoss | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -84,13 +97,26 @@ def _solve(loss: PointwiseLoss, regularizer: Regularizer, n_columns: int, only: 
                 records: list[Any] = []
                 solution = solver.solve(problem, TOL, on_iteration=records.append)
                 certificate = certify(problem, solution.model, solution.certificate.rho)
-                _holds(certificate.proves(TOL), f"{solver!r} must solve {problem} to {TOL}, not to {certificate}.")
-                _equal(len(records), len(solution.history), "on_iteration must be called with each record")
+                _holds(
+                    certificate.proves(TOL),
+                    f"{solver!r} must solve {problem} to {TOL}, not to {certificate}.",
+                )
+                _equal(
+                    len(records),
+                    len(solution.history),
+                    "on_iteration must be called with each record",
+                )
                 again = solver.solve(problem, TOL, start=solution.start)
-                _holds(again.certificate.proves(TOL), "A start must lead to a solution of a similar problem.")
+                _holds(
+                    again.certificate.proves(TOL),
+                    "A start must lead to a solution of a similar problem.",
+                )
                 values.append(certificate.primal)
         if values:
-            _holds(max(values) <= min(values) + 2.0 * TOL * abs(max(values)), f"Optima of solvers differ: {values}.")
+            _holds(
+                max(values) <= min(values) + 2.0 * TOL * abs(max(values)),
+                f"Optima of solvers differ: {values}.",
+            )
         solved += len(values)
     return solved
 
@@ -100,16 +126,23 @@ _EVERY_ROUND = SimpleNamespace(on_round=lambda trainer, step: None)
 
 
 def _learn_both_ways(estimator: Any, X: np.ndarray, y: np.ndarray) -> None:
-    """Check that an online estimator learns, and the same in compiled calls, if there are, as in Python rounds."""
+    """Check that an online estimator learns, and the same in compiled calls, if there are, as in
+    Python rounds.
+    """
     fastest = estimator.set_params(callbacks=()).fit(X, y).predict(X)
     in_python = estimator.set_params(callbacks=[_EVERY_ROUND]).fit(X, y).predict(X)
     _holds(np.isfinite(fastest).all(), f"{estimator} must predict numbers.")
-    _holds(np.array_equal(fastest, in_python), "Compiled calls must learn what Python rounds learn, bit for bit.")
+    _holds(
+        np.array_equal(fastest, in_python),
+        "Compiled calls must learn what Python rounds learn, bit for bit.",
+    )
 
 
 def _fit_certified(estimator: Any, X: np.ndarray, y: np.ndarray) -> None:
     gap = estimator.fit(X, y).dual_gap_
-    _holds(gap <= estimator.tol, f"{estimator} must learn to a gap of {estimator.tol}, not of {gap}.")
+    _holds(
+        gap <= estimator.tol, f"{estimator} must learn to a gap of {estimator.tol}, not of {gap}."
+    )
 
 
 def check_regularizer(regularizer: Regularizer, n_groups: int = 5) -> None:
@@ -135,38 +168,72 @@ def check_regularizer(regularizer: Regularizer, n_groups: int = 5) -> None:
     if np.isfinite(own.value(b)):
         _equal(own.slopes(b), _slopes(own.value, b), "slopes() must be the derivatives of value()")
         _holds((own.slopes(b) >= 0).all(), "value() must increase")
-        _equal(own.reciprocal_weights(b), own.slopes(b) / b, "reciprocal_weights() must be slopes() / norms")
+        _equal(
+            own.reciprocal_weights(b),
+            own.slopes(b) / b,
+            "reciprocal_weights() must be slopes() / norms",
+        )
     if own.separable:
         parts = sum(own.value(b[k] * e) for k, e in enumerate(np.eye(n_groups)))
         _equal(own.value(b), parts, "A separable value() must be a sum over groups")
-        _equal(own.curvatures(b), np.diag(_slopes(own.slopes, b)), "curvatures() must be derivatives of slopes()", 1e-3)
-        _equal(own.slopes(np.zeros(n_groups)).min(), own.slope_at_zero, "slope_at_zero must be slopes() at 0")
+        _equal(
+            own.curvatures(b),
+            np.diag(_slopes(own.slopes, b)),
+            "curvatures() must be derivatives of slopes()",
+            1e-3,
+        )
+        _equal(
+            own.slopes(np.zeros(n_groups)).min(),
+            own.slope_at_zero,
+            "slope_at_zero must be slopes() at 0",
+        )
     if own.elastic is not None:
         linear, quadratic = own.elastic
-        _equal(own.value(b), linear * b.sum() + 0.5 * quadratic * b @ b, "elastic must give value()")
+        _equal(
+            own.value(b), linear * b.sum() + 0.5 * quadratic * b @ b, "elastic must give value()"
+        )
     small = np.append(np.full(n_groups - 1, 1e-9), 20.0)
-    _equal(own.is_sparse, (own.prox(small, 1.0) == 0.0).any(), "is_sparse must say whether prox() sends norms to 0")
+    _equal(
+        own.is_sparse,
+        (own.prox(small, 1.0) == 0.0).any(),
+        "is_sparse must say whether prox() sends norms to 0",
+    )
     _check_prox(own, 3.0 * b, others)
     for norms in (3.0 * b, small, np.zeros(n_groups)):
         _check_compiled_steps(own, norms)
     if own.exact:
         for other in others:
             scaled = own.dual_scale(other) * other
-            _holds(np.isfinite(own.conjugate(scaled)), f"conjugate() must be finite at {scaled}, from dual_scale().")
+            _holds(
+                np.isfinite(own.conjugate(scaled)),
+                f"conjugate() must be finite at {scaled}, from dual_scale().",
+            )
             gap = own.value(np.abs(b)) + own.conjugate(other) - b @ other
-            _holds(gap >= -1e-6, f"conjugate() must be at least y'b - value(), not {own.conjugate(other)} at {other}.")
+            _holds(
+                gap >= -1e-6,
+                f"conjugate() must be at least y'b - value(), not {own.conjugate(other)} at {other}.",
+            )
     if own.smooth_conjugate:
         expected = _slopes(own.conjugate, b)
-        _equal(own.conjugate_gradient(b), expected, "conjugate_gradient() must be its derivative", 1e-4)
+        _equal(
+            own.conjugate_gradient(b), expected, "conjugate_gradient() must be its derivative", 1e-4
+        )
         expected = np.diag(_slopes(own.conjugate_gradient, b))
-        _equal(own.conjugate_curvature(b), expected, "conjugate_curvature() must be its second derivative", 1e-3)
+        _equal(
+            own.conjugate_curvature(b),
+            expected,
+            "conjugate_curvature() must be its second derivative",
+            1e-3,
+        )
     if own.least_at_one_group:
         shares = np.abs(others) / np.linalg.norm(others, axis=1, keepdims=True)
         least = min(own.value(e) for e in np.eye(n_groups))
         _holds(all(own.value(x) >= least - 1e-9 for x in shares), "least_at_one_group must hold.")
     _solve(Squared(), own, n_groups)
     kernels = {f"{k}": f"linear:on={k}" for k in range(n_groups)}
-    _learn_both_ways(omkl.OnlineMKLRegressor(kernels, regularizer=own, random_state=0), *_samples(n_groups))
+    _learn_both_ways(
+        omkl.OnlineMKLRegressor(kernels, regularizer=own, random_state=0), *_samples(n_groups)
+    )
     if own.separable:
         _fit_certified(omkl.GroupLasso(0.01, regularizer=own), *_samples(n_groups))
     if own.separable and not own.on_coordinates:
@@ -186,18 +253,30 @@ def _check_prox(own: Regularizer, start: np.ndarray, others: np.ndarray) -> None
         for other in np.abs([*others, *(moved + 1e-3 * others)]):
             # strong convexity: the minimum is lower by half the squared distance
             excess = step * (own.value(other) - value) + (moved - start) @ (other - moved)
-            _holds(excess >= -1e-7 * (1.0 + value), f"prox() must be the minimizer, not {moved} of {start}.")
+            _holds(
+                excess >= -1e-7 * (1.0 + value),
+                f"prox() must be the minimizer, not {moved} of {start}.",
+            )
         dual = (1.0 - 1e-8) * (start - moved) / step
-        _equal(value + own.conjugate(dual), moved @ dual, "conjugate() must be attained at the prox")
+        _equal(
+            value + own.conjugate(dual), moved @ dual, "conjugate() must be attained at the prox"
+        )
         if own.differentiable_prox:
             found, coupling = np.diag(own.prox_slope(start, step)), own.prox_coupling(start, step)
             found = found if coupling is None else found - np.outer(coupling, coupling)
             expected = _slopes(lambda x, t=step: own.prox(x, t), start)
-            _equal(found, expected, "prox_slope() and prox_coupling() must be the derivatives of prox()", 1e-4)
+            _equal(
+                found,
+                expected,
+                "prox_slope() and prox_coupling() must be the derivatives of prox()",
+                1e-4,
+            )
 
 
 def _check_compiled_steps(regularizer: Regularizer, norms: np.ndarray) -> None:
-    """Check that the compiled functions of proximal steps on norms, if it brings some, compute its prox."""
+    """Check that the compiled functions of proximal steps on norms, if it brings some, compute its
+    prox.
+    """
     for term in regularizer.terms():
         proximal_steps = term.compiled_steps()
         if term.on_coordinates or proximal_steps is None:
@@ -205,10 +284,18 @@ def _check_compiled_steps(regularizer: Regularizer, norms: np.ndarray) -> None:
         for proximal_step in proximal_steps:
             signatures.PROX.address_of(proximal_step.function)
         for step in (0.0, 0.3, 2.0):
-            moved, memory = norms.copy(), np.full((2, len(norms)), np.nan)  # its contents are nobody's
+            moved, memory = (
+                norms.copy(),
+                np.full((2, len(norms)), np.nan),
+            )  # its contents are nobody's
             for proximal_step in proximal_steps:
                 proximal_step.take(moved, step, memory)
-            _equal(moved, term.prox(norms, step), f"The compiled function must be prox(), at step {step}", 1e-9)
+            _equal(
+                moved,
+                term.prox(norms, step),
+                f"The compiled function must be prox(), at step {step}",
+                1e-9,
+            )
 
 
 def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
@@ -231,7 +318,11 @@ def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
             _check_structured_loss(loss, structure, size)
         X, y = _samples(3, Logistic())
         for classes in (y, np.sign(X[:, 1]) + y):
-            _learn_both_ways(omkl.OnlineMKLClassifier(loss=loss, regularizer="block1", random_state=0), X, classes)
+            _learn_both_ways(
+                omkl.OnlineMKLClassifier(loss=loss, regularizer="block1", random_state=0),
+                X,
+                classes,
+            )
         return
     _check_parameters(loss, PointwiseLoss)
     X, y = _samples(3, loss)
@@ -246,16 +337,29 @@ def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
     jumps = np.diff(loss.gradient(np.full(len(grid), y[0]), grid))
     _equal(loss.has_kink, jumps.max() > 0.1, "has_kink must say whether gradient() jumps")
     steepest = np.inf if loss.has_kink else jumps.max() / 1e-5
-    _holds(steepest <= loss.curvature * (1.0 + 1e-6), f"curvature must bound the second derivative {steepest}.")
+    _holds(
+        steepest <= loss.curvature * (1.0 + 1e-6),
+        f"curvature must bound the second derivative {steepest}.",
+    )
     same = not loss.classifies and np.allclose(loss.value(y + 2.0, z + 2.0), values)
-    _equal(loss.shift_invariant and not same, False, "shift_invariant must say whether errors alone matter")
+    _equal(
+        loss.shift_invariant and not same,
+        False,
+        "shift_invariant must say whether errors alone matter",
+    )
     (low, high), rho = loss.domain(y), -gradient
     _holds(((low <= rho) & (rho <= high)).all(), "domain() must contain all gradients.")
-    _equal(values + loss.conjugate(y, rho), -rho * z, "value() and conjugate() must add up to -rho z at the gradient")
+    _equal(
+        values + loss.conjugate(y, rho),
+        -rho * z,
+        "value() and conjugate() must add up to -rho z at the gradient",
+    )
     inside = 0.5 * rho + 0.5 * np.clip(0.1 * others, np.maximum(low, -2.0), np.minimum(high, 2.0))
     slack = loss.conjugate(y, inside) + loss.value(y, others) + inside * others
     _holds((slack >= -1e-6).all(), "conjugate() must be at least -rho z - value().")
-    inside = inside[keep := (np.abs(inside) > 1e-3) & (inside - low > 1e-3) & (high - inside > 1e-3)]
+    inside = inside[
+        keep := (np.abs(inside) > 1e-3) & (inside - low > 1e-3) & (high - inside > 1e-3)
+    ]
     for found, function, name in (
         (loss.conjugate_gradient, loss.conjugate, "conjugate_gradient"),
         (loss.conjugate_curvature, loss.conjugate_gradient, "conjugate_curvature"),
@@ -274,19 +378,28 @@ def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
     _fit_certified(omkl.GroupLasso(0.01, loss=loss), X, y)
     if not loss.has_link:
         _fit_certified(omkl.MKLRegressor(["linear"], loss=loss, regularizer="mkl", C=1.0), X, y)
-        _learn_both_ways(omkl.OnlineMKLRegressor(loss=loss, regularizer="block1", random_state=0), X, y)
+        _learn_both_ways(
+            omkl.OnlineMKLRegressor(loss=loss, regularizer="block1", random_state=0), X, y
+        )
 
 
 def _check_compiled_number(loss: PointwiseLoss, y: np.ndarray, z: np.ndarray) -> None:
-    """Check that the compiled function of a loss of numbers, if it brings one, is its value and gradient."""
+    """Check that the compiled function of a loss of numbers, if it brings one, is its value and
+    gradient.
+    """
     if loss.compiled is None:
         return
     function, parameters = function_and_parameters(loss)
     signatures.LOSS_OF_NUMBER.address_of(function)
-    found = [function(target, prediction, parameters) for target, prediction in zip(y.tolist(), z.tolist())]
+    found = [
+        function(target, prediction, parameters)
+        for target, prediction in zip(y.tolist(), z.tolist())
+    ]
     values, slopes = np.array(found).T
     _equal(values, loss.value(y, z), "The compiled function must return value()", 1e-9)
-    _equal(slopes, loss.gradient(y, z), "The compiled function must return gradient() as well", 1e-9)
+    _equal(
+        slopes, loss.gradient(y, z), "The compiled function must return gradient() as well", 1e-9
+    )
     _holds(
         np.isnan(function(y.item(0), np.nan, parameters)[0]),
         "The compiled function must be nan at nan, where training stops.",
@@ -308,14 +421,21 @@ def _check_structured_loss(loss: StructuredLoss, structure: Structure, size: int
         ahead = loss.value_and_gradient(structure, other, gold)[0]
         if gradient is not None:
             value += inner_product(gradient, map_arrays(np.subtract, other, point))
-        _holds(ahead >= value - 1e-7, f"The gradient of {loss!r} must be a subgradient in {structure!r}.")
+        _holds(
+            ahead >= value - 1e-7,
+            f"The gradient of {loss!r} must be a subgradient in {structure!r}.",
+        )
         _check_compiled_labels(loss, structure, point, gold)
         if structure.takes_partial and np.size(gold) > 1:
             _check_compiled_labels(loss, structure, point, np.append(-1, gold[1:]))
 
 
-def _check_compiled_labels(loss: StructuredLoss, structure: Structure, potentials: Potentials, gold: Output) -> None:
-    """Check that the compiled functions of a loss and of a structure, if both bring some, are their methods."""
+def _check_compiled_labels(
+    loss: StructuredLoss, structure: Structure, potentials: Potentials, gold: Output
+) -> None:
+    """Check that the compiled functions of a loss and of a structure, if both bring some, are their
+    methods.
+    """
     loss_of = LossFunction(loss, structure)
     if not loss_of.is_compiled or not structure.is_compiled_for(potentials):
         return
@@ -329,7 +449,9 @@ def _check_compiled_labels(loss: StructuredLoss, structure: Structure, potential
         _equal(found, array, promise, 1e-9)
 
 
-def check_structure(structure: Structure, size: int = 3, outputs: Sequence[Output] | None = None) -> None:
+def check_structure(
+    structure: Structure, size: int = 3, outputs: Sequence[Output] | None = None
+) -> None:
     """Check a structure, and its losses.
 
     Parameters
@@ -343,29 +465,47 @@ def check_structure(structure: Structure, size: int = 3, outputs: Sequence[Outpu
     Raises
     ------
     AssertionError
-        If a promise of the base class is broken, or compiled functions do not compute what methods do.
+        If a promise of the base class is broken, or compiled functions do not compute what methods
+        do.
     """
     own, given = structure, outputs is not None
-    drawn = [own.decode(_drawn(own, size, seed)) for seed in range(60)] if outputs is None else outputs
+    drawn = (
+        [own.decode(_drawn(own, size, seed)) for seed in range(60)] if outputs is None else outputs
+    )
     for seed in range(5):
         potentials = _drawn(own, size, seed)
         scores = np.array([own.score(potentials, output) for output in drawn])
         best, gold = own.decode(potentials), drawn[seed % len(drawn)]
-        _holds(own.score(potentials, best) >= scores.max() - 1e-9, "decode() must find the highest score.")
-        _equal(own.score(potentials, gold), inner_product(potentials, own.indicator(gold)), "score() must sum parts")
+        _holds(
+            own.score(potentials, best) >= scores.max() - 1e-9,
+            "decode() must find the highest score.",
+        )
+        _equal(
+            own.score(potentials, gold),
+            inner_product(potentials, own.indicator(gold)),
+            "score() must sum parts",
+        )
         _equal(own.cost(gold, gold), 0.0, "The cost of the gold output must be 0")
         costly = [score + 2.0 * own.cost(gold, output) for score, output in zip(scores, drawn)]
         found = own.loss_augmented(potentials, gold, 2.0)
         value = own.score(potentials, found) + 2.0 * own.cost(gold, found)
         _holds(value >= max(costly) - 1e-9, "loss_augmented() must maximize score plus cost.")
         expected = own.score(potentials, best) - own.score(potentials, gold)
-        _equal(own.difference(potentials, best, gold)[0], expected, "difference() must be that of scores")
+        _equal(
+            own.difference(potentials, best, gold)[0],
+            expected,
+            "difference() must be that of scores",
+        )
         if type(own).marginals is Structure.marginals:
             continue
         log_partition, marginals = own.marginals(potentials)
         total = np.logaddexp.reduce(scores) if given else scores.max()
         _holds(log_partition >= total - 1e-9, "marginals() must sum over all outputs.")
-        _equal(max(log_partition - total, 0.0) * given, 0.0, "marginals() must sum over these outputs alone")
+        _equal(
+            max(log_partition - total, 0.0) * given,
+            0.0,
+            "marginals() must sum over these outputs alone",
+        )
         for array, found in zip(arrays_of(potentials), arrays_of(marginals)):
             if not array.size:
                 continue
@@ -375,7 +515,12 @@ def check_structure(structure: Structure, size: int = 3, outputs: Sequence[Outpu
                 array[index] += move
                 ends.append(own.marginals(potentials)[0])
                 array[index] -= move
-            _equal(found[index], (ends[0] - ends[1]) / (2 * WIDTH), "marginals() must be derivatives of log Z", 1e-4)
+            _equal(
+                found[index],
+                (ends[0] - ends[1]) / (2 * WIDTH),
+                "marginals() must be derivatives of log Z",
+                1e-4,
+            )
     of_outputs: list[StructuredLoss] = [StructuredHinge(), losses.Perceptron()]
     if type(own).marginals is not Structure.marginals:
         of_outputs += [CRF(), losses.SoftmaxMargin()]
@@ -420,7 +565,10 @@ def check_bank(bank: Bank, examples: Sequence[tuple[Any, Output]], structure: St
     for own in (trainer, again):
         own.update(*examples[0])
     for found, array in zip(arrays_of(again.potentials(x)), arrays_of(trainer.potentials(x))):
-        _holds(np.array_equal(found, array), "A bank that has loaded a state() must go on the same, bit for bit.")
+        _holds(
+            np.array_equal(found, array),
+            "A bank that has loaded a state() must go on the same, bit for bit.",
+        )
 
 
 def _check_functions_of_a_bank(bank: Bank, x: Any, average: Potentials) -> None:
@@ -459,9 +607,21 @@ def check_kernel(kernel: Kernel, X: np.ndarray | None = None) -> None:
     fitted = kernel.fit(X)
     matrix, view = fitted(X), fitted.view(X)
     _equal(matrix, matrix.T, "A kernel must be symmetric", 1e-9)
-    _holds(np.linalg.eigvalsh(matrix).min() >= -1e-8 * np.abs(matrix).max(), "A kernel must be positive semidefinite.")
-    _equal(fitted.diagonal(view), np.diag(matrix), "diagonal() must be that of the matrix; define raw_diagonal()")
-    _equal(fitted.between(Pair(view[:5], view[3:])), matrix[:5, 3:], "raw() must depend on two rows alone", 1e-9)
+    _holds(
+        np.linalg.eigvalsh(matrix).min() >= -1e-8 * np.abs(matrix).max(),
+        "A kernel must be positive semidefinite.",
+    )
+    _equal(
+        fitted.diagonal(view),
+        np.diag(matrix),
+        "diagonal() must be that of the matrix; define raw_diagonal()",
+    )
+    _equal(
+        fitted.between(Pair(view[:5], view[3:])),
+        matrix[:5, 3:],
+        "raw() must depend on two rows alone",
+        1e-9,
+    )
     if fitted.feature_count(view.shape[1]) is not None:
         features = np.asarray(fitted.features(view))
         _equal(features @ features.T, matrix, "features() must have the kernel as inner products")
@@ -484,10 +644,19 @@ def check_solver(solver: Solver | DesignSolver) -> None:
     """
     _check_parameters(solver, BaseSolver)
     pairs = product(_of_family(PointwiseLoss), _of_family(Regularizer))
-    _holds(sum([_solve(*pair, 3, solver) for pair in pairs]), "It must accept some loss and some regularizer.")
+    _holds(
+        sum([_solve(*pair, 3, solver) for pair in pairs]),
+        "It must accept some loss and some regularizer.",
+    )
 
 
 def _of_family(base: type[Component]) -> list[Any]:
     """Return a part for each class with names whose arguments all have defaults."""
-    named = [cls for cls in family(base) if vars(cls).get("aliases") and cls.__module__.startswith("omkl.")]
-    return [cls() for cls in named if all(p.default is not p.empty for p in parameters_of(cls).values())]
+    named = [
+        cls
+        for cls in family(base)
+        if vars(cls).get("aliases") and cls.__module__.startswith("omkl.")
+    ]
+    return [
+        cls() for cls in named if all(p.default is not p.empty for p in parameters_of(cls).values())
+    ]

@@ -13,14 +13,23 @@ from omkl import load
 from omkl.cli import main
 from omkl.data import data_home, read_ocr
 
-# the first call of a jitted function compiles it: no deadline, and the same examples on every machine
+# the first call of a jitted function compiles it: no deadline, and the same examples on every
+# machine
 settings.register_profile(
-    "omkl", deadline=None, derandomize=True, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
+    "omkl",
+    deadline=None,
+    derandomize=True,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 # after a change to the mathematics: pytest --hypothesis-profile=thorough
-settings.register_profile("thorough", settings.get_profile("omkl"), derandomize=False, max_examples=500)
+settings.register_profile(
+    "thorough", settings.get_profile("omkl"), derandomize=False, max_examples=500
+)
 settings.load_profile("omkl")
-if numba.config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: NumPy warns where compiled loops do not, as on integer overflow
+if (
+    numba.config.DISABLE_JIT
+):  # NUMBA_DISABLE_JIT=1: NumPy warns where compiled loops do not, as on integer overflow
     np.seterr(all="ignore")
     settings.register_profile("uncompiled", settings.get_profile("omkl"), max_examples=3)
     settings.load_profile("uncompiled")
@@ -31,7 +40,9 @@ if numba.config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: NumPy warns where compiled 
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread_for_blas():
-    """Use one BLAS thread here and in child processes: waiting threads make small products slow on busy cores."""
+    """Use one BLAS thread here and in child processes: waiting threads make small products slow on
+    busy cores.
+    """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with threadpool_limits(1):
         yield
@@ -39,16 +50,22 @@ def one_thread_for_blas():
 
 @pytest.fixture(scope="session", autouse=True)
 def seeds():
-    """Draw the same numbers in every run where a test gives no seed, so that none fails now and then."""
+    """Draw the same numbers in every run where a test gives no seed, so that none fails now and
+    then.
+    """
     drawn = np.random.default_rng
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(np.random, "default_rng", lambda seed=None: drawn(0 if seed is None else seed))
+        patch.setattr(
+            np.random, "default_rng", lambda seed=None: drawn(0 if seed is None else seed)
+        )
         yield
 
 
 @pytest.fixture(scope="session")
 def real_data():
-    """Return the path of a real data file; skip the test if it is missing, or fail if OMKL_DATA is set."""
+    """Return the path of a real data file; skip the test if it is missing, or fail if OMKL_DATA is
+    set.
+    """
 
     def find(relative):
         path = data_home() / relative

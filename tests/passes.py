@@ -10,15 +10,21 @@ from omkl.regularizers import Regularizer, SquaredL21
 
 
 def online_trainer(banks, structure, loss=None, regularizer="mkl", schedule=None, **options):
-    """A trainer with the hinge, the squared mixed norm and rates of 1 / sqrt(t), unless others are given."""
+    """A trainer with the hinge, the squared mixed norm and rates of 1 / sqrt(t), unless others are
+    given.
+    """
     regularizer = SquaredL21() if regularizer == "mkl" else regularizer
     schedule = schedule or InverseSqrt(1.0)
-    return OnlineTrainer(banks, structure, loss or StructuredHinge(), regularizer, schedule=schedule, **options)
+    return OnlineTrainer(
+        banks, structure, loss or StructuredHinge(), regularizer, schedule=schedule, **options
+    )
 
 
 def fit(trainer, examples, *, epochs=1, rng=None, callbacks=(), make_pass=serial_pass):
     """Make epochs; returns the history."""
-    loop = TrainingLoop(trainer, ArraySource(examples, rng), make_pass=make_pass, callbacks=callbacks)
+    loop = TrainingLoop(
+        trainer, ArraySource(examples, rng), make_pass=make_pass, callbacks=callbacks
+    )
     return loop.run(epochs)
 
 

@@ -1,4 +1,6 @@
-"""Rules of the architecture: import directions, lazy loading, sizes of folders, bases of estimators, types."""
+"""Rules of the architecture: import directions, lazy loading, sizes of folders, bases of
+estimators, types.
+"""
 
 import ast
 import importlib.resources
@@ -62,7 +64,11 @@ MAY_IMPORT = {
     "testing": BELOW_ESTIMATORS | ESTIMATORS,
     "cli": BELOW_ESTIMATORS | ESTIMATORS | {"selection", "guarantees", "reports"},
 }
-MODULES = [path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem not in ("__init__", "__main__")]
+MODULES = [
+    path
+    for path in ROOT.rglob("*.py")
+    if path.parent != ROOT or path.stem not in ("__init__", "__main__")
+]
 
 
 def subpackage_of(path):
@@ -74,7 +80,11 @@ def imported_modules(path):
     """Yield the modules that a file imports anywhere; ``from omkl import x`` counts as ``omkl.x``."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
-            yield from [f"omkl.{alias.name}" for alias in node.names] if node.module == "omkl" else [node.module]
+            yield from (
+                [f"omkl.{alias.name}" for alias in node.names]
+                if node.module == "omkl"
+                else [node.module]
+            )
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
 
@@ -93,13 +103,17 @@ def test_a_subpackage_imports_only_from_below(path):
 def test_the_subpackages_have_no_circle():
     settled = set()
     while len(settled) < len(MAY_IMPORT):
-        free = [name for name, below in MAY_IMPORT.items() if name not in settled and below <= settled]
+        free = [
+            name for name, below in MAY_IMPORT.items() if name not in settled and below <= settled
+        ]
         assert free, "the subpackages import each other in a circle"
         settled.update(free)
 
 
 def file_of(module):
-    """Return the file of a module, or the stub of a package that loads lazily; None if there is none."""
+    """Return the file of a module, or the stub of a package that loads lazily; None if there is
+    none.
+    """
     path = ROOT.joinpath(*module.split(".")[1:])
     candidates = (path / "__init__.pyi", path / "__init__.py", path.with_suffix(".py"))
     return next((file for file in candidates if file.exists()), None)
@@ -121,7 +135,9 @@ def imported_files(path):
 def test_the_files_have_no_circle():
     top = ROOT / "__init__.pyi"  # it loads its names at their first use
     files = {*MODULES, *ROOT.rglob("__init__.pyi")} - {top}
-    graph = networkx.DiGraph((file, other) for file in files for other in imported_files(file) if other != top)
+    graph = networkx.DiGraph(
+        (file, other) for file in files for other in imported_files(file) if other != top
+    )
     circles = [
         sorted(str(file.relative_to(ROOT)) for file in circle)
         for circle in networkx.strongly_connected_components(graph)
@@ -131,7 +147,9 @@ def test_the_files_have_no_circle():
 
 
 def test_only_reports_and_the_command_line_use_the_top_level():
-    users = {path.relative_to(ROOT).parts[0] for path in MODULES if "omkl" in imported_modules(path)}
+    users = {
+        path.relative_to(ROOT).parts[0] for path in MODULES if "omkl" in imported_modules(path)
+    }
     assert users == {"reports", "cli", "testing.py"}
 
 
@@ -159,7 +177,9 @@ def test_files_of_compiled_loops_hold_nothing_else(path):
             decorators |= {ast.unparse(decorator) for decorator in node.decorator_list}
     assert decorators
     assert decorators <= COMPILED
-    assert all(file.stem.startswith("_jit_") or file.stem in COMPILING for file in imported_files(path))
+    assert all(
+        file.stem.startswith("_jit_") or file.stem in COMPILING for file in imported_files(path)
+    )
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("_jit_*.py")), ids=lambda path: path.stem)
@@ -167,7 +187,10 @@ def test_helpers_that_use_other_files_stand_above_their_users(path):
     """The key in Numba's cache is made where a function is defined, from what stands above it."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     imported = {
-        alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     for function in functions.values():
@@ -176,7 +199,10 @@ def test_helpers_that_use_other_files_stand_above_their_users(path):
             if helper is None or helper.lineno <= function.lineno:
                 continue
             names = {node.id for node in ast.walk(helper) if isinstance(node, ast.Name)}
-            assert not names & (imported - {"np", "compiled", "inner", "borrowing", "prefetch"}), (function.name, name)
+            assert not names & (imported - {"np", "compiled", "inner", "borrowing", "prefetch"}), (
+                function.name,
+                name,
+            )
 
 
 def test_nothing_is_unpickled():
@@ -189,7 +215,12 @@ def test_nothing_is_unpickled():
 def test_no_global_random_state():
     for path in MODULES:
         text = path.read_text(encoding="utf-8")
-        for call in ("np.random.seed", "np.random.rand", "np.random.normal", "np.random.permutation"):
+        for call in (
+            "np.random.seed",
+            "np.random.rand",
+            "np.random.normal",
+            "np.random.permutation",
+        ):
             assert call not in text, f"{path}: {call}"
 
 
@@ -197,10 +228,16 @@ def test_no_public_function_has_the_name_of_its_module():
     """The first import of such a module would put it in the place of the function."""
     for stub in ROOT.rglob("__init__.pyi"):
         imports = [
-            node for node in ast.parse(stub.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)
+            node
+            for node in ast.parse(stub.read_text(encoding="utf-8")).body
+            if isinstance(node, ast.ImportFrom)
         ]
-        names = {(node.module, alias.asname or alias.name) for node in imports for alias in node.names}
-        assert not [name for module, name in names if module and module.split(".")[-1] == name], stub
+        names = {
+            (node.module, alias.asname or alias.name) for node in imports for alias in node.names
+        }
+        assert not [name for module, name in names if module and module.split(".")[-1] == name], (
+            stub
+        )
 
 
 def test_folders_are_small():
@@ -209,7 +246,9 @@ def test_folders_are_small():
 
 
 def test_chains_of_imports_are_short():
-    graph = networkx.DiGraph((file, other) for file in MODULES for other in imported_files(file) if other is not None)
+    graph = networkx.DiGraph(
+        (file, other) for file in MODULES for other in imported_files(file) if other is not None
+    )
     assert len(networkx.dag_longest_path(graph)) <= CHAIN
 
 
@@ -217,7 +256,10 @@ def test_estimators_have_few_bases():
     found = [value for name in omkl.__all__ if isinstance(value := getattr(omkl, name), type)]
     estimators = [cls for cls in found if issubclass(cls, SavedEstimator)]
     assert estimators
-    own = {cls.__name__: sum(base.__module__.startswith("omkl.") for base in cls.__mro__) for cls in estimators}
+    own = {
+        cls.__name__: sum(base.__module__.startswith("omkl.") for base in cls.__mro__)
+        for cls in estimators
+    }
     assert {name: n for name, n in own.items() if n > BASES} == {}
 
 
@@ -226,11 +268,15 @@ TYPED = [path for path in sorted(ROOT.rglob("*.py")) if not path.name.startswith
 
 
 def public_functions(body, prefix=""):
-    """``(name, function)`` of public functions, and of public methods and constructors of public classes."""
+    """``(name, function)`` of public functions, and of public methods and constructors of public
+    classes.
+    """
     for node in body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield from public_functions(node.body, f"{prefix}{node.name}.")
-        elif isinstance(node, ast.FunctionDef) and (node.name[0] != "_" or node.name in ("__init__", "__call__")):
+        elif isinstance(node, ast.FunctionDef) and (
+            node.name[0] != "_" or node.name in ("__init__", "__call__")
+        ):
             yield prefix + node.name, node
 
 
@@ -257,13 +303,19 @@ HEAVY = {"sklearn", "scipy", "numba", "networkx", "pandas", "matplotlib", "distr
 
 
 def run(code, *arguments):
-    finished = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    finished = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
     return finished.stdout.split()
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["--version"], *([*own.split(), "--help"] for own in ("train parser", "predict", "inspect", "demo"))],
+    [
+        ["--help"],
+        ["--version"],
+        *([*own.split(), "--help"] for own in ("train parser", "predict", "inspect", "demo")),
+    ],
 )
 def test_the_command_line_explains_itself_without_what_it_computes_with(arguments):
     assert not HEAVY & modules_after(*arguments)
@@ -279,17 +331,34 @@ def modules_after(*arguments):
     return set(run(code, *map(str, arguments)))
 
 
-MISSING = ("convert MISSING -o OUT", "evaluate MISSING MISSING", "guarantee MISSING MISSING -o OUT", "inspect MISSING")
+MISSING = (
+    "convert MISSING -o OUT",
+    "evaluate MISSING MISSING",
+    "guarantee MISSING MISSING -o OUT",
+    "inspect MISSING",
+)
 MISSING += ("predict MISSING MISSING", "report MISSING", "prune MISSING --keep 3 -o OUT")
-MISSING += tuple(f"train {kind} MISSING -o OUT" for kind in ("annotator", "classifier", "graph", "labeler", "parser"))
-MISSING += ("train labeler THERE -o OUT --lexicon a=MISSING", "train regressor THERE -o OUT --dev MISSING")
+MISSING += tuple(
+    f"train {kind} MISSING -o OUT"
+    for kind in ("annotator", "classifier", "graph", "labeler", "parser")
+)
+MISSING += (
+    "train labeler THERE -o OUT --lexicon a=MISSING",
+    "train regressor THERE -o OUT --dev MISSING",
+)
 MISSING += ("train parser THERE -o OUT --resume",)
 
 
 @pytest.mark.parametrize("command", MISSING)
-def test_the_command_line_finds_missing_files_without_what_it_computes_with(command, tmp_path, capsys):
+def test_the_command_line_finds_missing_files_without_what_it_computes_with(
+    command, tmp_path, capsys
+):
     (tmp_path / "there").touch()
-    places = {"THERE": tmp_path / "there", "MISSING": tmp_path / "none", "OUT": tmp_path / "model.npz"}
+    places = {
+        "THERE": tmp_path / "there",
+        "MISSING": tmp_path / "none",
+        "OUT": tmp_path / "model.npz",
+    }
     arguments = [str(places.get(word, word)) for word in command.split()]
     assert not HEAVY & modules_after(*arguments)
     assert main(arguments) == 2
@@ -326,17 +395,31 @@ def test_the_command_line_annotates_words_without_scikit_learn(model, tmp_path):
 
 
 #: Modules that only training, evaluation and reports need.
-LATER = ("sklearn.metrics", "sklearn.model_selection", "sklearn.svm", "scipy.stats", "scipy.optimize", "networkx")
+LATER = (
+    "sklearn.metrics",
+    "sklearn.model_selection",
+    "sklearn.svm",
+    "scipy.stats",
+    "scipy.optimize",
+    "networkx",
+)
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in MODULES if subpackage_of(path) != "reports"], ids=lambda path: path.stem
+    "path",
+    [path for path in MODULES if subpackage_of(path) != "reports"],
+    ids=lambda path: path.stem,
 )
 def test_modules_that_predictions_do_not_need_are_imported_by_functions(path):
     """Checked in the source as well, because scikit-learn's base imports some of them at present."""
     top = ast.parse(path.read_text(encoding="utf-8")).body
     names = [node.module or "" for node in top if isinstance(node, ast.ImportFrom)]
-    names += [f"{node.module}.{alias.name}" for node in top if isinstance(node, ast.ImportFrom) for alias in node.names]
+    names += [
+        f"{node.module}.{alias.name}"
+        for node in top
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
     names += [alias.name for node in top if isinstance(node, ast.Import) for alias in node.names]
     assert [name for name in names if name.startswith(LATER)] == []
 
@@ -351,7 +434,12 @@ def test_modules_that_predictions_do_not_need_are_imported_by_functions(path):
             ("sklearn", "omkl.batch", "omkl.mkl"),
         ),
         (omkl.OnlineMKLClassifier(random_state=0), [[0.0], [1.0]], [0, 1], ()),
-        (omkl.MKLClassifier(["linear"]), [[0.0], [1.0], [2.0]], [0, 1, 1], ("omkl.online", "omkl.features")),
+        (
+            omkl.MKLClassifier(["linear"]),
+            [[0.0], [1.0], [2.0]],
+            [0, 1, 1],
+            ("omkl.online", "omkl.features"),
+        ),
         (omkl.GroupLasso(0.1), [[0.0], [1.0], [2.0]], [0, 1, 1], ("omkl.online", "omkl.features")),
     ],
 )
@@ -362,7 +450,9 @@ def test_predicting_loads_no_module_that_it_does_not_need(tmp_path, estimator, X
     new = set(run(code)) - set(run(f"import sys, {base}; print(*sys.modules)"))
     assert "omkl.estimators.persistence" in new
     assert [
-        name for name in new if name.startswith((*LATER, *unused, "dask", "distributed", "matplotlib", "pyarrow"))
+        name
+        for name in new
+        if name.startswith((*LATER, *unused, "dask", "distributed", "matplotlib", "pyarrow"))
     ] == []
 
 

@@ -1,4 +1,6 @@
-"""The benchmark suite with peers that are missing, fail, crash or hang, and its exponents of growth."""
+"""The benchmark suite with peers that are missing, fail, crash or hang, and its exponents of
+growth.
+"""
 
 import json
 import os
@@ -76,7 +78,12 @@ def test_a_row_has_time_floor_peers_and_memory():
     assert found["peers"]["twice"] < 1
     assert found["peers"]["none"] == "missing"
     assert not os.path.exists("/proc/self/clear_refs") or 25 < found["megabytes"] < 40
-    row = {"fullname": "tests/benchmarks/test_a.py::test_ones[4]", "param": "4", "extra_info": found, "took": TOOK}
+    row = {
+        "fullname": "tests/benchmarks/test_a.py::test_ones[4]",
+        "param": "4",
+        "extra_info": found,
+        "took": TOOK,
+    }
     text = table([row])
     assert all(words in text for words in ("a: ones[4]", "none missing", "clusters 3", "stream"))
 
@@ -93,19 +100,31 @@ def a_row(name, multiple=None):
         "size": None,
         "notes": {},
     }
-    return {"fullname": f"tests/benchmarks/test_{name}", "param": None, "extra_info": found, "took": TOOK}
+    return {
+        "fullname": f"tests/benchmarks/test_{name}",
+        "param": None,
+        "extra_info": found,
+        "took": TOOK,
+    }
 
 
 def test_rows_far_from_their_floors_say_why(monkeypatch):
     reasons = {"test_a.py::test_near": "Nobody asks.", "test_a.py::test_far": "A dict is made."}
     monkeypatch.setattr("tests.benchmarks.tables.REASONS", reasons)
-    rows = [a_row("a.py::test_near", 2.0), a_row("a.py::test_far[x/y.z]", 9.0), a_row("b.py::test_c", 4.0)]
+    rows = [
+        a_row("a.py::test_near", 2.0),
+        a_row("a.py::test_far[x/y.z]", 9.0),
+        a_row("b.py::test_c", 4.0),
+    ]
     text = table(rows)
     assert "9 [1]" in text
     assert "[1] A dict is made." in text
     assert "Nobody asks" not in text
     assert "3 rows took 3.0 minutes" in text
-    assert "of 3 rows with a floor, 1 are within 3 times of it, 1 say why they are not, and 1 do not" in text
+    assert (
+        "of 3 rows with a floor, 1 are within 3 times of it, 1 say why they are not, and 1 do not"
+        in text
+    )
 
 
 def test_reasons_are_of_rows_that_there_are():
@@ -117,4 +136,6 @@ def test_reasons_are_of_rows_that_there_are():
 
 def test_the_page_is_made_of_its_figures():
     docs = Path(__file__).parents[1] / "docs"
-    assert (docs / "benchmarks.md").read_text() == page(json.loads((docs / "benchmarks.json").read_text()))
+    assert (docs / "benchmarks.md").read_text() == page(
+        json.loads((docs / "benchmarks.json").read_text())
+    )

@@ -30,7 +30,8 @@ def total(x):
     return s
 """
 
-#: Two files; functions of the second use a function, a number, a layout and an intrinsic of the first.
+#: Two files; functions of the second use a function, a number, a layout and an intrinsic of the
+#: first.
 HELPERS = """
 from typing import NamedTuple
 from llvmlite import ir
@@ -83,7 +84,8 @@ def constant():
 def alone(x):
     return x + 1.0
 """
-#: Loads a file of the first kind when it is told to, and sums numbers; prints the sum and how many functions it read.
+#: Loads a file of the first kind when it is told to, and sums numbers; prints the sum and how many
+#: functions it read.
 RACER = """
 import importlib.util, sys
 import numpy as np
@@ -122,7 +124,9 @@ def test_second_process_reads_the_cache(load):
 
 @pytest.fixture
 def load_users(tmp_path, monkeypatch) -> Callable:
-    """Import two modules anew, as another process would, with other text in the first or the second."""
+    """Import two modules anew, as another process would, with other text in the first or the
+    second.
+    """
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(tmp_path)
@@ -146,7 +150,9 @@ def load_users(tmp_path, monkeypatch) -> Callable:
 
 
 def results_and_hits(users, helpers):
-    """Call all functions of the two modules; return their results, and whether each was read from the cache."""
+    """Call all functions of the two modules; return their results, and whether each was read from
+    the cache.
+    """
     packed = helpers.PAIR.pack(helpers.Pair(first=1.5, second=2.5, count=7))
     results = {
         "scale": users.scale(1.0),
@@ -194,10 +200,14 @@ def test_a_number_alone_of_another_file_is_noticed(load_users):
 
 def test_a_cache_of_another_version_of_the_file_is_not_used(load_users):
     results_and_hits(*load_users())
-    results, hits = results_and_hits(*load_users("return x + 1.0", "return x + 3.0", "omkl_users.py"))
+    results, hits = results_and_hits(
+        *load_users("return x + 1.0", "return x + 3.0", "omkl_users.py")
+    )
     assert results == {**FIRST, "alone": 4.0}
     assert not any(hits.values())
-    results, hits = results_and_hits(*load_users("return x + 3.0", "return x + 1.0", "omkl_users.py"))
+    results, hits = results_and_hits(
+        *load_users("return x + 3.0", "return x + 1.0", "omkl_users.py")
+    )
     assert results == FIRST
     assert not any(hits.values())
 
@@ -227,7 +237,9 @@ def test_processes_that_compile_at_once_share_a_cache(tmp_path):
         printed, _ = racer.communicate(timeout=600)
         assert racer.returncode == 0
         assert float(printed.split()[0]) == 10.0
-    last = subprocess.run(command, input="go\n", capture_output=True, check=True, text=True, env=environment)
+    last = subprocess.run(
+        command, input="go\n", capture_output=True, check=True, text=True, env=environment
+    )
     assert last.stdout.split()[1:] == ["10.0", "1"]
 
 
@@ -257,9 +269,15 @@ def test_places_hold_the_most_recently_used(capacity, rng):
         assert [held[index] for index in indices] == keys
         # within one call, known keys count as used before new ones
         known = [key for key in keys if key in order[-capacity:]]
-        order = [key for key in order if key not in keys] + known + [key for key in keys if key not in known]
+        order = (
+            [key for key in order if key not in keys]
+            + known
+            + [key for key in keys if key not in known]
+        )
         assert {key for key in range(10) if key in recent} == set(order[-capacity:])
-    assert sorted(key for key in held if key is not None) == sorted(key for key in range(10) if key in recent)
+    assert sorted(key for key in held if key is not None) == sorted(
+        key for key in range(10) if key in recent
+    )
 
 
 def test_what_could_not_be_filled_is_not_known():

@@ -1,4 +1,6 @@
-"""Model files: the same predictions after a round trip, damaged files refused, nothing executed, small files."""
+"""Model files: the same predictions after a round trip, damaged files refused, nothing executed,
+small files.
+"""
 
 import io
 import json
@@ -35,7 +37,10 @@ def sequences(rng, n=12):
 def templates(X, y):
     rng = np.random.default_rng(5)
     return [
-        [{"word": f"{label}é\ud83d{rng.integers(3)}", "size": float(row[1]), "v": row} for row, label in zip(x, labels)]
+        [
+            {"word": f"{label}é\ud83d{rng.integers(3)}", "size": float(row[1]), "v": row}
+            for row, label in zip(x, labels)
+        ]
         for x, labels in zip(X, y)
     ]
 
@@ -45,7 +50,10 @@ LABELERS = {
     "templates": ({"kernels": {"lin": "linear:on=v", "g": Gaussian(on="v")}}, True),
     "objects": (
         {
-            "kernels": {"mean": Average(["linear:normalize=average", "laplacian"]), "two": Gaussian(on=slice(0, 2))},
+            "kernels": {
+                "mean": Average(["linear:normalize=average", "laplacian"]),
+                "two": Gaussian(on=slice(0, 2)),
+            },
             "regularizer": L21() + 0.5 * Ridge(),
             "average": PolynomialAverage(3),
             "cost": np.array([[0, 2.0], [1, 0]]),
@@ -53,12 +61,22 @@ LABELERS = {
         False,
     ),
     "tree and rda": (
-        {"kernels": ["linear", "cubic"], "regularizer": TreeGroups([["linear", "cubic"], ["cubic"]]), "method": "rda"},
+        {
+            "kernels": ["linear", "cubic"],
+            "regularizer": TreeGroups([["linear", "cubic"], ["cubic"]]),
+            "method": "rda",
+        },
         False,
     ),
-    "by position, no average": ({"kernels": "linear", "transitions_by_position": True, "average": None}, False),
+    "by position, no average": (
+        {"kernels": "linear", "transitions_by_position": True, "average": None},
+        False,
+    ),
     "single precision": ({"kernels": ["gaussian", "linear"], "dtype": "float32"}, False),
-    "crf": ({"kernels": ["linear"], "loss": "crf", "transitions": "regularized", "radius": "auto"}, False),
+    "crf": (
+        {"kernels": ["linear"], "loss": "crf", "transitions": "regularized", "radius": "auto"},
+        False,
+    ),
 }
 
 
@@ -78,7 +96,10 @@ def test_a_loaded_model_predicts_and_trains_bit_for_bit(name, rng, tmp_path):
         assert saved.kernel_weights_ == loaded.kernel_weights_
         for model in (saved, loaded):
             model.partial_fit(X, y)
-    timeless = [[{k: v for k, v in r.items() if k != "seconds"} for r in m.history_] for m in (loaded, saved)]
+    timeless = [
+        [{k: v for k, v in r.items() if k != "seconds"} for r in m.history_]
+        for m in (loaded, saved)
+    ]
     assert timeless[0] == timeless[1]
     assert [record["epoch"] for record in loaded.history_] == [1, 2, 3, 4, 5, 6]
     assert loaded.classes_.tolist() == ["down", "up"]
@@ -103,7 +124,9 @@ def test_batch_models_keep_their_choices_and_how_their_gap_closed(model, tmp_pat
     saved.save(tmp_path / "model.npz")
     loaded = omkl.load(tmp_path / "model.npz")
     assert loaded.history_
-    assert loaded.history_ == [{k: v for k, v in r.items() if k != "seconds"} for r in saved.history_]
+    assert loaded.history_ == [
+        {k: v for k, v in r.items() if k != "seconds"} for r in saved.history_
+    ]
     assert_array_equal(loaded.predict(X), saved.predict(X))
     for name in {"C_", "alpha_", "cv_results_", "dual_gap_"} & vars(saved).keys():
         assert getattr(loaded, name) == getattr(saved, name)
@@ -123,7 +146,8 @@ def test_maps_that_were_learned_keep_their_memory_order(kernel, estimator, reloa
 
 
 @pytest.mark.parametrize(
-    "view", [lambda a: a, lambda a: a.T, lambda a: a[::2, ::-1], lambda a: a[:, :0], lambda a: a[0, 0]]
+    "view",
+    [lambda a: a, lambda a: a.T, lambda a: a[::2, ::-1], lambda a: a[:, :0], lambda a: a[0, 0]],
 )
 def test_an_archive_gives_back_arrays_as_they_lay(view, tmp_path):
     array = view(np.arange(12.0).reshape(3, 4))
@@ -163,7 +187,9 @@ def rewritten(model_file, change):
 
 def with_manifest(**entries):
     def change(members):
-        members["manifest.json"] = json.dumps({**json.loads(members["manifest.json"]), **entries}).encode()
+        members["manifest.json"] = json.dumps(
+            {**json.loads(members["manifest.json"]), **entries}
+        ).encode()
 
     return change
 
@@ -200,7 +226,9 @@ def test_a_file_that_lies_is_refused_and_nothing_runs(model_file, change):
     refused(model_file, rewritten(model_file, change))
 
 
-@pytest.mark.parametrize(("format", "remedy"), [(1, "train the model again"), (99, "upgrade omkl")], ids=["old", "new"])
+@pytest.mark.parametrize(
+    ("format", "remedy"), [(1, "train the model again"), (99, "upgrade omkl")], ids=["old", "new"]
+)
 def test_files_of_another_format_say_what_to_do(model_file, tmp_path, format, remedy):
     path = tmp_path / "other.npz"
     path.write_bytes(rewritten(model_file, with_manifest(format=format)))
@@ -241,7 +269,9 @@ def test_the_users_own_parts_must_be_given_again(rng, tmp_path):
     X, y = sequences(rng)
     X = [np.abs(x) for x in X]
     path = tmp_path / "model.npz"
-    saved = omkl.SequenceLabeler({"min": Custom(minimum), "own": Shifted(0.5)}, epochs=2, random_state=0).fit(X, y)
+    saved = omkl.SequenceLabeler(
+        {"min": Custom(minimum), "own": Shifted(0.5)}, epochs=2, random_state=0
+    ).fit(X, y)
     saved.save(path)
     with pytest.raises(ModelFileError, match=r"parts=\{'minimum'"):
         omkl.load(path)
@@ -255,7 +285,9 @@ def test_a_failed_save_leaves_the_previous_file(rng, tmp_path):
     labeler = omkl.SequenceLabeler("linear", random_state=0).fit(X, y)
     labeler.save(path)
     before = path.read_bytes()
-    frozen = omkl.SequenceLabeler("linear").fit(X, [[frozenset(label) for label in labels] for labels in y])
+    frozen = omkl.SequenceLabeler("linear").fit(
+        X, [[frozenset(label) for label in labels] for labels in y]
+    )
     with pytest.raises(InputError, match="cannot be saved"):
         frozen.save(path)
     assert path.read_bytes() == before
@@ -287,7 +319,10 @@ def test_features_of_any_strings_come_back_with_their_numbers(values):
 
 @given(arrays_of.arrays(np.float64, 20, elements=st.floats(-1e30, 1e30, allow_subnormal=False)))
 def test_rounding_is_relative_to_each_weight(weights):
-    for dtype, digits, lowest in (("float32", 24, 1e-38), ("float16", 11, np.abs(weights).max() * 2.0**-29)):
+    for dtype, digits, lowest in (
+        ("float32", 24, 1e-38),
+        ("float16", 11, np.abs(weights).max() * 2.0**-29),
+    ):
         small, how = rounded({"bank0/table": weights, "other": weights}, dtype, ("/table",))
         assert small["bank0/table"].dtype == dtype or not weights.any()
         back = restored(small, how)
@@ -301,7 +336,14 @@ def words(rng, n=60):
     for _ in range(n):
         tags = rng.choice(["D", "N", "V"], rng.integers(1, 6)).tolist()
         X.append(
-            [{"w": f"{tag}{rng.integers(9)}", "size": float(rng.normal()), "v": rng.normal(size=2)} for tag in tags]
+            [
+                {
+                    "w": f"{tag}{rng.integers(9)}",
+                    "size": float(rng.normal()),
+                    "v": rng.normal(size=2),
+                }
+                for tag in tags
+            ]
         )
         y.append(tags)
     return X, y
@@ -366,16 +408,23 @@ def test_features_without_weight_are_not_kept(rng, reloaded):
     labeler = omkl.SequenceLabeler(epochs=1, random_state=0, **settings).fit(X, y)
     small = reloaded(labeler, training=False)
     vocabulary = labeler.model_.codec.encoder.vocabulary
-    n_all, used = len(vocabulary.groups), labeler.predictor_.banks[0].table[vocabulary.first_id :].any(axis=1).sum()
+    n_all, used = (
+        len(vocabulary.groups),
+        labeler.predictor_.banks[0].table[vocabulary.first_id :].any(axis=1).sum(),
+    )
     assert len(small.model_.codec.encoder.vocabulary.groups) == used < n_all
-    assert_array_equal(np.concatenate(small.decision_function(X)), np.concatenate(labeler.decision_function(X)))
+    assert_array_equal(
+        np.concatenate(small.decision_function(X)), np.concatenate(labeler.decision_function(X))
+    )
 
 
 @pytest.mark.parametrize("dtype", [None, "float32", "float16"])
 def test_a_parser_keeps_its_trees(dtype, tmp_path):
     treebank = synthetic_treebank(160, vocabulary=10, random_state=0)
     templates = ["h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance", "h.form m.form"]
-    parser = omkl.DependencyParser(templates, epochs=2, memory=10, random_state=0).fit(treebank[:120])
+    parser = omkl.DependencyParser(templates, epochs=2, memory=10, random_state=0).fit(
+        treebank[:120]
+    )
     parser.save(tmp_path / "whole.npz")
     parser.save(tmp_path / "small.npz", training=False, dtype=dtype)
     small = omkl.load(tmp_path / "small.npz")
@@ -384,7 +433,10 @@ def test_a_parser_keeps_its_trees(dtype, tmp_path):
     agreement = np.mean((mine.heads == theirs.heads) & (mine.deprels == theirs.deprels))
     assert agreement == 1.0 if dtype is None else agreement > 0.99
     assert np.shares_memory(small.model_.trainer.banks[0].table, small.predictor_.banks[0].table)
-    assert small.memory_usage() == {"training": 0.0, "prediction": parser.memory_usage()["prediction"]}
+    assert small.memory_usage() == {
+        "training": 0.0,
+        "prediction": parser.memory_usage()["prediction"],
+    }
     if dtype is None:
         assert small.template_weights_ == parser.template_weights_
         pruned = small.prune(2)
@@ -399,10 +451,13 @@ def test_a_template_that_is_left_out_stays_out(reloaded):
     rng = np.random.default_rng(0)
     noise = [f"x{k}" for k in rng.integers(0, 50, 400)]
     sentences = [
-        Sentence(["a", "b"], lemmas=noise[2 * i : 2 * i + 2], upos=["X", "Y"], heads=[2, 0]) for i in range(200)
+        Sentence(["a", "b"], lemmas=noise[2 * i : 2 * i + 2], upos=["X", "Y"], heads=[2, 0])
+        for i in range(200)
     ]
     treebank = Treebank.from_sentences(sentences)
-    parser = omkl.DependencyParser(["h.upos m.upos", "m.lemma"], epochs=2, memory=5, labeled=False, random_state=0)
+    parser = omkl.DependencyParser(
+        ["h.upos m.upos", "m.lemma"], epochs=2, memory=5, labeled=False, random_state=0
+    )
     small = reloaded(parser.fit(treebank), training=False)
     assert small.template_weights_ == parser.template_weights_
     assert_array_equal(small.parse(treebank).heads, parser.parse(treebank).heads)
@@ -410,13 +465,20 @@ def test_a_template_that_is_left_out_stays_out(reloaded):
 
 def test_regressors_and_batch_estimators(reloaded):
     X, y = load_diabetes(return_X_y=True)
-    for model in (omkl.OnlineMKLRegressor(random_state=0, epochs=2), omkl.MKLRegressor(["linear", "gaussian"])):
-        assert_array_equal(reloaded(model.fit(X[:60], y[:60]), training=False).predict(X), model.predict(X))
+    for model in (
+        omkl.OnlineMKLRegressor(random_state=0, epochs=2),
+        omkl.MKLRegressor(["linear", "gaussian"]),
+    ):
+        assert_array_equal(
+            reloaded(model.fit(X[:60], y[:60]), training=False).predict(X), model.predict(X)
+        )
 
 
 @pytest.mark.parametrize(("scale", "rounds"), [(1.0, True), (1e300, False), (1e-200, False)])
 def test_support_vectors_that_single_precision_cannot_hold_are_kept_as_they_are(scale, rounds):
-    small, _ = rounded({"bank0/support:x": scale * np.linspace(-1.0, 1.0, 7)}, "float32", ("/table",))
+    small, _ = rounded(
+        {"bank0/support:x": scale * np.linspace(-1.0, 1.0, 7)}, "float32", ("/table",)
+    )
     assert (small["bank0/support:x"].dtype == np.float32) == rounds
 
 

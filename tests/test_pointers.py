@@ -141,7 +141,10 @@ def test_all_types_of_fields_are_read_as_they_were_packed(everything):
 
 def test_empty_arrays_keep_their_shapes(everything):
     empty = everything._replace(
-        vector=np.zeros(0), matrix=np.zeros((0, 3)), cube=np.zeros((2, 0, 4)), short=np.zeros((3, 0), np.float32)
+        vector=np.zeros(0),
+        matrix=np.zeros((0, 3)),
+        cube=np.zeros((2, 0, 4)),
+        short=np.zeros((3, 0), np.float32),
     )
     packed = EVERYTHING.pack(empty)
     assert shapes_at(packed.address) == ((0,), (0, 3), (2, 0, 4), (3, 0))
@@ -160,7 +163,9 @@ def test_a_block_keeps_its_arrays_alive(everything):
     expected = [array.copy() for array in arrays_of(everything)]
     packed = EVERYTHING.pack(Everything(*[copy.deepcopy(value) for value in everything]))
     gc.collect()
-    others = [np.full(array.shape, 7, dtype=array.dtype) for array in expected]  # would take freed memory
+    others = [
+        np.full(array.shape, 7, dtype=array.dtype) for array in expected
+    ]  # would take freed memory
     read_arrays = [np.zeros_like(array) for array in expected]
     read(packed.address, *read_arrays)
     for array, kept in zip(read_arrays, expected):
@@ -214,7 +219,9 @@ def test_a_block_holds_the_arrays_themselves_and_equal_numbers(everything):
     assert packed.holds(everything._replace(size=0.25))
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda own: pickle.loads(pickle.dumps(own))])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, copy.copy, lambda own: pickle.loads(pickle.dumps(own))]
+)
 def test_copies_keep_no_addresses(everything, copied):
     packed = EVERYTHING.pack(everything)
     assert copied(packed) is None
@@ -297,7 +304,9 @@ def test_another_number_of_arguments_is_refused():
 
     with pytest.raises(InputError, match=r"of_one must be .*parameters.*, but it takes \(x\)"):
         MAP.address_of(of_one)
-    with pytest.raises(InputError, match=r"of_four must be .*but it takes \(norms, step, parameters, memory\)"):
+    with pytest.raises(
+        InputError, match=r"of_four must be .*but it takes \(norms, step, parameters, memory\)"
+    ):
         LOSS_OF_NUMBER.address_of(of_four)
 
 
@@ -322,7 +331,9 @@ def test_another_type_of_the_result_is_refused():
     "function", [abs, lambda x, parameters: x, None, 3], ids=["builtin", "lambda", "None", "number"]
 )
 def test_what_is_not_compiled_is_refused(function):
-    with pytest.raises(InputError, match=r"must be a compiled function with the decorator numba\.njit"):
+    with pytest.raises(
+        InputError, match=r"must be a compiled function with the decorator numba\.njit"
+    ):
         MAP.address_of(function)
 
 
@@ -340,7 +351,16 @@ def test_all_works_without_compilation():
     """The other tests of this file pass in a process where Numba compiles nothing."""
     if numba.config.DISABLE_JIT:
         pytest.skip("they run in this one")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", __file__]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--no-header",
+        __file__,
+    ]
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     finished = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stdout

@@ -1,4 +1,6 @@
-"""Every estimator, from data to a model file and back, in seconds: the first test to run after any change."""
+"""Every estimator, from data to a model file and back, in seconds: the first test to run after any
+change.
+"""
 
 import numpy as np
 import pytest
@@ -9,11 +11,17 @@ RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(60, 4))
 CLASSES = (ROWS[:, 0] > 0).astype(int)
 NUMBERS = ROWS[:, 0] + 0.1 * RNG.normal(size=60)
-SENTENCES = [[{"word": word, "image": np.full(2, len(word))} for word in line.split()] for line in ("a dog", "the cat")]
+SENTENCES = [
+    [{"word": word, "image": np.full(2, len(word))} for word in line.split()]
+    for line in ("a dog", "the cat")
+]
 TAGS = [["DET", "NOUN"]] * 2
 TREES = [
     omkl.data.Sentence(
-        forms=["the", "dog", "barks"], upos=["DET", "NOUN", "VERB"], heads=[2, 3, 0], deprels=list("abc")
+        forms=["the", "dog", "barks"],
+        upos=["DET", "NOUN", "VERB"],
+        heads=[2, 3, 0],
+        deprels=list("abc"),
     ),
     omkl.data.Sentence(forms=["a", "cat"], upos=["DET", "NOUN"], heads=[2, 0], deprels=list("ac")),
 ]
@@ -28,7 +36,11 @@ CASES = {
     "group lasso": (omkl.GroupLasso(), ROWS, NUMBERS),
     "sparse logistic regression": (omkl.SparseLogisticRegression(), ROWS, CLASSES),
     "group lasso, cross-validated": (omkl.GroupLassoCV(3, cv=2), ROWS, NUMBERS),
-    "sparse logistic regression, cross-validated": (omkl.SparseLogisticRegressionCV(3, cv=2), ROWS, CLASSES),
+    "sparse logistic regression, cross-validated": (
+        omkl.SparseLogisticRegressionCV(3, cv=2),
+        ROWS,
+        CLASSES,
+    ),
     "parser": (omkl.DependencyParser("small", epochs=1, random_state=0), TREES, None),
 }
 

@@ -9,7 +9,14 @@ from omkl.batch import DAL, IST, DesignSolver, Solver, Spicy
 from omkl.exceptions import InputError
 from omkl.groups import InterceptBank, TransitionBank
 from omkl.kernels import Gaussian, Kernel, Nystrom
-from omkl.losses import Logistic, Perceptron, PointwiseLoss, Squared, StructuredHinge, StructuredLoss
+from omkl.losses import (
+    Logistic,
+    Perceptron,
+    PointwiseLoss,
+    Squared,
+    StructuredHinge,
+    StructuredLoss,
+)
 from omkl.regularizers import (
     L21,
     ElasticNet,
@@ -27,7 +34,14 @@ from omkl.regularizers import (
 )
 from omkl.signatures import LOSS_OF_NUMBER, PROX
 from omkl.structures import Binary, Chain, Multiclass, NonProjectiveTree, ProjectiveTree
-from omkl.testing import check_bank, check_kernel, check_loss, check_regularizer, check_solver, check_structure
+from omkl.testing import (
+    check_bank,
+    check_kernel,
+    check_loss,
+    check_regularizer,
+    check_solver,
+    check_structure,
+)
 
 from .groups.test_step_for_step import KINDS, K, Problem, banks_of
 
@@ -99,14 +113,21 @@ def test_regularizers_keep_their_promises(regularizer):
 
 def parts_of(*bases):
     """Return a part for every name of a family."""
-    return [cls(**presets) for base in bases for cls in family(base) for presets in own_aliases(cls).values()]
+    return [
+        cls(**presets)
+        for base in bases
+        for cls in family(base)
+        for presets in own_aliases(cls).values()
+    ]
 
 
 def own_aliases(cls):
     return vars(cls).get("aliases", {}) if cls.__module__.startswith("omkl.") else {}
 
 
-@pytest.mark.parametrize("loss", [LogCosh(), CompiledLogCosh(), *parts_of(PointwiseLoss, StructuredLoss)], ids=repr)
+@pytest.mark.parametrize(
+    "loss", [LogCosh(), CompiledLogCosh(), *parts_of(PointwiseLoss, StructuredLoss)], ids=repr
+)
 def test_losses_keep_their_promises(loss):
     check_loss(loss)
 
@@ -116,7 +137,9 @@ def test_solvers_keep_their_promises(solver):
     check_solver(solver)
 
 
-@pytest.mark.parametrize("kernel", [*parts_of(Kernel), Nystrom(Gaussian(), 10), Gaussian(on=[0, 2])], ids=repr)
+@pytest.mark.parametrize(
+    "kernel", [*parts_of(Kernel), Nystrom(Gaussian(), 10), Gaussian(on=[0, 2])], ids=repr
+)
 def test_kernels_keep_their_promises(kernel):
     check_kernel(kernel)
 
@@ -219,37 +242,90 @@ def with_functions(base, **functions):
 
 
 WRONG_FUNCTIONS = {
-    "the value of a loss": (check_loss, changed(CompiledLogCosh, compiled=(too_large_log_cosh, np.empty(0)))()),
-    "the slope of a loss": (check_loss, changed(CompiledLogCosh, compiled=(too_steep_log_cosh, np.empty(0)))()),
-    "a loss of nan": (check_loss, changed(CompiledLogCosh, compiled=(log_cosh_without_nan, np.empty(0)))()),
-    "a prox": (check_regularizer, changed(CompiledLasso, compiled=(shrink_too_far, np.array([2.0])))()),
-    "a parameter": (check_regularizer, changed(CompiledLasso, compiled=(shrink, np.array([2.02])))()),
-    "a term": (check_regularizer, Ridge() + changed(CompiledLasso, compiled=(shrink, np.array([2.02])))()),
-    "memory": (check_regularizer, changed(CompiledLasso, compiled=(shrink_by_memory, np.array([2.0])))()),
-    "what stays": (check_regularizer, changed(CompiledLasso, compiled=(shrink_and_forget, np.array([2.0])))()),
-    "a loss of labels": (check_loss, changed(StructuredHinge, compiled=Perceptron.compiled, aliases={})()),
+    "the value of a loss": (
+        check_loss,
+        changed(CompiledLogCosh, compiled=(too_large_log_cosh, np.empty(0)))(),
+    ),
+    "the slope of a loss": (
+        check_loss,
+        changed(CompiledLogCosh, compiled=(too_steep_log_cosh, np.empty(0)))(),
+    ),
+    "a loss of nan": (
+        check_loss,
+        changed(CompiledLogCosh, compiled=(log_cosh_without_nan, np.empty(0)))(),
+    ),
+    "a prox": (
+        check_regularizer,
+        changed(CompiledLasso, compiled=(shrink_too_far, np.array([2.0])))(),
+    ),
+    "a parameter": (
+        check_regularizer,
+        changed(CompiledLasso, compiled=(shrink, np.array([2.02])))(),
+    ),
+    "a term": (
+        check_regularizer,
+        Ridge() + changed(CompiledLasso, compiled=(shrink, np.array([2.02])))(),
+    ),
+    "memory": (
+        check_regularizer,
+        changed(CompiledLasso, compiled=(shrink_by_memory, np.array([2.0])))(),
+    ),
+    "what stays": (
+        check_regularizer,
+        changed(CompiledLasso, compiled=(shrink_and_forget, np.array([2.0])))(),
+    ),
+    "a loss of labels": (
+        check_loss,
+        changed(StructuredHinge, compiled=Perceptron.compiled, aliases={})(),
+    ),
     "a cost": (check_structure, with_functions(Multiclass, cost=nothing_costs)(3), 1, range(3)),
-    "a decoder": (check_structure, with_functions(Multiclass, decode=first_label_is_best)(3), 1, range(3)),
+    "a decoder": (
+        check_structure,
+        with_functions(Multiclass, decode=first_label_is_best)(3),
+        1,
+        range(3),
+    ),
 }
 WRONG = {
     "a separable function that is not": (check_regularizer, changed(SquaredL21, separable=True)()),
     "slopes": (check_regularizer, changed(PseudoHuber, slopes=too_large("slopes"))()),
     "a prox": (check_regularizer, changed(SquaredL21, prox=too_large("prox", 0.99))()),
     "a conjugate": (check_regularizer, changed(LqNorm, conjugate=too_large("conjugate"))()),
-    "a derivative of a prox": (check_regularizer, changed(SquaredL21, prox_slope=too_large("prox_slope"))()),
+    "a derivative of a prox": (
+        check_regularizer,
+        changed(SquaredL21, prox_slope=too_large("prox_slope"))(),
+    ),
     "a sparse function that is not": (check_regularizer, changed(Ridge, is_sparse=True)()),
     "a prox behind coefficients": (check_regularizer, changed(ElasticNet, elastic=(0.4, 0.5))(0.5)),
     "a gradient": (check_loss, changed(LogCosh, gradient=too_large("gradient"))()),
-    "a kink that is not declared": (check_loss, changed(parts_of(PointwiseLoss)[0].__class__, has_kink=True)()),
+    "a kink that is not declared": (
+        check_loss,
+        changed(parts_of(PointwiseLoss)[0].__class__, has_kink=True)(),
+    ),
     "a conjugate of a loss": (check_loss, changed(Squared, conjugate=too_large("conjugate"))()),
     "a domain": (check_loss, changed(Logistic, domain=too_large("domain", 2))()),
     "a curvature": (check_loss, changed(Squared, curvature=0.9)()),
-    "a decoder": (check_structure, changed(Multiclass, decode=lambda self, potentials: 0)(3), 1, range(3)),
-    "marginals": (check_structure, changed(Chain, marginals=lambda self, given: (9.0, given))(2), 3),
+    "a decoder": (
+        check_structure,
+        changed(Multiclass, decode=lambda self, potentials: 0)(3),
+        1,
+        range(3),
+    ),
+    "marginals": (
+        check_structure,
+        changed(Chain, marginals=lambda self, given: (9.0, given))(2),
+        3,
+    ),
     "a cost": (check_structure, changed(Binary, cost=lambda self, gold, predicted: 1.0)(), 1),
     "a kernel": (check_kernel, changed(Gaussian, raw=lambda self, pair: pair.squared_distances)()),
-    "a diagonal": (check_kernel, changed(Gaussian, raw_diagonal=lambda self, X: 2.0 * np.ones(len(X)))()),
-    "a solver": (check_solver, changed(Spicy, _search=lambda self, problem, monitor, start: stopped(problem))()),
+    "a diagonal": (
+        check_kernel,
+        changed(Gaussian, raw_diagonal=lambda self, X: 2.0 * np.ones(len(X)))(),
+    ),
+    "a solver": (
+        check_solver,
+        changed(Spicy, _search=lambda self, problem, monitor, start: stopped(problem))(),
+    ),
 }
 
 
@@ -274,9 +350,13 @@ def test_compiled_functions_of_another_signature_are_refused():
 
 
 def test_parameters_of_compiled_functions_are_vectors():
-    with pytest.raises(InputError, match=r"The parameters .* WrongCompiledLogCosh\(\) must be a contiguous float64"):
+    with pytest.raises(
+        InputError, match=r"The parameters .* WrongCompiledLogCosh\(\) must be a contiguous float64"
+    ):
         check_loss(changed(CompiledLogCosh, compiled=(log_cosh, np.zeros(1, dtype=int)))())
-    with pytest.raises(InputError, match=r"WrongCompiledLasso\(\) must be a function and its parameters"):
+    with pytest.raises(
+        InputError, match=r"WrongCompiledLasso\(\) must be a function and its parameters"
+    ):
         check_regularizer(changed(CompiledLasso, compiled=shrink)())
 
 
@@ -309,7 +389,11 @@ def test_all_that_a_solver_misses_is_named_at_once():
     from omkl.losses import Hinge
 
     X = np.eye(4)
-    problem = DesignProblem(as_design(X), np.array([1.0, -1.0, 1.0, -1.0]), Hinge(), SparseGroup(0.5), 0.1)
-    with pytest.raises(InputError, match=r"'ist' needs a loss with a second derivative, and groups of positive"):
+    problem = DesignProblem(
+        as_design(X), np.array([1.0, -1.0, 1.0, -1.0]), Hinge(), SparseGroup(0.5), 0.1
+    )
+    with pytest.raises(
+        InputError, match=r"'ist' needs a loss with a second derivative, and groups of positive"
+    ):
         IST().check(problem)
     DAL().check(problem)

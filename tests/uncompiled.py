@@ -31,5 +31,11 @@ def weigh_lanes(places, lines, bare, directed, distant, scores, weight):
     for lane, place in enumerate(memory(places, np.uint64).tolist()):
         line, buckets = divmod(place, 2**_jit_arc_scores.BUCKET_BITS)
         weights = memory(int(lines) + line * width * weight.itemsize, weight.dtype, width)
-        parts = [(bare, buckets & 7), (directed, 8 + (buckets >> 3 & 7)), (distant, 16 + (buckets >> 6 & 15))]
-        found[lane] += sum(scale * float(weights[bucket]) if scale else 0.0 for scale, bucket in parts)
+        parts = [
+            (bare, buckets & 7),
+            (directed, 8 + (buckets >> 3 & 7)),
+            (distant, 16 + (buckets >> 6 & 15)),
+        ]
+        found[lane] += sum(
+            scale * float(weights[bucket]) if scale else 0.0 for scale, bucket in parts
+        )

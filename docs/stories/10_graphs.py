@@ -8,7 +8,8 @@ Noisy images, whose pixels say little alone, and a snake, whose labels follow fr
 # %%
 # Regions of an image
 # -------------------
-# Each image has regions of three kinds. The three channels of a pixel say of which kind it is, with much noise.
+# Each image has regions of three kinds. The three channels of a pixel say of which kind it is, with
+# much noise.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -18,30 +19,39 @@ import omkl
 from omkl.data import Graph, grid
 
 rng = np.random.default_rng(0)
-labels = [gaussian_filter(rng.normal(size=(3, 40, 40)), (0, 3, 3)).argmax(axis=0) for _ in range(20)]
+labels = [
+    gaussian_filter(rng.normal(size=(3, 40, 40)), (0, 3, 3)).argmax(axis=0) for _ in range(20)
+]
 images = [0.8 * np.eye(3)[own] + rng.normal(size=(40, 40, 3)) for own in labels]
 
 
 def show(**pictures):
     """Show pictures side by side."""
-    _, axes = plt.subplots(1, len(pictures), figsize=(2.4 * len(pictures), 2.7), layout="constrained")
+    _, axes = plt.subplots(
+        1, len(pictures), figsize=(2.4 * len(pictures), 2.7), layout="constrained"
+    )
     for ax, (title, picture) in zip(axes, pictures.items()):
         ax.imshow(picture)
         ax.set(title=title.replace("_", " "), xticks=[], yticks=[])
 
 
 # %%
-# Without edges, each pixel is classified alone. The grid joins neighbors, and the model learns that they tend to have the
-# same label.
+# Without edges, each pixel is classified alone. The grid joins neighbors, and the model learns that
+# they tend to have the same label.
 
 pixels = [Graph(image.reshape(-1, 3), edges=[]) for image in images]
 alone = omkl.GraphLabeler(["linear"], random_state=0).fit(pixels[:15], labels[:15])
 grids = [grid(image) for image in images]
 together = omkl.GraphLabeler(["linear"], random_state=0).fit(grids[:15], labels[:15])
-print(f"alone {alone.score(pixels[15:], labels[15:]):.1%}, together {together.score(grids[15:], labels[15:]):.1%}")
+print(
+    f"alone {alone.score(pixels[15:], labels[15:]):.1%}, together {together.score(grids[15:], labels[15:]):.1%}"
+)
 
 channels = np.clip(0.5 + 0.25 * images[15], 0, 1)
-found = [model.predict(own[15:16])[0].reshape(40, 40) for model, own in ((alone, pixels), (together, grids))]
+found = [
+    model.predict(own[15:16])[0].reshape(40, 40)
+    for model, own in ((alone, pixels), (together, grids))
+]
 show(image=channels, labels=labels[15], pixels_alone=found[0], with_neighbors=found[1])
 
 # %%
@@ -53,8 +63,9 @@ print(f"score {certificate.score:.2f}, no labeling has more than {certificate.bo
 # %%
 # A snake
 # -------
-# Cells of a snake have numbers from head to tail. The color of a cell says only in which direction the snake goes on:
-# right, down, left or up. So the number of a cell follows from the cell before it, and that from the one before.
+# Cells of a snake have numbers from head to tail. The color of a cell says only in which direction
+# the snake goes on: right, down, left or up. So the number of a cell follows from the cell before
+# it, and that from the one before.
 
 MOVES = [(0, 1), (1, 0), (0, -1), (-1, 0)]
 SIZE, LENGTH = 8, 6
@@ -66,7 +77,9 @@ def draw_snake():
         colors, numbers = np.zeros((2, SIZE, SIZE), dtype=int)
         cell = tuple(rng.integers(1, SIZE - 1, size=2))
         for number in range(1, LENGTH + 1):
-            ways = [k for k, (down, right) in enumerate(MOVES) if not _taken(numbers, cell, down, right)]
+            ways = [
+                k for k, (down, right) in enumerate(MOVES) if not _taken(numbers, cell, down, right)
+            ]
             if not ways:
                 break
             way = int(rng.choice(ways))
@@ -91,10 +104,16 @@ def graph_of(colors):
 
 snakes, numbers = zip(*(draw_snake() for _ in range(150)))
 X = [graph_of(colors) for colors in snakes]
-labeler = omkl.GraphLabeler(["linear"], ["linear"], epochs=15, random_state=0).fit(X[:120], numbers[:120])
+labeler = omkl.GraphLabeler(["linear"], ["linear"], epochs=15, random_state=0).fit(
+    X[:120], numbers[:120]
+)
 print(f"{labeler.score(X[120:], numbers[120:]):.1%} of the cells")
 
 # %%
 # The model sees the colors in the first picture.
 
-show(colors=snakes[120], numbers=numbers[120], predicted=labeler.predict(X[120:121])[0].reshape(SIZE, SIZE))
+show(
+    colors=snakes[120],
+    numbers=numbers[120],
+    predicted=labeler.predict(X[120:121])[0].reshape(SIZE, SIZE),
+)

@@ -2,16 +2,17 @@
 Find the feature templates that a parser needs
 ==============================================
 
-A dependency parser finds, for every word of a sentence, the word that it depends on. It looks at pairs of words through
-*feature templates*, such as "the lemma of the head with the tag of the modifier", and nobody knows beforehand which of
-hundreds of them a language needs. Here the language is made up, so that we know the answer.
+A dependency parser finds, for every word of a sentence, the word that it depends on. It looks at
+pairs of words through *feature templates*, such as "the lemma of the head with the tag of the
+modifier", and nobody knows beforehand which of hundreds of them a language needs. Here the language
+is made up, so that we know the answer.
 """
 
 # %%
 # The language
 # ------------
-# In :func:`omkl.data.synthetic_treebank` three templates decide who depends on whom; all other fields of a word, its form
-# and its morphology among them, are drawn at random.
+# In :func:`omkl.data.synthetic_treebank` three templates decide who depends on whom; all other
+# fields of a word, its form and its morphology among them, are drawn at random.
 
 import matplotlib.pyplot as plt
 
@@ -26,7 +27,8 @@ train, test = treebank[:500], treebank[500:]
 # %%
 # Templates, good ones and useless ones
 # -------------------------------------
-# We give the parser those three, without telling it, and others that can only tell something by chance.
+# We give the parser those three, without telling it, and others that can only tell something by
+# chance.
 
 USELESS = [
     "h.form m.form",
@@ -45,8 +47,12 @@ plot_weights(parser, ax=axis)
 # %%
 # Those that say something about heads have all of the weight. On sentences that it has not seen:
 
-everything = omkl.DependencyParser([*INFORMATIVE, *USELESS], regularizer="l2", epochs=5, random_state=0).fit(train)
-print(f"all templates alike    {100 * everything.score(test):.1f}% of the words have the right head")
+everything = omkl.DependencyParser(
+    [*INFORMATIVE, *USELESS], regularizer="l2", epochs=5, random_state=0
+).fit(train)
+print(
+    f"all templates alike    {100 * everything.score(test):.1f}% of the words have the right head"
+)
 print(f"MKL                    {100 * parser.score(test):.1f}%")
 
 # %%
@@ -59,5 +65,5 @@ print(f"the best three, anew   {100 * small.score(test):.1f}%:", "; ".join(small
 
 # %%
 # ``DependencyParser(keep="auto")`` finds by itself how many to keep. A treebank of yours is a path:
-# ``parser.fit("train.conllu")``. The same from a shell: ``omkl train parser train.conllu -o parser.npz --keep auto``,
-# ``omkl inspect parser.npz``.
+# ``parser.fit("train.conllu")``. The same from a shell: ``omkl train parser train.conllu -o
+# parser.npz --keep auto``, ``omkl inspect parser.npz``.

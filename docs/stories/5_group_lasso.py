@@ -2,8 +2,9 @@
 Select groups of columns with the group lasso
 =============================================
 
-Categories of a table become several columns, a spline of a number becomes several columns, a gene has several measurements:
-such columns should be in a model together, or not at all. The group lasso does that, and says how far from the best it is.
+Categories of a table become several columns, a spline of a number becomes several columns, a gene
+has several measurements: such columns should be in a model together, or not at all. The group lasso
+does that, and says how far from the best it is.
 """
 
 # %%
@@ -52,16 +53,20 @@ plot_path(grouped.path(X, y, 20), ax=axis)
 search = omkl.GroupLassoCV(15, groups=groups, cv=4).fit(X, y)
 figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
 plot_search(search, ax=axis)
-print(f"alpha = {search.alpha_:.3f}; genes {sorted(set(groups[np.flatnonzero(search.coef_)].tolist()))}")
+print(
+    f"alpha = {search.alpha_:.3f}; genes {sorted(set(groups[np.flatnonzero(search.coef_)].tolist()))}"
+)
 
 # %%
 # Counts, with an offset
 # ----------------------
-# How often a patient fell ill, while they were watched for different times: a Poisson regression, where the logarithm of
-# the time is known and not learned.
+# How often a patient fell ill, while they were watched for different times: a Poisson regression,
+# where the logarithm of the time is known and not learned.
 
 years = rng.uniform(0.5, 5.0, n)
 events = rng.poisson(years * np.exp(0.5 * signal[:, 3] - 1))
-poisson = omkl.GroupLasso(alpha=0.35, groups=groups, loss="poisson").fit(X, events, offset=np.log(years))
+poisson = omkl.GroupLasso(alpha=0.35, groups=groups, loss="poisson").fit(
+    X, events, offset=np.log(years)
+)
 print("genes", sorted(set(groups[np.flatnonzero(poisson.coef_)].tolist())))
 print("expected in three years:", poisson.predict(X[:3], offset=np.log([3.0, 3.0, 3.0])).round(1))

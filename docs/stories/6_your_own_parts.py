@@ -2,9 +2,9 @@
 Write your own kernel, and explain a prediction
 ===============================================
 
-A kernel of your own is a function of two arrays. Here it compares words of DNA by the short pieces that they share, beside
-kernels that look at their composition only; the weights say which view carries the signal, and ``explain`` says what spoke
-for a single prediction.
+A kernel of your own is a function of two arrays. Here it compares words of DNA by the short pieces
+that they share, beside kernels that look at their composition only; the weights say which view
+carries the signal, and ``explain`` says what spoke for a single prediction.
 """
 
 # %%
@@ -38,7 +38,8 @@ print("".join(LETTERS[X[1].astype(int)]))
 # %%
 # The kernels
 # -----------
-# ``spectrum`` counts pieces of four letters that two strings share; ``composition`` compares how often each letter occurs.
+# ``spectrum`` counts pieces of four letters that two strings share; ``composition`` compares how
+# often each letter occurs.
 
 
 def pieces(X, width):
@@ -56,7 +57,9 @@ def composition(X, Y):
     return pieces(X, 1) @ pieces(Y, 1).T / 40
 
 
-model = omkl.MKLClassifier({"spectrum": spectrum, "composition": composition, "positions": "gaussian"}, C=1.0).fit(X, y)
+model = omkl.MKLClassifier(
+    {"spectrum": spectrum, "composition": composition, "positions": "gaussian"}, C=1.0
+).fit(X, y)
 print(f"{100 * model.score(X_test, y_test):.1f}% correct")
 figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
 plot_weights(model, ax=axis)
@@ -64,7 +67,7 @@ plot_weights(model, ax=axis)
 # %%
 # Why this prediction?
 # --------------------
-# ``explain`` of any estimator says what each group, and each of the support vectors that matter most, adds to the margin
-# between the chosen output and the runner-up. The parts sum to the margin.
+# ``explain`` of any estimator says what each group, and each of the support vectors that matter
+# most, adds to the margin between the chosen output and the runner-up. The parts sum to the margin.
 
 print(model.explain(X_test[1:2]))

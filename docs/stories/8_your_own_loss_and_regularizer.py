@@ -2,15 +2,17 @@
 Write your own loss and regularizer
 ===================================
 
-A power station has to be ready for tomorrow's demand. To provide a megawatt too little costs nine times as much as one too
-much, so the squared error, which has no sides, asks the wrong question. We ask the right one by a loss of our own, choose
-among sensors by a regularizer of our own, and train both online and to a certified optimum.
+A power station has to be ready for tomorrow's demand. To provide a megawatt too little costs nine
+times as much as one too much, so the squared error, which has no sides, asks the wrong question. We
+ask the right one by a loss of our own, choose among sensors by a regularizer of our own, and train
+both online and to a certified optimum.
 """
 
 # %%
 # The data
 # --------
-# Demand depends on two thermometers, which say nearly the same, and on the hour. Four other sensors say nothing.
+# Demand depends on two thermometers, which say nearly the same, and on the hour. Four other sensors
+# say nothing.
 
 from typing import ClassVar
 
@@ -30,28 +32,37 @@ SENSORS = ["thermometer A", "thermometer B", "hour", "pressure", "wind", "noise"
 def days(n):
     warmth, hour = rng.uniform(-1, 1, n), rng.uniform(-1, 1, n)
     others = rng.uniform(-1, 1, (n, 4))
-    X = np.column_stack([warmth + 0.15 * rng.normal(size=n), warmth + 0.15 * rng.normal(size=n), hour, others])
-    demand = 3 + 2 * warmth**2 + np.sin(2 * hour) + rng.gamma(1.0, 0.5, n)  # cold and heat both need power
+    X = np.column_stack(
+        [warmth + 0.15 * rng.normal(size=n), warmth + 0.15 * rng.normal(size=n), hour, others]
+    )
+    demand = (
+        3 + 2 * warmth**2 + np.sin(2 * hour) + rng.gamma(1.0, 0.5, n)
+    )  # cold and heat both need power
     return X, demand
 
 
 X, y = days(300)
 X_test, y_test = days(1000)
-kernels = {name: f"gaussian:on={column}:{column + 1},sigma2=0.5" for column, name in enumerate(SENSORS)}
+kernels = {
+    name: f"gaussian:on={column}:{column + 1},sigma2=0.5" for column, name in enumerate(SENSORS)
+}
 
 # %%
 # The loss
 # --------
-# *Expectiles* (Newey and Powell 1987) weigh squared errors by their side. With :math:`r = y - z` for a target y and a
-# prediction z, the loss is :math:`\tau r^2` where the prediction is too low, and :math:`(1 - \tau) r^2` where it is too
-# high. ``value`` and ``gradient`` are all that we must define. Batch solvers work on the dual problem, for which they need
-# the *conjugate*, :math:`\sup_z -\rho z - l(y, z)`, its two derivatives, and the range of :math:`\rho` in which it is
-# finite. These are computed by bisection, but closed forms are faster: here :math:`\rho^2 / 4w - \rho y` with the weight w
-# of the side that :math:`\rho` is on, for all numbers.
+# *Expectiles* (Newey and Powell 1987) weigh squared errors by their side. With :math:`r = y - z`
+# for a target y and a prediction z, the loss is :math:`\tau r^2` where the prediction is too low,
+# and :math:`(1 - \tau) r^2` where it is too high. ``value`` and ``gradient`` are all that we must
+# define. Batch solvers work on the dual problem, for which they need the *conjugate*, :math:`\sup_z
+# -\rho z - l(y, z)`, its two derivatives, and the range of :math:`\rho` in which it is finite.
+# These are computed by bisection, but closed forms are faster: here :math:`\rho^2 / 4w - \rho y`
+# with the weight w of the side that :math:`\rho` is on, for all numbers.
 
 
 class Expectile(PointwiseLoss):
-    """Squared error with weight ``tau`` for predictions that are too low, ``1 - tau`` for those too high."""
+    """Squared error with weight ``tau`` for predictions that are too low, ``1 - tau`` for those too
+    high.
+    """
 
     aliases: ClassVar = {"expectile": {}}
 
@@ -82,8 +93,9 @@ class Expectile(PointwiseLoss):
 
 
 # %%
-# Before a loss is used its mathematics is checked: by Fenchel and Young, value plus conjugate is at least :math:`-\rho z`,
-# and equal where :math:`\rho = -l'`. The certificate of a batch solver is as good as this equation.
+# Before a loss is used its mathematics is checked: by Fenchel and Young, value plus conjugate is at
+# least :math:`-\rho z`, and equal where :math:`\rho = -l'`. The certificate of a batch solver is as
+# good as this equation.
 
 check_loss(Expectile(0.9))
 
@@ -102,7 +114,11 @@ def cost(model):
     return np.mean(np.where(missing > 0, 9 * missing**2, missing**2))
 
 
-for name, model in {"squared error": fair, "expectile, batch": ready, "expectile, online": online}.items():
+for name, model in {
+    "squared error": fair,
+    "expectile, batch": ready,
+    "expectile, online": online,
+}.items():
     short = np.mean(model.predict(X_test) < y_test)
     print(f"{name:18} too little on {100 * short:2.0f}% of the days, mean cost {cost(model):.2f}")
 print(f"the batch model is at most {100 * ready.dual_gap_:.2f}% from the optimum")
@@ -110,11 +126,12 @@ print(f"the batch model is at most {100 * ready.dual_gap_:.2f}% from the optimum
 # %%
 # The regularizer
 # ---------------
-# Of two thermometers that say the same, the group lasso gives more to one than to the other, more or less by chance. The
-# *reverse Huber* penalty (Owen 2007) has them share: it is linear for small norms, as the group lasso, so that what is
-# useless gets little or none, and quadratic for large ones, as the ridge. A penalty of single group norms, convex and
-# increasing with value 0 at 0, is a :class:`~omkl.regularizers.Regularizer` that is ``separable``. We write its value and
-# its slopes; proximity operator and conjugate follow, and that small norms become 0.
+# Of two thermometers that say the same, the group lasso gives more to one than to the other, more
+# or less by chance. The *reverse Huber* penalty (Owen 2007) has them share: it is linear for small
+# norms, as the group lasso, so that what is useless gets little or none, and quadratic for large
+# ones, as the ridge. A penalty of single group norms, convex and increasing with value 0 at 0, is a
+# :class:`~omkl.regularizers.Regularizer` that is ``separable``. We write its value and its slopes;
+# proximity operator and conjugate follow, and that small norms become 0.
 
 KNEE = 0.3
 
@@ -143,7 +160,8 @@ right.set(xlabel="norm before", ylabel="norm after a proximal step")
 left.legend(frameon=False)
 
 # %%
-# It goes wherever a regularizer goes, alone, or in sums and multiples such as ``0.3 * L21() + reverse_huber``.
+# It goes wherever a regularizer goes, alone, or in sums and multiples such as ``0.3 * L21() +
+# reverse_huber``.
 
 models = {
     name: omkl.OnlineMKLRegressor(
@@ -154,7 +172,10 @@ models = {
         epochs=10,
         random_state=0,
     ).fit(X, y)
-    for name, regularizer in {"group lasso": 10 * L21(), "reverse Huber": 10 * reverse_huber}.items()
+    for name, regularizer in {
+        "group lasso": 10 * L21(),
+        "reverse Huber": 10 * reverse_huber,
+    }.items()
 }
 figure, axes = plt.subplots(1, 2, figsize=(6.5, 2.4), layout="constrained")
 for axis, (name, model) in zip(axes, models.items()):
@@ -163,5 +184,6 @@ for name, model in models.items():
     print(f"{name:13} mean cost {cost(model):.2f}")
 
 # %%
-# The thermometers have the same weight now. It is not for nothing: what is large is shrunk by more, and the model fits less
-# closely at the same C. Which of the two you want is for you to say, which is why a regularizer is yours to choose.
+# The thermometers have the same weight now. It is not for nothing: what is large is shrunk by more,
+# and the model fits less closely at the same C. Which of the two you want is for you to say, which
+# is why a regularizer is yours to choose.

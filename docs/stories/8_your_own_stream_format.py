@@ -2,16 +2,16 @@
 Write your own stream format: ARFF files of any size
 ====================================================
 
-omkl streams svmlight, CSV, Parquet, Arrow, npz, JSON lines, treebanks and more. Yours is another? Here we teach it ARFF, the
-format of Weka, which many data sets of OpenML have, in forty lines. From then on every estimator learns from such files
-block by block, without holding them.
+omkl streams svmlight, CSV, Parquet, Arrow, npz, JSON lines, treebanks and more. Yours is another?
+Here we teach it ARFF, the format of Weka, which many data sets of OpenML have, in forty lines. From
+then on every estimator learns from such files block by block, without holding them.
 """
 
 # %%
 # A file
 # ------
-# An ARFF file begins with the columns, their names and types; then come the rows. We write one, of irises in a random
-# order, and compress it, since files are large.
+# An ARFF file begins with the columns, their names and types; then come the rows. We write one, of
+# irises in a random order, and compress it, since files are large.
 
 import gzip
 import re
@@ -43,13 +43,14 @@ print("\n".join([*header, *rows[:3], "..."]))
 # %%
 # The format
 # ----------
-# A :class:`~omkl.data.StreamFormat` declares what it is called and how its files end, and ``open`` returns a
-# :class:`~omkl.data.Stream`: a function that makes a pass whenever it is called, as often as there are epochs, by yielding
-# blocks of whatever size is handy. :func:`omkl.data.lines` reads lines of files, plain or compressed, and says so where one
-# is cut short or damaged.
+# A :class:`~omkl.data.StreamFormat` declares what it is called and how its files end, and ``open``
+# returns a :class:`~omkl.data.Stream`: a function that makes a pass whenever it is called, as often
+# as there are epochs, by yielding blocks of whatever size is handy. :func:`omkl.data.lines` reads
+# lines of files, plain or compressed, and says so where one is cut short or damaged.
 #
-# Two things make a reader a good one. It **never guesses**: what cannot be read is refused by a sentence with the file and
-# the line. And it holds **a block at a time**, so that the file may be larger than memory.
+# Two things make a reader a good one. It **never guesses**: what cannot be read is refused by a
+# sentence with the file and the line. And it holds **a block at a time**, so that the file may be
+# larger than memory.
 
 
 class ARFF(StreamFormat):
@@ -75,7 +76,9 @@ class ARFF(StreamFormat):
                 except ValueError as error:
                     raise DataFileError(f"{path}, line {number}: {error}.") from None
                 if len(cells) != len(names):
-                    raise DataFileError(f"{path}, line {number}: {len(cells)} cells, not {len(names)}.")
+                    raise DataFileError(
+                        f"{path}, line {number}: {len(cells)} cells, not {len(names)}."
+                    )
                 y.append(cells[place])
                 if len(y) == block_size:
                     yield Block(np.array(X), np.array(y), others)
@@ -106,20 +109,24 @@ class ARFF(StreamFormat):
 # %%
 # Use it
 # ------
-# The class is found by the suffix as soon as it is defined. Columns keep their names, so kernels can ask for them.
+# The class is found by the suffix as soon as it is defined. Columns keep their names, so kernels
+# can ask for them.
 
 stream = omkl.data.open_stream(path)
 print(stream.feature_names)
 kernels = {name: f"gaussian:on={name},sigma2=0.5" for name in stream.feature_names}
 model = omkl.OnlineMKLClassifier(kernels, epochs=5, random_state=0).fit(stream)
 X, y = stream.read()
-print(f"{100 * np.mean(model.predict(stream) == y):.1f}% of the irises that it has seen are told apart")
+print(
+    f"{100 * np.mean(model.predict(stream) == y):.1f}% of the irises that it has seen are told apart"
+)
 figure, axis = plt.subplots(figsize=(6.5, 2), layout="constrained")
 plot_weights(model, ax=axis)
 
 # %%
-# A million rows would take no more memory: with ``"gaussian:features=300"`` instead of kernels that compare with every
-# example seen, time for a row does not grow either; see the tutorial of a stream that drifts.
+# A million rows would take no more memory: with ``"gaussian:features=300"`` instead of kernels that
+# compare with every example seen, time for a row does not grow either; see the tutorial of a stream
+# that drifts.
 #
 # And if something is wrong:
 
@@ -134,5 +141,6 @@ folder.cleanup()
 # %%
 # On the command line
 # -------------------
-# The formats of the command line are those of the library: put the class into a module of yours, import it, and call
-# ``omkl.cli.main()``, and ``train classifier irises.arff.gz -o model.npz`` works there, too.
+# The formats of the command line are those of the library: put the class into a module of yours,
+# import it, and call ``omkl.cli.main()``, and ``train classifier irises.arff.gz -o model.npz``
+# works there, too.

@@ -2,15 +2,17 @@
 Plots of models, one of each kind
 =================================
 
-All plots of :mod:`omkl.reports` take estimators, histories, paths or predictions. They draw on the axes that you give as
-``ax``, or on a new figure, and return the axes. ``plot_weights(model).figure.savefig("weights.pdf")`` saves a figure.
-``omkl report MODEL DATA -o report.html`` writes all plots of a model to one HTML page.
+All plots of :mod:`omkl.reports` take estimators, histories, paths or predictions. They draw on the
+axes that you give as ``ax``, or on a new figure, and return the axes.
+``plot_weights(model).figure.savefig("weights.pdf")`` saves a figure. ``omkl report MODEL DATA -o
+report.html`` writes all plots of a model to one HTML page.
 """
 
 # %%
 # Weights of groups
 # -----------------
-# :func:`~omkl.reports.plot_weights` draws the weights of kernels, templates or groups of columns, the heaviest first.
+# :func:`~omkl.reports.plot_weights` draws the weights of kernels, templates or groups of columns,
+# the heaviest first.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -55,7 +57,9 @@ def tokens(images):
 X, X_test = tokens(dates.train_images), tokens(dates.test_images)
 kernels = {name: f"gaussian:on={name}" for name in X[0][0]}
 readers = [
-    omkl.SequenceLabeler(kernels, epochs=8, weighting="norms", random_state=seed).fit(X, dates.train_digits)
+    omkl.SequenceLabeler(kernels, epochs=8, weighting="norms", random_state=seed).fit(
+        X, dates.train_digits
+    )
     for seed in range(3)
 ]
 reader = readers[0]
@@ -64,7 +68,8 @@ Show(plot_weights(reader))
 # %%
 # Weights during training
 # -----------------------
-# :func:`~omkl.reports.plot_group_weights` draws a curve for each of the ten heaviest groups. All others are a grey band.
+# :func:`~omkl.reports.plot_group_weights` draws a curve for each of the ten heaviest groups. All
+# others are a grey band.
 
 figure, axis = plt.subplots(figsize=(6.5, 3), layout="constrained")
 plot_group_weights(reader, ax=axis)
@@ -72,16 +77,16 @@ plot_group_weights(reader, ax=axis)
 # %%
 # Has training converged?
 # -----------------------
-# :func:`~omkl.reports.plot_history` draws the loss, or another number that is recorded, such as ``"objective"``. Give a
-# dict to compare several models.
+# :func:`~omkl.reports.plot_history` draws the loss, or another number that is recorded, such as
+# ``"objective"``. Give a dict to compare several models.
 
 Show(plot_history({f"seed {seed}": reader for seed, reader in enumerate(readers)}))
 
 # %%
 # Which labels are confused?
 # --------------------------
-# :func:`~omkl.reports.plot_confusion` draws a confusion matrix. :func:`~omkl.reports.plot_word` draws the images of one
-# sequence with the predicted labels, and below wrong ones the gold labels.
+# :func:`~omkl.reports.plot_confusion` draws a confusion matrix. :func:`~omkl.reports.plot_word`
+# draws the images of one sequence with the predicted labels, and below wrong ones the gold labels.
 
 read = reader.predict(X_test)
 Show(plot_confusion(dates.test_digits, read))
@@ -95,8 +100,8 @@ plot_word(dates.test_images[worst], read[worst], dates.test_digits[worst], ax=ax
 # %%
 # Are the probabilities calibrated?
 # ---------------------------------
-# :func:`~omkl.reports.plot_calibration` compares probabilities with the share of right predictions. Below the diagonal,
-# the model is too sure.
+# :func:`~omkl.reports.plot_calibration` compares probabilities with the share of right predictions.
+# Below the diagonal, the model is too sure.
 
 reader.calibrate(X_test[:50], dates.test_digits[:50])
 marginals = [reader.predict_marginals([date])[0] for date in X_test[50:]]
@@ -105,7 +110,8 @@ Show(plot_calibration(dates.test_digits[50:], marginals, reader.classes_))
 # %%
 # Regularization paths and cross-validation
 # -----------------------------------------
-# :func:`~omkl.reports.plot_path` draws weights along a regularization path, with a weaker penalty from left to right.
+# :func:`~omkl.reports.plot_path` draws weights along a regularization path, with a weaker penalty
+# from left to right.
 
 table, target = load_breast_cancer(as_frame=True, return_X_y=True)
 columns = per_column("gaussian", table)
@@ -129,8 +135,8 @@ Show(plot_history(model, "gap"))
 # %%
 # Dependency trees
 # ----------------
-# :func:`~omkl.reports.draw_tree` returns SVG. Gold arcs are above the words, predicted arcs below. Wrong arcs are red and
-# dashed.
+# :func:`~omkl.reports.draw_tree` returns SVG. Gold arcs are above the words, predicted arcs below.
+# Wrong arcs are red and dashed.
 
 treebank = synthetic_treebank(300, vocabulary=10, random_state=0)
 parser = omkl.DependencyParser("small", epochs=2, random_state=0).fit(treebank[:200])

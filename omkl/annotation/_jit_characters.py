@@ -1,6 +1,7 @@
 """Compiled scanner of raw text: hashed features of the places where tokens and sentences may end.
 
-A run is a maximal sequence of characters without whitespace; its core lacks the punctuation at both ends.
+A run is a maximal sequence of characters without whitespace; its core lacks the punctuation at both
+ends.
 """
 
 import numpy as np
@@ -10,7 +11,8 @@ from omkl._compilation import compiled, inner
 #: Kinds of characters.
 SPACE, NEWLINE, UPPER, LOWER, DIGIT, LETTER, MARK, OPEN = range(8)
 CLOSE, DASH, STOP, COMMA, QUOTE, SYMBOL, OTHER, JOINER, N_KINDS = range(8, 17)
-#: Whitespace after a character: none, a space, one line end, several line ends, and the end of the text.
+#: Whitespace after a character: none, a space, one line end, several line ends, and the end of the
+#: text.
 NONE, BLANK, LINE_END, PARAGRAPH_END, TEXT_END = range(5)
 #: Columns of runs; ``LINE`` is the length of the line so far.
 START, END, CORE_START, CORE_END, GAP, LINE, N_COLUMNS = range(7)
@@ -20,7 +22,8 @@ WORD, CORE, SHAPE, N_HASHES = range(4)
 PADDING = 6
 #: Largest number of characters that features tell apart.
 MOST = 20
-#: First of the atoms that are characters and their kinds, before and after a place; see ``characters.ATOMS``.
+#: First of the atoms that are characters and their kinds, before and after a place; see
+#: ``characters.ATOMS``.
 LEFT, RIGHT, LEFT_KINDS, RIGHT_KINDS, OTHERS = 0, 4, 8, 14, 20
 _MULTIPLIER, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 _ONE, _BASE = np.uint64(1), np.uint64(0x100000001B3)
@@ -94,7 +97,8 @@ def _find_core(lower, kinds, run, own):
 
 @compiled
 def find_features(codes, lower, kinds, places, runs, hashes, templates, bits, ids):
-    """Write the features of places into ``ids`` (n, n_templates): template ``t`` has the ids from ``t << bits``.
+    """Write the features of places into ``ids`` (n, n_templates): template ``t`` has the ids from
+    ``t << bits``.
 
     Parameters
     ----------
@@ -131,7 +135,9 @@ def find_features(codes, lower, kinds, places, runs, hashes, templates, bits, id
 
 @inner
 def _describe_runs(lower, kinds, i, r, gap, runs, hashes, atoms):
-    """Write the atoms of the run of a place and its neighbours, in the order of ``characters.ATOMS``."""
+    """Write the atoms of the run of a place and its neighbours, in the order of
+    ``characters.ATOMS``.
+    """
     run, following = runs[r], runs[r + 1]
     before = after = np.uint64(7)
     if gap == NONE:

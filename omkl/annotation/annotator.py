@@ -1,4 +1,6 @@
-"""Annotator, which splits raw text to words, and predicts tags, morphology, lemmas and trees of words."""
+"""Annotator, which splits raw text to words, and predicts tags, morphology, lemmas and trees of
+words.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,11 +30,12 @@ from omkl.sequences.labeler import SequenceLabeler
 
 #: Parameters that are estimators.
 SETTINGS: dict[str, Any] = {"tagger": SequenceLabeler, "parser": DependencyParser}
-#: Default parameters of labelers. C = 10 instead of 1 improves tags (English, Danish, Vietnamese), features and lemmas
-#: (English, Danish) by 0.04 to 0.4 points.
+#: Default parameters of labelers. C = 10 instead of 1 improves tags (English, Danish, Vietnamese),
+#: features and lemmas (English, Danish) by 0.04 to 0.4 points.
 TAGGING: dict[str, Any] = {"loss": "hinge", "epochs": 10, "C": 10.0}
-#: Default parameters of the parser. Compared to scoring all arcs, training and parsing are a quarter faster. UAS is 0.2
-#: and 0.5 points higher on English (2000 sentences) and Danish, and 0.1 points lower on Vietnamese.
+#: Default parameters of the parser. Compared to scoring all arcs, training and parsing are a
+#: quarter faster. UAS is 0.2 and 0.5 points higher on English (2000 sentences) and Danish, and 0.1
+#: points lower on Vietnamese.
 PARSING: dict[str, Any] = {"likely": 0.99}
 
 
@@ -40,22 +43,24 @@ PARSING: dict[str, Any] = {"likely": 0.99}
 class Annotator(SavedEstimator):
     """Annotator of raw text or words with tags, morphology, lemmas and dependency trees.
 
-    Sentences, tokens and words of raw text are learned from CoNLL-U with comments ``# text`` or SpaceAfter=No. A chain
-    model predicts tags (UPOS, or XPOS if the treebank has no UPOS). Morphology (FEATS, and XPOS besides UPOS) is
-    predicted given the tag, lemmas given both, and trees given all of these. As predicted tags have errors, morphology
-    and trees are trained on tags predicted by models of other sentences (cross-fitting).
+    Sentences, tokens and words of raw text are learned from CoNLL-U with comments ``# text`` or
+    SpaceAfter=No. A chain model predicts tags (UPOS, or XPOS if the treebank has no UPOS).
+    Morphology (FEATS, and XPOS besides UPOS) is predicted given the tag, lemmas given both, and
+    trees given all of these. As predicted tags have errors, morphology and trees are trained on
+    tags predicted by models of other sentences (cross-fitting).
 
-    A tag, lemma or head ``_`` is unknown: training uses the known values of the sentence. Files of :meth:`save` do not
-    contain training state.
+    A tag, lemma or head ``_`` is unknown: training uses the known values of the sentence. Files of
+    :meth:`save` do not contain training state.
 
     Parameters
     ----------
     parts : "auto" or sequence of {"tokens", "upos", "xpos", "feats", "lemmas", "trees"}
-        Parts to learn and predict. "auto" selects the parts that the training data has: columns, and raw text.
+        Parts to learn and predict. "auto" selects the parts that the training data has: columns,
+        and raw text.
     tagger : SequenceLabeler, optional
-        An untrained labeler without ``kernels``, with the parameters of all labelers; ``class_weight``, ``cost`` and
-        transitions are for the chain of tags only, and ``weighting`` is for tags and lemmas. By default
-        ``SequenceLabeler(loss="hinge", epochs=10, C=10)``.
+        An untrained labeler without ``kernels``, with the parameters of all labelers;
+        ``class_weight``, ``cost`` and transitions are for the chain of tags only, and ``weighting``
+        is for tags and lemmas. By default ``SequenceLabeler(loss="hinge", epochs=10, C=10)``.
     parser : DependencyParser, optional
         An untrained parser; by default ``DependencyParser(likely=0.99)``.
     lexicons : dict of str to path or dict, optional
@@ -66,12 +71,13 @@ class Annotator(SavedEstimator):
     n_jobs : int or None
         Number of threads; None means 1, -1 one for each core. Annotations do not depend on it.
     callbacks : list, optional
-        Callbacks for the training of each model, as for :class:`omkl.online.TrainingLoop`. A true return value ends the
-        training of the current model.
+        Callbacks for the training of each model, as for :class:`omkl.online.TrainingLoop`. A true
+        return value ends the training of the current model.
     verbose : bool
         Show a progress bar.
     random_state : int, Generator, RandomState or None
-        Replaces ``random_state`` of ``tagger`` and ``parser``. An int gives bitwise reproducible models.
+        Replaces ``random_state`` of ``tagger`` and ``parser``. An int gives bitwise reproducible
+        models.
 
     Attributes
     ----------
@@ -112,7 +118,7 @@ class Annotator(SavedEstimator):
     tagger_: Tagger | None = field(init=False)
     parser_: DependencyParser | None = field(init=False)
 
-    # ---- training -----------------------------------------------------------------------------------------------
+    # ---- training --------------------------------------------------------------------------------
 
     def fit(
         self,
@@ -132,8 +138,9 @@ class Annotator(SavedEstimator):
         y : None
             Ignored, as ``X`` contains all annotations.
         checkpoint, checkpoint_every, resume
-            As for :meth:`omkl.SequenceLabeler.fit`. The directory contains trained labelers, and checkpoints of the
-            parser. States of callbacks are saved during the training of the parser only.
+            As for :meth:`omkl.SequenceLabeler.fit`. The directory contains trained labelers, and
+            checkpoints of the parser. States of callbacks are saved during the training of the
+            parser only.
 
         Returns
         -------
@@ -142,8 +149,8 @@ class Annotator(SavedEstimator):
         Raises
         ------
         omkl.exceptions.InputError
-            If a parameter or a sentence is invalid, or the treebank lacks a column or the raw text of a requested
-            part; the annotator is not changed.
+            If a parameter or a sentence is invalid, or the treebank lacks a column or the raw text
+            of a requested part; the annotator is not changed.
         """
         X = check_sentences(X, y)
         labeler, parser = self._settings()
@@ -155,13 +162,23 @@ class Annotator(SavedEstimator):
         if checkpoint is not None:
             for name, model in (("tagger", labeler), ("parser", parser)):
                 own = model._saved_parameters()
-                configuration |= {f"{name}__{key}": own[key] for key in own if key not in (*FREE, "random_state")}
+                configuration |= {
+                    f"{name}__{key}": own[key] for key in own if key not in (*FREE, "random_state")
+                }
         seed = int(as_random_state(self.random_state).randint(2**31 - 1))
-        options: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+        options: dict[str, Any] = {
+            "checkpoint": checkpoint,
+            "checkpoint_every": checkpoint_every,
+            "resume": resume,
+        }
         run = Run(type(self).__name__, configuration, seed, False, **options)
-        trainings = TrainingSequence(labeler, check_callbacks(self.callbacks), run, seed, checkpoint_every)
+        trainings = TrainingSequence(
+            labeler, check_callbacks(self.callbacks), run, seed, checkpoint_every
+        )
         asked = PARTS if isinstance(self.parts, str) else tuple(self.parts)
-        treebank = as_treebank(X, "partial" if "trees" in asked else False, parser.single_root, keep_text=True)
+        treebank = as_treebank(
+            X, "partial" if "trees" in asked else False, parser.single_root, keep_text=True
+        )
         parts = training.parts_in(treebank, asked, self.parts != "auto")
         with_heads = training.sentences_with_heads(treebank) if "trees" in parts else None
         trainings.begin(treebank)
@@ -177,9 +194,15 @@ class Annotator(SavedEstimator):
                 tagger, treebank = trainings.fit_tagger(treebank, columns, n_folds, bar)
             if with_heads is not None:
                 bar.set_description("trees")
-                trainings.fit_parser(parser, treebank if with_heads.all() else treebank[with_heads], self.verbose)
+                trainings.fit_parser(
+                    parser, treebank if with_heads.all() else treebank[with_heads], self.verbose
+                )
                 bar.update()
-        self.tokenizer_, self.tagger_, self.parser_ = tokenizer, tagger, parser if "trees" in parts else None
+        self.tokenizer_, self.tagger_, self.parser_ = (
+            tokenizer,
+            tagger,
+            parser if "trees" in parts else None,
+        )
         self.parts_ = list(parts)
         return self
 
@@ -196,19 +219,27 @@ class Annotator(SavedEstimator):
         """Validate the parameters, without scikit-learn."""
         check_parameters(self, self._constraints)
         check_n_jobs(self.n_jobs)
-        named = not isinstance(self.parts, str) and len(self.parts) > 0 and set(self.parts) <= set(PARTS)
+        named = (
+            not isinstance(self.parts, str)
+            and len(self.parts) > 0
+            and set(self.parts) <= set(PARTS)
+        )
         if self.parts != "auto" and not named:
-            raise InputError(f"`parts` must be 'auto' or a list of some of {', '.join(PARTS)}, got {self.parts!r}.")
+            raise InputError(
+                f"`parts` must be 'auto' or a list of some of {', '.join(PARTS)}, got {self.parts!r}."
+            )
         for name, kind in SETTINGS.items():
             given = self.get_params(deep=False)[name]
             if given is not None and not isinstance(given, kind):
                 raise InputError(f"`{name}` must be a {kind.__name__} or None, got {given!r}.")
             if self.lexicons is not None and given is not None and given.lexicons is not None:
-                raise InputError(f"Only one of `lexicons` and those of `{name}` can be given, got both.")
+                raise InputError(
+                    f"Only one of `lexicons` and those of `{name}` can be given, got both."
+                )
         if self.tagger is not None and self.tagger.kernels is not None:
             raise InputError("The tagger of an annotator reads words: leave its kernels out.")
 
-    # ---- annotating ---------------------------------------------------------------------------------------------
+    # ---- annotating ------------------------------------------------------------------------------
 
     def annotate(self, X: Sentences, *, confidence: bool = False) -> Treebank:
         """Annotate sentences of words; see :meth:`annotate_text` for raw text.
@@ -218,13 +249,14 @@ class Annotator(SavedEstimator):
         X : path, list of paths, Treebank, Sentence, iterable of Sentence or of lists of words, or Stream
             Columns that the annotator predicts are ignored; all others are kept.
         confidence : bool
-            Write probabilities to MISC: ``UposConf=0.987`` for tags (``XposConf`` if the chain is over XPOS),
-            ``HeadConf`` for arcs, and ``RelConf`` for relations.
+            Write probabilities to MISC: ``UposConf=0.987`` for tags (``XposConf`` if the chain is
+            over XPOS), ``HeadConf`` for arcs, and ``RelConf`` for relations.
 
         Returns
         -------
         Treebank
-            Iterating over it yields sentences; :func:`omkl.data.write_treebank` writes it to a file.
+            Iterating over it yields sentences; :func:`omkl.data.write_treebank` writes it to a
+            file.
 
         Raises
         ------
@@ -241,8 +273,13 @@ class Annotator(SavedEstimator):
             if self.tagger_ is not None:
                 block = self.tagger_.annotate(block)
                 if confidence and self.tagger_.tag is not None:
-                    block = with_notes(block, {f"{self.tagger_.tag.capitalize()}Conf": self.tagger_.confidence(block)})
-            annotated.append(block if self.parser_ is None else self.parser_.parse(block, confidence=confidence))
+                    block = with_notes(
+                        block,
+                        {f"{self.tagger_.tag.capitalize()}Conf": self.tagger_.confidence(block)},
+                    )
+            annotated.append(
+                block if self.parser_ is None else self.parser_.parse(block, confidence=confidence)
+            )
         return Treebank.concatenate(annotated)
 
     def check_probabilities(self, trees: bool = True) -> None:
@@ -265,7 +302,9 @@ class Annotator(SavedEstimator):
         if self.tokenizer_ is not None:
             self.tokenizer_.check_words(block)
 
-    def annotate_text(self, text: str, *, offsets: bool = False, confidence: bool = False) -> Treebank:
+    def annotate_text(
+        self, text: str, *, offsets: bool = False, confidence: bool = False
+    ) -> Treebank:
         """Split raw text to sentences, tokens and words, and annotate these.
 
         Parameters
@@ -280,7 +319,8 @@ class Annotator(SavedEstimator):
         Returns
         -------
         Treebank
-            Its text has ``# text``, SpaceAfter=No and multiword tokens. No character but whitespace is lost.
+            Its text has ``# text``, SpaceAfter=No and multiword tokens. No character but whitespace
+            is lost.
         """
         blocks = list(self.stream_text(text, offsets=offsets, confidence=confidence))
         return Treebank.concatenate(blocks) if blocks else Treebank.from_sentences([])
@@ -290,7 +330,8 @@ class Annotator(SavedEstimator):
     ) -> Iterator[Treebank]:
         """Annotate raw text of any length in constant memory; yield blocks of sentences.
 
-        ``text`` is a str, or its pieces in order, such as an open text file. See :meth:`annotate_text` for the others.
+        ``text`` is a str, or its pieces in order, such as an open text file. See
+        :meth:`annotate_text` for the others.
         """
         return (self.annotate(block, confidence=confidence) for block in self.split(text, offsets))
 
@@ -324,7 +365,7 @@ class Annotator(SavedEstimator):
             self.parser_.calibrate(gold if self.tagger_ is None else self.tagger_.annotate(gold))
         return self
 
-    # ---- evaluation and models ----------------------------------------------------------------------------------
+    # ---- evaluation and models -------------------------------------------------------------------
 
     def evaluate(self, X: Sentences, ignore: Rule = None, *, raw: bool = False) -> dict[str, Any]:
         """Evaluate annotations of gold words, or of raw text, as in the CoNLL 2018 shared task.
@@ -339,18 +380,28 @@ class Annotator(SavedEstimator):
         Returns
         -------
         dict
-            Scores of :func:`omkl.evaluate_treebanks`, None without gold annotation. For gold words, columns that the
-            annotator does not predict are copied from the gold sentences, so their scores are 1.
+            Scores of :func:`omkl.evaluate_treebanks`, None without gold annotation. For gold words,
+            columns that the annotator does not predict are copied from the gold sentences, so their
+            scores are 1.
         """
         check_is_fitted(self)
         trees = self.parser_ is not None and "given"
         if not raw:
-            return evaluate_blocks(((block, self.annotate(block)) for block in treebanks_of(X, trees)), ignore)
-        blocks = treebanks_of(X, trees) if isinstance(X, Stream) else iter([as_treebank(X, trees, keep_text=True)])
-        return evaluate_blocks(((block, self.annotate_text(text_of(block))) for block in blocks), ignore)
+            return evaluate_blocks(
+                ((block, self.annotate(block)) for block in treebanks_of(X, trees)), ignore
+            )
+        blocks = (
+            treebanks_of(X, trees)
+            if isinstance(X, Stream)
+            else iter([as_treebank(X, trees, keep_text=True)])
+        )
+        return evaluate_blocks(
+            ((block, self.annotate_text(text_of(block))) for block in blocks), ignore
+        )
 
     def score(self, X: Sentences, y: None = None) -> float:
-        """Return the score of the last learned part, predicted from words, or from raw text for tokens only.
+        """Return the score of the last learned part, predicted from words, or from raw text for
+        tokens only.
 
         Parameters
         ----------
@@ -360,8 +411,9 @@ class Annotator(SavedEstimator):
         Returns
         -------
         float
-            In [0, 1]: the labeled attachment score. Without trees, the fraction of words with correct tags and
-            features; with lemmas only, the fraction of words with correct lemmas; with tokens only, the F1 of words.
+            In [0, 1]: the labeled attachment score. Without trees, the fraction of words with
+            correct tags and features; with lemmas only, the fraction of words with correct lemmas;
+            with tokens only, the F1 of words.
 
         Raises
         ------
@@ -376,20 +428,32 @@ class Annotator(SavedEstimator):
         else:
             name = "lemmas" if set(self.parts_) <= {"tokens", "lemmas"} else "alltags"
         if scores[name] is None:
-            raise InputError(f"X must have gold {'heads' if name == 'uas' else 'tags' if name == 'alltags' else name}.")
+            raise InputError(
+                f"X must have gold {'heads' if name == 'uas' else 'tags' if name == 'alltags' else name}."
+            )
         return scores[name]
 
     @property
     def columns_(self) -> tuple[str, ...]:
         """Predicted columns, by their names in :class:`~omkl.data.Sentence`."""
         check_is_fitted(self)
-        trees = () if self.parser_ is None else ("heads", "deprels") if self.parser_.labeled else ("heads",)
+        trees = (
+            ()
+            if self.parser_ is None
+            else ("heads", "deprels")
+            if self.parser_.labeled
+            else ("heads",)
+        )
         return (*(name for name in COLUMNS if name in self.parts_), *trees)
 
     @property
     def kernel_weights_(self) -> dict[str, dict[str, float]]:
-        """Weights of the feature groups of each model, ``weights[name][group]``; see :meth:`models` for names."""
-        tokens = {} if self.tokenizer_ is None else {"tokens": self.tokenizer_.labeler.group_weights}
+        """Weights of the feature groups of each model, ``weights[name][group]``; see :meth:`models`
+        for names.
+        """
+        tokens = (
+            {} if self.tokenizer_ is None else {"tokens": self.tokenizer_.labeler.group_weights}
+        )
         return tokens | {name: model.kernel_weights_ for name, model in self.models().items()}
 
     def models(self) -> dict[str, Any]:
@@ -398,15 +462,16 @@ class Annotator(SavedEstimator):
         Returns
         -------
         dict of str to SequenceLabeler or DependencyParser
-            ``"words of tokens"``, for multiword tokens; ``"upos"``, the chain of tags; ``"xpos+feats of NOUN"`` and
-            ``"lemmas of NOUN"``, for words with this tag; and ``"trees"``. Tags with a single label have no model.
+            ``"words of tokens"``, for multiword tokens; ``"upos"``, the chain of tags;
+            ``"xpos+feats of NOUN"`` and ``"lemmas of NOUN"``, for words with this tag; and
+            ``"trees"``. Tags with a single label have no model.
         """
         check_is_fitted(self)
         models: dict[str, Any] = {} if self.tokenizer_ is None else self.tokenizer_.models()
         models |= {} if self.tagger_ is None else self.tagger_.models()
         return models | ({} if self.parser_ is None else {"trees": self.parser_})
 
-    # ---- model files --------------------------------------------------------------------------------------------
+    # ---- model files -----------------------------------------------------------------------------
 
     _plain_attributes = ("parts_",)
     _reads = "annotations"
@@ -420,24 +485,39 @@ class Annotator(SavedEstimator):
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
         settings = {} if self.tagger is None else {"tagger": packed_parameters(self.tagger, packer)}
         if self.parser is not None:  # the trained parser has the parameters
-            settings["parser"] = {} if self.parser_ is not None else packed_parameters(self.parser, packer)
+            settings["parser"] = (
+                {} if self.parser_ is not None else packed_parameters(self.parser, packer)
+            )
         own = {"tokenizer": self.tokenizer_, "tagger": self.tagger_}
-        described = {name: None if model is None else model.describe(packer) for name, model in own.items()}
+        described = {
+            name: None if model is None else model.describe(packer) for name, model in own.items()
+        }
         models = {}
         for number, (name, model) in enumerate(self.models().items()):
             part = Packer()
             models[name] = model._manifest(part, False, history=" of " not in name)
-            packer.arrays.update({f"model{number}/{key}": array for key, array in part.arrays.items()})
-        return {"models": models, "settings": settings, "lexicons": self.lexicons is not None, **described}
+            packer.arrays.update(
+                {f"model{number}/{key}": array for key, array in part.arrays.items()}
+            )
+        return {
+            "models": models,
+            "settings": settings,
+            "lexicons": self.lexicons is not None,
+            **described,
+        }
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
         for name, packed in manifest["settings"].items():
-            self.set_params(**{name: SETTINGS[name](**SETTINGS[name]._loaded_parameters(packed, unpacker))})
+            self.set_params(
+                **{name: SETTINGS[name](**SETTINGS[name]._loaded_parameters(packed, unpacker))}
+            )
         self._check_settings()
         models: dict[str, Any] = {}
         for number, (name, packed) in enumerate(manifest["models"].items()):
             part = Unpacker(below(unpacker.arrays, f"model{number}/"), unpacker.parts)
-            models[name] = SETTINGS["parser" if name == "trees" else "tagger"]._from_model(packed, part)
+            models[name] = SETTINGS["parser" if name == "trees" else "tagger"]._from_model(
+                packed, part
+            )
         self.parser_, self.tagger_ = models.pop("trees", None), None
         if self.parser is not None and self.parser_ is not None:
             self.parser = DependencyParser(**self.parser_.get_params(deep=False))

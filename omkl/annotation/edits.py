@@ -1,4 +1,6 @@
-"""Edits from forms to lemmas, and rules that split multiword tokens to words, as labels for classifiers."""
+"""Edits from forms to lemmas, and rules that split multiword tokens to words, as labels for
+classifiers.
+"""
 
 import math
 from collections.abc import Callable
@@ -48,7 +50,9 @@ class Edit(NamedTuple):
 
 
 def shortest_edit(form: str, lemma: str) -> Edit:
-    """Return the edit that keeps the longest common substring (Chrupala 2006); it removes all if there is none."""
+    """Return the edit that keeps the longest common substring (Chrupala 2006); it removes all if
+    there is none.
+    """
     best = Edit(front=form, prefix=lemma)
     least = math.inf
     for case, change in CASES.items():
@@ -69,7 +73,8 @@ def shortest_edit(form: str, lemma: str) -> Edit:
 
 
 def edit_of(form: str, lemma: str) -> str:
-    """Make the edit from a form to its lemma: a case change, and how many letters to remove and which to add.
+    """Make the edit from a form to its lemma: a case change, and how many letters to remove and
+    which to add.
 
     The edit keeps the longest common substring. Without one, the edit is the lemma itself.
 
@@ -137,8 +142,8 @@ def _edit_to(form: str, words: list[str], place: int) -> Edit:
 def apply_rule(rule: str, form: str) -> list[str] | None:
     """Split a token; the empty rule returns no words.
 
-    A rule can be applied to tokens that have the letters which it removes, and some more. So the words of a rule that
-    was learned from a concatenation of words are again a concatenation.
+    A rule can be applied to tokens that have the letters which it removes, and some more. So the
+    words of a rule that was learned from a concatenation of words are again a concatenation.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Raw text of treebanks: alignment with tokens, joining to documents, and CoNLL-U of tokens in a text."""
+"""Raw text of treebanks: alignment with tokens, joining to documents, and CoNLL-U of tokens in a
+text.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +17,8 @@ from omkl.exceptions import InputError
 INSIDE, TOKEN_END, SENTENCE_END = range(3)
 #: Whitespace before a paragraph.
 PARAGRAPH = "\n\n"
-#: Up to these numbers, of [0, 1), a document has a line for each sentence, no paragraphs, or wrapped lines.
+#: Up to these numbers, of [0, 1), a document has a line for each sentence, no paragraphs, or
+#: wrapped lines.
 LINES, RUNNING, WRAPPED = 0.1, 0.4, 0.5
 #: Start and end of each token of a sentence in its text.
 Spans: TypeAlias = list[tuple[int, int]]
@@ -45,16 +48,22 @@ class RawSentence(NamedTuple):
 
 
 def has_text(treebank: Treebank) -> bool:
-    """Tell whether a treebank is CoNLL-U with comments ``# text`` or SpaceAfter=No, which tell what raw text was."""
+    """Tell whether a treebank is CoNLL-U with comments ``# text`` or SpaceAfter=No, which tell what
+    raw text was.
+    """
     if treebank.text is None:
         return any(_NO_SPACE in misc for misc in treebank.strings["misc"])
-    return treebank.format == "conllu" and re.search(rb"^# *text *=|SpaceAfter=No", treebank.text, re.M) is not None
+    return (
+        treebank.format == "conllu"
+        and re.search(rb"^# *text *=|SpaceAfter=No", treebank.text, re.M) is not None
+    )
 
 
 def raw_sentences(treebank: Treebank) -> Iterator[RawSentence]:
     """Yield the sentences of a treebank in CoNLL-U with their raw text.
 
-    Without ``# text``, or if it differs from the forms, the text follows from the forms and SpaceAfter=No.
+    Without ``# text``, or if it differs from the forms, the text follows from the forms and
+    SpaceAfter=No.
     """
     gap, close = "", " "
     comments: list[str] = []
@@ -68,7 +77,11 @@ def raw_sentences(treebank: Treebank) -> Iterator[RawSentence]:
         elif rows:
             if any(re.match("# *new(par|doc)", comment) for comment in comments):
                 close = PARAGRAPH
-            tokens, spaced, last = list[tuple[str, list[str]]](), [], 0  # last word of the latest multiword token
+            tokens, spaced, last = (
+                list[tuple[str, list[str]]](),
+                [],
+                0,
+            )  # last word of the latest multiword token
             for number, form, *others in rows:
                 if number.isdigit() and int(number) <= last:
                     tokens[-1][1].append(form)
@@ -76,10 +89,14 @@ def raw_sentences(treebank: Treebank) -> Iterator[RawSentence]:
                     last = int(number.split("-")[1]) if "-" in number else last
                     tokens.append((form, []))
                     spaced.append(_NO_SPACE not in others[-1].split("|"))
-            text = next((m[1] for m in map(re.compile("# *text *= *(.*)").match, comments) if m), "").strip()
+            text = next(
+                (m[1] for m in map(re.compile("# *text *= *(.*)").match, comments) if m), ""
+            ).strip()
             spans = _aligned(text, [form for form, _ in tokens])
             if spans is None:
-                text = "".join(form + " " * space for (form, _), space in zip(tokens, spaced)).rstrip()
+                text = "".join(
+                    form + " " * space for (form, _), space in zip(tokens, spaced)
+                ).rstrip()
                 spans = _aligned(text, [form for form, _ in tokens]) or []
             yield RawSentence(text, tokens, spans, gap and close)
             gap, close = " ", " " if spaced[-1] else ""
@@ -94,11 +111,15 @@ def _aligned(text: str, forms: Iterable[str]) -> Spans | None:
         return None
     bounds = pairwise(accumulate(map(len, dense), initial=0))
     # a no-break space can be a form, and is nowhere
-    return [(places[low], places[high - 1] + 1 if low < high else places[low]) for low, high in bounds]
+    return [
+        (places[low], places[high - 1] + 1 if low < high else places[low]) for low, high in bounds
+    ]
 
 
 def joined(sentences: Iterable[RawSentence]) -> tuple[str, np.ndarray]:
-    """Join sentences with the whitespace of the treebank; return the text, and a label for each character."""
+    """Join sentences with the whitespace of the treebank; return the text, and a label for each
+    character.
+    """
     texts, labels = [], [np.zeros(0, np.int8)]
     for sentence in sentences:
         texts += [sentence.gap, sentence.text]
@@ -110,14 +131,18 @@ def joined(sentences: Iterable[RawSentence]) -> tuple[str, np.ndarray]:
 
 
 def varied(sentences: Sequence[RawSentence], rng: np.random.Generator) -> tuple[str, np.ndarray]:
-    """Join sentences as :func:`joined`, or at random with a line for each, without paragraphs, or in wrapped lines."""
+    """Join sentences as :func:`joined`, or at random with a line for each, without paragraphs, or
+    in wrapped lines.
+    """
     chance = rng.random()
     if chance < LINES:
         sentences = [own._replace(gap="\n") if own.gap == " " else own for own in sentences]
     elif chance < RUNNING:
         sentences = [own._replace(gap=" ") if own.gap else own for own in sentences]
     text, labels = joined(sentences)
-    return (wrapped(text, int(rng.integers(50, 110))) if RUNNING < chance < WRAPPED else text), labels
+    return (
+        wrapped(text, int(rng.integers(50, 110))) if RUNNING < chance < WRAPPED else text
+    ), labels
 
 
 def wrapped(text: str, width: int) -> str:
@@ -135,7 +160,11 @@ def wrapped(text: str, width: int) -> str:
 
 
 def conllu_of(
-    text: str, sentences: Iterable[Spans], words_of: Mapping[str, Sequence[str]], first: int, offset: int | None
+    text: str,
+    sentences: Iterable[Spans],
+    words_of: Mapping[str, Sequence[str]],
+    first: int,
+    offset: int | None,
 ) -> bytes:
     """Format tokens in a text as CoNLL-U, with ``# text``, SpaceAfter=No and multiword tokens.
 

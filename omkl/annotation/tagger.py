@@ -21,7 +21,8 @@ from omkl.sequences.labeler import SequenceLabeler
 
 #: A labeler, or the label if there is only one.
 Model: TypeAlias = SequenceLabeler | str
-#: Function that trains a labeler; see :meth:`omkl.annotation.training.TrainingSequence.fit_labeler`.
+#: Function that trains a labeler; see
+#: :meth:`omkl.annotation.training.TrainingSequence.fit_labeler`.
 Learn: TypeAlias = Callable[..., SequenceLabeler]
 Word = TypeVar("Word")
 Result = TypeVar("Result")
@@ -33,7 +34,9 @@ LEMMA_KEYS = (*OWN_KEYS, "suffix6", "feats", *(f"suffix{k}|feats" for k in (1, 2
 LEAST_WORDS = 2
 
 
-def learned(X: list, y: list, learn: Learn, default: str, linked: bool = False, weighting: str | None = None) -> Model:
+def learned(
+    X: list, y: list, learn: Learn, default: str, linked: bool = False, weighting: str | None = None
+) -> Model:
     """Train a labeler, or return the only label, or ``default`` if all labels are unknown."""
     labels = {label for sequence in y for label in sequence} - {None}
     if len(labels) > 1:
@@ -41,7 +44,9 @@ def learned(X: list, y: list, learn: Learn, default: str, linked: bool = False, 
     return labels.pop() if labels else default
 
 
-def labels_by(model: Model, keys: Sequence[str], words: Collection, values_of: Callable[[Any], tuple]) -> list[str]:
+def labels_by(
+    model: Model, keys: Sequence[str], words: Collection, values_of: Callable[[Any], tuple]
+) -> list[str]:
     """Predict the labels of single words, given the values of the keys of their features."""
     if isinstance(model, str):
         return [model] * len(words)
@@ -93,7 +98,10 @@ def _weights_of(model: SequenceLabeler) -> np.ndarray:
 
 
 def _feature_ids(
-    model: SequenceLabeler, keys: Sequence[str], words: Collection, values_of: Callable[[Any], tuple]
+    model: SequenceLabeler,
+    keys: Sequence[str],
+    words: Collection,
+    values_of: Callable[[Any], tuple],
 ) -> np.ndarray:
     """Look up the features of words, (n_words, n_keys) int32; -1 is an unknown feature."""
     vocabulary = model.model_.codec.encoder.vocabulary
@@ -103,15 +111,18 @@ def _feature_ids(
 
 
 def name_of(columns: str, tag: str) -> str:
-    """Return the name of the model of some columns of the words with a tag, which is empty if there are no tags."""
+    """Return the name of the model of some columns of the words with a tag, which is empty if there
+    are no tags.
+    """
     return f"{columns} of {tag}" if tag else columns
 
 
 class Lemmatizer:
     """Predictor of the lemmas of words, given form, tag and morphological features.
 
-    Known words get their most frequent lemma in the training data, by form, tag and features, or by form and tag. For
-    other words, one classifier per tag predicts an edit from the ends of the form and the features.
+    Known words get their most frequent lemma in the training data, by form, tag and features, or by
+    form and tag. For other words, one classifier per tag predicts an edit from the ends of the form
+    and the features.
 
     Parameters
     ----------
@@ -131,7 +142,9 @@ class Lemmatizer:
         self.named: dict[str, Model] = {} if named is None else named
         self.known: dict[str, str] = {}
 
-    def fit(self, examples: Iterable[tuple[tuple[str, str, str], str]], learn: Learn) -> "Lemmatizer":
+    def fit(
+        self, examples: Iterable[tuple[tuple[str, str, str], str]], learn: Learn
+    ) -> "Lemmatizer":
         """Train on pairs of a word ``(form, tag, features)`` and its lemma."""
         counts = Counter(examples)
         votes: dict[str, Counter[str]] = {}
@@ -139,7 +152,9 @@ class Lemmatizer:
             for key in (TAB.join(word), TAB.join(word[:2])):
                 votes.setdefault(key, Counter())[lemma] += n
         # the most frequent lemma; ties are broken alphabetically
-        self.known = {key: min(own, key=lambda lemma: (-own[lemma], lemma)) for key, own in votes.items()}
+        self.known = {
+            key: min(own, key=lambda lemma: (-own[lemma], lemma)) for key, own in votes.items()
+        }
         edits = {(word, lemma): edit_of(word[0], lemma) for word, lemma in counts}
         usual = Counter((tag, edit) for ((_, tag, _), _), edit in edits.items())
         taught: dict[str, tuple[list, list]] = {}
@@ -165,7 +180,9 @@ class Lemmatizer:
         for tag, own in unknown.items():
             model = self.named.get(name_of("lemmas", tag), self.default)
             lemmas = best_results(model, LEMMA_KEYS, own, lemma_values, _lemma_by)
-            found.update({word: word[0] if lemma is None else lemma for word, lemma in zip(own, lemmas)})
+            found.update(
+                {word: word[0] if lemma is None else lemma for word, lemma in zip(own, lemmas)}
+            )
         return [found[word] for word in words]
 
 
@@ -181,7 +198,9 @@ def own_values(form: str) -> tuple:
 
 
 def lemma_values(word: tuple[str, str, str]) -> tuple:
-    """Return the values of :data:`LEMMA_KEYS` of a word ``(form, tag, features)``: shape, both ends, and morphology."""
+    """Return the values of :data:`LEMMA_KEYS` of a word ``(form, tag, features)``: shape, both
+    ends, and morphology.
+    """
     form, _, feats = word
     lower = form.lower()
     return (*own_values(form), lower[-6:], feats, *(f"{lower[-k:]}|{feats}" for k in (1, 2, 3, 4)))
@@ -192,7 +211,7 @@ def as_dict(keys: Sequence[str], values: tuple) -> dict[str, str | bool]:
     return {key: True if value is NUMBER else value for key, value in zip(keys, values)}
 
 
-# ---- tags, morphology and lemmas -------------------------------------------------------------------------------------
+# ---- tags, morphology and lemmas -----------------------------------------------------------------
 
 #: Columns that a tagger can predict, in order.
 COLUMNS = ("upos", "xpos", "feats", "lemmas")
@@ -204,8 +223,9 @@ KEYS += ("tag[-1]", "tag[+1]", "tag[-2,-1]", "tag[+1,+2]", "tag[-1,+1]")
 class Tagger:
     """Predictor of tags by a chain model, morphology given the tag, and lemmas given both.
 
-    The tags of the chain are UPOS, or XPOS if there is no UPOS. XPOS (if it is not the tag) and FEATS are combined to
-    one label. For each tag, a labeler predicts it from the forms of words and the tags around them.
+    The tags of the chain are UPOS, or XPOS if there is no UPOS. XPOS (if it is not the tag) and
+    FEATS are combined to one label. For each tag, a labeler predicts it from the forms of words and
+    the tags around them.
 
     Parameters
     ----------
@@ -219,15 +239,20 @@ class Tagger:
     tag : str or None
         Column of the chain.
     named : dict of str to SequenceLabeler or str
-        Labelers, or the only labels, by name: ``"upos"`` for tags, ``"xpos+feats of NOUN"`` and ``"lemmas of NOUN"``.
+        Labelers, or the only labels, by name: ``"upos"`` for tags, ``"xpos+feats of NOUN"`` and
+        ``"lemmas of NOUN"``.
     lemmatizer : Lemmatizer or None
     """
 
-    def __init__(self, columns: tuple[str, ...], lexicons: Mapping[str, Lexicon] | None = None) -> None:
+    def __init__(
+        self, columns: tuple[str, ...], lexicons: Mapping[str, Lexicon] | None = None
+    ) -> None:
         self.columns = columns
         self.lexicons = dict(lexicons or {})
         self.tag = next((name for name in ("upos", "xpos") if name in columns), None)
-        self.given_tag = tuple(name for name in ("xpos", "feats") if name in columns and name != self.tag)
+        self.given_tag = tuple(
+            name for name in ("xpos", "feats") if name in columns and name != self.tag
+        )
         #: Label of words whose tag did not occur in training.
         self._no_morphology = TAB.join([MISSING] * len(self.given_tag))
         self.named: dict[str, Model] = {}
@@ -256,13 +281,18 @@ class Tagger:
             X, y = by_sentence(forms, treebank.offsets), by_sentence(gold, treebank.offsets)
             self.named[self.tag] = learned(X, y, learn, MISSING, linked=True)
         if self.given_tag:
-            labels = list(map(TAB.join, zip(*(strings_of(treebank, name) for name in self.given_tag))))
-            keys, values = self._in_context(forms, tags if around is None else around, treebank.offsets)
+            labels = list(
+                map(TAB.join, zip(*(strings_of(treebank, name) for name in self.given_tag)))
+            )
+            keys, values = self._in_context(
+                forms, tags if around is None else around, treebank.offsets
+            )
             for tag, runs in runs_of(tags, treebank.offsets).items():
                 if tag != MISSING:
                     X = [[as_dict(keys, values(i)) for i in run] for run in runs]
                     y = [[labels[i] for i in run] for run in runs]
-                    # if all words of a tag but a few have one label, "out-of-sample" keeps a group by chance
+                    # if all words of a tag but a few have one label, "out-of-sample" keeps a group
+                    # by chance
                     name = name_of("+".join(self.given_tag), tag)
                     self.named[name] = learned(X, y, learn, self._no_morphology, weighting="norms")
         if self.lemmatizer is not None:
@@ -275,8 +305,12 @@ class Tagger:
             self.lemmatizer.fit(known, learn)
         return self
 
-    def annotate(self, treebank: Treebank, predict: Callable[[list], Iterable] | None = None) -> Treebank:
-        """Replace the columns of the tagger by predictions from the forms; ``predict`` is called for tags if given."""
+    def annotate(
+        self, treebank: Treebank, predict: Callable[[list], Iterable] | None = None
+    ) -> Treebank:
+        """Replace the columns of the tagger by predictions from the forms; ``predict`` is called
+        for tags if given.
+        """
         forms, tags = strings_of(treebank, "forms"), [""] * treebank.n_words
         if self.tag is not None:
             if self.labeler is None:
@@ -286,11 +320,16 @@ class Tagger:
                 tags = [tag for labels in found for tag in labels.tolist()]
             treebank = treebank.with_strings(self.tag, tags)
         if self.given_tag:
-            (keys, values), labels = self._in_context(forms, tags, treebank.offsets), dict[int, str]()
+            (keys, values), labels = (
+                self._in_context(forms, tags, treebank.offsets),
+                dict[int, str](),
+            )
             for tag, (own,) in runs_of(tags, np.array([0, len(tags)])).items():
                 model = self.named.get(name_of("+".join(self.given_tag), tag), self._no_morphology)
                 labels.update(zip(own, labels_by(model, keys, own, values)))
-            for name, column in zip(self.given_tag, zip(*(labels[i].split(TAB) for i in range(len(forms))))):
+            for name, column in zip(
+                self.given_tag, zip(*(labels[i].split(TAB) for i in range(len(forms))))
+            ):
                 treebank = treebank.with_strings(name, column)
         if self.lemmatizer is not None:
             lemmas = self.lemmatizer.predict(self._words(treebank, forms, tags))
@@ -323,28 +362,49 @@ class Tagger:
     def _in_context(
         self, forms: list[str], tags: list[str], offsets: np.ndarray
     ) -> tuple[list[str], Callable[[int], tuple]]:
-        """Return keys of the features for morphology, and a function from the index of a word to their values.
+        """Return keys of the features for morphology, and a function from the index of a word to
+        their values.
 
         Values are computed on demand, because they take a kilobyte per word.
         """
-        own = [template for template in lexicon_templates(self.lexicons) if template.offsets == (0,)]
+        own = [
+            template for template in lexicon_templates(self.lexicons) if template.offsets == (0,)
+        ]
         lower: list[str] = []
         padded: list[str] = []
         for words, around in zip(by_sentence(forms, offsets), by_sentence(tags, offsets)):
             lower += [BEGIN, BEGIN, *map(str.lower, words), END, END]
             padded += [BEGIN, BEGIN, *around, END, END]
-        places = (np.arange(len(forms)) + 4 * np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + 2).tolist()
+        places = (
+            np.arange(len(forms)) + 4 * np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + 2
+        ).tolist()
 
         def values(i: int) -> tuple:
             at = places[i]
             b2, b1, _, a1, a2 = padded[at - 2 : at + 3]
             before, after = lower[at - 1], lower[at + 1]
-            context = before, after, before[-3:], after[-3:], b1, a1, f"{b2}|{b1}", f"{a1}|{a2}", f"{b1}|{a1}"
-            return (*own_values(forms[i]), *context, *(template.property(forms[i]) for template in own))
+            context = (
+                before,
+                after,
+                before[-3:],
+                after[-3:],
+                b1,
+                a1,
+                f"{b2}|{b1}",
+                f"{a1}|{a2}",
+                f"{b1}|{a1}",
+            )
+            return (
+                *own_values(forms[i]),
+                *context,
+                *(template.property(forms[i]) for template in own),
+            )
 
         return [*KEYS, *(template.name for template in own)], values
 
-    def _words(self, treebank: Treebank, forms: list[str], tags: list[str]) -> list[tuple[str, str, str]]:
+    def _words(
+        self, treebank: Treebank, forms: list[str], tags: list[str]
+    ) -> list[tuple[str, str, str]]:
         """Return form, tag and morphological features of each word, for the lemmatizer."""
         feats = strings_of(treebank, "feats") if "feats" in self.given_tag else [""] * len(forms)
         return list(zip(forms, tags, feats))
@@ -354,7 +414,9 @@ class Tagger:
         return {name: model for name, model in self.named.items() if not isinstance(model, str)}
 
     def describe(self, packer: Packer) -> dict[str, Any]:
-        """Return JSON values for a model file, without the labelers; arrays are added to the packer."""
+        """Return JSON values for a model file, without the labelers; arrays are added to the
+        packer.
+        """
         if self.lemmatizer is not None:
             packer.arrays["lemmas"] = pack_json(self.lemmatizer.known)
         fixed = {name: model for name, model in self.named.items() if isinstance(model, str)}
@@ -362,7 +424,9 @@ class Tagger:
         return {"columns": list(self.columns), "fixed": fixed, "lexicons": list(self.lexicons)}
 
     @classmethod
-    def restored(cls, values: Manifest, arrays: Arrays, models: dict[str, SequenceLabeler]) -> "Tagger":
+    def restored(
+        cls, values: Manifest, arrays: Arrays, models: dict[str, SequenceLabeler]
+    ) -> "Tagger":
         """The inverse of :meth:`describe`, given the :meth:`models`."""
         tagger = cls(tuple(values["columns"]), unpack_lexicons(values["lexicons"], arrays))
         tagger.named |= models | values["fixed"]
@@ -375,7 +439,9 @@ def confidences(labeler: Any, X: Sequence, predicted: Sequence[list]) -> list[np
     """Return the probability of each predicted label of each sequence."""
     column = {label: k for k, label in enumerate(labeler.classes_.tolist())}
     pairs = zip(labeler.predict_marginals(X), predicted)
-    return [own[np.arange(len(labels)), [column[label] for label in labels]] for own, labels in pairs]
+    return [
+        own[np.arange(len(labels)), [column[label] for label in labels]] for own, labels in pairs
+    ]
 
 
 def by_sentence(values: list[Any], offsets: np.ndarray) -> list[list[Any]]:

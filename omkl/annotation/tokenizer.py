@@ -55,8 +55,12 @@ class Tokenizer:
     labeler: CharacterLabeler
     splitter: MultiwordSplitter | None = None
 
-    def fit(self, treebank: Treebank, learn: tagger.Learn, seed: int, callbacks: Sequence = ()) -> Tokenizer:
-        """Train on a treebank with raw text; ``learn(X, y)`` trains the classifier of multiword tokens."""
+    def fit(
+        self, treebank: Treebank, learn: tagger.Learn, seed: int, callbacks: Sequence = ()
+    ) -> Tokenizer:
+        """Train on a treebank with raw text; ``learn(X, y)`` trains the classifier of multiword
+        tokens.
+        """
         sentences = list(raw_text.raw_sentences(treebank))
         self.labeler = CharacterLabeler().fit(sentences, seed, callbacks)
         tokens = [token for sentence in sentences for token in sentence.tokens]
@@ -71,16 +75,26 @@ class Tokenizer:
         """
         number, offset = 1, 0
         for part, sentences in self._parts(text):
-            tokens = (" ".join(part[low:high].split()) for spans in sentences for low, high in spans)
+            tokens = (
+                " ".join(part[low:high].split()) for spans in sentences for low, high in spans
+            )
             words_of = {} if self.splitter is None else self.splitter.split(tokens)
-            rows = raw_text.conllu_of(part, sentences, words_of, number, offset if offsets else None)
+            rows = raw_text.conllu_of(
+                part, sentences, words_of, number, offset if offsets else None
+            )
             reader = TreebankReader("conllu", False, False, new_strings(), keep_text=True)
             yield reader.parse(rows, "conllu", "text", 0, Skipped(on_error="raise"))
             number, offset = number + len(sentences), offset + sentences[-1][-1][1]
 
     def _parts(self, text: str | Iterable[str]) -> Iterator[tuple[str, list[raw_text.Spans]]]:
-        """Yield pieces of a text with whole sentences; each begins where the sentences of the one before end."""
-        pieces = (text[i : i + BLOCK] for i in range(0, len(text), BLOCK)) if isinstance(text, str) else iter(text)
+        """Yield pieces of a text with whole sentences; each begins where the sentences of the one
+        before end.
+        """
+        pieces = (
+            (text[i : i + BLOCK] for i in range(0, len(text), BLOCK))
+            if isinstance(text, str)
+            else iter(text)
+        )
         rest = ""
         for piece in pieces:
             rest += piece
@@ -89,7 +103,10 @@ class Tokenizer:
             sentences = self.labeler.split(rest)
             final = [spans for spans in sentences if spans[-1][1] <= len(rest) - AHEAD]
             if not final and sentences:  # a sentence without an end in sight
-                final = [[span for span in sentences[0] if span[1] <= len(rest) - AHEAD] or sentences[0][:1]]
+                final = [
+                    [span for span in sentences[0] if span[1] <= len(rest) - AHEAD]
+                    or sentences[0][:1]
+                ]
             if final:
                 yield rest, final
                 rest = rest[final[-1][-1][1] :]
@@ -98,11 +115,15 @@ class Tokenizer:
 
     def check_words(self, treebank: Treebank) -> None:
         """Warn if most sentences end with a word, such as "end.", that this tokenizer splits."""
-        forms = np.array(strings_of(treebank, "forms"), dtype=object)[treebank.offsets[1:] - 1].tolist()
+        forms = np.array(strings_of(treebank, "forms"), dtype=object)[
+            treebank.offsets[1:] - 1
+        ].tolist()
         glued = [form for form in forms if form[-1:] in ".!?" and form[:-1].isalpha()]
         if 2 * len(glued) <= len(forms):
             return
-        split = [spans for spans in self.labeler.split(raw_text.PARAGRAPH.join(glued)) if len(spans) > 1]
+        split = [
+            spans for spans in self.labeler.split(raw_text.PARAGRAPH.join(glued)) if len(spans) > 1
+        ]
         if 2 * len(split) > len(forms):
             message = f"Words such as {glued[0]!r} were two tokens in training: split them, or annotate raw text."
             warn_caller(message, DataWarning)
@@ -113,7 +134,9 @@ class Tokenizer:
         return {RULES: rules} if isinstance(rules, SequenceLabeler) else {}
 
     def describe(self, packer: Packer) -> dict[str, Any]:
-        """Return JSON values for a model file, without the :meth:`models`; arrays are added to the packer."""
+        """Return JSON values for a model file, without the :meth:`models`; arrays are added to the
+        packer.
+        """
         own, splitter = self.labeler, self.splitter
         used, rule = np.flatnonzero(own.table.any(axis=1)), None
         arrays = {"features": used.astype(np.int32), "weights": own.table[used]}
@@ -126,7 +149,9 @@ class Tokenizer:
 
     @classmethod
     def restored(cls, values: Manifest, arrays: Arrays, rules: SequenceLabeler | None) -> Tokenizer:
-        """The inverse of :meth:`describe`, given the classifier of multiword tokens, if there is one."""
+        """The inverse of :meth:`describe`, given the classifier of multiword tokens, if there is
+        one.
+        """
         tokenizer, arrays = cls(), below(arrays, "tokens/")
         tokenizer.labeler = own = CharacterLabeler()
         own.active, own.transitions = arrays["active"], arrays["transitions"]
@@ -139,7 +164,7 @@ class Tokenizer:
         return tokenizer
 
 
-# ---- multiword tokens ------------------------------------------------------------------------------------------------
+# ---- multiword tokens ----------------------------------------------------------------------------
 
 
 #: Lengths of affixes that rules are chosen by, besides those of all models of words.
@@ -164,13 +189,15 @@ def _rule_values(form: str) -> tuple:
 class MultiwordSplitter:
     """Splits multiword tokens to words.
 
-    Known tokens, or their lower case, have their most frequent words in the training data. For other tokens, a
-    classifier predicts a rule from both ends of the token, among the rules that can be applied to it.
+    Known tokens, or their lower case, have their most frequent words in the training data. For
+    other tokens, a classifier predicts a rule from both ends of the token, among the rules that can
+    be applied to it.
 
     Attributes
     ----------
     known : dict of str to str
-        Words of tokens, joined by tabs; empty for tokens that are words but that the classifier would split.
+        Words of tokens, joined by tabs; empty for tokens that are words but that the classifier
+        would split.
     rules : SequenceLabeler or str
         Classifier of rules, or the only rule.
     """
@@ -178,16 +205,22 @@ class MultiwordSplitter:
     known: dict[str, str] = field(default_factory=dict)
     rules: tagger.Model = WHOLE
 
-    def fit(self, tokens: Iterable[tuple[str, list[str]]], learn: tagger.Learn) -> MultiwordSplitter:
+    def fit(
+        self, tokens: Iterable[tuple[str, list[str]]], learn: tagger.Learn
+    ) -> MultiwordSplitter:
         """Train on tokens: forms, and the words of multiword tokens."""
         votes: dict[str, Counter[str]] = {}
         for form, words in tokens:
             votes.setdefault(form, Counter())[TAB.join(words)] += 1
         # in a tie, a token is split
         usual = {
-            form: min(counts, key=lambda words: (-counts[words], not words, words)) for form, counts in votes.items()
+            form: min(counts, key=lambda words: (-counts[words], not words, words))
+            for form, counts in votes.items()
         }
-        rules = {form: rule_of(form, words.split(TAB)) if words else WHOLE for form, words in usual.items()}
+        rules = {
+            form: rule_of(form, words.split(TAB)) if words else WHOLE
+            for form, words in usual.items()
+        }
         counts = Counter(rules.values())
         common = [form for form, rule in rules.items() if counts[rule] >= tagger.LEAST_WORDS]
         X = [[tagger.as_dict(RULE_KEYS, _rule_values(form))] for form in common]
@@ -216,16 +249,32 @@ class MultiwordSplitter:
         return {form: words for form, words in zip(forms, splits) if words}
 
 
-# ---- ends of tokens and sentences ------------------------------------------------------------------------------------
+# ---- ends of tokens and sentences ----------------------------------------------------------------
 
 
-#: Values from which features are made. ``l1`` is the character before a place and ``r1`` the one after it and after
-#: whitespace; ``k`` are kinds of characters. ``w`` are runs, ``c`` their cores and ``s`` their shapes: 0 is the run of
-#: the place. The last ones are lengths, and the whitespace around the runs.
+#: Values from which features are made. ``l1`` is the character before a place and ``r1`` the one
+#: after it and after whitespace; ``k`` are kinds of characters. ``w`` are runs, ``c`` their cores
+#: and ``s`` their shapes: 0 is the run of the place. The last ones are lengths, and the whitespace
+#: around the runs.
 ATOMS = (
     *(f"{side}{i}" for side in "lr" for i in range(1, 5)),
     *(f"k{side}{i}" for side in "lr" for i in range(1, 7)),
-    *("before", "after", "w-1", "w0", "w+1", "c-1", "c0", "c+1", "w+2", "c+2", "s-1", "s0", "s+1", "s+2"),
+    *(
+        "before",
+        "after",
+        "w-1",
+        "w0",
+        "w+1",
+        "c-1",
+        "c0",
+        "c+1",
+        "w+2",
+        "c+2",
+        "s-1",
+        "s0",
+        "s+1",
+        "s+2",
+    ),
     *("begins", "place", "core", "length", "line", "fits", "gaps", "gap"),
 )
 #: Groups of features: the values of some atoms, and the whitespace after the place.
@@ -235,22 +284,40 @@ kr1 kr2 kr3 kr4 kr5 kr6,before,after kr1,before after,w0 place,w-1 before,c+1 be
 s-1 s0 s+1 s+2,c+1 begins l1,core l1 kr1,length kl1 kr1,line fits kl1 kr1,gaps kl1 kr1,c-1 c0 c+1,c0 c+1 c+2"""
 GROUPS = re.split("[,\n]", _NAMES)
 #: Atoms of each group, then -1.
-TEMPLATES = np.array([([ATOMS.index(atom) for atom in name.split()] + [-1] * 9)[:9] for name in GROUPS])
+TEMPLATES = np.array(
+    [([ATOMS.index(atom) for atom in name.split()] + [-1] * 9)[:9] for name in GROUPS]
+)
 #: Bits of the number of weights of each template.
 BITS = 15
 #: Number of places in a training example, and of sentences joined to a document.
 PLACES, SENTENCES = 20, 40
-#: Share of the documents whose sentences are drawn at random, so that ends are learned from many pairs of sentences.
+#: Share of the documents whose sentences are drawn at random, so that ends are learned from many
+#: pairs of sentences.
 MIXED = 0.3
 #: Number of characters whose features are in memory at a time.
 BLOCK = 1 << 16
-#: Smallest share of the places between two kinds of characters, without whitespace, where a token must end in training.
+#: Smallest share of the places between two kinds of characters, without whitespace, where a token
+#: must end in training.
 RARE = 1e-3
 EPOCHS, C = 15, 10.0
 #: Kinds of characters by Unicode category; others follow from its first letter.
-_KINDS = {"Lu": jit.UPPER, "Lt": jit.UPPER, "Ll": jit.LOWER, "Nd": jit.DIGIT, "Ps": jit.OPEN, "Pe": jit.CLOSE}
+_KINDS = {
+    "Lu": jit.UPPER,
+    "Lt": jit.UPPER,
+    "Ll": jit.LOWER,
+    "Nd": jit.DIGIT,
+    "Ps": jit.OPEN,
+    "Pe": jit.CLOSE,
+}
 _KINDS |= {"Pi": jit.QUOTE, "Pf": jit.QUOTE, "Pd": jit.DASH, "Cf": jit.JOINER}
-_FIRST = {"L": jit.LETTER, "M": jit.MARK, "N": jit.DIGIT, "P": jit.COMMA, "S": jit.SYMBOL, "C": jit.OTHER}
+_FIRST = {
+    "L": jit.LETTER,
+    "M": jit.MARK,
+    "N": jit.DIGIT,
+    "P": jit.COMMA,
+    "S": jit.SYMBOL,
+    "C": jit.OTHER,
+}
 _STOPS, _QUOTES = ".!?\u2026\u3002\uff01\uff1f\u061f\u06d4\u0964", "\"'`"
 #: Kinds and lower case of all characters, found when first met; the kind is -1 before.
 _kinds = np.full(0x110000, -1, np.int8)
@@ -284,12 +351,16 @@ class Characters:
             codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         except UnicodeEncodeError as error:
             found = error.object[error.start]
-            raise InputError(f"Text must consist of Unicode characters, got {found!r} at {error.start}.") from None
+            raise InputError(
+                f"Text must consist of Unicode characters, got {found!r} at {error.start}."
+            ) from None
         for code in np.unique(codes[_kinds[codes] < 0]).tolist():
             _kinds[code], lower = kind_of(chr(code)), chr(code).lower()
             _lower[code] = ord(lower) if len(lower) == 1 else code
         kinds = _kinds[codes]
-        self.codes = np.pad(np.where(kinds <= jit.NEWLINE, 32, codes), jit.PADDING, constant_values=32)
+        self.codes = np.pad(
+            np.where(kinds <= jit.NEWLINE, 32, codes), jit.PADDING, constant_values=32
+        )
         self.lower = np.pad(_lower[codes], jit.PADDING, constant_values=32)
         self.kinds = np.pad(kinds, jit.PADDING, constant_values=jit.SPACE)
         solid = self.kinds > jit.NEWLINE
@@ -320,9 +391,11 @@ class Characters:
 
 
 class CharacterLabeler:
-    """Labels the characters of raw text as inside or end of a token, or end of a token and a sentence.
+    """Labels the characters of raw text as inside or end of a token, or end of a token and a
+    sentence.
 
-    A chain labels the places where a token may end. Its features are hashed, see ``_jit_characters``.
+    A chain labels the places where a token may end. Its features are hashed, see
+    ``_jit_characters``.
 
     Attributes
     ----------
@@ -337,7 +410,9 @@ class CharacterLabeler:
         Weights of the groups of features.
     """
 
-    def fit(self, sentences: Sequence[raw_text.RawSentence], seed: int, callbacks: Sequence = ()) -> CharacterLabeler:
+    def fit(
+        self, sentences: Sequence[raw_text.RawSentence], seed: int, callbacks: Sequence = ()
+    ) -> CharacterLabeler:
         """Train on sentences in the order of their documents."""
         self._survey(sentences)
         source = _Documents(self, sentences, seed)
@@ -359,7 +434,9 @@ class CharacterLabeler:
         return self
 
     def _survey(self, sentences: Sequence[raw_text.RawSentence]) -> None:
-        """Find the kinds of characters between which tokens end, and whether words contain whitespace."""
+        """Find the kinds of characters between which tokens end, and whether words contain
+        whitespace.
+        """
         text, labels = raw_text.joined(sentences)
         characters = Characters(text, np.zeros((jit.N_KINDS, jit.N_KINDS), bool))
         pairs = characters.kinds[:-1].astype(np.int64) * jit.N_KINDS + characters.kinds[1:]
@@ -410,7 +487,9 @@ class _Documents(ArraySource):
     ``examples`` is a range of the approximate number of examples of an epoch.
     """
 
-    def __init__(self, labeler: CharacterLabeler, sentences: Sequence[raw_text.RawSentence], seed: int) -> None:
+    def __init__(
+        self, labeler: CharacterLabeler, sentences: Sequence[raw_text.RawSentence], seed: int
+    ) -> None:
         self._labeler, self._sentences, self._seed = labeler, sentences, seed
         n_places = len(Characters(raw_text.joined(sentences)[0], labeler.active))
         examples: Any = range(-(-n_places // PLACES))
@@ -425,7 +504,9 @@ class _Documents(ArraySource):
             sentences = self._sentences[first : first + SENTENCES]
             if rng.random() < MIXED:
                 # without the first one of all, which has no gap
-                chosen = rng.integers(len(self._sentences) > 1, len(self._sentences), len(sentences))
+                chosen = rng.integers(
+                    len(self._sentences) > 1, len(self._sentences), len(sentences)
+                )
                 sentences = [self._sentences[i] for i in chosen.tolist()]
             text, own = raw_text.varied(sentences, rng)
             texts += [text, "\n\n"]

@@ -21,14 +21,17 @@ from omkl.sequences.labeler import SequenceLabeler
 PARTS = ("tokens", *COLUMNS, "trees")
 #: Parameters of the chain that labelers without transitions do not share.
 WITHOUT_TRANSITIONS: dict[str, Any] = {"transitions_by_position": False, "order": 1}
-WITHOUT_TRANSITIONS |= dict.fromkeys(("transitions", "allowed_transitions", "cost", "class_weight", "lexicons"))
+WITHOUT_TRANSITIONS |= dict.fromkeys(
+    ("transitions", "allowed_transitions", "cost", "class_weight", "lexicons")
+)
 
 
 class TrainingSequence:
     """Resumable training of several models, one after the other.
 
-    With checkpoints, the directory contains each trained labeler in a numbered file, and a subdirectory with the
-    checkpoints of the parser. A resumed run loads these labelers, and continues from the parser's checkpoint.
+    With checkpoints, the directory contains each trained labeler in a numbered file, and a
+    subdirectory with the checkpoints of the parser. A resumed run loads these labelers, and
+    continues from the parser's checkpoint.
 
     Parameters
     ----------
@@ -41,7 +44,8 @@ class TrainingSequence:
     seed : int
         Seed of all models.
     checkpoint_every : str or float
-        Interval between checkpoints of the parser; see :class:`~omkl.online.checkpointing.Checkpoints`.
+        Interval between checkpoints of the parser; see
+        :class:`~omkl.online.checkpointing.Checkpoints`.
 
     Attributes
     ----------
@@ -50,7 +54,12 @@ class TrainingSequence:
     """
 
     def __init__(
-        self, labeler: SequenceLabeler, callbacks: list, run: Run, seed: int, checkpoint_every: str | float
+        self,
+        labeler: SequenceLabeler,
+        callbacks: list,
+        run: Run,
+        seed: int,
+        checkpoint_every: str | float,
     ) -> None:
         self.callbacks = callbacks
         self._labeler, self._every = labeler, checkpoint_every
@@ -72,14 +81,18 @@ class TrainingSequence:
             self._checkpoints.keep("trainings", {"seed": self.seed}, {})
             self._checkpoints.write()
 
-    def fit_labeler(self, X: list, y: list, linked: bool = False, weighting: str | None = None) -> SequenceLabeler:
+    def fit_labeler(
+        self, X: list, y: list, linked: bool = False, weighting: str | None = None
+    ) -> SequenceLabeler:
         """Train a labeler, or load it if a resumed run has trained it; None is an unknown label.
 
         ``linked`` adds transitions, and ``weighting`` replaces that of the parameters.
         """
         from sklearn.base import clone
 
-        labeler = clone(self._labeler).set_params(random_state=self.seed, **({} if linked else WITHOUT_TRANSITIONS))
+        labeler = clone(self._labeler).set_params(
+            random_state=self.seed, **({} if linked else WITHOUT_TRANSITIONS)
+        )
         callbacks = [*(labeler.callbacks or ()), *self.callbacks]
         labeler.set_params(weighting=weighting or labeler.weighting, callbacks=callbacks)
         self._number += 1
@@ -91,7 +104,9 @@ class TrainingSequence:
             try:
                 return _predicting(load(path, users_own(labeler)))
             except ModelFileError as damaged:
-                warnings.warn(f"{damaged} Its model is trained again.", CheckpointWarning, stacklevel=2)
+                warnings.warn(
+                    f"{damaged} Its model is trained again.", CheckpointWarning, stacklevel=2
+                )
         labeler.fit(X, y)
         with checkpoints.writing():
             labeler.save(path)
@@ -108,7 +123,8 @@ class TrainingSequence:
         columns : tuple of str
             Columns to learn.
         n_folds : int
-            Number of folds, each annotated by a tagger trained on the others; 0 for no cross-fitting.
+            Number of folds, each annotated by a tagger trained on the others; 0 for no
+            cross-fitting.
         bar : tqdm
             Progress bar over the folds and the tagger.
 
@@ -121,13 +137,23 @@ class TrainingSequence:
         from sklearn.model_selection import KFold
 
         if len(treebank) < n_folds:
-            raise InputError(f"folds={n_folds}, but there are {len(treebank)} sentences: set fewer folds.")
+            raise InputError(
+                f"folds={n_folds}, but there are {len(treebank)} sentences: set fewer folds."
+            )
         crossed, sentences = treebank, np.repeat(np.arange(len(treebank)), treebank.lengths)
         found = {name: np.empty(treebank.n_words, dtype=object) for name in columns if n_folds}
-        folds = KFold(n_folds, shuffle=True, random_state=self.seed).split(np.arange(len(treebank))) if n_folds else ()
+        folds = (
+            KFold(n_folds, shuffle=True, random_state=self.seed).split(np.arange(len(treebank)))
+            if n_folds
+            else ()
+        )
         for number, (others, own) in enumerate(folds, 1):
             bar.set_description(f"fold {number} of {n_folds}")
-            annotated = Tagger(columns, self._lexicons).fit(treebank[others], self.fit_labeler).annotate(treebank[own])
+            annotated = (
+                Tagger(columns, self._lexicons)
+                .fit(treebank[others], self.fit_labeler)
+                .annotate(treebank[own])
+            )
             for name, column in found.items():
                 column[np.isin(sentences, own)] = strings_of(annotated, name)
             bar.update()
@@ -135,7 +161,11 @@ class TrainingSequence:
             crossed = crossed.with_strings(name, column.tolist())
         bar.set_description("tags, morphology and lemmas")
         tagger = Tagger(columns, self._lexicons)
-        tagger.fit(treebank, self.fit_labeler, None if tagger.tag is None else strings_of(crossed, tagger.tag))
+        tagger.fit(
+            treebank,
+            self.fit_labeler,
+            None if tagger.tag is None else strings_of(crossed, tagger.tag),
+        )
         bar.update()
         return tagger, crossed
 
@@ -146,7 +176,11 @@ class TrainingSequence:
         folder = None if self._checkpoints is None else self._checkpoints.part("trees")
         running: RunOptions = {}
         if folder is not None:
-            running = {"checkpoint": folder, "checkpoint_every": self._every, "resume": self._resumed}
+            running = {
+                "checkpoint": folder,
+                "checkpoint_every": self._every,
+                "resume": self._resumed,
+            }
         parser.fit(treebank, **running)
 
 
@@ -159,7 +193,9 @@ def _predicting(labeler: SequenceLabeler) -> SequenceLabeler:
 
 def parts_in(treebank: Treebank, asked: tuple[str, ...], all_needed: bool) -> tuple[str, ...]:
     """Return the parts to learn from a treebank, in order."""
-    there = ["tokens"] * has_text(treebank) + [name for name in COLUMNS if treebank.codes(name).any()]
+    there = ["tokens"] * has_text(treebank) + [
+        name for name in COLUMNS if treebank.codes(name).any()
+    ]
     there += ["trees"] * bool((treebank.heads >= 0).any())
     if not there:
         raise InputError("The training data has no column to learn: give an annotated treebank.")
@@ -167,7 +203,9 @@ def parts_in(treebank: Treebank, asked: tuple[str, ...], all_needed: bool) -> tu
     if "tokens" in missing:
         raise InputError(f"The training data has {NO_TEXT}.")
     if missing:
-        raise InputError(f"The training data has no {missing[0]} to learn: leave them out of parts.")
+        raise InputError(
+            f"The training data has no {missing[0]} to learn: leave them out of parts."
+        )
     return tuple(part for part in PARTS if part in asked and part in there)
 
 

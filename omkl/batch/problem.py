@@ -1,4 +1,5 @@
-r"""The batch problem: weighted losses of predictions plus a regularizer of group norms, its dual, and certificates.
+r"""The batch problem: weighted losses of predictions plus a regularizer of group norms, its dual,
+and certificates.
 
 Kernels and design matrices are two operators in the same problem
 
@@ -26,7 +27,9 @@ ROUNDING = 1e-7
 
 
 class BaseProblem(ABC):
-    r"""Weighted losses of predictions, plus a regularizer of norms. Subclasses define the predictions of models.
+    r"""Weighted losses of predictions, plus a regularizer of norms.
+
+    Subclasses define the predictions of models.
 
     Attributes
     ----------
@@ -66,7 +69,8 @@ class BaseProblem(ABC):
 
     @abstractmethod
     def evaluate(self, model: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the norms of all groups (G,) and the predictions (N,) of a model, intercept included.
+        """Return the norms of all groups (G,) and the predictions (N,) of a model, intercept
+        included.
 
         Parameters
         ----------
@@ -84,7 +88,8 @@ class BaseProblem(ABC):
 
     @abstractmethod
     def path_values(self, count: int, decades: float) -> np.ndarray:
-        """Return values of C, or alpha, evenly spaced on a log scale, starting where a constant is optimal.
+        """Return values of C, or alpha, evenly spaced on a log scale, starting where a constant is
+        optimal.
 
         Parameters
         ----------
@@ -137,18 +142,22 @@ class BaseProblem(ABC):
         return self.intercept
 
     def inside(self, rho: np.ndarray) -> np.ndarray:
-        r"""Return a nearby point of the loss's domain, with :math:`\sum_i \rho_i = 0` if there is an intercept.
+        r"""Return a nearby point of the loss's domain, with :math:`\sum_i \rho_i = 0` if there is
+        an intercept.
 
         Parameters
         ----------
         rho : array of shape (N,)
         """
-        return self.weighted_loss.balanced(rho) if self.balances else self.weighted_loss.clipped(rho)
+        return (
+            self.weighted_loss.balanced(rho) if self.balances else self.weighted_loss.clipped(rho)
+        )
 
     def feasible(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r"""Return a dual feasible point near :math:`\rho`, and its norms in all groups.
 
-        Three steps (section 6.1 of Suzuki and Tomioka 2011, corrected) move the point into the domain of the loss, onto
+        Three steps (section 6.1 of Suzuki and Tomioka 2011, corrected) move the point into the
+        domain of the loss, onto
         :math:`\sum_i \rho_i = 0`, and towards 0 until :math:`\psi^*` is finite.
 
         Parameters
@@ -170,7 +179,8 @@ class BaseProblem(ABC):
         return self.inside(self.weighted_loss.dual_point(outputs))
 
     def best_intercept(self, outputs: np.ndarray) -> float:
-        """Return the constant that, added to the predictions, minimises the loss; 0 without an intercept.
+        """Return the constant that, added to the predictions, minimises the loss; 0 without an
+        intercept.
 
         Parameters
         ----------
@@ -179,7 +189,9 @@ class BaseProblem(ABC):
         return self.weighted_loss.best_intercept(outputs) if self.balances else 0.0
 
     def best_constant(self) -> tuple[float, np.ndarray]:
-        """Return the best constant prediction (0 without an intercept), and a dual point (N,) for it."""
+        """Return the best constant prediction (0 without an intercept), and a dual point (N,) for
+        it.
+        """
         if self.balances:
             return self.weighted_loss.best_constant()
         return 0.0, self.weighted_loss.dual_point(np.zeros(len(self.y)))
@@ -235,13 +247,17 @@ def certify(problem: BaseProblem, model: Any, rho: np.ndarray | None = None) -> 
     problem : Problem or DesignProblem
     model : Expansion or LinearModel
     rho : array of shape (N,), optional
-        A dual point to start from; by default :math:`-c_i l'` at the model's predictions, which works well for losses
-        without kinks.
+        A dual point to start from; by default :math:`-c_i l'` at the model's predictions, which
+        works well for losses without kinks.
 
     Returns
     -------
     Certificate
     """
     norms, outputs = problem.evaluate(model)
-    rho, dual_norms = problem.feasible(problem.weighted_loss.dual_point(outputs) if rho is None else rho)
-    return Certificate(problem.primal(outputs, norms), problem.dual(rho, dual_norms), norms, outputs, rho)
+    rho, dual_norms = problem.feasible(
+        problem.weighted_loss.dual_point(outputs) if rho is None else rho
+    )
+    return Certificate(
+        problem.primal(outputs, norms), problem.dual(rho, dual_norms), norms, outputs, rho
+    )

@@ -1,8 +1,9 @@
 r"""Proximal gradient methods: ISTA, FISTA and SpaRSA, for kernels and for designs.
 
-A step moves the model along the gradient of the loss and applies the proximity operator of the regularizer. The
-intercept takes no steps: it is optimal for every model, so the gradient sums to zero. The methods differ in the length
-of a step and in the rule that accepts it. All certify by the duality gap over all groups.
+A step moves the model along the gradient of the loss and applies the proximity operator of the
+regularizer. The intercept takes no steps: it is optimal for every model, so the gradient sums to
+zero. The methods differ in the length of a step and in the rule that accepts it. All certify by the
+duality gap over all groups.
 """
 
 import math
@@ -25,8 +26,8 @@ GROWTH = 1.2
 MEMORY, DECREASE = 5, 0.005
 #: Relative rounding of the objective.
 ROUNDING = 1e-12
-#: Plain steps keep one length until it is too long. Accelerated steps start from an extrapolated model, and become
-#: longer while possible. Spectral steps use the curvature along the last move.
+#: Plain steps keep one length until it is too long. Accelerated steps start from an extrapolated
+#: model, and become longer while possible. Spectral steps use the curvature along the last move.
 Rule: TypeAlias = Literal["plain", "accelerated", "spectral"]
 PLAIN_NORMS = solver.Requirement(
     "groups of positive weights, without l1 terms or signs of coefficients; 'dal' accepts these",
@@ -43,7 +44,8 @@ class Iterate:
     coefficients : array of shape (M, N) or (n,)
         Coefficients of kernels or columns.
     images : array of shape (M, N) or (m,)
-        Products of each kernel with its coefficients, or predictions of the columns without the intercept.
+        Products of each kernel with its coefficients, or predictions of the columns without the
+        intercept.
     norms : array of shape (G,)
         Group norms; dual norms for a direction. Empty for an extrapolated model.
     """
@@ -89,7 +91,9 @@ class _KernelSpace:
 
     def square(self, after: Iterate, before: Iterate) -> float:
         """Return the squared distance of two models."""
-        return float(np.sum((after.coefficients - before.coefficients) * (after.images - before.images)))
+        return float(
+            np.sum((after.coefficients - before.coefficients) * (after.images - before.images))
+        )
 
     def model(self, iterate: Iterate, intercept: float) -> Expansion:
         """Return an iterate as a model of the problem."""
@@ -98,7 +102,9 @@ class _KernelSpace:
 
 
 class _ColumnSpace:
-    """The coefficients of a design's columns, scaled so that every group has weight 1; see :class:`_KernelSpace`."""
+    """The coefficients of a design's columns, scaled so that every group has weight 1; see
+    :class:`_KernelSpace`.
+    """
 
     def __init__(self, problem: DesignProblem) -> None:
         self.problem, self.groups = problem, problem.groups
@@ -106,15 +112,21 @@ class _ColumnSpace:
 
     def _iterate(self, coefficients: np.ndarray) -> Iterate:
         support, own = np.flatnonzero(coefficients), coefficients * self.scales
-        return Iterate(coefficients, self.problem.design.product(support, own[support]), self.groups.norms(own))
+        return Iterate(
+            coefficients, self.problem.design.product(support, own[support]), self.groups.norms(own)
+        )
 
     def start(self, model: LinearModel | None) -> Iterate:
         n_columns = self.problem.design.shape[1]
-        return self._iterate(np.zeros(n_columns) if model is None else model.dense(n_columns) / self.scales)
+        return self._iterate(
+            np.zeros(n_columns) if model is None else model.dense(n_columns) / self.scales
+        )
 
     def gradient(self, rho: np.ndarray) -> Iterate:
         correlations = self.problem.design.correlations(rho)
-        return Iterate(self.scales * correlations, np.empty(0), self.groups.dual_norms(correlations))
+        return Iterate(
+            self.scales * correlations, np.empty(0), self.groups.dual_norms(correlations)
+        )
 
     def moved(self, iterate: Iterate, direction: Iterate, step: float) -> Iterate:
         target = iterate.coefficients + step * direction.coefficients
@@ -139,13 +151,19 @@ class _Search:
     def __init__(self, problem: Problem | DesignProblem, rule: Rule) -> None:
         self.problem, self.rule = problem, rule
         self.space: _KernelSpace | _ColumnSpace
-        self.space = _ColumnSpace(problem) if isinstance(problem, DesignProblem) else _KernelSpace(problem)
+        self.space = (
+            _ColumnSpace(problem) if isinstance(problem, DesignProblem) else _KernelSpace(problem)
+        )
         self.objectives: deque[float] = deque(maxlen=MEMORY)
 
-    def run(self, monitor: solver.GapMonitor, start: Expansion | LinearModel | None) -> solver.Solution:
+    def run(
+        self, monitor: solver.GapMonitor, start: Expansion | LinearModel | None
+    ) -> solver.Solution:
         """Take steps until the gap is reached."""
         problem, space = self.problem, self.space
-        grows = self.rule == "accelerated" or (self.rule == "plain" and math.isinf(problem.loss.curvature))
+        grows = self.rule == "accelerated" or (
+            self.rule == "plain" and math.isinf(problem.loss.curvature)
+        )
         current = ahead = best = space.start(start)  # type: ignore[arg-type]
         outputs = self._predictions(current)
         primal = least = problem.primal(outputs, current.norms)
@@ -163,10 +181,17 @@ class _Search:
             if math.isnan(step):
                 # for the curvature along the first move, rather too long than too short
                 curvature = problem.loss.curvature if math.isfinite(problem.loss.curvature) else 1.0
-                largest, norm = curvature * float(problem.loss_weights.max()), float(np.linalg.norm(direction.norms))
+                largest, norm = (
+                    curvature * float(problem.loss_weights.max()),
+                    float(np.linalg.norm(direction.norms)),
+                )
                 moved = space.moved(ahead, direction, 1.0 / max(norm, 1e-300))
                 square, change = space.square(moved, ahead), moved.outputs - ahead.outputs
-                step = square / max(largest * float(change @ change), 1e-300) if square > 0.0 else 1.0 / largest
+                step = (
+                    square / max(largest * float(change @ change), 1e-300)
+                    if square > 0.0
+                    else 1.0 / largest
+                )
             if self.rule == "spectral" and last is not None and last[2] > 0.0:
                 # Barzilai and Borwein: the curvature along the last move
                 step = 1.0 / max(float((last[0] - rho) @ last[1]) / last[2], 1e-10 / step)
@@ -180,7 +205,9 @@ class _Search:
             if self.rule == "accelerated" and primal <= before:
                 following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
                 share, momentum = (momentum - 1.0) / following, following
-                coefficients = current.coefficients + share * (current.coefficients - previous.coefficients)
+                coefficients = current.coefficients + share * (
+                    current.coefficients - previous.coefficients
+                )
                 images = current.images + share * (current.images - previous.images)
                 ahead = Iterate(coefficients, images, np.empty(0))
                 outputs = self._predictions(ahead)
@@ -199,7 +226,9 @@ class _Search:
     def _step(
         self, start: Iterate, outputs: np.ndarray, rho: np.ndarray, direction: Iterate, step: float
     ) -> tuple[Iterate, np.ndarray, float, float]:
-        """Shorten the step until it is accepted; return the model, its predictions and objective, and the step."""
+        """Shorten the step until it is accepted; return the model, its predictions and objective,
+        and the step.
+        """
         problem, space = self.problem, self.space
         losses = problem.weighted_loss.values(outputs)
         while True:
@@ -210,9 +239,12 @@ class _Search:
             square = space.square(moved, start)
             if self.rule == "spectral":
                 limit = max(self.objectives) - DECREASE * square / step
-                accepted = math.isfinite(primal) and primal <= limit + ROUNDING * abs(primal)  # exp overflows
+                accepted = math.isfinite(primal) and primal <= limit + ROUNDING * abs(
+                    primal
+                )  # exp overflows
             else:
-                # excess of the loss over its tangent; for short moves the change of the gradient is more exact
+                # excess of the loss over its tangent; for short moves the change of the gradient is
+                # more exact
                 bound, move = square / (2.0 * step), ends - outputs
                 rise = float(np.sum(after - losses + rho * move))
                 accepted = rise <= bound or float((rho - problem.dual_point(ends)) @ move) <= bound
@@ -229,10 +261,10 @@ def _rkhs_norms(coefficients: np.ndarray, images: np.ndarray) -> np.ndarray:
 class IterativeSoftThresholding(solver.Solver):
     r"""Proximal gradient descent in the product of the RKHSs, plain (ISTA) or accelerated (FISTA).
 
-    It is for losses without a kink and regularizers of the group norms. Steps are halved until the loss stays below its
-    quadratic bound. FISTA steps from an extrapolated model (Beck and Teboulle 2009), restarts its momentum when the
-    objective rises (O'Donoghue and Candes 2015), and lengthens its steps while the bound holds. It stores two arrays
-    (M, N) for each of three models.
+    It is for losses without a kink and regularizers of the group norms. Steps are halved until the
+    loss stays below its quadratic bound. FISTA steps from an extrapolated model (Beck and Teboulle
+    2009), restarts its momentum when the objective rises (O'Donoghue and Candes 2015), and
+    lengthens its steps while the bound holds. It stores two arrays (M, N) for each of three models.
 
     Parameters
     ----------
@@ -240,8 +272,8 @@ class IterativeSoftThresholding(solver.Solver):
 
     References
     ----------
-    S. Mosci, M. Santoro, A. Verri, S. Villa, L. Rosasco. A new algorithm to learn an optimal kernel based on Fenchel
-    duality. 2008.
+    S. Mosci, M. Santoro, A. Verri, S. Villa, L. Rosasco. A new algorithm to learn an optimal kernel
+    based on Fenchel duality. 2008.
     """
 
     aliases = {"ista": {"accelerated": False}, "fista": {}}
@@ -251,12 +283,15 @@ class IterativeSoftThresholding(solver.Solver):
     def __init__(self, accelerated: bool = True) -> None:
         self.accelerated = bool(accelerated)
 
-    def _search(self, problem: Problem, monitor: solver.GapMonitor, start: Expansion | None) -> solver.Solution:
+    def _search(
+        self, problem: Problem, monitor: solver.GapMonitor, start: Expansion | None
+    ) -> solver.Solution:
         return _Search(problem, "accelerated" if self.accelerated else "plain").run(monitor, start)
 
 
 class IST(solver.DesignSolver):
-    """Iterative shrinkage/thresholding on a design, with a step length that is halved when it is too long.
+    """Iterative shrinkage/thresholding on a design, with a step length that is halved when it is
+    too long.
 
     References
     ----------
@@ -268,7 +303,9 @@ class IST(solver.DesignSolver):
     default_max_iter = MOST_ITERATIONS
     _rule: Rule = "plain"
 
-    def _search(self, problem: DesignProblem, monitor: solver.GapMonitor, start: LinearModel | None) -> solver.Solution:
+    def _search(
+        self, problem: DesignProblem, monitor: solver.GapMonitor, start: LinearModel | None
+    ) -> solver.Solution:
         if start is not None:
             check_start(start, problem)
         return _Search(problem, self._rule).run(monitor, start)
@@ -277,7 +314,8 @@ class IST(solver.DesignSolver):
 class SpaRSA(IST):
     r"""Steps of Barzilai and Borwein on a design, with a non-monotone rule.
 
-    A step is taken when the objective falls below the largest of the last five by :math:`0.005 L \|\Delta w\|^2`.
+    A step is taken when the objective falls below the largest of the last five by :math:`0.005 L
+    \|\Delta w\|^2`.
 
     References
     ----------

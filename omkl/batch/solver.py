@@ -32,8 +32,8 @@ class GapMonitor:
     Attributes
     ----------
     history : list of dict
-        Flat records: ``iteration`` (from 0), ``seconds`` since the start, ``primal``, ``dual``, ``gap`` (relative),
-        ``active`` (number of groups in the model), and entries of the solver.
+        Flat records: ``iteration`` (from 0), ``seconds`` since the start, ``primal``, ``dual``,
+        ``gap`` (relative), ``active`` (number of groups in the model), and entries of the solver.
     """
 
     def __init__(self, tol: float, max_iter: int, on_iteration: Listener | None = None) -> None:
@@ -41,7 +41,9 @@ class GapMonitor:
         self.history: list[dict[str, Any]] = []
         self._started = time.perf_counter()
 
-    def record(self, primal: float, dual: float, active: int | np.integer, **more: float | str) -> bool:
+    def record(
+        self, primal: float, dual: float, active: int | np.integer, **more: float | str
+    ) -> bool:
         """Record an iteration; return whether the search should end.
 
         Parameters
@@ -53,7 +55,10 @@ class GapMonitor:
             Further entries of the record.
         """
         gap = relative_gap(primal, dual)
-        record: dict[str, Any] = {"iteration": len(self.history), "seconds": time.perf_counter() - self._started}
+        record: dict[str, Any] = {
+            "iteration": len(self.history),
+            "seconds": time.perf_counter() - self._started,
+        }
         record |= {"primal": primal, "dual": dual, "gap": gap, "active": int(active), **more}
         self.history.append(record)
         stopped = self.on_iteration is not None and bool(self.on_iteration(record))
@@ -105,16 +110,22 @@ class Requirement(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-#: Needed by all solvers: the dual norm of a group without a penalty must be 0, and is so up to rounding only.
+#: Needed by all solvers: the dual norm of a group without a penalty must be 0, and is so up to
+#: rounding only.
 PENALTY = Requirement(
     "a regularizer that penalizes every group; groups of columns may have the weight 0 in group_weights",
     lambda problem: bool((problem.regularizer.value_alone(1.0, 1) > 0.0).all()),
 )
-SMOOTH_LOSS = Requirement("a loss with a second derivative", lambda problem: not problem.loss.has_kink)
-GROUP_NORMS = Requirement(
-    "a regularizer of group norms, not of coordinates", lambda problem: not problem.regularizer.on_coordinates
+SMOOTH_LOSS = Requirement(
+    "a loss with a second derivative", lambda problem: not problem.loss.has_kink
 )
-EXACT_PROX = Requirement("a regularizer with an exact prox", lambda problem: problem.regularizer.exact)
+GROUP_NORMS = Requirement(
+    "a regularizer of group norms, not of coordinates",
+    lambda problem: not problem.regularizer.on_coordinates,
+)
+EXACT_PROX = Requirement(
+    "a regularizer with an exact prox", lambda problem: problem.regularizer.exact
+)
 DERIVATIVE_OF_PROX = Requirement(
     "a regularizer that defines prox_slope(), such as 'mkl', or is a sum over groups, such as 'block1'",
     lambda problem: problem.regularizer.differentiable_prox,
@@ -134,7 +145,8 @@ class BaseSolver(Component):
     #: Default relative duality gap, and default maximum number of outer iterations.
     default_tol: ClassVar[float] = 1e-2
     default_max_iter: ClassVar[int] = 100
-    #: Everything that the method needs of a problem, besides what all losses and regularizers define.
+    #: Everything that the method needs of a problem, besides what all losses and regularizers
+    #: define.
     requires: ClassVar[tuple[Requirement, ...]] = ()
 
     def solve(
@@ -172,7 +184,9 @@ class BaseSolver(Component):
 
     def check(self, problem: Any) -> None:
         """Raise an InputError that names all requirements that a problem does not meet."""
-        missing = [needed.meaning for needed in (PENALTY, *self.requires) if not needed.holds(problem)]
+        missing = [
+            needed.meaning for needed in (PENALTY, *self.requires) if not needed.holds(problem)
+        ]
         if missing:
             raise InputError(
                 f"The solver {self.as_string()!r} needs {', and '.join(missing)}; got {problem.loss!r} and "
@@ -187,7 +201,8 @@ class BaseSolver(Component):
 class Solver(BaseSolver):
     """A method that solves a :class:`~omkl.batch.Problem` of kernels."""
 
-    #: Whether it solves problems of several outputs with shared weights: :func:`~omkl.batch.shared_problem`.
+    #: Whether it solves problems of several outputs with shared weights:
+    #: :func:`~omkl.batch.shared_problem`.
     several_outputs: ClassVar[bool] = False
     #: Default regularizer.
     natural_regularizer: ClassVar[str] = "mkl"
@@ -199,7 +214,7 @@ class DesignSolver(BaseSolver):
     default_tol = 1e-3
 
 
-# ---- paths -----------------------------------------------------------------------------------------------------
+# ---- paths ---------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -237,7 +252,8 @@ def regularization_path(
     problem : Problem or DesignProblem
         Its C or alpha is not used.
     values : int or array of floats > 0
-        Values of C (or alpha), or their number, evenly spaced on a log scale, starting where a constant is optimal.
+        Values of C (or alpha), or their number, evenly spaced on a log scale, starting where a
+        constant is optimal.
     tol, max_iter
         As for :meth:`Solver.solve`.
     decades : float
@@ -270,11 +286,15 @@ def is_number_of_values(values: object) -> TypeGuard[int]:
 
 
 def ordered(values: ArrayLike) -> np.ndarray:
-    """Return values of C or alpha in increasing order; raise an InputError unless they are finite and > 0."""
+    """Return values of C or alpha in increasing order; raise an InputError unless they are finite
+    and > 0.
+    """
     try:
         increasing = np.sort(np.asarray(values, dtype=np.float64).ravel())
     except (ValueError, TypeError, OverflowError):
         increasing = np.empty(0)
     if not len(increasing) or not np.isfinite(increasing).all() or increasing[0] <= 0:
-        raise InputError(f"Give a number of values, or values that are finite and > 0, got {values!r}.")
+        raise InputError(
+            f"Give a number of values, or values that are finite and > 0, got {values!r}."
+        )
     return increasing

@@ -1,4 +1,6 @@
-"""Weighted losses of predictions of one output or several, their conjugates, and unpenalized coefficients."""
+"""Weighted losses of predictions of one output or several, their conjugates, and unpenalized
+coefficients.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,7 +14,8 @@ from scipy.special import xlogy
 from omkl.exceptions import InputError
 from omkl.losses.base import PointwiseLoss
 
-#: Columns are dependent if their part orthogonal to earlier columns is below this share of the largest such part.
+#: Columns are dependent if their part orthogonal to earlier columns is below this share of the
+#: largest such part.
 DEPENDENT = 1e-10
 #: Maximum number of Newton steps, and of halvings of each; relative decrease at which they end.
 MOST_STEPS, HALVINGS, FLAT = 100, 40, 1e-14
@@ -24,9 +27,11 @@ ROUNDING = 1e-9
 
 @dataclass(eq=False)
 class WeightedLoss:
-    r""":math:`\sum_i c_i\, l(y_i, z_i)` as a function of the predictions z, and its conjugate at :math:`-\rho`.
+    r""":math:`\sum_i c_i\, l(y_i, z_i)` as a function of the predictions z, and its conjugate at
+    :math:`-\rho`.
 
-    The conjugate is :math:`\sum_i c_i\, l^*(y_i, -\rho_i / c_i)`. Arrays have one entry per sample, (N,).
+    The conjugate is :math:`\sum_i c_i\, l^*(y_i, -\rho_i / c_i)`. Arrays have one entry per sample,
+    (N,).
 
     Parameters
     ----------
@@ -35,7 +40,8 @@ class WeightedLoss:
     weights : array of shape (N,)
         The :math:`c_i > 0`.
     offset : array of shape (N,), optional
-        Added to the predictions, so that the loss is :math:`l(y_i, z_i + o_i)`; the conjugate gains :math:`o_i \rho_i`.
+        Added to the predictions, so that the loss is :math:`l(y_i, z_i + o_i)`; the conjugate gains
+        :math:`o_i \rho_i`.
 
     Raises
     ------
@@ -117,24 +123,28 @@ class WeightedLoss:
         return rho if self.is_unbounded else np.clip(rho, *self.domain())
 
     def balanced(self, rho: np.ndarray) -> np.ndarray:
-        r"""Return a point near :math:`\rho` in the domain with :math:`\sum_i \rho_i = 0`, as required by an intercept.
+        r"""Return a point near :math:`\rho` in the domain with :math:`\sum_i \rho_i = 0`, as
+        required by an intercept.
 
-        Without bounds, multiples of the weights are subtracted. With bounds, the larger of the positive and the
-        negative part is scaled down: unlike subtracting the mean (section 6.1 of Suzuki and Tomioka 2011), this stays
-        in the domain.
+        Without bounds, multiples of the weights are subtracted. With bounds, the larger of the
+        positive and the negative part is scaled down: unlike subtracting the mean (section 6.1 of
+        Suzuki and Tomioka 2011), this stays in the domain.
         """
         if self.is_unbounded:
             return rho - self.weights * (rho.sum() / self.weights.sum())
         rho = self.clipped(rho)
         positive, negative = rho[rho > 0].sum(), -rho[rho < 0].sum()
         lesser = min(positive, negative)
-        return np.where(rho > 0, rho * (lesser / (positive or 1.0)), rho * (lesser / (negative or 1.0)))
+        return np.where(
+            rho > 0, rho * (lesser / (positive or 1.0)), rho * (lesser / (negative or 1.0))
+        )
 
     def best_intercept(self, outputs: np.ndarray) -> float:
-        """Return the constant that, added to all predictions, minimises the loss, by Newton steps inside a bracket.
+        """Return the constant that, added to all predictions, minimises the loss, by Newton steps
+        inside a bracket.
 
-        Bisection is used for losses with kinks. For samples of one class the best constant is infinite; return a large
-        one.
+        Bisection is used for losses with kinks. For samples of one class the best constant is
+        infinite; return a large one.
         """
         known = self.loss.best_shift(self.y, self._with_offset(outputs), self.weights)
         if known is not None:
@@ -171,13 +181,16 @@ class WeightedLoss:
         zeros = np.zeros(len(self.y))
         constant = self.best_intercept(zeros)
         beside = 1e-6 * (1.0 + abs(constant))
-        below, above = self.dual_point(zeros + constant - beside), self.dual_point(zeros + constant + beside)
+        below, above = (
+            self.dual_point(zeros + constant - beside),
+            self.dual_point(zeros + constant + beside),
+        )
         fall = below.sum() - above.sum()
         share = min(max(below.sum() / fall, 0.0), 1.0) if fall > 0 else 0.5
         return constant, self.balanced((1.0 - share) * below + share * above)
 
 
-# ---- unpenalized coefficients -----------------------------------------------------------------------------------
+# ---- unpenalized coefficients --------------------------------------------------------------------
 
 
 class Unpenalized:
@@ -204,14 +217,20 @@ class Unpenalized:
         return np.linalg.lstsq(self.matrix, values, rcond=DEPENDENT)[0]
 
     def balance(self, rho: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-        r"""Return the residual of a quadratic model at the best coefficients: :math:`U^\top \rho = 0`."""
+        r"""Return the residual of a quadratic model at the best coefficients: :math:`U^\top \rho =
+        0`.
+        """
         weighted = curvature[:, None] * self.basis
-        return rho - weighted @ np.linalg.lstsq(self.basis.T @ weighted, self.basis.T @ rho, rcond=None)[0]
+        return (
+            rho
+            - weighted @ np.linalg.lstsq(self.basis.T @ weighted, self.basis.T @ rho, rcond=None)[0]
+        )
 
 
 @dataclass(eq=False)
 class PartlyFreeLoss(WeightedLoss):
-    r"""Weighted losses of predictions plus U c, with the best c; in the dual :math:`U^\top \rho = 0`.
+    r"""Weighted losses of predictions plus U c, with the best c; in the dual :math:`U^\top \rho =
+    0`.
 
     The array U c, (m,), takes the place of the intercept of other losses.
 
@@ -250,7 +269,11 @@ class PartlyFreeLoss(WeightedLoss):
     def newton_step(self, rho: np.ndarray) -> np.ndarray:
         """Return the Newton step of the values U c, (m,), at a dual point."""
         basis, curvature = self.free.basis, self.curvature(rho)
-        largest = self.loss.curvature * self.weights if np.isfinite(self.loss.curvature) else curvature.max()
+        largest = (
+            self.loss.curvature * self.weights
+            if np.isfinite(self.loss.curvature)
+            else curvature.max()
+        )
         curved = np.maximum(curvature, LEAST_CURVED * largest)  # bounded away from 0
         return basis @ np.linalg.solve(basis.T @ (curved[:, None] * basis), basis.T @ rho)
 
@@ -272,15 +295,15 @@ class PartlyFreeLoss(WeightedLoss):
         return values, self.dual_point(values)
 
 
-# ---- several outputs: arrays concatenate the samples of all outputs, (K m,) ------------------------------------------
+# ---- several outputs: arrays concatenate the samples of all outputs, (K m,) ----------------------
 
 
 @dataclass(eq=False)
 class StackedLoss(WeightedLoss):
     """The losses of several outputs, one output after the other; each has its own intercept.
 
-    Intercepts are arrays (P N,), added to the predictions. They are constant within each output, unless other columns
-    are unpenalized, too.
+    Intercepts are arrays (P N,), added to the predictions. They are constant within each output,
+    unless other columns are unpenalized, too.
 
     Parameters
     ----------
@@ -298,7 +321,9 @@ class StackedLoss(WeightedLoss):
     def __post_init__(self) -> None:
         super().__post_init__()
         y, weights = (values.reshape(self.n_parts, -1) for values in (self.y, self.weights))
-        offsets = [None] * self.n_parts if self.offset is None else self.offset.reshape(self.n_parts, -1)
+        offsets = (
+            [None] * self.n_parts if self.offset is None else self.offset.reshape(self.n_parts, -1)
+        )
         make = WeightedLoss if self.free is None else partial(PartlyFreeLoss, free=self.free)
         self.parts = [make(self.loss, *own) for own in zip(y, weights, offsets)]
 
@@ -327,7 +352,8 @@ class StackedLoss(WeightedLoss):
 class MultinomialLoss(PartlyFreeLoss):
     r""":math:`c_i \bigl(\log \sum_k e^{z_{ik}} - z_{i y_i}\bigr)` of the scores of all classes.
 
-    The conjugate is :math:`c_i \sum_k u_{ik} \log u_{ik}` on the simplex, with :math:`u_i = e_{y_i} - \rho_i / c_i`.
+    The conjugate is :math:`c_i \sum_k u_{ik} \log u_{ik}` on the simplex, with :math:`u_i = e_{y_i}
+    - \rho_i / c_i`.
 
     Parameters
     ----------
@@ -338,7 +364,8 @@ class MultinomialLoss(PartlyFreeLoss):
     weights : array of shape (K m,)
     offset : array of shape (K m,), optional
     free : Unpenalized
-        The unpenalized part, with the intercept as a column of ones; a matrix without columns if there is none.
+        The unpenalized part, with the intercept as a column of ones; a matrix without columns if
+        there is none.
     n_parts : int
         The number of classes K.
     """
@@ -373,12 +400,17 @@ class MultinomialLoss(PartlyFreeLoss):
         inside = (u >= -ROUNDING).all(axis=0) & (np.abs(u.sum(axis=0) - 1.0) <= ROUNDING)
         u = np.maximum(u, 0.0)
         values = self._by_class(self.weights)[0] * np.where(inside, xlogy(u, u).sum(axis=0), np.inf)
-        return values if self.offset is None else values + self._by_class(self.offset * rho).sum(axis=0)
+        return (
+            values
+            if self.offset is None
+            else values + self._by_class(self.offset * rho).sum(axis=0)
+        )
 
     def curvature(self, rho: np.ndarray) -> np.ndarray:
         """Return a bound of the second derivatives, shared by all scores of a sample.
 
-        The Hessian :math:`\\mathrm{diag}(u) - u u^\\top` is at most :math:`2 \\max_k u_k (1 - u_k)`.
+        The Hessian :math:`\\mathrm{diag}(u) - u u^\\top` is at most :math:`2 \\max_k u_k (1 -
+        u_k)`.
         """
         u = np.clip(self._probabilities(rho), 0.0, 1.0)
         return self.weights * np.tile(2.0 * (u * (1.0 - u)).max(axis=0), self.n_parts)
@@ -408,7 +440,8 @@ class MultinomialLoss(PartlyFreeLoss):
 
 
 class MultinomialHessian:
-    r"""Second derivatives in the scores of all samples, :math:`c_i (\mathrm{diag}(u_i) - u_i u_i^\top)`, damped.
+    r"""Second derivatives in the scores of all samples, :math:`c_i (\mathrm{diag}(u_i) - u_i
+    u_i^\top)`, damped.
 
     Parameters
     ----------
@@ -422,17 +455,23 @@ class MultinomialHessian:
         0 gives the Hessian, 1 its upper bound :math:`c_i / 2`; linear in between.
     """
 
-    def __init__(self, shares: np.ndarray, weights: np.ndarray, basis: np.ndarray, damping: float) -> None:
+    def __init__(
+        self, shares: np.ndarray, weights: np.ndarray, basis: np.ndarray, damping: float
+    ) -> None:
         self.shares, self.weights, self.basis, self.damping = shares, weights, basis, damping
         n_parts, rank = len(shares), basis.shape[1]
         matrix = np.empty((n_parts, rank, n_parts, rank))
         for k in range(n_parts):
             for other in range(n_parts):
                 same = float(k == other)
-                curvature = (1.0 - damping) * shares[k] * (same - shares[other]) + 0.5 * damping * same
+                curvature = (1.0 - damping) * shares[k] * (
+                    same - shares[other]
+                ) + 0.5 * damping * same
                 matrix[k, :, other] = basis.T @ ((weights * curvature)[:, None] * basis)
         # the matrix is singular: adding a constant to all scores has no effect
-        self._inverse = np.linalg.pinv(matrix.reshape(n_parts * rank, n_parts * rank), rcond=1e-12, hermitian=True)
+        self._inverse = np.linalg.pinv(
+            matrix.reshape(n_parts * rank, n_parts * rank), rcond=1e-12, hermitian=True
+        )
 
     def __matmul__(self, values: np.ndarray) -> np.ndarray:
         moves = values.reshape(self.shares.shape)
@@ -442,10 +481,14 @@ class MultinomialHessian:
     @property
     def diagonal(self) -> np.ndarray:
         """The second derivative in each score, (K, m)."""
-        return self.weights * ((1.0 - self.damping) * self.shares * (1.0 - self.shares) + 0.5 * self.damping)
+        return self.weights * (
+            (1.0 - self.damping) * self.shares * (1.0 - self.shares) + 0.5 * self.damping
+        )
 
     def best_values(self, rho: np.ndarray) -> np.ndarray:
-        """Return the values (K m,) of the unpenalized part that minimise the quadratic model with this residual."""
+        """Return the values (K m,) of the unpenalized part that minimise the quadratic model with
+        this residual.
+        """
         change = self._inverse @ (rho.reshape(self.shares.shape) @ self.basis).ravel()
         return (change.reshape(len(self.shares), -1) @ self.basis.T).ravel()
 

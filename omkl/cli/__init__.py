@@ -23,28 +23,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0; 2 for invalid input or a file that cannot be written; 130 after Ctrl-C, 143 after SIGTERM, and
-        141 if the reader of the output has closed it.
+        Exit code: 0; 2 for invalid input or a file that cannot be written; 130 after Ctrl-C, 143
+        after SIGTERM, and 141 if the reader of the output has closed it.
     """
     run = Run()
     try:
         with terminating():
-            if isinstance(sys.stdout, TextIOWrapper):  # the encoding of a terminal may lack characters
+            if isinstance(
+                sys.stdout, TextIOWrapper
+            ):  # the encoding of a terminal may lack characters
                 sys.stdout.reconfigure(errors="backslashreplace")
             code = run.execute(sys.argv[1:] if argv is None else argv)
             sys.stdout.flush()
             return code
-    except (OmklError, OSError, ImportError, KeyboardInterrupt, Terminated, UnicodeError, MemoryError) as error:
+    except (
+        OmklError,
+        OSError,
+        ImportError,
+        KeyboardInterrupt,
+        Terminated,
+        UnicodeError,
+        MemoryError,
+    ) as error:
         if isinstance(error, (KeyboardInterrupt, Terminated)):
-            word, exit_code = ("terminated", 143) if isinstance(error, Terminated) else ("interrupted", 130)
+            word, exit_code = (
+                ("terminated", 143) if isinstance(error, Terminated) else ("interrupted", 130)
+            )
             go_on = f"; go on with --resume from {run.checkpoint}" if run.checkpoint else ""
             print(f"omkl: {word}; no output file was changed{go_on}.", file=sys.stderr)
             return exit_code
         message = str(error) or "there is not enough memory."
-        if isinstance(error, OSError) and not isinstance(error, OmklError) and error.errno is not None:
+        if (
+            isinstance(error, OSError)
+            and not isinstance(error, OmklError)
+            and error.errno is not None
+        ):
             if error.filename is None:  # not about a named file
                 with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
-                    os.dup2(nowhere.fileno(), sys.stdout.fileno())  # the interpreter flushes it again at exit
+                    os.dup2(
+                        nowhere.fileno(), sys.stdout.fileno()
+                    )  # the interpreter flushes it again at exit
                 if isinstance(error, BrokenPipeError):
                     return 141
             message = f"{error.filename or 'standard output'}: {error.strerror or error}."

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 USEFUL = ("pixels", "profiles", "spectrum", "outline")
 #: Number of bits of each checksum.
 CHECKSUMS = (64, 128, 256)
-USELESS = (*(f"{view} of another digit" for view in USEFUL), "place on the page", "number of the form")
+USELESS = (
+    *(f"{view} of another digit" for view in USEFUL),
+    "place on the page",
+    "number of the form",
+)
 USELESS += tuple(f"checksum of {bits} bits" for bits in CHECKSUMS)
 DIGITS_OF_FORM = 8
 INTRODUCTION = """\
@@ -50,7 +54,9 @@ LABELERS: dict[str, tuple[Sequence[str], Record]] = {
 
 
 class WeightHistory:
-    """Callback that records weights: after 1, 2, 3, ... dates, then whenever the number has grown by a tenth."""
+    """Callback that records weights: after 1, 2, 3, ... dates, then whenever the number has grown
+    by a tenth.
+    """
 
     def __init__(self) -> None:
         self.rounds: list[int] = []
@@ -65,7 +71,13 @@ class WeightHistory:
 
 @opt.command(
     "demo",
-    option("-o", "--output", default="omkl-demo", metavar="DIR", help="Folder for model, figure and metrics."),
+    option(
+        "-o",
+        "--output",
+        default="omkl-demo",
+        metavar="DIR",
+        help="Folder for model, figure and metrics.",
+    ),
     option("--n-train", type=int, default=80, metavar="N", help="Number of dates to train on."),
     option("--n-test", type=int, default=400, metavar="N", help="Number of dates to test on."),
     strength(epochs=20),
@@ -75,12 +87,12 @@ class WeightHistory:
 def demo(options: Options) -> None:
     """Train labelers of handwritten dates with useful and useless kernels.
 
-    Compares each useful kernel alone, all kernels with equal weights, all kernels with weights from MKL, and the useful
-    kernels only. Shows the weights that MKL learns, and how much it helps.
+    Compares each useful kernel alone, all kernels with equal weights, all kernels with weights from
+    MKL, and the useful kernels only. Shows the weights that MKL learns, and how much it helps.
 
     Examples:
-      omkl demo                                           # model, metrics and figure land in omkl-demo/
-      omkl demo -o other-dates --random-state 1 --n-train 40
+      omkl demo                                           # model, metrics and figure land in
+      omkl-demo/ omkl demo -o other-dates --random-state 1 --n-train 40
     """
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
@@ -91,8 +103,13 @@ def demo(options: Options) -> None:
     options.say("", *describe_weights(mkl.kernel_weights_, by_norms.kernel_weights_))
     metrics: Record = {"results": results, "useful": USEFUL, "useless": USELESS}
     for name, model in (("", mkl), ("_by_norms", by_norms)):
-        metrics |= {f"kernel_weights{name}": model.kernel_weights_, f"history{name}": model.history_}
-    path, metrics_file, figure = (folder / name for name in ("dates.npz", "metrics.json", "group_weights.png"))
+        metrics |= {
+            f"kernel_weights{name}": model.kernel_weights_,
+            f"history{name}": model.history_,
+        }
+    path, metrics_file, figure = (
+        folder / name for name in ("dates.npz", "metrics.json", "group_weights.png")
+    )
     mkl.save(path)
     write_json(metrics_file, metrics)
     write_json(options.json, metrics)
@@ -113,7 +130,9 @@ def demo(options: Options) -> None:
 def _compare_labelers(
     dates: Bunch, options: Options
 ) -> tuple[dict[str, omkl.SequenceLabeler], dict[str, WeightHistory], list[Record]]:
-    """Train and compare all models; return the models, their weights during training, and their accuracies."""
+    """Train and compare all models; return the models, their weights during training, and their
+    accuracies.
+    """
     rng = np.random.default_rng([options.random_state, 1])
     train, test = tokens_of(dates.train_images, rng), tokens_of(dates.test_images, rng)
     settings = {"verbose": not options.quiet, **options.values("C", "epochs", "random_state")}
@@ -125,23 +144,32 @@ def _compare_labelers(
         kernels = {view: f"gaussian:on={view}" for view in views}
         labelers[name] = omkl.SequenceLabeler(kernels, callbacks=[ways[name]], **settings, **own)
         labelers[name].fit(train, dates.train_digits)
-        seconds, accuracy = labelers[name].fit_seconds_, labelers[name].score(test, dates.test_digits)
+        seconds, accuracy = (
+            labelers[name].fit_seconds_,
+            labelers[name].score(test, dates.test_digits),
+        )
         results.append({"kernels": name, "accuracy": accuracy, "seconds": seconds})
         options.say(f"  {name:<20}{accuracy:7.2%} of digits right   ({seconds:.2f} s)")
     return labelers, ways, results
 
 
-def tokens_of(dates: Sequence[np.ndarray], rng: np.random.Generator) -> list[list[dict[str, np.ndarray]]]:
+def tokens_of(
+    dates: Sequence[np.ndarray], rng: np.random.Generator
+) -> list[list[dict[str, np.ndarray]]]:
     """Convert dates to sequences of dicts, with one view of each digit for every kernel."""
     images, n = np.vstack(dates), len(dates)
     each = [len(date) for date in dates]
     another = images[rng.permutation(len(images))]
     form = np.eye(10)[rng.integers(0, 10, (n, DIGITS_OF_FORM))].reshape(n, -1)
     views = omkl.data.digit_views(images)
-    views |= {f"{view} of another digit": array for view, array in omkl.data.digit_views(another).items()}
+    views |= {
+        f"{view} of another digit": array for view, array in omkl.data.digit_views(another).items()
+    }
     views["place on the page"] = np.repeat(rng.random((n, 2)), each, axis=0)
     views["number of the form"] = np.repeat(form, each, axis=0)
-    views |= {f"checksum of {bits} bits": rng.integers(0, 2, (len(images), bits)) for bits in CHECKSUMS}
+    views |= {
+        f"checksum of {bits} bits": rng.integers(0, 2, (len(images), bits)) for bits in CHECKSUMS
+    }
     tokens = (dict(zip(views, rows)) for rows in zip(*views.values()))
     return [[next(tokens) for _ in date] for date in dates]
 
@@ -149,8 +177,12 @@ def tokens_of(dates: Sequence[np.ndarray], rng: np.random.Generator) -> list[lis
 def describe_weights(weights: dict[str, float], by_norms: dict[str, float]) -> list[str]:
     """Return lines about the weights: a bar for each nonzero kernel, and the names of the others."""
     useful, before = (sum(each[view] for view in USEFUL) for each in (weights, by_norms))
-    marked = {f"{'*' if view in USEFUL else ' '} {view}": weight for view, weight in weights.items()}
-    lines = [f"{useful:.1%} of the weight is on the {len(USEFUL)} that see the digit (by norms {before:.1%}):"]
+    marked = {
+        f"{'*' if view in USEFUL else ' '} {view}": weight for view, weight in weights.items()
+    }
+    lines = [
+        f"{useful:.1%} of the weight is on the {len(USEFUL)} that see the digit (by norms {before:.1%}):"
+    ]
     lines += bar_chart({name: weight for name, weight in marked.items() if weight > 0})
     zero = [name.strip() for name, weight in marked.items() if weight == 0]
     lines += textwrap.wrap(f"At zero: {', '.join(zero) if zero else 'none'}.", 88)
@@ -158,7 +190,9 @@ def describe_weights(weights: dict[str, float], by_norms: dict[str, float]) -> l
 
 
 def _draw_weights(found: dict[str, WeightHistory], path: PathLike) -> None:
-    """Plot weights during training: a curve for each useful kernel, and one for the sum of useless kernels."""
+    """Plot weights during training: a curve for each useful kernel, and one for the sum of useless
+    kernels.
+    """
     from omkl.reports.plots.canvas import figure_for
 
     figure = figure_for(9.0, 3.2)

@@ -24,8 +24,13 @@ RULES: dict[str, dict[str, str]] = {
     "without_punctuation_characters": {"ignore": "form"},
 }
 #: Part of an annotator for each score of a column or of the segmentation, and entry of all scores.
-SEGMENTATION, COLUMNS = ("tokens", "words", "sentences"), ("UPOS", "XPOS", "UFeats", "AllTags", "Lemmas")
-PART_OF = dict.fromkeys(SEGMENTATION, "tokens") | dict(zip(COLUMNS, ("upos", "xpos", "feats", "upos", "lemmas")))
+SEGMENTATION, COLUMNS = (
+    ("tokens", "words", "sentences"),
+    ("UPOS", "XPOS", "UFeats", "AllTags", "Lemmas"),
+)
+PART_OF = dict.fromkeys(SEGMENTATION, "tokens") | dict(
+    zip(COLUMNS, ("upos", "xpos", "feats", "upos", "lemmas"))
+)
 SCORES = {name: f"{name}_f1" for name in SEGMENTATION}
 SCORES |= {name: name.lower() for name in (*COLUMNS, "UAS", "LAS", "CLAS", "MLAS", "BLEX")}
 SCORES |= {"LAS with subtypes": "las_subtypes", "sentences whole": "whole"}
@@ -36,15 +41,22 @@ MOST_LABELS, MOST_CONFUSIONS = 30, 8
 @opt.command(
     "evaluate",
     *(opt.MODEL, opt.argument("gold", type=opt.READ)),
-    option("--scheme", type=opt.CHOICE(["BIO", "BIOES"]), help="Count only entities written as this scheme demands."),
-    option("--raw", is_flag=True, help="Annotators: annotate the raw text of the file, not its words."),
+    option(
+        "--scheme",
+        type=opt.CHOICE(["BIO", "BIOES"]),
+        help="Count only entities written as this scheme demands.",
+    ),
+    option(
+        "--raw", is_flag=True, help="Annotators: annotate the raw text of the file, not its words."
+    ),
     *(opt.DATA, opt.JOBS, opt.METRICS),
 )
 def evaluate(options: Options) -> None:
     """Score the saved MODEL on the labelled sequences, rows or trees of the file GOLD.
 
-    Prints accuracy and the most frequent mistakes for labels, R^2 and errors for numbers, and the scores of the CoNLL
-    2018 shared task for trees. MODEL can also be a gold treebank; then GOLD is the output of any other program.
+    Prints accuracy and the most frequent mistakes for labels, R^2 and errors for numbers, and the
+    scores of the CoNLL 2018 shared task for trees. MODEL can also be a gold treebank; then GOLD is
+    the output of any other program.
 
     Examples:
       omkl evaluate labeler.npz test.crfsuite --scheme BIO
@@ -61,7 +73,9 @@ def evaluate(options: Options) -> None:
     if is_treebank:
         opt.refuse("does not go with a pair of treebanks", *files.UNREAD["trees"], "jobs", "raw")
         reading: Record = {"trees": "given", "on_error": options.on_error}
-        gold, predicted = (data.read_treebank(path, **reading) for path in (options.model, options.gold))
+        gold, predicted = (
+            data.read_treebank(path, **reading) for path in (options.model, options.gold)
+        )
         lines, metrics = tree_scores(gold, predicted, options.gold, (*PART_OF.values(), "trees"))
     else:
         model, kind = files.load_model(options)
@@ -77,7 +91,11 @@ def evaluate(options: Options) -> None:
             found = model.annotate_text(text_of(gold)) if options.raw else model.annotate(gold)
             lines, metrics = tree_scores(gold, found, options.gold, model.parts_)
         else:
-            evaluation: Any = {"sequences": _evaluate_labeler, "graphs": _evaluate_graphs, "rows": _evaluate_rows}[kind]
+            evaluation: Any = {
+                "sequences": _evaluate_labeler,
+                "graphs": _evaluate_graphs,
+                "rows": _evaluate_rows,
+            }[kind]
             lines, metrics = evaluation(model, options)
     options.report(lines, metrics)
 
@@ -85,8 +103,12 @@ def evaluate(options: Options) -> None:
 def tree_scores(
     gold: data.Treebank, predicted: data.Treebank, path: str, parts: Collection[str]
 ) -> tuple[list[str], Record]:
-    """Return lines and metrics: scores of the predicted parts, and tables by relation and by length."""
-    metrics = {name: omkl.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()}
+    """Return lines and metrics: scores of the predicted parts, and tables by relation and by
+    length.
+    """
+    metrics = {
+        name: omkl.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()
+    }
     found = metrics["all"]
     lines = [] if found["uas"] is None else attachment_lines(metrics, path)
     keys = {name: key for name, key in SCORES.items() if PART_OF.get(name, "trees") in parts}
@@ -105,7 +127,9 @@ def tree_scores(
 def _evaluate_labeler(labeler: omkl.SequenceLabeler, options: Options) -> tuple[list[str], Record]:
     X, y = files.labelled_sequences(options.gold, options, labeler)
     metrics = labeler.evaluate(X, y, scheme=options.scheme)
-    accuracy = "Token accuracy {accuracy:.2%}, whole sequences {sequence_accuracy:.2%}".format(**metrics)
+    accuracy = "Token accuracy {accuracy:.2%}, whole sequences {sequence_accuracy:.2%}".format(
+        **metrics
+    )
     lines = [f"{accuracy} ({metrics['tokens']} tokens, {metrics['sequences']} sequences)"]
     if metrics["entities"] is not None:
         lines += ["", entity_line(metrics), *score_table(metrics["entities"], "type")]
@@ -136,9 +160,13 @@ def _evaluate_rows(model: Any, options: Options) -> tuple[list[str], Record]:
 
 
 def _label_tables(metrics: Record, pairs: Iterable[tuple]) -> list[str]:
-    """Return the scores of labels and the most frequent confusions; add the confusions to the metrics."""
+    """Return the scores of labels and the most frequent confusions; add the confusions to the
+    metrics.
+    """
     labels, wrong = metrics["labels"], Counter(pair for pair in pairs if pair[0] != pair[1])
     lines = ["", *score_table(labels[:MOST_LABELS], "label")]
     lines += [f"and {len(labels) - MOST_LABELS} more: --json has all"] * (len(labels) > MOST_LABELS)
     metrics["confusions"] = [[*pair, times] for pair, times in wrong.most_common(MOST_CONFUSIONS)]
-    return lines + (["", *table(metrics["confusions"], ("gold", "predicted", "times"))] if wrong else [])
+    return lines + (
+        ["", *table(metrics["confusions"], ("gold", "predicted", "times"))] if wrong else []
+    )

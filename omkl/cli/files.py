@@ -19,8 +19,14 @@ from omkl.data.files import find_files
 from omkl.exceptions import DataFileError, InputError, OmklError
 
 #: Options that do not apply to a kind of models.
-UNREAD: dict[str, tuple[str, ...]] = dict.fromkeys(("trees", "annotations"), ("format", "scheme", *OF_TABLES))
-UNREAD |= {"sequences": OF_TABLES, "rows": ("scheme",), "graphs": ("format", "scheme", "on_error", *OF_TABLES)}
+UNREAD: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("trees", "annotations"), ("format", "scheme", *OF_TABLES)
+)
+UNREAD |= {
+    "sequences": OF_TABLES,
+    "rows": ("scheme",),
+    "graphs": ("format", "scheme", "on_error", *OF_TABLES),
+}
 
 
 def load_model(options: Options) -> tuple[Any, str]:
@@ -59,7 +65,9 @@ def destination(path: str) -> str:
 
 
 def calibrate(model: Any, path: str, *dev: object) -> list[str]:
-    """Calibrate on the data of ``--dev``; return a line with the reason if that fails, else no line."""
+    """Calibrate on the data of ``--dev``; return a line with the reason if that fails, else no
+    line.
+    """
     try:
         model.calibrate(*dev)
     except InputError as error:
@@ -67,13 +75,18 @@ def calibrate(model: Any, path: str, *dev: object) -> list[str]:
     return []
 
 
-# ---- sequences and sentences -------------------------------------------------------------------------------------
+# ---- sequences and sentences ---------------------------------------------------------------------
 
 
 def n_columns_of(labeler: omkl.SequenceLabeler) -> int | None:
-    """Return the number of columns that a labeler uses; None unless it was trained on a file of columns."""
+    """Return the number of columns that a labeler uses; None unless it was trained on a file of
+    columns.
+    """
     vocabulary = labeler.model_.codec.encoder.vocabulary
-    places = [re.fullmatch(r"c([0-9]{1,6})", key) for key in (() if vocabulary is None else vocabulary.keys)]
+    places = [
+        re.fullmatch(r"c([0-9]{1,6})", key)
+        for key in (() if vocabulary is None else vocabulary.keys)
+    ]
     return 1 + max(int(place[1]) for place in places if place) if places and all(places) else None
 
 
@@ -88,7 +101,8 @@ def are_columns(path: str, options: Options, labeler: omkl.SequenceLabeler) -> b
 def read_sequences(path: str, options: Options, model: Any = None) -> tuple[list, list | None]:
     """Read the sequences of a file, and their labels, None if there are none.
 
-    For a model trained on columns, files are read as columns. A file without an additional column has no labels.
+    For a model trained on columns, files are read as columns. A file without an additional column
+    has no labels.
     """
     from omkl.data.sequences import guess_format, n_columns_in
 
@@ -99,10 +113,14 @@ def read_sequences(path: str, options: Options, model: Any = None) -> tuple[list
             n_columns = n_columns_in(path)
             labelled = n_columns > n_known
             if n_columns < n_known:
-                raise DataFileError(f"{path} has {n_columns} columns, and the model reads {n_known} of each token.")
+                raise DataFileError(
+                    f"{path} has {n_columns} columns, and the model reads {n_known} of each token."
+                )
     X, y = data.read_sequences(path, format, on_error=options.on_error, labelled=labelled)
     if not any(len(token) for x in X for token in x):
-        raise DataFileError(f"No token in {path} has attributes: set --format, for example to columns.")
+        raise DataFileError(
+            f"No token in {path} has attributes: set --format, for example to columns."
+        )
     return X, y
 
 
@@ -110,7 +128,9 @@ def labelled_sequences(path: str, options: Options, model: Any = None) -> tuple[
     """Read sequences and their labels; raises DataFileError if the file has no labels."""
     X, y = read_sequences(path, options, model)
     if y is None:
-        raise DataFileError(f'{path} holds no labels: give every line a "y", or a last column with the label.')
+        raise DataFileError(
+            f'{path} holds no labels: give every line a "y", or a last column with the label.'
+        )
     return X, y
 
 
@@ -122,7 +142,9 @@ def labelled_graphs(path: str) -> tuple[list, list]:
     return X, y
 
 
-def read_gold(path: str, model: omkl.DependencyParser | omkl.Annotator, options: Options) -> data.Treebank:
+def read_gold(
+    path: str, model: omkl.DependencyParser | omkl.Annotator, options: Options
+) -> data.Treebank:
     """Read a treebank for the evaluation of a parser or an annotator."""
     is_parser = isinstance(model, omkl.DependencyParser)
     trees: dict[str, Any] = {"single_root": model.single_root} if is_parser else {"trees": "given"}
@@ -130,7 +152,9 @@ def read_gold(path: str, model: omkl.DependencyParser | omkl.Annotator, options:
 
 
 def labelled_data(path: str, model: Any, kind: str, options: Options) -> tuple[Any, list | None]:
-    """Read labelled data for ``score``: sequences and labels, or a treebank or stream of rows and None."""
+    """Read labelled data for ``score``: sequences and labels, or a treebank or stream of rows and
+    None.
+    """
     if kind == "graphs":
         return labelled_graphs(path)
     if kind == "sequences":
@@ -140,7 +164,7 @@ def labelled_data(path: str, model: Any, kind: str, options: Options) -> tuple[A
     return read_gold(path, model, options), None
 
 
-# ---- rows --------------------------------------------------------------------------------------------------------
+# ---- rows ----------------------------------------------------------------------------------------
 
 
 def columns_of_model(model: Any) -> dict[str, Any]:
@@ -151,7 +175,11 @@ def columns_of_model(model: Any) -> dict[str, Any]:
     if names is not None and "features" in model._sections:
         vocabulary = model.model_.codec.encoder.vocabulary
         text = [] if vocabulary is None else [key for key in names if vocabulary.is_text(key)]
-    return {"n_features": model.__dict__.get("n_features_in_"), "columns": names, "categorical": text}
+    return {
+        "n_features": model.__dict__.get("n_features_in_"),
+        "columns": names,
+        "categorical": text,
+    }
 
 
 def columns_of_block(block: data.Block) -> dict[str, Any]:
@@ -162,24 +190,33 @@ def columns_of_block(block: data.Block) -> dict[str, Any]:
     return {"columns": block.feature_names, "categorical": list(text)}
 
 
-def open_rows(path: str, options: Options, columns: Mapping[str, Any] = {}, labelled: bool = True) -> data.Stream:
+def open_rows(
+    path: str, options: Options, columns: Mapping[str, Any] = {}, labelled: bool = True
+) -> data.Stream:
     """Open a stream of rows with these columns, and with one output each if ``labelled``."""
     format = data.find_format(path, options.format)
     if format.holds != "rows":
-        raise InputError(f"{path} holds no rows: it was read as {next(iter(format.aliases))}. Set --format.")
+        raise InputError(
+            f"{path} holds no rows: it was read as {next(iter(format.aliases))}. Set --format."
+        )
     target = options.target
     if target is None:
         target = format.default_target if labelled else None
     elif target.removeprefix("-").isdigit():
         target = int(target)
     given = {"header": False if options.no_header else None, "delimiter": options.delimiter}
-    given |= {"on_error": "skip" if options.on_error == "skip" else None, "zero_based": options.zero_based or None}
+    given |= {
+        "on_error": "skip" if options.on_error == "skip" else None,
+        "zero_based": options.zero_based or None,
+    }
     settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     named = columns.get("columns") is not None and not options.no_header
     selects = [name for name in format.selects if named or name == "n_features"]
     settings |= {name: columns[name] for name in selects if columns.get(name) is not None}
     if options.categorical:
-        settings["categorical"] = sorted({*settings.get("categorical", []), *options.categorical.split(",")})
+        settings["categorical"] = sorted(
+            {*settings.get("categorical", []), *options.categorical.split(",")}
+        )
     stream = data.open_stream(path, format, target, **settings)
 
     def with_outputs(block: data.Block) -> data.Block:
@@ -187,7 +224,11 @@ def open_rows(path: str, options: Options, columns: Mapping[str, Any] = {}, labe
             raise DataFileError(f"{path} has no outputs: set --target.")
         y = np.asarray(block.y)
         # svmlight has classes as floats
-        is_whole = y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max(initial=0) < 2**53
+        is_whole = (
+            y.dtype.kind == "f"
+            and np.array_equal(y, np.round(y))
+            and np.abs(y).max(initial=0) < 2**53
+        )
         return block.with_outputs(y.astype(np.int64) if is_whole else y)
 
     return stream.mapped(with_outputs) if labelled else stream

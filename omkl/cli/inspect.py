@@ -17,9 +17,11 @@ from omkl.data import output_file
 
 #: Maximum length of names of groups in tables; longer ones are shortened in the middle.
 NAME_WIDTH = 44
-#: A group helps measurably if the loss without it increases by more than this number of standard errors.
+#: A group helps measurably if the loss without it increases by more than this number of standard
+#: errors.
 MEASURABLE = 2.0
-#: Entries of the records of groups, and their formats, by the heads of columns; those of measured groups.
+#: Entries of the records of groups, and their formats, by the heads of columns; those of measured
+#: groups.
 COLUMNS = {"weight": ("weight", ".1%"), "norm": ("norm", ".3g"), "bytes": ("bytes_share", ".2%")}
 MEASURED = {"loss without": ("loss_without", ".4g"), "increase": ("loss_increase", "+.2g")}
 MEASURED |= {"std. error": ("standard_error", ".1g")}
@@ -30,9 +32,23 @@ MEASURED |= {"std. error": ("standard_error", ".1g")}
     opt.MODEL,
     option("--top", type=opt.COUNT, default=10, metavar="N", help="List the N strongest features."),
     option("--group", metavar="NAME", help="Only features of this group."),
-    option("--groups", type=opt.COUNT, metavar="N", help="List N groups; 30 by default, or 10 of each part."),
-    option("--part", metavar="NAME", help="Annotators: only the model of this part, such as upos or trees."),
-    option("--data", type=opt.READ, metavar="FILE", help="Measure how much each group helps on this held-out file."),
+    option(
+        "--groups",
+        type=opt.COUNT,
+        metavar="N",
+        help="List N groups; 30 by default, or 10 of each part.",
+    ),
+    option(
+        "--part",
+        metavar="NAME",
+        help="Annotators: only the model of this part, such as upos or trees.",
+    ),
+    option(
+        "--data",
+        type=opt.READ,
+        metavar="FILE",
+        help="Measure how much each group helps on this held-out file.",
+    ),
     *(opt.DATA, opt.JOBS, opt.METRICS),
 )
 def inspect(options: Options) -> None:
@@ -72,13 +88,19 @@ def _metrics(model: Any, kind: str, options: Options) -> Record:
     """Return parameters, sizes and groups of a model."""
     parameters = model.get_params(deep=False)
     metrics = {"class": type(model).__name__, **_size(model)}
-    metrics |= {name: str(parameters[name]) for name in ("loss", "regularizer") if name in parameters}
+    metrics |= {
+        name: str(parameters[name]) for name in ("loss", "regularizer") if name in parameters
+    }
     learned = {name: getattr(model, f"{name}_", parameters.get(name)) for name in ("C", "alpha")}
     metrics |= {name: value for name, value in learned.items() if value is not None}
     metrics |= {"kernel_weights": {}, "left_out": [], "group_report": [], "top_features": []}
     metrics["column_scales"] = model.column_scales_ if "scales" in model._sections else {}
     if "features" in model._sections:
-        metrics |= {"C": model.model_.settings.C, "epochs": model.n_iter_, "memory": model.memory_usage()}
+        metrics |= {
+            "C": model.model_.settings.C,
+            "epochs": model.n_iter_,
+            "memory": model.memory_usage(),
+        }
         if options.data is None:
             metrics["group_report"] = model.group_report_
         else:
@@ -115,7 +137,9 @@ def _lines(metrics: Record, size: dict[str, int], n_groups: int) -> Iterator[str
     if "dual_gap" in metrics:
         facts.append(f"relative duality gap {np.max(metrics['dual_gap']):.2g}")
     else:
-        facts.append(f"{metrics['epochs']} epochs, {metrics['memory']['prediction']:.1f} MB of parameters")
+        facts.append(
+            f"{metrics['epochs']} epochs, {metrics['memory']['prediction']:.1f} MB of parameters"
+        )
     yield f"{metrics['class']}: {', '.join(facts)}"
     if metrics["group_report"]:
         yield from group_lines(metrics["group_report"], n_groups)
@@ -134,20 +158,33 @@ def _lines(metrics: Record, size: dict[str, int], n_groups: int) -> Iterator[str
     if features:
         rows = [(f["feature"], f.get("label", f["group"]), f"{f['weight']:+.3f}") for f in features]
         yield "\nStrongest features"
-        yield from table(rows, ("feature", "label" if "label" in features[0] else "group", "weight"))
+        yield from table(
+            rows, ("feature", "label" if "label" in features[0] else "group", "weight")
+        )
 
 
 def group_lines(records: list[Record], n: int) -> Iterator[str]:
-    """Yield a table of the n groups that help most, or without data weigh most, and a summary of the others."""
+    """Yield a table of the n groups that help most, or without data weigh most, and a summary of
+    the others.
+    """
     measured = "loss_increase" in records[0]
     first = "loss_increase" if measured else "weight"
-    ranked = sorted(records, key=lambda r: (-np.inf if r[first] is None else r[first], r["norm"]), reverse=True)
+    ranked = sorted(
+        records, key=lambda r: (-np.inf if r[first] is None else r[first], r["norm"]), reverse=True
+    )
     columns = COLUMNS | (MEASURED if measured else {})
     rows = []
     for record in ranked[:n]:
         name = record["group"]
-        short = name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH // 2 - 1]}…{name[-NAME_WIDTH // 2 :]}"
-        cells = ("-" if record[key] is None else format(record[key], form) for key, form in columns.values())
+        short = (
+            name
+            if len(name) <= NAME_WIDTH
+            else f"{name[: NAME_WIDTH // 2 - 1]}…{name[-NAME_WIDTH // 2 :]}"
+        )
+        cells = (
+            "-" if record[key] is None else format(record[key], form)
+            for key, form in columns.values()
+        )
         rows.append([short, *cells])
     yield "\nGroups"
     yield from table(rows, ["group", *columns])
@@ -169,22 +206,33 @@ def _rest(n_more: int) -> Iterator[str]:
         yield f"and {n_more} more; --groups N shows N of them."
 
 
-# ---- omkl report -----------------------------------------------------------------------------------------------------
+# ---- omkl report ---------------------------------------------------------------------------------
 
 
 @opt.command(
     "report",
     *(opt.MODEL, opt.argument("data", type=opt.READ, required=False)),
-    option("-o", "--output", type=opt.WRITE, default="-", metavar="FILE", help="HTML file to write."),
-    option("--title", metavar="TEXT", help="Heading of the page; by default the class of the model."),
-    option("--worst", type=opt.COUNT, default=10, metavar="N", help="Show the N examples with the worst mistakes."),
+    option(
+        "-o", "--output", type=opt.WRITE, default="-", metavar="FILE", help="HTML file to write."
+    ),
+    option(
+        "--title", metavar="TEXT", help="Heading of the page; by default the class of the model."
+    ),
+    option(
+        "--worst",
+        type=opt.COUNT,
+        default=10,
+        metavar="N",
+        help="Show the N examples with the worst mistakes.",
+    ),
     *(opt.DATA, opt.JOBS, opt.METRICS),
 )
 def report(options: Options) -> None:
     """Write a self-contained HTML page about the saved MODEL.
 
-    The page shows what the model has learned, and how it was trained. With a file DATA of held-out data, it also shows
-    scores by label, relation and length, calibration, and explanations of the worst mistakes. Plots need omkl[plot].
+    The page shows what the model has learned, and how it was trained. With a file DATA of held-out
+    data, it also shows scores by label, relation and length, calibration, and explanations of the
+    worst mistakes. Plots need omkl[plot].
 
     Examples:
       omkl report labeler.npz test.crfsuite -o report.html
@@ -203,7 +251,9 @@ def report(options: Options) -> None:
             X, y = labelled_data(options.data, model, kind, options)
             if kind == "rows":
                 X, y = X.read()
-        page = reports.make_report(options.checked or model, X, y, title=options.title, n_worst=options.worst)
+        page = reports.make_report(
+            options.checked or model, X, y, title=options.title, n_worst=options.worst
+        )
     with output_file(options.output) as file:
         file.write(page.encode())
     name, n = type(model).__name__, None if X is None else n_rows(X)

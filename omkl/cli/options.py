@@ -59,7 +59,11 @@ class Run(SimpleNamespace):
 
     def shown(self, text: str) -> str:
         """Replace the path of the copy of standard input in a text by "standard input"."""
-        return text if self.standard_input is None else text.replace(self.standard_input, "standard input")
+        return (
+            text
+            if self.standard_input is None
+            else text.replace(self.standard_input, "standard input")
+        )
 
     def advice(self, message: str) -> str:
         """Return an error or a warning of the library in one line, in terms of the command line."""
@@ -67,10 +71,14 @@ class Run(SimpleNamespace):
 
 
 class Options(SimpleNamespace):
-    """Options and arguments of a command, with defaults for options that the command does not declare."""
+    """Options and arguments of a command, with defaults for options that the command does not
+    declare.
+    """
 
     format: Any = None
-    target = delimiter = categorical = jobs = budget = kernels = lexicons = templates = transitions = checked = format
+    target = delimiter = categorical = jobs = budget = kernels = lexicons = templates = (
+        transitions
+    ) = checked = format
     no_header = zero_based = False
     on_error = "raise"
 
@@ -102,7 +110,9 @@ class OutputFile(click.Path):
 
 
 class Command(click.Command):
-    """Command whose function takes :class:`Options`; checks files first, and prints warnings in one line."""
+    """Command whose function takes :class:`Options`; checks files first, and prints warnings in one
+    line.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         repeated: list[str] = []  # --kernels a b is written as --kernels a --kernels b
@@ -116,13 +126,22 @@ class Command(click.Command):
         return super().parse_args(ctx, repeated)
 
     def invoke(self, ctx: click.Context) -> Any:
-        given = {name: list(own) or None if isinstance(own, tuple) else own for name, own in ctx.params.items()}
+        given = {
+            name: list(own) or None if isinstance(own, tuple) else own
+            for name, own in ctx.params.items()
+        }
         run, options = ctx.ensure_object(Run), Options(**given)
         run.parameters = self.params
         run.checkpoint = ctx.params.get("checkpoint")
-        names_of_inputs = [parameter.name for parameter in self.params if isinstance(parameter.type, InputFile)]
-        inputs = {name: ctx.params[name] for name in names_of_inputs if ctx.params[name] is not None}
-        outputs = {p.opts[0]: ctx.params[p.name] for p in self.params if isinstance(p.type, OutputFile)}
+        names_of_inputs = [
+            parameter.name for parameter in self.params if isinstance(parameter.type, InputFile)
+        ]
+        inputs = {
+            name: ctx.params[name] for name in names_of_inputs if ctx.params[name] is not None
+        }
+        outputs = {
+            p.opts[0]: ctx.params[p.name] for p in self.params if isinstance(p.type, OutputFile)
+        }
         paths = {option: path for option, path in outputs.items() if path is not None}
         for parameter in self.params:
             if type(parameter.type) is InputFile and inputs.get(parameter.name, "-") != "-":
@@ -135,7 +154,9 @@ class Command(click.Command):
                 check_output(path)
                 for other in inputs.values():
                     if is_same_file(path, other):
-                        raise InputError(f"{option} {path} would replace {other}, which is read: name another file.")
+                        raise InputError(
+                            f"{option} {path} would replace {other}, which is read: name another file."
+                        )
         for (option, path), (other_option, other) in combinations(paths.items(), 2):
             if path == other or is_same_file(path, other):
                 raise InputError(f"{option} and {other_option} are one file: name two.")
@@ -164,7 +185,9 @@ def check_input(path: str) -> None:
 
 @contextmanager
 def copied(opened: Callable[[], AbstractContextManager[IO[bytes]]], name: str) -> Iterator[str]:
-    """Copy standard input or a pipe to a temporary file, which can be read twice; ``name`` is for messages."""
+    """Copy standard input or a pipe to a temporary file, which can be read twice; ``name`` is for
+    messages.
+    """
     with tempfile.TemporaryDirectory(prefix="omkl-") as folder:
         path = os.path.join(folder, name.lower())
         with open(path, "wb") as file:
@@ -185,7 +208,10 @@ def _printed_warnings(run: Run, quiet: bool) -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if quiet else "once")
-        for kind in (DeprecationWarning, PendingDeprecationWarning):  # not relevant for users of commands
+        for kind in (
+            DeprecationWarning,
+            PendingDeprecationWarning,
+        ):  # not relevant for users of commands
             warnings.simplefilter("ignore", kind)
         warnings.showwarning = show  # type: ignore[assignment]
         yield
@@ -195,15 +221,19 @@ def refuse(reason: str, *names: str) -> None:
     """Raise if the user sets one of these options: ``--target does not go with a GroupLasso.``"""
     context = click.get_current_context()
     for own in context.command.params:
-        if own.name in names and context.get_parameter_source(own.name) is ParameterSource.COMMANDLINE:
+        if (
+            own.name in names
+            and context.get_parameter_source(own.name) is ParameterSource.COMMANDLINE
+        ):
             raise InputError(f"{own.opts[-1]} {reason}.")
 
 
-# ---- declarations ------------------------------------------------------------------------------------------------
+# ---- declarations --------------------------------------------------------------------------------
 
 
 def _look_of(function: Callable) -> dict[str, Any]:
-    """Return the settings of a command: help from the docstring of its function, and the examples at the end of it.
+    """Return the settings of a command: help from the docstring of its function, and the examples
+    at the end of it.
 
     click does not wrap lines after ``\\b``.
     """
@@ -217,14 +247,20 @@ def declare(*options: Callable) -> Callable[[Callable], Callable]:
 
 
 def command(name: str, *options: Callable) -> Callable[[Callable], click.Command]:
-    """Make a command with these options from a function, whose docstring is the help text and ends with examples."""
-    return lambda function: click.command(name, cls=Command, **_look_of(function))(declare(*options)(function))
+    """Make a command with these options from a function, whose docstring is the help text and ends
+    with examples.
+    """
+    return lambda function: click.command(name, cls=Command, **_look_of(function))(
+        declare(*options)(function)
+    )
 
 
 class Group(click.Group):
     """Group of lazily imported commands; ``sources`` has ``module:function`` and a summary by name."""
 
-    def __init__(self, name: str | None, sources: dict[str, tuple[str, str]], **settings: Any) -> None:
+    def __init__(
+        self, name: str | None, sources: dict[str, tuple[str, str]], **settings: Any
+    ) -> None:
         super().__init__(name, **settings)
         self.sources = sources
 
@@ -243,7 +279,9 @@ class Group(click.Group):
 
 
 def group(name: str, sources: dict[str, tuple[str, str]]) -> Callable[[Callable], Group]:
-    """Make a group of commands from a function, whose docstring is the help text and ends with examples."""
+    """Make a group of commands from a function, whose docstring is the help text and ends with
+    examples.
+    """
     settings: dict[str, Any] = {"sources": sources, "no_args_is_help": False}
     return lambda function: click.group(name, cls=Group, **settings, **_look_of(function))(function)
 
@@ -262,23 +300,51 @@ def auto_or(kind: type) -> Callable[[Any], Any]:
 
 option, argument = click.option, click.argument
 CHOICE, COUNT, POSITIVE = click.Choice, click.IntRange(min=0), click.IntRange(min=1)
-READ, WRITE = InputFile(readable=False, allow_dash=True), OutputFile(readable=False, allow_dash=True)
+READ, WRITE = (
+    InputFile(readable=False, allow_dash=True),
+    OutputFile(readable=False, allow_dash=True),
+)
 READ_OR_NAME = InputFileOrName(readable=False, allow_dash=True)
 MODEL = argument("model", type=READ)
-FORMAT = option("--format", metavar="NAME", help="Format of the data; by default guessed from the file's name.")
-ON_ERROR = option("--on-error", type=CHOICE(["raise", "skip"]), default="raise", help="Stop at or skip bad records.")
+FORMAT = option(
+    "--format", metavar="NAME", help="Format of the data; by default guessed from the file's name."
+)
+ON_ERROR = option(
+    "--on-error",
+    type=CHOICE(["raise", "skip"]),
+    default="raise",
+    help="Stop at or skip bad records.",
+)
 #: Options for tables.
 TABLE = (
-    option("--target", metavar="WHERE", help="Outputs: a column, by default the last, or an array of npz."),
+    option(
+        "--target",
+        metavar="WHERE",
+        help="Outputs: a column, by default the last, or an array of npz.",
+    ),
     option("--no-header", is_flag=True, help="csv: the first line is a row, not names of columns."),
-    option("--delimiter", metavar="C", help="csv: divides cells, as ';'; by default a comma, in .tsv files a tab."),
-    option("--categorical", metavar="NAMES", help="csv: columns that are text, as zip codes, separated by commas."),
-    option("--zero-based", is_flag=True, help="svmlight: indices count from 0, as scikit-learn writes them."),
+    option(
+        "--delimiter",
+        metavar="C",
+        help="csv: divides cells, as ';'; by default a comma, in .tsv files a tab.",
+    ),
+    option(
+        "--categorical",
+        metavar="NAMES",
+        help="csv: columns that are text, as zip codes, separated by commas.",
+    ),
+    option(
+        "--zero-based",
+        is_flag=True,
+        help="svmlight: indices count from 0, as scikit-learn writes them.",
+    ),
 )
 OF_TABLES = ("target", "no_header", "delimiter", "categorical", "zero_based")
 OF_DATA = ("format", *OF_TABLES, "on_error", "worst")
 DATA = declare(FORMAT, *TABLE, ON_ERROR)
-JOBS = option("--jobs", type=int, metavar="N", help="Threads; -1 is one for each core, by default one.")
+JOBS = option(
+    "--jobs", type=int, metavar="N", help="Threads; -1 is one for each core, by default one."
+)
 SEED = option("--random-state", type=COUNT, default=0, metavar="N", help="Seed.")
 METRICS = declare(
     option("--json", type=WRITE, metavar="FILE", help="Also write the metrics to FILE, as JSON."),
@@ -294,7 +360,10 @@ METRICS = declare(
         "predict": ("predict:predict", "Label sequences, parse sentences, or predict for rows."),
         "evaluate": ("evaluate:evaluate", "Score a model on labelled sequences, trees or rows."),
         "calibrate": ("predict:calibrate", "Make the scores of a model probabilities."),
-        "guarantee": ("predict:guarantee", "Calibrate a model, to know which of its outputs to accept."),
+        "guarantee": (
+            "predict:guarantee",
+            "Calibrate a model, to know which of its outputs to accept.",
+        ),
         "inspect": ("inspect:inspect", "Show what a model has learned."),
         "report": ("inspect:report", "Write a page about a model, and how good it is on data."),
         "prune": ("train_parser:prune", "Keep the best templates of a parser."),

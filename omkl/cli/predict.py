@@ -1,4 +1,6 @@
-"""``omkl predict``, ``calibrate`` and ``guarantee``: predictions of a saved model, and how sure they are."""
+"""``omkl predict``, ``calibrate`` and ``guarantee``: predictions of a saved model, and how sure
+they are.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,14 @@ from omkl.exceptions import DataWarning, InputError
 if TYPE_CHECKING:
     from omkl.guarantees.answers import Answer
 
-#: Output formats by the kind of a model, default first. All but text can also be the suffix of the output file.
+#: Output formats by the kind of a model, default first. All but text can also be the suffix of the
+#: output file.
 FORMS: dict[str, tuple[str, ...]] = dict.fromkeys(("trees", "annotations"), ("conllu", "jsonl"))
-FORMS |= {"sequences": ("text", "jsonl", "conllu"), "graphs": ("jsonl", "text"), "rows": ("text", "jsonl")}
+FORMS |= {
+    "sequences": ("text", "jsonl", "conllu"),
+    "graphs": ("jsonl", "text"),
+    "rows": ("text", "jsonl"),
+}
 #: Keys in MISC of what is written about a tag.
 NOTES = {"confidence": "UposConf", "guarantee": "Guarantee"}
 #: N best annotations of a sentence: treebanks with one sentence, and their scores.
@@ -41,29 +48,66 @@ Best: TypeAlias = "list[tuple[data.Treebank, float]]"
 @opt.command(
     "predict",
     *(opt.MODEL, opt.argument("input", type=opt.READ, required=False)),
-    option("--text", type=opt.READ, metavar="FILE", help="Annotators: raw text to split to words, instead of INPUT."),
-    option("--offsets", is_flag=True, help="With --text, write the characters of tokens to MISC, as TokenRange=12:15."),
-    option("-o", "--output", type=opt.WRITE, default="-", metavar="FILE", help="May end in .gz or .xz: compressed."),
-    option("--to", type=opt.CHOICE(["conllu", "jsonl", "text"]), help="Form; by default that of the output's name."),
-    option("--nbest", type=opt.POSITIVE, metavar="N", help="Write the N best of each, best first, with their scores."),
-    option("--confidence", is_flag=True, help="Write probabilities of labels, arcs and relations as well."),
+    option(
+        "--text",
+        type=opt.READ,
+        metavar="FILE",
+        help="Annotators: raw text to split to words, instead of INPUT.",
+    ),
+    option(
+        "--offsets",
+        is_flag=True,
+        help="With --text, write the characters of tokens to MISC, as TokenRange=12:15.",
+    ),
+    option(
+        "-o",
+        "--output",
+        type=opt.WRITE,
+        default="-",
+        metavar="FILE",
+        help="May end in .gz or .xz: compressed.",
+    ),
+    option(
+        "--to",
+        type=opt.CHOICE(["conllu", "jsonl", "text"]),
+        help="Form; by default that of the output's name.",
+    ),
+    option(
+        "--nbest",
+        type=opt.POSITIVE,
+        metavar="N",
+        help="Write the N best of each, best first, with their scores.",
+    ),
+    option(
+        "--confidence",
+        is_flag=True,
+        help="Write probabilities of labels, arcs and relations as well.",
+    ),
     option("--line-buffered", is_flag=True, help="Answer each sentence of standard input at once."),
-    option("--error", type=float, metavar="SHARE", help="After omkl guarantee: also write accept or check."),
+    option(
+        "--error",
+        type=float,
+        metavar="SHARE",
+        help="After omkl guarantee: also write accept or check.",
+    ),
     *(opt.FORMAT, *opt.TABLE, opt.JOBS, opt.METRICS),
 )
 def predict(options: Options) -> None:
-    """Predict for the sequences, sentences or rows of the file INPUT; outputs in this file are ignored.
+    """Predict for the sequences, sentences or rows of the file INPUT; outputs in this file are
+    ignored.
 
-    A labeler writes one label per line and an empty line between sequences; for columns, the lines of INPUT with the
-    label as one more column; or with --to conllu a treebank with predicted UPOS. A parser writes the treebank with
-    predicted heads and relations. An annotator writes a treebank with all columns that it predicts, and with --text
-    splits raw text first. Labelers with --to conllu and annotators read treebanks, or text with one sentence per line
-    and spaces between words. A classifier or regressor writes one prediction per line.
+    A labeler writes one label per line and an empty line between sequences; for columns, the lines
+    of INPUT with the label as one more column; or with --to conllu a treebank with predicted UPOS.
+    A parser writes the treebank with predicted heads and relations. An annotator writes a treebank
+    with all columns that it predicts, and with --text splits raw text first. Labelers with --to
+    conllu and annotators read treebanks, or text with one sentence per line and spaces between
+    words. A classifier or regressor writes one prediction per line.
 
-    Probabilities are written after a tab, as "confidence" in JSON lines, and as UposConf=0.987, HeadConf and RelConf in
-    MISC of a treebank. Alternatives are "nbest" in JSON lines, and have scores in comments of a treebank. With --error
-    0.05, at most 5% of the outputs marked "accept" are wrong, with the confidence of omkl guarantee, and all others are
-    marked "check": in a last column, as "guarantee" in JSON lines, and as Guarantee=accept in MISC.
+    Probabilities are written after a tab, as "confidence" in JSON lines, and as UposConf=0.987,
+    HeadConf and RelConf in MISC of a treebank. Alternatives are "nbest" in JSON lines, and have
+    scores in comments of a treebank. With --error 0.05, at most 5% of the outputs marked "accept"
+    are wrong, with the confidence of omkl guarantee, and all others are marked "check": in a last
+    column, as "guarantee" in JSON lines, and as Guarantee=accept in MISC.
 
     Examples:
       omkl predict parser.npz new.conllu -o parsed.conllu --confidence
@@ -94,16 +138,33 @@ def predict(options: Options) -> None:
     end = stem(options.output).rpartition(".")[2]
     options.to = options.to or (end if end in ("jsonl", "conllu") else FORMS[kind][0])
     if options.to not in FORMS[kind]:
-        raise InputError(f"{files.of_class(model).capitalize()} writes {' or '.join(FORMS[kind])}, not {options.to}.")
-    writers = {"trees": _parse, "annotations": _annotate, "sequences": _label, "graphs": _label_graphs, "rows": _rows}
+        raise InputError(
+            f"{files.of_class(model).capitalize()} writes {' or '.join(FORMS[kind])}, not {options.to}."
+        )
+    writers = {
+        "trees": _parse,
+        "annotations": _annotate,
+        "sequences": _label,
+        "graphs": _label_graphs,
+        "rows": _rows,
+    }
     write: Any = writers[kind]
     if not options.line_buffered:
         write(model, options)
         return
     name = "input" if options.text is None else "text"
-    if kind in ("rows", "graphs") or getattr(options, name) != "-" or options.output != "-" or options.json is not None:
-        raise InputError("--line-buffered is for sentences from standard input to standard output, without --json.")
-    for record in _records(words=kind == "annotations" or (kind == "sequences" and options.to == "conllu")):
+    if (
+        kind in ("rows", "graphs")
+        or getattr(options, name) != "-"
+        or options.output != "-"
+        or options.json is not None
+    ):
+        raise InputError(
+            "--line-buffered is for sentences from standard input to standard output, without --json."
+        )
+    for record in _records(
+        words=kind == "annotations" or (kind == "sequences" and options.to == "conllu")
+    ):
         with copied(partial(io.BytesIO, record), "Standard input") as path:
             setattr(options, name, path)
             write(model, options)
@@ -133,20 +194,31 @@ def _check_probabilities(model: Any, kind: str, what: str, trees: bool = True) -
     elif hasattr(model, "predict_marginals"):
         return
     name = files.of_class(model)
-    raise InputError(f"{what} needs probabilities, which {name} has after omkl calibrate, or training with --dev.")
+    raise InputError(
+        f"{what} needs probabilities, which {name} has after omkl calibrate, or training with --dev."
+    )
 
 
 @opt.command(
     "calibrate",
     *(opt.MODEL, opt.argument("calibration", type=opt.READ)),
-    option("-o", "--output", type=opt.WRITE, required=True, metavar="FILE", help="File for the calibrated model."),
+    option(
+        "-o",
+        "--output",
+        type=opt.WRITE,
+        required=True,
+        metavar="FILE",
+        help="File for the calibrated model.",
+    ),
     *(opt.FORMAT, opt.ON_ERROR, opt.JOBS, opt.METRICS),
 )
 def calibrate(options: Options) -> None:
-    """Calibrate the saved MODEL on the file CALIBRATION of labelled data, so that omkl predict --confidence is right.
+    """Calibrate the saved MODEL on the file CALIBRATION of labelled data, so that omkl predict
+    --confidence is right.
 
-    Scores of labels, tags, arcs and relations are scaled to be probabilities. Predictions stay the same. The model must
-    not have been trained on the data. omkl train --dev does the same after training.
+    Scores of labels, tags, arcs and relations are scaled to be probabilities. Predictions stay the
+    same. The model must not have been trained on the data. omkl train --dev does the same after
+    training.
 
     Examples:
       omkl calibrate annotator.npz dev.conllu -o calibrated.npz
@@ -155,7 +227,9 @@ def calibrate(options: Options) -> None:
     model, kind = files.load_model(options)
     if not hasattr(model, "calibrate"):
         name = files.of_class(model)
-        raise InputError(f"{options.model} must hold a labeler, a parser or an annotator, got {name}.")
+        raise InputError(
+            f"{options.model} must hold a labeler, a parser or an annotator, got {name}."
+        )
     X, y = files.labelled_data(options.calibration, model, kind, options)
     if y is None:
         model.calibrate(X)
@@ -169,18 +243,41 @@ def calibrate(options: Options) -> None:
 @opt.command(
     "guarantee",
     *(opt.MODEL, opt.argument("calibration", type=opt.READ)),
-    option("-o", "--output", type=opt.WRITE, required=True, metavar="FILE", help="File for the calibrated model."),
-    option("--unit", type=opt.CHOICE(["output", "token", "entity"]), default="output", help="What may be wrong."),
-    option("--column", metavar="NAME", help="Parsers and annotators: the column that may be wrong; by default any."),
-    option("--level", type=float, default=0.9, metavar="SHARE", help="Confidence: probability that bounds hold."),
+    option(
+        "-o",
+        "--output",
+        type=opt.WRITE,
+        required=True,
+        metavar="FILE",
+        help="File for the calibrated model.",
+    ),
+    option(
+        "--unit",
+        type=opt.CHOICE(["output", "token", "entity"]),
+        default="output",
+        help="What may be wrong.",
+    ),
+    option(
+        "--column",
+        metavar="NAME",
+        help="Parsers and annotators: the column that may be wrong; by default any.",
+    ),
+    option(
+        "--level",
+        type=float,
+        default=0.9,
+        metavar="SHARE",
+        help="Confidence: probability that bounds hold.",
+    ),
     *(opt.DATA, opt.JOBS, opt.METRICS),
 )
 def guarantee(options: Options) -> None:
-    """Calibrate the saved MODEL on the file CALIBRATION of labelled data, to know which of its outputs to accept.
+    """Calibrate the saved MODEL on the file CALIBRATION of labelled data, to know which of its
+    outputs to accept.
 
-    The data must be like those to come, and the model must not have been trained or calibrated on them. The new file is
-    a model like the old one, for all commands. omkl predict --error SHARE marks outputs that can be accepted, and omkl
-    report draws their error.
+    The data must be like those to come, and the model must not have been trained or calibrated on
+    them. The new file is a model like the old one, for all commands. omkl predict --error SHARE
+    marks outputs that can be accepted, and omkl report draws their error.
 
     Examples:
       omkl guarantee labeler.npz dev.conllu -o checked.npz
@@ -189,14 +286,21 @@ def guarantee(options: Options) -> None:
     """
     model, kind = files.load_model(options)
     if kind != "rows":
-        _check_probabilities(model, kind, "A guarantee", trees=options.column in (None, "heads", "deprels"))
+        _check_probabilities(
+            model, kind, "A guarantee", trees=options.column in (None, "heads", "deprels")
+        )
     with files.naming(options.calibration):
         X, y = files.labelled_data(options.calibration, model, kind, options)
         X, y = X.read() if kind == "rows" else (X, y)
-        checked = omkl.guarantee(model, X, y, confidence=options.level, unit=options.unit, column=options.column)
+        checked = omkl.guarantee(
+            model, X, y, confidence=options.level, unit=options.unit, column=options.column
+        )
     checked.save(files.destination(options.output))
     line = f"Calibrated on {checked.n_examples_} examples: {options.output}"
-    options.report([line], {"examples": checked.n_examples_, "curve": checked.curve(), "output": options.output})
+    options.report(
+        [line],
+        {"examples": checked.n_examples_, "curve": checked.curve(), "output": options.output},
+    )
 
 
 def _marks(accepted: ArrayLike, n: int) -> list[str]:
@@ -205,7 +309,9 @@ def _marks(accepted: ArrayLike, n: int) -> list[str]:
 
 
 def _records(words: bool) -> Iterator[bytes]:
-    """Read standard input by sentence: a line of ``words`` or JSON, otherwise the lines up to an empty one."""
+    """Read standard input by sentence: a line of ``words`` or JSON, otherwise the lines up to an
+    empty one.
+    """
     found, by_line = list[bytes](), None
     for line in sys.stdin.buffer:
         found += [line] if line.strip() or found else []
@@ -218,7 +324,7 @@ def _records(words: bool) -> Iterator[bytes]:
         yield b"".join(found)
 
 
-# ---- sentences ---------------------------------------------------------------------------------------------------
+# ---- sentences -----------------------------------------------------------------------------------
 
 
 def _parse(parser: omkl.DependencyParser, options: Options) -> None:
@@ -227,14 +333,19 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
     def best(block: data.Treebank) -> Iterator[Best]:
         for i, found in enumerate(parser.predict_nbest(block, options.nbest)):
             own = block[i : i + 1]
-            yield [(own.with_trees(tree.heads).with_strings("deprels", tree.deprels), tree.score) for tree in found]
+            yield [
+                (own.with_trees(tree.heads).with_strings("deprels", tree.deprels), tree.score)
+                for tree in found
+            ]
 
     columns = ["heads", *["deprels"] * parser.labeled]
     predict = best if options.nbest else partial(_annotated, parser, parser.parse, options)
     _write_sentences(map(predict, _treebanks(options.input)), columns, "Parsed", options)
 
 
-def _annotated(model: Any, annotate: Callable, options: Options, block: data.Treebank) -> data.Treebank:
+def _annotated(
+    model: Any, annotate: Callable, options: Options, block: data.Treebank
+) -> data.Treebank:
     """Annotate sentences, and for ``--error`` write to MISC which words to accept."""
     if options.error is None:
         return annotate(block, confidence=options.confidence)
@@ -252,7 +363,11 @@ def _annotated(model: Any, annotate: Callable, options: Options, block: data.Tre
 def _annotate(annotator: omkl.Annotator, options: Options) -> None:
     """Annotate sentences; everything except predicted columns is kept."""
     text = options.text
-    blocks = _sentences(options.input) if text is None else annotator.split(text_pieces(text), options.offsets)
+    blocks = (
+        _sentences(options.input)
+        if text is None
+        else annotator.split(text_pieces(text), options.offsets)
+    )
     found = map(partial(_annotated, annotator, annotator.annotate, options), blocks)
     _write_sentences(found, annotator.columns_, "Annotated", options)
 
@@ -270,20 +385,35 @@ def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
         return with_notes(block, notes) if notes else block
 
     def best(block: data.Treebank) -> Iterator[Best]:
-        for i, found in enumerate(labeler.predict_nbest([sentence.forms for sentence in block], options.nbest)):
+        for i, found in enumerate(
+            labeler.predict_nbest([sentence.forms for sentence in block], options.nbest)
+        ):
             own = block[i : i + 1]
             yield [(own.with_strings("upos", map(str, labels)), score) for labels, score in found]
 
-    _write_sentences(map(best if options.nbest else tagged, _sentences(options.input)), ["upos"], "Tagged", options)
+    _write_sentences(
+        map(best if options.nbest else tagged, _sentences(options.input)),
+        ["upos"],
+        "Tagged",
+        options,
+    )
 
 
 def _sentences(path: str) -> Iterator[data.Treebank]:
-    """Read blocks of a treebank if the suffix or the first line, except for comments, says so, else of text."""
-    line = next((line for line in data.lines(path) if line.strip() and not line.startswith(b"#")), b"")
+    """Read blocks of a treebank if the suffix or the first line, except for comments, says so, else
+    of text.
+    """
+    line = next(
+        (line for line in data.lines(path) if line.strip() and not line.startswith(b"#")), b""
+    )
     if data.find_format(path).holds == "trees" or b"\t" in line:
         return _treebanks(path)
     if len(cells := line.split()) >= 10 and cells[0].startswith(b"1") and b"_" in cells:
-        warnings.warn(f"{path} looks like CoNLL-U without tabs, and is read as text.", DataWarning, stacklevel=2)
+        warnings.warn(
+            f"{path} looks like CoNLL-U without tabs, and is read as text.",
+            DataWarning,
+            stacklevel=2,
+        )
     return data.iter_words(path)
 
 
@@ -295,12 +425,15 @@ def _treebanks(path: str) -> Iterator[data.Treebank]:
 def _write_sentences(found: Iterable, columns: Sequence[str], done: str, options: Options) -> None:
     """Write annotated sentences block by block, and report what was ``done``, and how fast.
 
-    Blocks are treebanks, or for ``--nbest`` the best annotations of each sentence. JSON lines contain the words and
-    these ``columns``; CoNLL-U keeps everything else.
+    Blocks are treebanks, or for ``--nbest`` the best annotations of each sentence. JSON lines
+    contain the words and these ``columns``; CoNLL-U keeps everything else.
     """
     from omkl.data.treebank.conllu import as_text
 
-    columns = [*columns, *["misc"] * (options.confidence or options.offsets or options.error is not None)]
+    columns = [
+        *columns,
+        *["misc"] * (options.confidence or options.offsets or options.error is not None),
+    ]
     counts, started = {"sentences": 0, "tokens": 0}, time.perf_counter()
 
     def record(sentence: data.Sentence) -> Record:
@@ -310,7 +443,9 @@ def _write_sentences(found: Iterable, columns: Sequence[str], done: str, options
         if options.to == "conllu":
             yield as_text(block)
         else:
-            yield from (_json_line({"forms": sentence.forms, **record(sentence)}) for sentence in block)
+            yield from (
+                _json_line({"forms": sentence.forms, **record(sentence)}) for sentence in block
+            )
 
     def best_written(best: Best) -> Iterator[bytes]:
         if options.to == "conllu":
@@ -320,7 +455,10 @@ def _write_sentences(found: Iterable, columns: Sequence[str], done: str, options
             nbest = [{**record(own[0]), "score": score} for own, score in best]
             yield _json_line({"forms": best[0][0][0].forms, "nbest": nbest})
 
-    with progress_bar(not options.quiet, unit=" sentences") as bar, data.output_file(options.output) as file:
+    with (
+        progress_bar(not options.quiet, unit=" sentences") as bar,
+        data.output_file(options.output) as file,
+    ):
         for own in found if options.nbest is None else chain.from_iterable(found):
             file.writelines(written(own) if options.nbest is None else best_written(own))
             block = own if options.nbest is None else own[0][0]
@@ -333,7 +471,7 @@ def _write_sentences(found: Iterable, columns: Sequence[str], done: str, options
     options.report([line], {**counts, "seconds": seconds, "output": options.output})
 
 
-# ---- sequences ---------------------------------------------------------------------------------------------------
+# ---- sequences -----------------------------------------------------------------------------------
 
 
 def _label(labeler: omkl.SequenceLabeler, options: Options) -> None:
@@ -343,7 +481,11 @@ def _label(labeler: omkl.SequenceLabeler, options: Options) -> None:
         return
     write = _best_labellings if options.nbest is not None else _labellings
     with ExitStack() as stack:
-        if options.to == "text" and options.nbest is None and files.are_columns(options.input, options, labeler):
+        if (
+            options.to == "text"
+            and options.nbest is None
+            and files.are_columns(options.input, options, labeler)
+        ):
             write = _columns_and_labels
             if is_pipe(path := options.input):
                 options.input = stack.enter_context(copied(partial(open_bytes, path), "A pipe"))
@@ -355,24 +497,37 @@ def _label(labeler: omkl.SequenceLabeler, options: Options) -> None:
 
 
 def _labellings(
-    labeler: omkl.SequenceLabeler | omkl.GraphLabeler, X: list, options: Options, more: Iterable[Record] = repeat({})
+    labeler: omkl.SequenceLabeler | omkl.GraphLabeler,
+    X: list,
+    options: Options,
+    more: Iterable[Record] = repeat({}),
 ) -> Iterator[bytes]:
     """Format the labels of each sequence or graph, and what else is asked for.
 
     ``more`` are further entries of the records of JSON.
     """
     for record, entries in zip(_labelled(labeler, X, options), more):
-        yield _json_line(record | entries) if options.to == "jsonl" else _lines([*_rows_of(record), ""])
+        yield (
+            _json_line(record | entries)
+            if options.to == "jsonl"
+            else _lines([*_rows_of(record), ""])
+        )
 
 
 def _labelled(model: Any, X: object, options: Options) -> Iterator[Record]:
-    """Yield the labels of each sequence, graph or row, and what else is asked for, from one prediction."""
+    """Yield the labels of each sequence, graph or row, and what else is asked for, from one
+    prediction.
+    """
     if options.error is None and not options.confidence:
         return ({"y": labels.tolist()} for labels in model.predict(X))
     from omkl.guarantees.answers import answers_of
 
     answers = answers_of(model, X)
-    judged = zip(answers, repeat(None)) if options.error is None else options.checked.judged(answers, options.error)
+    judged = (
+        zip(answers, repeat(None))
+        if options.error is None
+        else options.checked.judged(answers, options.error)
+    )
     return (_record(answer, accepted, options) for answer, accepted in judged)
 
 
@@ -396,15 +551,24 @@ def _joined(records: Iterable[Record]) -> Record:
 
 def _rows_of(columns: Record) -> Iterator[str]:
     """Format columns as rows of text."""
-    texts = ([f"{p:.3f}" for p in own] if name == "confidence" else map(str, own) for name, own in columns.items())
+    texts = (
+        [f"{p:.3f}" for p in own] if name == "confidence" else map(str, own)
+        for name, own in columns.items()
+    )
     return map("\t".join, zip(*texts))
 
 
-def _columns_and_labels(labeler: omkl.SequenceLabeler, X: list, options: Options) -> Iterator[bytes]:
-    """Copy the lines of the input, and append the label of each token, and its probability for ``--confidence``."""
+def _columns_and_labels(
+    labeler: omkl.SequenceLabeler, X: list, options: Options
+) -> Iterator[bytes]:
+    """Copy the lines of the input, and append the label of each token, and its probability for
+    ``--confidence``.
+    """
     from omkl.data.sequences import token_lines
 
-    labels = filter(None, chain.from_iterable(map(bytes.splitlines, _labellings(labeler, X, options))))
+    labels = filter(
+        None, chain.from_iterable(map(bytes.splitlines, _labellings(labeler, X, options)))
+    )
     for line, is_token in chain.from_iterable(map(token_lines, find_files(options.input))):
         if is_token:
             mark = b"\t" if b"\t" in line else b" "
@@ -412,25 +576,33 @@ def _columns_and_labels(labeler: omkl.SequenceLabeler, X: list, options: Options
         yield line + b"\n"
 
 
-def _best_labellings(labeler: omkl.SequenceLabeler | omkl.GraphLabeler, X: list, options: Options) -> Iterator[bytes]:
+def _best_labellings(
+    labeler: omkl.SequenceLabeler | omkl.GraphLabeler, X: list, options: Options
+) -> Iterator[bytes]:
     """Format the n best labellings of each sequence or graph."""
     for found in labeler.predict_nbest(X, options.nbest):
         if options.to == "jsonl":
-            yield _json_line({"nbest": [{"y": labels.tolist(), "score": score} for labels, score in found]})
+            yield _json_line(
+                {"nbest": [{"y": labels.tolist(), "score": score} for labels, score in found]}
+            )
         else:
             for rank, (labels, score) in enumerate(found, 1):
                 yield _lines([f"# {rank} {score:.6g}", *labels.tolist(), ""])
 
 
 def _label_graphs(labeler: omkl.GraphLabeler, options: Options) -> None:
-    """Write the labels of the nodes of graphs: a line of JSON for each graph, or a line for each node."""
+    """Write the labels of the nodes of graphs: a line of JSON for each graph, or a line for each
+    node.
+    """
     X, _ = data.read_graphs(options.input)
     scores = ({"score": found.score, "bound": found.bound} for found in labeler.certificates(X))
     best = None if options.nbest is None else _best_labellings(labeler, X, options)
     with data.output_file(options.output) as file:
         file.writelines(best or _labellings(labeler, X, options, scores))
     metrics = {"graphs": len(X), "nodes": sum(map(len, X)), "output": options.output}
-    options.report([f"Labelled {metrics['nodes']} nodes of {len(X)} graphs: {options.output}"], metrics)
+    options.report(
+        [f"Labelled {metrics['nodes']} nodes of {len(X)} graphs: {options.output}"], metrics
+    )
 
 
 def _json_line(record: Record) -> bytes:
@@ -441,20 +613,24 @@ def _lines(rows: Iterable[object]) -> bytes:
     return "".join(f"{row}\n" for row in rows).encode()
 
 
-# ---- rows --------------------------------------------------------------------------------------------------------
+# ---- rows ----------------------------------------------------------------------------------------
 
 
 def _rows(model: Any, options: Options) -> None:
     """Write a line for each row, block by block."""
     n_rows = 0
     with data.output_file(options.output) as file, files.naming(options.input):
-        for block in files.open_rows(options.input, options, files.columns_of_model(model), labelled=False).blocks():
+        for block in files.open_rows(
+            options.input, options, files.columns_of_model(model), labelled=False
+        ).blocks():
             if options.error is not None:
                 found = _joined(_labelled(model, block.X, options))
             else:
                 found = {"y": model.predict(block.X).tolist()}
                 if options.confidence:
-                    found["confidence"] = [round(p, 3) for p in model.predict_proba(block.X).max(axis=1).tolist()]
+                    found["confidence"] = [
+                        round(p, 3) for p in model.predict_proba(block.X).max(axis=1).tolist()
+                    ]
             if options.to == "jsonl":
                 file.writelines(_json_line(dict(zip(found, own))) for own in zip(*found.values()))
             else:

@@ -20,7 +20,19 @@ from omkl import data
 from omkl.cli import files
 from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, entity_line
-from omkl.cli.options import CHOICE, JOBS, READ, SEED, WRITE, Options, argument, auto_or, declare, option, refuse
+from omkl.cli.options import (
+    CHOICE,
+    JOBS,
+    READ,
+    SEED,
+    WRITE,
+    Options,
+    argument,
+    auto_or,
+    declare,
+    option,
+    refuse,
+)
 from omkl.exceptions import DataFileError, InputError
 
 if TYPE_CHECKING:
@@ -31,11 +43,25 @@ WEIGHTING = CHOICE(["auto", "out-of-sample", "norms"])
 LOSSES = ("hinge", "crf", "softmax-margin", "perceptron")
 
 TRAIN = argument("train", type=READ)
-OUTPUT = option("-o", "--output", type=WRITE, metavar="MODEL", required=True, help="File to save the model to, .npz.")
-DEV = option("--dev", type=READ, metavar="FILE", help="Measure the model and calibrate probabilities on this file.")
+OUTPUT = option(
+    "-o",
+    "--output",
+    type=WRITE,
+    metavar="MODEL",
+    required=True,
+    help="File to save the model to, .npz.",
+)
+DEV = option(
+    "--dev",
+    type=READ,
+    metavar="FILE",
+    help="Measure the model and calibrate probabilities on this file.",
+)
 CHECKPOINTS = declare(
     option("--checkpoint", metavar="DIR", help="Keep the state of training in this directory."),
-    option("--checkpoint-every", default="60s", metavar="TIME", help='30s, 5m, 2h or "1000 rounds".'),
+    option(
+        "--checkpoint-every", default="60s", metavar="TIME", help='30s, 5m, 2h or "1000 rounds".'
+    ),
     option("--resume", is_flag=True, help="Go on from the latest checkpoint, where there is one."),
 )
 KERNELS = option(
@@ -47,7 +73,9 @@ KERNELS = option(
 )
 
 
-def _lexicons(context: Context, parameter: Parameter, values: tuple[str, ...]) -> dict[str, str] | None:
+def _lexicons(
+    context: Context, parameter: Parameter, values: tuple[str, ...]
+) -> dict[str, str] | None:
     """Parse ``NAME=FILE`` arguments to a dict from names of lexicons to files, or None."""
     found = dict(value.partition("=")[::2] for value in values)
     if len(found) < len(values) or not all(name and path for name, path in found.items()):
@@ -87,31 +115,90 @@ def check_options(options: Options) -> None:
 def strength(epochs: int | str, C: float | str = "auto") -> Callable:
     """Declare ``--epochs`` and ``--C`` with these defaults."""
     return declare(
-        option("--epochs", type=auto_or(int), metavar="N", default=epochs, help="Passes over the data."),
-        option("--C", "C", type=auto_or(float), metavar="C", default=C, help="Weight of the losses, 1/(lambda m)."),
+        option(
+            "--epochs", type=auto_or(int), metavar="N", default=epochs, help="Passes over the data."
+        ),
+        option(
+            "--C",
+            "C",
+            type=auto_or(float),
+            metavar="C",
+            default=C,
+            help="Weight of the losses, 1/(lambda m).",
+        ),
     )
 
 
-def training_options(epochs: int | str, losses: tuple[str, ...] = LOSSES, C: float | str = "auto") -> Callable:
+def training_options(
+    epochs: int | str, losses: tuple[str, ...] = LOSSES, C: float | str = "auto"
+) -> Callable:
     """Declare the options of all online estimators; the first of the losses is the default."""
     return declare(
         *(TRAIN, OUTPUT, DEV),
         option("--loss", metavar="L", default=losses[0], help=f"{', '.join(losses)}."),
-        option("--regularizer", metavar="R", default="mkl", help="mkl, l2, group-lasso, elastic-net, lq:q=1.5, ..."),
-        option("--weighting", type=WEIGHTING, default="auto", help="Select groups by norms or on new examples."),
+        option(
+            "--regularizer",
+            metavar="R",
+            default="mkl",
+            help="mkl, l2, group-lasso, elastic-net, lq:q=1.5, ...",
+        ),
+        option(
+            "--weighting",
+            type=WEIGHTING,
+            default="auto",
+            help="Select groups by norms or on new examples.",
+        ),
         strength(epochs, C),
         option("--method", type=CHOICE(["fobos", "rda"]), default="fobos", help="Online method."),
-        option("--eta0", type=auto_or(float), metavar="RATE", default="auto", help="Scale of the learning rate."),
+        option(
+            "--eta0",
+            type=auto_or(float),
+            metavar="RATE",
+            default="auto",
+            help="Scale of the learning rate.",
+        ),
         option("--average", metavar="A", default="auto", help="auto, quadratic, uniform or last."),
-        option("--early-stopping", is_flag=True, help="Keep the best epoch, on --dev or a held-out tenth."),
-        option("--stream", is_flag=True, help="Never hold the file whole: read it once an epoch, through a buffer."),
+        option(
+            "--early-stopping",
+            is_flag=True,
+            help="Keep the best epoch, on --dev or a held-out tenth.",
+        ),
+        option(
+            "--stream",
+            is_flag=True,
+            help="Never hold the file whole: read it once an epoch, through a buffer.",
+        ),
         *(SEED, JOBS, CHECKPOINTS),
-        option("--log", type=WRITE, metavar="FILE", help="Write a line of JSON for every epoch while training."),
-        option("--predict-only", is_flag=True, help="Save only what predicts: a much smaller file, not to go on from."),
-        option("--precision", type=CHOICE(["float32", "float16"]), help="Round the weights, and imply --predict-only."),
-        option("--workers", type=int, metavar="N", help="Train in shards on N processes here (needs omkl[dask])."),
-        option("--scheduler", metavar="URL", help="Train in shards on the workers of this Dask scheduler."),
-        option("--shards", type=int, metavar="K", help="Number of shards; by default one a worker."),
+        option(
+            "--log",
+            type=WRITE,
+            metavar="FILE",
+            help="Write a line of JSON for every epoch while training.",
+        ),
+        option(
+            "--predict-only",
+            is_flag=True,
+            help="Save only what predicts: a much smaller file, not to go on from.",
+        ),
+        option(
+            "--precision",
+            type=CHOICE(["float32", "float16"]),
+            help="Round the weights, and imply --predict-only.",
+        ),
+        option(
+            "--workers",
+            type=int,
+            metavar="N",
+            help="Train in shards on N processes here (needs omkl[dask]).",
+        ),
+        option(
+            "--scheduler",
+            metavar="URL",
+            help="Train in shards on the workers of this Dask scheduler.",
+        ),
+        option(
+            "--shards", type=int, metavar="K", help="Number of shards; by default one a worker."
+        ),
     )
 
 
@@ -120,7 +207,8 @@ ROUNDS_AT_ONCE = 100
 
 
 class Interruption:
-    """Callback: the first Ctrl-C ends training after the current rounds, and the second one ends the program.
+    """Callback: the first Ctrl-C ends training after the current rounds, and the second one ends
+    the program.
 
     Attributes
     ----------
@@ -166,7 +254,17 @@ class Interruption:
 
 
 #: Options that are parameters of online estimators.
-PARAMETERS = ("loss", "regularizer", "weighting", "epochs", "C", "method", "eta0", "average", "random_state")
+PARAMETERS = (
+    "loss",
+    "regularizer",
+    "weighting",
+    "epochs",
+    "C",
+    "method",
+    "eta0",
+    "average",
+    "random_state",
+)
 PARAMETERS += ("early_stopping",)
 
 
@@ -176,7 +274,9 @@ class Training:
     def __init__(self, options: Options) -> None:
         options.predict_only |= options.precision is not None
         if options.predict_only and options.budget:
-            raise InputError("--predict-only does not go with --budget, whose models cannot drop their training state.")
+            raise InputError(
+                "--predict-only does not go with --budget, whose models cannot drop their training state."
+            )
         check_options(options)
         self.options, self.interruption = options, Interruption()
 
@@ -190,13 +290,20 @@ class Training:
 
             log = [RecordLog(files.destination(options.log))]
         callbacks = [self.interruption, *log]
-        return {**parameters, "callbacks": callbacks, "n_jobs": options.jobs, "verbose": not options.quiet}
+        return {
+            **parameters,
+            "callbacks": callbacks,
+            "n_jobs": options.jobs,
+            "verbose": not options.quiet,
+        }
 
     def shuffled(self, stream: data.Stream) -> data.Stream:
         """Shuffle a stream, in a new order every epoch; a resumed run has the same orders."""
         return stream.shuffled(random_state=self.options.random_state)
 
-    def fit(self, model: Any, X: object, y: object = None, dev: object = None, **declared: object) -> None:
+    def fit(
+        self, model: Any, X: object, y: object = None, dev: object = None, **declared: object
+    ) -> None:
         """Train, on Dask workers if the options say so; local workers end with the training.
 
         ``dev`` is the data of ``--dev``, on which ``--early-stopping`` measures the model.
@@ -215,7 +322,12 @@ class Training:
         with opened as client:
             if client is not None:
                 declared["client"] = client
-            model.fit(X, y, **declared, **options.values("checkpoint", "checkpoint_every", "resume", "shards"))
+            model.fit(
+                X,
+                y,
+                **declared,
+                **options.values("checkpoint", "checkpoint_every", "resume", "shards"),
+            )
 
     def save(self, model: Any) -> None:
         """Save the trained model."""
@@ -223,14 +335,24 @@ class Training:
         model.save(path, training=not options.predict_only, dtype=options.precision)
 
     def report(self, model: Any, lines: list[str], metrics: Record) -> None:
-        """Print lines about the training and the output file, and write metrics; exit with 130 after Ctrl-C."""
+        """Print lines about the training and the output file, and write metrics; exit with 130
+        after Ctrl-C.
+        """
         options, interrupted = self.options, self.interruption.happened
         if interrupted:
             again = f" To go on, call the command again with --resume and --checkpoint {options.checkpoint}."
             where = f"Interrupted in epoch {model.n_iter_}: the model so far is saved."
             lines.append(f"{where}{again if options.checkpoint else ''}")
-        metrics |= {"epochs": model.n_iter_, "seconds": model.fit_seconds_, "memory": model.memory_usage()}
-        metrics |= {"kernel_weights": model.kernel_weights_, "interrupted": interrupted, "history": model.history_}
+        metrics |= {
+            "epochs": model.n_iter_,
+            "seconds": model.fit_seconds_,
+            "memory": model.memory_usage(),
+        }
+        metrics |= {
+            "kernel_weights": model.kernel_weights_,
+            "interrupted": interrupted,
+            "history": model.history_,
+        }
         options.report([*lines, f"Saved to {options.output}."], metrics)
         if interrupted:
             raise Exit(130)
@@ -242,16 +364,22 @@ def progress_of(model: Any, example: str) -> str:
     return f"{model.n_iter_} epochs in {model.fit_seconds_:.1f} s, {loss}"
 
 
-# ---- commands -------------------------------------------------------------------------------------------------------
+# ---- commands ------------------------------------------------------------------------------------
 
 
 @opt.group(
     "train",
     {
-        "annotator": ("train_parser:train_annotator", "Tags, morphology, lemmas and trees for plain words."),
+        "annotator": (
+            "train_parser:train_annotator",
+            "Tags, morphology, lemmas and trees for plain words.",
+        ),
         "graph": ("train:graph", "A label for every node of a graph."),
         "labeler": ("train:labeler", "A label for every token of a sequence."),
-        "parser": ("train_parser:train_parser", "Dependency trees; learns which feature templates it needs."),
+        "parser": (
+            "train_parser:train_parser",
+            "Dependency trees; learns which feature templates it needs.",
+        ),
         "classifier": ("train:classifier", "A label for a row."),
         "regressor": ("train:regressor", "A number for a row."),
     },
@@ -269,38 +397,57 @@ def train() -> None:
 
 
 _WAYS = CHOICE(["free", "regularized", "none"])
-TRANSITIONS = option("--transitions", type=_WAYS, default="free", help="Scores of neighbours: free, a group, or none.")
+TRANSITIONS = option(
+    "--transitions",
+    type=_WAYS,
+    default="free",
+    help="Scores of neighbours: free, a group, or none.",
+)
 
 
 @opt.command(
     "labeler",
     *(opt.FORMAT, opt.ON_ERROR, KERNELS, BUDGET, LEXICON),
     TRANSITIONS,
-    option("--allowed-transitions", metavar="SCHEME", help="Predict chunks that this scheme allows, as BIO or BIOES."),
-    option("--order", type=int, default=1, metavar="N", help="1, or 2 to score trigrams of labels as well."),
+    option(
+        "--allowed-transitions",
+        metavar="SCHEME",
+        help="Predict chunks that this scheme allows, as BIO or BIOES.",
+    ),
+    option(
+        "--order",
+        type=int,
+        default=1,
+        metavar="N",
+        help="1, or 2 to score trigrams of labels as well.",
+    ),
     training_options("auto", ("softmax-margin:cost_weight=2", *LOSSES), 30.0),
     opt.METRICS,
 )
 def labeler(options: Options) -> None:
     """Train a sequence labeler on the file TRAIN.
 
-    Formats: CoNLL-U (part-of-speech tagging), CRFsuite's attribute lists, columns (CoNLL 2000 to 2003) and JSON lines,
-    plain or compressed.
+    Formats: CoNLL-U (part-of-speech tagging), CRFsuite's attribute lists, columns (CoNLL 2000 to
+    2003) and JSON lines, plain or compressed.
 
     Examples:
       omkl train labeler train.crfsuite -o labeler.npz --dev dev.crfsuite --allowed-transitions BIO
       omkl train labeler train.conllu -o tagger.npz --epochs 5 --json metrics.json
       omkl train labeler train.conllu -o tagger.npz --lexicon cluster=brown.tsv
-      omkl train labeler vectors.jsonl -o labeler.npz --kernels linear gaussian:sigma2=5 --budget 1000
-      omkl train labeler large.jsonl -o labeler.npz --stream --checkpoint state --resume
+      omkl train labeler vectors.jsonl -o labeler.npz --kernels linear gaussian:sigma2=5 --budget
+      1000 omkl train labeler large.jsonl -o labeler.npz --stream --checkpoint state --resume
     """
     training = Training(options)
-    own = options.values("kernels", "lexicons", "transitions", "allowed_transitions", "order", "budget")
+    own = options.values(
+        "kernels", "lexicons", "transitions", "allowed_transitions", "order", "budget"
+    )
     model = omkl.SequenceLabeler(**own, **training.parameters())
     model._settings()
     dev = files.labelled_sequences(options.dev, options) if options.dev else None
     if dev is not None and any(label is None for labels in dev[1] for label in labels):
-        raise DataFileError(f"{options.dev} has tokens without a label: accuracy needs all of them.")
+        raise DataFileError(
+            f"{options.dev} has tokens without a label: accuracy needs all of them."
+        )
     if options.stream:
         stream = data.stream_sequences(options.train, options.format, on_error=options.on_error)
         labels, n_sequences, n_tokens = dict[str, None](), 0, 0
@@ -313,21 +460,38 @@ def labeler(options: Options) -> None:
     else:
         X, y = files.labelled_sequences(options.train, options)
         n_sequences, n_tokens, declared = len(X), sum(map(len, X)), {}
-    _fit_labels(training, model, X, y, dev, {"sequences": n_sequences, "tokens": n_tokens}, **declared)
+    _fit_labels(
+        training, model, X, y, dev, {"sequences": n_sequences, "tokens": n_tokens}, **declared
+    )
 
 
 def _fit_labels(
-    training: Training, model: Any, X: object, y: object, dev: tuple | None, sizes: Record, **declared: Any
+    training: Training,
+    model: Any,
+    X: object,
+    y: object,
+    dev: tuple | None,
+    sizes: Record,
+    **declared: Any,
 ) -> None:
-    """Train a labeler of sequences or graphs, save it, and report on it; ``sizes`` are those of the training data."""
+    """Train a labeler of sequences or graphs, save it, and report on it; ``sizes`` are those of the
+    training data.
+    """
     options, is_of_sequences = training.options, "tokens" in sizes
     training.fit(model, X, y, dev, **declared)
-    uncalibrated = [] if dev is None or options.loss == "crf" else files.calibrate(model, options.dev, *dev)
+    uncalibrated = (
+        [] if dev is None or options.loss == "crf" else files.calibrate(model, options.dev, *dev)
+    )
     training.save(model)
     metrics = {**sizes, "labels": len(model.classes_)}
     told = ", ".join(f"{n} {what}" for what, n in metrics.items())
-    example, title = ("a sequence", "Token accuracy") if is_of_sequences else ("a graph", "Accuracy")
-    lines = [f"Trained on {told}: {progress_of(model, example)}.", *bar_chart(model.kernel_weights_)]
+    example, title = (
+        ("a sequence", "Token accuracy") if is_of_sequences else ("a graph", "Accuracy")
+    )
+    lines = [
+        f"Trained on {told}: {progress_of(model, example)}.",
+        *bar_chart(model.kernel_weights_),
+    ]
     if dev is not None:
         found = metrics["dev"] = model.evaluate(*dev)
         lines.append(f"{title} on {options.dev}: {found['accuracy']:.2%}")
@@ -339,9 +503,16 @@ def _fit_labels(
     "graph",
     *(KERNELS, BUDGET, LEXICON),
     option(
-        "--edge-kernels", multiple=True, metavar="K...", help="Kernels on the features of edges; linear by default."
+        "--edge-kernels",
+        multiple=True,
+        metavar="K...",
+        help="Kernels on the features of edges; linear by default.",
     ),
-    option("--pairs", type=opt.CHOICE(["full", "symmetric", "equal", "potts"]), help="Weights of pairs of labels."),
+    option(
+        "--pairs",
+        type=opt.CHOICE(["full", "symmetric", "equal", "potts"]),
+        help="Weights of pairs of labels.",
+    ),
     TRANSITIONS,
     training_options("auto", LOSSES, 30.0),
     opt.METRICS,
@@ -349,7 +520,8 @@ def _fit_labels(
 def graph(options: Options) -> None:
     """Train a labeler of the nodes of graphs on the file TRAIN of JSON lines, plain or compressed.
 
-    A line is {"nodes": [...], "edges": [[0, 1], ...], "y": [...]}, with "edge_features" and "directed" where needed.
+    A line is {"nodes": [...], "edges": [[0, 1], ...], "y": [...]}, with "edge_features" and
+    "directed" where needed.
 
     Examples:
       omkl train graph train.jsonl -o graphs.npz --dev dev.jsonl
@@ -365,7 +537,7 @@ def graph(options: Options) -> None:
     _fit_labels(training, model, X, y, dev, {"graphs": len(X), "nodes": sum(map(len, X))})
 
 
-# ---- rows --------------------------------------------------------------------------------------------------------
+# ---- rows ----------------------------------------------------------------------------------------
 
 
 def _train_rows(kind: str, options: Options) -> None:
@@ -393,7 +565,11 @@ def _train_rows(kind: str, options: Options) -> None:
                 first, n_examples = first or block, n_examples + block.n_examples
                 classes.update(block.y.tolist() if is_classifier else ())
             model.set_params(n_examples=n_examples or None)
-            X, y, declared = training.shuffled(stream), None, {"classes": sorted(classes)} if is_classifier else {}
+            X, y, declared = (
+                training.shuffled(stream),
+                None,
+                {"classes": sorted(classes)} if is_classifier else {},
+            )
         else:
             first = X = stream.read()  # with the names of the columns
             y, n_examples, declared = X.y, X.n_examples, {}
@@ -409,14 +585,20 @@ def _train_rows(kind: str, options: Options) -> None:
     if is_classifier:
         metrics["labels"] = len(model.classes_)
     if options.dev:
-        found = metrics["dev"] = files.row_scores(model, *files.outputs_of(model, options.dev, options))
-        scores = "accuracy {accuracy:.2%}" if "accuracy" in found else "R^2 {r2:.4f}, RMSE {rmse:.4g}"
+        found = metrics["dev"] = files.row_scores(
+            model, *files.outputs_of(model, options.dev, options)
+        )
+        scores = (
+            "accuracy {accuracy:.2%}" if "accuracy" in found else "R^2 {r2:.4f}, RMSE {rmse:.4g}"
+        )
         lines.append(f"On {options.dev}: {scores.format(**found)}")
     training.report(model, lines, metrics)
 
 
 def rows_command(kind: str, losses: tuple[str, ...], C: float) -> Command:
-    """Make the command that trains a ``classifier`` or a ``regressor``, with its losses and default C."""
+    """Make the command that trains a ``classifier`` or a ``regressor``, with its losses and default
+    C.
+    """
     run = partial(_train_rows, kind)
     run.__doc__ = (_train_rows.__doc__ or "").format(kind=kind)
     own = (opt.FORMAT, *opt.TABLE, opt.ON_ERROR, KERNELS, BUDGET, opt.METRICS)

@@ -33,7 +33,9 @@ class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
 
     feature_names: Sequence[str] | None = None
 
-    def __new__(cls, X: AnyRows, y: AnyRows | None = None, feature_names: Sequence[str] | None = None) -> Self:
+    def __new__(
+        cls, X: AnyRows, y: AnyRows | None = None, feature_names: Sequence[str] | None = None
+    ) -> Self:
         block = tuple.__new__(cls, (X, y))  # faster than the constructor of the named tuple
         if feature_names is not None:
             block.feature_names = feature_names
@@ -92,26 +94,41 @@ def is_collection(*values: object) -> bool:
     return any(hasattr(value, "__dask_graph__") for value in values)
 
 
-def align_columns(X: Any, names: Sequence[str] | None, known: Sequence[str] | None, where: str = "The input") -> Any:
-    """Select and order the columns ``known`` of X, whose columns are ``names``; None for either keeps X.
+def align_columns(
+    X: Any, names: Sequence[str] | None, known: Sequence[str] | None, where: str = "The input"
+) -> Any:
+    """Select and order the columns ``known`` of X, whose columns are ``names``; None for either
+    keeps X.
 
-    X is an array, sparse matrix or data frame. Lists of dicts are returned unchanged. Raises InputError if columns are
-    missing.
+    X is an array, sparse matrix or data frame. Lists of dicts are returned unchanged. Raises
+    InputError if columns are missing.
     """
     if names is None or known is None or list(names) == list(known):
         return X
     names, known = list(names), list(known)
     missing = [name for name in known if name not in names]
     if missing:
-        raise InputError(f"{where} has no column {listed(missing, 5)}: {len(known)} columns are needed by name.")
-    return X if isinstance(X, list) else X[known] if is_frame(X) else X[:, [names.index(name) for name in known]]
+        raise InputError(
+            f"{where} has no column {listed(missing, 5)}: {len(known)} columns are needed by name."
+        )
+    return (
+        X
+        if isinstance(X, list)
+        else X[known]
+        if is_frame(X)
+        else X[:, [names.index(name) for name in known]]
+    )
 
 
 def as_rows(rows: Any) -> Any:
     """Convert sparse matrices to CSR, and everything else but lists and treebanks to an array."""
     if sparse.issparse(rows):
         return rows.tocsr()
-    return rows if isinstance(rows, (np.ndarray, list, tuple)) or hasattr(rows, "concatenate") else np.asarray(rows)
+    return (
+        rows
+        if isinstance(rows, (np.ndarray, list, tuple)) or hasattr(rows, "concatenate")
+        else np.asarray(rows)
+    )
 
 
 def take(block: Block, chosen: slice | np.ndarray) -> Block:
@@ -133,7 +150,9 @@ def join(blocks: Sequence[Block]) -> Block:
         return blocks[0]
     y = None if all(block.y is None for block in blocks) else _join([block.y for block in blocks])
     names = next((block.feature_names for block in blocks if block.feature_names is not None), None)
-    return Block(_join([block.aligned(names, "A block of the stream").X for block in blocks]), y, names)
+    return Block(
+        _join([block.aligned(names, "A block of the stream").X for block in blocks]), y, names
+    )
 
 
 def _join(parts: Sequence[Any]) -> Any:
@@ -151,7 +170,9 @@ def _join(parts: Sequence[Any]) -> Any:
 
 
 def grouped(examples: Iterable[tuple], size: int) -> Iterator[Block]:
-    """Group single examples ``(x, y)`` into blocks; vectors are stacked, other inputs become a list."""
+    """Group single examples ``(x, y)`` into blocks; vectors are stacked, other inputs become a
+    list.
+    """
     pairs = map(_pair, examples)
     while chunk := list(islice(pairs, size)):
         yield _of_examples(*map(list, zip(*chunk)))
@@ -171,7 +192,9 @@ def _of_examples(X: list, y: list) -> Block:
     if n_missing == len(y):
         return Block(inputs)
     if n_missing:
-        raise InputError(f"{n_missing} of {len(y)} examples of the stream have no y: give all of them one, or none.")
+        raise InputError(
+            f"{n_missing} of {len(y)} examples of the stream have no y: give all of them one, or none."
+        )
     if isinstance(y[0], (Number, str, np.generic)):
         return Block(inputs, np.array(y))
     return Block(inputs, y if inputs is X else _stacked(y))  # labels of sequences stay lists
@@ -182,7 +205,11 @@ def _stacked(rows: list) -> Any:
     first = rows[0]
     if sparse.issparse(first):
         return sparse.vstack(rows, format="csr")
-    is_vector = isinstance(first, (np.ndarray, list, tuple)) and len(first) > 0 and isinstance(first[0], Number)
+    is_vector = (
+        isinstance(first, (np.ndarray, list, tuple))
+        and len(first) > 0
+        and isinstance(first[0], Number)
+    )
     if not is_vector and not isinstance(first, Number):
         return rows
     try:

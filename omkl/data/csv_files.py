@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 from omkl._components import warn_caller
 from omkl._messages import shown
 from omkl.data.blocks import Block
-from omkl.data.files import FileName, Paths, after_last_line, chunks, find_files, is_pipe, pieces, stem
+from omkl.data.files import (
+    FileName,
+    Paths,
+    after_last_line,
+    chunks,
+    find_files,
+    is_pipe,
+    pieces,
+    stem,
+)
 from omkl.data.frames import Columns, can_cast, date_type, import_pyarrow, with_missing
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError
@@ -24,7 +33,8 @@ if TYPE_CHECKING:
 PIECE = 1 << 20
 #: A number. Columns are numeric if at most one cell, or one in ten, does not match.
 NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
-#: A number as people write it: with separators of thousands, a decimal comma, or a sign such as % or $.
+#: A number as people write it: with separators of thousands, a decimal comma, or a sign such as %
+#: or $.
 WRITTEN_NUMBER = r"^\W*\d+([.,' ]\d{3})*([.,]\d+)?\W*$"
 
 
@@ -41,19 +51,21 @@ def stream_csv(
 ) -> Stream:
     """Stream examples from CSV files, in UTF-8.
 
-    The first megabyte of the first file decides whether a column holds numbers, dates, truth values or strings. If
-    all cells but one, or but one in ten, are numbers there, the column is numeric, and the other cells are errors.
-    Dates, with or without times (``2024-02-29``, ``2024-02-29 12:00:00.5``), become days since 1970 in UTC. Truth
-    values (``true``, ``False``) become 1 and 0 in X, and stay strings in y. Missing values (empty cells, and ``NA``,
-    ``NULL`` or ``nan`` in numeric columns) are NaN in arrays, and absent from dicts. Cells in quotation marks may
-    contain line ends. Spaces around names and cells are dropped. Warnings name a column of numbers such as ``3,000`` or
-    ``45%``, which is read as strings, and an input column without a name, which may be an index.
+    The first megabyte of the first file decides whether a column holds numbers, dates, truth values
+    or strings. If all cells but one, or but one in ten, are numbers there, the column is numeric,
+    and the other cells are errors. Dates, with or without times (``2024-02-29``, ``2024-02-29
+    12:00:00.5``), become days since 1970 in UTC. Truth values (``true``, ``False``) become 1 and 0
+    in X, and stay strings in y. Missing values (empty cells, and ``NA``, ``NULL`` or ``nan`` in
+    numeric columns) are NaN in arrays, and absent from dicts. Cells in quotation marks may contain
+    line ends. Spaces around names and cells are dropped. Warnings name a column of numbers such as
+    ``3,000`` or ``45%``, which is read as strings, and an input column without a name, which may be
+    an index.
 
     Parameters
     ----------
     path : path-like or list of path-like
-        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern. All files must have the
-        same columns.
+        Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern. All
+        files must have the same columns.
     target : str or int, optional
         Output column, by name or position (-1 is the last one).
     columns : list of str, optional
@@ -63,27 +75,30 @@ def stream_csv(
     delimiter : str, optional
         One ASCII character; by default a comma, and a tab for files that end in ``.tsv``.
     header : bool
-        Whether the first line of every file names the columns; otherwise the names are ``f0``, ``f1``, ...
+        Whether the first line of every file names the columns; otherwise the names are ``f0``,
+        ``f1``, ...
     block_size : int
         Number of examples in a block.
     on_error : {"raise", "skip"}
-        Treatment of rows that have a wrong number of cells, text in a numeric column, an infinite number, or no
-        target. Skipped rows are counted in ``skipped``, and a warning at the end of a pass gives their number. If a
-        file is truncated, not UTF-8, or has an unclosed quotation mark, the rest from that megabyte on is skipped.
+        Treatment of rows that have a wrong number of cells, text in a numeric column, an infinite
+        number, or no target. Skipped rows are counted in ``skipped``, and a warning at the end of a
+        pass gives their number. If a file is truncated, not UTF-8, or has an unclosed quotation
+        mark, the rest from that megabyte on is skipped.
 
     Returns
     -------
     Stream
-        X is a float64 array of shape (n, d). If an input column holds strings, X is a list of n dicts from column
-        names to numbers and strings. y is an array, of int64 if all targets of the first megabyte are integers.
+        X is a float64 array of shape (n, d). If an input column holds strings, X is a list of n
+        dicts from column names to numbers and strings. y is an array, of int64 if all targets of
+        the first megabyte are integers.
 
     Raises
     ------
     omkl.exceptions.MissingDependencyError
         Without pyarrow.
     omkl.exceptions.DataFileError
-        If a file is missing; during a pass, at the first invalid row or if a file is damaged. Row 1 is the header,
-        and empty lines do not count.
+        If a file is missing; during a pass, at the first invalid row or if a file is damaged. Row 1
+        is the header, and empty lines do not count.
     omkl.exceptions.InputError
         If a requested column is missing, or the target has no name.
     """
@@ -91,16 +106,23 @@ def stream_csv(
     if delimiter is None:
         delimiter = "\t" if stem(paths[0]).endswith(".tsv") else ","
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
-        raise InputError(f"`delimiter` must be one ASCII character, and no quotation mark or line end: {delimiter!r}.")
+        raise InputError(
+            f"`delimiter` must be one ASCII character, and no quotation mark or line end: {delimiter!r}."
+        )
     first = _CSVFile(paths[0], delimiter, header)
     schema = first.guess(categorical, target)
     plan = Columns(schema, target, columns, first.path, named=header)
     if plan.target == "":
         place = "last column" if first.names[-1] == "" else f"column {first.names.index('') + 1}"
-        raise InputError(f"{first.path}: the {place} has no name, and cannot be the target: choose another one.")
+        raise InputError(
+            f"{first.path}: the {place} has no name, and cannot be the target: choose another one."
+        )
     if columns is None and "" in plan.names:
         place = first.names.index("") + 1
-        warn_caller(f"{first.path}: column {place} has no name, and is an input: is it an index?", DataWarning)
+        warn_caller(
+            f"{first.path}: column {place} has no name, and is an input: is it an index?",
+            DataWarning,
+        )
     types = {name: schema.field(name).type for name in plan.all_names}
     kept = [first] if is_pipe(first.path) else []  # a pipe cannot be opened again
 
@@ -109,11 +131,15 @@ def stream_csv(
         if header:
             plan.check_names(file.names, path)
         elif len(file.names) != len(first.names):
-            raise DataFileError(f"{path} has {len(file.names)} columns, but {first.path} has {len(first.names)}.")
+            raise DataFileError(
+                f"{path} has {len(file.names)} columns, but {first.path} has {len(first.names)}."
+            )
         for table, numbers, reasons in file.tables(types, skipped):
             yield plan.block(table, f"{path}, row", numbers, skipped.refuse, reasons)
 
-    return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
+    return stream_files(
+        paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names
+    )
 
 
 class _CSVFile:
@@ -131,9 +157,17 @@ class _CSVFile:
             cells = next(csv.reader([line.decode()], delimiter=delimiter, strict=True), [])
         others = [other for other in ";\t,|" if len(cells) == 1 and other in cells[0]]
         if others or not cells:
-            advice = f": give delimiter={others[0]!r} if that separates cells" if others else ", or no text in UTF-8"
-            raise DataFileError(f"{path}, row 1: there are {len(cells)} cells between {delimiter!r}{advice}.")
-        self.names = [cell.strip() for cell in cells] if header else [f"f{i}" for i in range(len(cells))]
+            advice = (
+                f": give delimiter={others[0]!r} if that separates cells"
+                if others
+                else ", or no text in UTF-8"
+            )
+            raise DataFileError(
+                f"{path}, row 1: there are {len(cells)} cells between {delimiter!r}{advice}."
+            )
+        self.names = (
+            [cell.strip() for cell in cells] if header else [f"f{i}" for i in range(len(cells))]
+        )
         self._start = rest if header else line + end + rest
 
     def guess(self, categorical: Sequence[str], target: str | int | None) -> pyarrow.Schema:
@@ -146,7 +180,9 @@ class _CSVFile:
         types = []
         for place, (name, column) in enumerate(zip(self.names, table.columns)):
             is_target = target in (name, place, place - n)
-            types.append(pyarrow.string() if name in categorical else _guessed_type(column, is_target))
+            types.append(
+                pyarrow.string() if name in categorical else _guessed_type(column, is_target)
+            )
             if types[-1] != pyarrow.string() or is_target or name in categorical:
                 continue
             cells = [cell for cell in with_missing(column).to_pylist() if cell is not None]
@@ -163,19 +199,29 @@ class _CSVFile:
     def tables(
         self, types: dict[str, pyarrow.DataType], skipped: Skipped
     ) -> Iterator[tuple[pyarrow.Table, Sequence[int], dict[int, str]]]:
-        """Yield tables, the number of each row in the file, and the errors of rows by their index in the table."""
+        """Yield tables, the number of each row in the file, and the errors of rows by their index
+        in the table.
+        """
         pyarrow, first_row = import_pyarrow(), self._first_row
         for text in chain([self._start], self._pieces):
             reasons: dict[int, str] = {}
             try:
                 table, refused = self._parsed(text, self.names, types, first_row)
             except DamagedFileError:  # a cell is not of its type
-                table, refused = self._parsed(text, self.names, dict.fromkeys(types, pyarrow.string()), first_row)
-                table = pyarrow.table({name: _cast(table[name], name, types[name], reasons) for name in types})
+                table, refused = self._parsed(
+                    text, self.names, dict.fromkeys(types, pyarrow.string()), first_row
+                )
+                table = pyarrow.table(
+                    {name: _cast(table[name], name, types[name], reasons) for name in types}
+                )
             for number, reason in refused.items():
                 skipped.refuse(f"{self.path}, row {number}: {reason}")
             numbers = range(first_row, first_row + table.num_rows + len(refused))
-            yield table, [number for number in numbers if number not in refused] if refused else numbers, reasons
+            yield (
+                table,
+                [number for number in numbers if number not in refused] if refused else numbers,
+                reasons,
+            )
             first_row = numbers.stop
 
     def _parsed(
@@ -195,7 +241,9 @@ class _CSVFile:
 
         if not text.strip(b"\r\n"):  # Arrow rejects empty text
             return pyarrow.schema(types.items()).empty_table(), {}
-        reading = pyarrow.csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=names)
+        reading = pyarrow.csv.ReadOptions(
+            use_threads=False, block_size=len(text) + 1, column_names=names
+        )
         parsing = pyarrow.csv.ParseOptions(
             delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=refuse
         )
@@ -204,7 +252,11 @@ class _CSVFile:
             table = pyarrow.csv.read_csv(pyarrow.BufferReader(text), reading, parsing, converting)
         except pyarrow.ArrowInvalid as error:
             place = f"{self.path}, row {first_row} or later"
-            reason = "expected text in UTF-8" if "UTF8" in str(error) else str(error).splitlines()[0][:200]
+            reason = (
+                "expected text in UTF-8"
+                if "UTF8" in str(error)
+                else str(error).splitlines()[0][:200]
+            )
             raise DamagedFileError(f"{place}: {reason}.") from None
         if torn:
             raise DamagedFileError(f"{self.path}, row {torn[0]}: an unclosed quotation mark.")
@@ -241,14 +293,19 @@ def _guessed_type(column: pyarrow.ChunkedArray, is_target: bool) -> pyarrow.Data
     dates = date_type(cells)
     if dates is not None:
         return dates
-    n_others = len(cells) - pyarrow.compute.sum(pyarrow.compute.match_substring_regex(cells, NUMBER)).as_py()
+    n_others = (
+        len(cells)
+        - pyarrow.compute.sum(pyarrow.compute.match_substring_regex(cells, NUMBER)).as_py()
+    )
     return number if n_others < len(cells) / 2 and n_others <= max(1, len(cells) // 10) else text
 
 
 def _cast(
     column: pyarrow.ChunkedArray, name: str, type: pyarrow.DataType, reasons: dict[int, str]
 ) -> pyarrow.ChunkedArray | pyarrow.Array:
-    """Cast a column of text; add an error to ``reasons`` for each row whose cell cannot be converted."""
+    """Cast a column of text; add an error to ``reasons`` for each row whose cell cannot be
+    converted.
+    """
     pyarrow = import_pyarrow()
     if type == pyarrow.string():
         return column

@@ -1,6 +1,7 @@
 """Data sets: handwritten words (OCR), the UCI and IDA benchmark sets, and dates of digits.
 
-Dates are made from scikit-learn's digits. The scripts in ``data_scripts`` download the other data sets.
+Dates are made from scikit-learn's digits. The scripts in ``data_scripts`` download the other data
+sets.
 """
 
 import datetime
@@ -66,8 +67,9 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
     Parameters
     ----------
     path : path-like, optional
-        The file ``letter.data`` or ``letter.data.gz``: tab-separated, no header, 134 fields (id, letter, id of the
-        next letter or -1, word, position, fold, 128 pixels). By default ``ocr/letter.data.gz`` below
+        The file ``letter.data`` or ``letter.data.gz``: tab-separated, no header, 134 fields (id,
+        letter, id of the next letter or -1, word, position, fold, 128 pixels). By default
+        ``ocr/letter.data.gz`` below
         :func:`~omkl.data.data_home`.
 
     Returns
@@ -93,7 +95,9 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
         is_image = len(fields) == 6 + N_PIXELS and set(fields[6:]) <= {"0", "1"}
         follows = position == len(pixels) // N_PIXELS + 1 and (not pixels or fold == folds[-1])
         if not (is_image and follows and 0 <= fold < N_FOLDS):
-            raise DataFileError(f"{path}, line {number}: expected the next letter of a word, its fold, and its pixels.")
+            raise DataFileError(
+                f"{path}, line {number}: expected the next letter of a word, its fold, and its pixels."
+            )
         if position == 1:
             letters.append([])
             folds.append(fold)
@@ -108,10 +112,14 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
 
 
 def _find(relative: str, tool: str) -> Path:
-    """Return the path of a data set below :func:`data_home`; the error names the ``tool`` that downloads it."""
+    """Return the path of a data set below :func:`data_home`; the error names the ``tool`` that
+    downloads it.
+    """
     path = data_home() / relative
     if not path.exists():
-        raise DataFileError(f"There is no {path}: run data_scripts/{tool}, or set OMKL_DATA to the folder that has it.")
+        raise DataFileError(
+            f"There is no {path}: run data_scripts/{tool}, or set OMKL_DATA to the folder that has it."
+        )
     return path
 
 
@@ -121,9 +129,9 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
     Parameters
     ----------
     name_or_path : str or path-like
-        ``"ionosphere"``, ``"pima"``, ``"sonar"``, ``"splice"``, ``"liver"``, ``"wpbc"``, ``"ringnorm"``, ``"twonorm"``
-        or ``"waveform"``, in ``uci/NAME.csv.gz`` below :func:`~omkl.data.data_home`. Anything else is the path of a
-        table of comma-separated numbers under a header; the last column, ``y``, holds the labels -1 and +1.
+        ``"ionosphere"``, ``"pima"``, ``"sonar"``, ``"splice"``, ``"liver"``, ``"wpbc"``,
+        ``"ringnorm"``, ``"twonorm"`` or ``"waveform"``, in ``uci/NAME.csv.gz`` below
+        :func:`~omkl.data.data_home`. Anything else is the path of a table of comma-separated numbers under a header; the last column, ``y``, holds the labels -1 and +1.
 
     Returns
     -------
@@ -143,9 +151,13 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
     n_columns, table = len(header.split(",")), np.empty(0)
     with suppress(ValueError):
         table = np.array([row.split(",") for row in rows], dtype=float)
-    is_table = header.endswith(",y") and table.shape[1:] == (n_columns,) and bool(np.isfinite(table).all())
+    is_table = (
+        header.endswith(",y") and table.shape[1:] == (n_columns,) and bool(np.isfinite(table).all())
+    )
     if not is_table or not np.isin(table[:, -1], (-1, 1)).all():
-        raise DataFileError(f"{path} must have names of columns in line 1, y last, and in all others as many numbers.")
+        raise DataFileError(
+            f"{path} must have names of columns in line 1, y last, and in all others as many numbers."
+        )
     return table[:, :-1].copy(), table[:, -1].astype(int)
 
 
@@ -154,9 +166,9 @@ def handwritten_dates(
 ) -> Bunch:
     """Make handwritten dates ``DDMMYYYY``, eight images each, from scikit-learn's digits.
 
-    Days are drawn uniformly from 1900 to 2029, so digits have the transitions of a real calendar. One half of
-    scikit-learn's 1797 images is used for training, the other half for testing. For every digit of a date, an image
-    of that digit is drawn at random.
+    Days are drawn uniformly from 1900 to 2029, so digits have the transitions of a real calendar.
+    One half of scikit-learn's 1797 images is used for training, the other half for testing. For
+    every digit of a date, an image of that digit is drawn at random.
 
     Parameters
     ----------
@@ -167,8 +179,8 @@ def handwritten_dates(
     Returns
     -------
     sklearn.utils.Bunch
-        ``train_images`` and ``test_images`` are lists of arrays (8, 64). Each row is an image of 8 x 8 pixels in
-        [0, 1]. ``train_digits`` and ``test_digits`` are lists of lists of int.
+        ``train_images`` and ``test_images`` are lists of arrays (8, 64). Each row is an image of 8
+        x 8 pixels in [0, 1]. ``train_digits`` and ``test_digits`` are lists of lists of int.
     """
     from sklearn.datasets import load_digits
 
@@ -184,7 +196,9 @@ def handwritten_dates(
         days = rng.integers(0, (LAST_DAY - FIRST_DAY).days + 1, size=n)
         texts = [(FIRST_DAY + datetime.timedelta(days=int(day))).strftime("%d%m%Y") for day in days]
         dates[f"{part}_digits"] = drawn = [[int(digit) for digit in text] for text in texts]
-        dates[f"{part}_images"] = [images[[rng.choice(of_digit[digit]) for digit in date]] for date in drawn]
+        dates[f"{part}_images"] = [
+            images[[rng.choice(of_digit[digit]) for digit in date]] for date in drawn
+        ]
     return dates
 
 
@@ -194,15 +208,17 @@ def digit_views(images: ArrayLike) -> dict[str, np.ndarray]:
     Parameters
     ----------
     images : array (n, 64)
-        Each row is a flattened image of 8 x 8 pixels in [0, 1], as from :func:`~omkl.data.handwritten_dates`.
+        Each row is a flattened image of 8 x 8 pixels in [0, 1], as from
+        :func:`~omkl.data.handwritten_dates`.
 
     Returns
     -------
     dict of str to float array (n, d)
-        ``"pixels"``: the image itself (d = 64). ``"profiles"``: the mean of every row, then of every column (16).
-        ``"spectrum"``: the absolute values of the discrete Fourier transform, divided by 8, which are invariant to
-        cyclic shifts (40). ``"outline"``: the distance of the first ink (above 0.3) from the upper, lower, left and
-        right border in every column or row, as a fraction of the side, 1 if there is no ink (32).
+        ``"pixels"``: the image itself (d = 64). ``"profiles"``: the mean of every row, then of
+        every column (16). ``"spectrum"``: the absolute values of the discrete Fourier transform,
+        divided by 8, which are invariant to cyclic shifts (40). ``"outline"``: the distance of the
+        first ink (above 0.3) from the upper, lower, left and right border in every column or row,
+        as a fraction of the side, 1 if there is no ink (32).
 
     Raises
     ------
@@ -219,10 +235,17 @@ def digit_views(images: ArrayLike) -> dict[str, np.ndarray]:
     """
     pixels = np.asarray(images, dtype=np.float64)
     if pixels.ndim != 2 or pixels.shape[1] != SIDE * SIDE:
-        raise InputError(f"Images of digits are rows of {SIDE * SIDE} pixels, not an array of shape {pixels.shape}.")
+        raise InputError(
+            f"Images of digits are rows of {SIDE * SIDE} pixels, not an array of shape {pixels.shape}."
+        )
     square = pixels.reshape(-1, SIDE, SIDE)
     ink = square > INK
-    edges = [_distance(ink, 1), _distance(ink[:, ::-1], 1), _distance(ink, 2), _distance(ink[:, :, ::-1], 2)]
+    edges = [
+        _distance(ink, 1),
+        _distance(ink[:, ::-1], 1),
+        _distance(ink, 2),
+        _distance(ink[:, :, ::-1], 2),
+    ]
     return {
         "pixels": pixels,
         "profiles": np.hstack([square.mean(axis=2), square.mean(axis=1)]),

@@ -46,11 +46,13 @@ def data_home() -> Path:
 
 def user_cache() -> Path:
     """Return the folder ``omkl`` in the user's cache folder, which the data scripts fill."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
+    cache = (
+        os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
+    )
     return Path(cache) / "omkl"
 
 
-# ---- names -------------------------------------------------------------------------------------------------------
+# ---- names ---------------------------------------------------------------------------------------
 
 
 def is_url(path: PathLike) -> bool:
@@ -59,12 +61,20 @@ def is_url(path: PathLike) -> bool:
 
 
 def file_name(path: PathLike) -> str:
-    """Return the last part of a path or URL: ``train.csv.gz`` of ``https://example.org/train.csv.gz?version=3``."""
-    return PurePosixPath(path.partition("?")[0]).name if isinstance(path, str) and is_url(path) else Path(path).name
+    """Return the last part of a path or URL: ``train.csv.gz`` of
+    ``https://example.org/train.csv.gz?version=3``.
+    """
+    return (
+        PurePosixPath(path.partition("?")[0]).name
+        if isinstance(path, str) and is_url(path)
+        else Path(path).name
+    )
 
 
 def stem(path: PathLike) -> str:
-    """Return the name of a file without its compression suffix: ``train.conllu`` of ``train.conllu.gz``."""
+    """Return the name of a file without its compression suffix: ``train.conllu`` of
+    ``train.conllu.gz``.
+    """
     name = Path(file_name(path))
     return name.stem if name.suffix in OPENERS else name.name
 
@@ -79,17 +89,22 @@ def is_pipe(path: PathLike) -> bool:
 
 
 def check_no_pipe(path: PathLike) -> None:
-    """Raise DataFileError for a pipe, before reading a file several times or at arbitrary positions."""
+    """Raise DataFileError for a pipe, before reading a file several times or at arbitrary
+    positions.
+    """
     if is_pipe(path):
-        raise DataFileError(f"{path} is a pipe, which can be read only once and from the start: write it to a file.")
+        raise DataFileError(
+            f"{path} is a pipe, which can be read only once and from the start: write it to a file."
+        )
 
 
 def find_files(path: Paths) -> list[FileName]:
     """Find the files of a path, a list of paths, a directory, a pattern or a URL.
 
-    A directory means all files in it and in its subdirectories with names like ``year=2024``, except for names that
-    begin with ``.`` or ``_``. A pattern (``data/part-*.csv``) means the matching files. Both are sorted by name. URLs
-    (``"s3://bucket/sales/*.parquet"``) are strings, and are read by fsspec. Raises DataFileError if there is no file.
+    A directory means all files in it and in its subdirectories with names like ``year=2024``,
+    except for names that begin with ``.`` or ``_``. A pattern (``data/part-*.csv``) means the
+    matching files. Both are sorted by name. URLs (``"s3://bucket/sales/*.parquet"``) are strings,
+    and are read by fsspec. Raises DataFileError if there is no file.
     """
     files: list[FileName] = []
     for one in [path] if isinstance(path, (str, os.PathLike)) else list(path) or [""]:
@@ -117,7 +132,10 @@ def _remote_files(url: str) -> list[str]:
         elif url.startswith(("http://", "https://")) or not system.isdir(path):
             return [url]
         else:
-            below = {name: PurePosixPath(name.removeprefix(path).lstrip("/")).parts for name in system.find(path)}
+            below = {
+                name: PurePosixPath(name.removeprefix(path).lstrip("/")).parts
+                for name in system.find(path)
+            }
             found = [name for name, parts in below.items() if _is_listed(parts)]
     except Exception as error:
         raise InputError(f"{url} cannot be listed: {_reason(error)}.") from None
@@ -130,7 +148,9 @@ def _is_listed(parts: Sequence[str]) -> bool:
 
 
 def file_system(paths: Sequence[FileName]) -> tuple[AbstractFileSystem | None, list[str]]:
-    """Return the fsspec file system of some files (None if they are local), and their absolute paths in it."""
+    """Return the fsspec file system of some files (None if they are local), and their absolute
+    paths in it.
+    """
     if not is_url(paths[0]):
         return None, [os.path.abspath(path) for path in paths]
     found = [_system_of(str(path)) for path in paths]
@@ -144,7 +164,9 @@ def _system_of(url: str) -> tuple[AbstractFileSystem, str]:
 
         return fsspec.core.url_to_fs(url)
     except ImportError as error:
-        raise MissingDependencyError(f"{url} needs {error.name}: install it with 'pip install omkl[remote]'.") from None
+        raise MissingDependencyError(
+            f"{url} needs {error.name}: install it with 'pip install omkl[remote]'."
+        ) from None
     except Exception as error:  # fsspec raises errors of any class
         raise InputError(f"{url} is not a URL that fsspec knows: {_reason(error)}.") from None
 
@@ -156,7 +178,7 @@ def _reason(error: Exception) -> str:
     return (str(error).split("\n")[0][:200] or type(error).__name__).rstrip(".")
 
 
-# ---- bytes -------------------------------------------------------------------------------------------------------
+# ---- bytes ---------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -182,7 +204,9 @@ def open_bytes(path: PathLike) -> Iterator[IO[bytes]]:
     except Exception as error:
         kind = TruncatedFileError if isinstance(error, EOFError) else DamagedFileError
         is_damaged = isinstance(error, (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile))
-        if not is_damaged and (is_url(path) or (isinstance(error, OSError) and error.errno is not None)):
+        if not is_damaged and (
+            is_url(path) or (isinstance(error, OSError) and error.errno is not None)
+        ):
             raise DataFileError(f"{path} cannot be read: {_reason(error)}.") from None
         if is_damaged or isinstance(error, OSError):  # of bz2
             raise kind(f"{path} is cut short or damaged.") from None
@@ -203,8 +227,8 @@ def output_file(path: PathLike) -> Iterator[IO[bytes]]:
     Parameters
     ----------
     path : path-like
-        Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; the result depends only on the bytes written. ``"-"``
-        is standard output.
+        Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; the result depends only on the bytes
+        written. ``"-"`` is standard output.
     """
     if path == "-":
         yield sys.stdout.buffer
@@ -214,17 +238,21 @@ def output_file(path: PathLike) -> Iterator[IO[bytes]]:
     with ExitStack() as stack:
         file: Any = stack.enter_context(replacing(path, "wb"))
         if suffix == ".gz":  # no name and time in the header, to be reproducible
-            file = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
+            file = stack.enter_context(
+                gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)
+            )
         elif suffix in OPENERS:
             file = stack.enter_context(OPENERS[suffix](file, "wb"))
         yield file
 
 
-# ---- text --------------------------------------------------------------------------------------------------------
+# ---- text ----------------------------------------------------------------------------------------
 
 
 def chunks(path: PathLike, size: int = CHUNK) -> Iterator[bytes]:
-    """Read a text file in UTF-8, plain or compressed, without its byte order mark, ``size`` bytes at a time."""
+    """Read a text file in UTF-8, plain or compressed, without its byte order mark, ``size`` bytes
+    at a time.
+    """
     with open_bytes(path) as file:
         if start := file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8):
             yield start
@@ -234,11 +262,13 @@ def chunks(path: PathLike, size: int = CHUNK) -> Iterator[bytes]:
             yield chunk
 
 
-def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes | bytearray], int]) -> Iterator[bytes]:
+def pieces(
+    chunks: Iterable[bytes], size: int, cut: Callable[[bytes | bytearray], int]
+) -> Iterator[bytes]:
     """Cut a text into pieces of about ``size`` bytes at the ends of records.
 
-    ``cut(text)`` is the end of the last complete record, 0 if there is none. If a compressed file is truncated, all
-    complete records are yielded before the error is raised.
+    ``cut(text)`` is the end of the last complete record, 0 if there is none. If a compressed file
+    is truncated, all complete records are yielded before the error is raised.
     """
     text, wanted = bytearray(), size
     try:
@@ -250,7 +280,9 @@ def pieces(chunks: Iterable[bytes], size: int, cut: Callable[[bytes | bytearray]
                 del text[:end]
                 if end:
                     yield piece
-                wanted = len(text) + size if end else 2 * len(text)  # do not search a long record for every chunk
+                wanted = (
+                    len(text) + size if end else 2 * len(text)
+                )  # do not search a long record for every chunk
     except TruncatedFileError:  # after other damage, the last bytes may be wrong
         if end := cut(text):
             yield bytes(text[:end])

@@ -39,7 +39,8 @@ class StreamFormat(Component):
     default_target : int, optional
         Target for training and evaluation if none is given.
     selects : tuple of {"n_features", "columns", "categorical"}
-        Options of ``open`` that select the columns of a model: number, names, and names of text columns.
+        Options of ``open`` that select the columns of a model: number, names, and names of text
+        columns.
 
     Examples
     --------
@@ -75,7 +76,9 @@ class StreamFormat(Component):
         self.must_define("open")
 
 
-def _format(name: str, suffixes: Iterable[str], open: Callable[..., Stream], **attributes: Any) -> type[StreamFormat]:
+def _format(
+    name: str, suffixes: Iterable[str], open: Callable[..., Stream], **attributes: Any
+) -> type[StreamFormat]:
     """Make the class of a format from its attributes, and the function that opens a stream."""
     attributes |= {"aliases": {name: {}}, "suffixes": tuple(suffixes), "open": staticmethod(open)}
     return type(name, (StreamFormat,), attributes)
@@ -88,7 +91,12 @@ FORMATS = [
     _format("svmlight", (".svm", ".svmlight", ".libsvm"), stream_svmlight, selects=("n_features",)),
     _format("parquet", _ARROW, stream_parquet, selects=("columns",), **_TABLE),
     _format("csv", (".csv", ".tsv"), stream_csv, selects=("columns", "categorical"), **_TABLE),
-    _format("npz", (".npz",), lambda path, target="y", **own: stream_npz(path, y=target, **own), has_target=True),
+    _format(
+        "npz",
+        (".npz",),
+        lambda path, target="y", **own: stream_npz(path, y=target, **own),
+        has_target=True,
+    ),
     _format("conllu", layouts.SUFFIXES, stream_conllu, holds="trees"),
     *(
         _format(name, SUFFIXES[name], partial(stream_sequences, format=name), holds="sequences")
@@ -98,7 +106,10 @@ FORMATS = [
 
 
 def open_stream(
-    path: Paths, format: str | StreamFormat | None = None, target: str | int | None = None, **options: Any
+    path: Paths,
+    format: str | StreamFormat | None = None,
+    target: str | int | None = None,
+    **options: Any,
 ) -> Stream:
     """Stream a file of any format.
 
@@ -106,15 +117,17 @@ def open_stream(
     ----------
     path : path-like or list of path-like
         Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern; or URLs
-        (``"https://example.org/train.csv.gz"``, ``"s3://bucket/sales/*.parquet"``), which fsspec reads.
+        (``"https://example.org/train.csv.gz"``, ``"s3://bucket/sales/*.parquet"``), which fsspec
+        reads.
     format : str or StreamFormat, optional
         ``"svmlight"``, ``"csv"``, ``"parquet"`` (and Arrow), ``"npz"``, ``"conllu"`` (treebanks),
-        ``"jsonl"``, ``"columns"`` or ``"crfsuite"`` (labelled sequences), or your own :class:`StreamFormat`. By
-        default, the suffix of the first file decides; svmlight for unknown suffixes.
+        ``"jsonl"``, ``"columns"`` or ``"crfsuite"`` (labelled sequences), or your own
+        :class:`StreamFormat`. By default, the suffix of the first file decides; svmlight for unknown suffixes.
     target : optional
         Outputs: name or position of a column (``csv``, ``parquet``), or name of an array (``npz``).
     **options
-        Options of the reader of the format, such as ``n_features``, ``block_size`` and ``on_error``.
+        Options of the reader of the format, such as ``n_features``, ``block_size`` and
+        ``on_error``.
 
     Returns
     -------
@@ -159,22 +172,29 @@ def find_format(path: Paths, format: str | StreamFormat | None = None) -> Stream
     return [*found, *FORMATS][0]()
 
 
-# ---- archives of NumPy -----------------------------------------------------------------------------------------------
+# ---- archives of NumPy ---------------------------------------------------------------------------
 
 
 def stream_npz(
-    path: Paths, *, X: str = "X", y: str = "y", block_size: int = BLOCK_SIZE, on_error: str = "raise"
+    path: Paths,
+    *,
+    X: str = "X",
+    y: str = "y",
+    block_size: int = BLOCK_SIZE,
+    on_error: str = "raise",
 ) -> Stream:
     """Stream arrays from ``.npz`` files, compressed or not; one file at a time is held in memory.
 
-    For larger arrays, pass memory maps to :meth:`Stream.from_arrays`: ``np.load("X.npy", mmap_mode="r")``.
+    For larger arrays, pass memory maps to :meth:`Stream.from_arrays`: ``np.load("X.npy",
+    mmap_mode="r")``.
 
     Parameters
     ----------
     path : path-like or list of path-like
         Files, a directory, or a pattern.
     X, y : str
-        Names of the arrays, which need equally many rows. With the default ``y``, files may have no outputs.
+        Names of the arrays, which need equally many rows. With the default ``y``, files may have no
+        outputs.
     block_size : int
         Number of examples in a block.
     on_error : {"raise", "skip"}
@@ -197,8 +217,13 @@ def stream_npz(
         try:
             with np.load(path, allow_pickle=False) as archive:
                 for info in archive.zip.infolist():
-                    archive.zip.open(info).close()  # checks that the archive's directory fits its data
-                arrays, known = {name: archive[name] for name in (X, y) if name in archive.files}, archive.files
+                    archive.zip.open(
+                        info
+                    ).close()  # checks that the archive's directory fits its data
+                arrays, known = (
+                    {name: archive[name] for name in (X, y) if name in archive.files},
+                    archive.files,
+                )
         except Exception as error:  # damaged bytes lead to errors of any class
             raise unreadable(path, error, "archive of NumPy") from None
         found = list(arrays.values())
@@ -212,9 +237,15 @@ def stream_npz(
 
 def _flaw(arrays: Sequence) -> str:
     """Describe what is missing from the inputs and outputs; empty if nothing is."""
-    if not all(isinstance(own, np.ndarray) and own.dtype.kind in "biufSU" and own.ndim for own in arrays):
+    if not all(
+        isinstance(own, np.ndarray) and own.dtype.kind in "biufSU" and own.ndim for own in arrays
+    ):
         return "arrays of numbers or strings in rows"
     lengths = list(map(len, arrays))
     if len(set(lengths)) > 1:
         return f"as many rows of inputs as of outputs, not {lengths[0]} and {lengths[1]}"
-    return "" if not lengths[0] or all(own.nbytes for own in arrays) else f"something in its {lengths[0]} rows"
+    return (
+        ""
+        if not lengths[0] or all(own.nbytes for own in arrays)
+        else f"something in its {lengths[0]} rows"
+    )

@@ -23,7 +23,9 @@ LARGEST = 1e100
 
 
 def column_names(X: Any) -> list[str] | None:
-    """Return the column names of a data frame; None if X is not a data frame, or a name is not a string."""
+    """Return the column names of a data frame; None if X is not a data frame, or a name is not a
+    string.
+    """
     names = list(X.columns) if is_frame(X) else []
     return names if names and all(isinstance(name, str) for name in names) else None
 
@@ -32,7 +34,9 @@ def check_names(X: Any) -> None:
     """Raise InputError if a data frame has no columns, or duplicate column names."""
     names = list(X.columns)
     if len(set(names)) < max(1, len(names)):
-        several = next((f"several columns {name!r}" for name in names if names.count(name) > 1), "no columns")
+        several = next(
+            (f"several columns {name!r}" for name in names if names.count(name) > 1), "no columns"
+        )
         raise InputError(f"The data frame has {several}.")
 
 
@@ -74,7 +78,9 @@ def _converting() -> Iterator[None]:
         yield
     except (import_pyarrow().ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = str(error).strip().rstrip(".")[:200]
-        raise InputError(f"The data frame has a column that cannot be converted: {reason}.") from None
+        raise InputError(
+            f"The data frame has a column that cannot be converted: {reason}."
+        ) from None
 
 
 def times_as_days(X: Any) -> Any:
@@ -85,7 +91,10 @@ def times_as_days(X: Any) -> Any:
         return X
     columns = list(X.T)
     for j, column in enumerate(columns):
-        if any(isinstance(value, (datetime.date, datetime.time, datetime.timedelta)) for value in column):
+        if any(
+            isinstance(value, (datetime.date, datetime.time, datetime.timedelta))
+            for value in column
+        ):
             array = arrow_array(column.tolist())
             if import_pyarrow().types.is_temporal(array.type):
                 columns[j] = days(array).to_numpy(zero_copy_only=False)
@@ -93,13 +102,17 @@ def times_as_days(X: Any) -> Any:
 
 
 def are_known_columns(X: object, learned: Mapping[str, object]) -> bool:
-    """Tell whether X is a valid array of the columns of a model, to skip the slower checks of scikit-learn.
+    """Tell whether X is a valid array of the columns of a model, to skip the slower checks of
+    scikit-learn.
 
     ``learned`` holds the attributes of the fitted estimator.
     """
     if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind not in "fiu" or X.itemsize > 8:
         return False
-    fits = X.shape[1] == learned.get("n_features_in_") and not {"feature_names_in_", "categories_"} & learned.keys()
+    fits = (
+        X.shape[1] == learned.get("n_features_in_")
+        and not {"feature_names_in_", "categories_"} & learned.keys()
+    )
     fits = fits and not learned.get("missing_columns_")
     return fits and X.size > 0 and float(X.min()) >= -LARGEST and float(X.max()) <= LARGEST
 
@@ -107,7 +120,9 @@ def are_known_columns(X: object, learned: Mapping[str, object]) -> bool:
 def is_column(y: Any, n: int) -> bool:
     """Tell whether y is an array of n targets that scikit-learn would accept."""
     is_plain = type(y) is np.ndarray and y.shape == (n,)
-    return is_plain and (y.dtype.kind in "biuU" or (y.dtype.kind == "f" and bool(np.isfinite(y).all())))
+    return is_plain and (
+        y.dtype.kind in "biuU" or (y.dtype.kind == "f" and bool(np.isfinite(y).all()))
+    )
 
 
 def check_unmasked(values: object, name: str) -> None:
@@ -133,7 +148,8 @@ def text_array(texts: Sequence[str]) -> np.ndarray:
 
 
 def plain_targets(y: Any) -> Any:
-    """Convert nullable and categorical targets of pandas to NumPy arrays; integer classes stay integers.
+    """Convert nullable and categorical targets of pandas to NumPy arrays; integer classes stay
+    integers.
 
     Raises InputError if targets are masked, missing, dates or durations.
     """
@@ -146,7 +162,9 @@ def plain_targets(y: Any) -> Any:
         return text_array(y) if is_text and y else y
     missing = np.flatnonzero(y.isna()) if hasattr(y, "isna") else np.empty(0)
     if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in ("f", "O"):
-        missing = np.flatnonzero([is_missing(value) for value in y] if y.dtype.kind == "O" else np.isnan(y))
+        missing = np.flatnonzero(
+            [is_missing(value) for value in y] if y.dtype.kind == "O" else np.isnan(y)
+        )
     if missing.size or is_time(dtype):
         found = f"nothing in row {missing[0]}" if missing.size else f"dates or durations, {dtype}"
         raise InputError(f"y must hold classes or numbers in every row, got {found}.")
@@ -175,7 +193,7 @@ def with_unique_entries(X: Any) -> Any:
     return X
 
 
-# ---- record batches of Arrow -----------------------------------------------------------------------------------------
+# ---- record batches of Arrow ---------------------------------------------------------------------
 
 
 #: Units of time in a day.
@@ -200,8 +218,9 @@ def import_pyarrow() -> ModuleType:
 class Columns:
     """Selection and conversion of the input and output columns of a table.
 
-    Numbers, times (in days) and lists of numbers become columns of an array, in which missing values are NaN. If an
-    input column holds strings or categories, rows become dicts without missing values.
+    Numbers, times (in days) and lists of numbers become columns of an array, in which missing
+    values are NaN. If an input column holds strings or categories, rows become dicts without
+    missing values.
 
     Parameters
     ----------
@@ -239,7 +258,9 @@ class Columns:
         if isinstance(target, int):
             target = known[target] if -len(known) <= target < len(known) else str(target)
         self.target = target
-        self.names = [name for name in known if name != self.target] if columns is None else list(columns)
+        self.names = (
+            [name for name in known if name != self.target] if columns is None else list(columns)
+        )
         self.all_names = self.names if self.target is None else [*self.names, self.target]
         self._named = named
         flaw = _count_flaw(self.all_names, known)
@@ -254,7 +275,9 @@ class Columns:
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Names of the columns of X; None if there are no names, or the lengths of lists are not known yet."""
+        """Names of the columns of X; None if there are no names, or the lengths of lists are not
+        known yet.
+        """
         if not self._named:
             return None
         if self.makes_dicts:
@@ -271,7 +294,9 @@ class Columns:
             raise DataFileError(f"{where} has {flaw}: all tables need the columns of the first.")
 
     def check(self, schema: pyarrow.Schema, where: object) -> None:
-        """Raise DataFileError unless another table has the same columns, with values of the same kinds."""
+        """Raise DataFileError unless another table has the same columns, with values of the same
+        kinds.
+        """
         self.check_names(schema.names, where)
         for name in self.all_names:
             if str(schema.field(name).type) != "null":
@@ -309,8 +334,9 @@ class Columns:
     ) -> Block:
         """Convert a record batch to a block of examples.
 
-        ``numbers`` are the row numbers for messages. ``wrong`` has the errors of invalid rows by their index. For
-        each row that is left out, ``refuse`` is called with ``where``, the row number and the error as a message.
+        ``numbers`` are the row numbers for messages. ``wrong`` has the errors of invalid rows by
+        their index. For each row that is left out, ``refuse`` is called with ``where``, the row
+        number and the error as a message.
         """
         reasons = dict(wrong or {})
         columns = {name: self._plain(batch.column(name), name) for name in self.all_names}
@@ -328,14 +354,27 @@ class Columns:
             y = (text_array([value or "" for value in y]) if isinstance(y, list) else y)[good]
         if not self.makes_dicts:
             parts = list(map(np.asarray, found.values()))
-            exact = np.result_type(np.float32, *(part.dtype for part in parts))  # float64 unless float32 is exact
-            return Block(np.column_stack(parts).astype(exact, copy=False)[good], y, self.feature_names)
+            exact = np.result_type(
+                np.float32, *(part.dtype for part in parts)
+            )  # float64 unless float32 is exact
+            return Block(
+                np.column_stack(parts).astype(exact, copy=False)[good], y, self.feature_names
+            )
         entries = []  # strings, floats or vectors by row, and None for missing values
         for values in found.values():
             is_plain = isinstance(values, list) or values.ndim == 2
-            entries.append(values if is_plain else [None if value != value else value for value in values.tolist()])
-        rows = [{name: value for name, value in zip(self.names, row) if value is not None} for row in zip(*entries)]
-        return Block([rows[i] for i in good] if isinstance(good, np.ndarray) else rows, y, self.names)
+            entries.append(
+                values
+                if is_plain
+                else [None if value != value else value for value in values.tolist()]
+            )
+        rows = [
+            {name: value for name, value in zip(self.names, row) if value is not None}
+            for row in zip(*entries)
+        ]
+        return Block(
+            [rows[i] for i in good] if isinstance(good, np.ndarray) else rows, y, self.names
+        )
 
     def _plain(self, column: pyarrow.Array | pyarrow.ChunkedArray, name: str) -> pyarrow.Array:
         """Convert a column to one array without dictionary encoding; text becomes strings."""
@@ -347,15 +386,21 @@ class Columns:
                 column = pyarrow.nulls(len(column))
             else:
                 if is_text:
-                    texts = [None if value is None else text_of(value) for value in values.to_pylist()]
+                    texts = [
+                        None if value is None else text_of(value) for value in values.to_pylist()
+                    ]
                     values = pyarrow.array(texts, pyarrow.string())
                 column = values.take(column.indices)
         if str(column.type) == "null":
             column = column.cast(pyarrow.string() if is_text else pyarrow.float64())
         return column
 
-    def _values(self, column: pyarrow.Array, name: str, reasons: dict[int, str]) -> np.ndarray | list:
-        """Convert a column to an array or a list of strings; add errors of invalid rows to ``reasons``."""
+    def _values(
+        self, column: pyarrow.Array, name: str, reasons: dict[int, str]
+    ) -> np.ndarray | list:
+        """Convert a column to an array or a list of strings; add errors of invalid rows to
+        ``reasons``.
+        """
         pyarrow, kind = import_pyarrow(), self.kinds[name]
         types = pyarrow.types
         if kind == "string":
@@ -367,10 +412,14 @@ class Columns:
             column = column.cast(pyarrow.int8()) if types.is_boolean(column.type) else column
             y = column.fill_null(0).to_numpy(zero_copy_only=False)
             return y if types.is_uint64(column.type) else y.astype(np.int64, copy=False)
-        column = column if types.is_floating(column.type) else column.cast(pyarrow.float64(), safe=False)
+        column = (
+            column if types.is_floating(column.type) else column.cast(pyarrow.float64(), safe=False)
+        )
         values = column.to_numpy(zero_copy_only=False)
         for i in np.flatnonzero(np.isinf(values)).tolist():
-            reasons.setdefault(i, f"the number in column {name!r} is infinite, or too large for a float.")
+            reasons.setdefault(
+                i, f"the number in column {name!r} is infinite, or too large for a float."
+            )
         return values
 
     def _vectors(self, column: pyarrow.Array, name: str, reasons: dict[int, str]) -> np.ndarray:
@@ -385,25 +434,39 @@ class Columns:
             has = f"has {lengths[i]} numbers, others {width}" if lengths[i] >= 0 else "is missing"
             reasons.setdefault(i, f"the list in column {name!r} {has}.")
         vectors = np.zeros((len(lengths), width), values.dtype)
-        vectors[fits] = values[np.repeat(fits, np.maximum(lengths, 0))].reshape(np.count_nonzero(fits), width)
+        vectors[fits] = values[np.repeat(fits, np.maximum(lengths, 0))].reshape(
+            np.count_nonzero(fits), width
+        )
         return vectors
 
 
 def _count_flaw(wanted: Sequence[str], names: Sequence[str]) -> str:
     """Describe the first wanted column that is missing or ambiguous; empty if there is none."""
     wrong = [name for name in wanted if names.count(name) != 1]
-    return f"{'several columns' if wrong[0] in names else 'no column'} {wrong[0]!r:.200}" if wrong else ""
+    return (
+        f"{'several columns' if wrong[0] in names else 'no column'} {wrong[0]!r:.200}"
+        if wrong
+        else ""
+    )
 
 
 def days(column: pyarrow.Array) -> pyarrow.DoubleArray:
     """Convert dates and times to days since 1970 in UTC, and times of day and durations to days."""
     pyarrow, type = import_pyarrow(), column.type
-    unit = "d" if pyarrow.types.is_date32(type) else "ms" if pyarrow.types.is_date64(type) else type.unit
+    unit = (
+        "d"
+        if pyarrow.types.is_date32(type)
+        else "ms"
+        if pyarrow.types.is_date64(type)
+        else type.unit
+    )
     counts = column.cast(pyarrow.int32() if type.bit_width == 32 else pyarrow.int64())
     return pyarrow.compute.divide(counts.cast(pyarrow.float64(), safe=False), float(PER_DAY[unit]))
 
 
-def with_missing(column: pyarrow.ChunkedArray, markers: Sequence[str] | None = None) -> pyarrow.ChunkedArray:
+def with_missing(
+    column: pyarrow.ChunkedArray, markers: Sequence[str] | None = None
+) -> pyarrow.ChunkedArray:
     """Strip cells, and replace markers of missing values by null; by default those of numbers."""
     pyarrow = import_pyarrow()
     if markers is None:
@@ -423,7 +486,9 @@ def can_cast(cells: pyarrow.ChunkedArray | pyarrow.Scalar, type: pyarrow.DataTyp
 
 
 def date_type(cells: pyarrow.ChunkedArray) -> pyarrow.DataType | None:
-    """Return the type of dates in ISO form, with or without zones; None if cells are something else."""
+    """Return the type of dates in ISO form, with or without zones; None if cells are something
+    else.
+    """
     pyarrow = import_pyarrow()
     for type in (pyarrow.timestamp("us"), pyarrow.timestamp("us", "UTC")):
         if can_cast(cells, type):

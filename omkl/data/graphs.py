@@ -36,13 +36,14 @@ class Graph:
     edge_features : array of shape (E, d), list of E dicts or lists of attributes, or data frame, optional
         Features of the edges.
     directed : bool
-        Whether the order of the two nodes of an edge has a meaning. In an undirected graph, it does not change any
-        score.
+        Whether the order of the two nodes of an edge has a meaning. In an undirected graph, it does
+        not change any score.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If there are no nodes, an edge is a loop, occurs twice or has an unknown node, or features are missing.
+        If there are no nodes, an edge is a loop, occurs twice or has an unknown node, or features
+        are missing.
 
     Examples
     --------
@@ -50,9 +51,15 @@ class Graph:
     Graph(3 nodes, 2 edges)
     """
 
-    def __init__(self, nodes: Any, edges: ArrayLike, edge_features: Any = None, directed: bool = False) -> None:
-        if isinstance(nodes, (str, bytes, dict)) or not (isinstance(nodes, Sized) or hasattr(nodes, "shape")):
-            raise InputError(f"`nodes` must be an array, or a list of dicts or words, got {nodes!r:.60}.")
+    def __init__(
+        self, nodes: Any, edges: ArrayLike, edge_features: Any = None, directed: bool = False
+    ) -> None:
+        if isinstance(nodes, (str, bytes, dict)) or not (
+            isinstance(nodes, Sized) or hasattr(nodes, "shape")
+        ):
+            raise InputError(
+                f"`nodes` must be an array, or a list of dicts or words, got {nodes!r:.60}."
+            )
         n, ends = n_rows(nodes), _as_edges(edges)
         if n == 0:
             raise InputError("A graph must have a node.")
@@ -60,9 +67,13 @@ class Graph:
         if edge_features is not None:
             if n_rows(edge_features) != len(ends):
                 found = n_rows(edge_features)
-                raise InputError(f"`edge_features` must have a row for each of {len(ends)} edges, got {found}.")
+                raise InputError(
+                    f"`edge_features` must have a row for each of {len(ends)} edges, got {found}."
+                )
             if isinstance(edge_features, np.ndarray) and edge_features.ndim != 2:
-                raise InputError(f"`edge_features` must have the shape (E, d), got {edge_features.shape}.")
+                raise InputError(
+                    f"`edge_features` must have the shape (E, d), got {edge_features.shape}."
+                )
         self.nodes, self.edge_features = nodes, edge_features
         self.layout = GraphLayout(n, ends, bool(directed))
 
@@ -83,15 +94,18 @@ class Graph:
         return self.layout.directed
 
     @classmethod
-    def from_networkx(cls, graph: networkx.Graph, nodes: str | None = None, edges: str | None = None) -> Graph:
-        """Convert a graph of networkx; the order of nodes and edges is that of ``graph.nodes`` and ``graph.edges``.
+    def from_networkx(
+        cls, graph: networkx.Graph, nodes: str | None = None, edges: str | None = None
+    ) -> Graph:
+        """Convert a graph of networkx; the order of nodes and edges is that of ``graph.nodes`` and
+        ``graph.edges``.
 
         Parameters
         ----------
         graph : networkx.Graph or networkx.DiGraph
         nodes : str, optional
-            Attribute of nodes that holds their features, such as an array or a dict. By default, all attributes of a
-            node are its features.
+            Attribute of nodes that holds their features, such as an array or a dict. By default,
+            all attributes of a node are its features.
         edges : str, optional
             The same for edges, which need no attributes by default.
 
@@ -107,7 +121,9 @@ class Graph:
         ends = [(places[first], places[second]) for first, second in graph.edges()]
         of_nodes = _attributes("node", graph.nodes(data=True), nodes)
         between = [((first, second), own) for first, second, own in graph.edges(data=True)]
-        of_edges = _attributes("edge", between, edges) if edges or any(own for _, own in between) else None
+        of_edges = (
+            _attributes("edge", between, edges) if edges or any(own for _, own in between) else None
+        )
         return cls(of_nodes, ends, of_edges, graph.is_directed())
 
 
@@ -132,7 +148,9 @@ def _as_edges(edges: ArrayLike) -> np.ndarray:
     if ends.size == 0 and ends.ndim <= 2 and len(ends) == 0:
         return np.zeros((0, 2), np.int64)
     if ends.ndim != 2 or ends.shape[1] != 2 or ends.dtype.kind not in "iu":
-        raise InputError(f"`edges` must be pairs of nodes, integers of shape (E, 2), got {edges!r:.60}.")
+        raise InputError(
+            f"`edges` must be pairs of nodes, integers of shape (E, 2), got {edges!r:.60}."
+        )
     return np.ascontiguousarray(ends, dtype=np.int64)
 
 
@@ -185,20 +203,22 @@ def grid(image: ArrayLike, connectivity: int = 4) -> Graph:
         edges.append(np.stack([start, start + down * width + right], axis=1))
         kinds.append(np.full(len(start), kind))
     ends, directions = np.concatenate(edges), np.concatenate(kinds)
-    order = np.argsort(ends[:, 0], kind="stable")  # passes over the graph then read memory in its order
+    order = np.argsort(
+        ends[:, 0], kind="stable"
+    )  # passes over the graph then read memory in its order
     edge_features = np.eye(connectivity // 2)[directions[order]]
     return Graph(pixels.reshape(height * width, -1), ends[order], edge_features, directed=True)
 
 
-# ---- JSON lines --------------------------------------------------------------------------------------------------
+# ---- JSON lines ----------------------------------------------------------------------------------
 
 
 def read_graphs(path: PathLike) -> tuple[list[Graph], list[list] | None]:
     """Read graphs from JSON lines, plain or compressed.
 
-    A line is a graph: ``{"nodes": [...], "edges": [[0, 1], ...]}``, with ``"edge_features"``, ``"directed"`` and the
-    labels ``"y"`` of the nodes where there are any, as the arguments of :class:`Graph`. Features of a node are a list
-    of numbers, a word, a dict or a list of attributes; null is an unknown label.
+    A line is a graph: ``{"nodes": [...], "edges": [[0, 1], ...]}``, with ``"edge_features"``,
+    ``"directed"`` and the labels ``"y"`` of the nodes where there are any, as the arguments of
+    :class:`Graph`. Features of a node are a list of numbers, a word, a dict or a list of attributes; null is an unknown label.
 
     Parameters
     ----------
@@ -225,12 +245,23 @@ def read_graphs(path: PathLike) -> tuple[list[Graph], list[list] | None]:
             if unknown := sorted(record.keys() - set(KEYS)):
                 raise InputError(f"{unknown[0]!r} is not one of {', '.join(KEYS)}.")
             features = _numbers(record.get("edge_features"))
-            graph = Graph(_numbers(record["nodes"]), record["edges"], features, bool(record.get("directed", False)))
+            graph = Graph(
+                _numbers(record["nodes"]),
+                record["edges"],
+                features,
+                bool(record.get("directed", False)),
+            )
             y = record.get("y")
             if not isinstance(y, list if labels and labels[0] is not None else (list, type(None))):
-                raise InputError(f'"y" must be a list of labels, as in the first line, got {y!r:.60}.')
+                raise InputError(
+                    f'"y" must be a list of labels, as in the first line, got {y!r:.60}.'
+                )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = error if isinstance(error, InputError) else 'expected {"nodes": [...], "edges": [[0, 1], ...]}.'
+            reason = (
+                error
+                if isinstance(error, InputError)
+                else 'expected {"nodes": [...], "edges": [[0, 1], ...]}.'
+            )
             raise DataFileError(f"{path}, line {number}: {reason}") from None
         graphs.append(graph)
         labels.append(y)
@@ -253,7 +284,8 @@ def write_graphs(path: PathLike, graphs: Sequence[Graph], labels: Sequence | Non
     Raises
     ------
     omkl.exceptions.InputError
-        If the labels are not those of as many graphs, or JSON cannot hold a value; an existing file is not changed.
+        If the labels are not those of as many graphs, or JSON cannot hold a value; an existing file
+        is not changed.
 
     Examples
     --------
@@ -261,12 +293,16 @@ def write_graphs(path: PathLike, graphs: Sequence[Graph], labels: Sequence | Non
     {"nodes": ["yes", "no"], "edges": [[0, 1]], "y": [1, 0]}
     """
     if labels is not None and len(labels) != len(graphs):
-        raise InputError(f"There must be labels for each of the {len(graphs)} graphs, got those of {len(labels)}.")
+        raise InputError(
+            f"There must be labels for each of the {len(graphs)} graphs, got those of {len(labels)}."
+        )
     with output_file(path) as file:
         for graph, y in zip(graphs, [None] * len(graphs) if labels is None else labels):
             y = y.ravel() if isinstance(y, np.ndarray) else y
             if y is not None and len(y) != len(graph):
-                raise InputError(f"There must be a label for each of the {len(graph)} nodes of a graph, got {len(y)}.")
+                raise InputError(
+                    f"There must be a label for each of the {len(graph)} nodes of a graph, got {len(y)}."
+                )
             values = graph.nodes, graph.edges, graph.edge_features, graph.directed or None, y
             record = {key: value for key, value in zip(KEYS, values) if value is not None}
             try:
@@ -278,5 +314,11 @@ def write_graphs(path: PathLike, graphs: Sequence[Graph], labels: Sequence | Non
 
 def _numbers(features: Any) -> Any:
     """Convert rows of numbers to an array; keep other features."""
-    is_rows = isinstance(features, list) and features and isinstance(features[0], list) and features[0]
-    return np.array(features, dtype=np.float64) if is_rows and isinstance(features[0][0], (int, float)) else features
+    is_rows = (
+        isinstance(features, list) and features and isinstance(features[0], list) and features[0]
+    )
+    return (
+        np.array(features, dtype=np.float64)
+        if is_rows and isinstance(features[0][0], (int, float))
+        else features
+    )

@@ -1,4 +1,6 @@
-"""Readers and writers of labelled sequences: JSON lines, CRFsuite's attribute lists, columns, and treebanks."""
+"""Readers and writers of labelled sequences: JSON lines, CRFsuite's attribute lists, columns, and
+treebanks.
+"""
 
 import json
 import re
@@ -44,7 +46,9 @@ LabelledToken: TypeAlias = tuple[dict[str, Any], str | None]
 
 
 def guess_format(path: PathLike, otherwise: str | None = None) -> str:
-    """Guess the format of a file of sequences by its suffix, or by its first line if ``otherwise`` is None."""
+    """Guess the format of a file of sequences by its suffix, or by its first line if ``otherwise``
+    is None.
+    """
     suffix = Path(stem(path)).suffix
     found = [name for name, suffixes in SUFFIXES.items() if suffix in suffixes]
     if found or otherwise is not None:
@@ -54,7 +58,9 @@ def guess_format(path: PathLike, otherwise: str | None = None) -> str:
     if cells and b"\t" not in first and not all(b":" in cell for cell in cells):  # not svmlight
         return "columns"
     if cells and not any(mark in cell for cell in cells for mark in (b"=", b":")):
-        raise InputError(f'{path} may hold columns or attributes: give format="columns" or format="crfsuite".')
+        raise InputError(
+            f'{path} may hold columns or attributes: give format="columns" or format="crfsuite".'
+        )
     return "crfsuite"
 
 
@@ -77,19 +83,20 @@ def read_sequences(
     path : path-like or list of path-like
         Plain or compressed (``.gz``, ``.xz``, ``.bz2``).
     format : {"conllu", "crfsuite", "columns", "jsonl"}, optional
-        * ``crfsuite``: one token per line, ``label<TAB>attribute<TAB>attribute:value...``, and an empty line between
-          sequences. The part of an attribute before ``=`` names its group.
-        * ``columns``: one token per line, in cells separated by spaces or tabs, and an empty line between sequences,
-          as in CoNLL 2000 to 2003. The last cell is the label. Tokens are dicts with keys ``c0``, ``c1``, ...
-          In both formats, a line that starts with ``"# "`` before the first token of a sequence is a comment, unless
-          it ends in the label of another line, as a token ``#`` does.
-        * ``jsonl``: one sequence per line, ``{"x": [...], "y": [...]}``. Tokens are words, dicts, lists of
-          attributes, or lists of numbers. ``y`` is optional.
+        * ``crfsuite``: one token per line, ``label<TAB>attribute<TAB>attribute:value...``, and an
+          empty line between sequences. The part of an attribute before ``=`` names its group.
+        * ``columns``: one token per line, in cells separated by spaces or tabs, and an empty line
+          between sequences, as in CoNLL 2000 to 2003. The last cell is the label. Tokens are dicts
+          with keys ``c0``, ``c1``, ... In both formats, a line that starts with ``"# "`` before the
+          first token of a sequence is a comment, unless it ends in the label of another line, as a
+          token ``#`` does.
+        * ``jsonl``: one sequence per line, ``{"x": [...], "y": [...]}``. Tokens are words, dicts,
+          lists of attributes, or lists of numbers. ``y`` is optional.
         * ``conllu``: words, labelled with their UPOS, None for ``_``.
 
-        Guessed from the suffix by default: ``.conllu``, ``.jsonl``, ``.crfsuite``, and ``.columns``, ``.bio`` or
-        ``.iob`` (columns). For other suffixes, the first line decides: columns have spaces, and CRFsuite's attributes
-        have tabs and ``=`` or ``:``.
+        Guessed from the suffix by default: ``.conllu``, ``.jsonl``, ``.crfsuite``, and
+        ``.columns``, ``.bio`` or ``.iob`` (columns). For other suffixes, the first line decides:
+        columns have spaces, and CRFsuite's attributes have tabs and ``=`` or ``:``.
     on_error : {"raise", "skip"}
         Treatment of invalid sequences; see :func:`stream_sequences`.
     labelled : bool
@@ -100,7 +107,9 @@ def read_sequences(
     X, y : lists of sequences
         ``y`` is None if the file holds no labels.
     """
-    X, y = stream_sequences(path, format, on_error=on_error, labelled=labelled, block_size=sys.maxsize).read()
+    X, y = stream_sequences(
+        path, format, on_error=on_error, labelled=labelled, block_size=sys.maxsize
+    ).read()
     return X, y
 
 
@@ -123,8 +132,9 @@ def stream_sequences(
     block_size : int
         Number of sequences in a block.
     on_error : {"raise", "skip"}
-        Treatment of invalid sequences. Skipped sequences are counted in ``skipped``, and a warning at the end of a
-        pass gives their number. A truncated or damaged compressed file is read up to the damage.
+        Treatment of invalid sequences. Skipped sequences are counted in ``skipped``, and a warning
+        at the end of a pass gives their number. A truncated or damaged compressed file is read up
+        to the damage.
     labelled : bool
         See :func:`read_sequences`.
 
@@ -136,8 +146,8 @@ def stream_sequences(
     Raises
     ------
     omkl.exceptions.DataFileError
-        If a file is missing; during a pass, at the first invalid sequence or if a file is damaged. The message names
-        file and line.
+        If a file is missing; during a pass, at the first invalid sequence or if a file is damaged.
+        The message names file and line.
     """
     paths = find_files(path)
     format = format or guess_format(paths[0])
@@ -146,7 +156,9 @@ def stream_sequences(
     def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
         if format == "conllu":
             reader = TreebankReader("conllu", trees=False, single_root=False, strings=new_strings())
-            sequences: Iterator[Labelled] = (tagged(own) for block in reader(path, skipped) for own in block.X)
+            sequences: Iterator[Labelled] = (
+                tagged(own) for block in reader(path, skipped) for own in block.X
+            )
         elif format == "jsonl":
             sequences = _read_jsonl(path, skipped)
         elif format == "columns":
@@ -165,13 +177,15 @@ def tagged(sentence: Sentence) -> tuple[list[str], list[str | None]]:
     return sentence.forms, [None if tag == MISSING else tag for tag in sentence.upos]
 
 
-# ---- one token per line ----------------------------------------------------------------------------------------------
+# ---- one token per line --------------------------------------------------------------------------
 
 
 def token_lines(path: PathLike, format: str = "columns") -> Iterator[tuple[bytes, bool]]:
-    """Yield the lines of a file in the format "columns" or "crfsuite", and whether each one is a token.
+    """Yield the lines of a file in the format "columns" or "crfsuite", and whether each one is a
+    token.
 
-    Others are empty lines and, in columns, the marker of a document in CoNLL 2003, or comments before a sequence.
+    Others are empty lines and, in columns, the marker of a document in CoNLL 2003, or comments
+    before a sequence.
     """
 
     def label(line: bytes) -> tuple:
@@ -212,17 +226,23 @@ def _read_paragraphs(
 
 
 def _in_columns(labelled: bool) -> Callable[[str], LabelledToken]:
-    """Make a parser of lines to (dict of cells, label), which checks that all lines have equally many cells."""
+    """Make a parser of lines to (dict of cells, label), which checks that all lines have equally
+    many cells.
+    """
     n_cells = 0
 
     def parse(line: str) -> LabelledToken:
         nonlocal n_cells
-        cells = [cell for cell in re.split("[ \t]", line) if cell]  # words may contain other whitespace
+        cells = [
+            cell for cell in re.split("[ \t]", line) if cell
+        ]  # words may contain other whitespace
         n_cells = n_cells or max(len(cells), 1 + labelled)
         if len(cells) <= labelled:
             raise DataFileError("found 1 column, and the last of at least 2 is the label.")
         if len(cells) != n_cells:
-            raise DataFileError(f"found {len(cells)} columns for a token, not {n_cells} as in the first line.")
+            raise DataFileError(
+                f"found {len(cells)} columns for a token, not {n_cells} as in the first line."
+            )
         label = cells.pop() if labelled else None
         return {f"c{j}": cell for j, cell in enumerate(cells)}, label
 
@@ -244,15 +264,20 @@ def _in_attributes(line: str) -> LabelledToken:
         except ValueError:
             amount = float("nan")
         if not isfinite(amount) or "_" in number:
-            raise DataFileError(f"{number!r:.80} is not a number; write a colon in a name as '\\:'.")
+            raise DataFileError(
+                f"{number!r:.80} is not a number; write a colon in a name as '\\:'."
+            )
         template, equals, value = name.replace("\0", ":").replace("\1", "\\").partition("=")
         values = token.setdefault(template, {})
         own = value if equals else None
         values[own] = values.get(own, 0.0) + amount
-    return {template: values[None] if values.keys() == {None} else values for template, values in token.items()}, label
+    return {
+        template: values[None] if values.keys() == {None} else values
+        for template, values in token.items()
+    }, label
 
 
-# ---- JSON lines --------------------------------------------------------------------------------------------------
+# ---- JSON lines ----------------------------------------------------------------------------------
 
 
 def _read_jsonl(path: FileName, skipped: Skipped) -> Iterator[Labelled]:
@@ -271,7 +296,9 @@ def _read_jsonl(path: FileName, skipped: Skipped) -> Iterator[Labelled]:
 
 
 def _parse_json(line: bytes) -> tuple[list, list | None, str]:
-    """Parse ``{"x": [...], "y": [...]}``: tokens, labels (with tuples for lists), and kind of tokens."""
+    """Parse ``{"x": [...], "y": [...]}``: tokens, labels (with tuples for lists), and kind of
+    tokens.
+    """
     # numbers must be finite, and strings must have an encoding in UTF-8
     number = _finite if IS_UNUSUAL.search(line) else None
     try:
@@ -289,7 +316,10 @@ def _parse_json(line: bytes) -> tuple[list, list | None, str]:
         )
     if y is None:
         return x, None, kind
-    labels = [tuple(label) if isinstance(label, list) else label for label in (y if isinstance(y, list) else [])]
+    labels = [
+        tuple(label) if isinstance(label, list) else label
+        for label in (y if isinstance(y, list) else [])
+    ]
     parts = chain.from_iterable(label if isinstance(label, tuple) else [label] for label in labels)
     if len(labels) != len(x) or not set(map(type, parts)) <= PLAIN:
         accepted = f"{len(x)} labels, as there are tokens: strings, numbers, or lists of them"
@@ -327,7 +357,7 @@ def _is_entry(value: object) -> bool:
     return type(value) in PLAIN or types <= NUMBERS or types <= {str}
 
 
-# ---- writing ---------------------------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------------------
 
 
 #: Types of numbers in a token.
@@ -346,10 +376,12 @@ def write_sequences(
     path : path-like
         Compressed if it ends in ``.gz``, ``.xz`` or ``.bz2``; ``"-"`` is standard output.
     sequences : iterable of pairs (x, y)
-        ``x`` holds tokens: all words, all dicts or all lists of attributes. ``y`` holds labels, or is None.
+        ``x`` holds tokens: all words, all dicts or all lists of attributes. ``y`` holds labels, or
+        is None.
     format : {"crfsuite", "columns", "jsonl"}
-        See :func:`~omkl.data.read_sequences`. ``crfsuite`` accepts dicts and lists of attributes. ``columns`` accepts
-        words, and dicts that have the same keys and whose values are single strings.
+        See :func:`~omkl.data.read_sequences`. ``crfsuite`` accepts dicts and lists of attributes.
+        ``columns`` accepts words, and dicts that have the same keys and whose values are single
+        strings.
 
     Returns
     -------
@@ -368,8 +400,14 @@ def write_sequences(
         for x, y in sequences:
             try:
                 text = WRITERS[format](x, y).encode()
-            except (ValueError, TypeError, AttributeError) as error:  # JSON and UTF-8 encoders raise them, too
-                raise InputError(f"Sequence {n_sequences + 1} cannot be written as {format}: {error}") from None
+            except (
+                ValueError,
+                TypeError,
+                AttributeError,
+            ) as error:  # JSON and UTF-8 encoders raise them, too
+                raise InputError(
+                    f"Sequence {n_sequences + 1} cannot be written as {format}: {error}"
+                ) from None
             file.write(text)
             n_sequences, n_tokens = n_sequences + 1, n_tokens + len(x)
     return n_sequences, n_tokens
@@ -384,7 +422,11 @@ def _as_crfsuite(x: Sequence[Token], y: Sequence | None) -> str:
             for key, value in token.items():
                 for name, weight in _weights(str(key), value).items():
                     attribute = _escaped(str(key) if name is None else f"{key}={name}")
-                    cells.append(attribute if weight == 1 else f"{attribute}:{float(weight)!r}".removesuffix(".0"))
+                    cells.append(
+                        attribute
+                        if weight == 1
+                        else f"{attribute}:{float(weight)!r}".removesuffix(".0")
+                    )
         elif not isinstance(token, str) and all(isinstance(attribute, str) for attribute in token):
             cells += map(_escaped, token)
         else:
@@ -394,7 +436,9 @@ def _as_crfsuite(x: Sequence[Token], y: Sequence | None) -> str:
 
 
 def _weights(key: str, value: object) -> Mapping[Any, Any]:
-    """Map each value of a token's entry to its weight; None is the key of the weight of a plain number."""
+    """Map each value of a token's entry to its weight; None is the key of the weight of a plain
+    number.
+    """
     if value is None or value is False:
         return {}
     values = _plain(value) if isinstance(value, (set, frozenset, np.ndarray)) else value
@@ -405,7 +449,9 @@ def _weights(key: str, value: object) -> Mapping[Any, Any]:
         weights = values if isinstance(values, Mapping) else {None: values}
         if all(isinstance(weight, REAL) and isfinite(weight) for weight in weights.values()):
             return weights
-    raise InputError(f"an entry must have a name without = and hold strings or finite numbers, got {key!r}: {value!r}.")
+    raise InputError(
+        f"an entry must have a name without = and hold strings or finite numbers, got {key!r}: {value!r}."
+    )
 
 
 def _escaped(name: str) -> str:
@@ -414,7 +460,9 @@ def _escaped(name: str) -> str:
 
 def _cell(cell: str) -> str:
     if not cell or "\t" in cell or "\n" in cell or "\r" in cell:
-        raise InputError(f"a label or attribute must be a string without tabs and line ends, got {cell!r:.80}.")
+        raise InputError(
+            f"a label or attribute must be a string without tabs and line ends, got {cell!r:.80}."
+        )
     return cell
 
 
@@ -431,7 +479,11 @@ def _as_columns(x: Sequence[Token], y: Sequence | None) -> str:
     rows = [[*token.values(), _label(label)] for token, label in zip(tokens, labels)]
     for token, cells in zip(tokens, rows):
         are_words = all(isinstance(cell, str) and cell.split() == [cell] for cell in cells)
-        if token.keys() != tokens[0].keys() or not are_words or str(cells[0]).startswith("-DOCSTART-"):
+        if (
+            token.keys() != tokens[0].keys()
+            or not are_words
+            or str(cells[0]).startswith("-DOCSTART-")
+        ):
             raise InputError(
                 "tokens must be words, or dicts with the same keys and a string without spaces in each, and not "
                 f"-DOCSTART-, got {shown(token)}."
@@ -468,7 +520,9 @@ def _simple(token: Mapping[str, object]) -> dict[str, object]:
             if not others and (name is None or weight == 1):
                 simple[key] = weight if name is None else name
             elif None in value:
-                raise InputError(f"an entry must be a number or strings, got both in {key!r:.80}: crfsuite holds them.")
+                raise InputError(
+                    f"an entry must be a number or strings, got both in {key!r:.80}: crfsuite holds them."
+                )
     return simple
 
 

@@ -16,7 +16,13 @@ from omkl.data.blocks import AnyRows, Block, as_rows, grouped, is_frame, join, n
 from omkl.data.files import is_pipe
 from omkl.data.frames import column_names
 from omkl.data.table_columns import read_frame
-from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError, TruncatedFileError
+from omkl.exceptions import (
+    DamagedFileError,
+    DataFileError,
+    DataWarning,
+    InputError,
+    TruncatedFileError,
+)
 
 Source = TypeVar("Source")
 
@@ -28,7 +34,9 @@ N_REASONS = 10
 
 @dataclass
 class Skipped:
-    """Counter of skipped records, with the first reasons; ``on_error="raise"`` raises instead of counting."""
+    """Counter of skipped records, with the first reasons; ``on_error="raise"`` raises instead of
+    counting.
+    """
 
     on_error: str = "skip"
     count: int = 0
@@ -52,22 +60,24 @@ class Skipped:
     def warn(self, stacklevel: int) -> None:
         """Warn if something was skipped."""
         if self.count:
-            things = f"{self.count} record{'s were' if self.count > 1 else ' was'} skipped, the first at"
+            things = (
+                f"{self.count} record{'s were' if self.count > 1 else ' was'} skipped, the first at"
+            )
             warnings.warn(f"{things} {self.reasons[0]}", DataWarning, stacklevel=stacklevel + 1)
 
 
 class Stream:
     """A re-readable source of examples, read one block at a time.
 
-    Readers such as :func:`~omkl.data.stream_svmlight` return streams. :meth:`from_arrays` and :meth:`from_iterable`
-    make streams from Python objects. A stream does not store examples: every call of :meth:`blocks` reads them
+    Readers such as :func:`~omkl.data.stream_svmlight` return streams. :meth:`from_arrays` and
+    :meth:`from_iterable` make streams from Python objects. A stream does not store examples: every call of :meth:`blocks` reads them
     again. Two passes with the same ``epoch`` give the same blocks.
 
     Parameters
     ----------
     passes : callable
-        ``passes(epoch)`` returns an iterator over the blocks of a pass. It must give the same blocks for the same
-        ``epoch``.
+        ``passes(epoch)`` returns an iterator over the blocks of a pass. It must give the same
+        blocks for the same ``epoch``.
     block_size : int
         Number of examples in a block. The last block may be smaller.
     skipped : omkl.data.streams.Skipped, optional
@@ -120,7 +130,9 @@ class Stream:
             At the second pass over a source that can be read only once.
         """
         if self.once and self._is_spent:
-            raise InputError(f"This stream reads {self.once}, only once: give a file, a list or a function.")
+            raise InputError(
+                f"This stream reads {self.once}, only once: give a file, a list or a function."
+            )
         self._is_spent = True
         return self._passes(epoch)
 
@@ -129,7 +141,9 @@ class Stream:
         return join(list(self.blocks()))
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """Iterate over the examples ``(x, y)`` of epoch 0; x of a sparse matrix is a sparse matrix with one row."""
+        """Iterate over the examples ``(x, y)`` of epoch 0; x of a sparse matrix is a sparse matrix
+        with one row.
+        """
         for X, y in self.blocks():
             rows = (X[i : i + 1] for i in range(n_rows(X))) if sparse.issparse(X) else iter(X)
             yield from zip(rows, [None] * n_rows(X) if y is None else y)
@@ -144,19 +158,24 @@ class Stream:
         """Reasons why the first skipped records were skipped, with file and line."""
         return [] if self._skipped is None else list(self._skipped.reasons)
 
-    def shuffled(self, buffer: int = 10_000, random_state: int | np.random.Generator | None = None) -> "Stream":
-        """Return a stream of the same examples in a random order, which differs from epoch to epoch.
+    def shuffled(
+        self, buffer: int = 10_000, random_state: int | np.random.Generator | None = None
+    ) -> "Stream":
+        """Return a stream of the same examples in a random order, which differs from epoch to
+        epoch.
 
-        Examples pass through a buffer. When the buffer is full, a random half of it is yielded. An example moves
-        forward by at most ``buffer`` places, so a file that is sorted by class must be shuffled on disk.
+        Examples pass through a buffer. When the buffer is full, a random half of it is yielded. An
+        example moves forward by at most ``buffer`` places, so a file that is sorted by class must
+        be shuffled on disk.
 
         Parameters
         ----------
         buffer : int
-            Number of examples to hold, at least 2. If the whole stream fits, all orders are equally likely.
+            Number of examples to hold, at least 2. If the whole stream fits, all orders are equally
+            likely.
         random_state : int, Generator or None
-            With an int, the order of an epoch depends only on the seed, the epoch and the examples, so a resumed run
-            sees the same order. None draws one seed for all epochs.
+            With an int, the order of an epoch depends only on the seed, the epoch and the examples,
+            so a resumed run sees the same order. None draws one seed for all epochs.
 
         Returns
         -------
@@ -164,7 +183,8 @@ class Stream:
 
         >>> stream = Stream.from_arrays(list("abcdef")).shuffled(random_state=0)
         >>> [list(block.X) for epoch in (0, 1, 0) for block in stream.blocks(epoch)]
-        [['f', 'd', 'a', 'b', 'c', 'e'], ['e', 'd', 'c', 'a', 'b', 'f'], ['f', 'd', 'a', 'b', 'c', 'e']]
+        [['f', 'd', 'a', 'b', 'c', 'e'], ['e', 'd', 'c', 'a', 'b', 'f'], ['f', 'd', 'a', 'b', 'c',
+        'e']]
         """
         check_number("buffer", buffer, least=2, integer=True)
         if isinstance(random_state, np.random.Generator):
@@ -198,13 +218,16 @@ class Stream:
         return Stream(passes, self.block_size, self._skipped, self.once)
 
     @classmethod
-    def from_arrays(cls, X: AnyRows, y: AnyRows | None = None, block_size: int = BLOCK_SIZE) -> "Stream":
+    def from_arrays(
+        cls, X: AnyRows, y: AnyRows | None = None, block_size: int = BLOCK_SIZE
+    ) -> "Stream":
         """Make a stream of arrays in memory or of memory maps; blocks of arrays are views.
 
         Parameters
         ----------
         X : array or memory map of shape (n, ...), data frame, sparse matrix, list of n inputs, or Treebank
-            The columns of a data frame keep their names. A data frame with text becomes a list of dicts.
+            The columns of a data frame keep their names. A data frame with text becomes a list of
+            dicts.
         y : array of shape (n, ...) or list of n outputs, optional
         block_size : int
 
@@ -219,7 +242,9 @@ class Stream:
         is_empty = n > 0 and isinstance(X, np.ndarray) and 0 in X.shape[1:]
         if is_empty or (y is not None and n != n_rows(y)):
             found = f"the shape {X.shape}" if is_empty else f"{n} of X and {n_rows(y)} of y"
-            raise InputError(f"X and y must have equally many examples with something in them, got {found}.")
+            raise InputError(
+                f"X and y must have equally many examples with something in them, got {found}."
+            )
 
         def passes(epoch: int) -> Iterator[Block]:
             return (take(whole, slice(i, i + block_size)) for i in range(0, n, block_size))
@@ -227,15 +252,17 @@ class Stream:
         return cls(passes, block_size, feature_names=names)
 
     @classmethod
-    def from_iterable(cls, examples: Iterable | Callable[[], Iterable], block_size: int = BLOCK_SIZE) -> "Stream":
+    def from_iterable(
+        cls, examples: Iterable | Callable[[], Iterable], block_size: int = BLOCK_SIZE
+    ) -> "Stream":
         """Make a stream of an iterable.
 
         Parameters
         ----------
         examples : iterable, or callable without arguments that returns one
-            Yields pairs ``(x, y)``, pairs of a data frame and its targets, or :class:`Block`. Lists and callables
-            allow several passes, iterators and generators only one. Vectors x are stacked into an array, and other
-            inputs are collected in a list. y may be None.
+            Yields pairs ``(x, y)``, pairs of a data frame and its targets, or :class:`Block`. Lists
+            and callables allow several passes, iterators and generators only one. Vectors x are
+            stacked into an array, and other inputs are collected in a list. y may be None.
         block_size : int
 
         Raises
@@ -244,7 +271,9 @@ class Stream:
             If ``examples`` is not iterable.
         """
         if not (callable(examples) or isinstance(examples, Iterable)):
-            raise InputError(f"A stream is made of an iterable of pairs (x, y), not of {shown(examples)}.")
+            raise InputError(
+                f"A stream is made of an iterable of pairs (x, y), not of {shown(examples)}."
+            )
         once = "an iterator" if isinstance(examples, Iterator) else None
         source = examples if callable(examples) else lambda: examples
         return cls(lambda epoch: _grouped(iter(source()), block_size), block_size, once=once)
@@ -255,11 +284,16 @@ def _grouped(items: Iterator, size: int) -> Iterator[Block]:
     for first in items:  # the first item decides the kind of all items and the names of columns
         items = chain([first], items)
         if isinstance(first, tuple) and len(first) == 2 and is_frame(first[0]):
-            items = (Block(read_frame(X), None if y is None else as_rows(y), column_names(X)) for X, y in items)
+            items = (
+                Block(read_frame(X), None if y is None else as_rows(y), column_names(X))
+                for X, y in items
+            )
             first = Block(first[0], feature_names=column_names(first[0]))
         if isinstance(first, Block):
             names = first.feature_names
-            yield from regrouped((block.aligned(names, "A block of the stream") for block in items), size)
+            yield from regrouped(
+                (block.aligned(names, "A block of the stream") for block in items), size
+            )
         else:
             yield from grouped(items, size)
         return
@@ -286,7 +320,8 @@ def regrouped(blocks: Iterable[Block], size: int) -> Iterator[Block]:
 def _shuffled(blocks: Iterable[Block], buffer: int, rng: np.random.Generator) -> Iterator[Block]:
     """Shuffle examples.
 
-    Half of the buffer is yielded at a time, so an example is copied about four times, for any block size.
+    Half of the buffer is yielded at a time, so an example is copied about four times, for any block
+    size.
     """
     held, n_held = [], 0
     for block in blocks:
@@ -301,7 +336,7 @@ def _shuffled(blocks: Iterable[Block], buffer: int, rng: np.random.Generator) ->
         yield take(join(held), rng.permutation(n_held))
 
 
-# ---- streams of files --------------------------------------------------------------------------------------------
+# ---- streams of files ----------------------------------------------------------------------------
 
 
 def stream_files(
@@ -316,15 +351,22 @@ def stream_files(
 ) -> Stream:
     """Stream files one after the other, and order their columns as in the first file.
 
-    ``read(source, skipped)`` yields blocks of any size, and calls ``skipped.refuse(message)`` for invalid records.
-    ``noun`` is the word for an example in messages. ``once`` names a source that can be read only once.
+    ``read(source, skipped)`` yields blocks of any size, and calls ``skipped.refuse(message)`` for
+    invalid records. ``noun`` is the word for an example in messages. ``once`` names a source that
+    can be read only once.
     """
     skipped = Skipped(on_error)
-    pipes = (f"{source}, which is a pipe" for source in sources if isinstance(source, Path) and is_pipe(source))
+    pipes = (
+        f"{source}, which is a pipe"
+        for source in sources
+        if isinstance(source, Path) and is_pipe(source)
+    )
     once = once or next(pipes, None)
 
     def blocks() -> Iterator[Block]:
-        """Yield the blocks of all sources; with ``on_error="skip"``, leave out the rest of a damaged source."""
+        """Yield the blocks of all sources; with ``on_error="skip"``, leave out the rest of a
+        damaged source.
+        """
         skipped.count, skipped.reasons = 0, []
         names, is_empty = feature_names, True
         for source in sources:
@@ -339,7 +381,9 @@ def stream_files(
                 damage = "cut short" if isinstance(error, TruncatedFileError) else "damaged"
                 place = f"{source}, after {n_examples} {noun}s: the file is {damage}"
                 if skipped.on_error == "raise":
-                    raise type(error)(f"{place}: {error} on_error='skip' leaves the rest out.") from None
+                    raise type(error)(
+                        f"{place}: {error} on_error='skip' leaves the rest out."
+                    ) from None
                 skipped.note(f"{place}, and the rest of it is left out: {error}")
         if is_empty:
             why = f" that can be read: {skipped.reasons[0]}" if skipped.count else "."
@@ -347,4 +391,6 @@ def stream_files(
             raise DataFileError(f"{files} holds no {noun}{why}")
         skipped.warn(stacklevel=2)
 
-    return Stream(lambda epoch: regrouped(blocks(), block_size), block_size, skipped, once, feature_names)
+    return Stream(
+        lambda epoch: regrouped(blocks(), block_size), block_size, skipped, once, feature_names
+    )

@@ -12,7 +12,15 @@ from scipy import sparse
 
 from omkl._components import check_number
 from omkl.data.blocks import Block
-from omkl.data.files import FileName, Paths, after_last_line, check_no_pipe, chunks, find_files, pieces
+from omkl.data.files import (
+    FileName,
+    Paths,
+    after_last_line,
+    check_no_pipe,
+    chunks,
+    find_files,
+    pieces,
+)
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.exceptions import DamagedFileError
 
@@ -34,24 +42,25 @@ def stream_svmlight(
 ) -> Stream:
     """Stream examples from files in svmlight (LIBSVM) format.
 
-    Each line is an example, ``label index:value index:value ...``, with increasing indices. ``qid:...`` and comments
-    after ``#`` are ignored.
+    Each line is an example, ``label index:value index:value ...``, with increasing indices.
+    ``qid:...`` and comments after ``#`` are ignored.
 
     Parameters
     ----------
     path : path-like or list of path-like
         Files, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern.
     n_features : int, optional
-        Number of columns of X. None reads all files once to find the largest index. Give it if the data is large,
-        comes from a pipe, or needs the same number of columns as other data.
+        Number of columns of X. None reads all files once to find the largest index. Give it if the
+        data is large, comes from a pipe, or needs the same number of columns as other data.
     zero_based : bool
-        Whether indices start at 0, as :func:`sklearn.datasets.dump_svmlight_file` writes them by default. In LIBSVM's
-        data they start at 1.
+        Whether indices start at 0, as :func:`sklearn.datasets.dump_svmlight_file` writes them by
+        default. In LIBSVM's data they start at 1.
     block_size : int
         Number of examples in a block.
     on_error : {"raise", "skip"}
-        Treatment of invalid lines. Skipped lines are counted in ``skipped``, and a warning at the end of a pass gives
-        their number. A truncated or damaged compressed file is read up to the damage.
+        Treatment of invalid lines. Skipped lines are counted in ``skipped``, and a warning at the
+        end of a pass gives their number. A truncated or damaged compressed file is read up to the
+        damage.
 
     Returns
     -------
@@ -61,8 +70,8 @@ def stream_svmlight(
     Raises
     ------
     omkl.exceptions.DataFileError
-        If a file is missing; during a pass, at the first invalid line or if a file is damaged. The message names file
-        and line.
+        If a file is missing; during a pass, at the first invalid line or if a file is damaged. The
+        message names file and line.
     """
     if n_features is not None:
         check_number("n_features", n_features, least=1, most=MOST_FEATURES, integer=True)
@@ -111,7 +120,9 @@ def _read(path: FileName, skipped: Skipped, zero_based: bool, n_features: int) -
         n_lines += text.count(b"\n")
 
 
-def _parsed(text: bytes, first_index: int, n_features: int, path: FileName, n_before: int, skipped: Skipped) -> Block:
+def _parsed(
+    text: bytes, first_index: int, n_features: int, path: FileName, n_before: int, skipped: Skipped
+) -> Block:
     """Parse the examples of a piece of a file that follows its first ``n_before`` lines."""
     try:
         return _examples(text, first_index, n_features)
@@ -132,10 +143,14 @@ def _examples(text: bytes, first_index: int, n_features: int) -> Block:
         raise ValueError  # Python reads 1_0 as 10; in a file it is a mistake
     from sklearn.datasets import load_svmlight_file  # other formats do without scikit-learn
 
-    found, labels = load_svmlight_file(BytesIO(text), n_features=n_features, zero_based=first_index == 0)
+    found, labels = load_svmlight_file(
+        BytesIO(text), n_features=n_features, zero_based=first_index == 0
+    )
     if not (np.isfinite(labels).all() and np.isfinite(found.data).all()):
         raise ValueError
-    X = sparse.csr_array((found.data, found.indices.astype(np.int32), found.indptr.astype(np.int32)), found.shape)
+    X = sparse.csr_array(
+        (found.data, found.indices.astype(np.int32), found.indptr.astype(np.int32)), found.shape
+    )
     X.has_canonical_format = True
     return Block(X, labels)
 

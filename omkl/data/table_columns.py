@@ -118,8 +118,12 @@ def _read_column(series: Any, name: Any, learned: str | None) -> Column:
     if column.is_text:
         refuse_text(column)
     if learned == NUMBERS:
-        raise InputError(f"Column {name!r} of X must hold finite numbers, as in training, got {column.kind}.")
-    raise InputError(f"Column {name!r} of X must hold {learned}, as in training, got {column.kind}.")
+        raise InputError(
+            f"Column {name!r} of X must hold finite numbers, as in training, got {column.kind}."
+        )
+    raise InputError(
+        f"Column {name!r} of X must hold {learned}, as in training, got {column.kind}."
+    )
 
 
 def refuse_text(column: Column) -> NoReturn:
@@ -129,7 +133,9 @@ def refuse_text(column: Column) -> NoReturn:
 
 
 def _refuse(name: Any, value: object, row: int) -> NoReturn:
-    raise InputError(f"Column {name!r} of X must hold finite numbers, got {value!r:.40} in row {row}.")
+    raise InputError(
+        f"Column {name!r} of X must hold finite numbers, got {value!r:.40} in row {row}."
+    )
 
 
 def _is_empty(column: Column) -> bool:
@@ -159,7 +165,9 @@ def _texts_of(series: Any, name: Any) -> list[str | None]:
         if _is_absent(value):
             texts.append(None)
         elif isinstance(value, TIME_TYPES) and not are_categories:
-            raise InputError(f"Column {name!r} of X must hold text, as in training, got {value!r:.60} in row {row}.")
+            raise InputError(
+                f"Column {name!r} of X must hold text, as in training, got {value!r:.60} in row {row}."
+            )
         else:
             texts.append(text_of(value))
     return texts
@@ -267,7 +275,8 @@ def without_identifiers(columns: Sequence[Column]) -> list[Column]:
 
 
 def rows_of_columns(columns: Sequence[Column], as_dicts: bool = False) -> Any:
-    """Return rows: an array (n, d), or dicts if there is text or ``as_dicts``, without missing values.
+    """Return rows: an array (n, d), or dicts if there is text or ``as_dicts``, without missing
+    values.
 
     Identifiers are left out of dicts.
     """
@@ -289,7 +298,9 @@ def rows_of_columns(columns: Sequence[Column], as_dicts: bool = False) -> Any:
 
 
 def read_frame(X: Any) -> Any:
-    """Convert a data frame to an array, or to dicts if a column holds text; return others unchanged."""
+    """Convert a data frame to an array, or to dicts if a column holds text; return others
+    unchanged.
+    """
     return rows_of_columns(read_columns(X)) if is_frame(X) else X
 
 
@@ -319,7 +330,9 @@ class Encoded(NamedTuple):
     categories: list[list[str] | None]
 
 
-def encode_columns(columns: Sequence[Column], categories: Sequence[list[str] | None] | None = None) -> Encoded:
+def encode_columns(
+    columns: Sequence[Column], categories: Sequence[list[str] | None] | None = None
+) -> Encoded:
     """Encode columns as numbers; ``categories`` are those of training, by default those found here."""
     arrays: list[np.ndarray] = []
     categories_of_columns: list[list[str] | None] = []

@@ -10,7 +10,15 @@ from pathlib import Path
 
 from omkl._messages import shown
 from omkl.data.blocks import Block, is_frame
-from omkl.data.files import FileName, Paths, check_no_pipe, file_system, find_files, open_bytes, unreadable
+from omkl.data.files import (
+    FileName,
+    Paths,
+    check_no_pipe,
+    file_system,
+    find_files,
+    open_bytes,
+    unreadable,
+)
 from omkl.data.frames import Columns, as_table, import_pyarrow
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.exceptions import InputError
@@ -32,8 +40,8 @@ def stream_parquet(
     Parameters
     ----------
     path : path-like or list of path-like
-        Files, a directory, or a pattern. All files must have the same columns. In a directory, files below
-        ``year=2024`` have a column ``year``.
+        Files, a directory, or a pattern. All files must have the same columns. In a directory,
+        files below ``year=2024`` have a column ``year``.
     target : str or int, optional
         Output column, by name or position (-1 is the last one).
     columns : list of str, optional
@@ -41,16 +49,18 @@ def stream_parquet(
     block_size : int
         Number of examples in a block.
     on_error : {"raise", "skip"}
-        Treatment of rows without a target, or with a list of a different length. Skipped rows are counted in
-        ``skipped``, and a warning at the end of a pass gives their number. A damaged file is read up to the damage.
+        Treatment of rows without a target, or with a list of a different length. Skipped rows are
+        counted in ``skipped``, and a warning at the end of a pass gives their number. A damaged
+        file is read up to the damage.
 
     Returns
     -------
     Stream
-        X is an array of shape (n, d) of float64, or float32 if that is exact. A column with lists of k numbers
-        becomes k columns of X. Dates and times become days since 1970 in UTC. Times of day and durations become
-        days. Missing numbers are NaN. If an input column holds strings or categories, X is a list of n dicts from
-        column names to numbers, vectors and strings, without missing values. y is an array.
+        X is an array of shape (n, d) of float64, or float32 if that is exact. A column with lists
+        of k numbers becomes k columns of X. Dates and times become days since 1970 in UTC. Times of
+        day and durations become days. Missing numbers are NaN. If an input column holds strings or
+        categories, X is a list of n dicts from column names to numbers, vectors and strings,
+        without missing values. y is an array.
 
     Raises
     ------
@@ -68,7 +78,9 @@ def stream_parquet(
     top = path if isinstance(path, (str, Path)) and Path(path).is_dir() else None
     with open_bytes(paths[0]) as file:
         is_parquet = file.read(4) == b"PAR1"
-    scan = pyarrow.dataset.ParquetFragmentScanOptions(pre_buffer=False, page_checksum_verification=True)
+    scan = pyarrow.dataset.ParquetFragmentScanOptions(
+        pre_buffer=False, page_checksum_verification=True
+    )
     parquet = pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=scan)
     system, keys = file_system(paths)
     with _naming_damage(paths[0]):  # columns have the types of the first file
@@ -101,7 +113,9 @@ def stream_parquet(
                 numbers = list(islice(rows, batch.num_rows))
                 yield plan.block(batch, f"{path}, row", numbers, skipped.refuse)
 
-    return stream_files(paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names)
+    return stream_files(
+        paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names
+    )
 
 
 @contextmanager
@@ -131,9 +145,10 @@ def stream_frames(
         * A data frame of pandas or polars, an Arrow table, record batches or dataset
           (``pyarrow.dataset.dataset("sales", partitioning="hive")``), or any other object with
           ``__arrow_c_stream__``, such as a result of DuckDB.
-        * An iterable of such frames, such as ``pandas.read_csv(file, chunksize=10_000)``. Iterators allow only one
-          pass.
-        * A function without arguments that returns one of these, such as ``collect_batches`` of a polars lazy frame.
+        * An iterable of such frames, such as ``pandas.read_csv(file, chunksize=10_000)``. Iterators
+          allow only one pass.
+        * A function without arguments that returns one of these, such as ``collect_batches`` of a
+          polars lazy frame.
     target, columns, block_size, on_error : as for :func:`~omkl.data.stream_parquet`
 
     Returns
@@ -148,7 +163,8 @@ def stream_frames(
     omkl.exceptions.InputError
         If a requested column is missing, or cannot be converted.
     omkl.exceptions.DataFileError
-        During a pass, at the first invalid row, or at a frame without the columns of the first frame.
+        During a pass, at the first invalid row, or at a frame without the columns of the first
+        frame.
 
     Examples
     --------
@@ -161,7 +177,9 @@ def stream_frames(
     pyarrow = import_pyarrow()
     frames = as_table(frames) if is_frame(frames) else frames
     if not (callable(frames) or _is_table(frames) or isinstance(frames, Iterable)):
-        raise InputError(f"`frames` must be data frames, tables, or an iterable of them, not {shown(frames)}.")
+        raise InputError(
+            f"`frames` must be data frames, tables, or an iterable of them, not {shown(frames)}."
+        )
     has_schema = isinstance(frames, (pyarrow.Table, pyarrow.RecordBatch, pyarrow.dataset.Dataset))
     plan = Columns(frames.schema, target, columns) if has_schema else None
 
@@ -175,7 +193,9 @@ def stream_frames(
                 names = None if plan is None else plan.all_names
                 reader = frame.scanner(columns=names, batch_size=BATCH).to_reader()
             else:
-                reader = pyarrow.RecordBatchReader.from_stream(as_table(frame) if is_frame(frame) else frame)
+                reader = pyarrow.RecordBatchReader.from_stream(
+                    as_table(frame) if is_frame(frame) else frame
+                )
             if plan is None:
                 plan = Columns(reader.schema, target, columns, "The first data frame")
             plan.check(reader.schema, "A data frame")

@@ -31,22 +31,29 @@ PATIENCE = 60.0
 def workers_of(client: object) -> list[str]:
     """Return the sorted addresses of running workers; wait for the first one.
 
-    Paused workers are left out. Dask pauses a worker that is short of memory: it keeps its data, but starts no tasks.
+    Paused workers are left out. Dask pauses a worker that is short of memory: it keeps its data,
+    but starts no tasks.
     """
     _require_dask()
     from distributed import Client
 
     if not isinstance(client, Client) or client.asynchronous:
-        raise InputError(f"`client` must be a dask.distributed.Client that is not asynchronous, got {client!r}.")
+        raise InputError(
+            f"`client` must be a dask.distributed.Client that is not asynchronous, got {client!r}."
+        )
     if client.status != "running":
-        raise DistributionError(f"The Dask client {client!r} is {client.status}: connect a new one to its scheduler.")
+        raise DistributionError(
+            f"The Dask client {client!r} is {client.status}: connect a new one to its scheduler."
+        )
     deadline = time.monotonic() + WORKER_TIMEOUT
     while True:
         if running := _answer(client, client.scheduler.ncores_running):
             return sorted(running)
         if time.monotonic() > deadline:
             address = client.scheduler.address
-            raise DistributionError(f"The scheduler {address} has had no running worker for {WORKER_TIMEOUT:g} s.")
+            raise DistributionError(
+                f"The scheduler {address} has had no running worker for {WORKER_TIMEOUT:g} s."
+            )
         time.sleep(0.05)
 
 
@@ -56,11 +63,15 @@ def _answer(client: Client, method: Callable, **arguments: object) -> Any:
         return client.sync(method, callback_timeout=PATIENCE, **arguments)
     except OSError as error:  # includes timeouts
         address = client.scheduler.address
-        raise DistributionError(f"The scheduler {address} cannot be reached ({error}): is it running?") from None
+        raise DistributionError(
+            f"The scheduler {address} cannot be reached ({error}): is it running?"
+        ) from None
 
 
 def current_client(client: Client | None) -> Client:
-    """Return a client, by default the one that was created last, after checks by :func:`workers_of`."""
+    """Return a client, by default the one that was created last, after checks by
+    :func:`workers_of`.
+    """
     if client is None:
         _require_dask()
         from distributed import default_client
@@ -68,20 +79,30 @@ def current_client(client: Client | None) -> Client:
         try:
             client = default_client()
         except ValueError:
-            raise InputError("Dask collections need a cluster: pass client=, or create a distributed.Client.") from None
+            raise InputError(
+                "Dask collections need a cluster: pass client=, or create a distributed.Client."
+            ) from None
     workers_of(client)
     return client
 
 
-def submitted(client: Client, function: Callable, *arguments: object, worker: str | None = None) -> Future:
-    """Submit a task, to a worker or where Dask chooses: one that holds the arguments, which can be futures."""
-    where: dict[str, Any] = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+def submitted(
+    client: Client, function: Callable, *arguments: object, worker: str | None = None
+) -> Future:
+    """Submit a task, to a worker or where Dask chooses: one that holds the arguments, which can be
+    futures.
+    """
+    where: dict[str, Any] = (
+        {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+    )
     with large_graphs():
         return client.submit(function, *arguments, pure=False, **where)
 
 
 def large_graphs() -> Any:
-    """Return a context in which Dask does not warn about data inside of tasks: only these can be repeated."""
+    """Return a context in which Dask does not warn about data inside of tasks: only these can be
+    repeated.
+    """
     import dask
 
     return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"})
@@ -94,14 +115,17 @@ def unpinned(client: Client, futures: Sequence[Future]) -> None:
     """
     keys = [future.key for future in futures]
     while not futures[0].cancelled():
-        if not {None, "waiting"} & set(_answer(client, client.scheduler.get_task_status, keys=keys).values()):
+        if not {None, "waiting"} & set(
+            _answer(client, client.scheduler.get_task_status, keys=keys).values()
+        ):
             _answer(client, client.scheduler.set_restrictions, worker=dict.fromkeys(keys))
             return
         time.sleep(0.01)
 
 
 def placed(client: Client, futures: Sequence[Future]) -> list[str]:
-    """Choose a worker for each future: one that holds it, as long as no worker gets more than its share.
+    """Choose a worker for each future: one that holds it, as long as no worker gets more than its
+    share.
 
     So results stay where they are, unless workers were lost or have joined.
     """
@@ -111,7 +135,11 @@ def placed(client: Client, futures: Sequence[Future]) -> list[str]:
     chosen: list[str] = [""] * len(futures)
     for may_move in (False, True):  # first all that can stay
         for j in (j for j, own in enumerate(chosen) if not own):
-            held = [own for own in sorted(holders.get(futures[j].key, ())) if load.get(own, share) < share]
+            held = [
+                own
+                for own in sorted(holders.get(futures[j].key, ()))
+                if load.get(own, share) < share
+            ]
             if held or may_move:
                 chosen[j] = min(held or workers, key=load.__getitem__)
                 load[chosen[j]] += 1
@@ -130,20 +158,25 @@ def gathered(client: Client, futures: Sequence[Future]) -> list:
             f"Workers, or the scheduler, were lost ({error}): see the workers' logs, they may lack memory."
         ) from None
     except ImportError as error:
-        raise DistributionError(f"A worker has another version of omkl ({error}): install the same version.") from error
+        raise DistributionError(
+            f"A worker has another version of omkl ({error}): install the same version."
+        ) from error
 
 
 def identity(value: T) -> T:
-    """Return a value; as a task, this keeps the value on a worker, and Dask can repeat it on another one."""
+    """Return a value; as a task, this keeps the value on a worker, and Dask can repeat it on
+    another one.
+    """
     return value
 
 
 @contextmanager
 def local_client(n_workers: int) -> Iterator[Client]:
-    """Start worker processes on this machine, with one thread each, and yield a client; they end with the context.
+    """Start worker processes on this machine, with one thread each, and yield a client; they end
+    with the context.
 
-    Anyone who can connect to a Dask worker can run code on it. Therefore the workers listen on the loopback address
-    only, require a temporary certificate, and do not serve web pages.
+    Anyone who can connect to a Dask worker can run code on it. Therefore the workers listen on the
+    loopback address only, require a temporary certificate, and do not serve web pages.
 
     Parameters
     ----------
@@ -165,10 +198,20 @@ def local_client(n_workers: int) -> Iterator[Client]:
     import dask
     from distributed import Client, LocalCluster, Security
 
-    routes: dict[str, list] = {f"distributed.{own}.http.routes": [] for own in ("scheduler", "worker")}
+    routes: dict[str, list] = {
+        f"distributed.{own}.http.routes": [] for own in ("scheduler", "worker")
+    }
     # its keys are in memory only
-    place: dict[str, Any] = {"host": "127.0.0.1", "protocol": "tls://", "security": Security.temporary()}
-    quiet = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}, "silence_logs": "ERROR"}
+    place: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "protocol": "tls://",
+        "security": Security.temporary(),
+    }
+    quiet = {
+        "dashboard_address": "127.0.0.1:0",
+        "scheduler_kwargs": {"dashboard": False},
+        "silence_logs": "ERROR",
+    }
     with (
         dask.config.set({**routes, "distributed.scheduler.worker-ttl": f"{PATIENCE}s"}),
         LocalCluster(n_workers=n_workers, threads_per_worker=1, **place, **quiet) as cluster,
@@ -182,8 +225,8 @@ def local_client(n_workers: int) -> Iterator[Client]:
 def running_client(address: str) -> Iterator[Client]:
     """Yield a client of the scheduler at an address such as ``"tcp://host:8786"``.
 
-    For ``"tls://host:8786"``, certificates are read from Dask's configuration (``distributed.comm.tls``). Dask must be
-    installed, as for :func:`local_client`.
+    For ``"tls://host:8786"``, certificates are read from Dask's configuration
+    (``distributed.comm.tls``). Dask must be installed, as for :func:`local_client`.
 
     Parameters
     ----------
@@ -204,10 +247,15 @@ def running_client(address: str) -> Iterator[Client]:
     try:
         client = Client(address, timeout=CONNECT_TIMEOUT)
     except Exception as error:  # invalid addresses raise errors of many classes
-        # collected later, while Dask holds its lock, a client that failed to start would wait for this lock for ever
+        # collected later, while Dask holds its lock, a client that failed to start would wait for
+        # this lock for ever
         traceback.clear_frames(error.__traceback__)
         gc.collect()
-        reason = f"no answer within {CONNECT_TIMEOUT} s" if isinstance(error, OSError) else type(error).__name__
+        reason = (
+            f"no answer within {CONNECT_TIMEOUT} s"
+            if isinstance(error, OSError)
+            else type(error).__name__
+        )
         raise DistributionError(
             f"The scheduler {address} cannot be reached ({reason}): see its address, or start one: 'dask scheduler'."
         ) from None
@@ -221,7 +269,9 @@ def _require_dask() -> None:
     try:
         import distributed  # noqa: F401
     except ImportError:
-        raise MissingDependencyError("A cluster needs Dask: install it with 'pip install omkl[dask]'.") from None
+        raise MissingDependencyError(
+            "A cluster needs Dask: install it with 'pip install omkl[dask]'."
+        ) from None
 
 
 def _leave_interrupts_to_caller() -> None:
@@ -243,32 +293,54 @@ class Partitions:
     """
 
     def __init__(
-        self, client: Client, futures: list[Future], numbers: Sequence[int], sizes: Sequence[int] = ()
+        self,
+        client: Client,
+        futures: list[Future],
+        numbers: Sequence[int],
+        sizes: Sequence[int] = (),
     ) -> None:
         self.client, self.futures, self.numbers, self.sizes = client, futures, numbers, sizes
 
     @classmethod
-    def of(cls, client: Client | None, make: Callable, collections: Mapping[str, Any]) -> Partitions:
-        """Load a partition of each collection, or None, and call ``make(...)`` with these, on a worker."""
+    def of(
+        cls, client: Client | None, make: Callable, collections: Mapping[str, Any]
+    ) -> Partitions:
+        """Load a partition of each collection, or None, and call ``make(...)`` with these, on a
+        worker.
+        """
         import dask
 
-        client, named = current_client(client), {name: own for name, own in collections.items() if own is not None}
+        client, named = (
+            current_client(client),
+            {name: own for name, own in collections.items() if own is not None},
+        )
         parts = {name: _delayed(name, own) for name, own in named.items()}
         sizes = {name: len(own) for name, own in parts.items()}
         if len(set(sizes.values())) > 1:
             found = ", ".join(f"{size} of {name}" for name, size in sizes.items())
             raise InputError(f"Collections must have the same partitions, got {found}.")
         numbers = range(max(sizes.values()))
-        each: Any = [[parts[name][j] if name in parts else None for name in collections] for j in numbers]
+        each: Any = [
+            [parts[name][j] if name in parts else None for name in collections] for j in numbers
+        ]
         call = dask.delayed(_on_partition)
         with large_graphs():
-            return cls(client, client.compute([call(j, make, *own) for j, own in zip(numbers, each)]), numbers)
+            return cls(
+                client,
+                client.compute([call(j, make, *own) for j, own in zip(numbers, each)]),
+                numbers,
+            )
 
     def map(self, function: Callable, *shared: object, each: Sequence | None = None) -> Partitions:
-        """Call ``function(*shared, result)``, or ``function(result, own)`` with its own of ``each``, on the workers."""
+        """Call ``function(*shared, result)``, or ``function(result, own)`` with its own of
+        ``each``, on the workers.
+        """
         held = [submitted(self.client, identity, own) for own in shared]  # sent once
         own = [[future] for future in self.futures] if each is None else zip(self.futures, each)
-        futures = [submitted(self.client, _on_partition, j, function, *held, *a) for j, a in zip(self.numbers, own)]
+        futures = [
+            submitted(self.client, _on_partition, j, function, *held, *a)
+            for j, a in zip(self.numbers, own)
+        ]
         return Partitions(self.client, futures, self.numbers)
 
     def gathered(self) -> list:
@@ -277,21 +349,33 @@ class Partitions:
 
     def only(self, sizes: Sequence[int]) -> Partitions:
         """Select the partitions whose sizes are not 0."""
-        kept = [(future, j, size) for future, j, size in zip(self.futures, self.numbers, sizes) if size]
+        kept = [
+            (future, j, size) for future, j, size in zip(self.futures, self.numbers, sizes) if size
+        ]
         return Partitions(self.client, *map(list, zip(*kept)))
 
 
 def _delayed(name: str, collection: Any) -> list[Delayed]:
-    """Return the partitions of a dask.dataframe, dask.array or dask.bag; columns of an array become one chunk."""
+    """Return the partitions of a dask.dataframe, dask.array or dask.bag; columns of an array become
+    one chunk.
+    """
     from dask.delayed import Delayed
 
     if isinstance(collection, Delayed):
-        raise InputError(f"{name} must be a dask.dataframe, dask.array or dask.bag, got a dask.delayed object.")
+        raise InputError(
+            f"{name} must be a dask.dataframe, dask.array or dask.bag, got a dask.delayed object."
+        )
     if not hasattr(collection, "chunks"):
         return collection.to_delayed()
     if np.isnan([size for sizes in collection.chunks[1:] for size in sizes]).any():
-        raise InputError(f"{name} must have a known number of columns, got chunks {collection.chunks[1:]}.")
-    whole = collection.rechunk({axis: -1 for axis in range(1, collection.ndim)}) if collection.ndim > 1 else collection
+        raise InputError(
+            f"{name} must have a known number of columns, got chunks {collection.chunks[1:]}."
+        )
+    whole = (
+        collection.rechunk({axis: -1 for axis in range(1, collection.ndim)})
+        if collection.ndim > 1
+        else collection
+    )
     return whole.to_delayed().ravel().tolist()
 
 

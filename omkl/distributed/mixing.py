@@ -1,16 +1,18 @@
 r"""Iterative parameter mixing: training of one model on shards in parallel.
 
-In every epoch, all shards start from the same training state, make one online pass each, and return their state. The
-new parameters are the average over shards, in a fixed order, weighted by the total weights of the shards' examples. As
-a group is nonzero after averaging if it is nonzero in any shard, a proximal step follows to restore group sparsity.
+In every epoch, all shards start from the same training state, make one online pass each, and return
+their state. The new parameters are the average over shards, in a fixed order, weighted by the total
+weights of the shards' examples. As a group is nonzero after averaging if it is nonzero in any
+shard, a proximal step follows to restore group sparsity.
 
-A *round* is one step of every shard: with S shards and N examples, an epoch has ``N / S`` rounds, and the horizon of
-decaying rates is ``epochs * N / S``. In each round, the mean of S shards moves along the mean of S gradients, as with a
-mini-batch of S examples. For the same reason, the mean of the shards' sums of gradients in dual averaging is a sum over
-``N / S`` rounds. Schedules define how to mix their states.
+A *round* is one step of every shard: with S shards and N examples, an epoch has ``N / S`` rounds,
+and the horizon of decaying rates is ``epochs * N / S``. In each round, the mean of S shards moves
+along the mean of S gradients, as with a mini-batch of S examples. For the same reason, the mean of
+the shards' sums of gradients in dual averaging is a sum over ``N / S`` rounds. Schedules define how
+to mix their states.
 
-Regularizers on coordinates (l1, trees) act only during the shards' passes: a mixed coordinate is zero only if it is
-zero in every shard.
+Regularizers on coordinates (l1, trees) act only during the shards' passes: a mixed coordinate is
+zero only if it is zero in every shard.
 
 References
 ----------
@@ -46,10 +48,11 @@ Order = np.ndarray | int
 
 
 class ParameterMixing(Pass):
-    """Training in shards, on threads of this process or on Dask workers, with bitwise the same result.
+    """Training in shards, on threads of this process or on Dask workers, with bitwise the same
+    result.
 
-    Argument ``make_pass`` of :class:`~omkl.online.TrainingLoop`. A shard is sent to one worker and stays there. Passes
-    are pure functions, so Dask can repeat a pass if its worker is lost.
+    Argument ``make_pass`` of :class:`~omkl.online.TrainingLoop`. A shard is sent to one worker and
+    stays there. Passes are pure functions, so Dask can repeat a pass if its worker is lost.
 
     Parameters
     ----------
@@ -68,7 +71,9 @@ class ParameterMixing(Pass):
         If the scheduler cannot be reached, or has no workers.
     """
 
-    def __init__(self, n_shards: int | None, client: Client | None = None, n_jobs: int | None = None) -> None:
+    def __init__(
+        self, n_shards: int | None, client: Client | None = None, n_jobs: int | None = None
+    ) -> None:
         workers = [] if client is None else workers_of(client)
         n_shards = len(workers) if n_shards is None else n_shards
         check_number("shards", n_shards, above=0, integer=True)
@@ -84,9 +89,10 @@ class ParameterMixing(Pass):
     ) -> Iterator[LearnedBlock | Step]:
         """Train on a block; called by :class:`~omkl.online.TrainingLoop`.
 
-        Shard j of S has the examples ``j, j + S, j + 2S, ...``, in its own order. A single shard is bitwise equivalent
-        to :func:`~omkl.online.training_loop.serial_pass`. If there are fewer examples than shards, such as at the end
-        of a stream, this process trains on them one after the other.
+        Shard j of S has the examples ``j, j + S, j + 2S, ...``, in its own order. A single shard is
+        bitwise equivalent to :func:`~omkl.online.training_loop.serial_pass`. If there are fewer
+        examples than shards, such as at the end of a stream, this process trains on them one after
+        the other.
 
         Parameters
         ----------
@@ -103,14 +109,19 @@ class ParameterMixing(Pass):
         LearnedBlock or Step
         """
         if len(examples) < self.n_shards and not isinstance(examples, Sharded):
-            yield from (fastest_pass(trainer, examples, testing=True) or serial_pass)(trainer, examples, orders, done)
+            yield from (fastest_pass(trainer, examples, testing=True) or serial_pass)(
+                trainer, examples, orders, done
+            )
             return
         if self._examples is not examples:  # the shards are not on the workers yet
             self._examples = examples
             if isinstance(examples, Sharded):
                 self._shards, self._sizes = examples.shards, examples.sizes
             else:
-                shards = [examples.part(np.arange(j, len(examples), self.n_shards)) for j in range(self.n_shards)]
+                shards = [
+                    examples.part(np.arange(j, len(examples), self.n_shards))
+                    for j in range(self.n_shards)
+                ]
                 self._shards, self._sizes = shards, list(map(len, shards))
                 if self.client is not None:
                     self._shards = [submitted(self.client, identity, own) for own in shards]
@@ -124,24 +135,37 @@ class ParameterMixing(Pass):
         elif weights.any():
             mix(trainer, states, weights / weights.sum())
         record: Record = {"shards": len(states), "mixing_seconds": time.perf_counter() - passed}
-        for j, (state, loss, weight) in enumerate(zip(states, losses.tolist(), weights.tolist()), 1):
-            record |= {f"loss:shard{j}": loss / weight if weight else 0.0, f"seconds:shard{j}": float(state["seconds"])}
-        yield LearnedBlock(examples, sum(self._sizes), float(losses.sum()), float(weights.sum()), True, record)
+        for j, (state, loss, weight) in enumerate(
+            zip(states, losses.tolist(), weights.tolist()), 1
+        ):
+            record |= {
+                f"loss:shard{j}": loss / weight if weight else 0.0,
+                f"seconds:shard{j}": float(state["seconds"]),
+            }
+        yield LearnedBlock(
+            examples, sum(self._sizes), float(losses.sum()), float(weights.sum()), True, record
+        )
 
     def _run(self, trainer: OnlineTrainer, orders: Sequence[Order]) -> list[State]:
         """Make a pass over every shard."""
         client, alone = self.client, self.n_shards == 1
         if client is None:
             passes = zip(self._shards, orders)
-            return in_threads(lambda part: pass_over_shard(trainer, alone, *part), passes, self.n_jobs)
+            return in_threads(
+                lambda part: pass_over_shard(trainer, alone, *part), passes, self.n_jobs
+            )
         sent = submitted(client, identity, trainer)  # to one worker, from which the others fetch it
         passes = zip(placed(client, self._shards), self._shards, orders)
-        asked = [submitted(client, pass_over_shard, sent, alone, *own, worker=worker) for worker, *own in passes]
+        asked = [
+            submitted(client, pass_over_shard, sent, alone, *own, worker=worker)
+            for worker, *own in passes
+        ]
         unpinned(client, asked)
         return gathered(client, asked)
 
     def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None:
-        """Raise an InputError if this model cannot be trained in shards, or a callback needs single rounds.
+        """Raise an InputError if this model cannot be trained in shards, or a callback needs single
+        rounds.
 
         Parameters
         ----------
@@ -156,19 +180,26 @@ class ParameterMixing(Pass):
                     "shards= out, or define on_block(trainer, block), which is called after every mix."
                 )
         if source.n_examples is not None and self.n_shards > source.n_examples:
-            raise InputError(f"{source.n_examples} examples do not make {self.n_shards} shards: ask for fewer.")
-        check_ability(trainer.banks, "mix", "Shards mix parameters", "leave budget=, client= and shards= out")
+            raise InputError(
+                f"{source.n_examples} examples do not make {self.n_shards} shards: ask for fewer."
+            )
+        check_ability(
+            trainer.banks, "mix", "Shards mix parameters", "leave budget=, client= and shards= out"
+        )
         if trainer.average is not None and trainer.average.period:
-            raise InputError(f"{trainer.average!r} cannot be kept in shards: choose another average.")
+            raise InputError(
+                f"{trainer.average!r} cannot be kept in shards: choose another average."
+            )
 
 
 def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order: Order) -> State:
-    """Make one online pass over a shard with a copy of the trainer; ``alone`` means that there is one shard.
+    """Make one online pass over a shard with a copy of the trainer; ``alone`` means that there is
+    one shard.
 
     A seed stands for the random order that it makes, which need not be sent.
 
-    Returns the state after the pass, with ``loss_and_weight`` (sums), ``seconds``, and ``shrinkage`` (reductions of
-    norms by proximal steps, and the sum of the step sizes).
+    Returns the state after the pass, with ``loss_and_weight`` (sums), ``seconds``, and
+    ``shrinkage`` (reductions of norms by proximal steps, and the sum of the step sizes).
     """
     started = time.perf_counter()
     if isinstance(order, int):
@@ -178,11 +209,16 @@ def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order:
     trainer.shrinkage = trainer.shrunk = 0.0
     trainer.group_state.total_shrinkage[:] = 0.0
     loss = weight = 0.0
-    for step in (fastest_pass(trainer, shard) or serial_pass)(trainer, shard, lambda sizes: [order], 0):
+    for step in (fastest_pass(trainer, shard) or serial_pass)(
+        trainer, shard, lambda sizes: [order], 0
+    ):
         loss, weight = added(loss, step.loss), added(weight, step.weight)
     if trainer.coordinate_terms:
         trainer.shrink_coordinates()
-    facts = {"loss_and_weight": np.array([loss, weight]), "seconds": np.array(time.perf_counter() - started)}
+    facts = {
+        "loss_and_weight": np.array([loss, weight]),
+        "seconds": np.array(time.perf_counter() - started),
+    }
     shrinkage = np.append(trainer.group_state.total_shrinkage, trainer.shrinkage)
     return {**trainer.state(), **facts, "shrinkage": shrinkage}
 
@@ -190,8 +226,8 @@ def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order:
 def mix(trainer: OnlineTrainer, states: Sequence[State], weights: np.ndarray) -> None:
     """Average the states of shards, and load the result into the trainer (McDonald et al. 2010).
 
-    ``states`` are results of :func:`pass_over_shard`. The weights of the shards, (S,), sum to one. A proximal step
-    follows to restore group sparsity.
+    ``states`` are results of :func:`pass_over_shard`. The weights of the shards, (S,), sum to one.
+    A proximal step follows to restore group sparsity.
     """
     group_state, n = trainer.group_state, trainer.n_penalized
     parts = np.array([state["groups/scales"] for state in states])
@@ -199,7 +235,9 @@ def mix(trainer: OnlineTrainer, states: Sequence[State], weights: np.ndarray) ->
         parts = np.ones_like(parts)
     mixture = group_state.mix([below(state, "groups/") for state in states], weights, parts)
     for index, bank in enumerate(trainer.banks):
-        bank.mix([below(state, f"bank{index}/") for state in states], mixture.of(bank.group_state.groups))
+        bank.mix(
+            [below(state, f"bank{index}/") for state in states], mixture.of(bank.group_state.groups)
+        )
 
     counters = np.array([state["counters"] for state in states])
     trainer.go_on(counters[:, 0].max(), weights @ counters[:, 1])
@@ -213,11 +251,15 @@ def mix(trainer: OnlineTrainer, states: Sequence[State], weights: np.ndarray) ->
         group_state.bases[:] = np.where(group_state.empty, 1.0, group_state.scales)
     else:
         rate, taken = trainer.schedule(trainer.round - trainer.began), [0.0] * n
-        step = rate * (trainer.method.proximal_weight(1.0, trainer.presented) * trainer.current_lambda)
+        step = rate * (
+            trainer.method.proximal_weight(1.0, trainer.presented) * trainer.current_lambda
+        )
         group_state.bases[:] = rate
     before = group_state.measure()[:n]
     norms = trainer.prox(np.where(before > 0, before + taken[:n], 0.0), step)
-    events, _ = group_state.rescale(np.minimum(norms, before), trainer.radius, trainer.method.forgets)
+    events, _ = group_state.rescale(
+        np.minimum(norms, before), trainer.radius, trainer.method.forgets
+    )
     if events:
         for bank in trainer.banks:
             bank.apply_events(None, None)

@@ -1,9 +1,10 @@
-"""Stacks of kernels that are distributed over the workers of a Dask cluster, with the usual interface of stacks.
+"""Stacks of kernels that are distributed over the workers of a Dask cluster, with the usual
+interface of stacks.
 
-Each worker stores a partition of the kernels. For a pass over all kernels, each worker receives one vector and returns
-norms. Between passes, a solver uses a few kernels many times, and messages would cost more than computations. Therefore
-these kernels are fetched, and cached within a budget of bytes. If the budget is too small, the workers do the
-computations.
+Each worker stores a partition of the kernels. For a pass over all kernels, each worker receives one
+vector and returns norms. Between passes, a solver uses a few kernels many times, and messages would
+cost more than computations. Therefore these kernels are fetched, and cached within a budget of
+bytes. If the budget is too small, the workers do the computations.
 
 A partition is the result of a task, which Dask repeats if its worker is lost.
 
@@ -19,7 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
-from omkl.distributed.cluster import current_client, gathered, large_graphs, submitted, unpinned, workers_of
+from omkl.distributed.cluster import (
+    current_client,
+    gathered,
+    large_graphs,
+    submitted,
+    unpinned,
+    workers_of,
+)
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel, PackedStack, as_kernel
 from omkl.kernels._jit_stack import pack
@@ -45,7 +53,8 @@ class DistributedStack(KernelStack):
     dtype : {numpy.float32, numpy.float64}
         Precision of the storage; sums are in float64.
     make : callable
-        ``make(part, worker)`` submits a task that makes a :class:`~omkl.kernels.PackedStack` of a range of kernels.
+        ``make(part, worker)`` submits a task that makes a :class:`~omkl.kernels.PackedStack` of a
+        range of kernels.
     budget : int
         Maximum number of bytes of kernels cached in this process.
 
@@ -73,7 +82,9 @@ class DistributedStack(KernelStack):
         self.n_kernels, self.n_samples, self.dtype = n_kernels, n_samples, np.dtype(dtype)
         self.client, self.workers = client, workers_of(client)[:n_kernels]
         self._bounds = np.linspace(0, n_kernels, len(self.workers) + 1).astype(np.int64)
-        parts = [range(low, high) for low, high in zip(self._bounds.tolist(), self._bounds[1:].tolist())]
+        parts = [
+            range(low, high) for low, high in zip(self._bounds.tolist(), self._bounds[1:].tolist())
+        ]
         self.partitions = [make(part, worker) for part, worker in zip(parts, self.workers)]
         self._length = n_samples * (n_samples + 1) // 2
         self._cache = KernelCache(n_kernels, n_samples, self.dtype, budget, self._fetch)
@@ -82,7 +93,12 @@ class DistributedStack(KernelStack):
 
     @classmethod
     def from_kernels(
-        cls, kernels: Iterable[Kernel | str], X: Any, client: Client, dtype: DTypeLike = np.float32, budget: int = 2**26
+        cls,
+        kernels: Iterable[Kernel | str],
+        X: Any,
+        client: Client,
+        dtype: DTypeLike = np.float32,
+        budget: int = 2**26,
     ) -> DistributedStack:
         """Make a stack of kernels on data; each worker computes the kernels that it stores.
 
@@ -100,9 +116,13 @@ class DistributedStack(KernelStack):
         X = X.tocsr() if sparse.issparse(X) else np.asarray(X, np.float64)
         kernels = [as_kernel(kernel) for kernel in kernels]
         try:
-            sent = dumps((kernels, X))  # as one object, because Dask is slow for lists of thousands of objects
+            sent = dumps(
+                (kernels, X)
+            )  # as one object, because Dask is slow for lists of thousands of objects
         except Exception as error:
-            raise InputError(f"The kernels cannot be sent to workers ({error}): define them in a module.") from None
+            raise InputError(
+                f"The kernels cannot be sent to workers ({error}): define them in a module."
+            ) from None
 
         def make(part: range, worker: str) -> Future:
             return submitted(client, _computed, sent, part, np.dtype(dtype), worker=worker)
@@ -119,7 +139,8 @@ class DistributedStack(KernelStack):
         n_given: int | None = None,
         kept: np.ndarray | None = None,
     ) -> DistributedStack:
-        """Make a stack of given Gram matrices, which are checked and packed one at a time, each where it is.
+        """Make a stack of given Gram matrices, which are checked and packed one at a time, each
+        where it is.
 
         Parameters
         ----------
@@ -137,7 +158,9 @@ class DistributedStack(KernelStack):
         chosen, n = current_client(client), n_given or (len(grams[0]) if len(grams) else 0)
 
         def make(part: range, worker: str) -> Future:
-            calls = [_packed if isinstance(grams[m], np.ndarray) else dask.delayed(_packed) for m in part]
+            calls = [
+                _packed if isinstance(grams[m], np.ndarray) else dask.delayed(_packed) for m in part
+            ]
             rows = [call(grams[m], m, n, kept, np.dtype(dtype)) for call, m in zip(calls, part)]
             with large_graphs():
                 stack = dask.delayed(PackedStack)(dask.delayed(np.array)(rows))
@@ -156,7 +179,9 @@ class DistributedStack(KernelStack):
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         if self._cache.fits(which):
             return self._cache.stack.block_products(vectors, self._cache.indices(which))
-        return self._gather(PackedStack.block_products, which, (vectors.shape[-2], self.n_samples), vectors)
+        return self._gather(
+            PackedStack.block_products, which, (vectors.shape[-2], self.n_samples), vectors
+        )
 
     def diagonals(self, which: Which = None) -> np.ndarray:
         if self._cache.fits(which):
@@ -166,18 +191,25 @@ class DistributedStack(KernelStack):
     def traces(self, which: Which = None) -> np.ndarray:
         return self._gather(PackedStack.traces, which, ())
 
-    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
+    def combine(
+        self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
+    ) -> np.ndarray:
         return self.summed(weights, which).combine(np.ones(1), samples=samples)
 
     def summed(self, weights: ArrayLike, which: Which = None) -> PackedStack:
         weights = np.asarray(weights, dtype=np.float64)
         if self._cache.fits(which):
             return self._cache.stack.summed(weights, self._cache.indices(which))
-        sums = [self._ask(s, PackedStack.packed_sum, weights[at], local) for s, at, local in self._split(which)]
+        sums = [
+            self._ask(s, PackedStack.packed_sum, weights[at], local)
+            for s, at, local in self._split(which)
+        ]
         return PackedStack(sum(gathered(self.client, sums), np.zeros(self._length))[None])
 
     def _split(self, which: Which) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield each partition with some of these kernels, their positions in ``which``, and in the partition."""
+        """Yield each partition with some of these kernels, their positions in ``which``, and in the
+        partition.
+        """
         which = self._indices(which)
         owners = np.searchsorted(self._bounds, which, side="right") - 1
         for s in np.unique(owners).tolist():
@@ -185,18 +217,28 @@ class DistributedStack(KernelStack):
             yield s, at, which[at] - self._bounds[s]
 
     def _ask(self, s: int, function: Callable, *arguments: np.ndarray) -> Future:
-        """Submit a call of a method of the stack of partition ``s``; Dask runs it where the partition is."""
+        """Submit a call of a method of the stack of partition ``s``; Dask runs it where the
+        partition is.
+        """
         return submitted(self.client, _call, function, self.partitions[s], *arguments)
 
     def _gather(
-        self, function: Callable, which: Which, shape: tuple[int, ...], vectors: np.ndarray | None = None
+        self,
+        function: Callable,
+        which: Which,
+        shape: tuple[int, ...],
+        vectors: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Collect the results of a method for each kernel; three-dimensional ``vectors`` have a block per kernel."""
+        """Collect the results of a method for each kernel; three-dimensional ``vectors`` have a
+        block per kernel.
+        """
         parts, asked = list(self._split(which)), []
         for s, at, local in parts:
             own = [] if vectors is None else [vectors if vectors.ndim == 2 else vectors[at]]
             asked.append(self._ask(s, function, *own, local))
-        result = np.empty((len(self._indices(which)), *shape), self.dtype if function is _rows else np.float64)
+        result = np.empty(
+            (len(self._indices(which)), *shape), self.dtype if function is _rows else np.float64
+        )
         for (_, at, _), values in zip(parts, gathered(self.client, asked)):
             result[at] = values
         return result
@@ -214,7 +256,9 @@ def _computed(sent: bytes, part: range, dtype: np.dtype) -> PackedStack:
     return PackedStack(packed_kernels(kernels[part.start : part.stop], X, dtype))
 
 
-def _packed(gram: Any, m: int, n_given: int, kept: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
+def _packed(
+    gram: Any, m: int, n_given: int, kept: np.ndarray | None, dtype: np.dtype
+) -> np.ndarray:
     """Check and pack the Gram matrix of kernel m."""
     gram = checked_gram(gram, m, n_given)
     gram = gram if kept is None else gram[np.ix_(kept, kept)]

@@ -45,11 +45,12 @@ Record: TypeAlias = dict[str, Any]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
-    """Base class of online estimators, which train an :class:`~omkl.online.model.OnlineModel`, ``model_``.
+    """Base class of online estimators, which train an :class:`~omkl.online.model.OnlineModel`,
+    ``model_``.
 
-    The fields are the parameters that online estimators share; see :class:`~omkl.SequenceLabeler`. Subclasses are
-    dataclasses with additional fields, and define :meth:`_codec`, :meth:`_read_known`, ``fit``, ``partial_fit`` and
-    ``predict``. Their ``fit`` raises an :class:`~omkl.exceptions.InputError` if a parameter or the data is invalid;
+    The fields are the parameters that online estimators share; see :class:`~omkl.SequenceLabeler`.
+    Subclasses are dataclasses with additional fields, and define :meth:`_codec`,
+    :meth:`_read_known`, ``fit``, ``partial_fit`` and ``predict``. Their ``fit`` raises an :class:`~omkl.exceptions.InputError` if a parameter or the data is invalid;
     the model is not changed.
     """
 
@@ -100,7 +101,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
     fit_seconds_: float = field(init=False)
     _model: OnlineModel[OwnCodec] | None = field(init=False, default=None)
 
-    # ---- training -----------------------------------------------------------------------------------------------
+    # ---- training --------------------------------------------------------------------------------
 
     @abstractmethod
     def _codec(self) -> OwnCodec:
@@ -108,7 +109,9 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
 
     def _task(self) -> Task[OwnCodec]:
         """Return the task of training; raise an InputError if it needs all examples in memory."""
-        raise InputError(f"{type(self).__name__} takes no Dask collections: pass data in memory, or a stream.")
+        raise InputError(
+            f"{type(self).__name__} takes no Dask collections: pass data in memory, or a stream."
+        )
 
     @abstractmethod
     def _read_known(self, block: TrainingBlock) -> Any:
@@ -132,11 +135,13 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         model.parameters = self.get_params(deep=False)
         return model
 
-    def _train(self, task: Task, data: TrainingBlock, validation: object, options: RunOptions) -> Examples | None:
+    def _train(
+        self, task: Task, data: TrainingBlock, validation: object, options: RunOptions
+    ) -> Examples | None:
         """Train a new model on arrays or a stream, and set it as ``model_``.
 
-        ``validation`` is a pair (X, y) for early stopping; by default, a part of the training data is held out.
-        Returns the examples for early stopping, or None without early stopping.
+        ``validation`` is a pair (X, y) for early stopping; by default, a part of the training data
+        is held out. Returns the examples for early stopping, or None without early stopping.
         """
         started, collected = time.perf_counter(), is_collection(*data)
         stream = None if collected else sources.as_stream(*data)
@@ -144,19 +149,32 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         given = sources.validation_block(validation, self.early_stopping)
         parameters = {} if options.get("checkpoint") is None else self._saved_parameters()
         client, n_shards = options.get("client"), options.get("shards")
-        partitions = sources.load_partitions(data, client, n_shards) if collected and self._task() else None
+        partitions = (
+            sources.load_partitions(data, client, n_shards) if collected and self._task() else None
+        )
         if partitions is not None:
             client, n_shards = partitions.client, len(partitions.sizes)
         if self.early_stopping and given is None and (collected or stream is not None):
-            raise InputError("early_stopping needs validation=(X, y) with a stream or a collection.")
+            raise InputError(
+                "early_stopping needs validation=(X, y) with a stream or a collection."
+            )
         shards: dict[str, Any] = {}
         if client is not None or n_shards not in (None, 1):
             from omkl.distributed.mixing import ParameterMixing
 
             mixing = ParameterMixing(n_shards, client, self.n_jobs)
             shards = {"make_pass": mixing, "n_shards": mixing.n_shards}
-        checkpoints: dict[str, Any] = {k: own for k, own in options.items() if k not in ("client", "shards")}
-        run = Run(type(self).__name__, parameters, self.random_state, self.verbose, **shards, **checkpoints)
+        checkpoints: dict[str, Any] = {
+            k: own for k, own in options.items() if k not in ("client", "shards")
+        }
+        run = Run(
+            type(self).__name__,
+            parameters,
+            self.random_state,
+            self.verbose,
+            **shards,
+            **checkpoints,
+        )
         if partitions is not None:
             sharded = sources.start_on(partitions, self, model, run.checkpoints)
             source = ArraySource(sharded, run.rng if self.shuffle else None)
@@ -178,21 +196,38 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         warn_of_evidence(model.trainer.find(Evidence))
         return None if plan.stopping is None else plan.stopping.examples()
 
-    def _stopping(self, task: Task, model: OnlineModel, given: TrainingBlock | None) -> EarlyStopping | None:
-        """Early stopping on given examples, which are encoded only after an epoch, when all features are known."""
+    def _stopping(
+        self, task: Task, model: OnlineModel, given: TrainingBlock | None
+    ) -> EarlyStopping | None:
+        """Early stopping on given examples, which are encoded only after an epoch, when all
+        features are known.
+        """
         if given is None:
             return None
         known = self._read_known(given)
-        return EarlyStopping(cache(lambda: model.codec.encode_known(known)), self.n_iter_no_change, task.held_out_score)
+        return EarlyStopping(
+            cache(lambda: model.codec.encode_known(known)),
+            self.n_iter_no_change,
+            task.held_out_score,
+        )
 
     def _plan_arrays(
-        self, task: Task, model: OnlineModel, block: TrainingBlock, run: Run, given: TrainingBlock | None
+        self,
+        task: Task,
+        model: OnlineModel,
+        block: TrainingBlock,
+        run: Run,
+        given: TrainingBlock | None,
     ) -> Plan:
         """Start the model on examples in memory."""
         examples = model.codec.start(task.read(block, True, True))
         if run.checkpoints is not None:
             run.checkpoints.check_data(model.codec.facts(examples))
-        stopping, training, chosen = self._stopping(task, model, given), examples, np.arange(examples.n_inputs)
+        stopping, training, chosen = (
+            self._stopping(task, model, given),
+            examples,
+            np.arange(examples.n_inputs),
+        )
         if self.early_stopping and stopping is None:
             chosen, others = held_out_part(examples.n_inputs, self.validation_fraction, run.rng)
             training, held_out = examples.only(chosen), examples.only(others, weighted=False)
@@ -207,7 +242,12 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
                 task.finish(model, examples, chosen, run, len(history))
             return history
 
-        return Plan(ArraySource(training, run.rng if self.shuffle else None), stopping, conclude, self._recorders)
+        return Plan(
+            ArraySource(training, run.rng if self.shuffle else None),
+            stopping,
+            conclude,
+            self._recorders,
+        )
 
     def _plan_stream(
         self, task: Task, model: OnlineModel, stream: Stream, run: Run, given: TrainingBlock | None
@@ -215,7 +255,9 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         """Start the model with the first block of a stream, or from a checkpoint."""
         if stream.once and self.epochs != 1:
             raise InputError(f"epochs must be 1 to read {stream.once}, got {self.epochs!r}.")
-        source = sources.StreamSource(stream.blocks, model, task.read, run.n_shards, run.checkpoints is not None)
+        source = sources.StreamSource(
+            stream.blocks, model, task.read, run.n_shards, run.checkpoints is not None
+        )
         if run.checkpoints is not None:
             # the source compares the blocks themselves when they are read
             run.checkpoints.check_data({"kind of data": "stream"})
@@ -236,15 +278,19 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         companions = [] if task.companions is None else task.companions(model, run.make_pass)
         return Plan(source, self._stopping(task, model, given), conclude, companions, [meter])
 
-    def _train_more(self, task: Task[OwnCodec], data: TrainingBlock, classes: Sequence | str | None = None) -> None:
+    def _train_more(
+        self, task: Task[OwnCodec], data: TrainingBlock, classes: Sequence | str | None = None
+    ) -> None:
         """Continue training with one pass over a stream, or over examples in the given order.
 
-        After an error, the model keeps the updates made before it. A model keeps the parameters with which it started.
-        ``classes`` are the labels that the user declares.
+        After an error, the model keeps the updates made before it. A model keeps the parameters
+        with which it started. ``classes`` are the labels that the user declares.
         """
         stream, started = sources.as_stream(*data), self._model is not None
         model = self._new_model(task.codec) if self._model is None else self._model
-        if started and not model.trainer.group_state.scales.flags.writeable:  # mapped by joblib.load
+        if (
+            started and not model.trainer.group_state.scales.flags.writeable
+        ):  # mapped by joblib.load
             model = deepcopy(model)
         if self.early_stopping or model.predicts_only:
             trainable = "a model with training state, not one saved with training=False"
@@ -254,21 +300,34 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             model.codec.check_declared(classes)
         if any(map(is_not, map(vars(self).get, model.parameters), model.parameters.values())):
             self._settings()  # raise for invalid values, although the model keeps the old ones
-        history, is_alone = self.history_ if started else [], type(data.X) in (np.ndarray, list) and len(data.X) == 1
-        if is_alone and model.goes_on and not (task.companions or self._recorders or self.callbacks):
+        history, is_alone = (
+            self.history_ if started else [],
+            type(data.X) in (np.ndarray, list) and len(data.X) == 1,
+        )
+        if (
+            is_alone
+            and model.goes_on
+            and not (task.companions or self._recorders or self.callbacks)
+        ):
             model.expect(None)
             learn_alone(model.trainer, model.encode(task.read(data, False)), history)
         else:
             blocks_of = (lambda epoch: [data]) if stream is None else stream.blocks
             source = sources.StreamSource(blocks_of, model, task.read)
             source.open()
-            may_repeat = model.settings.n_examples is not None and model.settings.epochs != 1  # the data, in epochs
+            may_repeat = (
+                model.settings.n_examples is not None and model.settings.epochs != 1
+            )  # the data, in epochs
             if model.trainer.can_watch and not may_repeat:
                 model.trainer.join("drift")
-            progress = TrainingProgress(epoch=history[-1]["epoch"] + 1 if history else 1, history=history)
+            progress = TrainingProgress(
+                epoch=history[-1]["epoch"] + 1 if history else 1, history=history
+            )
             companions = [] if task.companions is None else task.companions(model, serial_pass)
             callbacks = [*companions, *self._recorders, *(self.callbacks or ())]
-            loop = TrainingLoop(model.trainer, source, callbacks=callbacks, progress=progress, concludes=False)
+            loop = TrainingLoop(
+                model.trainer, source, callbacks=callbacks, progress=progress, concludes=False
+            )
             loop.run(progress.epoch)
             model.goes_on = True
         self._adopt(model)  # in every call, as there may be new labels
@@ -296,7 +355,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         self._model = model
         set_attributes(self, model.codec.learned())
 
-    # ---- learned groups -----------------------------------------------------------------------------------------
+    # ---- learned groups --------------------------------------------------------------------------
 
     @property
     def predictor_(self) -> Predictor:
@@ -305,29 +364,38 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
 
     @property
     def kernel_weights_(self) -> dict[str, float]:
-        """Weights with which MKL combines the regularized groups, by name; in [0, 1], summing to one.
+        """Weights with which MKL combines the regularized groups, by name; in [0, 1], summing to
+        one.
 
-        These are the weights of the averaged model, which is used for prediction. ``history_`` has the weights of the
-        last iterate of each epoch.
+        These are the weights of the averaged model, which is used for prediction. ``history_`` has
+        the weights of the last iterate of each epoch.
         """
         return weights_of([model.trainer for model in self._models])
 
     @property
     def left_out_(self) -> list[str]:
-        """Groups that ``weighting="out-of-sample"`` has removed because they do not help on new examples.
+        """Groups that ``weighting="out-of-sample"`` has removed because they do not help on new
+        examples.
 
-        Their weight is 0, and they are no longer computed. Other groups with weight 0 were set to zero by the
-        regularizer.
+        Their weight is 0, and they are no longer computed. Other groups with weight 0 were set to
+        zero by the regularizer.
         """
         trainers = [model.trainer for model in self._models]
-        left_out = {name for own in trainers for name, left in zip(own.group_names, own.group_state.left_out) if left}
+        left_out = {
+            name
+            for own in trainers
+            for name, left in zip(own.group_names, own.group_state.left_out)
+            if left
+        }
         return [name for own in trainers for name in own.order if name in left_out]
 
     @property
     def evidence_(self) -> dict[str, float] | None:
-        """Evidence that each group helps on new examples, as a z-score; None without ``weighting="out-of-sample"``.
+        """Evidence that each group helps on new examples, as a z-score; None without
+        ``weighting="out-of-sample"``.
 
-        Useless groups have a mean of 0 and a standard deviation of 1; see ``omkl.online.examiners.evidence.Evidence``.
+        Useless groups have a mean of 0 and a standard deviation of 1; see
+        ``omkl.online.examiners.evidence.Evidence``.
         """
         trainer = self.model_.trainer
         evidence = trainer.find(Evidence)
@@ -338,19 +406,28 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
 
     @property
     def dual_coef_(self) -> dict[str, np.ndarray]:
-        """Dual coefficients of the averaged model, for each kernel stored as an expansion over support vectors.
+        """Dual coefficients of the averaged model, for each kernel stored as an expansion over
+        support vectors.
 
-        ``dual_coef_[name]`` has shape (S, K): a row for each of ``support_vectors_[name]``, and a column for each label
-        (one column for two classes and for regressors). The kernel contributes
-        ``K(X, support_vectors_[name]) @ dual_coef_[name]``.
+        ``dual_coef_[name]`` has shape (S, K): a row for each of ``support_vectors_[name]``, and a
+        column for each label (one column for two classes and for regressors). The kernel
+        contributes ``K(X, support_vectors_[name]) @ dual_coef_[name]``.
         """
-        return {name: A for bank in self._expansions() for name, A in zip(bank.names, bank.averaged_coefficients())}
+        return {
+            name: A
+            for bank in self._expansions()
+            for name, A in zip(bank.names, bank.averaged_coefficients())
+        }
 
     @property
     def support_vectors_(self) -> dict[str, np.ndarray]:
         """Support vectors of each kernel in ``dual_coef_``, (S, d), in the kernel's columns."""
         banks = [bank for bank in self._expansions() if bank.supports]
-        return {name: bank.supports[view] for bank in banks for name, view in zip(bank.names, bank.views)}
+        return {
+            name: bank.supports[view]
+            for bank in banks
+            for name, view in zip(bank.names, bank.views)
+        }
 
     def _expansions(self) -> list[KernelBank]:
         return [bank for bank in self.model_.trainer.banks if isinstance(bank, KernelBank)]
@@ -367,14 +444,17 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         Returns
         -------
         list of dict
-            Records with ``feature`` (``key=value``, or ``kernel[column]``), ``group``, ``label`` (not for regressors)
-            and ``weight``, by decreasing magnitude. Empty if the model has no explicit features.
+            Records with ``feature`` (``key=value``, or ``kernel[column]``), ``group``, ``label``
+            (not for regressors) and ``weight``, by decreasing magnitude. Empty if the model has no
+            explicit features.
         """
         return self.model_.codec.top_features(self.predictor_, n, group)
 
     @property
     def group_report_(self) -> list[dict[str, Any]]:
-        """Norm, weight and bytes of each group; the part of :meth:`group_report` that needs no data."""
+        """Norm, weight and bytes of each group; the part of :meth:`group_report` that needs no
+        data.
+        """
         return group_report([model.trainer for model in self._models])
 
     def group_report(self, X: object, y: object = None) -> list[dict[str, Any]]:
@@ -390,11 +470,13 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         Returns
         -------
         list of dict
-            A flat record for each group, in the order of ``kernel_weights_``, followed by unregularized groups:
-            ``group``; ``norm`` and ``weight`` in the averaged model (the weight of an unregularized group is None);
-            ``bytes`` of its parameters, and ``bytes_share`` in [0, 1]; ``loss_without``, the mean training loss per
-            example of ``X`` without the group; ``loss_increase``, the difference to the loss of the whole model; and
-            its ``standard_error`` over the examples (None for a single example). The increase is 0 for groups at zero.
+            A flat record for each group, in the order of ``kernel_weights_``, followed by
+            unregularized groups: ``group``; ``norm`` and ``weight`` in the averaged model (the
+            weight of an unregularized group is None); ``bytes`` of its parameters, and
+            ``bytes_share`` in [0, 1]; ``loss_without``, the mean training loss per example of ``X``
+            without the group; ``loss_increase``, the difference to the loss of the whole model; and
+            its ``standard_error`` over the examples (None for a single example). The increase is 0
+            for groups at zero.
 
         Raises
         ------
@@ -406,7 +488,9 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             for block in sources.blocks_of(X, y):
                 yield from codec.encode_known(self._read_known(block))
 
-        return group_report([own.trainer for own in self._models], [examples(own.codec) for own in self._models])
+        return group_report(
+            [own.trainer for own in self._models], [examples(own.codec) for own in self._models]
+        )
 
     def memory_usage(self) -> dict[str, float]:
         """Return the memory of the parameters, in megabytes (10^6 bytes).
@@ -414,11 +498,12 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         Returns
         -------
         dict
-            ``"training"``: parameters with training state; ``"prediction"``: parameters of the averaged model.
+            ``"training"``: parameters with training state; ``"prediction"``: parameters of the
+            averaged model.
         """
         return self.model_.memory_usage()
 
-    # ---- model files --------------------------------------------------------------------------------------------
+    # ---- model files -----------------------------------------------------------------------------
 
     def _manifest(self, packer: Packer, training: bool, history: bool = False) -> Manifest:
         fitted = copy(self)

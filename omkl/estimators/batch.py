@@ -18,7 +18,13 @@ from omkl._progress import progress_bar
 from omkl.batch.solver import Listener
 from omkl.estimators.explanations import other_class
 from omkl.estimators.targets import checked_classes, label_array
-from omkl.estimators.validation import MISSING, Constraint, Number, source_columns, weighted_by_class
+from omkl.estimators.validation import (
+    MISSING,
+    Constraint,
+    Number,
+    source_columns,
+    weighted_by_class,
+)
 from omkl.exceptions import DataWarning, InputError
 from omkl.kernels.inputs import column_block
 from omkl.losses.base import PointwiseLoss
@@ -27,7 +33,10 @@ from omkl.losses.pointwise import Logistic
 #: Score of a class that is missing from the training part of a fold; lower than any other score.
 NEVER = -1e300
 #: Valid values of the parameters that all batch estimators share.
-CONSTRAINTS: dict[str, Constraint] = {"tol": Number(above=0), "max_iter": Number(above=0, integer=True, also=(None,))}
+CONSTRAINTS: dict[str, Constraint] = {
+    "tol": Number(above=0),
+    "max_iter": Number(above=0, integer=True, also=(None,)),
+}
 
 
 def resolve_loss(estimator: BaseEstimator, links: bool = True) -> PointwiseLoss:
@@ -35,7 +44,9 @@ def resolve_loss(estimator: BaseEstimator, links: bool = True) -> PointwiseLoss:
     loss, name = resolve(PointwiseLoss, estimator.loss, "loss"), type(estimator).__name__
     if loss.classifies != is_a_classifier(estimator) or (loss.has_link and not links):
         kind = "classification" if loss.classifies else "regression"
-        raise InputError(f"{name} takes no loss of {kind}{' with a link' * loss.has_link}, got {loss!r}.")
+        raise InputError(
+            f"{name} takes no loss of {kind}{' with a link' * loss.has_link}, got {loss!r}."
+        )
     return loss
 
 
@@ -45,17 +56,24 @@ def is_a_classifier(estimator: object) -> bool:
 
 
 def centres_of(y: np.ndarray, loss: PointwiseLoss, intercept: bool) -> np.ndarray:
-    """Return what to subtract from targets (N,) or (N, P) before solving, and to add to the intercepts, (P,).
+    """Return what to subtract from targets (N,) or (N, P) before solving, and to add to the
+    intercepts, (P,).
 
-    Rounding errors of the solvers are then relative to the spread of the targets, not to their size.
+    Rounding errors of the solvers are then relative to the spread of the targets, not to their
+    size.
     """
     columns = y.reshape(len(y), -1)
-    return np.median(columns, axis=0) if intercept and loss.shift_invariant else np.zeros(columns.shape[1])
+    return (
+        np.median(columns, axis=0)
+        if intercept and loss.shift_invariant
+        else np.zeros(columns.shape[1])
+    )
 
 
 @contextmanager
 def gap_progress(verbose: bool, active: str) -> Iterator[Listener]:
-    """Show a progress bar of the duality gap if ``verbose``; gives a function to call with the records of a solver.
+    """Show a progress bar of the duality gap if ``verbose``; gives a function to call with the
+    records of a solver.
 
     ``active`` is the word for nonzero parts of the model, such as "kernels".
     """
@@ -68,7 +86,7 @@ def gap_progress(verbose: bool, active: str) -> Iterator[Listener]:
         yield show
 
 
-# ---- outputs --------------------------------------------------------------------------------------------------
+# ---- outputs -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -97,7 +115,9 @@ class ClassDecoder:
         return np.setdiff1d(np.arange(len(self.classes)), list(self.constant)).astype(np.int64)
 
     def scores(self, outputs: np.ndarray) -> np.ndarray:
-        """Convert outputs (n, P) to scores: (n,) for two classes, (n, K) for more, (n, L) for labels."""
+        """Convert outputs (n, P) to scores: (n,) for two classes, (n, K) for more, (n, L) for
+        labels.
+        """
         if self.multilabel:
             scores = np.empty((len(outputs), len(self.classes)))
             for k, has in self.constant.items():
@@ -111,7 +131,9 @@ class ClassDecoder:
         scores = self.scores(outputs)
         if self.multilabel:
             return (scores > 0).astype(np.int64)
-        return self.classes[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
+        return self.classes[
+            (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        ]
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """Return probabilities of classes, (n, K), or of labels, (n, L), for the logistic loss."""
@@ -143,7 +165,8 @@ def encode_classes(
     warns: bool = True,
     what: str = "y",
 ) -> tuple[np.ndarray, np.ndarray | None, ClassDecoder]:
-    """Convert classes (N,), or binary indicators of labels (N, L), to targets -1 and +1 of P problems.
+    """Convert classes (N,), or binary indicators of labels (N, L), to targets -1 and +1 of P
+    problems.
 
     Parameters
     ----------
@@ -171,7 +194,9 @@ def encode_classes(
         varying = np.flatnonzero(y.any(axis=0) & ~y.all(axis=0))
         if not is_binary or not len(varying):
             found = f"{what} has {y.shape[1]} columns"
-            raise InputError(f"{found}, which must hold 0 and 1, for labels that a sample has or not.")
+            raise InputError(
+                f"{found}, which must hold 0 and 1, for labels that a sample has or not."
+            )
         constant = {k: bool(y[0, k]) for k in range(y.shape[1]) if k not in varying}
         if constant and warns:
             warn_caller(
@@ -179,12 +204,18 @@ def encode_classes(
                 f"columns {', '.join(map(str, list(constant)[:5]))} of y.",
                 DataWarning,
             )
-        return np.where(y[:, varying], 1.0, -1.0), weights, ClassDecoder(np.arange(y.shape[1]), True, constant)
+        return (
+            np.where(y[:, varying], 1.0, -1.0),
+            weights,
+            ClassDecoder(np.arange(y.shape[1]), True, constant),
+        )
     classes, codes = np.unique(checked_classes(np.asarray(y)), return_inverse=True)
     # data frames have strings as objects, which model files cannot store
     classes = label_array(classes.tolist()) if classes.dtype.hasobject else classes
     if len(classes) < 2:
-        raise InputError(f"{what} holds one class only, {classes.tolist()[0]!r}: a classifier needs two.")
+        raise InputError(
+            f"{what} holds one class only, {classes.tolist()[0]!r}: a classifier needs two."
+        )
     members = np.arange(len(classes)) if len(classes) > 2 else np.array([1])
     signs = np.where(codes[:, None] == members, 1.0, -1.0)
     return signs, weighted_by_class(class_weight, classes, codes, weights), ClassDecoder(classes)
@@ -196,7 +227,9 @@ def has_log_odds(estimator: BaseEstimator) -> bool:
 
 
 def is_probabilistic(estimator: BaseEstimator) -> bool:
-    """Return True if scores of a batch classifier are log-odds, else raise AttributeError; for ``available_if``."""
+    """Return True if scores of a batch classifier are log-odds, else raise AttributeError; for
+    ``available_if``.
+    """
     if has_log_odds(estimator):
         return True
     raise AttributeError(
@@ -205,7 +238,7 @@ def is_probabilistic(estimator: BaseEstimator) -> bool:
     )
 
 
-# ---- explanations -----------------------------------------------------------------------------------------------
+# ---- explanations --------------------------------------------------------------------------------
 
 
 class Contrast(NamedTuple):
@@ -221,12 +254,17 @@ class Contrast(NamedTuple):
 
 
 def contrast(
-    decoder: ClassDecoder | NumberDecoder, outputs: np.ndarray, label: object, against: object, target: int
+    decoder: ClassDecoder | NumberDecoder,
+    outputs: np.ndarray,
+    label: object,
+    against: object,
+    target: int,
 ) -> Contrast:
     """Return the contrast to explain for a sample with outputs (P,).
 
-    For classes, ``label`` is compared with ``against``, by default the predicted class with the best other class.
-    ``target`` is the index of a label for several labels per sample, or of an output of a regression.
+    For classes, ``label`` is compared with ``against``, by default the predicted class with the
+    best other class. ``target`` is the index of a label for several labels per sample, or of an
+    output of a regression.
     """
     if isinstance(decoder, ClassDecoder) and not decoder.multilabel:
         return _classes(decoder, outputs, label, against)
@@ -240,18 +278,29 @@ def contrast(
     weights = np.eye(len(outputs))[varying.index(target)]
     if isinstance(decoder, ClassDecoder):
         there = bool(weights @ outputs > 0)
-        return Contrast(weights * (1 if there else -1), there, not there, f"label {target}: {'yes' if there else 'no'}")
-    return Contrast(weights, float(decoder.decode((weights @ outputs)[None, None])[0]), None, "prediction")
+        return Contrast(
+            weights * (1 if there else -1),
+            there,
+            not there,
+            f"label {target}: {'yes' if there else 'no'}",
+        )
+    return Contrast(
+        weights, float(decoder.decode((weights @ outputs)[None, None])[0]), None, "prediction"
+    )
 
 
-def _classes(decoder: ClassDecoder, outputs: np.ndarray, label: object, against: object) -> Contrast:
+def _classes(
+    decoder: ClassDecoder, outputs: np.ndarray, label: object, against: object
+) -> Contrast:
     """Return the contrast of two classes."""
     classes, members, K = decoder.classes, decoder.classes.tolist(), len(decoder.classes)
     scores = outputs if K == 2 else decoder.scores(outputs[None])[0]
 
     def code(given: object) -> int:
         if given not in members:
-            raise InputError(f"{given!r} is not one of the model's classes, {', '.join(map(repr, members[:5]))}.")
+            raise InputError(
+                f"{given!r} is not one of the model's classes, {', '.join(map(repr, members[:5]))}."
+            )
         return members.index(given)
 
     best = int(scores[0] > 0) if K == 2 else int(np.argmax(scores))
@@ -262,10 +311,15 @@ def _classes(decoder: ClassDecoder, outputs: np.ndarray, label: object, against:
         weights[0] = chosen - other
     elif chosen != other:
         weights[[chosen, other]] = 1.0, -1.0
-    return Contrast(weights, classes[chosen], classes[other], f"{members[chosen]!r} rather than {members[other]!r}")
+    return Contrast(
+        weights,
+        classes[chosen],
+        classes[other],
+        f"{members[chosen]!r} rather than {members[other]!r}",
+    )
 
 
-# ---- groups of columns by name ----------------------------------------------------------------------------------
+# ---- groups of columns by name -------------------------------------------------------------------
 
 
 class ColumnNames(NamedTuple):
@@ -290,37 +344,57 @@ class ColumnNames(NamedTuple):
 
 
 def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) -> ColumnNames:
-    """Validate groups of columns: None, an array of labels, lists of positions or names, or a dict of such lists.
+    """Validate groups of columns: None, an array of labels, lists of positions or names, or a dict
+    of such lists.
 
-    ``columns`` are the names of all columns, or None. A name that occurs k times is a column with k categories:
-    groups hold all of these, and positions and labels count it once.
+    ``columns`` are the names of all columns, or None. A name that occurs k times is a column with k
+    categories: groups hold all of these, and positions and labels count it once.
     """
     if columns is not None and len(distinct := list(dict.fromkeys(columns))) < len(columns):
-        found, members = read_groups(groups, distinct), [column_block(columns, name) for name in distinct]
+        found, members = (
+            read_groups(groups, distinct),
+            [column_block(columns, name) for name in distinct],
+        )
         if isinstance(found.groups, list):
             known = dict(enumerate(members))
-            return found._replace(groups=[[k for j in own for k in known.get(j, [-1])] for own in found.groups])
+            return found._replace(
+                groups=[[k for j in own for k in known.get(j, [-1])] for own in found.groups]
+            )
         labels = np.arange(len(members)) if found.groups is None else found.groups
         if len(labels) != len(members):
-            raise InputError(f"groups must have a label for each of the {len(members)} columns of X.")
+            raise InputError(
+                f"groups must have a label for each of the {len(members)} columns of X."
+            )
         return found._replace(groups=np.repeat(labels, list(map(len, members))))
     if groups is None:
         return ColumnNames(None, None if columns is None else list(map(str, columns)))
-    if not isinstance(groups, dict) and not (isinstance(groups, (list, tuple)) and any(map(_has_members, groups))):
+    if not isinstance(groups, dict) and not (
+        isinstance(groups, (list, tuple)) and any(map(_has_members, groups))
+    ):
         labels, distinct = np.asarray(groups), None
         with suppress(TypeError):  # invalid labels are rejected later
             distinct = np.unique(labels).tolist()
         return ColumnNames(labels, distinct)
     names, members = (list(groups), groups.values()) if isinstance(groups, dict) else (None, groups)
     place = {name: j for j, name in enumerate(() if columns is None else columns)}
-    unfit = [own for own in members if not _has_members(own) or any(isinstance(c, str) and c not in place for c in own)]
+    unfit = [
+        own
+        for own in members
+        if not _has_members(own) or any(isinstance(c, str) and c not in place for c in own)
+    ]
     if unfit:
-        raise InputError(f"groups must hold lists of columns of X, by number or name, got {shown(unfit[0])}.")
-    return ColumnNames([[place[c] if isinstance(c, str) else c for c in own] for own in members], names)
+        raise InputError(
+            f"groups must hold lists of columns of X, by number or name, got {shown(unfit[0])}."
+        )
+    return ColumnNames(
+        [[place[c] if isinstance(c, str) else c for c in own] for own in members], names
+    )
 
 
 def groups_of(model: BaseEstimator) -> ColumnNames:
-    """Return the groups of the columns that a linear model learned from; the last is "missing", if there is any."""
+    """Return the groups of the columns that a linear model learned from; the last is "missing", if
+    there is any.
+    """
     columns, n_absent = source_columns(model), len(model.__dict__.get("missing_columns_", ()))
     if columns is None or not n_absent:
         return read_groups(model.groups, columns)
@@ -329,7 +403,9 @@ def groups_of(model: BaseEstimator) -> ColumnNames:
     names = None if found.names is None else [*found.names, MISSING]
     if isinstance(found.groups, list):
         return ColumnNames([*found.groups, list(range(n_own, len(columns)))], names)
-    codes = np.unique(np.arange(n_own) if found.groups is None else found.groups, return_inverse=True)[1]
+    codes = np.unique(
+        np.arange(n_own) if found.groups is None else found.groups, return_inverse=True
+    )[1]
     return ColumnNames(np.append(codes, np.full(n_absent, codes.max() + 1)), names)
 
 

@@ -1,4 +1,6 @@
-"""Calibration by temperature scaling: division of potentials by a temperature fitted to held-out data."""
+"""Calibration by temperature scaling: division of potentials by a temperature fitted to held-out
+data.
+"""
 
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
@@ -21,7 +23,10 @@ def _fit_temperature(log_loss: Callable[[float], float]) -> float:
     """Minimize the log loss over temperatures in [0.001, 1000] (Guo, Pleiss, Sun, Weinberger 2017)."""
     bounds = np.log([COLDEST, 1.0 / COLDEST])
     found = scipy.optimize.minimize_scalar(
-        lambda x: log_loss(float(np.exp(x))), bounds=bounds, method="bounded", options={"xatol": 1e-3}
+        lambda x: log_loss(float(np.exp(x))),
+        bounds=bounds,
+        method="bounded",
+        options={"xatol": 1e-3},
     )
     return float(np.exp(found.x))
 
@@ -31,8 +36,11 @@ def at_temperature(potentials: P, temperature: float) -> P:
     return map_arrays(lambda array: array / temperature, potentials)
 
 
-def structure_temperature(structure: Structure, examples: Iterable[tuple[P, np.ndarray]]) -> float | None:
-    """Return the temperature that minimizes the mean log loss of single labels, or heads, of held-out examples.
+def structure_temperature(
+    structure: Structure, examples: Iterable[tuple[P, np.ndarray]]
+) -> float | None:
+    """Return the temperature that minimizes the mean log loss of single labels, or heads, of
+    held-out examples.
 
     Examples are pairs of potentials and gold outputs. Returns None if no label is known.
     """
@@ -50,24 +58,34 @@ def structure_temperature(structure: Structure, examples: Iterable[tuple[P, np.n
 
 
 def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
-    """Return the temperature that minimizes the log loss of relations; None if no relation is known.
+    """Return the temperature that minimizes the log loss of relations; None if no relation is
+    known.
 
-    Scores are (number of words, number of relations). ``right`` has the code of each correct relation, 0 if unknown.
+    Scores are (number of words, number of relations). ``right`` has the code of each correct
+    relation, 0 if unknown.
     """
     known = np.flatnonzero((right > 0) & (scores[np.arange(len(right)), right] > -np.inf))
 
     def log_loss(temperature: float) -> float:
         scaled = scores[known] / temperature
-        return float(np.mean(scipy.special.logsumexp(scaled, axis=1) - scaled[np.arange(len(known)), right[known]]))
+        return float(
+            np.mean(
+                scipy.special.logsumexp(scaled, axis=1)
+                - scaled[np.arange(len(known)), right[known]]
+            )
+        )
 
     return _fit_temperature(log_loss) if len(known) else None
 
 
-# ---- models that have probabilities -----------------------------------------------------------------------------
+# ---- models that have probabilities --------------------------------------------------------------
 
 
-def needs_probabilities(estimator: Any, remedy: str = "", error: type[Exception] = AttributeError) -> bool:
-    """Return True if potentials are log-probabilities, else raise ``error``; ``available_if`` needs an AttributeError.
+def needs_probabilities(
+    estimator: Any, remedy: str = "", error: type[Exception] = AttributeError
+) -> bool:
+    """Return True if potentials are log-probabilities, else raise ``error``; ``available_if`` needs
+    an AttributeError.
 
     ``remedy`` names another way to get probabilities, for the message.
     """
@@ -89,12 +107,18 @@ def knows_marginals(estimator: Any) -> bool:
 
 
 def has_marginals(estimator: Any, error: type[Exception] = AttributeError) -> bool:
-    """Return True if the loss has probabilities or the estimator is calibrated, else raise ``error``."""
-    return knows_marginals(estimator) or needs_probabilities(estimator, " or after calibrate()", error)
+    """Return True if the loss has probabilities or the estimator is calibrated, else raise
+    ``error``.
+    """
+    return knows_marginals(estimator) or needs_probabilities(
+        estimator, " or after calibrate()", error
+    )
 
 
 class WithMarginals:
-    """Decorator of a method of estimators that have marginals; others lack the attribute, as in scikit-learn."""
+    """Decorator of a method of estimators that have marginals; others lack the attribute, as in
+    scikit-learn.
+    """
 
     def __init__(self, method: Callable) -> None:
         self.method = method

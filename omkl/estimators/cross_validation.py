@@ -67,22 +67,29 @@ class Comparison(NamedTuple):
     weights: np.ndarray
 
     def excess(self, measures: np.ndarray, reference: int) -> np.ndarray:
-        """Return the mean excess of each value over a reference, minus :data:`TIE` standard errors, (n_values,)."""
+        """Return the mean excess of each value over a reference, minus :data:`TIE` standard errors,
+        (n_values,).
+        """
         differences = measures - measures[reference]
         means = differences @ self.weights
         errors = np.sqrt(np.square(differences - means[:, None]) @ np.square(self.weights))
         return means - TIE * errors
 
     def most_accurate(self, means: np.ndarray, preferred: int | None) -> int:
-        """Return the most accurate of the values whose log-loss is the least up to its standard error.
+        """Return the most accurate of the values whose log-loss is the least up to its standard
+        error.
 
-        Return the ``preferred`` value if it is one of them, and this one is not more accurate by a standard error.
-        Of equal accuracies, the larger of ``means`` (n_values,) counts.
+        Return the ``preferred`` value if it is one of them, and this one is not more accurate by a
+        standard error. Of equal accuracies, the larger of ``means`` (n_values,) counts.
         """
         ties = np.flatnonzero(self.excess(self.losses, self.best) <= 0.0)
         accuracies = self.right @ self.weights
         chosen = int(max(ties, key=lambda k: (accuracies[k], means[k])))
-        if preferred is not None and preferred in ties and self.excess(self.right, preferred)[chosen] <= 0.0:
+        if (
+            preferred is not None
+            and preferred in ties
+            and self.excess(self.right, preferred)[chosen] <= 0.0
+        ):
             return preferred
         return chosen
 
@@ -93,17 +100,18 @@ class PathSearch:
     Parameters
     ----------
     estimator : classifier or regressor
-        Has parameters ``cv``, ``scoring`` and ``tol``. Its attributes ``C_``, ``Cs_`` (or ``alpha_``, ``alphas_``),
-        ``scores_`` and ``cv_results_`` are set.
+        Has parameters ``cv``, ``scoring`` and ``tol``. Its attributes ``C_``, ``Cs_`` (or
+        ``alpha_``, ``alphas_``), ``scores_`` and ``cv_results_`` are set.
     name : {"C", "alpha"}
     y : array or sparse matrix of shape (N,), or (N, K)
-        Targets for stratification; the attribute ``y`` has them as an array, and ``kept`` has the indices of the
-        samples of weight > 0.
+        Targets for stratification; the attribute ``y`` has them as an array, and ``kept`` has the
+        indices of the samples of weight > 0.
     sample_weight, groups : array of shape (N,), optional
         Weights, and groups of samples that must stay in the same fold.
     by_loss : bool
-        Whether ``scoring=None`` is :func:`losses_of` samples for numbers, and for classes with probabilities, instead
-        of the estimator's own score. Values whose log-loss is the least, up to chance, are chosen by accuracy.
+        Whether ``scoring=None`` is :func:`losses_of` samples for numbers, and for classes with
+        probabilities, instead of the estimator's own score. Values whose log-loss is the least, up
+        to chance, are chosen by accuracy.
     """
 
     def __init__(
@@ -119,13 +127,19 @@ class PathSearch:
         from sklearn.model_selection import check_cv
 
         self.estimator, self.name, scoring = estimator, name, estimator.scoring
-        self.by_loss = by_loss and scoring is None and (not is_a_classifier(estimator) or has_log_odds(estimator))
+        self.by_loss = (
+            by_loss
+            and scoring is None
+            and (not is_a_classifier(estimator) or has_log_odds(estimator))
+        )
         self.scorer: Any = None
         with suppress(ValueError):
             if scoring is None or isinstance(scoring, str) or callable(scoring):
                 self.scorer = check_scoring(estimator, scoring)
         if self.scorer is None:
-            raise InputError(f"scoring must be the name of a score, a scorer (make_scorer) or None, got {scoring!r}.")
+            raise InputError(
+                f"scoring must be the name of a score, a scorer (make_scorer) or None, got {scoring!r}."
+            )
         given: Any = plain_targets(y)
         given = given.toarray() if sparse.issparse(given) else np.asarray(given)
         self.y = y = given if has_columns(given) else given.ravel()
@@ -136,14 +150,20 @@ class PathSearch:
             parts = splitter.split(np.zeros((len(y), 1)), y, groups)
             split = [[np.sort(np.arange(len(y))[part]) for part in pair] for pair in parts]
         except (ValueError, IndexError, TypeError) as error:
-            raise InputError(f"cv={cv} does not cut {len(y)} samples into folds: {error}") from error
+            raise InputError(
+                f"cv={cv} does not cut {len(y)} samples into folds: {error}"
+            ) from error
         weights = check_sample_weight(sample_weight, len(y))
         kept = np.ones(len(y), dtype=bool) if weights is None else weights > 0
         self.kept, self.weights = np.flatnonzero(kept), None if weights is None else weights[kept]
         position = np.cumsum(kept) - 1
-        folds = [(position[train[kept[train]]], position[test[kept[test]]]) for train, test in split]
+        folds = [
+            (position[train[kept[train]]], position[test[kept[test]]]) for train, test in split
+        ]
         if not folds or not all(len(part) for fold in folds for part in fold):
-            raise InputError(f"cv={cv} must have folds, each with samples of weight > 0 to train and to test on.")
+            raise InputError(
+                f"cv={cv} must have folds, each with samples of weight > 0 to train and to test on."
+            )
         self.folds = folds
 
     def choose(
@@ -170,16 +190,22 @@ class PathSearch:
         """
         tests = [test for _, test in self.folds]
 
-        def score(path: Callable[[np.ndarray], HeldOut], test: np.ndarray) -> tuple[np.ndarray, HeldOut]:
+        def score(
+            path: Callable[[np.ndarray], HeldOut], test: np.ndarray
+        ) -> tuple[np.ndarray, HeldOut]:
             held_out = path(values)
             return self._scores(held_out, y[test], test), held_out
 
-        results = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(score)(*each) for each in zip(paths, tests))
+        results = Parallel(n_jobs=n_jobs, prefer="threads")(
+            delayed(score)(*each) for each in zip(paths, tests)
+        )
         scores = np.array([scores_of_fold for scores_of_fold, _ in results])
         held_out_folds = [held_out for _, held_out in results]
         defined = np.isfinite(scores).all(axis=1)
         if not defined.any():
-            raise InputError(f"scoring={self.estimator.scoring!r} is undefined in every fold: choose another, or cv.")
+            raise InputError(
+                f"scoring={self.estimator.scoring!r} is undefined in every fold: choose another, or cv."
+            )
         means, spread = scores[defined].mean(axis=0), scores[defined].std(axis=0)
         best = int(np.argmax(means))
         if self.by_loss and is_a_classifier(self.estimator):
@@ -192,7 +218,12 @@ class PathSearch:
         keys = self.name, "mean_score", "std_score", "active", "dual_gap"
         records = [dict(zip(keys, row)) for row in zip(*columns)]
         best_value = float(values[best])
-        learned = {f"{self.name}_": best_value, f"{self.name}s_": values, "scores_": scores, "cv_results_": records}
+        learned = {
+            f"{self.name}_": best_value,
+            f"{self.name}s_": values,
+            "scores_": scores,
+            "cv_results_": records,
+        }
         self.estimator.__dict__.update(learned)
         return best_value
 
@@ -214,7 +245,9 @@ class PathSearch:
             raise InputError(f"scoring={scoring!r} does not score: {reason}") from error
         return np.array(scores, dtype=np.float64)
 
-    def _compare(self, best: int, targets: Sequence[np.ndarray], held_out_folds: Sequence[HeldOut]) -> Comparison:
+    def _compare(
+        self, best: int, targets: Sequence[np.ndarray], held_out_folds: Sequence[HeldOut]
+    ) -> Comparison:
         """Compare all values with the best one on the held-out samples of all folds."""
         weights = np.ones(sum(map(len, targets)))
         if self.weights is not None:
@@ -228,7 +261,9 @@ class PathSearch:
         return Comparison(best, np.concatenate(losses, axis=1), right, weights / weights.sum())
 
     def warn(self) -> None:
-        """Warn about undefined scores, a best value at the end of the grid, and duality gaps above the tolerance."""
+        """Warn about undefined scores, a best value at the end of the grid, and duality gaps above
+        the tolerance.
+        """
         scores, gaps, tol = self.estimator.scores_, self.gaps, self.estimator.tol
         values = getattr(self.estimator, f"{self.name}s_")
         if len(values) > 1 and getattr(self.estimator, f"{self.name}_") == values[-1]:
@@ -237,15 +272,20 @@ class PathSearch:
             warn_caller(message, DataWarning)
         undefined = np.count_nonzero(~np.isfinite(scores).all(axis=1))
         if undefined:
-            message = f"The mean leaves out {undefined} of {len(scores)} folds, whose score is undefined."
+            message = (
+                f"The mean leaves out {undefined} of {len(scores)} folds, whose score is undefined."
+            )
             warn_caller(message, DataWarning)
         warn_of_gaps(gaps, f"{self.name} in folds", tol)
 
 
-def losses_of(decoder: ClassDecoder | NumberDecoder, outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
+def losses_of(
+    decoder: ClassDecoder | NumberDecoder, outputs: np.ndarray, y: np.ndarray
+) -> np.ndarray:
     """Return the loss of each sample, or its mean over several labels or outputs, (n,).
 
-    For classes it is the negative log-probability, for numbers the squared error, for counts half the deviance.
+    For classes it is the negative log-probability, for numbers the squared error, for counts half
+    the deviance.
 
     Parameters
     ----------

@@ -37,21 +37,24 @@ class Explanation:
     output : object
         The explained output: a class, an array of labels or of heads, or a number.
     against : object
-        The output to compare with, of the same kind; None for numbers, which are the sum of the contributions.
+        The output to compare with, of the same kind; None for numbers, which are the sum of the
+        contributions.
     summary : str
         The difference between the two outputs in words.
     margin : float
-        Score of ``output`` minus score of ``against``. For regressors, the prediction on the scale of the potentials.
+        Score of ``output`` minus score of ``against``. For regressors, the prediction on the scale
+        of the potentials.
     groups : dict of str to float
         Contribution of each group. Contributions sum to the margin.
     features : list of dict
-        The largest contributions of single features, by decreasing magnitude. Records have ``feature``, its ``group``,
-        its ``token`` (from 0; for trees its word, from 1; None for inputs without tokens) and its contribution
-        ``adds``. For a kernel with explicit features, features are columns (``linear[age]``), products of columns
-        (``quadratic[age * income]``), landmarks of the Nyström method, by row of ``landmarks_``, or random
-        frequencies, cosine and sine together, with the columns of their largest entries. For other kernels, features
-        are rows of ``support_vectors_``, or training samples of positive weight in batch (``gaussian[row 12]``); on a
-        single column, they are values of it (``gaussian[age = 31]``).
+        The largest contributions of single features, by decreasing magnitude. Records have
+        ``feature``, its ``group``, its ``token`` (from 0; for trees its word, from 1; None for
+        inputs without tokens) and its contribution ``adds``. For a kernel with explicit features,
+        features are columns (``linear[age]``), products of columns (``quadratic[age * income]``),
+        landmarks of the Nyström method, by row of ``landmarks_``, or random frequencies, cosine and
+        sine together, with the columns of their largest entries. For other kernels, features are
+        rows of ``support_vectors_``, or training samples of positive weight in batch
+        (``gaussian[row 12]``); on a single column, they are values of it (``gaussian[age = 31]``).
 
     Examples
     --------
@@ -79,21 +82,37 @@ class Explanation:
         Parameters
         ----------
         n : int
-            Maximum number of entries. If there are more groups, the last entry is the sum of all others.
+            Maximum number of entries. If there are more groups, the last entry is the sum of all
+            others.
 
         Returns
         -------
         list of (name, contribution)
         """
-        ranked = sorted(((name, value) for name, value in self.groups.items() if value), key=lambda pair: -abs(pair[1]))
+        ranked = sorted(
+            ((name, value) for name, value in self.groups.items() if value),
+            key=lambda pair: -abs(pair[1]),
+        )
         if len(ranked) <= n:
             return ranked
-        return [*ranked[: n - 1], (f"{len(ranked) - n + 1} others", sum(value for _, value in ranked[n - 1 :]))]
+        return [
+            *ranked[: n - 1],
+            (f"{len(ranked) - n + 1} others", sum(value for _, value in ranked[n - 1 :])),
+        ]
 
     def __str__(self) -> str:
-        lines = [f"{self.summary}: {self.margin:+.3g}", "", *_table("group", self.strongest_groups())]
-        places = ["" if record["token"] is None else f" at {record['token']}" for record in self.features]
-        rows = [(record["feature"] + place, record["adds"]) for record, place in zip(self.features, places)]
+        lines = [
+            f"{self.summary}: {self.margin:+.3g}",
+            "",
+            *_table("group", self.strongest_groups()),
+        ]
+        places = [
+            "" if record["token"] is None else f" at {record['token']}" for record in self.features
+        ]
+        rows = [
+            (record["feature"] + place, record["adds"])
+            for record, place in zip(self.features, places)
+        ]
         return "\n".join(lines + (["", *_table("feature", rows)] if rows else []))
 
 
@@ -109,16 +128,27 @@ def _table(title: str, rows: Sequence[tuple[str, float]]) -> list[str]:
 
 
 def explanation(
-    output: object, against: object, summary: str, margin: float, found: Contributions, n: int, named: Namer
+    output: object,
+    against: object,
+    summary: str,
+    margin: float,
+    found: Contributions,
+    n: int,
+    named: Namer,
 ) -> Explanation:
     """Make an explanation from contributions, with the n strongest pieces as features.
 
     ``named(pieces)`` returns the names of pieces.
     """
     check_number("n", n, above=0, integer=True)
-    pieces = sorted((piece for piece in found.pieces if piece.value), key=lambda piece: -abs(piece.value))[: int(n)]
+    pieces = sorted(
+        (piece for piece in found.pieces if piece.value), key=lambda piece: -abs(piece.value)
+    )[: int(n)]
     named_pieces = zip(named(pieces), pieces)
-    features = [{"feature": name, "group": own.group, "token": own.at, "adds": own.value} for name, own in named_pieces]
+    features = [
+        {"feature": name, "group": own.group, "token": own.at, "adds": own.value}
+        for name, own in named_pieces
+    ]
     return Explanation(output, against, summary, float(margin), found.groups, features)
 
 
@@ -131,7 +161,9 @@ def listed(told: Sequence[str]) -> str:
 def other_class(n_classes: int, scores: np.ndarray, chosen: int) -> int:
     """Return the best class other than ``chosen``; ``scores`` are not used for two classes."""
     if n_classes < 2:
-        raise InputError("The model has a single class, so there is no other class to compare with.")
+        raise InputError(
+            "The model has a single class, so there is no other class to compare with."
+        )
     if n_classes == 2:
         return 1 - chosen
     return int(np.argmax(np.where(np.arange(n_classes) == chosen, -np.inf, scores)))
@@ -148,7 +180,9 @@ def one_row(x: Any) -> Any:
     return np.atleast_2d(x)
 
 
-def name_of_support(group: str, place: str, column: Callable[[int], str], vector: np.ndarray) -> str:
+def name_of_support(
+    group: str, place: str, column: Callable[[int], str], vector: np.ndarray
+) -> str:
     """Name a support vector (d,) of a kernel by its value in a single column, or else by its place."""
     return f"{group}[{f'{column(0)} = {vector[0]:.4g}' if len(vector) == 1 else place}]"
 

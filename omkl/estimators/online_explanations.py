@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence, Sized
 import numpy as np
 
 from omkl.data.blocks import n_rows
-from omkl.estimators.explanations import Explanation, Namer, explanation, listed, name_of_support, other_class
+from omkl.estimators.explanations import (
+    Explanation,
+    Namer,
+    explanation,
+    listed,
+    name_of_support,
+    other_class,
+)
 from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
 from omkl.features.views import FlatTokens
@@ -32,8 +39,8 @@ def explain_difference(
 ) -> Explanation:
     """Explain why the first of two ``outputs`` scores higher than the second, for an input x.
 
-    ``potentials`` are those of x, ``told`` lists the differences in words, and ``shown(output)`` converts an encoded
-    output for users.
+    ``potentials`` are those of x, ``told`` lists the differences in words, and ``shown(output)``
+    converts an encoded output for users.
     """
     margin, direction = predictor.structure.difference(potentials, *outputs)
     found = contributions(predictor, x, direction)
@@ -41,7 +48,9 @@ def explain_difference(
     return explanation(output, against, listed(told), margin, found, n, named)
 
 
-def explain_class(model: OnlineModel, rows: FlatTokens, label: object, against: object, n: int) -> Explanation:
+def explain_class(
+    model: OnlineModel, rows: FlatTokens, label: object, against: object, n: int
+) -> Explanation:
     """Explain the class of a single row; see :meth:`omkl.OnlineMKLClassifier.explain`."""
     codec, predictor, span = model.codec, model.predictor(), _encoded_row(model, rows)
     structure, potentials = predictor.structure, predictor.potentials(span)
@@ -50,11 +59,17 @@ def explain_class(model: OnlineModel, rows: FlatTokens, label: object, against: 
         return int(codec.known.encode([given])[0])
 
     chosen = structure.decode(potentials) if label is None else code(label)
-    other = other_class(len(codec.known), potentials.unary[0], chosen) if against is None else code(against)
+    other = (
+        other_class(len(codec.known), potentials.unary[0], chosen)
+        if against is None
+        else code(against)
+    )
     members, classes = codec.known.members, codec.known.as_array()
     told = [f"{members[chosen]!r} rather than {members[other]!r}"]
     namer = part_namer(codec.encoder, members)
-    return explain_difference(predictor, span, potentials, (chosen, other), told, n, namer, classes.__getitem__)
+    return explain_difference(
+        predictor, span, potentials, (chosen, other), told, n, namer, classes.__getitem__
+    )
 
 
 def explain_number(model: OnlineModel, rows: FlatTokens, n: int) -> Explanation:
@@ -64,7 +79,9 @@ def explain_number(model: OnlineModel, rows: FlatTokens, n: int) -> Explanation:
     prediction = predictor.structure.decode(predictor.potentials(span)) + level
     found = contributions(predictor, span, UnaryPotentials(np.ones((1, 1))))
     found.groups["level"] = found.groups.get("level", 0.0) + level
-    return explanation(prediction, None, "prediction", prediction, found, n, part_namer(codec.encoder, []))
+    return explanation(
+        prediction, None, "prediction", prediction, found, n, part_namer(codec.encoder, [])
+    )
 
 
 def _encoded_row(model: OnlineModel, rows: FlatTokens) -> Span:
@@ -84,7 +101,9 @@ def part_namer(encoder: Encoder, members: Sequence) -> Namer:
         if piece.kind == "labels":
             return " → ".join(str(members[code]) for code in piece.key)
         index, vector = piece.key
-        return name_of_support(piece.group, f"support vector {index}", encoder.columns_of(piece.group), vector)
+        return name_of_support(
+            piece.group, f"support vector {index}", encoder.columns_of(piece.group), vector
+        )
 
     def named(pieces: list[Piece]) -> list[str]:
         features = encoder.names_of(piece.key for piece in pieces if piece.kind == "feature")

@@ -34,24 +34,28 @@ def load(path: str | PathLike, parts: dict[str, object] | None = None) -> Any:
     ----------
     path : path-like
     parts : dict of str to object, optional
-        Functions by name, if the model was made with your own functions, for example as kernels. Also classes (kernels,
-        losses, regularizers, structures) that are not defined in the program that loads the model.
+        Functions by name, if the model was made with your own functions, for example as kernels.
+        Also classes (kernels, losses, regularizers, structures) that are not defined in the program
+        that loads the model.
 
     Returns
     -------
     estimator
-        The fitted estimator, with bitwise equal predictions. ``partial_fit`` can continue training unless the
-        estimator was saved with ``training=False``.
+        The fitted estimator, with bitwise equal predictions. ``partial_fit`` can continue training
+        unless the estimator was saved with ``training=False``.
 
     Raises
     ------
     omkl.exceptions.ModelFileError
-        If the file is missing, damaged, newer than this version, or needs a part that is not in ``parts``.
+        If the file is missing, damaged, newer than this version, or needs a part that is not in
+        ``parts``.
     """
     manifest, arrays = read_archive(path)
     with persistence.holds_whole(str(path), "model"):
         cls = estimator_class(manifest["class"])
-        arrays = persistence.with_zeros(persistence.restored(arrays, manifest["rounded"]), manifest["shapes"])
+        arrays = persistence.with_zeros(
+            persistence.restored(arrays, manifest["rounded"]), manifest["shapes"]
+        )
         persistence.check_state(arrays, str(path))
         return cls._from_model(manifest, persistence.Unpacker(arrays, parts or {}))
 
@@ -74,17 +78,19 @@ def set_attributes(target: object, values: Mapping[str, object]) -> None:
 class SavedEstimator:
     """Base class of all estimators, with :meth:`save`; :func:`omkl.load` reads the files.
 
-    It follows scikit-learn's protocol. Only estimators of rows derive from scikit-learn's BaseEstimator as well: its
-    import takes longer than the prediction of a sentence.
+    It follows scikit-learn's protocol. Only estimators of rows derive from scikit-learn's
+    BaseEstimator as well: its import takes longer than the prediction of a sentence.
     """
 
     #: Learned attributes that are written to model files unchanged, if they are set.
     _plain_attributes: ClassVar[tuple[str, ...]] = ()
     #: Entry of the records of ``history_`` that counts epochs or iterations.
     _progress: ClassVar[str] = "epoch"
-    #: Kind of examples: "rows", "sequences", "graphs", "trees" or "annotations"; None if users define it.
+    #: Kind of examples: "rows", "sequences", "graphs", "trees" or "annotations"; None if users
+    #: define it.
     _reads: ClassVar[str | None] = "rows"
-    #: Sections of a report about what the model learned, in order; see ``omkl.reports.report.SECTIONS``.
+    #: Sections of a report about what the model learned, in order; see
+    #: ``omkl.reports.report.SECTIONS``.
     _sections: ClassVar[tuple[str, ...]] = ()
     #: Suffixes of the names of arrays that ``dtype=`` of :meth:`save` rounds.
     _rounded: ClassVar[tuple[str, ...]] = ()
@@ -97,14 +103,20 @@ class SavedEstimator:
         for name in parameters:
             if name not in known:
                 similar = get_close_matches(name, known, 1)
-                hint = f"; did you mean {similar[0]!r}?" if similar else f": choose from {', '.join(known)}."
+                hint = (
+                    f"; did you mean {similar[0]!r}?"
+                    if similar
+                    else f": choose from {', '.join(known)}."
+                )
                 raise TypeError(f"{cls.__name__} has no parameter {name!r}{hint}")
         return super().__new__(cls)
 
     def __repr__(self) -> str:
         known = parameters_of(type(self))
         own = {name: repr(value) for name, value in self.get_params(deep=False).items()}
-        changed = [f"{name}={text:.200}" for name, text in own.items() if text != repr(known[name].default)]
+        changed = [
+            f"{name}={text:.200}" for name, text in own.items() if text != repr(known[name].default)
+        ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def _repr_html_(self) -> str:
@@ -125,10 +137,20 @@ class SavedEstimator:
         return sorted(parameters_of(cls))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name, with those of parameters that are estimators if ``deep``, as ``tagger__C``."""
+        """Return the parameters by name, with those of parameters that are estimators if ``deep``,
+        as ``tagger__C``.
+        """
         own = {name: getattr(self, name) for name in self._get_param_names()}
-        parts = [(name, value) for name, value in own.items() if deep and isinstance(value, SavedEstimator)]
-        return own | {f"{name}__{key}": inner for name, part in parts for key, inner in part.get_params().items()}
+        parts = [
+            (name, value)
+            for name, value in own.items()
+            if deep and isinstance(value, SavedEstimator)
+        ]
+        return own | {
+            f"{name}__{key}": inner
+            for name, part in parts
+            for key, inner in part.get_params().items()
+        }
 
     def set_params(self, **parameters: Any) -> Self:
         """Set parameters by name, also those of parameters that are estimators, as ``tagger__C``.
@@ -153,30 +175,34 @@ class SavedEstimator:
             getattr(self, parameter).set_params(**values)
         return self
 
-    def save(self, path: str | PathLike, training: bool = True, *, dtype: str | None = None) -> None:
+    def save(
+        self, path: str | PathLike, training: bool = True, *, dtype: str | None = None
+    ) -> None:
         """Save the fitted estimator to a file for :func:`omkl.load`, without pickle.
 
-        The file of an online estimator contains the whole training state, that of a batch estimator only the state for
-        prediction. ``history_`` is saved without times. An int ``random_state`` is saved, but generators and callbacks
-        are not.
+        The file of an online estimator contains the whole training state, that of a batch estimator
+        only the state for prediction. ``history_`` is saved without times. An int ``random_state``
+        is saved, but generators and callbacks are not.
 
         Parameters
         ----------
         path : path-like
         training : bool
-            False saves only the state for prediction: nonzero averaged weights and their features. The
-            loaded estimator has bitwise equal predictions and an empty ``history_``, and does not support
-            ``partial_fit``.
+            False saves only the state for prediction: nonzero averaged weights and their features.
+            The loaded estimator has bitwise equal predictions and an empty ``history_``, and does
+            not support ``partial_fit``.
         dtype : {None, "float32", "float16"}
-            Only for online estimators and ``training=False``: round weights to this precision, and support vectors to
-            single precision. Single precision has a relative error below 1 / 16 million. Half precision, after scaling
-            each table by a power of two, has a relative error below 1 / 2000, and sets weights below 1e-12 times the
-            largest weight of their table to zero. The loaded model computes in double precision.
+            Only for online estimators and ``training=False``: round weights to this precision, and
+            support vectors to single precision. Single precision has a relative error below 1 / 16
+            million. Half precision, after scaling each table by a power of two, has a relative
+            error below 1 / 2000, and sets weights below 1e-12 times the largest weight of their
+            table to zero. The loaded model computes in double precision.
 
         Raises
         ------
         omkl.exceptions.ModelFileError
-            If a part of the estimator cannot be saved, or its parameters are not finite. An existing file is kept.
+            If a part of the estimator cannot be saved, or its parameters are not finite. An
+            existing file is kept.
         omkl.exceptions.InputError
             If ``dtype`` is invalid, or ``training=False`` is not supported by a part of the model.
         """
@@ -197,16 +223,21 @@ class SavedEstimator:
         """True if the training state is missing."""
         return False
 
-    def _manifest(self, packer: persistence.Packer, training: bool, history: bool = False) -> persistence.Manifest:
+    def _manifest(
+        self, packer: persistence.Packer, training: bool, history: bool = False
+    ) -> persistence.Manifest:
         """Return the JSON values of a model file; arrays are added to the packer.
 
-        ``training`` includes the training state and ``history_``; ``history`` includes ``history_`` only.
+        ``training`` includes the training state and ``history_``; ``history`` includes ``history_``
+        only.
         """
         learned = vars(self)
         attributes = {name: learned[name] for name in self._plain_attributes if name in learned}
         if "history_" in attributes:  # files must not depend on training times
             records = self.history_ if training or history else []
-            attributes["history_"] = [{k: v for k, v in r.items() if "seconds" not in k} for r in records]
+            attributes["history_"] = [
+                {k: v for k, v in r.items() if "seconds" not in k} for r in records
+            ]
         if "feature_names_in_" in learned:
             attributes["feature_names_in_"] = learned["feature_names_in_"].tolist()
         return {
@@ -218,13 +249,19 @@ class SavedEstimator:
         }
 
     def _saved_parameters(self) -> dict[str, Any]:
-        """Return the parameters in a form that a model file can store: without objects of one's own, and lexicons."""
+        """Return the parameters in a form that a model file can store: without objects of one's
+        own, and lexicons.
+        """
         known, kept = self.get_params(deep=False), (int, np.integer, str, type(None))
         objects = ("cv", "scoring", "callbacks", "random_state", "lexicons")
-        return known | dict.fromkeys(name for name in objects if not isinstance(known.get(name), kept))
+        return known | dict.fromkeys(
+            name for name in objects if not isinstance(known.get(name), kept)
+        )
 
     def _describe(self, packer: persistence.Packer, training: bool) -> dict[str, Any]:
-        """Return manifest entries of the learned state except plain attributes; arrays are added to the packer."""
+        """Return manifest entries of the learned state except plain attributes; arrays are added to
+        the packer.
+        """
         return {}
 
     def _restore(self, manifest: persistence.Manifest, unpacker: persistence.Unpacker) -> None:
@@ -240,17 +277,25 @@ class SavedEstimator:
     def _from_model(cls, manifest: persistence.Manifest, unpacker: persistence.Unpacker) -> Self:
         estimator = cls(**cls._loaded_parameters(manifest["parameters"], unpacker))
         estimator._restore(manifest, unpacker)
-        attributes = {name: unpacker.unpack(value) for name, value in manifest["attributes"].items()}
+        attributes = {
+            name: unpacker.unpack(value) for name, value in manifest["attributes"].items()
+        }
         unknown = attributes.keys() - {*cls._plain_attributes, "feature_names_in_"}
         if unknown or not all(cls._progress in record for record in attributes.get("history_", [])):
-            raise ModelFileError(f"A {cls.__name__} cannot have the attribute {min(unknown, default='history_')!r}.")
+            raise ModelFileError(
+                f"A {cls.__name__} cannot have the attribute {min(unknown, default='history_')!r}."
+            )
         if "feature_names_in_" in attributes:
-            attributes["feature_names_in_"] = persistence.object_array(attributes["feature_names_in_"])
+            attributes["feature_names_in_"] = persistence.object_array(
+                attributes["feature_names_in_"]
+            )
         set_attributes(estimator, attributes)
         return estimator
 
     @classmethod
-    def _loaded_parameters(cls, packed: persistence.Manifest, unpacker: persistence.Unpacker) -> dict[str, Any]:
+    def _loaded_parameters(
+        cls, packed: persistence.Manifest, unpacker: persistence.Unpacker
+    ) -> dict[str, Any]:
         """Return constructor arguments, given the packed :meth:`_saved_parameters`."""
         return {name: unpacker.unpack(value) for name, value in packed.items()}
 
@@ -262,7 +307,9 @@ def packed_parameters(estimator: SavedEstimator, packer: persistence.Packer) -> 
 
 
 def users_own(value: object) -> dict[str, Any]:
-    """Return classes and functions in the parameters of an estimator by name, because checkpoints cannot store them."""
+    """Return classes and functions in the parameters of an estimator by name, because checkpoints
+    cannot store them.
+    """
     value = value.get_params(deep=False) if isinstance(value, SavedEstimator) else value
     if isinstance(value, (dict, list, tuple)):
         parts = map(users_own, value.values() if isinstance(value, dict) else value)
@@ -273,7 +320,8 @@ def users_own(value: object) -> dict[str, Any]:
 
 
 def fingerprint(values: Iterable[object]) -> str:
-    """Return a hash of arrays, sparse matrices, treebanks, and lists of these; other values are hashed by ``repr``.
+    """Return a hash of arrays, sparse matrices, treebanks, and lists of these; other values are
+    hashed by ``repr``.
 
     None is ignored.
     """

@@ -47,9 +47,13 @@ class TrainingBlock(NamedTuple):
 
 
 def as_stream(X: object, y: object = None, sample_weight: object = None) -> Stream | None:
-    """Return ``X`` as a stream if it is a Stream or an iterable of ``(x, y)`` without a length, else None."""
+    """Return ``X`` as a stream if it is a Stream or an iterable of ``(x, y)`` without a length,
+    else None.
+    """
     if is_collection(X, y, sample_weight):
-        raise InputError("Only fit takes Dask collections: call other methods on partitions, as by X.map_partitions.")
+        raise InputError(
+            "Only fit takes Dask collections: call other methods on partitions, as by X.map_partitions."
+        )
     if isinstance(X, Iterable) and not isinstance(X, (Stream, Sized)):
         X = Stream.from_iterable(X)
     if y is not None or not isinstance(X, Stream):
@@ -59,7 +63,9 @@ def as_stream(X: object, y: object = None, sample_weight: object = None) -> Stre
     return X
 
 
-def blocks_of(X: object, y: object = None, sample_weight: ArrayLike | None = None) -> Iterator[TrainingBlock]:
+def blocks_of(
+    X: object, y: object = None, sample_weight: ArrayLike | None = None
+) -> Iterator[TrainingBlock]:
     """Yield the blocks of a stream, or arrays as a single block."""
     stream = as_stream(X, y, sample_weight)
     if stream is None:
@@ -73,7 +79,12 @@ def validation_block(validation: object, early_stopping: bool) -> TrainingBlock 
     if validation is None:
         return None
     is_pair = isinstance(validation, (tuple, list)) and len(validation) == 2
-    if isinstance(validation, (tuple, list)) and is_pair and early_stopping and not is_collection(*validation):
+    if (
+        isinstance(validation, (tuple, list))
+        and is_pair
+        and early_stopping
+        and not is_collection(*validation)
+    ):
         return TrainingBlock(*validation)
     raise InputError("validation must be a pair (X, y) in memory, with early_stopping=True.")
 
@@ -81,8 +92,9 @@ def validation_block(validation: object, early_stopping: bool) -> TrainingBlock 
 class WeightedExamples(Examples):
     """Sequence of :class:`~omkl.online.Example` in which weights are repetitions.
 
-    An example of weight 3 is presented three times in an epoch. An example of weight 2.5 is presented twice with weight
-    1 and once with weight 0.5. So weights are equivalent to copies, as in batch learning, and steps stay small.
+    An example of weight 3 is presented three times in an epoch. An example of weight 2.5 is
+    presented twice with weight 1 and once with weight 0.5. So weights are equivalent to copies, as
+    in batch learning, and steps stay small.
 
     Parameters
     ----------
@@ -119,9 +131,11 @@ class WeightedExamples(Examples):
         self.chosen, self._weights = presented[order], each[order]
 
     def shorten(self) -> None:
-        """Divide weights by their mean, if it is above :data:`MOST_PRESENTATIONS`, for fewer presentations.
+        """Divide weights by their mean, if it is above :data:`MOST_PRESENTATIONS`, for fewer
+        presentations.
 
-        The optimum does not change: gradient steps depend only on ratios of weights, and the regularizer depends on
+        The optimum does not change: gradient steps depend only on ratios of weights, and the
+        regularizer depends on
         :attr:`total_weight`, which stays the same. Not for streams.
         """
         if self.given is None or self._weights is None:
@@ -154,15 +168,18 @@ class WeightedExamples(Examples):
     def part(self, indices: np.ndarray) -> Self:
         """Select presentations by their indices, and copy their inputs."""
         part = self._cut(*np.unique(self.chosen[indices], return_inverse=True))
-        part.unit, part._weights = self.unit, None if self._weights is None else self._weights[indices]
+        part.unit, part._weights = (
+            self.unit,
+            None if self._weights is None else self._weights[indices],
+        )
         return part
 
 
 class StreamSource:
     """Source of the blocks of a stream, encoded by a model that grows with them.
 
-    The position is the number of blocks read in an epoch. A resumed run reads the blocks before this position again,
-    and compares their checksum, but does not train on them.
+    The position is the number of blocks read in an epoch. A resumed run reads the blocks before
+    this position again, and compares their checksum, but does not train on them.
 
     Parameters
     ----------
@@ -178,7 +195,12 @@ class StreamSource:
     """
 
     def __init__(
-        self, blocks_of: Callable, model: OnlineModel, read: Callable, n_shards: int = 0, checked: bool = False
+        self,
+        blocks_of: Callable,
+        model: OnlineModel,
+        read: Callable,
+        n_shards: int = 0,
+        checked: bool = False,
     ) -> None:
         self._blocks_of, self._model, self._read = blocks_of, model, read
         self._n_shards, self._checked = n_shards, checked
@@ -195,7 +217,9 @@ class StreamSource:
             raise InputError("The stream must have an example.")
         self._opened = chain([(block, self._encoded(block))], ((other, None) for other in blocks))
 
-    def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
+    def begin_epoch(
+        self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int
+    ) -> None:
         """Plan the rounds, if the number of examples is known."""
         self._model.expect(self.n_examples, self._weight, n_shards)
 
@@ -216,7 +240,9 @@ class StreamSource:
                 yield examples
             n_before += n_rows(block[0])
         if number <= compared and digest != wanted:
-            raise InputError(f"The first {compared} blocks of epoch {epoch + 1} must be those of the checkpoint.")
+            raise InputError(
+                f"The first {compared} blocks of epoch {epoch + 1} must be those of the checkpoint."
+            )
 
     def _encoded(self, block: tuple, n_before: int = 0) -> Examples:
         try:
@@ -239,7 +265,9 @@ class StreamSource:
         return [np.arange(n) for n in sizes]
 
     def end_epoch(self, n_examples: int, weight: float) -> None:
-        """Store the number of examples and their total weight, which are known after the first epoch."""
+        """Store the number of examples and their total weight, which are known after the first
+        epoch.
+        """
         if self.n_examples is None:
             self.n_examples, self._weight = n_examples, weight
         self._n_read, self._digest, self._in_block = 0, "", False
@@ -260,7 +288,7 @@ class StreamSource:
         self.n_examples, self._weight = values["n_examples"], values["weight"]
 
 
-# ---- Dask collections ------------------------------------------------------------------------------------------------
+# ---- Dask collections ----------------------------------------------------------------------------
 
 
 #: Maximum number of examples that are fetched to fit kernels and the level of targets.
@@ -268,39 +296,62 @@ SAMPLE = 2000
 
 
 def load_partitions(data: TrainingBlock, client: Client | None, shards: int | None) -> Partitions:
-    """Load the partitions of Dask collections as blocks on workers; those without examples are left out."""
+    """Load the partitions of Dask collections as blocks on workers; those without examples are left
+    out.
+    """
     from omkl.distributed.cluster import Partitions
 
     if shards is not None:
-        raise InputError(f"shards must be None for Dask collections: partitions are the shards, got {shards}.")
+        raise InputError(
+            f"shards must be None for Dask collections: partitions are the shards, got {shards}."
+        )
     for name, own in data._asdict().items():
         if own is not None and not is_collection(own):
             kind = type(own).__name__
-            raise InputError(f"{name} must be a Dask collection with the partitions of the others, got {kind}.")
+            raise InputError(
+                f"{name} must be a Dask collection with the partitions of the others, got {kind}."
+            )
     loaded = Partitions.of(client, _block, data._asdict())
 
     sizes, columns = zip(*loaded.map(_size_and_columns).gathered())
     if not any(sizes):
-        raise InputError("A collection must have an example of a weight above 0: all its partitions are empty.")
+        raise InputError(
+            "A collection must have an example of a weight above 0: all its partitions are empty."
+        )
     first, *others = (j for j, size in enumerate(sizes) if size)
     for j in others:
         if columns[j] != columns[first]:
-            raise InputError(f"Partition {j} of X has {columns[j]}, but partition {first} {columns[first]}.")
+            raise InputError(
+                f"Partition {j} of X has {columns[j]}, but partition {first} {columns[first]}."
+            )
     return loaded.only(sizes)
 
 
 def _size_and_columns(block: TrainingBlock) -> tuple[int, str]:
     X = block.X
-    columns = f"the columns {list(X.columns)}" if is_frame(X) else f"rows of shape {getattr(X, 'shape', ())[1:]}"
+    columns = (
+        f"the columns {list(X.columns)}"
+        if is_frame(X)
+        else f"rows of shape {getattr(X, 'shape', ())[1:]}"
+    )
     return n_rows(X), columns
 
 
-def start_on(partitions: Partitions, estimator: Any, model: OnlineModel, checkpoints: Checkpoints | None) -> Sharded:
-    """Start the model of an online estimator on blocks, and encode these where they are; only surveys are fetched."""
+def start_on(
+    partitions: Partitions, estimator: Any, model: OnlineModel, checkpoints: Checkpoints | None
+) -> Sharded:
+    """Start the model of an online estimator on blocks, and encode these where they are; only
+    surveys are fetched.
+    """
     codec, kind = model.codec, type(model.codec)
     bounds = np.cumsum([0, *partitions.sizes])
-    chosen = np.sort(np.random.default_rng(0).choice(bounds[-1], min(bounds[-1], SAMPLE), replace=False))
-    rows = [part - low for part, low in zip(np.split(chosen, np.searchsorted(chosen, bounds[1:-1])), bounds)]
+    chosen = np.sort(
+        np.random.default_rng(0).choice(bounds[-1], min(bounds[-1], SAMPLE), replace=False)
+    )
+    rows = [
+        part - low
+        for part, low in zip(np.split(chosen, np.searchsorted(chosen, bounds[1:-1])), bounds)
+    ]
     fetched = TrainingBlock(*map(_joined, zip(*partitions.map(_some, each=rows).gathered())))
     sample = estimator._task().read(fetched, True)._replace(total=bounds[-1])
     reader = copy(estimator)  # for the workers: without the model and callbacks
@@ -315,17 +366,25 @@ def start_on(partitions: Partitions, estimator: Any, model: OnlineModel, checkpo
         raise InputError("class_weight must leave an example a weight above 0.")
     if checkpoints is not None:
         facts = encoded.map(kind.facts, codec).gathered()
-        checkpoints.check_data({"number of partitions": len(facts), "content of the data": fingerprint(facts)})
+        checkpoints.check_data(
+            {"number of partitions": len(facts), "content of the data": fingerprint(facts)}
+        )
     model.start()
     model.set_objective(None, float(sum(weights)))
     return Sharded(encoded.futures, list(sizes))
 
 
 def _block(X: Any, y: Any, weights: Any) -> TrainingBlock:
-    """Make a block of the examples with a weight above 0; a partition of a bag without ``y`` has pairs (x, y)."""
-    X, y, weights = (own if own is None or hasattr(own, "shape") else list(own) for own in (X, y, weights))
+    """Make a block of the examples with a weight above 0; a partition of a bag without ``y`` has
+    pairs (x, y).
+    """
+    X, y, weights = (
+        own if own is None or hasattr(own, "shape") else list(own) for own in (X, y, weights)
+    )
     if y is None:
-        if not isinstance(X, list) or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in X):
+        if not isinstance(X, list) or not all(
+            isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in X
+        ):
             raise InputError("y must be given, unless X is a bag of pairs (x, y).")
         X, y = [x for x, _ in X], [own for _, own in X]
     if len({n_rows(own) for own in (X, y, weights) if own is not None}) > 1:

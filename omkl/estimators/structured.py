@@ -28,8 +28,8 @@ from omkl.structures.base import Structure
 class StructuredPredictor(OnlineEstimator["PlainCodec"]):
     """Online MKL for a user-defined structure and user-defined groups.
 
-    Inputs can be any objects with a length that the groups accept, and outputs any objects that the structure decodes.
-    ``examples/semi_markov.py`` implements a semi-Markov segmenter.
+    Inputs can be any objects with a length that the groups accept, and outputs any objects that the
+    structure decodes. ``examples/semi_markov.py`` implements a semi-Markov segmenter.
 
     Parameters
     ----------
@@ -38,8 +38,10 @@ class StructuredPredictor(OnlineEstimator["PlainCodec"]):
     groups : list of Bank
         Untrained banks with ``averaging=True``, unless ``average`` is None. ``fit`` copies them.
     loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, shuffle, \
-early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, random_state
-        As for :class:`~omkl.SequenceLabeler`. Early stopping minimizes the mean cost of held-out examples.
+early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose,
+random_state
+        As for :class:`~omkl.SequenceLabeler`. Early stopping minimizes the mean cost of held-out
+        examples.
 
     Attributes
     ----------
@@ -67,7 +69,11 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
     groups: Sequence[Bank] = field(kw_only=False)
 
     def fit(
-        self, X: Iterable, y: Iterable | None = None, sample_weight: ArrayLike | None = None, **run: Unpack[RunOptions]
+        self,
+        X: Iterable,
+        y: Iterable | None = None,
+        sample_weight: ArrayLike | None = None,
+        **run: Unpack[RunOptions],
     ) -> "StructuredPredictor":
         """Train from scratch.
 
@@ -78,7 +84,8 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         sample_weight : array of shape (number of inputs,), optional
             Weight of each example; an integer weight is equivalent to that many copies.
         checkpoint, checkpoint_every, resume, client, shards
-            As for :meth:`omkl.SequenceLabeler.fit`. A resumed run compares only number and weights of examples.
+            As for :meth:`omkl.SequenceLabeler.fit`. A resumed run compares only number and weights
+            of examples.
 
         Returns
         -------
@@ -113,9 +120,15 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         X : list of inputs, or stream
         """
         predictor = self.predictor_
-        return [predictor.structure.decode(predictor.potentials(x)) for block in blocks_of(X) for x in block.X]
+        return [
+            predictor.structure.decode(predictor.potentials(x))
+            for block in blocks_of(X)
+            for x in block.X
+        ]
 
-    def score(self, X: Iterable, y: Iterable | None = None, sample_weight: ArrayLike | None = None) -> float:
+    def score(
+        self, X: Iterable, y: Iterable | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Return minus the mean cost of the predictions; 0 if all are correct.
 
         Parameters
@@ -127,7 +140,10 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         for block in blocks_of(X, y, sample_weight):
             data = read_examples(block)
             each = np.ones(data.n_inputs) if data.given is None else data.given
-            costs = [self.structure.cost(gold, predicted) for gold, predicted in zip(data.y, self.predict(data.X))]
+            costs = [
+                self.structure.cost(gold, predicted)
+                for gold, predicted in zip(data.y, self.predict(data.X))
+            ]
             total, weights = total + float(each @ costs), weights + float(each.sum())
         return -total / weights
 
@@ -145,7 +161,9 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
         for bank in self.groups:
             name, (arguments, options) = type(bank).__name__, bank.made_with
             if "condense" not in bank.abilities or name not in omkl.groups.__all__:
-                raise ModelFileError(f"The group {bank.names[0]!r} is a {name}, which no model file can hold.")
+                raise ModelFileError(
+                    f"The group {bank.names[0]!r} is a {name}, which no model file can hold."
+                )
             own = {key: plain(value) for key, value in options.items()}
             groups.append({"bank": name, "args": list(map(plain, arguments)), "options": own})
         return {**super()._saved_parameters(), "groups": groups}
@@ -154,14 +172,20 @@ early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callb
     def _loaded_parameters(cls, packed: Manifest, unpacker: Unpacker) -> dict[str, Any]:
         parameters = super()._loaded_parameters(packed, unpacker)
         kinds = {name: getattr(omkl.groups, name) for name in omkl.groups.__all__}
-        banks = [kinds[bank["bank"]](*bank["args"], **bank["options"]) for bank in parameters["groups"]]
+        banks = [
+            kinds[bank["bank"]](*bank["args"], **bank["options"]) for bank in parameters["groups"]
+        ]
         return {**parameters, "groups": banks}
 
 
 def held_out_cost(predictor: Predictor, examples: Sequence) -> float:
     """Return minus the mean cost of a frozen model on held-out examples."""
     structure = predictor.structure
-    return -float(np.mean([structure.cost(y, structure.decode(predictor.potentials(x))) for x, y, _ in examples]))
+    return -float(
+        np.mean(
+            [structure.cost(y, structure.decode(predictor.potentials(x))) for x, y, _ in examples]
+        )
+    )
 
 
 class PlainExamples(WeightedExamples):
@@ -184,7 +208,9 @@ def read_examples(block: TrainingBlock, first: bool = False, whole: bool = False
     """Validate inputs and outputs."""
     X, y = list(block.X), list(() if block.y is None else block.y)
     if len(X) != len(y):
-        raise InputError(f"y must have an output for each of {len(X)} inputs, got {len(y)}; a stream has pairs (x, y).")
+        raise InputError(
+            f"y must have an output for each of {len(X)} inputs, got {len(y)}; a stream has pairs (x, y)."
+        )
     return PlainExamples(X, y, np.arange(len(X)), check_sample_weight(block.sample_weight, len(X)))
 
 
@@ -195,7 +221,9 @@ class PlainCodec(Codec):
         self.structure = structure
         self._groups = groups
 
-    def encode_known(self, data: PlainExamples, trainer: OnlineTrainer | None = None) -> PlainExamples:
+    def encode_known(
+        self, data: PlainExamples, trainer: OnlineTrainer | None = None
+    ) -> PlainExamples:
         """Return the examples."""
         return data
 
@@ -203,15 +231,22 @@ class PlainCodec(Codec):
 
     def facts(self, examples: PlainExamples) -> dict[str, Any]:
         """Return facts about the data for a resumed run to compare."""
-        return {"number of examples": len(examples.X), "sample weights": fingerprint([examples.given])}
+        return {
+            "number of examples": len(examples.X),
+            "sample weights": fingerprint([examples.given]),
+        }
 
     @property
     def order(self) -> list[str]:
         """Names of the groups, in the user's order."""
         return [name for bank in self._groups for name in bank.names]
 
-    def banks(self, averaging: bool, training: object = None, in_shards: bool = False) -> tuple[list, list]:
+    def banks(
+        self, averaging: bool, training: object = None, in_shards: bool = False
+    ) -> tuple[list, list]:
         """Return copies of the user's banks."""
         if unfit := [bank.names[0] for bank in self._groups if averaging and not bank.averaging]:
-            raise InputError(f"The bank of the group {unfit[0]!r} must have averaging=True, unless average=None.")
+            raise InputError(
+                f"The bank of the group {unfit[0]!r} must have averaging=True, unless average=None."
+            )
         return copy.deepcopy(list(self._groups)), []

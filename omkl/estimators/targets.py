@@ -25,7 +25,7 @@ FEW_CLASSES = 20
 UNHASHABLE = "Labels must be hashable: strings, numbers, tuples."
 
 
-# ---- codes ------------------------------------------------------------------------------------------------------
+# ---- codes ---------------------------------------------------------------------------------------
 
 
 def label_array(labels: Sequence) -> np.ndarray:
@@ -36,7 +36,11 @@ def label_array(labels: Sequence) -> np.ndarray:
     kinds = {str if isinstance(label, str) else type(label) for label in labels}
     if kinds == {str}:
         return text_array(labels)
-    return np.array(labels) if len(kinds) == 1 and kinds <= {int, float, bool} else object_array(labels)
+    return (
+        np.array(labels)
+        if len(kinds) == 1 and kinds <= {int, float, bool}
+        else object_array(labels)
+    )
 
 
 class Labels:
@@ -91,14 +95,18 @@ class Labels:
             raise InputError(UNHASHABLE) from None
         except KeyError as unknown:
             label, known = unknown.args[0], listed(self.members, 5)
-            raise InputError(f"The label {label!r} must be one of the labels of the model, {known}.") from None
+            raise InputError(
+                f"The label {label!r} must be one of the labels of the model, {known}."
+            ) from None
 
     def learned(self) -> dict[str, Any]:
         """Learned attributes of the estimator, by name."""
         return {"classes_": self.as_array()}
 
     def columns(self, n_outputs: int) -> list[dict[str, Any]]:
-        """Return the label of each column of potentials as a dict; a single column is for the second label."""
+        """Return the label of each column of potentials as a dict; a single column is for the
+        second label.
+        """
         return [{"label": label} for label in (self.members if n_outputs > 1 else self.members[1:])]
 
     def pack(self, packer: Packer) -> dict[str, Any]:
@@ -149,7 +157,7 @@ class Targets:
         return cls(manifest["level"])
 
 
-# ---- outputs ----------------------------------------------------------------------------------------------------
+# ---- outputs -------------------------------------------------------------------------------------
 
 
 class Outputs(ABC):
@@ -175,35 +183,51 @@ class Outputs(ABC):
         """Return the structure over these codes."""
 
     def check(self, structure: Any, known: Any, gold: np.ndarray, offsets: np.ndarray) -> None:
-        """Raise an InputError if the structure cannot predict these training outputs; rows accept all."""
+        """Raise an InputError if the structure cannot predict these training outputs; rows accept
+        all.
+        """
         return
 
-    def banks(self, structure: Any, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
+    def banks(
+        self, structure: Any, n_outputs: int, longest: int, averaging: bool
+    ) -> tuple[list, list]:
         """Return banks that do not depend on the input: regularized ones and unregularized ones.
 
-        ``longest`` is the length of the longest sequence, for transitions that depend on the position.
+        ``longest`` is the length of the longest sequence, for transitions that depend on the
+        position.
         """
         from omkl.groups.tables import InterceptBank
 
         return [], [InterceptBank(n_outputs, averaging)] if self._fit_intercept else []
 
 
-def learn_labels(codes: type[Labels], labels: Iterable, classes: Iterable | None, cost: ArrayLike | None) -> Labels:
-    """Make codes of the training labels or of declared ``classes``; with ``cost``, these cannot be "growing"."""
+def learn_labels(
+    codes: type[Labels], labels: Iterable, classes: Iterable | None, cost: ArrayLike | None
+) -> Labels:
+    """Make codes of the training labels or of declared ``classes``; with ``cost``, these cannot be
+    "growing".
+    """
     if not isinstance(classes, str):
         return codes(labels if classes is None else classes)
     if classes != GROWING or cost is not None:
-        raise InputError(f'classes must be labels, or "{GROWING}" where cost is None, got {classes!r}.')
+        raise InputError(
+            f'classes must be labels, or "{GROWING}" where cost is None, got {classes!r}.'
+        )
     return codes(labels, grows=True)
 
 
 class ClassOutputs(Outputs):
-    """One class per input; see :class:`~omkl.OnlineMKLClassifier` for ``cost`` (K, K) and ``classes``."""
+    """One class per input; see :class:`~omkl.OnlineMKLClassifier` for ``cost`` (K, K) and
+    ``classes``.
+    """
 
     codes = Labels
 
     def __init__(
-        self, fit_intercept: bool, cost: ArrayLike | None = None, classes: Sequence | str | None = None
+        self,
+        fit_intercept: bool,
+        cost: ArrayLike | None = None,
+        classes: Sequence | str | None = None,
     ) -> None:
         super().__init__(fit_intercept)
         self._cost = cost
@@ -213,7 +237,9 @@ class ClassOutputs(Outputs):
         """Learn the codes from the labels of the first data, of at least two classes."""
         known = learn_labels(Labels, labels, self._classes, self._cost)
         if len(known) < 2 and not known.grows:
-            raise InputError(f"y holds one class only, {known.members[0]!r}: a classifier needs two, or classes=.")
+            raise InputError(
+                f"y holds one class only, {known.members[0]!r}: a classifier needs two, or classes=."
+            )
         return known
 
     def structure(self, known: Labels) -> Binary | Multiclass:
@@ -236,7 +262,7 @@ class NumberOutputs(Outputs):
         return Scalar()
 
 
-# ---- checks -----------------------------------------------------------------------------------------------------
+# ---- checks --------------------------------------------------------------------------------------
 
 
 def finite_targets(y: ArrayLike) -> np.ndarray:
@@ -244,21 +270,26 @@ def finite_targets(y: ArrayLike) -> np.ndarray:
     numbers = as_numbers(y, "y")
     if len(wrong := np.argwhere(~(np.abs(numbers) <= LARGEST))):
         found = numbers[tuple(wrong[0])]
-        raise InputError(f"y must hold finite numbers up to {LARGEST:g}, got {found} in row {wrong[0][0]}.")
+        raise InputError(
+            f"y must hold finite numbers up to {LARGEST:g}, got {found} in row {wrong[0][0]}."
+        )
     return numbers
 
 
 def checked_classes(y: np.ndarray, first: bool = True) -> np.ndarray:
     """Return classes; raise an InputError for missing classes, mixed types, or continuous targets.
 
-    Only among the ``first`` targets of a model, integers and strings that look continuous get a warning.
+    Only among the ``first`` targets of a model, integers and strings that look continuous get a
+    warning.
     """
     if y.dtype == object:
         missing = [f"{label!r} in row {i}" for i, label in enumerate(y) if is_missing(label)]
         kinds = {"str" if isinstance(label, str) else type(label).__name__ for label in y}
         if missing or (len(kinds) > 1 and "str" in kinds):
             found = missing[0] if missing else " and ".join(sorted(kinds))
-            raise InputError(f"y must have a label in every row, only strings or only numbers, got {found}.")
+            raise InputError(
+                f"y must have a label in every row, only strings or only numbers, got {found}."
+            )
     is_plain = y.dtype.kind in "biuU"
     if not (is_plain and len(y) <= FEW_CLASSES) and (first or not is_plain):
         from sklearn.utils.multiclass import check_classification_targets

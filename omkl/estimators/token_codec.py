@@ -45,11 +45,17 @@ TOKEN_CONSTRAINTS: dict[str, Constraint] = {
 class Examples(WeightedExamples):
     """Sequences of encoded tokens with weights; see :class:`WeightedExamples`.
 
-    ``gold`` has a code for every token. If ``single``, the output of a sequence is one code, else an array of codes.
+    ``gold`` has a code for every token. If ``single``, the output of a sequence is one code, else
+    an array of codes.
     """
 
     def __init__(
-        self, tokens: Tokens, gold: np.ndarray, chosen: np.ndarray, weights: np.ndarray | None, single: bool
+        self,
+        tokens: Tokens,
+        gold: np.ndarray,
+        chosen: np.ndarray,
+        weights: np.ndarray | None,
+        single: bool,
     ) -> None:
         super().__init__(len(tokens), chosen, weights)
         self.tokens = tokens
@@ -67,12 +73,18 @@ class Examples(WeightedExamples):
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "Examples":
         tokens = self.tokens.only(inputs)
-        shifts = np.repeat(self.tokens.offsets[inputs] - tokens.offsets[:-1], np.diff(tokens.offsets))
-        return Examples(tokens, self.gold[shifts + np.arange(tokens.n_tokens)], chosen, None, self.single)
+        shifts = np.repeat(
+            self.tokens.offsets[inputs] - tokens.offsets[:-1], np.diff(tokens.offsets)
+        )
+        return Examples(
+            tokens, self.gold[shifts + np.arange(tokens.n_tokens)], chosen, None, self.single
+        )
 
 
 class Survey(NamedTuple):
-    """Distinct labels, features, length of the sequences, and scales of columns in a part of the first data."""
+    """Distinct labels, features, length of the sequences, and scales of columns in a part of the
+    first data.
+    """
 
     labels: list
     vocabulary: Vocabulary | None
@@ -92,7 +104,11 @@ def warn_of_many_groups(vocabulary: Vocabulary) -> None:
 
 
 def top_of_bank(
-    bank: ExplicitBank, encoder: Encoder, columns_of: Sequence[dict[str, Any]], n: int, group: str | None
+    bank: ExplicitBank,
+    encoder: Encoder,
+    columns_of: Sequence[dict[str, Any]],
+    n: int,
+    group: str | None,
 ) -> list[dict[str, Any]]:
     """List the features of a bank with the largest weights; ``columns_of`` describes its outputs."""
     table = bank.table[: bank.n_features]
@@ -102,7 +118,12 @@ def top_of_bank(
     rows, columns = np.unravel_index(order, table.shape)
     names = encoder.names_of(rows.tolist())
     return [
-        {"feature": names[i], "group": bank.names[bank.groups[i]], **columns_of[j], "weight": float(table[i, j])}
+        {
+            "feature": names[i],
+            "group": bank.names[bank.groups[i]],
+            **columns_of[j],
+            "weight": float(table[i, j]),
+        }
         for i, j in zip(rows.tolist(), columns.tolist())
         if table[i, j] != 0.0
     ]
@@ -131,13 +152,21 @@ class TokenCodec(Codec):
         Maximum length of the first sequences, for transitions that depend on the position.
     """
 
-    def __init__(self, outputs: Outputs, estimator: Any, lexicons: Lexicons = None, missing: str = "error") -> None:
+    def __init__(
+        self, outputs: Outputs, estimator: Any, lexicons: Lexicons = None, missing: str = "error"
+    ) -> None:
         self._outputs = outputs
         self._budget = estimator.budget
-        self._cache_size, self._dtype, self._n_jobs = estimator.cache_size, estimator.dtype, estimator.n_jobs
-        self.encoder = Encoder(estimator.kernels, in_sequences=not outputs.single, lexicons=lexicons, missing=missing)
+        self._cache_size, self._dtype, self._n_jobs = (
+            estimator.cache_size,
+            estimator.dtype,
+            estimator.n_jobs,
+        )
+        self.encoder = Encoder(
+            estimator.kernels, in_sequences=not outputs.single, lexicons=lexicons, missing=missing
+        )
 
-    # ---- encoding -----------------------------------------------------------------------------------------------
+    # ---- encoding --------------------------------------------------------------------------------
 
     def start(self, data: TokenData) -> Examples:
         """Learn kernel widths, keys and outputs from the first data, and encode these data."""
@@ -158,7 +187,8 @@ class TokenCodec(Codec):
         return Survey(labels, encoder.vocabulary, int(np.diff(data.offsets).max()), encoder.scales)
 
     def learn(self, sample: TokenData, surveys: Sequence[Survey]) -> None:
-        """Learn keys, scales and outputs from surveys of all parts, in their order; the level of numbers from a sample.
+        """Learn keys, scales and outputs from surveys of all parts, in their order; the level of
+        numbers from a sample.
 
         Of a stream, this is the first number, so that blocks do not matter.
         """
@@ -195,16 +225,22 @@ class TokenCodec(Codec):
         gold = self.known.encode(data.labels)
         self._outputs.check(self.structure, self.known, gold, data.offsets)
         try:
-            tokens = self.encoder.encode(data.inputs, data.offsets, grow=True, weights=data.token_weights)
+            tokens = self.encoder.encode(
+                data.inputs, data.offsets, grow=True, weights=data.token_weights
+            )
         finally:
             # also after an error, as every known feature must have parameters
             self._grow_bank(trainer, trainer.banks[0], self.encoder)
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
     def encode_known(self, data: TokenData, grow: bool = False, follow: bool = False) -> Examples:
-        """Encode data for evaluation, without unknown features; see :meth:`encode_part` for ``grow`` and ``follow``."""
+        """Encode data for evaluation, without unknown features; see :meth:`encode_part` for
+        ``grow`` and ``follow``.
+        """
         gold = self.known.encode(data.labels)
-        tokens = self.encoder.encode(data.inputs, data.offsets, grow, data.token_weights if follow else None)
+        tokens = self.encoder.encode(
+            data.inputs, data.offsets, grow, data.token_weights if follow else None
+        )
         return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
 
     def before_block(self) -> Arrays:
@@ -220,7 +256,9 @@ class TokenCodec(Codec):
                 f"{' that may grow' if self.known.grows else ''}, got {shown(classes)}."
             )
 
-    def _grow_bank(self, trainer: OnlineTrainer, bank: Any, encoder: Encoder, prefix: str = "") -> None:
+    def _grow_bank(
+        self, trainer: OnlineTrainer, bank: Any, encoder: Encoder, prefix: str = ""
+    ) -> None:
         """Add new groups and features of an encoder to their bank."""
         if encoder.vocabulary is None or not isinstance(bank, ExplicitBank):
             return
@@ -235,22 +273,34 @@ class TokenCodec(Codec):
         """Return facts about the data for a resumed run to compare."""
         tokens = examples.tokens
         learned = np.frombuffer(repr(self.known.learned()).encode(), np.uint8)
-        arrays = [tokens.offsets, *(tokens.features or ()), *tokens.views.values(), examples.gold, examples.given]
+        arrays = [
+            tokens.offsets,
+            *(tokens.features or ()),
+            *tokens.views.values(),
+            examples.gold,
+            examples.given,
+        ]
         arrays += pack_lexicons(self.encoder.lexicons).values()
         counts = {"number of examples": len(tokens), "number of tokens": tokens.n_tokens}
         return {**counts, "content of the data": fingerprint([*arrays, learned])}
 
-    # ---- banks --------------------------------------------------------------------------------------------------
+    # ---- banks -----------------------------------------------------------------------------------
 
     @property
     def order(self) -> list[str]:
         """Names of the groups: kernels in the user's order, then keys in order of appearance."""
-        return [*self.encoder.kernels, *(self.encoder.vocabulary.keys if self.encoder.vocabulary is not None else [])]
+        return [
+            *self.encoder.kernels,
+            *(self.encoder.vocabulary.keys if self.encoder.vocabulary is not None else []),
+        ]
 
-    def banks(self, averaging: bool, training: Examples | None = None, in_shards: bool = False) -> tuple[list, list]:
+    def banks(
+        self, averaging: bool, training: Examples | None = None, in_shards: bool = False
+    ) -> tuple[list, list]:
         """Make untrained banks: a list of regularized and one of unregularized banks.
 
-        Kernels are cached over the ``training`` examples, unless shards exchange support vectors (``in_shards``).
+        Kernels are cached over the ``training`` examples, unless shards exchange support vectors
+        (``in_shards``).
         """
         cached = training is not None and not in_shards and self._cache_size > 0
         n_outputs = self.structure.zeros(1).unary.shape[1]
@@ -260,16 +310,27 @@ class TokenCodec(Codec):
         return banks + regularized, free
 
     def _banks_of(
-        self, encoder: Encoder, tokens: Tokens | None, n_outputs: int, averaging: bool, prefix: str = ""
+        self,
+        encoder: Encoder,
+        tokens: Tokens | None,
+        n_outputs: int,
+        averaging: bool,
+        prefix: str = "",
     ) -> list[Any]:
-        """Make untrained banks of an encoder's groups, whose kernels are cached over some tokens, if there are any."""
+        """Make untrained banks of an encoder's groups, whose kernels are cached over some tokens,
+        if there are any.
+        """
         mapped, dual = encoder.mapped, encoder.dual
         memory = 0 if tokens is None else int(min(self._cache_size * 1e6, 2.0**62))
         banks: list[Any] = []
 
         def kernels_of(names: list[str]) -> tuple[list[str], list[Any], list[str]]:
             views = [encoder.views[name].label for name in names]
-            return [prefix + name for name in names], [encoder.kernels[name] for name in names], views
+            return (
+                [prefix + name for name in names],
+                [encoder.kernels[name] for name in names],
+                views,
+            )
 
         if encoder.explicit_names or encoder.vocabulary is not None:
             names = [prefix + name for name in encoder.explicit_names]
@@ -279,18 +340,26 @@ class TokenCodec(Codec):
             banks.append(FeatureMapBank(*kernels_of(mapped), sizes, n_outputs, averaging, memory))
         groups, precision = kernels_of(dual), np.float64 if self._dtype == "auto" else self._dtype
         if dual and self._budget is not None:
-            banks.append(BudgetedExpansion(*groups, n_outputs, int(self._budget), averaging, precision))
+            banks.append(
+                BudgetedExpansion(*groups, n_outputs, int(self._budget), averaging, precision)
+            )
         elif dual and tokens is None:
             banks.append(KernelExpansion(*groups, n_outputs, averaging, precision))
         elif dual and tokens is not None:
             dtype: Any = self._dtype
             if dtype == "auto":
-                dtype = np.float64 if len(dual) * tokens.n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32
-            banks.append(CachedKernelBank(*groups, tokens, n_outputs, averaging, dtype, memory, self._n_jobs))
+                dtype = (
+                    np.float64 if len(dual) * tokens.n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32
+                )
+            banks.append(
+                CachedKernelBank(*groups, tokens, n_outputs, averaging, dtype, memory, self._n_jobs)
+            )
         return banks
 
     def warn_of_absent_keys(self, tokens: FlatTokens, predictor: Callable[[], Predictor]) -> bool:
-        """Warn if tokens lack keys whose features have weights in the averaged model; return whether they do."""
+        """Warn if tokens lack keys whose features have weights in the averaged model; return
+        whether they do.
+        """
         absent = self.encoder.absent_keys(tokens)
         if absent:
             bank = predictor().banks[0]
@@ -298,18 +367,25 @@ class TokenCodec(Codec):
             names = {bank.names[group] for group in used.tolist()}
             absent = [key for key in absent if key in names]
         if absent:
-            warn_caller(f"The input has no {listed(absent, 5)}, from which the model has learned.", DataWarning)
+            warn_caller(
+                f"The input has no {listed(absent, 5)}, from which the model has learned.",
+                DataWarning,
+            )
         return bool(absent)
 
-    # ---- features and model files -------------------------------------------------------------------------------
+    # ---- features and model files ----------------------------------------------------------------
 
     def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
-        """List the explicit features with the largest weights; see :meth:`omkl.SequenceLabeler.top_features`."""
+        """List the explicit features with the largest weights; see
+        :meth:`omkl.SequenceLabeler.top_features`.
+        """
         bank = predictor.banks[0]
         if not isinstance(bank, ExplicitBank):
             return []
         if group is not None and group not in bank.names:
-            raise InputError(f"No group of features is called {group!r}; there are {', '.join(bank.names)}.")
+            raise InputError(
+                f"No group of features is called {group!r}; there are {', '.join(bank.names)}."
+            )
         return top_of_bank(bank, self.encoder, self.known.columns(bank.n_outputs), n, group)
 
     def learned(self) -> dict[str, Any]:
@@ -324,11 +400,17 @@ class TokenCodec(Codec):
             used[: vocabulary.first_id] = True  # keep all features of kernels
             arrays = {name: condensed[name][used] for name in ("bank0/table", "bank0/groups")}
             kept = used[vocabulary.first_id :]
-        values = {**self.known.pack(packer), "encoder": self.encoder.pack(packer, kept), "positions": self.longest}
+        values = {
+            **self.known.pack(packer),
+            "encoder": self.encoder.pack(packer, kept),
+            "positions": self.longest,
+        }
         return values, arrays
 
     def unpack(self, values: Manifest, arrays: Arrays, unpacker: Unpacker) -> None:
         """The inverse of :meth:`pack`."""
         self.known = self._outputs.codes.unpack(values, unpacker)
-        self.encoder = Encoder.unpack(values["encoder"], unpacker, in_sequences=not self._outputs.single)
+        self.encoder = Encoder.unpack(
+            values["encoder"], unpacker, in_sequences=not self._outputs.single
+        )
         self.structure, self.longest = self._outputs.structure(self.known), values["positions"]

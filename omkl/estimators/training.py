@@ -29,7 +29,9 @@ FREE = ("verbose", "callbacks", "n_jobs")
 
 
 class RunOptions(TypedDict, total=False):
-    """Keyword arguments of ``fit`` for checkpoints and shards; see :meth:`omkl.SequenceLabeler.fit`."""
+    """Keyword arguments of ``fit`` for checkpoints and shards; see
+    :meth:`omkl.SequenceLabeler.fit`.
+    """
 
     checkpoint: str | PathLike | None
     checkpoint_every: str | float
@@ -63,14 +65,17 @@ class Task(NamedTuple, Generic[OwnCodec]):
     codec : Codec
         Untrained codec.
     read : callable
-        ``read(block, first, whole)`` validates a :class:`~omkl.estimators.sources.TrainingBlock`, and converts it for
-        the codec. ``first`` means that the model starts with the block, ``whole`` that it is all training data.
+        ``read(block, first, whole)`` validates a :class:`~omkl.estimators.sources.TrainingBlock`,
+        and converts it for the codec. ``first`` means that the model starts with the block,
+        ``whole`` that it is all training data.
     held_out_score : callable
         ``held_out_score(predictor, examples)`` returns the score that early stopping maximizes.
     companions : callable, optional
-        ``companions(model, make_pass)`` returns callbacks that train other models on the blocks of a stream.
+        ``companions(model, make_pass)`` returns callbacks that train other models on the blocks of
+        a stream.
     finish : callable, optional
-        ``finish(model, examples, chosen, run, epochs)`` trains other models after the last epoch on arrays.
+        ``finish(model, examples, chosen, run, epochs)`` trains other models after the last epoch on
+        arrays.
     passes : callable
         ``passes(epochs)`` returns the number of epochs of the model, when the first data are known.
     """
@@ -84,7 +89,9 @@ class Task(NamedTuple, Generic[OwnCodec]):
 
 
 class Plan(NamedTuple):
-    """A prepared training run; ``conclude(history)`` finishes it, and returns the records of ``history_``."""
+    """A prepared training run; ``conclude(history)`` finishes it, and returns the records of
+    ``history_``.
+    """
 
     source: Source
     stopping: EarlyStopping | None
@@ -132,23 +139,41 @@ class Run:
         try:
             self.rng = np.random.default_rng(random_state)
         except (TypeError, ValueError):
-            raise InputError(f"random_state must be None, an integer or a generator, got {random_state!r}.") from None
+            raise InputError(
+                f"random_state must be None, an integer or a generator, got {random_state!r}."
+            ) from None
         self.verbose = verbose
         self.make_pass, self.n_shards = make_pass, n_shards
         self.checkpoints = None
         if checkpoint is not None:
             packer = Packer()
-            packed = {key: packer.pack(value, key) for key, value in parameters.items() if key not in FREE}
-            arrays, generator = fingerprint(packer.arrays.values()), type(self.rng.bit_generator).__name__
+            packed = {
+                key: packer.pack(value, key) for key, value in parameters.items() if key not in FREE
+            }
+            arrays, generator = (
+                fingerprint(packer.arrays.values()),
+                type(self.rng.bit_generator).__name__,
+            )
             run = {"estimator": name, "omkl": version("omkl"), "shards": max(self.n_shards, 1)}
             # everything that a run depends on except its data, as it will be read from a checkpoint
-            configuration = json.loads(json.dumps({**run, **packed, "arrays": arrays, "generator": generator}))
-            self.checkpoints = Checkpoints(checkpoint, checkpoint_every, configuration, self.rng, resume)
+            configuration = json.loads(
+                json.dumps({**run, **packed, "arrays": arrays, "generator": generator})
+            )
+            self.checkpoints = Checkpoints(
+                checkpoint, checkpoint_every, configuration, self.rng, resume
+            )
         elif checkpoint_every != "60s" or resume:
-            raise InputError("checkpoint_every= and resume= need a directory: checkpoint=DIRECTORY.")
+            raise InputError(
+                "checkpoint_every= and resume= need a directory: checkpoint=DIRECTORY."
+            )
 
     def loop(
-        self, stage: str, trainer: OnlineTrainer, source: Source, epochs: int, callbacks: Sequence = ()
+        self,
+        stage: str,
+        trainer: OnlineTrainer,
+        source: Source,
+        epochs: int,
+        callbacks: Sequence = (),
     ) -> TrainingLoop:
         """Make the training loop of one stage, with progress bar and checkpoints."""
         progress = TrainingProgress()
@@ -166,7 +191,9 @@ class Run:
         )
 
 
-def held_out_part(n: int, fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def held_out_part(
+    n: int, fraction: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Split n examples at random; return sorted indices of training and validation examples."""
     n_held_out = max(1, round(fraction * n))
     if n_held_out >= n:

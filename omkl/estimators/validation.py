@@ -35,7 +35,7 @@ MISSING = "missing"
 MISSING_RULES = ("indicator", "error")
 
 
-# ---- parameters -------------------------------------------------------------------------------------------------
+# ---- parameters ----------------------------------------------------------------------------------
 
 
 class Number(NamedTuple):
@@ -75,7 +75,7 @@ def check_parameters(estimator: Any, constraints: Mapping[str, Constraint]) -> N
         constraint.check(name, getattr(estimator, name))
 
 
-# ---- arrays ---------------------------------------------------------------------------------------------------------
+# ---- arrays --------------------------------------------------------------------------------------
 
 
 def checked_arrays(
@@ -114,8 +114,14 @@ def checked_arrays(
         estimator = copy(estimator)
         checks["reset"] = True
     elif categories is not None:
-        raise InputError("X must be a data frame, as in training, where columns held text or categories.")
-    fills = missing == "indicator" and not sparse.issparse(X) and (reset or hasattr(learner, "column_means_"))
+        raise InputError(
+            "X must be a data frame, as in training, where columns held text or categories."
+        )
+    fills = (
+        missing == "indicator"
+        and not sparse.issparse(X)
+        and (reset or hasattr(learner, "column_means_"))
+    )
     if fills:
         checks["ensure_all_finite"] = "allow-nan"
     try:
@@ -172,25 +178,34 @@ def read_frame_columns(estimator: Any, X: Any, reset: bool, whole: bool) -> list
 
 
 def _without_missing(estimator: Any, X: np.ndarray, learn: bool) -> np.ndarray:
-    """Replace missing entries by the means of their columns, and add columns that tell which were missing."""
+    """Replace missing entries by the means of their columns, and add columns that tell which were
+    missing.
+    """
     absent = np.isnan(X) if np.isnan(X.sum()) else np.zeros(X.shape, dtype=bool)
     if learn:
         counts = np.maximum(len(X) - absent.sum(axis=0), 1)
         estimator.column_means_ = np.nansum(X, axis=0, dtype=np.float64) / counts
         estimator.missing_columns_ = np.flatnonzero(absent.any(axis=0)).tolist()
         if estimator.missing_columns_ and MISSING in (column_names_of(estimator) or ()):
-            raise InputError(f"X must not have a column {MISSING!r}, the group of missing entries: rename it.")
+            raise InputError(
+                f"X must not have a column {MISSING!r}, the group of missing entries: rename it."
+            )
     X = np.where(absent, estimator.column_means_.astype(X.dtype), X) if absent.any() else X
     added = absent[:, estimator.missing_columns_].astype(X.dtype)
     return np.hstack([X, added]) if estimator.missing_columns_ else X
 
 
 def check_largest(X: np.ndarray | sparse.csr_array, names: Sequence[str] | None = None) -> None:
-    """Raise an InputError if an array or sparse matrix of finite numbers has a magnitude above 1e100."""
+    """Raise an InputError if an array or sparse matrix of finite numbers has a magnitude above
+    1e100.
+    """
     values = X.data if sparse.issparse(X) else X
     if not isinstance(values, np.ndarray) or not values.size:
         return
-    if max(float(np.fmax.reduce(values, axis=None)), -float(np.fmin.reduce(values, axis=None))) > frames.LARGEST:
+    if (
+        max(float(np.fmax.reduce(values, axis=None)), -float(np.fmin.reduce(values, axis=None)))
+        > frames.LARGEST
+    ):
         row, j = (int(places[0]) for places in (abs(X) > frames.LARGEST).nonzero())
         raise InputError(
             f"Column {_name(names, j)} of X must hold finite numbers up to {frames.LARGEST:g}, "
@@ -199,7 +214,8 @@ def check_largest(X: np.ndarray | sparse.csr_array, names: Sequence[str] | None 
 
 
 def _refuse_column(X: Any, names: Sequence[str] | None, may_lack: bool = False) -> None:
-    """Raise an InputError that names the first column with an infinite value or text, or a missing value, and its row.
+    """Raise an InputError that names the first column with an infinite value or text, or a missing
+    value, and its row.
 
     ``may_lack`` accepts missing values.
     """
@@ -210,9 +226,18 @@ def _refuse_column(X: Any, names: Sequence[str] | None, may_lack: bool = False) 
             numbers = column.astype(np.float64)
             if (np.isfinite(numbers) | (may_lack & np.isnan(numbers))).all():
                 continue
-        row = next((i for i, v in enumerate(column) if not (_is_finite(v) or (may_lack and frames.is_missing(v)))), 0)
+        row = next(
+            (
+                i
+                for i, v in enumerate(column)
+                if not (_is_finite(v) or (may_lack and frames.is_missing(v)))
+            ),
+            0,
+        )
         value = "NaN" if frames.is_missing(column[row]) else repr(column[row])
-        raise InputError(f"Column {_name(names, j)} of X must hold finite numbers, got {value:.40} in row {row}.")
+        raise InputError(
+            f"Column {_name(names, j)} of X must hold finite numbers, got {value:.40} in row {row}."
+        )
 
 
 def _holds_complex(X: Any) -> bool:
@@ -243,7 +268,8 @@ def column_names_of(estimator: Any) -> list[str] | None:
 def source_columns(estimator: Any) -> list[str] | None:
     """Return the name of the source of each encoded column; None without names.
 
-    A column with k categories counts k times, and the columns that tell which entries are missing are called "missing".
+    A column with k categories counts k times, and the columns that tell which entries are missing
+    are called "missing".
     """
     names, absent = column_names_of(estimator), getattr(estimator, "missing_columns_", [])
     categories = getattr(estimator, "categories_", None)
@@ -256,7 +282,9 @@ def source_columns(estimator: Any) -> list[str] | None:
 
 
 def encoded_columns(estimator: Any) -> list[str] | None:
-    """Return the names of the encoded columns, as "age", "city=Rome" and "age is missing"; None without names."""
+    """Return the names of the encoded columns, as "age", "city=Rome" and "age is missing"; None
+    without names.
+    """
     sources, categories = source_columns(estimator), getattr(estimator, "categories_", None)
     if sources is None:
         return None
@@ -294,19 +322,26 @@ def row_digests(X: np.ndarray | sparse.csr_array, rows: np.ndarray) -> np.ndarra
             part.sum_duplicates()
             part.eliminate_zeros()
             ends = pairwise(part.indptr.tolist())
-            contents = [part.indices[a:b].astype(np.int32).tobytes() + part.data[a:b].tobytes() for a, b in ends]
+            contents = [
+                part.indices[a:b].astype(np.int32).tobytes() + part.data[a:b].tobytes()
+                for a, b in ends
+            ]
         else:
-            contents = [row.tobytes() for row in np.ascontiguousarray(part) + 0.0]  # normalizes -0.0
+            contents = [
+                row.tobytes() for row in np.ascontiguousarray(part) + 0.0
+            ]  # normalizes -0.0
         for i, content in enumerate(contents, low):
             digests[i] = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
     return digests
 
 
-# ---- weights ----------------------------------------------------------------------------------------------------
+# ---- weights -------------------------------------------------------------------------------------
 
 
 def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
-    """Convert real numbers to a float64 array; raises an InputError that names the argument otherwise."""
+    """Convert real numbers to a float64 array; raises an InputError that names the argument
+    otherwise.
+    """
     frames.check_unmasked(values, name)
     with suppress(TypeError, ValueError, OverflowError):
         values = np.asarray(values)
@@ -316,38 +351,53 @@ def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
 
 
 def class_weights(
-    class_weight: object, labels: Sequence, offsets: np.ndarray, sample_weight: np.ndarray | None, whole: bool = True
+    class_weight: object,
+    labels: Sequence,
+    offsets: np.ndarray,
+    sample_weight: np.ndarray | None,
+    whole: bool = True,
 ) -> np.ndarray | None:
     """Multiply sample weights by class weights, as defined by scikit-learn.
 
     Parameters
     ----------
     class_weight : None, "balanced" or dict
-        "balanced" is n / (K n_k), where n_k of n examples have class k. Classes missing from a dict have weight 1.
+        "balanced" is n / (K n_k), where n_k of n examples have class k. Classes missing from a dict
+        have weight 1.
     labels : sequence of n labels
         None for unknown labels.
     offsets : int array
-        Sequence s has the labels ``offsets[s] : offsets[s + 1]``. Its weight is the mean over its known labels.
+        Sequence s has the labels ``offsets[s] : offsets[s + 1]``. Its weight is the mean over its
+        known labels.
     sample_weight : array, optional
     whole : bool
         Whether these are all training examples, as "balanced" requires.
     """
     if class_weight is None:
         return sample_weight
-    index = {label: k for k, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
+    index = {
+        label: k
+        for k, label in enumerate(dict.fromkeys(label for label in labels if label is not None))
+    }
     codes = np.array([-1 if label is None else index[label] for label in labels], dtype=np.int64)
     given, lengths = codes >= 0, np.diff(offsets)
     copies = np.repeat(np.ones(len(lengths)) if sample_weight is None else sample_weight, lengths)
     sums = np.bincount(codes[given], copies[given], len(index))
-    each = np.append(_weights_of_classes(class_weight, list(index), sums, whole), 0.0)[codes]  # 0 at the code -1
-    means = np.add.reduceat(each, offsets[:-1]) / np.maximum(np.add.reduceat(given, offsets[:-1], dtype=int), 1)
+    each = np.append(_weights_of_classes(class_weight, list(index), sums, whole), 0.0)[
+        codes
+    ]  # 0 at the code -1
+    means = np.add.reduceat(each, offsets[:-1]) / np.maximum(
+        np.add.reduceat(given, offsets[:-1], dtype=int), 1
+    )
     weights = means if sample_weight is None else means * sample_weight
     if whole and not weights.any():
         raise InputError("class_weight must leave an example a weight above 0.")
     return weights
 
 
-def _weights_of_classes(class_weight: object, classes: list, sums: np.ndarray, whole: bool) -> np.ndarray:
+def _weights_of_classes(
+    class_weight: object, classes: list, sums: np.ndarray, whole: bool
+) -> np.ndarray:
     """Return the weight of each class; ``sums`` (K,) are the total sample weights of classes."""
     if isinstance(class_weight, dict):
         # a fold may lack classes of the dict if all its classes are in the dict
@@ -356,10 +406,16 @@ def _weights_of_classes(class_weight: object, classes: list, sums: np.ndarray, w
         is_wrong = whole and unknown and not class_weight.keys() >= set(classes)
         if is_wrong or not ((weights >= 0) & (weights < np.inf)).all():
             named = listed(classes, 5)
-            raise InputError(f"class_weight must hold finite numbers >= 0 for the classes {named}, got {class_weight}.")
+            raise InputError(
+                f"class_weight must hold finite numbers >= 0 for the classes {named}, got {class_weight}."
+            )
         return weights
     if not (isinstance(class_weight, str) and class_weight == "balanced" and whole):
-        accepted = 'None, "balanced" or a dict' if whole else "None or a dict where not all examples are at hand"
+        accepted = (
+            'None, "balanced" or a dict'
+            if whole
+            else "None or a dict where not all examples are at hand"
+        )
         raise InputError(f"class_weight must be {accepted}, got {class_weight!r}.")
     present = sums > 0
     balanced = sum(sums.tolist()) / (np.count_nonzero(present) * np.where(present, sums, 1.0))
@@ -367,9 +423,14 @@ def _weights_of_classes(class_weight: object, classes: list, sums: np.ndarray, w
 
 
 def weighted_by_class(
-    class_weight: str | dict | None, classes: np.ndarray, codes: np.ndarray, weights: np.ndarray | None
+    class_weight: str | dict | None,
+    classes: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray | None,
 ) -> np.ndarray | None:
-    """Multiply sample weights by class weights, which must all be positive; ``codes`` are class indices."""
+    """Multiply sample weights by class weights, which must all be positive; ``codes`` are class
+    indices.
+    """
     every = class_weights(class_weight, classes[codes].tolist(), np.arange(len(codes) + 1), weights)
     if every is not None and not every.all():
         raise InputError("class_weight must hold finite numbers > 0.")
@@ -385,11 +446,19 @@ def check_sample_weight(sample_weight: ArrayLike, n: int) -> np.ndarray: ...
 
 
 def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray | None:
-    """Validate the weights of n examples, or one number for all; returns an array (n,), or None for None."""
+    """Validate the weights of n examples, or one number for all; returns an array (n,), or None for
+    None.
+    """
     if sample_weight is None:
         return None
     weights = as_numbers(sample_weight, "sample_weight")
     weights = np.full(n, weights) if weights.ndim == 0 else weights
-    if weights.shape != (n,) or not ((weights >= 0) & (weights <= frames.LARGEST)).all() or not weights.any():
-        raise InputError(f"sample_weight must hold {n} finite numbers >= 0, not all zero, got {shown(sample_weight)}.")
+    if (
+        weights.shape != (n,)
+        or not ((weights >= 0) & (weights <= frames.LARGEST)).all()
+        or not weights.any()
+    ):
+        raise InputError(
+            f"sample_weight must hold {n} finite numbers >= 0, not all zero, got {shown(sample_weight)}."
+        )
     return weights

@@ -7,7 +7,8 @@ from omkl._compilation import compiled
 
 @compiled
 def follow_rows(X, row_weights, weights, means, squares, rounding, standardized):
-    """Learn rows one after the other by Welford's recursion, and standardize each by the scales that include it.
+    """Learn rows one after the other by Welford's recursion, and standardize each by the scales
+    that include it.
 
     Parameters
     ----------

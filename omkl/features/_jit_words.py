@@ -6,7 +6,8 @@ from omkl._compilation import compiled
 
 #: Id that was not looked up yet; the id of an unknown feature is -1.
 UNSEEN = -2
-#: Base of the polynomial hash, modulo 2^64, by which the hash of a concatenation follows from the hashes of its parts.
+#: Base of the polynomial hash, modulo 2^64, by which the hash of a concatenation follows from the
+#: hashes of its parts.
 BASE = np.uint64(0x9E3779B97F4A7C15)
 #: Hash of the separator of two words, "|".
 BETWEEN = np.uint64(ord("|") + 1)
@@ -14,10 +15,11 @@ BETWEEN = np.uint64(ord("|") + 1)
 
 @compiled
 def gather(around, columns, table, left, right, salts, hashes, powers, keys, values, out, learning):
-    """Look up the ids of features of single words, ``out[i, t] = table[around[i, columns[t]], t]``, and of pairs.
+    """Look up the ids of features of single words, ``out[i, t] = table[around[i, columns[t]], t]``,
+    and of pairs.
 
-    Pairs of words are looked up in the open-addressing table ``keys``, ``values``. A missing pair is UNSEEN if the
-    model is ``learning``, else -1. Returns the number of UNSEEN ids.
+    Pairs of words are looked up in the open-addressing table ``keys``, ``values``. A missing pair
+    is UNSEEN if the model is ``learning``, else -1. Returns the number of UNSEEN ids.
     """
     n_single = columns.shape[0]
     mask, n_unseen = np.uint64(keys.shape[0] - 1), 0
@@ -40,7 +42,9 @@ def gather(around, columns, table, left, right, salts, hashes, powers, keys, val
 
 @compiled
 def hash_strings(data, ends, hashes, powers):
-    """Hash the strings ``data[ends[i - 1] : ends[i]]``; powers are ``BASE`` to the length of each string."""
+    """Hash the strings ``data[ends[i - 1] : ends[i]]``; powers are ``BASE`` to the length of each
+    string.
+    """
     low = 0
     for i in range(ends.shape[0]):
         total, power = np.uint64(0), np.uint64(1)
@@ -65,7 +69,8 @@ def insert(new_keys, new_values, keys, values):
 
 @compiled
 def best_labels(ids, table, labels):
-    """Write the label of the highest score of each row of ``ids``, whose features have value 1; -1 is no feature.
+    """Write the label of the highest score of each row of ``ids``, whose features have value 1; -1
+    is no feature.
 
     Ties break towards the lower label.
     """

@@ -13,7 +13,17 @@ from scipy import sparse
 from omkl.exceptions import InputError
 from omkl.features.lexicons import Lexicon, Lexicons, as_lexicons, pack_lexicons, unpack_lexicons
 from omkl.features.scales import ColumnScales
-from omkl.features.views import COLUMNS, MISSING, PLAIN, Entries, FlatTokens, TokenData, View, numbers_of, stacked
+from omkl.features.views import (
+    COLUMNS,
+    MISSING,
+    PLAIN,
+    Entries,
+    FlatTokens,
+    TokenData,
+    View,
+    numbers_of,
+    stacked,
+)
 from omkl.features.vocabulary import AttributeLists, Vocabulary, features_of_ids
 from omkl.features.words import TEMPLATES, WordEncoder, Words
 from omkl.groups.tokens import Features, Tokens, features_of, side_by_side
@@ -24,22 +34,26 @@ from omkl.persistence import Manifest, Packer, Unpacker
 
 #: Maximum number of features of kernels that are stored explicitly by default.
 EXPLICIT_LIMIT = 512
-#: Up to this number of training rows, default kernels are exact; for more rows, and streams, they have features.
+#: Up to this number of training rows, default kernels are exact; for more rows, and streams, they
+#: have features.
 EXACT_UP_TO = 2000
-#: Widths of default Gaussian kernels on standardized columns, per column: the mean squared distance is 2.
+#: Widths of default Gaussian kernels on standardized columns, per column: the mean squared distance
+#: is 2.
 WIDTH, NARROW = 1.0, 0.25
 #: Number of Fourier features of a default kernel.
 FEATURES = 200
-#: Number of normal vectors from which kernels on standardized columns of a stream learn their widths.
+#: Number of normal vectors from which kernels on standardized columns of a stream learn their
+#: widths.
 SAMPLE = 200
 
 
 class Encoder:
     """Encoder of tokens; learns kernels and keys of features from training tokens.
 
-    Tokens are an (N, d) array, a scipy sparse (N, d) matrix, or a flat list of N dicts, words, or lists of attributes.
-    In dicts, arrays are views for kernels. So are numbers that a kernel selects with ``on``, and all numbers of rows
-    for kernels without ``on``. All other entries are sparse features, and each of their keys is a group.
+    Tokens are an (N, d) array, a scipy sparse (N, d) matrix, or a flat list of N dicts, words, or
+    lists of attributes. In dicts, arrays are views for kernels. So are numbers that a kernel
+    selects with ``on``, and all numbers of rows for kernels without ``on``. All other entries are
+    sparse features, and each of their keys is a group.
 
     Parameters
     ----------
@@ -50,8 +64,8 @@ class Encoder:
     lexicons : mapping, optional
         Lexicons of words by name, as for :class:`~omkl.SequenceLabeler`.
     missing : {"error", "indicator"}
-        Treatment of missing numbers: refuse them, or use the mean of the column, and a group of sparse features that
-        say which columns are missing.
+        Treatment of missing numbers: refuse them, or use the mean of the column, and a group of
+        sparse features that say which columns are missing.
 
     Attributes
     ----------
@@ -60,16 +74,18 @@ class Encoder:
     views : dict of str to View
         Input array of each kernel.
     explicit, mapped, dual : list of str
-        Names of the kernels with explicit sparse features, with dense features computed on demand, and with dual
-        expansions.
+        Names of the kernels with explicit sparse features, with dense features computed on demand,
+        and with dual expansions.
     vocabulary : Vocabulary or None
         Sparse features; None for sparse matrices.
     shapes : dict of str to int
         Number of columns of each entry that kernels use.
     numbers : list of str or None
-        Keys of dicts whose numbers are the columns of the entry :data:`~omkl.features.views.COLUMNS`; None for arrays.
+        Keys of dicts whose numbers are the columns of the entry
+        :data:`~omkl.features.views.COLUMNS`; None for arrays.
     scales : dict of str to ColumnScales
-        Scales of the columns of entries, for kernels on standardized columns and for missing numbers.
+        Scales of the columns of entries, for kernels on standardized columns and for missing
+        numbers.
     lexicons : dict of str to Lexicon
     names : list of str or None
         Names of the columns of an array.
@@ -95,16 +111,25 @@ class Encoder:
         self._are_sparse = False
 
     def fit(self, data: TokenData) -> "Encoder":
-        """Learn kernels and views from training tokens, and scales of columns if these are all training data."""
+        """Learn kernels and views from training tokens, and scales of columns if these are all
+        training data.
+        """
         tokens, names = data.inputs, data.names
         self.lexicons = as_lexicons(self._asked, [template.name for template in TEMPLATES])
         if self.lexicons and not isinstance(tokens, Words):
             found = type(tokens[0]).__name__ if isinstance(tokens, list) else "array"
-            raise InputError(f"`lexicons` look up words: each token must be a string, got tokens of type {found}.")
-        self.shapes, self.names = data.shapes_of_first(), None if names is None else [str(name) for name in names]
+            raise InputError(
+                f"`lexicons` look up words: each token must be a string, got tokens of type {found}."
+            )
+        self.shapes, self.names = (
+            data.shapes_of_first(),
+            None if names is None else [str(name) for name in names],
+        )
         named = None if self._specs is None else named_kernels(self._specs)
         if isinstance(tokens, list):
-            self.numbers = self._columns_of_dicts(data, None if named is None else [kernel for _, kernel in named])
+            self.numbers = self._columns_of_dicts(
+                data, None if named is None else [kernel for _, kernel in named]
+            )
             self.shapes |= {COLUMNS: len(self.numbers)} if self.numbers else {}
         named = self._default_kernels(data) if named is None else named
         if not isinstance(tokens, list):
@@ -118,8 +143,12 @@ class Encoder:
             if sparse.issparse(inputs):
                 _refuse_dense(name, kernel)
             if kernel.standardize == "range" and not data.whole:
-                raise InputError(f"The kernel {name!r} needs the ranges of all rows: in streams, use standardize=True.")
-            if kernel.standardize and not data.whole:  # widths do not depend on the first rows of a stream
+                raise InputError(
+                    f"The kernel {name!r} needs the ranges of all rows: in streams, use standardize=True."
+                )
+            if (
+                kernel.standardize and not data.whole
+            ):  # widths do not depend on the first rows of a stream
                 inputs = np.random.default_rng(0).normal(size=(SAMPLE, inputs.shape[1]))
             elif data.distinct is not None:
                 inputs = inputs[data.distinct]
@@ -139,7 +168,9 @@ class Encoder:
         if not self.in_sequences and not self.shapes and (kernels is None or None in selected):
             return data.number_keys()
         items = chain.from_iterable(on if isinstance(on, tuple) else (on,) for on in selected)
-        keys = [key for key in dict.fromkeys(items) if isinstance(key, str) and key not in self.shapes]
+        keys = [
+            key for key in dict.fromkeys(items) if isinstance(key, str) and key not in self.shapes
+        ]
         return [key for key in keys if data.has_number(key)]
 
     def _default_kernels(self, data: TokenData) -> list[tuple[str, Kernel]]:
@@ -163,7 +194,9 @@ class Encoder:
         return named_kernels(specs)
 
     def start_scales(self) -> None:
-        """Start the scales of the entries of kernels on standardized columns, and of those with missing numbers."""
+        """Start the scales of the entries of kernels on standardized columns, and of those with
+        missing numbers.
+        """
         scaled = {key for view in self.views.values() if view.standardize for key in view.keys}
         if self.missing == "indicator":
             scaled.add(self._table)
@@ -196,23 +229,37 @@ class Encoder:
                 continue
             count, is_explicit = self.feature_count(name), kernel.explicit
             if is_explicit is None:
-                is_explicit = count is not None and (isinstance(kernel, Linear) or count <= EXPLICIT_LIMIT)
+                is_explicit = count is not None and (
+                    isinstance(kernel, Linear) or count <= EXPLICIT_LIMIT
+                )
             elif is_explicit and count is None:
-                raise InputError(f"The kernel {name!r} has no finite feature map that could be held explicitly.")
+                raise InputError(
+                    f"The kernel {name!r} has no finite feature map that could be held explicitly."
+                )
             (self.explicit if is_explicit else self.dual).append(name)
         #: Views for banks, by label; computed once, because this takes as long as encoding a row.
-        self._read_by_banks = {self.views[name].label: self.views[name] for name in [*self.mapped, *self.dual]}
+        self._read_by_banks = {
+            self.views[name].label: self.views[name] for name in [*self.mapped, *self.dual]
+        }
 
     def encode(
-        self, tokens: FlatTokens, offsets: np.ndarray, grow: bool = False, weights: np.ndarray | None = None
+        self,
+        tokens: FlatTokens,
+        offsets: np.ndarray,
+        grow: bool = False,
+        weights: np.ndarray | None = None,
     ) -> Tokens:
-        """Encode tokens; sequence s is ``offsets[s] : offsets[s + 1]``; ``grow`` adds new keys and values.
+        """Encode tokens; sequence s is ``offsets[s] : offsets[s + 1]``; ``grow`` adds new keys and
+        values.
 
-        If ``weights`` of the tokens are given, the scales of columns learn from each token before it is encoded.
+        If ``weights`` of the tokens are given, the scales of columns learn from each token before
+        it is encoded.
         """
         entries = self._entries(tokens, weights)
         views = {label: view.select(entries) for label, view in self._read_by_banks.items()}
-        parts = [self.kernels[name].features(self.views[name].select(entries)) for name in self.explicit]
+        parts = [
+            self.kernels[name].features(self.views[name].select(entries)) for name in self.explicit
+        ]
         features = features_of(parts) if parts else None
         for found in self._sparse(tokens, entries.missing, offsets, grow):
             features = found if features is None else side_by_side(features, found)
@@ -227,7 +274,9 @@ class Encoder:
             yield from (key for key in [*found, *gaps] if key not in known)
 
     def absent_keys(self, tokens: FlatTokens) -> list[str]:
-        """Return known keys of sparse features that no token has, and that are not absent by chance."""
+        """Return known keys of sparse features that no token has, and that are not absent by
+        chance.
+        """
         if self.vocabulary is None or not isinstance(tokens, list):
             return []
         expected = self.vocabulary.expected_in(len(tokens))
@@ -235,12 +284,18 @@ class Encoder:
             encoder = self._words if isinstance(tokens, Words) else None
             found = set(tokens.keys()) if encoder is None else encoder.keys
             return [key for key in expected if key not in found]
-        return [key for key in expected if key != MISSING and all(token.get(key) is None for token in tokens)]
+        return [
+            key
+            for key in expected
+            if key != MISSING and all(token.get(key) is None for token in tokens)
+        ]
 
     def _sparse(
         self, tokens: FlatTokens, missing: np.ndarray | None, offsets: np.ndarray, grow: bool
     ) -> Iterator[Features]:
-        """Yield the sparse features of dicts, words or attributes, and those that say which numbers are missing."""
+        """Yield the sparse features of dicts, words or attributes, and those that say which numbers
+        are missing.
+        """
         vocabulary = self.vocabulary
         if vocabulary is None:
             return
@@ -253,14 +308,19 @@ class Encoder:
             is_dicts = not isinstance(tokens, AttributeLists)
             if is_dicts and self.shapes:
                 dense = {*self.shapes, *(self.numbers or ())}
-                tokens = [{key: value for key, value in token.items() if key not in dense} for token in tokens]
+                tokens = [
+                    {key: value for key, value in token.items() if key not in dense}
+                    for token in tokens
+                ]
             found = vocabulary.encode(tokens, grow)
             if not grow and not len(found.ids) and (self.in_sequences or not is_dicts):
                 self._check_known(_keys_of(tokens), vocabulary)
             yield found
         if missing is not None:
             ids = np.full(missing.shape[1], -1, np.int32)
-            if grow or MISSING in vocabulary.ids:  # all, so that ids do not depend on which is missing first
+            if (
+                grow or MISSING in vocabulary.ids
+            ):  # all, so that ids do not depend on which is missing first
                 ids = vocabulary.look_up(MISSING, self._table_columns(len(ids)), grow).ids
             yield features_of_ids(np.where(missing, ids, np.int32(-1)))
         elif not isinstance(tokens, list) and not self.explicit:
@@ -275,22 +335,33 @@ class Encoder:
             )
 
     def _entries(self, tokens: FlatTokens, weights: np.ndarray | None = None) -> Entries:
-        """Return the entries that kernels use; their scales learn from the tokens if their ``weights`` are given."""
+        """Return the entries that kernels use; their scales learn from the tokens if their
+        ``weights`` are given.
+        """
         raw, standardized, missing = dict(self._read(tokens)), {}, None
         for name, scales in self.scales.items():
             own = raw[name]
-            raw[name], standardized[name] = scales.apply(own) if weights is None else scales.follow(own, weights)
+            raw[name], standardized[name] = (
+                scales.apply(own) if weights is None else scales.follow(own, weights)
+            )
             if name == self._table and self.missing == "indicator" and np.isnan(own).any():
                 missing = np.isnan(own)
         return Entries(raw, standardized, self.scales, missing)
 
     def _read(self, tokens: FlatTokens) -> dict[str, Vectors]:
         """Return the input array, or arrays of entries of dicts, by name."""
-        width, is_list = self.shapes[PLAIN] if self.numbers is None else None, isinstance(tokens, list)
+        width, is_list = (
+            self.shapes[PLAIN] if self.numbers is None else None,
+            isinstance(tokens, list),
+        )
         are_dicts = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], dict)
         if (are_dicts and width is not None) or (not is_list and tokens.shape[1] != width):
             known = {} if self.vocabulary is None else self.vocabulary.ids
-            learned = "words" if all(own.name in known for own in TEMPLATES) else "dicts or a table with text"
+            learned = (
+                "words"
+                if all(own.name in known for own in TEMPLATES)
+                else "dicts or a table with text"
+            )
             learned = learned if width is None else f"rows of {width} numbers"
             found = "dicts" if is_list else f"rows of {tokens.shape[1]} numbers"
             raise InputError(f"The model was trained on {learned}, got {found}.")
@@ -305,16 +376,26 @@ class Encoder:
             if self.missing == "error" and np.isnan(table).any():
                 for key in self.numbers:
                     stacked([token.get(key) for token in dicts], key, 1)  # names the row
-        used = dict.fromkeys(key for view in self.views.values() for key in view.keys if key != COLUMNS)
-        return arrays | {key: stacked([token.get(key) for token in dicts], key, self.shapes[key]) for key in used}
+        used = dict.fromkeys(
+            key for view in self.views.values() for key in view.keys if key != COLUMNS
+        )
+        return arrays | {
+            key: stacked([token.get(key) for token in dicts], key, self.shapes[key]) for key in used
+        }
 
     def pack(self, packer: Packer, kept: np.ndarray | None = None) -> Manifest:
-        """Return everything learned as JSON values and arrays; ``kept`` is a mask of features of the vocabulary."""
+        """Return everything learned as JSON values and arrays; ``kept`` is a mask of features of
+        the vocabulary.
+        """
         packer.arrays.update(pack_lexicons(self.lexicons) | self.arrays())
         if self.vocabulary is not None:
-            packer.arrays.update({f"vocabulary/{key}": own for key, own in self.vocabulary.state(kept).items()})
+            packer.arrays.update(
+                {f"vocabulary/{key}": own for key, own in self.vocabulary.state(kept).items()}
+            )
         return {
-            "kernels": {name: packer.pack(own, f"the kernel {name!r}") for name, own in self.kernels.items()},
+            "kernels": {
+                name: packer.pack(own, f"the kernel {name!r}") for name, own in self.kernels.items()
+            },
             "shapes": self.shapes,
             "scales": list(self.scales),
             "names": self.names,
@@ -326,21 +407,37 @@ class Encoder:
 
     def arrays(self, before: bool = False) -> dict[str, np.ndarray]:
         """Return the scales as arrays, now or ``before`` the last tokens from which they learned."""
-        return {f"scales/{key}": own.before if before else own.state() for key, own in self.scales.items()}
+        return {
+            f"scales/{key}": own.before if before else own.state()
+            for key, own in self.scales.items()
+        }
 
     @classmethod
     def unpack(cls, packed: Manifest, unpacker: Unpacker, in_sequences: bool) -> "Encoder":
         """The inverse of :meth:`pack`."""
         encoder = cls(in_sequences=in_sequences, missing=packed["missing"])
-        encoder.kernels = {name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()}
-        encoder.shapes, encoder.names, encoder.numbers = packed["shapes"], packed["names"], packed["numbers"]
-        encoder.scales = {key: ColumnScales.from_state(unpacker.arrays[f"scales/{key}"]) for key in packed["scales"]}
+        encoder.kernels = {
+            name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()
+        }
+        encoder.shapes, encoder.names, encoder.numbers = (
+            packed["shapes"],
+            packed["names"],
+            packed["numbers"],
+        )
+        encoder.scales = {
+            key: ColumnScales.from_state(unpacker.arrays[f"scales/{key}"])
+            for key in packed["scales"]
+        }
         encoder.lexicons = unpack_lexicons(packed["lexicons"], unpacker.arrays)
-        encoder.views = {name: encoder._view_of(name, kernel) for name, kernel in encoder.kernels.items()}
+        encoder.views = {
+            name: encoder._view_of(name, kernel) for name, kernel in encoder.kernels.items()
+        }
         encoder._arrange()
         if packed["keys"] is not None:
             state = {name: unpacker.arrays[f"vocabulary/{name}"] for name in ("learned", "groups")}
-            encoder.vocabulary = Vocabulary.from_state(packed["keys"], encoder._n_kernel_features(), state)
+            encoder.vocabulary = Vocabulary.from_state(
+                packed["keys"], encoder._n_kernel_features(), state
+            )
         return encoder
 
     @property
@@ -352,19 +449,29 @@ class Encoder:
         """Return the group of every explicit feature from id ``first`` on."""
         counts: list[Any] = [self.feature_count(name) for name in self.explicit]
         groups = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        of_keys = [] if self.vocabulary is None else self.vocabulary.groups[max(first - len(groups), 0) :]
+        of_keys = (
+            [] if self.vocabulary is None else self.vocabulary.groups[max(first - len(groups), 0) :]
+        )
         return np.concatenate([groups[first:], np.array(of_keys, np.int32) + np.int32(len(counts))])
 
     def names_of(self, ids: Iterable[int]) -> dict[int, str]:
-        """Return the names of explicit features by id: ``key=value``, or as by :meth:`name_of_part`."""
+        """Return the names of explicit features by id: ``key=value``, or as by
+        :meth:`name_of_part`.
+        """
         starts = np.cumsum([0, *(self.feature_count(name) or 0 for name in self.explicit)]).tolist()
         wanted = set(ids)
         owners = {i: bisect_right(starts, i) - 1 for i in wanted if i < starts[-1]}
         names = {i: self.name_of_part(self.explicit[k], i - starts[k]) for i, k in owners.items()}
-        return names if self.vocabulary is None else names | self.vocabulary.names_of(wanted - names.keys())
+        return (
+            names
+            if self.vocabulary is None
+            else names | self.vocabulary.names_of(wanted - names.keys())
+        )
 
     def name_of_part(self, name: str, i: int) -> str:
-        """Return the name of part i of a kernel with explicit features: ``kernel[column]``, ``kernel[landmark 3]``."""
+        """Return the name of part i of a kernel with explicit features: ``kernel[column]``,
+        ``kernel[landmark 3]``.
+        """
         width = self.views[name].width(self.shapes)
         return f"{name}[{self.kernels[name].part_name(i, self.columns_of(name), width)}]"
 
@@ -376,7 +483,9 @@ class Encoder:
     def _view_of(self, name: str, kernel: Kernel) -> View:
         on, numbers, standardize = kernel.on, self.numbers or [], kernel.standardize
         named = [item for item in (on if isinstance(on, tuple) else (on,)) if isinstance(item, str)]
-        vectors = {key: width for key, width in self.shapes.items() if key != COLUMNS} or self.shapes
+        vectors = {
+            key: width for key, width in self.shapes.items() if key != COLUMNS
+        } or self.shapes
         if not named and len(vectors) == 1:
             ((key, width),) = vectors.items()
             return View((key,), find_columns(on, width, kernel=name), standardize)
@@ -391,14 +500,18 @@ class Encoder:
         keys = tuple(dict.fromkeys(COLUMNS if key in numbers else key for key in named))
         starts = dict(zip(keys, np.cumsum([0, *(self.shapes[key] for key in keys)]).tolist()))
         columns = [
-            starts[COLUMNS] + numbers.index(key) if key in numbers else range(starts[key], starts[key] + vectors[key])
+            starts[COLUMNS] + numbers.index(key)
+            if key in numbers
+            else range(starts[key], starts[key] + vectors[key])
             for key in named
         ]
         flat = tuple(chain.from_iterable([own] if isinstance(own, int) else own for own in columns))
         return View(keys, find_columns(flat, sum(self.shapes[key] for key in keys)), standardize)
 
     def feature_count(self, name: str) -> int | None:
-        """Return the dimension of a kernel's feature map on its view; None if there is no finite map."""
+        """Return the dimension of a kernel's feature map on its view; None if there is no finite
+        map.
+        """
         return self.kernels[name].feature_count(self.views[name].width(self.shapes))
 
     def _n_kernel_features(self) -> int:

@@ -17,7 +17,14 @@ from omkl.groups.templates.language import RELATIVES, VALENCY, TemplateSet, own_
 ROOT, OUTSIDE = "\troot", "\toutside"
 
 #: Names of the columns of a treebank in messages.
-TITLES = {"forms": "FORM", "lemmas": "LEMMA", "upos": "UPOS", "xpos": "XPOS", "feats": "FEATS", "misc": "MISC"}
+TITLES = {
+    "forms": "FORM",
+    "lemmas": "LEMMA",
+    "upos": "UPOS",
+    "xpos": "XPOS",
+    "feats": "FEATS",
+    "misc": "MISC",
+}
 #: Maximum of counts of children on either side.
 MOST_CHILDREN = 3
 #: Relatives that are no word: the root, and no relative at all.
@@ -51,7 +58,8 @@ def values_of(field: str, strings: Sequence[str], lexicons: Mapping[str, Lexicon
 
 
 def reader_of(field: str) -> Callable[[str], str]:
-    """Return a function from the string in a column to the value of a field; not for fields of lexicons.
+    """Return a function from the string in a column to the value of a field; not for fields of
+    lexicons.
 
     >>> reader_of("suffix3")("parsing"), reader_of("Case")("Case=Nom|Number=Sing"), reader_of("misc:Gloss")("_")
     ('ing', 'Nom', '_')
@@ -93,7 +101,9 @@ def by_column(fields: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 
 
 def own_codes(treebank: Treebank, templates: TemplateSet) -> Callable[[str], np.ndarray]:
-    """Return a function that encodes a field of all words from columns and lexicons, without fields of trees."""
+    """Return a function that encodes a field of all words from columns and lexicons, without fields
+    of trees.
+    """
     found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for column, fields in by_column(tuple(templates.fields)).items():
         present, places = np.unique(treebank.codes(column), return_inverse=True)
@@ -110,15 +120,21 @@ def own_codes(treebank: Treebank, templates: TemplateSet) -> Callable[[str], np.
     return codes
 
 
-def absent_fields(treebank: Treebank, templates: TemplateSet, by_column: bool = False) -> dict[str, str]:
-    """Return fields that no word of a treebank has, with names for messages; fields of empty columns first."""
+def absent_fields(
+    treebank: Treebank, templates: TemplateSet, by_column: bool = False
+) -> dict[str, str]:
+    """Return fields that no word of a treebank has, with names for messages; fields of empty
+    columns first.
+    """
     columns, attributes = {}, {}
     for field in templates.fields:
         column = column_of(field)
         codes = treebank.codes(column)
         if not codes.any():
             columns[field] = TITLES[column]
-        elif not by_column and (is_attribute(field) or field.partition(":")[0] in templates.lexicons):
+        elif not by_column and (
+            is_attribute(field) or field.partition(":")[0] in templates.lexicons
+        ):
             strings = treebank.strings[column].tolist()
             own = [strings[code] for code in np.flatnonzero(np.bincount(codes)).tolist()]
             if all(value == MISSING for value in values_of(field, own, templates.lexicons)):
@@ -135,7 +151,10 @@ def are_copies(treebank: Treebank, a: str, b: str) -> bool:
 def empty_shares(treebank: Treebank, fields: Iterable[str]) -> dict[str, float]:
     """Return the fraction of words, in [0, 1], without a value in each column used by fields."""
     columns = sorted({column_of(field) for field in fields})
-    return {column: 1 - np.count_nonzero(treebank.codes(column)) / treebank.n_words for column in columns}
+    return {
+        column: 1 - np.count_nonzero(treebank.codes(column)) / treebank.n_words
+        for column in columns
+    }
 
 
 def lacking_columns(treebank: Treebank, empty: dict[str, float]) -> list[str]:
@@ -147,9 +166,10 @@ def lacking_columns(treebank: Treebank, empty: dict[str, float]) -> list[str]:
 class TreeFields:
     """Fields of the relatives of words in trees.
 
-    ``valency`` is the number of children of a word on either side (up to three). ``parent_FIELD``, ``leftmost_FIELD``,
-    ``rightmost_FIELD``, ``before_FIELD`` and ``after_FIELD`` are fields of its head, of its outermost children, and of
-    its adjacent siblings. Words without a head count as children of the root.
+    ``valency`` is the number of children of a word on either side (up to three). ``parent_FIELD``,
+    ``leftmost_FIELD``, ``rightmost_FIELD``, ``before_FIELD`` and ``after_FIELD`` are fields of its
+    head, of its outermost children, and of its adjacent siblings. Words without a head count as
+    children of the root.
 
     Parameters
     ----------
@@ -162,7 +182,10 @@ class TreeFields:
         starts = np.repeat(offsets[:-1], np.diff(offsets))
         parents = np.where(heads > 0, starts + heads - 1, AT_ROOT)
         left, right = words[words < parents], words[(words > parents) & (parents >= 0)]
-        self._children = [np.bincount(parents[side], minlength=n).clip(max=MOST_CHILDREN) for side in (left, right)]
+        self._children = [
+            np.bincount(parents[side], minlength=n).clip(max=MOST_CHILDREN)
+            for side in (left, right)
+        ]
         # index of each relative, or AT_ROOT or NO_RELATIVE
         leftmost, rightmost, before, after = np.full((4, n), NO_RELATIVE)
         leftmost[parents[left[::-1]]] = left[::-1]  # the last assignment wins
@@ -185,7 +208,9 @@ class TreeFields:
         return own(field)
 
     def _codes_of_relatives(self, relative: str, codes: np.ndarray) -> np.ndarray:
-        """Return for each word the code of its relative, among the ``codes`` of all words, (n,) uint64."""
+        """Return for each word the code of its relative, among the ``codes`` of all words, (n,)
+        uint64.
+        """
         relatives = self._relatives[relative]
         found = np.full(len(relatives), code_of(OUTSIDE), np.uint64)
         found[relatives == AT_ROOT] = code_of(ROOT)

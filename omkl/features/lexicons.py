@@ -39,19 +39,32 @@ class Lexicon:
         if isinstance(source, cls):
             return source
         if not isinstance(source, (Mapping, str, os.PathLike)):
-            raise InputError(f"The lexicon {name!r} must be a path or a dict of word to value, got {source!r:.80}.")
+            raise InputError(
+                f"The lexicon {name!r} must be a path or a dict of word to value, got {source!r:.80}."
+            )
         known: dict[str, str] = {}
         place = f"The lexicon {name!r}"
         if isinstance(source, Mapping):
             entries: Iterable[tuple[str, Any, Any]] = ((place, *entry) for entry in source.items())
         else:  # the value of an invalid line is empty
             rows = ((number, *line.partition("\t")) for number, line in text_lines(source) if line)
-            entries = ((f"{source}, line {n}", word, "" if "\t" in value else value) for n, word, _, value in rows)
+            entries = (
+                (f"{source}, line {n}", word, "" if "\t" in value else value)
+                for n, word, _, value in rows
+            )
         for where, word, value in entries:
-            is_fit = isinstance(word, str) and word and value is not None and value == value and str(value)
+            is_fit = (
+                isinstance(word, str)
+                and word
+                and value is not None
+                and value == value
+                and str(value)
+            )
             if not is_fit or known.setdefault(word, intern(str(value))) != str(value):
                 error = InputError if isinstance(source, Mapping) else DataFileError
-                raise error(f"{where} must give each word one value, a string, got {value!r:.80} for {word!r:.80}.")
+                raise error(
+                    f"{where} must give each word one value, a string, got {value!r:.80} for {word!r:.80}."
+                )
         if not known:
             raise InputError(f"The lexicon {name!r} holds no word: leave it out.")
         return cls(known)
@@ -62,7 +75,9 @@ class Lexicon:
         return [get(string) or get(string.lower(), MISSING) for string in strings]
 
     def widths(self) -> tuple[int | None, ...]:
-        """Return the lengths of values as features: None for all, and :data:`WIDTH` if values share prefixes."""
+        """Return the lengths of values as features: None for all, and :data:`WIDTH` if values share
+        prefixes.
+        """
         values = set(self.values.values()) - {MISSING}
         return (None, WIDTH) if len({value[:WIDTH] for value in values}) < len(values) else (None,)
 
@@ -77,7 +92,9 @@ Lexicons: TypeAlias = Mapping[str, LexiconSource] | None
 
 @lru_cache(2**14)  # several templates look up the same word
 def value_of(lexicon: Lexicon, width: int | None, word: str) -> str | tuple[()]:
-    """Return the first characters of the value of a word (None: all); an empty tuple, no feature, without a value."""
+    """Return the first characters of the value of a word (None: all); an empty tuple, no feature,
+    without a value.
+    """
     (value,) = lexicon.values_of([word])
     return () if value == MISSING else value[:width]
 
@@ -93,11 +110,16 @@ def unpack_lexicons(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> d
 
 
 def as_lexicons(lexicons: Any, taken: Collection[str] = ()) -> dict[str, Lexicon]:
-    """Convert a dict of paths, dicts or Lexicons to a dict of Lexicons, whose names are not ``taken`` by features."""
+    """Convert a dict of paths, dicts or Lexicons to a dict of Lexicons, whose names are not
+    ``taken`` by features.
+    """
     if lexicons is None:
         return {}
     names = list(lexicons) if isinstance(lexicons, Mapping) else [lexicons]
-    fit = [isinstance(own, str) and NAME.fullmatch(own) and own not in taken and not is_field(own) for own in names]
+    fit = [
+        isinstance(own, str) and NAME.fullmatch(own) and own not in taken and not is_field(own)
+        for own in names
+    ]
     if unfit := [own for own, is_fit in zip(names, fit) if not is_fit]:
         accepted = "a dict whose names are letters and digits after a small letter, and no fields"
         raise InputError(f"lexicons must be {accepted}, got {unfit[0]!r:.80}.")

@@ -1,4 +1,6 @@
-"""ColumnScales: means, standard deviations and ranges of columns, by which kernels see columns of any units alike."""
+"""ColumnScales: means, standard deviations and ranges of columns, by which kernels see columns of
+any units alike.
+"""
 
 from functools import cached_property
 
@@ -13,7 +15,8 @@ ROUNDING = 1e-12
 class ColumnScales:
     """Means and standard deviations of the columns of a table, learned as rows come.
 
-    Missing entries (NaN) do not count. A constant column has the deviation 1, and a column without entries the mean 0.
+    Missing entries (NaN) do not count. A constant column has the deviation 1, and a column without
+    entries the mean 0.
 
     Parameters
     ----------
@@ -22,16 +25,19 @@ class ColumnScales:
     Attributes
     ----------
     weights, means, squares : arrays of shape (d,)
-        Total weight of the entries of each column, their mean, and the sum of their weighted squared deviations.
+        Total weight of the entries of each column, their mean, and the sum of their weighted
+        squared deviations.
     lows, highs : arrays of shape (d,)
-        Smallest and largest entry of each column in the first call of :meth:`follow`; NaN if there is none.
+        Smallest and largest entry of each column in the first call of :meth:`follow`; NaN if there
+        is none.
     before : array of shape (5, d)
-        The :meth:`state` before the last call of :meth:`follow`, from which a resumed run learns the same rows again.
+        The :meth:`state` before the last call of :meth:`follow`, from which a resumed run learns
+        the same rows again.
 
     References
     ----------
-    Welford (1962), note on a method for calculating corrected sums of squares; Chan, Golub and LeVeque (1979), updating
-    formulae and a pairwise algorithm for computing sample variances.
+    Welford (1962), note on a method for calculating corrected sums of squares; Chan, Golub and
+    LeVeque (1979), updating formulae and a pairwise algorithm for computing sample variances.
     """
 
     def __init__(self, n_columns: int) -> None:
@@ -51,8 +57,11 @@ class ColumnScales:
         ranges = self.highs - self.lows
         return np.divide(self.deviations, ranges, out=np.ones(len(ranges)), where=ranges > 0.0)
 
-    def follow(self, X: np.ndarray, row_weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Learn from rows one after the other; return them, (n, d), and standardized by the scales so far, (n, d).
+    def follow(
+        self, X: np.ndarray, row_weights: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Learn from rows one after the other; return them, (n, d), and standardized by the scales
+        so far, (n, d).
 
         Missing entries become the mean so far. Splitting rows into several calls changes no bit.
         """
@@ -62,11 +71,15 @@ class ColumnScales:
             self.lows, self.highs = np.fmin.reduce(X), np.fmax.reduce(X)
         filled, standardized = np.array(X, dtype=np.float64, order="C"), np.empty(X.shape)
         row_weights = np.ones(len(X)) if row_weights is None else row_weights
-        follow_rows(filled, row_weights, self.weights, self.means, self.squares, ROUNDING, standardized)
+        follow_rows(
+            filled, row_weights, self.weights, self.means, self.squares, ROUNDING, standardized
+        )
         return filled, standardized
 
     def apply(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows, (n, d), and their standardized form, (n, d); missing entries become the mean in a copy."""
+        """Return rows, (n, d), and their standardized form, (n, d); missing entries become the mean
+        in a copy.
+        """
         missing = np.isnan(X)
         filled = np.where(missing, self.means, X) if missing.any() else X
         return filled, (filled - self.means) / self.deviations
@@ -79,7 +92,9 @@ class ColumnScales:
     def from_state(cls, state: np.ndarray) -> "ColumnScales":
         """The inverse of :meth:`state`."""
         scales = cls(state.shape[1])
-        scales.weights, scales.means, scales.squares, scales.lows, scales.highs = np.array(state, dtype=np.float64)
+        scales.weights, scales.means, scales.squares, scales.lows, scales.highs = np.array(
+            state, dtype=np.float64
+        )
         return scales
 
     def merge(self, other: "ColumnScales") -> None:

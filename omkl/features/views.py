@@ -48,8 +48,8 @@ class TokenData(NamedTuple):
     names : sequence of str, optional
         Names of columns.
     total : float
-        Number of all training sequences, if these are all or a sample of them; infinite if they are the first ones of a
-        stream.
+        Number of all training sequences, if these are all or a sample of them; infinite if they are
+        the first ones of a stream.
     edges : TokenData, optional
         Edges of graphs, whose nodes are the tokens; None without features of edges.
     layouts : sequence of GraphLayout
@@ -68,13 +68,19 @@ class TokenData(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """True if scales and widths are learned from these data before training, and not as rows come."""
+        """True if scales and widths are learned from these data before training, and not as rows
+        come.
+        """
         return self.total < math.inf
 
     @property
     def token_weights(self) -> np.ndarray:
         """Weight of every token."""
-        return np.ones(self.offsets[-1]) if self.weights is None else np.repeat(self.weights, np.diff(self.offsets))
+        return (
+            np.ones(self.offsets[-1])
+            if self.weights is None
+            else np.repeat(self.weights, np.diff(self.offsets))
+        )
 
     def shapes_of_first(self) -> dict[str, int]:
         """Return the number of columns of the array, or of each vector in the first dict."""
@@ -84,22 +90,38 @@ class TokenData(NamedTuple):
         shapes = {}
         for key, value in tokens[0].items() if isinstance(tokens[0], dict) else ():
             is_list = isinstance(value, (list, tuple)) and len(value) > 0
-            if isinstance(value, np.ndarray) or (is_list and all(isinstance(part, NUMBERS) for part in value)):
+            if isinstance(value, np.ndarray) or (
+                is_list and all(isinstance(part, NUMBERS) for part in value)
+            ):
                 shapes[key] = np.size(value)
         return shapes
 
     def number_keys(self) -> list[str]:
-        """Return the keys of dicts whose numbers are columns, sorted, so that the order of keys does not matter.
+        """Return the keys of dicts whose numbers are columns, sorted, so that the order of keys
+        does not matter.
 
-        These are keys with a number in at least half of the dicts, if these are the ``whole`` data; or in the first
-        dict of a stream, so that blocks do not matter. A column of a table is one if its first value is a number.
+        These are keys with a number in at least half of the dicts, if these are the ``whole`` data;
+        or in the first dict of a stream, so that blocks do not matter. A column of a table is one
+        if its first value is a number.
         """
         rows: list[Any] = list(self.inputs)
         if self.names is not None:
-            firsts = (next((row[name] for row in rows if row.get(name) is not None), None) for name in self.names)
-            return [name for name, value in zip(self.names, firsts) if isinstance(value, NUMBERS + TIMES)]
+            firsts = (
+                next((row[name] for row in rows if row.get(name) is not None), None)
+                for name in self.names
+            )
+            return [
+                name
+                for name, value in zip(self.names, firsts)
+                if isinstance(value, NUMBERS + TIMES)
+            ]
         sample = [row for row in (rows if self.whole else rows[:1]) if isinstance(row, dict)]
-        counts = Counter(key for row in sample for key, value in row.items() if isinstance(value, NUMBERS + TIMES))
+        counts = Counter(
+            key
+            for row in sample
+            for key, value in row.items()
+            if isinstance(value, NUMBERS + TIMES)
+        )
         return sorted(key for key, count in counts.items() if 2 * count >= len(sample))
 
     def has_number(self, key: object) -> bool:
@@ -129,7 +151,13 @@ class View(NamedTuple):
     def label(self) -> str:
         """Name in the views of :class:`~omkl.groups.Tokens`."""
         columns = "" if self.columns is None else f"[{format_on(self.columns)}]"
-        scaled = "" if not self.standardize else " by range" if self.standardize == "range" else " standardized"
+        scaled = (
+            ""
+            if not self.standardize
+            else " by range"
+            if self.standardize == "range"
+            else " standardized"
+        )
         return "+".join(self.keys) + columns + scaled
 
     def width(self, shapes: Mapping[str, int]) -> int:
@@ -138,13 +166,19 @@ class View(NamedTuple):
 
     def select(self, entries: "Entries") -> Vectors:
         """Return the array of this view."""
-        arrays = [(entries.standardized if self.standardize else entries.raw)[key] for key in self.keys]
+        arrays = [
+            (entries.standardized if self.standardize else entries.raw)[key] for key in self.keys
+        ]
         if self.standardize == "range":
             arrays = [array * entries.scales[key].shares for key, array in zip(self.keys, arrays)]
         return take_columns(arrays[0] if len(arrays) == 1 else np.hstack(arrays), self.columns)
 
-    def column_name(self, i: int, shapes: Mapping[str, int], names: Mapping[str, Sequence[str] | None]) -> str:
-        """Return the name of a column: one of ``names``, its number in the array, or the entry of the dict."""
+    def column_name(
+        self, i: int, shapes: Mapping[str, int], names: Mapping[str, Sequence[str] | None]
+    ) -> str:
+        """Return the name of a column: one of ``names``, its number in the array, or the entry of
+        the dict.
+        """
         numbers = np.arange(sum(shapes[key] for key in self.keys))
         j = int(take_columns(numbers[None], self.columns)[0, i])
         for key in self.keys:
@@ -220,7 +254,9 @@ def stacked(values: Sequence[ArrayLike | None], key: str, n_columns: int) -> np.
         i = next(i for i, value in enumerate(values) if _valid([value], n_columns) is None)
         held = "a number" if n_columns == 1 else f"an array of {n_columns} numbers"
         got = "nothing" if values[i] is None else shown(values[i], 40)
-        raise InputError(f"{key!r} must hold {held}, finite and up to {LARGEST:g}, got {got} in row or token {i}.")
+        raise InputError(
+            f"{key!r} must hold {held}, finite and up to {LARGEST:g}, got {got} in row or token {i}."
+        )
     return view
 
 
@@ -234,4 +270,6 @@ def _valid(values: Sequence[ArrayLike | None], n_columns: int) -> np.ndarray | N
     except (ValueError, TypeError):
         return None
     view = view[:, None] if view.ndim == 1 else view
-    return view if view.shape == (len(values), n_columns) and (np.abs(view) <= LARGEST).all() else None
+    return (
+        view if view.shape == (len(values), n_columns) and (np.abs(view) <= LARGEST).all() else None
+    )

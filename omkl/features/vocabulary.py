@@ -1,12 +1,13 @@
 """Vocabulary: encoding of dicts and lists of attributes as sparse features.
 
-A token is a dict, and each key is a group. A string gives the feature ``key=value``, and a number the feature ``key``
-with that value; True is 1 and False is 0. A list or set of strings gives one feature each, a dict gives ``key=subkey``
-with its number, and None gives no feature. Arrays and lists of numbers are vectors for kernels. A token can also be a
-list of attributes, ``"key=value"``, ``"key:value"``, ``"key"`` for the number 1, or pairs of an attribute and a number.
+A token is a dict, and each key is a group. A string gives the feature ``key=value``, and a number
+the feature ``key`` with that value; True is 1 and False is 0. A list or set of strings gives one
+feature each, a dict gives ``key=subkey`` with its number, and None gives no feature. Arrays and
+lists of numbers are vectors for kernels. A token can also be a list of attributes, ``"key=value"``,
+``"key:value"``, ``"key"`` for the number 1, or pairs of an attribute and a number.
 
-The numbers of a key are divided by their scale, a power of two that is learned from its first values, so that the units
-of numbers do not matter.
+The numbers of a key are divided by their scale, a power of two that is learned from its first
+values, so that the units of numbers do not matter.
 """
 
 import re
@@ -38,8 +39,8 @@ FEW = 256
 #: A key or column is missing if the probability of its being absent by chance is below this level.
 CHANCE = 1e-6
 
-#: Matches attributes with a value. The key ends at the first "=", or without one at the last ":" that is not the second
-#: of two, nor within a number or an address ("12:30", "http://").
+#: Matches attributes with a value. The key ends at the first "=", or without one at the last ":"
+#: that is not the second of two, nor within a number or an address ("12:30", "http://").
 ATTRIBUTE = re.compile(r"([^=]+)=(.*)|([^=]+)(?<!:):(?!//)(?!(?<=\d:)\d)([^=]*)", re.DOTALL)
 
 #: A token as a dict of its entries.
@@ -53,13 +54,16 @@ class AttributeLists(list):
 
     def keys(self) -> list[str]:
         """Keys of the features."""
-        attributes = dict.fromkeys(own if isinstance(own, str) else own[0] for own in chain.from_iterable(self))
+        attributes = dict.fromkeys(
+            own if isinstance(own, str) else own[0] for own in chain.from_iterable(self)
+        )
         return list(dict.fromkeys(split_attribute(attribute)[0] for attribute in attributes))
 
 
 class Part(NamedTuple):
-    """Features of one key: indices of their tokens (None: one feature in each token), ids (-1: unknown), and values
-    (None: all 1)."""
+    """Features of one key: indices of their tokens (None: one feature in each token), ids (-1:
+    unknown), and values (None: all 1).
+    """
 
     places: np.ndarray | None
     ids: np.ndarray
@@ -107,7 +111,9 @@ class Vocabulary:
         return Vocabulary.from_state, (self.keys, self.first_id, self.state())
 
     def merge(self, other: "Vocabulary") -> None:
-        """Add the keys, values and units of another vocabulary, in its order, as if its tokens were encoded next."""
+        """Add the keys, values and units of another vocabulary, in its order, as if its tokens were
+        encoded next.
+        """
         for key in other.keys:
             if key not in self.ids:
                 self._add_key(key)
@@ -134,7 +140,11 @@ class Vocabulary:
         """Return the keys that are not absent from all of so many tokens by chance."""
         level, n = CHANCE ** (1 / max(n_tokens, 1)), self.n_tokens + 2
         # the probability that a token lacks a key, by Laplace's rule of succession
-        return [key for key in self.keys if n - 1 - self.counts[key] < level * n] if level * n > 1.0 else []
+        return (
+            [key for key in self.keys if n - 1 - self.counts[key] < level * n]
+            if level * n > 1.0
+            else []
+        )
 
     def encode(self, tokens: Sequence[Token] | AttributeLists, grow: bool) -> Features:
         """Encode tokens; ``grow`` adds new keys and values, which are skipped otherwise."""
@@ -154,7 +164,13 @@ class Vocabulary:
             if counts:
                 places = {key: part.places for key, part in parts.items()}
                 n = len(chunk)
-                self.add_counts({key: n if own is None else len(set(own.tolist())) for key, own in places.items()}, n)
+                self.add_counts(
+                    {
+                        key: n if own is None else len(set(own.tolist()))
+                        for key, own in places.items()
+                    },
+                    n,
+                )
         return _joined(chunks)
 
     def _attribute_rows(self, tokens: AttributeLists, grow: bool, counts: bool) -> Rows:
@@ -167,9 +183,16 @@ class Vocabulary:
             for pair in pairs:
                 is_pair = isinstance(pair, tuple) and len(pair) == 2
                 if not is_pair or not isinstance(pair[0], str) or not isinstance(pair[1], NUMBERS):
-                    accepted = "strings or pairs of a string and a number, as in ['w=the', ('length', 3)]"
-                    raise InputError(f"The attributes of a token must be {accepted}, got {reprlib.repr(pair)}.")
-            attributes, values = [name for name, _ in pairs], np.array([amount for _, amount in pairs], np.float64)
+                    accepted = (
+                        "strings or pairs of a string and a number, as in ['w=the', ('length', 3)]"
+                    )
+                    raise InputError(
+                        f"The attributes of a token must be {accepted}, got {reprlib.repr(pair)}."
+                    )
+            attributes, values = (
+                [name for name, _ in pairs],
+                np.array([amount for _, amount in pairs], np.float64),
+            )
             _finite(attributes[np.argmin(np.abs(values) <= LARGEST)], values)
         new = defaultdict[str, dict[str, str | float]](dict)
         for attribute in [own for own in dict.fromkeys(attributes) if own not in known]:
@@ -179,7 +202,9 @@ class Vocabulary:
             elif (i := self.ids.get(key, {}).get(value)) is not None:
                 known[attribute] = i
         for key, values_of in new.items():
-            known.update(zip(values_of, self.look_up(key, list(values_of.values()), grow).ids.tolist()))
+            known.update(
+                zip(values_of, self.look_up(key, list(values_of.values()), grow).ids.tolist())
+            )
         ids = np.fromiter(map(known.get, attributes, repeat(-1)), np.int32, len(attributes))
         for key in [key for key in new if key in new[key] and not plain]:
             self._in_units(key, values[ids == known[key]], grow)
@@ -187,21 +212,29 @@ class Vocabulary:
             if unit != 1.0:
                 values[ids == self.ids[key][NUMBER]] /= unit
         kept = (ids >= 0) & (values != 0.0)
-        owners = np.repeat(np.arange(len(tokens)), np.fromiter(map(len, tokens), np.int64, len(tokens)))
+        owners = np.repeat(
+            np.arange(len(tokens)), np.fromiter(map(len, tokens), np.int64, len(tokens))
+        )
         if counts:  # a token may have several attributes of one key
             places = np.frombuffer(self.groups, np.int32)[ids - self.first_id]
-            numbers = np.bincount(np.unique(owners * len(self.keys) + places) % max(len(self.keys), 1))
+            numbers = np.bincount(
+                np.unique(owners * len(self.keys) + places) % max(len(self.keys), 1)
+            )
             self.add_counts(dict(zip(self.keys, numbers.tolist())), len(tokens))
         return np.bincount(owners[kept], minlength=len(tokens)), ids[kept], values[kept]
 
     def _known_rows(self, tokens: Sequence[Token], grow: bool) -> Rows | None:
         """Encode a few tokens as CSR rows, with less overhead than key by key.
 
-        Returns None unless all tokens have the same keys in the same order with strings and numbers only, and nothing
-        must be added to the vocabulary or be warned about.
+        Returns None unless all tokens have the same keys in the same order with strings and numbers
+        only, and nothing must be added to the vocabulary or be warned about.
         """
         keys, ids = tuple(tokens[0]), list[int]()
-        lengths, amounts, known = [], [], [(self.ids.get(key, {}), self.units.get(key)) for key in keys]
+        lengths, amounts, known = (
+            [],
+            [],
+            [(self.ids.get(key, {}), self.units.get(key)) for key in keys],
+        )
         for token in tokens:
             if tuple(token) != keys:
                 return None
@@ -211,7 +244,12 @@ class Vocabulary:
                     i, amount = own.get(value), 1.0
                     if i is None and (grow or NUMBER in own):
                         return None
-                elif type(value) in PLAIN_NUMBERS and -LARGE < value < LARGE and unit and NUMBER in own:
+                elif (
+                    type(value) in PLAIN_NUMBERS
+                    and -LARGE < value < LARGE
+                    and unit
+                    and NUMBER in own
+                ):
                     i, amount = own[NUMBER], value / unit
                 else:
                     return None
@@ -237,7 +275,9 @@ class Vocabulary:
                     self._warn_of_kind(key, "numbers", "text")
                 ids = np.repeat(_look_up([NUMBER], known, grow), len(column))
                 return Part(None, ids, self._in_units(key, numbers, grow))
-            entries = [(i, *own) for i, value in enumerate(column) for own in _named_values(key, value)]
+            entries = [
+                (i, *own) for i, value in enumerate(column) for own in _named_values(key, value)
+            ]
             places, names, amounts = zip(*entries) if entries else ((), (), ())
             # check values before adding them to the vocabulary
             values = _finite(key, np.array(amounts, dtype=np.float64))
@@ -265,8 +305,8 @@ class Vocabulary:
     def _in_units(self, key: str, numbers: np.ndarray, grow: bool) -> np.ndarray:
         """Divide the numbers of a key by its unit.
 
-        The unit is the root mean square of the first numbers that are not all zero. It is rounded to a power of two, so
-        that the division is exact.
+        The unit is the root mean square of the first numbers that are not all zero. It is rounded
+        to a power of two, so that the division is exact.
         """
         if grow and key not in self.units and numbers.any():
             sizes = np.abs(numbers[numbers != 0.0])
@@ -274,7 +314,7 @@ class Vocabulary:
             self.units[key] = float(2.0 ** np.clip(np.round(root), -1000, 1000))
         return numbers / self.units.get(key, 1.0)
 
-    # ---- names and files ----------------------------------------------------------------------------------------
+    # ---- names and files -------------------------------------------------------------------------
 
     def names(self) -> list[tuple[str, str | None]]:
         """Return ``(key, value)`` of every feature, by id; the value is None for numbers."""
@@ -288,18 +328,27 @@ class Vocabulary:
         """Return the names of features by id: ``key=value``, or the key for numbers."""
         names = self.names()
         pairs = {i: names[i - self.first_id] for i in ids}
-        return {i: key if value is NUMBER else f"{key}={value}" for i, (key, value) in pairs.items()}
+        return {
+            i: key if value is NUMBER else f"{key}={value}" for i, (key, value) in pairs.items()
+        }
 
     def state(self, kept: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Return values, keys and units as arrays; ``kept`` is a mask of the features to include."""
         chosen = np.arange(len(self.groups)) if kept is None else np.flatnonzero(kept)
         names = self.names()
-        units, counts = ([own.get(key, 0) for key in self.keys] for own in (self.units, self.counts))
+        units, counts = (
+            [own.get(key, 0) for key in self.keys] for own in (self.units, self.counts)
+        )
         learned = [[names[i][1] for i in chosen.tolist()], units, counts, self.n_tokens]
-        return {"learned": pack_json(learned), "groups": np.array(self.groups, dtype=np.int32)[chosen]}
+        return {
+            "learned": pack_json(learned),
+            "groups": np.array(self.groups, dtype=np.int32)[chosen],
+        }
 
     @classmethod
-    def from_state(cls, keys: Sequence[str], first_id: int, state: Mapping[str, np.ndarray]) -> "Vocabulary":
+    def from_state(
+        cls, keys: Sequence[str], first_id: int, state: Mapping[str, np.ndarray]
+    ) -> "Vocabulary":
         """The inverse of :meth:`state`."""
         vocabulary = cls(first_id)
         groups = state["groups"].tolist()
@@ -315,7 +364,8 @@ class Vocabulary:
 
 
 def split_attribute(attribute: str) -> tuple[str, str | None]:
-    """Return key and value of an attribute; without a value, it is a key and has the value :data:`NUMBER`.
+    """Return key and value of an attribute; without a value, it is a key and has the value
+    :data:`NUMBER`.
 
     >>> [split_attribute(own) for own in ("word:main", "next:word:main", "url=http://x", "bias", ":")]
     [('word', 'main'), ('next:word', 'main'), ('url', 'http://x'), ('bias', None), (':', None)]
@@ -330,8 +380,8 @@ def split_attribute(attribute: str) -> tuple[str, str | None]:
 def flattened(tokens: list[Token]) -> list[Token]:
     """Flatten nested dicts, and gather numbers of attributes by key.
 
-    As in python-crfsuite, ``"next": {"word": "the"}`` is ``"next:word": "the"``. A number of an attribute with a value,
-    ``"word:the": 2.0`` or ``"word=the": 2.0``, is ``"word": {"the": 2.0}``.
+    As in python-crfsuite, ``"next": {"word": "the"}`` is ``"next:word": "the"``. A number of an
+    attribute with a value, ``"word:the": 2.0`` or ``"word=the": 2.0``, is ``"word": {"the": 2.0}``.
     """
     marked = [key for key in set().union(*tokens) if ATTRIBUTE.fullmatch(str(key))]
     is_nested = dict in set(map(type, chain.from_iterable(map(dict.values, tokens))))
@@ -352,7 +402,9 @@ def _add_entries(flat: Token, token: Token, path: str = "") -> None:
     """Add the entries of a token, or of a dict in it, whose keys follow the ``path``."""
     for key, value in token.items():
         own: Any = f"{path}{key}" if path else key
-        if isinstance(value, dict) and not all(isinstance(amount, NUMBERS) for amount in value.values()):
+        if isinstance(value, dict) and not all(
+            isinstance(amount, NUMBERS) for amount in value.values()
+        ):
             _add_entries(flat, value, f"{own}:")
             continue
         if path and isinstance(value, NUMBERS):
@@ -377,7 +429,10 @@ def _columns(tokens: Sequence[Token]) -> list[tuple[str, list]]:
         # all tokens have the same keys in the same order
         values = list(chain.from_iterable(map(dict.values, tokens)))
         return [(key, values[k :: len(keys)]) for k, key in enumerate(keys)]
-    return [(key, [token.get(key) for token in tokens]) for key in dict.fromkeys(chain.from_iterable(tokens))]
+    return [
+        (key, [token.get(key) for token in tokens])
+        for key in dict.fromkeys(chain.from_iterable(tokens))
+    ]
 
 
 def _look_up(names: Sequence[str | None], known: dict[str | None, int], grow: bool) -> np.ndarray:
@@ -395,7 +450,9 @@ def _named_values(key: str, value: object) -> Iterable[tuple[str | None, float]]
     if isinstance(value, NUMBERS):
         return ((NUMBER, float(value)),)
     if isinstance(value, dict):
-        return [(name if name is NUMBER else str(name), float(amount)) for name, amount in value.items()]
+        return [
+            (name if name is NUMBER else str(name), float(amount)) for name, amount in value.items()
+        ]
     value = sorted(value) if isinstance(value, (set, frozenset)) else value
     if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
         return [(str(name), 1.0) for name in value]
@@ -406,7 +463,9 @@ def _named_values(key: str, value: object) -> Iterable[tuple[str | None, float]]
 def _finite(key: str, values: np.ndarray) -> np.ndarray:
     wrong = ~(np.abs(values) <= LARGEST)
     if wrong.any():
-        raise InputError(f"The feature {key!r} must be a finite number up to {LARGEST:g}, got {values[wrong][0]}.")
+        raise InputError(
+            f"The feature {key!r} must be a finite number up to {LARGEST:g}, got {values[wrong][0]}."
+        )
     return values
 
 
@@ -415,9 +474,13 @@ def _to_rows(parts: list[Part], n_tokens: int) -> Rows:
     if parts and all(part.places is None and part.values is None for part in parts):
         return _rows_of_ids(np.stack([part.ids for part in parts], axis=1))
     everyone = np.arange(n_tokens)
-    where = np.concatenate([everyone[:0]] + [everyone if part.places is None else part.places for part in parts])
+    where = np.concatenate(
+        [everyone[:0]] + [everyone if part.places is None else part.places for part in parts]
+    )
     ids = np.concatenate([np.zeros(0, dtype=np.int32)] + [part.ids for part in parts])
-    values = np.concatenate([[], *(np.ones(len(part.ids)) if part.values is None else part.values for part in parts)])
+    values = np.concatenate(
+        [[], *(np.ones(len(part.ids)) if part.values is None else part.values for part in parts)]
+    )
     kept = (ids >= 0) & (values != 0.0)
     order = np.flatnonzero(kept)[np.argsort(where[kept], kind="stable")]
     return np.bincount(where[kept], minlength=n_tokens), ids[order], values[order]
@@ -437,7 +500,9 @@ def _rows_of_ids(ids: np.ndarray) -> Rows:
 def _joined(chunks: list[Rows]) -> Features:
     """Stack CSR rows."""
     nothing = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0)
-    lengths, ids, values = chunks[0] if len(chunks) == 1 else map(np.concatenate, zip(nothing, *chunks))
+    lengths, ids, values = (
+        chunks[0] if len(chunks) == 1 else map(np.concatenate, zip(nothing, *chunks))
+    )
     starts = np.zeros(len(lengths) + 1, dtype=np.int64)
     lengths.cumsum(out=starts[1:])
     return Features(starts, ids, values)

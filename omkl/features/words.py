@@ -1,6 +1,7 @@
 """Features of words: templates, and an encoder that is many times faster than dicts of features.
 
-The encoder caches the features of every distinct word, and looks up features of pairs of words in a hash table.
+The encoder caches the features of every distinct word, and looks up features of pairs of words in a
+hash table.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,8 @@ BETWEEN = "|"
 
 
 class Template(NamedTuple):
-    """Template of a feature of a word: a property of the word, of a neighbour, or of two words together.
+    """Template of a feature of a word: a property of the word, of a neighbour, or of two words
+    together.
 
     Attributes
     ----------
@@ -35,7 +37,8 @@ class Template(NamedTuple):
     property : callable
         ``property(word)`` returns a string, a boolean, or an empty tuple for no feature.
     offsets : tuple of int
-        Offsets of the words with the property, from -2 to 2. The strings of two words are joined by ``|``.
+        Offsets of the words with the property, from -2 to 2. The strings of two words are joined by
+        ``|``.
     """
 
     name: str
@@ -69,7 +72,11 @@ TEMPLATES = (
     Template("has_digit", lambda word: any(map(str.isdigit, word))),
     Template("has_hyphen", lambda word: "-" in word),
     *(Template(f"lower[{offset:+}]", str.lower, (offset,)) for offset in (-2, -1, 1, 2)),
-    *(Template(f"suffix{k}[{o:+}]", partial(_lower, slice(-k, None)), (o,)) for k in (2, 3) for o in (-1, 1)),
+    *(
+        Template(f"suffix{k}[{o:+}]", partial(_lower, slice(-k, None)), (o,))
+        for k in (2, 3)
+        for o in (-1, 1)
+    ),
     Template("lower[-1]|lower", str.lower, (-1, 0)),
     Template("lower|lower[+1]", str.lower, (0, 1)),
     Template("lower[-1]|lower[+1]", str.lower, (-1, 1)),
@@ -77,7 +84,9 @@ TEMPLATES = (
 
 
 def lexicon_templates(lexicons: Mapping[str, Lexicon]) -> list[Template]:
-    """Return templates for values, and prefixes of values, of a word and its neighbours in lexicons."""
+    """Return templates for values, and prefixes of values, of a word and its neighbours in
+    lexicons.
+    """
     found = []
     for name, lexicon in lexicons.items():
         for width, offset in product(lexicon.widths(), (0, -2, -1, 1, 2)):
@@ -100,11 +109,12 @@ def token_features(words: Sequence[str]) -> list[dict[str, str | bool]]:
     Returns
     -------
     list of dict
-        For each word, a string or a boolean for each of 27 templates: ``word`` unchanged; ``lower``, ``prefix1`` to
-        ``prefix4`` and ``suffix1`` to ``suffix5`` in lower case; ``shape``, the kinds of its characters;
-        ``is_capital``, ``is_upper``, ``has_digit``, ``has_hyphen``; features of neighbours such as ``lower[-1]``,
-        ``lower[+2]`` and ``suffix3[+1]``; and features of two words such as ``lower[-1]|lower``. Values outside of the
-        sentence are ``<s>`` before it and ``</s>`` after it.
+        For each word, a string or a boolean for each of 27 templates: ``word`` unchanged;
+        ``lower``, ``prefix1`` to ``prefix4`` and ``suffix1`` to ``suffix5`` in lower case;
+        ``shape``, the kinds of its characters; ``is_capital``, ``is_upper``, ``has_digit``,
+        ``has_hyphen``; features of neighbours such as ``lower[-1]``, ``lower[+2]`` and
+        ``suffix3[+1]``; and features of two words such as ``lower[-1]|lower``. Values outside of
+        the sentence are ``<s>`` before it and ``</s>`` after it.
 
     Raises
     ------
@@ -122,17 +132,21 @@ def token_features(words: Sequence[str]) -> list[dict[str, str | bool]]:
     n, padded = len(words), [BEGIN] * REACH + list(words) + [END] * REACH
     columns: list[Sequence] = []
     for _, of, offsets in TEMPLATES:
-        values = [[of(word) for word in padded[REACH + offset : REACH + offset + n]] for offset in offsets]
+        values = [
+            [of(word) for word in padded[REACH + offset : REACH + offset + n]] for offset in offsets
+        ]
         columns.append(values[0] if len(offsets) == 1 else list(map(BETWEEN.join, zip(*values))))
     names = [template.name for template in TEMPLATES]
     return [dict(zip(names, values)) for values in zip(*columns)]
 
 
-# ---- the encoder -------------------------------------------------------------------------------------------------
+# ---- the encoder ---------------------------------------------------------------------------------
 
 SINGLE = [template for template in TEMPLATES if len(template.offsets) == 1]
 PAIRS = [template for template in TEMPLATES if len(template.offsets) == 2]
-LEFT, RIGHT = (np.array([template.offsets[k] + REACH for template in PAIRS], dtype=np.int64) for k in (0, 1))
+LEFT, RIGHT = (
+    np.array([template.offsets[k] + REACH for template in PAIRS], dtype=np.int64) for k in (0, 1)
+)
 #: Combined with the hash of two words to distinguish templates.
 SALTS = np.arange(1, len(PAIRS) + 1, dtype=np.uint64) * jit.BASE
 #: Maximum number of cached words; then the cache is cleared.
@@ -163,7 +177,9 @@ class _KnownWords:
         self.of([BEGIN, END], True)
 
     def of(self, words: Sequence[str], grow: bool) -> np.ndarray:
-        """Return the codes of words; features of new words are looked up now, unless ``grow`` adds them later."""
+        """Return the codes of words; features of new words are looked up now, unless ``grow`` adds
+        them later.
+        """
         found = list(map(self.codes.get, words))
         if None in found:
             new = [word for word in dict.fromkeys(words) if word not in self.codes]
@@ -173,12 +189,17 @@ class _KnownWords:
             if own.stop > len(self.ids):
                 room = ((0, own.stop + len(self.ids) // 2), (0, 0))
                 self.ids = np.pad(self.ids, room, constant_values=jit.UNSEEN)
-                self.hashes, self.powers = np.pad(self.hashes, room[0]), np.pad(self.powers, room[0])
+                self.hashes, self.powers = (
+                    np.pad(self.hashes, room[0]),
+                    np.pad(self.powers, room[0]),
+                )
             self.hashes[own], self.powers[own] = _hashed([word.lower() for word in new])
             for t, (name, of, _) in enumerate(self._single if not grow else ()):
                 known = self._vocabulary.ids.get(name, {})
                 values: list[Any] = [NUMBER if value is True else value for value in map(of, new)]
-                self.ids[own, t] = [-1 if value is False else known.get(value, -1) for value in values]
+                self.ids[own, t] = [
+                    -1 if value is False else known.get(value, -1) for value in values
+                ]
             self.codes.update(zip(new, range(own.start, own.stop)))
             found = list(map(self.codes.get, words))
         return np.array(found, dtype=np.int64)
@@ -217,14 +238,20 @@ def _hashed(strings: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:
 
 
 class WordEncoder:
-    """Encoder of words, bitwise equivalent to encoding :func:`omkl.features.token_features` and values of lexicons."""
+    """Encoder of words, bitwise equivalent to encoding :func:`omkl.features.token_features` and
+    values of lexicons.
+    """
 
-    def __init__(self, vocabulary: Vocabulary, lexicons: Mapping[str, Lexicon] | None = None) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, lexicons: Mapping[str, Lexicon] | None = None
+    ) -> None:
         self.vocabulary, self._lexicons = vocabulary, lexicons
         self._single = [*SINGLE, *lexicon_templates(lexicons or {})]
         self.keys = frozenset(template.name for template in (*self._single, *PAIRS))
         # columns of the windows
-        self._columns = np.array([template.offsets[0] + REACH for template in self._single], dtype=np.int64)
+        self._columns = np.array(
+            [template.offsets[0] + REACH for template in self._single], dtype=np.int64
+        )
         self._remembered = _KnownWords(vocabulary, self._single)
         self._n_known = len(vocabulary.groups)
         self._pairs = _Pairs()
@@ -235,7 +262,9 @@ class WordEncoder:
     def encode(self, words: Words, offsets: np.ndarray, grow: bool) -> Features:
         """Encode words; ``grow`` adds new values to the vocabulary."""
         at = np.arange(len(words))[:, None] + np.arange(-REACH, REACH + 1)
-        before, after = (np.repeat(ends, np.diff(offsets))[:, None] for ends in (offsets[:-1], offsets[1:]))
+        before, after = (
+            np.repeat(ends, np.diff(offsets))[:, None] for ends in (offsets[:-1], offsets[1:])
+        )
         ids = np.empty((len(words), len(self._single) + len(PAIRS)), np.int32)
         with _LOCK:
             known = self._remembered
@@ -243,7 +272,11 @@ class WordEncoder:
             if (known.has_unknown and (grow or grown)) or len(known.words) > MOST_REMEMBERED:
                 known = self._remembered = _KnownWords(self.vocabulary, self._single)
             known.has_unknown |= not grow
-            around = np.where(at < before, 0, np.where(at >= after, 1, known.of(words, grow).take(at, mode="clip")))
+            around = np.where(
+                at < before,
+                0,
+                np.where(at >= after, 1, known.of(words, grow).take(at, mode="clip")),
+            )
             chunk = CHUNK if grow else len(words)
             for low in range(0, len(words), max(chunk, 1)):
                 self._fill(around[low : low + chunk], ids[low : low + chunk], known, grow)
@@ -253,7 +286,9 @@ class WordEncoder:
         return features_of_ids(ids)
 
     def _fill(self, around, ids, known, grow):
-        """Write the ids of all features of words, (n, templates), given their windows; -1 is no feature."""
+        """Write the ids of all features of words, (n, templates), given their windows; -1 is no
+        feature.
+        """
         self._pairs.update(self.vocabulary)
         of_pairs = LEFT, RIGHT, SALTS, known.hashes, known.powers, self._pairs.keys, self._pairs.ids
         if not jit.gather(around, self._columns, known.ids, *of_pairs, ids, grow):

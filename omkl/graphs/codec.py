@@ -38,19 +38,31 @@ EDGE, EDGES = "edge:", "edges/"
 TRANSITIONS = "transitions"
 
 
-# ---- reading ----------------------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------
 
 
-def read_graphs(block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True) -> TokenData:
-    """Validate and flatten graphs, and their labels and weights; ``names`` is the order of columns of data frames."""
+def read_graphs(
+    block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True
+) -> TokenData:
+    """Validate and flatten graphs, and their labels and weights; ``names`` is the order of columns
+    of data frames.
+    """
     graphs = as_graphs(block.X)
     inputs = [graph.nodes for graph in graphs]
     names = names_in(inputs) if names is None else names
     nodes, offsets = flatten(inputs, names)
     if kinds := [i for i, graph in enumerate(graphs) if graph.directed != graphs[0].directed]:
-        raise InputError(f"Graphs must be all directed or all undirected, but graph {kinds[0]} differs from graph 0.")
-    lacking = [i for i, graph in enumerate(graphs) if len(graph.edges) and graph.edge_features is None]
-    given = [graph.edge_features for graph in graphs if len(graph.edges) and graph.edge_features is not None]
+        raise InputError(
+            f"Graphs must be all directed or all undirected, but graph {kinds[0]} differs from graph 0."
+        )
+    lacking = [
+        i for i, graph in enumerate(graphs) if len(graph.edges) and graph.edge_features is None
+    ]
+    given = [
+        graph.edge_features
+        for graph in graphs
+        if len(graph.edges) and graph.edge_features is not None
+    ]
     if lacking and given:
         raise InputError(f"Graph {lacking[0]} has no features of edges, but others have.")
     edges = None
@@ -63,7 +75,11 @@ def read_graphs(block: TrainingBlock, names: Sequence[str] | None, labeled: bool
     labels: list = []
     if labeled:
         y = block.y
-        y = [own.ravel() if isinstance(own, np.ndarray) else own for own in y] if isinstance(y, Collection) else y
+        y = (
+            [own.ravel() if isinstance(own, np.ndarray) else own for own in y]
+            if isinstance(y, Collection)
+            else y
+        )
         labels = flat_labels(y, np.diff(offsets))
     weights = check_sample_weight(block.sample_weight, len(graphs))
     layouts = [graph.layout for graph in graphs]
@@ -76,14 +92,18 @@ def as_graphs(X: object) -> list[Graph]:
 
     if isinstance(X, (Graph, networkx.Graph)) or not isinstance(X, Collection) or not len(X):
         raise InputError(f"X must be a list of graphs, got {X!r:.60}.")
-    graphs = [Graph.from_networkx(graph) if isinstance(graph, networkx.Graph) else graph for graph in X]
+    graphs = [
+        Graph.from_networkx(graph) if isinstance(graph, networkx.Graph) else graph for graph in X
+    ]
     for i, graph in enumerate(graphs):
         if not isinstance(graph, Graph):
-            raise InputError(f"Graph {i} of X must be an omkl.data.Graph or a graph of networkx, got {graph!r:.60}.")
+            raise InputError(
+                f"Graph {i} of X must be an omkl.data.Graph or a graph of networkx, got {graph!r:.60}."
+            )
     return graphs
 
 
-# ---- outputs ----------------------------------------------------------------------------------------------------
+# ---- outputs -------------------------------------------------------------------------------------
 
 
 class GraphOutputs(ChainOutputs):
@@ -108,7 +128,11 @@ class GraphOutputs(ChainOutputs):
 
     def structure(self, known: Labels) -> PairwiseGraph:  # type: ignore[override]
         """Make the structure over these labels."""
-        allowed = None if self._allowed is None else allowed_transitions(self._allowed, known.members).following
+        allowed = (
+            None
+            if self._allowed is None
+            else allowed_transitions(self._allowed, known.members).following
+        )
         if allowed is not None and not self.directed and not np.array_equal(allowed, allowed.T):
             raise InputError("allowed_pairs must be symmetric, since edges are undirected.")
         return PairwiseGraph(len(known), self._cost, self.shared, allowed, self._sweeps)
@@ -118,9 +142,15 @@ class GraphOutputs(ChainOutputs):
         return self._kinds.get(group) or self._kind or ("full" if self.directed else "symmetric")
 
     def check_pairs(self, groups: Collection[str]) -> None:
-        """Raise an InputError for a kind of pairs that does not fit the edges, or of a group that does not exist."""
+        """Raise an InputError for a kind of pairs that does not fit the edges, or of a group that
+        does not exist.
+        """
         for group, kind in self._kinds.items():
-            check_choice("Keys of `pairs`", group, [*groups, *[TRANSITIONS] * (self._transitions is not None)])
+            check_choice(
+                "Keys of `pairs`",
+                group,
+                [*groups, *[TRANSITIONS] * (self._transitions is not None)],
+            )
             check_choice(f"pairs[{group!r}]", kind, PAIRS)
         misfit, edges = ("symmetric", "directed") if self.directed else ("full", "undirected")
         if misfit in (self._kind, *self._kinds.values()):
@@ -136,7 +166,9 @@ class GraphOutputs(ChainOutputs):
         return [PairBank(LabelPairs(kind, n_labels), averaging)]
 
 
-def check_possible(structure: PairwiseGraph, possible: np.ndarray, layout: GraphLayout, graph: int) -> None:
+def check_possible(
+    structure: PairwiseGraph, possible: np.ndarray, layout: GraphLayout, graph: int
+) -> None:
     """Raise an InputError if no label is possible at a node, or no pair of labels at an edge.
 
     ``possible`` (n, K) is a mask of the labels of each node.
@@ -150,10 +182,12 @@ def check_possible(structure: PairwiseGraph, possible: np.ndarray, layout: Graph
         if edges.any():
             e = int(np.argmax(edges))
             ends = tuple(layout.edges[e].tolist())
-            raise InputError(f"All pairs of labels are forbidden at edge {e} {where}, between the nodes {ends}.")
+            raise InputError(
+                f"All pairs of labels are forbidden at edge {e} {where}, between the nodes {ends}."
+            )
 
 
-# ---- encoding ---------------------------------------------------------------------------------------------------
+# ---- encoding ------------------------------------------------------------------------------------
 
 
 class EdgeGroups(Encoder):
@@ -162,16 +196,22 @@ class EdgeGroups(Encoder):
     def __init__(self, encoder: Encoder, names: Collection[str]) -> None:
         self.__dict__.update(encoder.__dict__)
         self._names = names
-        self.mapped, self.dual = ([name for name in own if name in names] for own in (encoder.mapped, encoder.dual))
+        self.mapped, self.dual = (
+            [name for name in own if name in names] for own in (encoder.mapped, encoder.dual)
+        )
 
     @property
     def explicit_names(self) -> list[str]:
         return [name for name in super().explicit_names if name in self._names]
 
     def explicit_groups(self, first: int = 0) -> np.ndarray:
-        """Return the group of every explicit feature; those of other groups, which never occur, are in the first."""
+        """Return the group of every explicit feature; those of other groups, which never occur, are
+        in the first.
+        """
         own = self.explicit_names
-        places = np.array([own.index(name) if name in own else 0 for name in super().explicit_names], np.int32)
+        places = np.array(
+            [own.index(name) if name in own else 0 for name in super().explicit_names], np.int32
+        )
         return places[super().explicit_groups(first)] if own else np.zeros(0, np.int32)
 
     def own(self, tokens: Tokens) -> Tokens:
@@ -179,16 +219,21 @@ class EdgeGroups(Encoder):
         if tokens.features is None:
             return tokens
         chosen = np.array([name in self._names for name in super().explicit_names], bool)
-        return Tokens(tokens.offsets, tokens.features.only(chosen[super().explicit_groups()]), tokens.views)
+        return Tokens(
+            tokens.offsets, tokens.features.only(chosen[super().explicit_groups()]), tokens.views
+        )
 
 
 class GraphExamples(Examples):
-    """Graphs with encoded nodes and edges, and weights; see :class:`~omkl.estimators.sources.WeightedExamples`.
+    """Graphs with encoded nodes and edges, and weights; see
+    :class:`~omkl.estimators.sources.WeightedExamples`.
 
     ``edges`` are those for the groups of each kind of pairs of labels.
     """
 
-    def __init__(self, nodes: Examples, edges: dict[str, Tokens], layouts: Sequence[GraphLayout]) -> None:
+    def __init__(
+        self, nodes: Examples, edges: dict[str, Tokens], layouts: Sequence[GraphLayout]
+    ) -> None:
         self.__dict__.update(nodes.__dict__)  # the constructor would count the weights again
         self.edges, self.layouts = edges, layouts
 
@@ -202,16 +247,22 @@ class GraphExamples(Examples):
 
     def graph(self, s: int) -> GraphSpan:
         """Return an encoded graph."""
-        edges, offsets = {kind: own.sequence(s) for kind, own in self.edges.items()}, self.tokens.offsets
+        edges, offsets = (
+            {kind: own.sequence(s) for kind, own in self.edges.items()},
+            self.tokens.offsets,
+        )
         return GraphSpan(self.tokens, offsets.item(s), offsets.item(s + 1), edges, self.layouts[s])
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "GraphExamples":
         edges = {kind: own.only(inputs) for kind, own in self.edges.items()}
-        return GraphExamples(super()._cut(inputs, chosen), edges, [self.layouts[s] for s in inputs.tolist()])
+        return GraphExamples(
+            super()._cut(inputs, chosen), edges, [self.layouts[s] for s in inputs.tolist()]
+        )
 
 
 class GraphCodec(TokenCodec):
-    """Encodes graphs and the labels of their nodes; see :class:`~omkl.sequences.decoding.ChainCodec`.
+    """Encodes graphs and the labels of their nodes; see
+    :class:`~omkl.sequences.decoding.ChainCodec`.
 
     Attributes
     ----------
@@ -235,14 +286,18 @@ class GraphCodec(TokenCodec):
         if data.edges is not None:
             if kernels is None and not isinstance(data.edges.inputs, list):
                 kernels = ["linear"]
-            self.edges = Encoder(kernels, in_sequences=True).fit(data.edges._replace(total=data.total))
+            self.edges = Encoder(kernels, in_sequences=True).fit(
+                data.edges._replace(total=data.total)
+            )
         elif kernels is not None:
             raise InputError("edge_kernels must be None for graphs whose edges have no features.")
         examples = super().start(data)
         self._outputs.check_pairs(self._edge_groups)
         return examples
 
-    def encode_known(self, data: TokenData, grow: bool = False, follow: bool = False) -> GraphExamples:
+    def encode_known(
+        self, data: TokenData, grow: bool = False, follow: bool = False
+    ) -> GraphExamples:
         self.check_edges(data)
         examples = super().encode_known(data, grow, follow)
         self.check_labels(examples.gold, data)
@@ -278,7 +333,9 @@ class GraphCodec(TokenCodec):
         n_edges = sum(len(layout.edges) for layout in data.layouts)
         if n_edges and (data.edges is None) != (self.edges is None):
             learned, found = ("no ", "some") if self.edges is None else ("", "none")
-            raise InputError(f"The model has learned from edges with {learned}features, got {found}.")
+            raise InputError(
+                f"The model has learned from edges with {learned}features, got {found}."
+            )
 
     def _with_edges(self, examples: Examples, data: TokenData, grow: bool) -> GraphExamples:
         by_kind = {}
@@ -304,7 +361,7 @@ class GraphCodec(TokenCodec):
             found += [*(own.features or ()), *own.views.values()]
         return {**super().facts(examples), "edges": fingerprint(found)}
 
-    # ---- prediction ---------------------------------------------------------------------------------------------
+    # ---- prediction ------------------------------------------------------------------------------
 
     def input(self, data: TokenData) -> GraphSpan:
         """Encode a single graph."""
@@ -313,11 +370,15 @@ class GraphCodec(TokenCodec):
     def potentials(
         self, model: OnlineModel[Any], data: TokenData, possible: np.ndarray | None = None
     ) -> Iterator[GraphPotentials]:
-        """Yield the potentials of each graph; ``possible`` (N, K) is a mask of the possible labels of all nodes."""
+        """Yield the potentials of each graph; ``possible`` (N, K) is a mask of the possible labels
+        of all nodes.
+        """
         predictor = model.predictor()
         return (self._within(predictor, s, x, possible) for s, x in enumerate(self.spans(data)))
 
-    def _within(self, predictor: Predictor, s: int, x: GraphSpan, possible: np.ndarray | None) -> GraphPotentials:
+    def _within(
+        self, predictor: Predictor, s: int, x: GraphSpan, possible: np.ndarray | None
+    ) -> GraphPotentials:
         potentials = predictor.potentials(x)
         if possible is None:
             return potentials
@@ -326,7 +387,11 @@ class GraphCodec(TokenCodec):
         return self.structure.agreeing(potentials, own)
 
     def solutions(
-        self, model: OnlineModel[Any], data: TokenData, possible: np.ndarray | None = None, n_jobs: int | None = None
+        self,
+        model: OnlineModel[Any],
+        data: TokenData,
+        possible: np.ndarray | None = None,
+        n_jobs: int | None = None,
     ) -> list[tuple[np.ndarray, Certificate]]:
         """Return the codes of the labels of each graph, and their certificates."""
         predictor = model.predictor()
@@ -348,16 +413,28 @@ class GraphCodec(TokenCodec):
         return f"The search found no labelling of graph {graph} {conditions}, although there may be one."
 
     def decode(
-        self, model: OnlineModel[Any], data: TokenData, possible: np.ndarray | None = None, n_jobs: int | None = None
+        self,
+        model: OnlineModel[Any],
+        data: TokenData,
+        possible: np.ndarray | None = None,
+        n_jobs: int | None = None,
     ) -> np.ndarray:
         """Return the codes of the labels of all nodes."""
         return np.concatenate([codes for codes, _ in self.solutions(model, data, possible, n_jobs)])
 
-    def other_labels(self, x: GraphSpan, potentials: GraphPotentials, chosen: np.ndarray, at: int | None) -> np.ndarray:
-        """Return a good labelling with another label at a node, by default the one with the least certain label."""
+    def other_labels(
+        self, x: GraphSpan, potentials: GraphPotentials, chosen: np.ndarray, at: int | None
+    ) -> np.ndarray:
+        """Return a good labelling with another label at a node, by default the one with the least
+        certain label.
+        """
         if at is None:
-            others = np.where(np.arange(self.structure.n_labels) == chosen[:, None], -np.inf, potentials.unary)
-            at = int(np.argmax(others.max(axis=1) - potentials.unary[np.arange(len(chosen)), chosen]))
+            others = np.where(
+                np.arange(self.structure.n_labels) == chosen[:, None], -np.inf, potentials.unary
+            )
+            at = int(
+                np.argmax(others.max(axis=1) - potentials.unary[np.arange(len(chosen)), chosen])
+            )
         possible = np.ones(potentials.unary.shape, dtype=bool)
         possible[at, chosen[at]] = False
         check_possible(self.structure, possible, x.layout, 0)
@@ -367,9 +444,11 @@ class GraphCodec(TokenCodec):
         """Make a function that names the pieces of nodes and edges."""
         of_nodes = part_namer(self.encoder, self.known.members)
         of_edges = of_nodes if self.edges is None else part_namer(self.edges, self.known.members)
-        return lambda pieces: [(of_edges if piece.group.startswith(EDGE) else of_nodes)([piece])[0] for piece in pieces]
+        return lambda pieces: [
+            (of_edges if piece.group.startswith(EDGE) else of_nodes)([piece])[0] for piece in pieces
+        ]
 
-    # ---- banks --------------------------------------------------------------------------------------------------
+    # ---- banks -----------------------------------------------------------------------------------
 
     @property
     def _edge_groups(self) -> list[str]:
@@ -384,37 +463,56 @@ class GraphCodec(TokenCodec):
         return [*super().order, *self._edge_groups]
 
     def _edges_by_kind(self) -> dict[str, EdgeGroups]:
-        """Return the groups of edges of each kind of pairs of labels, also of the kind of new groups."""
+        """Return the groups of edges of each kind of pairs of labels, also of the kind of new
+        groups.
+        """
         names: dict[str, list[str]] = {self._outputs.kind(""): []}
         for group in self._edge_groups:
             names.setdefault(self._outputs.kind(group), []).append(group.removeprefix(EDGE))
-        return {} if self.edges is None else {kind: EdgeGroups(self.edges, own) for kind, own in names.items()}
+        return (
+            {}
+            if self.edges is None
+            else {kind: EdgeGroups(self.edges, own) for kind, own in names.items()}
+        )
 
-    def banks(self, averaging: bool, training: Any = None, in_shards: bool = False) -> tuple[list[Any], list[Any]]:
+    def banks(
+        self, averaging: bool, training: Any = None, in_shards: bool = False
+    ) -> tuple[list[Any], list[Any]]:
         regularized, free = super().banks(averaging, training, in_shards)
         cached = training is not None and not in_shards and self._cache_size > 0
         of_edges = []
         for kind, encoder in self._edges_by_kind().items():
-            tokens, pairs = training.edges[kind] if cached else None, LabelPairs(kind, self.structure.n_labels)
+            tokens, pairs = (
+                training.edges[kind] if cached else None,
+                LabelPairs(kind, self.structure.n_labels),
+            )
             own = self._banks_of(encoder, tokens, pairs.n_weights, averaging, EDGE)
             of_edges += [EdgeBank(bank, pairs) for bank in own]
         of_nodes = [bank for bank in regularized if not isinstance(bank, PairBank)]
         return [*of_nodes, *of_edges, *regularized[len(of_nodes) :]], free
 
     def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
-        banks = [bank for bank in predictor.banks if isinstance(bank, EdgeBank) and isinstance(bank.bank, ExplicitBank)]
+        banks = [
+            bank
+            for bank in predictor.banks
+            if isinstance(bank, EdgeBank) and isinstance(bank.bank, ExplicitBank)
+        ]
         banks = [bank for bank in banks if group is None or group in bank.names]
         found = super().top_features(predictor, n, group) if group is None or not banks else []
         encoder: Any = self.edges
         for bank in banks:
             pairs, members = bank.pairs, self.known.members
             named = [{"label": "equal labels"}] * pairs.n_weights
-            for first, second in [] if pairs.kind == "potts" else np.argwhere(pairs.index >= 0)[::-1].tolist():
-                named[pairs.index[first, second]] = {"label": f"{members[first]} → {members[second]}"}
+            for first, second in (
+                [] if pairs.kind == "potts" else np.argwhere(pairs.index >= 0)[::-1].tolist()
+            ):
+                named[pairs.index[first, second]] = {
+                    "label": f"{members[first]} → {members[second]}"
+                }
             found += top_of_bank(bank.bank, encoder, named, n, group)
         return sorted(found, key=lambda record: -abs(record["weight"]))[:n]
 
-    # ---- model files --------------------------------------------------------------------------------------------
+    # ---- model files -----------------------------------------------------------------------------
 
     def before_block(self) -> dict[str, np.ndarray]:
         edges = {} if self.edges is None else self.edges.arrays(before=True)
@@ -435,5 +533,11 @@ class GraphCodec(TokenCodec):
         self._outputs.directed, self._outputs.shared = values["directed"], values["edges"] is None
         super().unpack(values, arrays, unpacker)
         if values["edges"] is not None:
-            own = {name.removeprefix(EDGES): array for name, array in arrays.items() if name.startswith(EDGES)}
-            self.edges = Encoder.unpack(values["edges"], Unpacker(own, unpacker.parts), in_sequences=True)
+            own = {
+                name.removeprefix(EDGES): array
+                for name, array in arrays.items()
+                if name.startswith(EDGES)
+            }
+            self.edges = Encoder.unpack(
+                values["edges"], Unpacker(own, unpacker.parts), in_sequences=True
+            )

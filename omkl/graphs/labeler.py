@@ -25,9 +25,13 @@ from omkl.structures.graphs.pairwise import Certificate, PairwiseGraph
 
 
 def record_proved(trainer: OnlineTrainer, record: Record) -> None:
-    """Record the fraction of the labellings of some rounds that were proved to be the best; a callback."""
+    """Record the fraction of the labellings of some rounds that were proved to be the best; a
+    callback.
+    """
     structure: Any = trainer.structure
-    if structure.n_found:  # not in shards, which label with copies, nor for chains, whose labellings are the best
+    if (
+        structure.n_found
+    ):  # not in shards, which label with copies, nor for chains, whose labellings are the best
         record["proved"] = structure.n_proved / structure.n_found
     structure.n_found = structure.n_proved = 0
 
@@ -36,12 +40,14 @@ def record_proved(trainer: OnlineTrainer, record: Record) -> None:
 class GraphLabeler(OnlineEstimator):
     """Labeler of the nodes of graphs, with kernels on nodes and on edges.
 
-    ``X`` is a list of graphs, each an :class:`omkl.data.Graph` or a graph of networkx, and ``y`` has for each graph a
-    list of labels of its nodes, in their order. A label None is unknown: the model is trained on the known labels. For
-    images see :func:`omkl.data.grid`; an image of labels is accepted as well.
+    ``X`` is a list of graphs, each an :class:`omkl.data.Graph` or a graph of networkx, and ``y``
+    has for each graph a list of labels of its nodes, in their order. A label None is unknown: the
+    model is trained on the known labels. For images see :func:`omkl.data.grid`; an image of labels
+    is accepted as well.
 
-    The nodes of a graph are like the tokens of a sequence for :class:`~omkl.SequenceLabeler`, and have the same groups.
-    Features of edges score pairs of labels; their groups are called ``edge:NAME``.
+    The nodes of a graph are like the tokens of a sequence for :class:`~omkl.SequenceLabeler`, and
+    have the same groups. Features of edges score pairs of labels; their groups are called
+    ``edge:NAME``.
 
     Parameters
     ----------
@@ -50,23 +56,27 @@ class GraphLabeler(OnlineEstimator):
     edge_kernels : list, dict or None
         Kernels on edges, in the same language. None uses a linear kernel on arrays.
     pairs : {"full", "symmetric", "equal", "potts"}, dict or None
-        Weights of a feature of edges, and of edges without features: one for each ordered pair of labels, for each
-        unordered pair, for each label that both ends have, or one for equal labels. None is "full" for directed edges,
-        and "symmetric" for undirected ones. A dict gives the kind of some groups, as ``{"edge:near": "potts"}`` or
-        ``{"transitions": "equal"}``; None is for the others.
+        Weights of a feature of edges, and of edges without features: one for each ordered pair of
+        labels, for each unordered pair, for each label that both ends have, or one for equal
+        labels. None is "full" for directed edges, and "symmetric" for undirected ones. A dict gives
+        the kind of some groups, as ``{"edge:near": "potts"}`` or ``{"transitions": "equal"}``; None
+        is for the others.
     transitions : {"free", "regularized", None}
-        Scores of pairs of labels that all edges share: not regularized, an additional regularized group, or none.
+        Scores of pairs of labels that all edges share: not regularized, an additional regularized
+        group, or none.
     allowed_pairs : dict, array of shape (K, K) or None
-        Allowed labels of the two nodes of an edge, in training and prediction. A dict maps a label to the list of
-        labels that the second node may have; labels that are not keys allow all. On large graphs with cycles, the
-        search for an allowed labelling may end without one.
+        Allowed labels of the two nodes of an edge, in training and prediction. A dict maps a label
+        to the list of labels that the second node may have; labels that are not keys allow all. On
+        large graphs with cycles, the search for an allowed labelling may end without one.
     sweeps : int > 0
         Maximum number of sweeps of message passing over a graph with cycles.
-    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, class_weight, cost, radius, shuffle, \
-early_stopping, validation_fraction, n_iter_no_change, n_examples, budget, cache_size, dtype, n_jobs, lexicons, \
-callbacks, verbose, random_state
-        As for :class:`~omkl.SequenceLabeler`. The default loss is the hinge. On graphs with cycles, the probabilities
-        of "crf" and "softmax-margin" are those of tree-reweighted belief propagation, which takes longer.
+    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, class_weight, cost,
+    radius, shuffle, \
+early_stopping, validation_fraction, n_iter_no_change, n_examples, budget, cache_size, dtype,
+n_jobs, lexicons, \ callbacks, verbose, random_state
+        As for :class:`~omkl.SequenceLabeler`. The default loss is the hinge. On graphs with cycles,
+        the probabilities of "crf" and "softmax-margin" are those of tree-reweighted belief
+        propagation, which takes longer.
 
     Attributes
     ----------
@@ -75,9 +85,10 @@ callbacks, verbose, random_state
     kernel_weights_ : dict of str to float
         The learned weight of each group, in [0, 1], summing to 1.
     history_ : list of dict
-        As for :class:`~omkl.SequenceLabeler`; also ``proved``, the fraction of the best labellings sought that were
-        proved to be the best: for the losses "hinge" and "perceptron", early stopping, and the error in streams.
-        Labellings of chains that share their scores of edges are always the best, and are not counted.
+        As for :class:`~omkl.SequenceLabeler`; also ``proved``, the fraction of the best labellings
+        sought that were proved to be the best: for the losses "hinge" and "perceptron", early
+        stopping, and the error in streams. Labellings of chains that share their scores of edges
+        are always the best, and are not counted.
     n_iter_ : int
         Number of epochs.
     temperature_ : float or None
@@ -85,8 +96,8 @@ callbacks, verbose, random_state
 
     References
     ----------
-    Kolmogorov: *Convergent tree-reweighted message passing for energy minimization* (2006). Finley, Joachims: *Training
-    structural SVMs when exact inference is intractable* (2008).
+    Kolmogorov: *Convergent tree-reweighted message passing for energy minimization* (2006). Finley,
+    Joachims: *Training structural SVMs when exact inference is intractable* (2008).
 
     Examples
     --------
@@ -156,11 +167,14 @@ callbacks, verbose, random_state
         Returns
         -------
         list of omkl.structures.Certificate
-            ``(score, bound, proved)``: the score of the labelling, an upper bound of the scores of all labellings, and
-            whether no labelling is better.
+            ``(score, bound, proved)``: the score of the labelling, an upper bound of the scores of
+            all labellings, and whether no labelling is better.
         """
         model = self.model_
-        blocks = (model.codec.solutions(model, *own, self.n_jobs) for own in labeling.constrained(model, X, labels))
+        blocks = (
+            model.codec.solutions(model, *own, self.n_jobs)
+            for own in labeling.constrained(model, X, labels)
+        )
         return [found for block in blocks for _, found in block]
 
     def explain(
@@ -174,7 +188,8 @@ callbacks, verbose, random_state
     ) -> Explanation:
         """Explain the labels of a graph in comparison with another labelling.
 
-        Contributions of groups of nodes and edges sum to the difference of the two scores, the margin.
+        Contributions of groups of nodes and edges sum to the difference of the two scores, the
+        margin.
 
         Parameters
         ----------
@@ -184,7 +199,8 @@ callbacks, verbose, random_state
         against : sequence of labels, optional
             The labelling to compare with; by default a good one with another label at ``node``.
         node : int, optional
-            A node, counted from 0; by default the one whose own features are least certain. Not with ``against``.
+            A node, counted from 0; by default the one whose own features are least certain. Not
+            with ``against``.
         n : int > 0
             Number of the strongest features to list.
 
@@ -206,11 +222,16 @@ callbacks, verbose, random_state
         Returns
         -------
         dict
-            ``accuracy`` of nodes, ``graph_accuracy``, the fraction of entirely correct graphs, ``nodes`` and
-            ``graphs``, counts, and ``labels``, a record for each label; see :func:`omkl.evaluate_labels`.
+            ``accuracy`` of nodes, ``graph_accuracy``, the fraction of entirely correct graphs,
+            ``nodes`` and ``graphs``, counts, and ``labels``, a record for each label; see
+            :func:`omkl.evaluate_labels`.
         """
         found = evaluate_labels(*labeling.gold_and_predicted(self, X, y))
-        counts = {"graph_accuracy": found["sequence_accuracy"], "nodes": found["tokens"], "graphs": found["sequences"]}
+        counts = {
+            "graph_accuracy": found["sequence_accuracy"],
+            "nodes": found["tokens"],
+            "graphs": found["sequences"],
+        }
         return {"accuracy": found["accuracy"], **counts, "labels": found["labels"]}
 
     @property
@@ -223,4 +244,6 @@ callbacks, verbose, random_state
 
     def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
         super()._restore(manifest, unpacker)
-        self.lexicons = self.model_.parameters["lexicons"] = self.model_.codec.encoder.lexicons or None
+        self.lexicons = self.model_.parameters["lexicons"] = (
+            self.model_.codec.encoder.lexicons or None
+        )

@@ -1,7 +1,7 @@
 """Loops over small dense tables of weights: transitions and intercepts.
 
-Transitions are (positions, K, K); position ``t`` uses row ``min(t, positions - 1)``. An intercept is (1, 1, K), and all
-tokens share it. Signatures are those of :mod:`omkl.signatures`.
+Transitions are (positions, K, K); position ``t`` uses row ``min(t, positions - 1)``. An intercept
+is (1, 1, K), and all tokens share it. Signatures are those of :mod:`omkl.signatures`.
 """
 
 from typing import NamedTuple
@@ -27,7 +27,9 @@ dense_at = DENSE.at
 
 @inner
 def take_step(gradient, table, sums, rates, averages, square_norms, square_gradients):
-    """``v -= rate g``; gradient matrices from ``len(table) - 1`` on share the last matrix of the table."""
+    """``v -= rate g``; gradient matrices from ``len(table) - 1`` on share the last matrix of the
+    table.
+    """
     rate = rates[0]
     average = averages[0]
     averaging = sums.shape[0] > 0
@@ -89,7 +91,7 @@ def sum_at(sums, t, i, j):
     return 0.0
 
 
-# ---- transitions --------------------------------------------------------------------------------------------------
+# ---- transitions ---------------------------------------------------------------------------------
 
 
 @compiled(counting=False)
@@ -152,7 +154,7 @@ def add_transitions_by_position(table, scale, offsets, low, high, pairwise):
                     pairwise[t - low, i, j] += scale * table[position, i, j]
 
 
-# ---- intercept ----------------------------------------------------------------------------------------------------
+# ---- intercept -----------------------------------------------------------------------------------
 
 
 @compiled(counting=False)
@@ -203,7 +205,9 @@ def step_intercept(bank, x, at, gradient, pair_gradient, postponed):
 
 @compiled(counting=False)
 def slopes_of_intercept(bank, x, at, gradient, pair_gradient, slopes, totals):
-    """Add the inner product of the constants with the gradient, and the constants of all tokens to ``totals``."""
+    """Add the inner product of the constants with the gradient, and the constants of all tokens to
+    ``totals``.
+    """
     table = dense_at(bank).table
     for i in range(gradient.shape[0]):
         for j in range(gradient.shape[1]):

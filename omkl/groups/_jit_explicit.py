@@ -1,8 +1,9 @@
 """Loops over sparse explicit features, with one row of label weights per feature.
 
-Nonzero rows are linked into a list per group (``heads``, ``links``). So to empty a group or fold its scale costs O(rows
-touched), not O(dimension). Tables are of float64 or float32: each loop stands once, and has a compiled function for
-each of both, with the signatures of :mod:`omkl.signatures`.
+Nonzero rows are linked into a list per group (``heads``, ``links``). So to empty a group or fold
+its scale costs O(rows touched), not O(dimension). Tables are of float64 or float32: each loop
+stands once, and has a compiled function for each of both, with the signatures of
+:mod:`omkl.signatures`.
 """
 
 from typing import NamedTuple
@@ -20,7 +21,9 @@ END = -1
 
 
 class Weights(NamedTuple):
-    """A table of label weights (number of features, K) with its running sums, and the group of each feature."""
+    """A table of label weights (number of features, K) with its running sums, and the group of each
+    feature.
+    """
 
     group_of: np.ndarray
     table: np.ndarray
@@ -40,7 +43,15 @@ class FeaturesOfTokens(NamedTuple):
 
 
 def _layout_of(table: types.Array) -> Layout:
-    return Layout(Weights, group_of=INDICES, table=table, sums=table, links=INDICES, heads=INDICES, groups=ADDRESS)
+    return Layout(
+        Weights,
+        group_of=INDICES,
+        table=table,
+        sums=table,
+        links=INDICES,
+        heads=INDICES,
+        groups=ADDRESS,
+    )
 
 
 WEIGHTS = _layout_of(MATRIX)
@@ -68,7 +79,9 @@ def add_weighted(weights, features, at, unary):
 
 @borrowing
 def add_averaged(weights, features, at, factors, total, unary):
-    """Add the scores of the average ``(a_group(f) v[f, :] + u[f, :]) / total``, or without ``u`` if the total is 0."""
+    """Add the scores of the average ``(a_group(f) v[f, :] + u[f, :]) / total``, or without ``u`` if
+    the total is 0.
+    """
     left_out = bank_groups_at(weights.groups).left_out
     averaging = weights.sums.shape[0] > 0
     for i in range(unary.shape[0]):
@@ -86,7 +99,9 @@ def add_averaged(weights, features, at, factors, total, unary):
 
 @borrowing
 def add_inner_products(weights, features, at, gradient, slopes, totals):
-    """``slopes[k] += sum_i <v_k-potentials of token i, D[i]>``; add the potentials to ``totals[k]``."""
+    """``slopes[k] += sum_i <v_k-potentials of token i, D[i]>``; add the potentials to
+    ``totals[k]``.
+    """
     for i in range(gradient.shape[0]):
         for q in range(features.starts[at + i], features.starts[at + i + 1]):
             group = weights.group_of[features.ids[q]]
@@ -98,11 +113,12 @@ def add_inner_products(weights, features, at, gradient, slopes, totals):
 
 @inner
 def take_step(weights, features, at, gradient):
-    """``v[f, :] -= rate_group(f) x_if D[i, :]``; update norms and averages; only labels with a gradient change.
+    """``v[f, :] -= rate_group(f) x_if D[i, :]``; update norms and averages; only labels with a
+    gradient change.
 
-    The norm of the gradient follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``, which is valid even if
-    tokens share features. Features of a group are added up before they are written to the array, since writes to the
-    same entry wait for each other.
+    The norm of the gradient follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``,
+    which is valid even if tokens share features. Features of a group are added up before they are
+    written to the array, since writes to the same entry wait for each other.
     """
     starts, ids, values = features
     groups = bank_groups_at(weights.groups)
@@ -196,7 +212,8 @@ def link_rows(table, groups, links, heads):
 
 @compiled
 def shrink_features(limits, averages, table, sums, groups, square_norms):
-    """Reduce the magnitude of the weights of each group by its limit, down to 0; update norms and averages.
+    """Reduce the magnitude of the weights of each group by its limit, down to 0; update norms and
+    averages.
 
     Rows are visited in their order, so that a resumed run adds the same numbers in the same order.
     """
@@ -218,7 +235,7 @@ def shrink_features(limits, averages, table, sums, groups, square_norms):
             square_norms[group] += moved * moved
 
 
-# ---- tables of float64 ----------------------------------------------------------------------------
+# ---- tables of float64 ---------------------------------------------------------------------------
 
 
 @compiled(counting=False)
@@ -252,7 +269,7 @@ def slopes(bank, x, at, gradient, pair_gradient, slopes, totals):
     add_inner_products(weights_at(bank), features_at(x), at, gradient, slopes, totals)
 
 
-# ---- tables of float32 ----------------------------------------------------------------------------
+# ---- tables of float32 ---------------------------------------------------------------------------
 
 
 @compiled(counting=False)

@@ -7,7 +7,8 @@ import numpy as np
 from omkl._compilation import compiled, inner
 from omkl._pointers import FLAGS, FLOAT, VECTOR, Layout
 
-#: Logarithm of the smallest ratio of two weights; a weight that underflows to 0 could not grow again.
+#: Logarithm of the smallest ratio of two weights; a weight that underflows to 0 could not grow
+#: again.
 LOWEST = -40.0
 
 
@@ -65,7 +66,9 @@ def begin_forward_backward(method, address, pending, rate, weight):
 
 @compiled(counting=False)
 def begin_dual_averaging(method, address, pending, rate, weight):
-    """Begin a round of dual averaging: ``v`` is minus the sum of gradients, and the scale is set anew."""
+    """Begin a round of dual averaging: ``v`` is minus the sum of gradients, and the scale is set
+    anew.
+    """
     groups = groups_at(address)
     for k in range(len(groups.scales)):
         groups.averages[k] += pending * groups.scales[k]
@@ -115,7 +118,9 @@ def measure(address):
 
 @inner
 def note_events(groups, k):
-    """Set whether a group is empty, and has just left or reached zero; return whether its bank has something to do."""
+    """Set whether a group is empty, and has just left or reached zero; return whether its bank has
+    something to do.
+    """
     groups.activated[k] = False
     groups.deactivated[k] = False
     scale = groups.scales[k]
@@ -132,11 +137,12 @@ def note_events(groups, k):
 
 @compiled(counting=False)
 def rescale(address, after, radius, forgets):
-    """Apply the proximal and projection steps to the scales; return whether banks have events, and the model's norm.
+    """Apply the proximal and projection steps to the scales; return whether banks have events, and
+    the model's norm.
 
-    ``scale_k = base_k after_k / before_k``. Groups beyond ``len(after)`` are not penalised. If ``forgets`` (forward-
-    backward splitting), a group that reaches zero becomes empty, a group that leaves zero is activated, and scales
-    out of range are folded into ``v``.
+    ``scale_k = base_k after_k / before_k``. Groups beyond ``len(after)`` are not penalised. If
+    ``forgets`` (forward- backward splitting), a group that reaches zero becomes empty, a group that
+    leaves zero is activated, and scales out of range are folded into ``v``.
     """
     groups = groups_at(address)
     n_penalized = len(after)
@@ -162,10 +168,12 @@ def rescale(address, after, radius, forgets):
 
 @compiled(counting=False)
 def hedge(weights, cumulative, losses, gap):
-    """Run one round of AdaHedge (de Rooij et al. 2014, Fig. 1) on groups of nonzero weight; return the gap.
+    """Run one round of AdaHedge (de Rooij et al. 2014, Fig.
 
-    The learning rate is ``ln p / gap``, where ``gap`` is the cumulative mixability gap. It requires neither the scale
-    of the losses nor the horizon.
+    1) on groups of nonzero weight; return the gap.
+
+    The learning rate is ``ln p / gap``, where ``gap`` is the cumulative mixability gap. It requires
+    neither the scale of the losses nor the horizon.
     """
     p = weights.shape[0]
     log_p = np.log(max(p, 2))
@@ -210,8 +218,8 @@ def half_weighted_squares(norms, weights):
 class HedgeArrays(NamedTuple):
     """Arrays of the weights that Hedge learns; see :class:`omkl.online.methods.OutOfSampleWeights`.
 
-    ``factors`` and ``square_norms_before`` are those of all groups, all other arrays of the regularized ones; ``gap``
-    and ``learning`` are arrays of one number.
+    ``factors`` and ``square_norms_before`` are those of all groups, all other arrays of the
+    regularized ones; ``gap`` and ``learning`` are arrays of one number.
     """
 
     weights: np.ndarray
@@ -230,7 +238,9 @@ hedge_at = HEDGE.at
 
 @compiled(counting=False)
 def begin_hedge(method, address, pending, rate, weight):
-    """Begin a round: set rates and bases for a gradient step of each part ``f_k = (s_k / w_k) v_k``."""
+    """Begin a round: set rates and bases for a gradient step of each part ``f_k = (s_k / w_k)
+    v_k``.
+    """
     groups = groups_at(address)
     hedge_arrays = hedge_at(method)
     for k in range(len(hedge_arrays.weights)):
@@ -246,10 +256,11 @@ def begin_hedge(method, address, pending, rate, weight):
 
 @compiled(counting=False)
 def square_in_hedge(method, address, weight):
-    """Play a round of Hedge if it learns; return the squared norm of the gradient of the latest step.
+    """Play a round of Hedge if it learns; return the squared norm of the gradient of the latest
+    step.
 
-    The losses ``weight * <f_k, g_k>`` before a step ``v_k -= r_k g_k`` follow from the change of ``||v_k||^2``:
-    ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
+    The losses ``weight * <f_k, g_k>`` before a step ``v_k -= r_k g_k`` follow from the change of
+    ``||v_k||^2``: ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
     """
     groups = groups_at(address)
     hedge_arrays = hedge_at(method)
@@ -259,7 +270,9 @@ def square_in_hedge(method, address, weight):
             change = groups.square_norms[k] - hedge_arrays.square_norms_before[k]
             slope = 0.5 * (rate * groups.square_gradients[k] - change / rate)
             hedge_arrays.losses[k] = weight * groups.bases[k] * slope
-        gap = hedge(hedge_arrays.weights, hedge_arrays.cumulative, hedge_arrays.losses, hedge_arrays.gap[0])
+        gap = hedge(
+            hedge_arrays.weights, hedge_arrays.cumulative, hedge_arrays.losses, hedge_arrays.gap[0]
+        )
         hedge_arrays.gap[0] = gap
     square = 0.0
     for k in range(len(groups.square_gradients)):
@@ -278,7 +291,9 @@ def shrink_in_hedge(method, norms, step):
 
 @compiled(counting=False)
 def distance_in_hedge(method, norms, norm):
-    """Return the norm of a model, in which :func:`half_weighted_squares` replaces the norms of regularized groups."""
+    """Return the norm of a model, in which :func:`half_weighted_squares` replaces the norms of
+    regularized groups.
+    """
     squares = 0.0
     for k in range(len(norms)):
         squares += norms[k] ** 2

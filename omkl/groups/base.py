@@ -13,7 +13,8 @@ from omkl.groups.group_state import GroupState, GroupStateView, Mixture
 from omkl.signatures import BankFunctions
 from omkl.structures.base import Potentials, Structure, inner_product, map_arrays, pairs_of
 
-#: An encoded input with a length for the banks of a model: a Span, an ArcSentence, or a user-defined type.
+#: An encoded input with a length for the banks of a model: a Span, an ArcSentence, or a
+#: user-defined type.
 Input: TypeAlias = Any
 
 
@@ -28,14 +29,17 @@ class GuidedInput(ABC):
 
 
 def initial_potentials(structure: Structure, x: Input) -> Potentials:
-    """Return the initial potentials of an input: zeros, or the potentials of another model for a guided input.
+    """Return the initial potentials of an input: zeros, or the potentials of another model for a
+    guided input.
 
     Parameters
     ----------
     structure : Structure
     x : Span, ArcSentence or similar
     """
-    return x.initial_potentials(structure) if isinstance(x, GuidedInput) else structure.zeros(len(x))
+    return (
+        x.initial_potentials(structure) if isinstance(x, GuidedInput) else structure.zeros(len(x))
+    )
 
 
 class FrozenGroups(ABC):
@@ -59,19 +63,21 @@ class FrozenGroups(ABC):
 
 
 class Bank(Compilable, ABC):
-    r"""Several groups that share one representation: for example 20 feature templates, or three kernels.
+    r"""Several groups that share one representation: for example 20 feature templates, or three
+    kernels.
 
-    A bank stores directions :math:`v_k`; the parameters are :math:`\theta_k = s_k v_k`, with scales in its slice of the
+    A bank stores directions :math:`v_k`; the parameters are :math:`\theta_k = s_k v_k`, with scales
+    in its slice of the
     :class:`~omkl.groups.GroupState`. It adds its potentials, moves :math:`v_k` along a gradient, and keeps
     :math:`\|v_k\|^2` in the group state exact. It is independent of learning rate, regularizer and structure.
 
-    Running average: let :math:`a_k` be the sum of :math:`w_t s_k` over the rounds, and :math:`u_k` a running sum. The
-    averaged parameters are :math:`(a_k v_k + u_k) / \sum_t w_t`. Before :math:`v_k` is multiplied, because its group
-    reached zero or its scale left the range of good precision, :math:`a_k v_k` is added to :math:`u_k` and :math:`a_k`
+    Running average: let :math:`a_k` be the sum of :math:`w_t s_k` over the rounds, and :math:`u_k`
+    a running sum. The averaged parameters are :math:`(a_k v_k + u_k) / \sum_t w_t`. Before
+    :math:`v_k` is multiplied, because its group reached zero or its scale left the range of good precision, :math:`a_k v_k` is added to :math:`u_k` and :math:`a_k`
     is reset to 0. So :math:`a_k` stays bounded.
 
-    Subclasses set ``names``, ``averaging`` and ``_sums`` (the array of all :math:`u_k`), implement the abstract
-    methods, and declare their optional methods in ``abilities``.
+    Subclasses set ``names``, ``averaging`` and ``_sums`` (the array of all :math:`u_k`), implement
+    the abstract methods, and declare their optional methods in ``abilities``.
     """
 
     #: Compiled functions of the bank's part in a round; None if only its methods define it.
@@ -119,10 +125,11 @@ class Bank(Compilable, ABC):
 
     @abstractmethod
     def step(self, x: Input, gradient: Potentials) -> None:
-        r"""Take a gradient step, :math:`v_k \leftarrow v_k - \eta_k g_k`, with the rates of the group state.
+        r"""Take a gradient step, :math:`v_k \leftarrow v_k - \eta_k g_k`, with the rates of the
+        group state.
 
-        Set :math:`\|v_k\|^2` and :math:`\|g_k\|^2` in the group state. For an empty group :math:`v_k` may stay
-        unchanged until :meth:`apply_events` activates the group.
+        Set :math:`\|v_k\|^2` and :math:`\|g_k\|^2` in the group state. For an empty group
+        :math:`v_k` may stay unchanged until :meth:`apply_events` activates the group.
 
         Parameters
         ----------
@@ -181,7 +188,9 @@ class Bank(Compilable, ABC):
 
     @abstractmethod
     def averaged(self) -> Any:
-        """Return a copy with the averaged parameters, which can add potentials and recompute its norms."""
+        """Return a copy with the averaged parameters, which can add potentials and recompute its
+        norms.
+        """
 
     def add_averaged_potentials(self, x: Input, potentials: Potentials) -> None:
         """Add the potentials of :meth:`averaged`, bit for bit; see :meth:`add_potentials`."""
@@ -190,7 +199,10 @@ class Bank(Compilable, ABC):
         frozen.add_potentials(x, potentials)
 
     def add_both(self, x: Input, potentials: Potentials, average: Potentials) -> None:
-        """Add the potentials of the current and of the averaged model, in little more time. Ability "watch"."""
+        """Add the potentials of the current and of the averaged model, in little more time.
+
+        Ability "watch".
+        """
         self.add_potentials(x, potentials)
         self.add_averaged_potentials(x, average)
 
@@ -208,14 +220,17 @@ class Bank(Compilable, ABC):
         """
 
     def condensed(self) -> dict[str, np.ndarray]:
-        """Return the :meth:`state` of a bank with the averaged parameters, with scales 1 and without an average.
+        """Return the :meth:`state` of a bank with the averaged parameters, with scales 1 and
+        without an average.
 
         Requires the ability "condense".
         """
         raise NotImplementedError
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
-        r"""Set the parameters to a mix of shards that started from the state of this bank. Ability "mix".
+        r"""Set the parameters to a mix of shards that started from the state of this bank.
+
+        Ability "mix".
 
         The group state has set the scales to 1. The squared norms are recomputed.
 
@@ -248,8 +263,11 @@ class Bank(Compilable, ABC):
         step : float
         """
 
-    def inner_products(self, x: Input, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
-        """Return the inner product of each group's potentials, computed from ``v_k``, with a gradient, (p,).
+    def inner_products(
+        self, x: Input, gradient: Potentials, totals: np.ndarray | None
+    ) -> np.ndarray:
+        """Return the inner product of each group's potentials, computed from ``v_k``, with a
+        gradient, (p,).
 
         Parameters
         ----------
@@ -273,7 +291,9 @@ class Bank(Compilable, ABC):
     def _check_fit(self, fits: bool) -> None:
         """Raise an InputError unless the arrays of a state fit."""
         if not fits:
-            raise InputError(f"The arrays of the group {self.names[0]!r} do not fit the model, or each other.")
+            raise InputError(
+                f"The arrays of the group {self.names[0]!r} do not fit the model, or each other."
+            )
 
     def _fold(self, k: int, factor: float) -> None:
         """Multiply ``v_k``, and reset the weight of group k in the average."""
@@ -282,14 +302,17 @@ class Bank(Compilable, ABC):
 
     @abstractmethod
     def _scale_group(self, k: int, factor: float) -> None:
-        """Add ``a_k v_k`` to the running sums of group k, and multiply its ``v_k``; a factor of 0 empties the group."""
+        """Add ``a_k v_k`` to the running sums of group k, and multiply its ``v_k``; a factor of 0
+        empties the group.
+        """
 
     def _activate(self, x: Input, gradient: Potentials) -> None:
         """Apply the postponed step to empty groups that become active."""
 
 
 class CompiledBank(Bank):
-    """Base of banks whose part in a round is compiled functions, which the compiled driver calls as well.
+    """Base of banks whose part in a round is compiled functions, which the compiled driver calls as
+    well.
 
     Subclasses set ``functions``, and define :meth:`arrays`, :meth:`input_of` and :meth:`inputs_of`.
     """
@@ -343,14 +366,18 @@ class CompiledBank(Bank):
     def add_potentials(self, x: Input, potentials: Potentials) -> None:
         inputs, at = self.input_of(x)
         packed = self.packed()
-        self.functions.scores(packed.address, inputs.address, at, potentials.unary, pairs_of(potentials))
+        self.functions.scores(
+            packed.address, inputs.address, at, potentials.unary, pairs_of(potentials)
+        )
 
     def add_averaged_potentials(self, x: Input, potentials: Potentials) -> None:
         inputs, at = self.input_of(x)
         packed = self.packed()
         average = self.group_state.factors(self.averaging and len(self._sums) > 0)
         pairs = pairs_of(potentials)
-        self.functions.average(packed.address, inputs.address, at, *average, potentials.unary, pairs)
+        self.functions.average(
+            packed.address, inputs.address, at, *average, potentials.unary, pairs
+        )
 
     def add_both(self, x: Input, potentials: Potentials, average: Potentials) -> None:
         self.add_potentials(x, potentials)
@@ -368,14 +395,18 @@ class CompiledBank(Bank):
         pairs = pairs_of(gradient)
         self.functions.step(packed.address, inputs.address, at, gradient.unary, pairs, True)
 
-    def inner_products(self, x: Input, gradient: Potentials, totals: np.ndarray | None) -> np.ndarray:
+    def inner_products(
+        self, x: Input, gradient: Potentials, totals: np.ndarray | None
+    ) -> np.ndarray:
         inputs, at = self.input_of(x)
         packed = self.packed()
         products = np.zeros(len(self.names))
         if totals is None:
             totals = np.zeros((len(products), gradient.unary.shape[1]))
         pairs = pairs_of(gradient)
-        self.functions.slopes(packed.address, inputs.address, at, gradient.unary, pairs, products, totals)
+        self.functions.slopes(
+            packed.address, inputs.address, at, gradient.unary, pairs, products, totals
+        )
         return products
 
     def _scale_group(self, k: int, factor: float) -> None:
@@ -417,8 +448,8 @@ class Piece(NamedTuple):
     #: "feature", "part", "support", "labels", "arc", "grandparent" or "sibling".
     kind: str
     group: str
-    #: Identifies the piece: id of a feature, number of a part of a kernel with explicit features, index and row of a
-    #: support vector, codes of consecutive labels, or (head, modifier).
+    #: Identifies the piece: id of a feature, number of a part of a kernel with explicit features,
+    #: index and row of a support vector, codes of consecutive labels, or (head, modifier).
     key: Any
     #: Token of the feature, from 0, or modifier of the arc, from 1.
     at: int | None

@@ -24,7 +24,8 @@ class LabelPairs:
     Parameters
     ----------
     kind : {"full", "symmetric", "equal", "potts"}
-        One weight for each ordered pair, for each unordered pair, for each label at both ends, or for equal labels.
+        One weight for each ordered pair, for each unordered pair, for each label at both ends, or
+        for equal labels.
     n_labels : int
 
     Attributes
@@ -67,7 +68,9 @@ class GraphSpan(Span, GuidedInput):
 
     __slots__ = ("edges", "layout")
 
-    def __init__(self, tokens: Tokens, low: int, high: int, edges: dict[str, Span], layout: GraphLayout) -> None:
+    def __init__(
+        self, tokens: Tokens, low: int, high: int, edges: dict[str, Span], layout: GraphLayout
+    ) -> None:
         super().__init__(tokens, low, high)
         self.edges, self.layout = edges, layout
 
@@ -77,7 +80,9 @@ class GraphSpan(Span, GuidedInput):
 
 def _attribute(name: str) -> Any:
     """Return a property that is an attribute of the inner bank."""
-    return property(lambda self: getattr(self.bank, name), lambda self, value: setattr(self.bank, name, value))
+    return property(
+        lambda self: getattr(self.bank, name), lambda self, value: setattr(self.bank, name, value)
+    )
 
 
 def _method(name: str) -> Any:
@@ -86,7 +91,8 @@ def _method(name: str) -> Any:
 
 
 class EdgeBank(Bank):
-    """A bank of tokens that are edges, and whose outputs are weights of pairs of labels; adds to ``pairwise``.
+    """A bank of tokens that are edges, and whose outputs are weights of pairs of labels; adds to
+    ``pairwise``.
 
     Parameters
     ----------
@@ -98,11 +104,17 @@ class EdgeBank(Bank):
     def __init__(self, bank: Any, pairs: LabelPairs) -> None:
         self.bank, self.pairs = bank, pairs
 
-    names, averaging, abilities, nbytes = map(_attribute, ("names", "averaging", "abilities", "nbytes"))
+    names, averaging, abilities, nbytes = map(
+        _attribute, ("names", "averaging", "abilities", "nbytes")
+    )
     group_state = _attribute("group_state")
-    group_nbytes, recompute_norms, forget_input = map(_method, ("group_nbytes", "recompute_norms", "forget_input"))
+    group_nbytes, recompute_norms, forget_input = map(
+        _method, ("group_nbytes", "recompute_norms", "forget_input")
+    )
     state, load_state, condensed = map(_method, ("state", "load_state", "condensed"))
-    restart, discount, mix, _scale_group = map(_method, ("restart", "discount", "mix", "_scale_group"))
+    restart, discount, mix, _scale_group = map(
+        _method, ("restart", "discount", "mix", "_scale_group")
+    )
     coordinates, shrink_coordinates = map(_method, ("coordinates", "shrink_coordinates"))
 
     def edges_of(self, x: GraphSpan) -> Span | None:
@@ -127,9 +139,13 @@ class EdgeBank(Bank):
 
     def apply_events(self, x: GraphSpan, gradient: GraphPotentials | None) -> None:
         edges = self.edges_of(x) if gradient is not None else None
-        self.bank.apply_events(edges, self.own(gradient) if gradient is not None and edges is not None else None)
+        self.bank.apply_events(
+            edges, self.own(gradient) if gradient is not None and edges is not None else None
+        )
 
-    def inner_products(self, x: GraphSpan, gradient: GraphPotentials, totals: np.ndarray | None) -> np.ndarray:
+    def inner_products(
+        self, x: GraphSpan, gradient: GraphPotentials, totals: np.ndarray | None
+    ) -> np.ndarray:
         if (edges := self.edges_of(x)) is None:
             return np.zeros(len(self.names))
         own = self.own(gradient)
@@ -160,7 +176,9 @@ class PairBank(DenseBank):
     name : str
     """
 
-    def __init__(self, pairs: LabelPairs, averaging: bool = False, name: str = "transitions") -> None:
+    def __init__(
+        self, pairs: LabelPairs, averaging: bool = False, name: str = "transitions"
+    ) -> None:
         super().__init__(name, (1, 1, pairs.n_weights), averaging)
         self.pairs = pairs
 

@@ -1,4 +1,6 @@
-"""Kernel groups by explicit, dense feature maps: random Fourier features or Nyström, with a model of fixed size."""
+"""Kernel groups by explicit, dense feature maps: random Fourier features or Nyström, with a model
+of fixed size.
+"""
 
 from collections.abc import Iterator
 
@@ -21,14 +23,15 @@ WINDOW_BYTES = 2**24
 
 
 class FeatureMapBank(CompiledBank, TableBank):
-    r"""Kernel groups :math:`\theta_k \in R^{K \times D_k}` on the features :math:`z_k(x)` of finite feature maps.
+    r"""Kernel groups :math:`\theta_k \in R^{K \times D_k}` on the features :math:`z_k(x)` of finite
+    feature maps.
 
-    It reads the views of the tokens and adds to ``potentials.unary``. A round costs one product with the table, a step
-    O(D) for each label in error, and a proximal step O(1) per group. The number of parameters does not grow with the
-    data.
+    It reads the views of the tokens and adds to ``potentials.unary``. A round costs one product
+    with the table, a step O(D) for each label in error, and a proximal step O(1) per group. The
+    number of parameters does not grow with the data.
 
-    Features are computed from the views on demand: for all tokens if they fit into ``memory``, otherwise for one
-    sequence.
+    Features are computed from the views on demand: for all tokens if they fit into ``memory``,
+    otherwise for one sequence.
 
     Parameters
     ----------
@@ -109,7 +112,8 @@ class FeatureMapBank(CompiledBank, TableBank):
     def inputs_of(self, tokens: Tokens, chosen: np.ndarray) -> tuple[Packed, bool]:
         if self._fits(tokens):
             return self._window_of(tokens.everything())[1], True
-        # one sequence at a time, as in single rounds: the rounding of BLAS depends on the number of rows
+        # one sequence at a time, as in single rounds: the rounding of BLAS depends on the number of
+        # rows
         features = np.empty((len(chosen), self._starts[-1]))
         sequences = np.searchsorted(tokens.offsets, chosen, side="right") - 1
         place = 0
@@ -127,7 +131,11 @@ class FeatureMapBank(CompiledBank, TableBank):
 
     def _window_of(self, x: Span) -> tuple[int, Packed]:
         """Return the first token of a window that contains ``x``, and the window's features."""
-        if x.tokens is not self._tokens or x.low < self._low or x.high > self._low + len(self._window):
+        if (
+            x.tokens is not self._tokens
+            or x.low < self._low
+            or x.high > self._low + len(self._window)
+        ):
             low, high = x.low, x.high
             if self._fits(x.tokens):
                 low, high = 0, x.tokens.n_tokens
@@ -160,7 +168,12 @@ class FeatureMapBank(CompiledBank, TableBank):
             self._window_of(tokens.everything())
             return self._window[rows]
         parts = zip(self.kernels, self.views)
-        return np.hstack([dense_features(kernel, tokens.views[view][rows], 0, len(rows)) for kernel, view in parts])
+        return np.hstack(
+            [
+                dense_features(kernel, tokens.views[view][rows], 0, len(rows))
+                for kernel, view in parts
+            ]
+        )
 
     def _fits(self, tokens: Tokens) -> bool:
         """Check whether there is room for the features of all tokens."""
@@ -168,7 +181,9 @@ class FeatureMapBank(CompiledBank, TableBank):
 
     def recompute_norms(self) -> None:
         owners = self._spread(np.arange(len(self.names)))
-        self.group_state.square_norms[:] = np.bincount(owners, np.square(self.table).sum(axis=0), len(self.names))
+        self.group_state.square_norms[:] = np.bincount(
+            owners, np.square(self.table).sum(axis=0), len(self.names)
+        )
 
     def _spread(self, values: np.ndarray, rows: Rows = slice(None)) -> np.ndarray:
         return np.repeat(values, self.sizes)
@@ -207,11 +222,17 @@ class FrozenFeatureMaps(FrozenGroups):
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         for k, kernel, view, weights in self._groups:
             for rows in row_blocks(len(x), weights.shape[1], np.float64) if self._in_use(k) else ():
-                block = dense_features(kernel, x.tokens.views[view], x.low + rows.start, x.low + rows.stop)
+                block = dense_features(
+                    kernel, x.tokens.views[view], x.low + rows.start, x.low + rows.stop
+                )
                 potentials.unary[rows] += block @ weights.T
 
-    def products_of_parts(self, x: Span, gradient: Potentials) -> Iterator[tuple[str, int, np.ndarray]]:
-        """Yield ``(group, token, values)``: products of the parts of a kernel's features with the gradient there."""
+    def products_of_parts(
+        self, x: Span, gradient: Potentials
+    ) -> Iterator[tuple[str, int, np.ndarray]]:
+        """Yield ``(group, token, values)``: products of the parts of a kernel's features with the
+        gradient there.
+        """
         moving = np.flatnonzero(gradient.unary.any(axis=1)).tolist()
         for k, kernel, view, weights in self._groups:
             for token in moving:

@@ -59,8 +59,8 @@ class OwnsGroups(Protocol):
 class GroupState:
     r"""Scales, norms and averages of every group: :math:`\theta_k = s_k v_k` (lazy scaling).
 
-    Banks own the directions ``v_k`` and hold views of their slices of these arrays. So one compiled call serves all
-    banks, and a proximal step costs O(p) for any dimension.
+    Banks own the directions ``v_k`` and hold views of their slices of these arrays. So one compiled
+    call serves all banks, and a proximal step costs O(p) for any dimension.
 
     Attributes
     ----------
@@ -71,9 +71,11 @@ class GroupState:
     square_gradients : array of shape (p,)
         ``||g_k||^2`` of the latest step.
     averages : array of shape (p,)
-        ``a_k``, the sum of ``w_t s_k`` over rounds; the averaged parameters are ``(a_k v_k + u_k) / sum w_t``.
+        ``a_k``, the sum of ``w_t s_k`` over rounds; the averaged parameters are ``(a_k v_k + u_k) /
+        sum w_t``.
     rates, bases : arrays of shape (p,)
-        Set at the start of a round: step size of ``v_k`` along the gradient, and scale before the proximal step.
+        Set at the start of a round: step size of ``v_k`` along the gradient, and scale before the
+        proximal step.
     empty : bool array of shape (p,)
         Groups whose ``v_k`` is zero. Only forward-backward splitting empties groups.
     activated, deactivated : bool arrays of shape (p,)
@@ -88,11 +90,20 @@ class GroupState:
         names = [name for bank in banks for name in bank.names]
         repeated = [name for name, count in Counter(names).items() if count > 1]
         if repeated:
-            raise InputError(f"Two groups are called {sorted(repeated)[0]!r}: give every group a unique name.")
+            raise InputError(
+                f"Two groups are called {sorted(repeated)[0]!r}: give every group a unique name."
+            )
         p = len(names)
         self.names = names
-        self.scales, self.averages, self.rates, self.bases = np.zeros(p), np.zeros(p), np.zeros(p), np.ones(p)
-        self.square_norms, self.square_gradients, self.total_shrinkage, self.before = np.zeros((4, p))
+        self.scales, self.averages, self.rates, self.bases = (
+            np.zeros(p),
+            np.zeros(p),
+            np.zeros(p),
+            np.ones(p),
+        )
+        self.square_norms, self.square_gradients, self.total_shrinkage, self.before = np.zeros(
+            (4, p)
+        )
         self.empty = np.ones(p, dtype=bool)
         self.activated, self.deactivated, self.left_out = np.zeros((3, p), dtype=bool)
         self.total_weight = self.pending_weight = 0.0
@@ -131,12 +142,15 @@ class GroupState:
         return self.scales * np.sqrt(np.maximum(self.square_norms, 0.0))
 
     def measure(self) -> np.ndarray:
-        """Return the norms at the start of the proximal step, ``base_k ||v_k||``, in a reused array."""
+        """Return the norms at the start of the proximal step, ``base_k ||v_k||``, in a reused
+        array.
+        """
         jit.measure(self.address)
         return self.before
 
     def rescale(self, after: np.ndarray, radius: float, forgets: bool) -> tuple[bool, float]:
-        """Rescale the groups to the norms ``after``, then project onto the ball; penalised groups come first.
+        """Rescale the groups to the norms ``after``, then project onto the ball; penalised groups
+        come first.
 
         Parameters
         ----------
@@ -173,7 +187,9 @@ class GroupState:
         self.total_weight *= factor
         self.pending_weight *= factor
 
-    def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray, scales: np.ndarray) -> Mixture:
+    def mix(
+        self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray, scales: np.ndarray
+    ) -> Mixture:
         """Mix the states of S shards; all scales become 1.
 
         Parameters
@@ -184,11 +200,15 @@ class GroupState:
             Factors of each shard's ``v_k`` before mixing.
         """
         totals, pending = np.array([state["weights"] for state in states]).T
-        averages, own_scales = (np.array([state[name] for state in states]) for name in ("averages", "scales"))
+        averages, own_scales = (
+            np.array([state[name] for state in states]) for name in ("averages", "scales")
+        )
         self.scales[:], self.averages[:] = 1.0, 0.0
         self.total_weight, self.pending_weight = float(weights @ totals), 0.0
         column = weights[:, None]
-        return Mixture(weights, column * scales, column * (averages + pending[:, None] * own_scales))
+        return Mixture(
+            weights, column * scales, column * (averages + pending[:, None] * own_scales)
+        )
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the arrays of a checkpoint."""
@@ -214,10 +234,19 @@ class GroupStateView:
         self._whole = whole
         self.groups = own = slice(first, last)
         self.scales, self.bases, self.rates = whole.scales[own], whole.bases[own], whole.rates[own]
-        self.square_norms, self.square_gradients = whole.square_norms[own], whole.square_gradients[own]
-        self.averages, self.left_out, self.empty = whole.averages[own], whole.left_out[own], whole.empty[own]
+        self.square_norms, self.square_gradients = (
+            whole.square_norms[own],
+            whole.square_gradients[own],
+        )
+        self.averages, self.left_out, self.empty = (
+            whole.averages[own],
+            whole.left_out[own],
+            whole.empty[own],
+        )
         self.activated, self.deactivated = whole.activated[own], whole.deactivated[own]
-        self.step = StepArrays(self.rates, self.averages, self.empty, self.square_norms, self.square_gradients)
+        self.step = StepArrays(
+            self.rates, self.averages, self.empty, self.square_norms, self.square_gradients
+        )
         self._packed = jit.BANK_GROUPS.pack(jit.BankGroups(*_arrays_of_bank(self)))
 
     @property
@@ -245,7 +274,8 @@ class GroupStateView:
         return self.averages + whole.pending_weight * self.scales, whole.total_weight
 
     def average(self, values: np.ndarray, sums: np.ndarray, spread: Callable) -> np.ndarray:
-        """Return the averaged parameters from directions and running sums, or the current ones without an average.
+        """Return the averaged parameters from directions and running sums, or the current ones
+        without an average.
 
         ``spread`` broadcasts one number per group to the shape of the arrays.
         """
@@ -259,7 +289,9 @@ class GroupStateView:
         return np.divide(step, self.scales, out=np.zeros_like(self.scales), where=self.scales > 0.0)
 
     def fold(self, k: int, factor: float, values: np.ndarray, sums: np.ndarray) -> None:
-        """Add ``a_k v_k`` to the running sums of group k, if any, and multiply its ``v_k``, in place."""
+        """Add ``a_k v_k`` to the running sums of group k, if any, and multiply its ``v_k``, in
+        place.
+        """
         if sums.size:
             sums += self.averages[k] * values
         values *= factor

@@ -45,7 +45,8 @@ NO_INPUT = jit.FEATURES.pack(jit.FeaturesOfTokens(*NO_FEATURES))
 
 
 class TableBank(Bank):
-    """Groups of explicit weights in an array ``table``, with running sums of the same shape for the average.
+    """Groups of explicit weights in an array ``table``, with running sums of the same shape for the
+    average.
 
     Subclasses define :meth:`_spread`.
     """
@@ -86,21 +87,26 @@ class TableBank(Bank):
 
     def shrink_coordinates(self, step: float) -> None:
         table, state = self.table, self.group_state
-        moved = np.sign(table) * np.maximum(np.abs(table) - self._spread(state.shares_of(step)), 0.0)
+        moved = np.sign(table) * np.maximum(
+            np.abs(table) - self._spread(state.shares_of(step)), 0.0
+        )
         if self.averaging:
             self._sums -= self._spread(state.averages) * (moved - table)
         table[:] = moved
         self.recompute_norms()
 
     def averaged_table(self, rows: slice | None = None) -> np.ndarray:
-        """Return the averaged weights of some rows of the table, all by default; the current ones without an average.
+        """Return the averaged weights of some rows of the table, all by default; the current ones
+        without an average.
 
         Parameters
         ----------
         rows : slice, optional
         """
         rows = slice(0, self.n_rows) if rows is None else rows
-        return self.group_state.average(self.table[rows], self._sums[rows], partial(self._spread, rows=rows))
+        return self.group_state.average(
+            self.table[rows], self._sums[rows], partial(self._spread, rows=rows)
+        )
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
         n = len(states[0]["table"])
@@ -109,8 +115,12 @@ class TableBank(Bank):
             tables = [state["table"][rows] for state in states]
             if self.averaging:
                 parts = zip(mixture.averages, tables, mixture.weights, states)
-                self._sums[rows] = sum(self._spread(a, rows) * t + w * s["sums"][rows] for a, t, w, s in parts)
-            self.table[rows] = sum(self._spread(point, rows) * t for point, t in zip(mixture.points, tables))
+                self._sums[rows] = sum(
+                    self._spread(a, rows) * t + w * s["sums"][rows] for a, t, w, s in parts
+                )
+            self.table[rows] = sum(
+                self._spread(point, rows) * t for point, t in zip(mixture.points, tables)
+            )
         self._find_nonzero()
         self.recompute_norms()
 
@@ -131,10 +141,12 @@ class TableBank(Bank):
 
 
 class ExplicitBank(CompiledBank, TableBank):
-    """Groups of explicit features. Each feature is a row of label weights; the groups partition the features.
+    """Groups of explicit features.
 
-    It reads ``x.tokens.features`` and adds to ``potentials.unary``. A step costs O(K) per feature present, a proximal
-    step O(1) per group; groups of zero are skipped.
+    Each feature is a row of label weights; the groups partition the features.
+
+    It reads ``x.tokens.features`` and adds to ``potentials.unary``. A step costs O(K) per feature
+    present, a proximal step O(1) per group; groups of zero are skipped.
 
     Parameters
     ----------
@@ -154,7 +166,12 @@ class ExplicitBank(CompiledBank, TableBank):
     compiled = property(lambda self: self.functions)
 
     def __init__(
-        self, names: list[str], groups: Ids, n_outputs: int, averaging: bool = False, dtype: DTypeLike = np.float64
+        self,
+        names: list[str],
+        groups: Ids,
+        n_outputs: int,
+        averaging: bool = False,
+        dtype: DTypeLike = np.float64,
     ) -> None:
         self.names, self.averaging = list(names), bool(averaging)
         self.n_features = 0
@@ -176,7 +193,9 @@ class ExplicitBank(CompiledBank, TableBank):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(a.nbytes for a in (self.table, self._sums, self._links, self._heads, self.groups))
+        return sum(
+            a.nbytes for a in (self.table, self._sums, self._links, self._heads, self.groups)
+        )
 
     def add_groups(self, names: list[str]) -> None:
         """Append groups that have no features yet; the group state must be rebuilt for them.
@@ -200,19 +219,30 @@ class ExplicitBank(CompiledBank, TableBank):
         capacity = len(self.table)
         if self.n_features > capacity:
             # allocate the first table exactly: usually the training set is fixed
-            capacity = self.n_features if capacity == 0 else max(self.n_features, capacity + capacity // 2)
-            self.table, self._groups = lengthened(self.table, capacity), lengthened(self._groups, capacity)
+            capacity = (
+                self.n_features if capacity == 0 else max(self.n_features, capacity + capacity // 2)
+            )
+            self.table, self._groups = (
+                lengthened(self.table, capacity),
+                lengthened(self._groups, capacity),
+            )
             self._links = lengthened(self._links, capacity, fill=jit.UNTOUCHED)
             if self.averaging:
                 self._sums = lengthened(self._sums, capacity)
         self._groups[first : self.n_features] = groups
 
     def features_of(self, tokens: Tokens) -> Features:
-        """Return the features of all tokens; raise an InputError if they have none, or unknown ones."""
+        """Return the features of all tokens; raise an InputError if they have none, or unknown
+        ones.
+        """
         if tokens.features is None:
-            raise InputError(f"The tokens have no features, but the group {self.names[0]!r} needs them.")
+            raise InputError(
+                f"The tokens have no features, but the group {self.names[0]!r} needs them."
+            )
         if tokens.n_features > self.n_features:
-            raise InputError(f"Feature {tokens.n_features - 1} was met, but the bank has {self.n_features} features.")
+            raise InputError(
+                f"Feature {tokens.n_features - 1} was met, but the bank has {self.n_features} features."
+            )
         return tokens.features
 
     @property
@@ -342,8 +372,8 @@ class TransitionBank(CompiledDenseBank):
     ----------
     n_labels : int
     positions : int
-        Number of positions with their own transitions, for a chain made with ``by_position=True``. Later positions
-        share the last ones. 1 shares the transitions of all positions.
+        Number of positions with their own transitions, for a chain made with ``by_position=True``.
+        Later positions share the last ones. 1 shares the transitions of all positions.
     averaging : bool
         Whether to keep the averaged parameters.
     name : str
@@ -359,7 +389,9 @@ class TransitionBank(CompiledDenseBank):
     )
     compiled = property(lambda self: self.functions if len(self.table) == 1 else None)
 
-    def __init__(self, n_labels: int, positions: int = 1, averaging: bool = False, name: str = "transitions") -> None:
+    def __init__(
+        self, n_labels: int, positions: int = 1, averaging: bool = False, name: str = "transitions"
+    ) -> None:
         super().__init__(name, (positions, n_labels, n_labels), averaging)
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
@@ -368,7 +400,9 @@ class TransitionBank(CompiledDenseBank):
             return
         scale = self.group_state.scales[0]
         offsets = x.tokens.offsets
-        dense.add_transitions_by_position(self.table, scale, offsets, x.low, x.high, potentials.pairwise)
+        dense.add_transitions_by_position(
+            self.table, scale, offsets, x.low, x.high, potentials.pairwise
+        )
 
     def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
         if len(potentials.pairwise) == len(self.table) == 1:
@@ -381,7 +415,8 @@ class TransitionBank(CompiledDenseBank):
 
 
 class TrigramBank(DenseBank):
-    """Indicators of triples of adjacent labels, in a second-order chain; adds to ``potentials.triples``.
+    """Indicators of triples of adjacent labels, in a second-order chain; adds to
+    ``potentials.triples``.
 
     Parameters
     ----------

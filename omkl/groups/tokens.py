@@ -12,7 +12,8 @@ from omkl.groups._jit_explicit import FEATURES, FeaturesOfTokens
 
 
 class Features(NamedTuple):
-    """Sparse features of tokens as CSR: token ``i`` has ``ids[starts[i]:starts[i+1]]`` with these ``values``.
+    """Sparse features of tokens as CSR: token ``i`` has ``ids[starts[i]:starts[i+1]]`` with these
+    ``values``.
 
     Parameters
     ----------
@@ -44,7 +45,9 @@ def gathered_rows(bounds: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, n
 
 
 def runs_within(bounds: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """Yield the first row and the end of each run of rows with up to ``limit`` entries, or of one longer row."""
+    """Yield the first row and the end of each run of rows with up to ``limit`` entries, or of one
+    longer row.
+    """
     first = 0
     while first < len(bounds) - 1:
         last = max(int(np.searchsorted(bounds, bounds[first] + limit, side="right")) - 1, first + 1)
@@ -60,15 +63,23 @@ def features_of(parts: list[np.ndarray | sparse.sparray]) -> Features:
     """Concatenate the features of several kernels, arrays or sparse matrices, per token."""
     if any(map(sparse.issparse, parts)):
         csr = sparse.hstack(list(map(sparse.csr_array, parts)), format="csr")
-        return Features(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data.astype(np.float64))
+        return Features(
+            csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data.astype(np.float64)
+        )
     matrix = parts[0] if len(parts) == 1 else np.hstack(parts)
     if len(matrix) == 1:  # the same in fewer calls
         (ids,) = np.nonzero(matrix[0])
-        return Features(np.array([0, len(ids)]), ids.astype(np.int32), matrix[0][ids].astype(np.float64, copy=False))
+        return Features(
+            np.array([0, len(ids)]),
+            ids.astype(np.int32),
+            matrix[0][ids].astype(np.float64, copy=False),
+        )
     kept, (n, width) = matrix != 0.0, matrix.shape
     if kept.all():  # the same in less time and memory
         ids = np.tile(np.arange(width, dtype=np.int32), n)
-        return Features(width * np.arange(n + 1), ids, matrix.ravel().astype(np.float64, copy=False))
+        return Features(
+            width * np.arange(n + 1), ids, matrix.ravel().astype(np.float64, copy=False)
+        )
     starts = np.concatenate([[0], np.cumsum(np.count_nonzero(kept, axis=1))])
     ids = (np.flatnonzero(kept) % width).astype(np.int32)
     return Features(starts, ids, matrix[kept].astype(np.float64, copy=False))
@@ -78,7 +89,10 @@ def side_by_side(left: Features, right: Features) -> Features:
     """Concatenate two sets of features per token; ids are not changed."""
     ids, values = map(np.concatenate, zip(left[1:], right[1:]))
     if len(left.starts) > 2:  # the features of several tokens are sorted by token
-        owners = [np.repeat(np.arange(len(part.starts) - 1), np.diff(part.starts)) for part in (left, right)]
+        owners = [
+            np.repeat(np.arange(len(part.starts) - 1), np.diff(part.starts))
+            for part in (left, right)
+        ]
         order = np.argsort(np.concatenate(owners), kind="stable")
         ids, values = ids[order], values[order]
     return Features(left.starts + right.starts, ids, values)
@@ -107,9 +121,12 @@ class Tokens:
     _packed: Packed | None = None
 
     def __post_init__(self) -> None:
-        # compiled loops do not check bounds, so banks compare n_features with the size of their table
+        # compiled loops do not check bounds, so banks compare n_features with the size of their
+        # table
         if self.n_features < 0:
-            self.n_features = 0 if self.features is None else int(self.features.ids.max(initial=-1)) + 1
+            self.n_features = (
+                0 if self.features is None else int(self.features.ids.max(initial=-1)) + 1
+            )
 
     def __len__(self):
         return len(self.offsets) - 1

@@ -11,7 +11,13 @@ from omkl.estimators.calibration import at_temperature, has_marginals
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.exceptions import InputError
 from omkl.parsing.decoding import confidences
-from omkl.parsing.sentences import check_sentences, check_trees, strings_of, treebanks_of, with_notes
+from omkl.parsing.sentences import (
+    check_sentences,
+    check_trees,
+    strings_of,
+    treebanks_of,
+    with_notes,
+)
 from omkl.sequences.evaluation import entity_finder
 from omkl.sequences.labeling import read_inputs, warn_of_unknown
 
@@ -57,19 +63,27 @@ class Answer(NamedTuple):
         unknown |= dict.fromkeys(label for label in gold if codes and label not in codes)
         known, right = [i for i, label in enumerate(gold) if label in codes], np.zeros(len(gold))
         right[known] = self.values[known, [codes[gold[i]] for i in known]]
-        wrong = np.array([label != own for label, own in zip(gold, self.labels.tolist())], dtype=bool)
+        wrong = np.array(
+            [label != own for label, own in zip(gold, self.labels.tolist())], dtype=bool
+        )
         return self._replace(gold=gold, wrong=wrong, right=right)
 
     def in_entities(self) -> tuple["Answer", list[int]]:
-        """Return the answer with confidences and errors of predicted entities for their tokens, and their first tokens.
+        """Return the answer with confidences and errors of predicted entities for their tokens, and
+        their first tokens.
 
         Tokens outside of entities have the confidence -1.
         """
         members = list(dict.fromkeys([*self.names.tolist(), *self.gold]))
         finder, n = entity_finder(members), len(self.labels)
         if finder is None:
-            raise InputError("unit='entity' needs labels that mark entities, such as 'B-PER' and 'O'.")
-        sides = (np.array([members.index(own) for own in side], dtype=np.int64) for side in (self.labels, self.gold))
+            raise InputError(
+                "unit='entity' needs labels that mark entities, such as 'B-PER' and 'O'."
+            )
+        sides = (
+            np.array([members.index(own) for own in side], dtype=np.int64)
+            for side in (self.labels, self.gold)
+        )
         found, correct = (finder[1](codes, np.array([len(codes)])).tolist() for codes in sides)
         tokens, wrong = np.full(n, -1.0), np.zeros(n, dtype=bool)
         for first, last, kind in found:
@@ -79,32 +93,52 @@ class Answer(NamedTuple):
         return self._replace(tokens=tokens, wrong=wrong), [first for first, _, _ in found]
 
 
-def answers_of(model: Any, X: Any, y: Any = None, column: str | None = None, compare: bool = False) -> Iterator[Answer]:
-    """Yield the predictions for examples, which are decoded once; ``compare`` them with the correct outputs."""
+def answers_of(
+    model: Any, X: Any, y: Any = None, column: str | None = None, compare: bool = False
+) -> Iterator[Answer]:
+    """Yield the predictions for examples, which are decoded once; ``compare`` them with the correct
+    outputs.
+    """
     unknown: dict[object, None] | None = {} if compare else None
     yield from READERS[model._reads](model, X, y, column, unknown)
     warn_of_unknown(unknown or {})
 
 
-# ---- labels -----------------------------------------------------------------------------------------------------
+# ---- labels --------------------------------------------------------------------------------------
 
 
-def _labelled(model: Any, X: Any, y: Any = None, column: None = None, unknown: Unknown = None) -> Iterator[Answer]:
+def _labelled(
+    model: Any, X: Any, y: Any = None, column: None = None, unknown: Unknown = None
+) -> Iterator[Answer]:
     """Predict labels of tokens or nodes; an output is as sure as its posterior probability."""
     has_marginals(model, InputError)
     own, labelled = model.model_, unknown is not None
     structure, classes = own.codec.structure, own.codec.known.as_array()
     for data in read_inputs(own, blocks_of(X, y), labelled):
         if labelled and None in data.labels:
-            raise InputError("y must hold the label of every token: an unknown label is neither right nor wrong.")
-        gold = [list(data.labels[low:high]) for low, high in pairwise(data.offsets.tolist())] if labelled else []
+            raise InputError(
+                "y must hold the label of every token: an unknown label is neither right nor wrong."
+            )
+        gold = (
+            [list(data.labels[low:high]) for low, high in pairwise(data.offsets.tolist())]
+            if labelled
+            else []
+        )
         for potentials, right in zip_longest(own.codec.potentials(own, data), gold):
             answer = Answer(classes[:0], 1.0, np.zeros(0), potentials.unary, classes)
             if len(potentials.unary):
-                best, scaled = structure.decode(potentials), at_temperature(potentials, model.temperature_ or 1.0)
+                best, scaled = (
+                    structure.decode(potentials),
+                    at_temperature(potentials, model.temperature_ or 1.0),
+                )
                 log_total, expected = structure.marginals(scaled)
-                sure, values = min(np.exp(structure.score(scaled, best) - log_total), 1.0), expected.unary
-                answer = Answer(classes[best], float(sure), values[np.arange(len(best)), best], values, classes)
+                sure, values = (
+                    min(np.exp(structure.score(scaled, best) - log_total), 1.0),
+                    expected.unary,
+                )
+                answer = Answer(
+                    classes[best], float(sure), values[np.arange(len(best)), best], values, classes
+                )
             yield answer if unknown is None else answer.compared(right, unknown)
 
 
@@ -118,7 +152,9 @@ def _rows(model: Any, X: Any, y: Any, column: None, unknown: Unknown) -> Iterato
         gold = [] if unknown is None else row_outputs(block, len(values)).tolist()
         for own, right in zip_longest(values, gold):
             best = [int(own.argmax())]
-            answer = Answer(model.classes_[best], float(own[best][0]), own[best], own[None], model.classes_)
+            answer = Answer(
+                model.classes_[best], float(own[best][0]), own[best], own[None], model.classes_
+            )
             yield answer if unknown is None else answer.compared([right], unknown)
 
 
@@ -126,11 +162,13 @@ def row_outputs(block: TrainingBlock, n: int) -> np.ndarray:
     """Return the correct outputs of n rows, (n,)."""
     y = np.asarray(block.y)
     if y.shape != (n,):
-        raise InputError(f"y must have one output for each of the {n} rows of X, got an array of shape {y.shape}.")
+        raise InputError(
+            f"y must have one output for each of the {n} rows of X, got an array of shape {y.shape}."
+        )
     return y
 
 
-# ---- sentences --------------------------------------------------------------------------------------------------
+# ---- sentences -----------------------------------------------------------------------------------
 
 
 def columns_of(model: Any) -> tuple[str, ...]:
@@ -138,13 +176,17 @@ def columns_of(model: Any) -> tuple[str, ...]:
     return model.columns_ if model._reads == "annotations" else TREE if model.labeled else TREE[:1]
 
 
-def _sentences(model: Any, X: Any, y: Any, column: str | None, unknown: Unknown) -> Iterator[Answer]:
+def _sentences(
+    model: Any, X: Any, y: Any, column: str | None, unknown: Unknown
+) -> Iterator[Answer]:
     """Annotate sentences, and compare the wanted columns."""
     wanted = columns_of(model) if column is None else (column,)
     has_trees = not set(wanted).isdisjoint(TREE)
     for gold in treebanks_of(check_sentences(X, y), unknown is not None and has_trees):
         if unknown is not None:
-            if missing := [name for name in wanted if name != "heads" and not gold.codes(name).any()]:
+            if missing := [
+                name for name in wanted if name != "heads" and not gold.codes(name).any()
+            ]:
                 raise InputError(f"X must have correct {missing[0]}.")
             gold = check_trees(gold) if has_trees else gold
         found, answers = annotated(model, gold, wanted, wanted) if len(gold) else (gold, [])
@@ -163,12 +205,17 @@ def column_of(treebank: Treebank, name: str) -> np.ndarray:
 
 
 def annotated(
-    model: Any, treebank: Treebank, wanted: Sequence[str], predicted: Sequence[str], confidence: bool = False
+    model: Any,
+    treebank: Treebank,
+    wanted: Sequence[str],
+    predicted: Sequence[str],
+    confidence: bool = False,
 ) -> tuple[Treebank, list[Answer]]:
-    """Annotate sentences; an answer is as sure as the product of the probabilities of its tags, arcs and relations.
+    """Annotate sentences; an answer is as sure as the product of the probabilities of its tags,
+    arcs and relations.
 
-    ``wanted`` are the columns that may be wrong, and ``predicted`` these and others. ``confidence`` writes
-    probabilities to MISC, as the model does.
+    ``wanted`` are the columns that may be wrong, and ``predicted`` these and others. ``confidence``
+    writes probabilities to MISC, as the model does.
     """
     tagger, parser = None, model
     if model._reads == "annotations":
@@ -196,7 +243,9 @@ def annotated(
         has_marginals(parser, InputError)
         [(treebank, _)] = parser._decoder.blocks(treebank)
         treebank, marginals = parser._decoder.sure_trees(treebank, relations="deprels" in predicted)
-        parts = [*confidences(treebank, marginals).values()][: 2 if "deprels" in wanted else "heads" in wanted]
+        parts = [*confidences(treebank, marginals).values()][
+            : 2 if "deprels" in wanted else "heads" in wanted
+        ]
         for own in parts:
             tokens, sure = tokens * own, sure * [words.prod() for words in np.split(own, ends)]
         if "heads" in wanted:
@@ -205,9 +254,15 @@ def annotated(
         if confidence:
             treebank = parser._decoder.noted(treebank, marginals)
     labels = np.split(column_of(treebank, shown), ends)
-    return treebank, [Answer(*own) for own in zip(labels, sure.tolist(), np.split(tokens, ends), values, names)]
+    return treebank, [
+        Answer(*own) for own in zip(labels, sure.tolist(), np.split(tokens, ends), values, names)
+    ]
 
 
 #: Reader of examples by their kind.
-READERS: dict[str, Callable[..., Iterator[Answer]]] = {"sequences": _labelled, "graphs": _labelled, "rows": _rows}
+READERS: dict[str, Callable[..., Iterator[Answer]]] = {
+    "sequences": _labelled,
+    "graphs": _labelled,
+    "rows": _rows,
+}
 READERS |= dict.fromkeys(("trees", "annotations"), _sentences)

@@ -3,7 +3,8 @@
 import numpy as np
 from scipy.special import bdtr, betaincinv, expit, rel_entr
 
-#: Thresholds of confidence to test, from the strictest: log-odds from 36 down to -670, dense around 0, and all outputs.
+#: Thresholds of confidence to test, from the strictest: log-odds from 36 down to -670, dense around
+#: 0, and all outputs.
 THRESHOLDS = np.append(expit(np.sinh(np.arange(4.3, -7.2, -0.03))), 0.0)
 #: Share of outputs, tokens or entities that the first threshold to test accepts at least.
 FIRST = 0.15
@@ -12,12 +13,19 @@ BISECTIONS = 50
 
 
 def n_needed(error: float, confidence: float) -> int:
-    """Return the smallest number of accepted examples, none of them wrong, that proves the bound on the error."""
+    """Return the smallest number of accepted examples, none of them wrong, that proves the bound on
+    the error.
+    """
     return int(np.ceil(np.log1p(-confidence) / np.log1p(-error)))
 
 
 def error_curve(
-    sure: np.ndarray, wrong: np.ndarray, owners: np.ndarray, n_examples: int, confidence: float, whole: bool
+    sure: np.ndarray,
+    wrong: np.ndarray,
+    owners: np.ndarray,
+    n_examples: int,
+    confidence: float,
+    whole: bool,
 ) -> dict[str, np.ndarray]:
     """Compute what each of the :data:`THRESHOLDS` accepts, and a bound on its error.
 
@@ -39,8 +47,9 @@ def error_curve(
     Returns
     -------
     dict of str to array
-        For each ``threshold`` that accepts other parts than the one before: ``accepted``, the share of parts,
-        ``examples``, the number of those with an accepted part, ``error``, their mean loss, and ``bound``.
+        For each ``threshold`` that accepts other parts than the one before: ``accepted``, the share
+        of parts, ``examples``, the number of those with an accepted part, ``error``, their mean
+        loss, and ``bound``.
     """
     counts = len(sure) - np.searchsorted(np.sort(sure), THRESHOLDS)
     changes = np.flatnonzero(np.diff(counts, prepend=0))
@@ -50,20 +59,27 @@ def error_curve(
         each = np.bincount(owners[accepted], minlength=n_examples)
         bad = np.bincount(owners[accepted & wrong], minlength=n_examples)
         n[i], total[i] = np.count_nonzero(each), (bad / np.maximum(each, 1)).sum()
-    bound = _binomial_bound(n, np.rint(total), confidence) if whole else _mean_bound(n, total / n, confidence)
+    bound = (
+        _binomial_bound(n, np.rint(total), confidence)
+        if whole
+        else _mean_bound(n, total / n, confidence)
+    )
     found = {"threshold": THRESHOLDS[changes], "accepted": counts[changes] / max(len(sure), 1)}
     return {**found, "examples": n, "error": total / n, "bound": bound}
 
 
 def _binomial_bound(n: np.ndarray, k: np.ndarray, confidence: float) -> np.ndarray:
-    """Return the largest probability at which k of n errors or fewer are not unlikely (Clopper and Pearson 1934)."""
+    """Return the largest probability at which k of n errors or fewer are not unlikely (Clopper and
+    Pearson 1934).
+    """
     return np.where(k < n, betaincinv(k + 1.0, np.maximum(n - k, 0.5), confidence), 1.0)
 
 
 def mean_test(n: np.ndarray, mean: np.ndarray, error: np.ndarray) -> np.ndarray:
     """Return p-values of the hypothesis that losses in [0, 1] have an expectation above ``error``.
 
-    The smaller one of the bounds of Hoeffding and Bentkus (Bates, Angelopoulos, Lei, Malik and Jordan 2021).
+    The smaller one of the bounds of Hoeffding and Bentkus (Bates, Angelopoulos, Lei, Malik and
+    Jordan 2021).
     """
     low = np.minimum(mean, error)
     hoeffding = np.exp(-n * (rel_entr(low, error) + rel_entr(1.0 - low, 1.0 - error)))
@@ -81,16 +97,17 @@ def _mean_bound(n: np.ndarray, mean: np.ndarray, confidence: float) -> np.ndarra
 
 
 def chosen_threshold(curve: dict[str, np.ndarray], error: float, confidence: float) -> float:
-    """Return the last threshold before the first whose bound exceeds ``error``; infinite if there is none.
+    """Return the last threshold before the first whose bound exceeds ``error``; infinite if there
+    is none.
 
-    This is fixed-sequence testing: the bound exceeds ``error`` if and only if the test of this error fails. It starts
-    where a test can succeed, and where the threshold accepts :data:`FIRST`, so that a few errors are no obstacle.
-    Neither depends on the errors.
+    This is fixed-sequence testing: the bound exceeds ``error`` if and only if the test of this
+    error fails. It starts where a test can succeed, and where the threshold accepts :data:`FIRST`,
+    so that a few errors are no obstacle. Neither depends on the errors.
 
     References
     ----------
-    Angelopoulos, Bates, Candes, Jordan, Lei (2021), *Learn then test: calibrating predictive algorithms to achieve risk
-    control*.
+    Angelopoulos, Bates, Candes, Jordan, Lei (2021), *Learn then test: calibrating predictive
+    algorithms to achieve risk control*.
     """
     tested = (curve["examples"] >= n_needed(error, confidence)) & (curve["accepted"] >= FIRST)
     passed = np.logical_and.accumulate(curve["bound"][tested] <= error)
@@ -98,9 +115,11 @@ def chosen_threshold(curve: dict[str, np.ndarray], error: float, confidence: flo
 
 
 def conformal_threshold(scores: np.ndarray, lengths: np.ndarray, miss: float) -> float:
-    """Return the threshold that the score of a token of a new example reaches with probability 1 - ``miss``.
+    """Return the threshold that the score of a token of a new example reaches with probability 1 -
+    ``miss``.
 
-    An example counts as one, whatever its length. -inf if there are too few examples, inf for a ``miss`` of 1 or more.
+    An example counts as one, whatever its length. -inf if there are too few examples, inf for a
+    ``miss`` of 1 or more.
 
     Parameters
     ----------
@@ -112,8 +131,8 @@ def conformal_threshold(scores: np.ndarray, lengths: np.ndarray, miss: float) ->
 
     References
     ----------
-    Vovk, Gammerman, Shafer (2005), *Algorithmic learning in a random world*. Lee, Barber, Willett (2023),
-    *Distribution-free inference with hierarchical data*.
+    Vovk, Gammerman, Shafer (2005), *Algorithmic learning in a random world*. Lee, Barber, Willett
+    (2023), *Distribution-free inference with hierarchical data*.
     """
     if miss >= 1.0:
         return np.inf

@@ -24,7 +24,9 @@ UNITS |= {"rows": ("output",), "sequences": ("output", "token", "entity")}
 
 
 def parts_of(answer: Answer, unit: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the scores of correct values by token, or the least one, and confidence and error of each part."""
+    """Return the scores of correct values by token, or the least one, and confidence and error of
+    each part.
+    """
     if unit == "token":
         return answer.right, answer.tokens, answer.wrong
     least = answer.right.min(keepdims=True)
@@ -67,7 +69,9 @@ class CheckedModel(SavedEstimator):
     def fit(self, X: Any, y: Any = None) -> "CheckedModel":
         """Calibrate on examples that the model was not trained on; see :func:`omkl.guarantee`."""
         if not isinstance(self.model, SavedEstimator) or self.model._reads not in READERS:
-            raise InputError(f"`model` must be a labeler, parser or model of rows of omkl, got {self.model!r:.40}.")
+            raise InputError(
+                f"`model` must be a labeler, parser or model of rows of omkl, got {self.model!r:.40}."
+            )
         check_is_fitted(self.model)
         SHARE.check("confidence", self.confidence)
         OneOf(UNITS[self.model._reads]).check("unit", self.unit)
@@ -75,9 +79,15 @@ class CheckedModel(SavedEstimator):
         OneOf((None, *(columns_of(self.model) if has_columns else ()))).check("column", self.column)
         scores, sure, wrong = zip(*self._compared(X, y))
         self.n_examples_ = n = len(scores)
-        self.scores_, self.lengths_, self.levels_ = np.concatenate(scores), np.array(list(map(len, scores))), {}
+        self.scores_, self.lengths_, self.levels_ = (
+            np.concatenate(scores),
+            np.array(list(map(len, scores))),
+            {},
+        )
         owners, whole = np.repeat(np.arange(n), list(map(len, sure))), self.unit == "output"
-        self.curve_ = error_curve(np.concatenate(sure), np.concatenate(wrong), owners, n, self.confidence, whole)
+        self.curve_ = error_curve(
+            np.concatenate(sure), np.concatenate(wrong), owners, n, self.confidence, whole
+        )
         return self
 
     @property
@@ -87,17 +97,23 @@ class CheckedModel(SavedEstimator):
         return is_regressor(self.model)
 
     def _compared(self, X: Any, y: Any) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Return the :func:`parts_of` each example; a regressor has only scores, minus absolute errors."""
+        """Return the :func:`parts_of` each example; a regressor has only scores, minus absolute
+        errors.
+        """
         if self._has_intervals:
             pairs = ((self.model.predict(block.X), block) for block in blocks_of(X, y))
             errors = [np.abs(row_outputs(block, len(own)) - own) for own, block in pairs]
             return [(own, own[:0], own[:0] > 0) for own in -np.concatenate(errors)[:, None]]
-        return [parts_of(own, self.unit) for own in answers_of(self.model, X, y, self.column, compare=True)]
+        return [
+            parts_of(own, self.unit)
+            for own in answers_of(self.model, X, y, self.column, compare=True)
+        ]
 
-    # ---- accepted outputs ---------------------------------------------------------------------------------------
+    # ---- accepted outputs ------------------------------------------------------------------------
 
     def accept(self, X: Any, *, error: float) -> Any:
-        """Tell which outputs can be accepted: with the confidence of the guarantee, at most ``error`` are wrong.
+        """Tell which outputs can be accepted: with the confidence of the guarantee, at most
+        ``error`` are wrong.
 
         Parameters
         ----------
@@ -109,37 +125,48 @@ class CheckedModel(SavedEstimator):
         Returns
         -------
         bool array of shape (number of examples,), or list of bool arrays
-            One value for each output, or with ``unit="token"`` for each token. With ``unit="entity"``, tokens of
-            accepted entities are True.
+            One value for each output, or with ``unit="token"`` for each token. With
+            ``unit="entity"``, tokens of accepted entities are True.
 
         Raises
         ------
         omkl.exceptions.InputError
             If there are too few calibration examples for this error, or the model is a regressor.
         """
-        accepted = [own for _, own in self.judged(answers_of(self.model, X, column=self.column), error)]
+        accepted = [
+            own for _, own in self.judged(answers_of(self.model, X, column=self.column), error)
+        ]
         return np.array(accepted, dtype=bool) if self.unit == "output" else accepted
 
     def judged(self, answers: Iterable[Answer], error: float) -> Iterator[tuple[Answer, Any]]:
-        """Return pairs of an answer and whether to accept it, or an array that tells which of its tokens to accept."""
+        """Return pairs of an answer and whether to accept it, or an array that tells which of its
+        tokens to accept.
+        """
         check_is_fitted(self)
         SHARE.check("error", error)
         if self._has_intervals:
             raise InputError("accept() is not for regressors, which have intervals by sets().")
         if self.curve_ is None:
-            raise InputError("accept() needs a guarantee on the present model, which has been trained since.")
+            raise InputError(
+                "accept() needs a guarantee on the present model, which has been trained since."
+            )
         needed, n = n_needed(error, self.confidence), int(self.curve_["examples"].max(initial=0))
         if n < needed:
             promise = f"error={error:g} with confidence={self.confidence:g}"
             raise InputError(f"{promise} needs at least {needed} calibration examples, got {n}.")
         threshold = chosen_threshold(self.curve_, error, self.confidence)
         if threshold == np.inf:
-            warn_caller(f"No output is accepted: the surest ones may have more than {error:.2%} errors.", DataWarning)
+            warn_caller(
+                f"No output is accepted: the surest ones may have more than {error:.2%} errors.",
+                DataWarning,
+            )
 
         def accepted(answer: Answer) -> Any:
             if self.unit == "output":
                 return answer.sure >= threshold
-            return (answer.in_entities()[0] if self.unit == "entity" else answer).tokens >= threshold
+            return (
+                answer.in_entities()[0] if self.unit == "entity" else answer
+            ).tokens >= threshold
 
         return ((answer, accepted(answer)) for answer in answers)
 
@@ -149,39 +176,43 @@ class CheckedModel(SavedEstimator):
         Returns
         -------
         list of dict
-            For each ``threshold``: ``accepted``, the share of outputs, tokens or entities; ``examples``, the number of
-            examples with some of these; their ``error``, and a ``bound`` on it that holds for this threshold with the
-            confidence of the guarantee.
+            For each ``threshold``: ``accepted``, the share of outputs, tokens or entities;
+            ``examples``, the number of examples with some of these; their ``error``, and a
+            ``bound`` on it that holds for this threshold with the confidence of the guarantee.
         """
         check_is_fitted(self)
         columns = self.curve_ or {}
         return [dict(zip(columns, row)) for row in zip(*(own.tolist() for own in columns.values()))]
 
-    # ---- sets ---------------------------------------------------------------------------------------------------
+    # ---- sets ------------------------------------------------------------------------------------
 
     def sets(self, X: Any, *, miss: float) -> Any:
-        """Predict sets of labels, heads or classes, or intervals of numbers, which seldom miss the correct one.
+        """Predict sets of labels, heads or classes, or intervals of numbers, which seldom miss the
+        correct one.
 
         Parameters
         ----------
         X
             As for :meth:`accept`.
         miss : float in (0, 1)
-            Probability that the set of a new example misses the correct value. A sequence or a sentence is missed if
-            any of its sets is; with ``unit="token"``, this is the probability for a token of a random sequence.
+            Probability that the set of a new example misses the correct value. A sequence or a
+            sentence is missed if any of its sets is; with ``unit="token"``, this is the probability
+            for a token of a random sequence.
 
         Returns
         -------
         list of list of set, list of set, or array of shape (n, 2)
-            For each token, its possible labels or heads; for each row, its possible classes; for a regressor, the ends
-            of intervals.
+            For each token, its possible labels or heads; for each row, its possible classes; for a
+            regressor, the ends of intervals.
         """
         check_is_fitted(self)
         SHARE.check("miss", miss)
         threshold = conformal_threshold(self.scores_, self.lengths_, self.levels_.get(miss, miss))
         if threshold == -np.inf and miss not in self.levels_:
             needed, n = int(np.ceil(1.0 / miss - 1.0 - 1e-9)), self.n_examples_
-            raise InputError(f"Sets with miss={miss:g} need at least {needed} calibration examples, got {n}.")
+            raise InputError(
+                f"Sets with miss={miss:g} need at least {needed} calibration examples, got {n}."
+            )
         if self._has_intervals:
             predicted = np.concatenate([self.model.predict(block.X) for block in blocks_of(X)])
             return np.column_stack([predicted + threshold, predicted - threshold])
@@ -196,10 +227,12 @@ class CheckedModel(SavedEstimator):
     def partial_fit(
         self, X: Any, y: Any = None, *, miss: float = 0.1, rate: float = 0.01, **learning: Any
     ) -> "CheckedModel":
-        r"""Adapt sets to examples of a stream, and train the model on them if it has ``partial_fit``.
+        r"""Adapt sets to examples of a stream, and train the model on them if it has
+        ``partial_fit``.
 
-        Call :meth:`sets` with this ``miss`` on each block first, then this method. After T examples, the share of
-        missed ones differs from ``miss`` by at most about 1 / (rate T), however the stream changes.
+        Call :meth:`sets` with this ``miss`` on each block first, then this method. After T
+        examples, the share of missed ones differs from ``miss`` by at most about 1 / (rate T),
+        however the stream changes.
 
         Parameters
         ----------
@@ -207,9 +240,11 @@ class CheckedModel(SavedEstimator):
             Examples with their correct outputs.
         miss : float in (0, 1)
         rate : float > 0
-            Step of the level of ``miss`` after a missed example. Larger rates follow faster changes.
+            Step of the level of ``miss`` after a missed example. Larger rates follow faster
+            changes.
         **learning
-            Passed on to ``partial_fit`` of the model, such as ``sample_weight``. Refused if it has none.
+            Passed on to ``partial_fit`` of the model, such as ``sample_weight``. Refused if it has
+            none.
 
         Returns
         -------
@@ -228,23 +263,29 @@ class CheckedModel(SavedEstimator):
             self.model.partial_fit(X, y, **learning)
             self.curve_ = None
         elif unread := [name for name, value in learning.items() if value is not None]:
-            raise InputError(f"{type(self.model).__name__} does not learn from streams: {unread[0]} is not used.")
+            raise InputError(
+                f"{type(self.model).__name__} does not learn from streams: {unread[0]} is not used."
+            )
         scores, lengths = np.concatenate(new), np.array(list(map(len, new)))
         missed = scores < conformal_threshold(self.scores_, self.lengths_, level)
-        self.levels_[miss] = float(level + rate * (miss * len(lengths) - (missed / np.repeat(lengths, lengths)).sum()))
+        self.levels_[miss] = float(
+            level + rate * (miss * len(lengths) - (missed / np.repeat(lengths, lengths)).sum())
+        )
         # the latest examples, as many as at first
         self.lengths_ = np.concatenate([self.lengths_, lengths])[-self.n_examples_ :]
         self.scores_ = np.concatenate([self.scores_, scores])[-int(self.lengths_.sum()) :]
         return self
 
-    # ---- model files --------------------------------------------------------------------------------------------
+    # ---- model files -----------------------------------------------------------------------------
 
     def _saved_parameters(self) -> dict[str, Any]:
         return {**super()._saved_parameters(), "model": None}
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
         part = Packer()
-        manifest = self.model._manifest(part, training and not self.model._predicts_only, history=True)
+        manifest = self.model._manifest(
+            part, training and not self.model._predicts_only, history=True
+        )
         packer.arrays.update({f"model:{name}": array for name, array in part.arrays.items()})
         return {"model": manifest}
 
@@ -254,7 +295,13 @@ class CheckedModel(SavedEstimator):
 
 
 def guarantee(
-    model: Any, X: Any, y: Any = None, *, confidence: float = 0.9, unit: str = "output", column: str | None = None
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    confidence: float = 0.9,
+    unit: str = "output",
+    column: str | None = None,
 ) -> CheckedModel:
     """Calibrate a trained model on new examples, so that its answers have a guarantee.
 
@@ -263,19 +310,20 @@ def guarantee(
     model : estimator
         A trained labeler, parser, annotator, classifier or regressor with probabilities.
     X, y
-        Calibration examples with their correct outputs, as for ``score``: of the kind that the model will see, and that
-        it was not trained on or calibrated on; on training examples, models are wrong less often. This is not checked,
-        as rows of discrete columns repeat. A few hundred are needed. The model predicts them once.
+        Calibration examples with their correct outputs, as for ``score``: of the kind that the
+        model will see, and that it was not trained on or calibrated on; on training examples,
+        models are wrong less often. This is not checked, as rows of discrete columns repeat. A few
+        hundred are needed. The model predicts them once.
     confidence : float in (0, 1)
-        Probability, over the choice of the calibration examples, that :meth:`~omkl.CheckedModel.accept` keeps its
-        promise.
+        Probability, over the choice of the calibration examples, that
+        :meth:`~omkl.CheckedModel.accept` keeps its promise.
     unit : {"output", "token", "entity"}
-        What may be wrong: a whole output (a row, or all labels of a sequence, or the tree of a sentence), a token, or a
-        predicted entity of a labeler. For tokens and entities, the promise is about the mean over examples of the share
-        of the accepted ones that are wrong.
+        What may be wrong: a whole output (a row, or all labels of a sequence, or the tree of a
+        sentence), a token, or a predicted entity of a labeler. For tokens and entities, the promise
+        is about the mean over examples of the share of the accepted ones that are wrong.
     column : str, optional
-        For parsers and annotators, the column that may be wrong, such as "upos", "heads" or "deprels". By default all
-        that the model predicts.
+        For parsers and annotators, the column that may be wrong, such as "upos", "heads" or
+        "deprels". By default all that the model predicts.
 
     Returns
     -------

@@ -4,7 +4,14 @@ from .functions import B1Spline, ChiSquared, Custom, Gaussian, Laplacian, Linear
 from .gram import GramMatrices, checked_gram
 from .inputs import Pair
 from .packed import LazyStack, PackedStack
-from .specs import Average, Product, as_kernel, per_column, random_subset_gaussians, variable_kernels
+from .specs import (
+    Average,
+    Product,
+    as_kernel,
+    per_column,
+    random_subset_gaussians,
+    variable_kernels,
+)
 from .stack import FactoredStack, KernelStack, MixedStack
 
 __all__ = [

@@ -1,21 +1,25 @@
-"""Memory-bound passes over packed kernels in float32 or float64, with float64 sums, and checks of Gram matrices.
+"""Memory-bound passes over packed kernels in float32 or float64, with float64 sums, and checks of
+Gram matrices.
 
-A packed kernel stores its lower triangle row by row: entry (i, j), j <= i, is at ``i (i + 1) / 2 + j``. Sums run over
-64 independent lanes, so that the compiler can use vector instructions without reordering.
+A packed kernel stores its lower triangle row by row: entry (i, j), j <= i, is at ``i (i + 1) / 2 +
+j``. Sums run over 64 independent lanes, so that the compiler can use vector instructions without
+reordering.
 """
 
 import numpy as np
 
 from omkl._compilation import compiled, inner
 
-#: Entries of one block of a long row: 256 KiB of float64, so that vectors shared by all kernels stay in cache.
+#: Entries of one block of a long row: 256 KiB of float64, so that vectors shared by all kernels
+#: stay in cache.
 BLOCK = 32768
 LANES = 64
 #: Number of rows of a kernel that are multiplied with several vectors while they are in cache.
 TILE = 48
 #: Entries of a row of each matrix that are copied together from interleaved matrices.
 COPIED = 64
-#: Smaller numbers, relative to the diagonal, count as 0: their products would be subnormal, which is slow.
+#: Smaller numbers, relative to the diagonal, count as 0: their products would be subnormal, which
+#: is slow.
 TINY = np.float32(1e-12)
 
 
@@ -57,7 +61,8 @@ def weighted_sum(rows, which, weights, out):
 def packed_products(rows, which, vectors, out):
     """``out[k] = K_which[k] vectors[k]``; a single row of ``vectors`` is used for all kernels.
 
-    Process two rows of a kernel at a time, so that the vector and its product are read and written once for both.
+    Process two rows of a kernel at a time, so that the vector and its product are read and written
+    once for both.
     """
     n, first, second = vectors.shape[1], np.empty(16), np.empty(16)
     for k in range(which.shape[0]):
@@ -111,9 +116,11 @@ def unpack(packed, out):
 
 @compiled
 def packed_times_blocks(rows, which, blocks, out):
-    """``out[k] = blocks[k] K_which[k]`` for vectors (P, N), or the same ones for all kernels, by tiles of rows.
+    """``out[k] = blocks[k] K_which[k]`` for vectors (P, N), or the same ones for all kernels, by
+    tiles of rows.
 
-    A tile has a square at the diagonal, and entries to its left, which stand for their mirror images as well.
+    A tile has a square at the diagonal, and entries to its left, which stand for their mirror
+    images as well.
     """
     n = blocks.shape[2]
     for k in range(which.shape[0]):
@@ -144,7 +151,9 @@ def packed_times_blocks(rows, which, blocks, out):
 
 @compiled
 def squared_differences(columns, first, last, out):
-    """``(columns[c, i] - columns[c, j])^2`` for samples ``first <= i < last`` and j <= i, packed in ``out[c]``."""
+    """``(columns[c, i] - columns[c, j])^2`` for samples ``first <= i < last`` and j <= i, packed in
+    ``out[c]``.
+    """
     for c in range(columns.shape[0]):
         column, position = columns[c], 0
         for i in range(first, last):
@@ -169,7 +178,9 @@ def packed_square(vector, out):
 
 @compiled
 def factor_products(rows, starts, which, vectors, out):
-    """``out[k] = F F' vectors[k]``: the columns of F are the rows ``starts[m] .. starts[m + 1]``, ``m = which[k]``."""
+    """``out[k] = F F' vectors[k]``: the columns of F are the rows ``starts[m] .. starts[m + 1]``,
+    ``m = which[k]``.
+    """
     lanes = np.empty(32)
     n = vectors.shape[1]
     even = n // 32 * 32
@@ -192,7 +203,7 @@ def factor_products(rows, starts, which, vectors, out):
                 product[j] += total * row[j]
 
 
-# ---- checks of Gram matrices ---------------------------------------------------------------------------------------
+# ---- checks of Gram matrices ---------------------------------------------------------------------
 
 
 @compiled
@@ -208,7 +219,9 @@ def deinterleave(grams, first, out):
 
 @compiled
 def pack_symmetric(gram, largest, rounding, packed):
-    """Pack the lower triangle of a matrix; return True if it is symmetric, and no entry is above the diagonal's."""
+    """Pack the lower triangle of a matrix; return True if it is symmetric, and no entry is above
+    the diagonal's.
+    """
     scale, start, n_bad = 0.0, 0, 0
     for i in range(gram.shape[0]):
         scale = max(scale, gram[i, i])
@@ -217,7 +230,9 @@ def pack_symmetric(gram, largest, rounding, packed):
         for j in range(row.shape[0]):
             row[j] = values[j]
             # NaN fails every comparison
-            is_good = (abs(values[j]) <= scale * (1.0 + rounding)) & (abs(values[j] - mirrored[j]) <= scale * rounding)
+            is_good = (abs(values[j]) <= scale * (1.0 + rounding)) & (
+                abs(values[j] - mirrored[j]) <= scale * rounding
+            )
             n_bad += not is_good
         start += i + 1
     return n_bad == 0 and 0.0 < scale <= largest
@@ -227,8 +242,8 @@ def pack_symmetric(gram, largest, rounding, packed):
 def prove_semidefinite(rows, n, rounding, proved):
     """Clear ``proved`` of packed matrices (N, N) unless they are positive semidefinite.
 
-    The test is sufficient: a matrix that is not proved may still be a kernel. Half of ``rounding`` is left for that of
-    single precision.
+    The test is sufficient: a matrix that is not proved may still be a kernel. Half of ``rounding``
+    is left for that of single precision.
     """
     lower = np.empty((n, n), np.float32)
     for m in range(rows.shape[0]):
@@ -247,7 +262,9 @@ def prove_semidefinite(rows, n, rounding, proved):
 
 @inner
 def factorize(lower):
-    """Factorize a matrix in place by its lower triangle, from the last row to the first: Cholesky's method."""
+    """Factorize a matrix in place by its lower triangle, from the last row to the first: Cholesky's
+    method.
+    """
     n = lower.shape[0]
     for pivot in range(n - 1, -1, -1):
         row = lower[pivot, : pivot + 1]

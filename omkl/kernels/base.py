@@ -12,7 +12,17 @@ from scipy import sparse
 from omkl._components import Component, check_choice
 from omkl.exceptions import InputError
 from omkl.kernels import inputs
-from omkl.kernels.inputs import On, Pair, Positions, Reference, Vectors, as_floats, format_on, parse_on, take_columns
+from omkl.kernels.inputs import (
+    On,
+    Pair,
+    Positions,
+    Reference,
+    Vectors,
+    as_floats,
+    format_on,
+    parse_on,
+    take_columns,
+)
 
 Learned = TypeVar("Learned")
 
@@ -26,34 +36,38 @@ class Kernel(Component):
     Parameters
     ----------
     normalize : {None, "diagonal", "average", "trace"}
-        "diagonal" divides by ``sqrt(k(x, x) k(y, y))``, so that every input has unit length in feature space;
-        "average" and "trace" divide by the mean, or the sum, of ``k(x, x)`` over the training set.
+        "diagonal" divides by ``sqrt(k(x, x) k(y, y))``, so that every input has unit length in
+        feature space; "average" and "trace" divide by the mean, or the sum, of ``k(x, x)`` over the
+        training set.
     on : str, int, slice or list of these, optional
-        Part of the input that the kernel uses: columns by name (``"age"``, if inputs are data frames, streams of tables
-        or dicts of numbers), by position (``1``, or a range, ``slice(0, 128)`` or ``"0:128"``), or several,
-        ``["age", "income"]``; or the name of a view, if inputs are dicts of arrays. Everything by default.
-        In strings: ``"gaussian:on=age"``, ``"gaussian:on=0:3"``, ``"gaussian:on=[age,income],sigma2=5"``; ``"job_*"``
-        selects all columns with matching names.
+        Part of the input that the kernel uses: columns by name (``"age"``, if inputs are data
+        frames, streams of tables or dicts of numbers), by position (``1``, or a range, ``slice(0,
+        128)`` or ``"0:128"``), or several, ``["age", "income"]``; or the name of a view, if inputs
+        are dicts of arrays. Everything by default. In strings: ``"gaussian:on=age"``,
+        ``"gaussian:on=0:3"``, ``"gaussian:on=[age,income],sigma2=5"``; ``"job_*"`` selects all
+        columns with matching names.
     standardize : bool or "range"
-        Whether the kernel sees its columns minus their mean, divided by their standard deviation, so that the units of
-        columns do not matter. "range" divides by the largest minus the smallest value, which does not magnify columns
-        that are rarely different from 0; not for streams. Scales are learned from the training rows of a ``fit``, in
-        streams as rows come. Dense inputs only.
+        Whether the kernel sees its columns minus their mean, divided by their standard deviation,
+        so that the units of columns do not matter. "range" divides by the largest minus the
+        smallest value, which does not magnify columns that are rarely different from 0; not for
+        streams. Scales are learned from the training rows of a ``fit``, in streams as rows come.
+        Dense inputs only.
     explicit : bool, optional
-        Store the group as explicit features (True), as a dual expansion (False), or in the cheaper form (None). Only
-        for kernels with a finite feature map.
+        Store the group as explicit features (True), as a dual expansion (False), or in the cheaper
+        form (None). Only for kernels with a finite feature map.
 
     Notes
     -----
     Strings may replace any kernel by an approximation with explicit features, as in
-    ``"gaussian:sigma2=5,features=2000"``. ``map`` chooses :class:`~omkl.kernels.FourierFeatures` ("fourier", the
-    default if the kernel supports it) or :class:`~omkl.kernels.Nystrom` ("nystrom"), and ``seed`` the random draw.
+    ``"gaussian:sigma2=5,features=2000"``. ``map`` chooses :class:`~omkl.kernels.FourierFeatures`
+    ("fourier", the default if the kernel supports it) or :class:`~omkl.kernels.Nystrom`
+    ("nystrom"), and ``seed`` the random draw.
 
-    To define a kernel, write a subclass with :meth:`raw` and, unless ``k(x, x) = 1``, :meth:`raw_diagonal`; or wrap a
-    function, ``Custom(function)``.
+    To define a kernel, write a subclass with :meth:`raw` and, unless ``k(x, x) = 1``,
+    :meth:`raw_diagonal`; or wrap a function, ``Custom(function)``.
 
-    Methods take inputs as rows: arrays or CSR matrices X (n, d) and Y (m, d) with the columns of the kernel, or whole
-    inputs if documented.
+    Methods take inputs as rows: arrays or CSR matrices X (n, d) and Y (m, d) with the columns of
+    the kernel, or whole inputs if documented.
     """
 
     _: KW_ONLY
@@ -62,10 +76,12 @@ class Kernel(Component):
     standardize: bool | str = False
     explicit: bool | None = None
 
-    #: Whether :meth:`raw` and :meth:`raw_diagonal` take CSR matrices, and whether :meth:`raw_features` does.
+    #: Whether :meth:`raw` and :meth:`raw_diagonal` take CSR matrices, and whether
+    #: :meth:`raw_features` does.
     compares_sparse: ClassVar[bool] = False
     maps_sparse: ClassVar[bool] = False
-    #: Whether it is always positive semidefinite; batch solvers check other kernels on the training samples.
+    #: Whether it is always positive semidefinite; batch solvers check other kernels on the training
+    #: samples.
     semidefinite: ClassVar[bool] = False
     #: Whether a value depends only on the inner product or the distance of its two vectors.
     entrywise: ClassVar[bool] = False
@@ -103,7 +119,8 @@ class Kernel(Component):
         return np.ones(X.shape[0])
 
     def columns(self, n_columns: int, names: Sequence[str] | None = None) -> Positions:
-        """Return the positions of the kernel's columns; raise an InputError if a column does not exist.
+        """Return the positions of the kernel's columns; raise an InputError if a column does not
+        exist.
 
         Parameters
         ----------
@@ -182,11 +199,14 @@ class Kernel(Component):
             elif variables is not None:
                 places = fitted.places(len(variables))
                 seen_variables = [variables[j] for j in places]
-                fitted.deviations_ = deviations_of_variables(scaler.var_, scaler.scale_, seen_variables)
+                fitted.deviations_ = deviations_of_variables(
+                    scaler.var_, scaler.scale_, seen_variables
+                )
         return fitted.fit_view(fitted.view(X))
 
     def fit_view(self, X: Vectors) -> Self:
-        """Fit to an array that has only the columns of the kernel, in the scale that it sees; see :meth:`fit`.
+        """Fit to an array that has only the columns of the kernel, in the scale that it sees; see
+        :meth:`fit`.
 
         Parameters
         ----------
@@ -205,7 +225,8 @@ class Kernel(Component):
         return fitted
 
     def view(self, X: Any) -> Vectors:
-        """Return the columns of the kernel from whole inputs, standardized if it is fitted to standardized columns.
+        """Return the columns of the kernel from whole inputs, standardized if it is fitted to
+        standardized columns.
 
         Parameters
         ----------
@@ -214,7 +235,9 @@ class Kernel(Component):
         names = list(X.columns) if hasattr(X, "columns") else None
         X = X if sparse.issparse(X) else np.atleast_2d(np.asarray(X))
         if self.standardize and sparse.issparse(X):
-            raise InputError(f"The kernel {self.name!r} needs a dense array: sparse columns are not standardized.")
+            raise InputError(
+                f"The kernel {self.name!r} needs a dense array: sparse columns are not standardized."
+            )
         X = as_floats(take_columns(X, self.columns(X.shape[1], names)))
         return X if self.means_ is None else (X - self.means_) / self.deviations_
 
@@ -261,7 +284,9 @@ class Kernel(Component):
             Whole inputs, as for :meth:`fit`.
         """
         X = self.view(X).astype(np.float64, copy=False)
-        return self.between(Pair(X, X if Y is None else self.view(Y).astype(np.float64, copy=False)))
+        return self.between(
+            Pair(X, X if Y is None else self.view(Y).astype(np.float64, copy=False))
+        )
 
     def diagonal(self, X: Vectors) -> np.ndarray:
         """Return ``k(x, x)`` for each row, normalised: (n,).
@@ -286,7 +311,8 @@ class Kernel(Component):
         return None
 
     def raw_features(self, X: Vectors) -> Vectors:
-        """Return the features before normalisation: an array or sparse matrix F with ``F F' = raw``.
+        """Return the features before normalisation: an array or sparse matrix F with ``F F' =
+        raw``.
 
         Parameters
         ----------
@@ -312,7 +338,8 @@ class Kernel(Component):
         return features if self.scale_ is None else features * np.sqrt(self.scale_)
 
     def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
-        """Return the contribution of each part of an input to the inner product of its features with weights.
+        """Return the contribution of each part of an input to the inner product of its features
+        with weights.
 
         Parts are features, unless the kernel defines others. They sum to the inner product.
 
@@ -337,9 +364,11 @@ class Kernel(Component):
         return str(i)
 
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-        """Draw frequencies from the spectral density for Fourier features: an array of shape (m, d).
+        """Draw frequencies from the spectral density for Fourier features: an array of shape (m,
+        d).
 
-        Only shift-invariant kernels have one (Bochner's theorem): ``k(x, y) = E cos w'(x - y)``, with ``k(x, x) = 1``.
+        Only shift-invariant kernels have one (Bochner's theorem): ``k(x, y) = E cos w'(x - y)``,
+        with ``k(x, x) = 1``.
 
         Parameters
         ----------
@@ -366,12 +395,16 @@ class Kernel(Component):
         if not isinstance(other, Kernel) or not super().__eq__(other):
             return False
         mine, theirs = self.learned(), other.learned()
-        return mine.keys() == theirs.keys() and all(np.array_equal(mine[key], theirs[key]) for key in mine)
+        return mine.keys() == theirs.keys() and all(
+            np.array_equal(mine[key], theirs[key]) for key in mine
+        )
 
     __hash__ = Component.__hash__
 
 
-def deviations_of_variables(variances: np.ndarray, deviations: np.ndarray, variables: Sequence[object]) -> np.ndarray:
+def deviations_of_variables(
+    variances: np.ndarray, deviations: np.ndarray, variables: Sequence[object]
+) -> np.ndarray:
     """Return the scale of each column, (d,), one for all columns of a variable.
 
     A variable of several columns has the total variance 1 in that scale, as a column of numbers
@@ -396,7 +429,9 @@ def known(learned: Learned | None, kernel: Kernel) -> Learned:
 
 
 def inverse_root(diagonal: np.ndarray) -> np.ndarray:
-    """Return ``1 / sqrt(diagonal)``, 0 where the diagonal is 0; raise an InputError where it is not finite."""
+    """Return ``1 / sqrt(diagonal)``, 0 where the diagonal is 0; raise an InputError where it is not
+    finite.
+    """
     inputs.finite_squares(diagonal)
     return np.divide(1.0, np.sqrt(diagonal), out=np.zeros(len(diagonal)), where=diagonal > 0)
 
@@ -404,7 +439,8 @@ def inverse_root(diagonal: np.ndarray) -> np.ndarray:
 def cross_matrices(
     kernels: Sequence[Kernel], left: Sequence[Vectors], right: Sequence[Vectors | Reference]
 ) -> Iterator[np.ndarray]:
-    """Yield each kernel's matrix between its left inputs (n, d) and its right ones (m, d): arrays (n, m).
+    """Yield each kernel's matrix between its left inputs (n, d) and its right ones (m, d): arrays
+    (n, m).
 
     Kernels with the same array objects as inputs share one :class:`Pair`.
     """

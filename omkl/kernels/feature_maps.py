@@ -1,6 +1,7 @@
 """Kernels approximated by explicit feature maps of a fixed size.
 
-An approximated kernel is a kernel like any other. Its feature map is learned from the training inputs and a seed.
+An approximated kernel is a kernel like any other. Its feature map is learned from the training
+inputs and a seed.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,8 @@ from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, inverse_root, known
 from omkl.kernels.inputs import On, Pair, Vectors, row_blocks
 
-#: Eigenvalues of the landmarks' kernel matrix below this fraction of the largest count as rounding errors.
+#: Eigenvalues of the landmarks' kernel matrix below this fraction of the largest count as rounding
+#: errors.
 SMALLEST_EIGENVALUE = 1e-12
 #: Largest number of features of an approximated kernel.
 MOST_FEATURES = 1_000_000
@@ -25,9 +27,11 @@ STRONGEST = 3
 
 
 class FeatureMap(Kernel):
-    """A kernel with an explicit feature map: ``k(x, y)`` is the inner product of the features of x and y.
+    """A kernel with an explicit feature map: ``k(x, y)`` is the inner product of the features of x
+    and y.
 
-    ``normalize`` holds exactly for the approximation; ``on``, ``standardize`` and ``explicit`` are those of the kernel.
+    ``normalize`` holds exactly for the approximation; ``on``, ``standardize`` and ``explicit`` are
+    those of the kernel.
 
     Parameters
     ----------
@@ -47,7 +51,9 @@ class FeatureMap(Kernel):
         check_number("seed", seed, above=-1, integer=True)
         self.kernel = resolve(Kernel, kernel, "kernel")
         own = self.kernel
-        super().__init__(normalize=own.normalize, on=own.on, standardize=own.standardize, explicit=own.explicit)
+        super().__init__(
+            normalize=own.normalize, on=own.on, standardize=own.standardize, explicit=own.explicit
+        )
         self.n_features, self.seed = int(n_features), int(seed)
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
@@ -70,7 +76,9 @@ class FeatureMap(Kernel):
         return self.n_features
 
     def raw(self, pair: Pair) -> np.ndarray:
-        return (self.raw_features(pair.X) @ self.raw_features(pair.Y).T).astype(pair.X.dtype, copy=False)
+        return (self.raw_features(pair.X) @ self.raw_features(pair.Y).T).astype(
+            pair.X.dtype, copy=False
+        )
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
         diagonal = np.empty(X.shape[0])
@@ -89,19 +97,22 @@ class FeatureMap(Kernel):
 
 
 class FourierFeatures(FeatureMap):
-    r"""Random Fourier features of a shift-invariant kernel: pairs of cosines and sines of random projections.
+    r"""Random Fourier features of a shift-invariant kernel: pairs of cosines and sines of random
+    projections.
 
     .. math:: k(x, y) \approx \frac{2}{D} \sum_{i=1}^{D/2} \cos\, \omega_i^\top (x - y)
 
-    with frequencies :math:`\omega_i` from the kernel's spectral density (Rahimi and Recht 2007): normal for the
-    Gaussian kernel, drawn in orthogonal sets, which lowers the variance (Yu et al. 2016), and Cauchy for the
-    Laplacian. The error falls as :math:`1 / \sqrt D`. Pairs have a smaller error than cosines with random phases, and
-    keep ``k(x, x) = 1`` exact (Sutherland and Schneider 2015). In strings: ``"gaussian:sigma2=5,features=2000"``.
+    with frequencies :math:`\omega_i` from the kernel's spectral density (Rahimi and Recht 2007):
+    normal for the Gaussian kernel, drawn in orthogonal sets, which lowers the variance (Yu et al.
+    2016), and Cauchy for the Laplacian. The error falls as :math:`1 / \sqrt D`. Pairs have a
+    smaller error than cosines with random phases, and keep ``k(x, x) = 1`` exact (Sutherland and
+    Schneider 2015). In strings: ``"gaussian:sigma2=5,features=2000"``.
 
     Parameters
     ----------
     kernel : Kernel or str
-        A Gaussian or Laplacian kernel, or a user-defined kernel with :meth:`~omkl.kernels.Kernel.frequencies`.
+        A Gaussian or Laplacian kernel, or a user-defined kernel with
+        :meth:`~omkl.kernels.Kernel.frequencies`.
     n_features : int
         The dimension D, even.
     seed : int
@@ -123,9 +134,13 @@ class FourierFeatures(FeatureMap):
     def __init__(self, kernel: Kernel | str, n_features: int, seed: int = 0) -> None:
         super().__init__(kernel, n_features, seed)
         if not has_spectrum(self.kernel):
-            raise InputError(f"The kernel {self.kernel.name} has no Fourier features: use map=nystrom.")
+            raise InputError(
+                f"The kernel {self.kernel.name} has no Fourier features: use map=nystrom."
+            )
         if self.n_features % 2:
-            raise InputError(f"Fourier features come in pairs: give an even number of them, not {n_features}.")
+            raise InputError(
+                f"Fourier features come in pairs: give an even number of them, not {n_features}."
+            )
         self.frequencies_: np.ndarray | None = None
 
     def _learn(self, X: Vectors) -> None:
@@ -138,7 +153,8 @@ class FourierFeatures(FeatureMap):
         directions = known(self.frequencies_, self).T
         features = np.empty((X.shape[0], self.n_features))
         for rows in row_blocks(len(features), half, np.float64):
-            # cosine and sine from the tangent of half the angle: one transcendental function instead of two
+            # cosine and sine from the tangent of half the angle: one transcendental function
+            # instead of two
             tangents = X[rows] @ directions
             tangents *= 0.5
             np.tan(tangents, out=tangents)
@@ -161,25 +177,28 @@ class FourierFeatures(FeatureMap):
 
 
 class Nystrom(FeatureMap):
-    r"""Nyström approximation of any kernel, by its values against landmarks drawn from the training inputs.
+    r"""Nyström approximation of any kernel, by its values against landmarks drawn from the training
+    inputs.
 
     .. math:: k(x, y) \approx k(x, L)\, K_{LL}^{+}\, k(L, y)
 
-    with the pseudo-inverse by eigenvalues, without eigenvalues at rounding level (Williams and Seeger 2001). The
-    difference between the kernel and its approximation is positive semidefinite. With all training inputs as landmarks,
-    both agree on these inputs. In strings: ``"chi2:features=300"``, ``"gaussian:features=500,map=nystrom"``.
+    with the pseudo-inverse by eigenvalues, without eigenvalues at rounding level (Williams and
+    Seeger 2001). The difference between the kernel and its approximation is positive semidefinite.
+    With all training inputs as landmarks, both agree on these inputs. In strings:
+    ``"chi2:features=300"``, ``"gaussian:features=500,map=nystrom"``.
 
     Parameters
     ----------
     kernel : Kernel or str
     n_features : int
-        Number of landmarks, at most the number of training inputs; the dimension of the map is their rank.
+        Number of landmarks, at most the number of training inputs; the dimension of the map is
+        their rank.
     seed : int
 
     Notes
     -----
-    On a stream, the landmarks come from the first block only. The map stores the landmarks, and a matrix of their
-    number by their rank.
+    On a stream, the landmarks come from the first block only. The map stores the landmarks, and a
+    matrix of their number by their rank.
 
     Examples
     --------
@@ -196,7 +215,9 @@ class Nystrom(FeatureMap):
 
     def _learn(self, X: Vectors) -> None:
         if sparse.issparse(X):
-            raise InputError(f"The kernel {self.name} needs a dense array: landmarks are kept as one.")
+            raise InputError(
+                f"The kernel {self.name} needs a dense array: landmarks are kept as one."
+            )
         X = np.asarray(X, dtype=np.float64)
         self.kernel = self.kernel.fit_view(X)
         chosen = np.random.default_rng(self.seed).permutation(len(X))[: self.n_features]
@@ -224,7 +245,9 @@ class Nystrom(FeatureMap):
         features = np.empty((len(X), whitening.shape[1]))
         for rows in row_blocks(len(X), len(whitening), np.float64):
             block = np.asarray(X[rows], dtype=np.float64)
-            np.matmul(self.kernel.between(Pair(block, self.landmarks_)), whitening, out=features[rows])
+            np.matmul(
+                self.kernel.between(Pair(block, self.landmarks_)), whitening, out=features[rows]
+            )
         return features
 
     def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
@@ -242,8 +265,12 @@ class Nystrom(FeatureMap):
         return f"landmark {i}"
 
 
-def approximated(kernel: Kernel, features: int | None = None, map: str | None = None, seed: int = 0) -> FeatureMap:
-    """Return the approximation of a kernel, by default by Fourier features if it has any, else by Nyström's."""
+def approximated(
+    kernel: Kernel, features: int | None = None, map: str | None = None, seed: int = 0
+) -> FeatureMap:
+    """Return the approximation of a kernel, by default by Fourier features if it has any, else by
+    Nyström's.
+    """
     maps = {None: default_map(kernel), "fourier": FourierFeatures, "nystrom": Nystrom}
     if features is None or map not in maps:
         raise InputError(

@@ -1,7 +1,7 @@
 """Kernel functions on vectors. Fitting a kernel returns a copy with the learned attributes.
 
-Kernels with the same inputs share work: they are evaluated on a :class:`~omkl.kernels.Pair`, which computes the matrix
-of inner products (or distances) once for all kernels.
+Kernels with the same inputs share work: they are evaluated on a :class:`~omkl.kernels.Pair`, which
+computes the matrix of inner products (or distances) once for all kernels.
 """
 
 from collections import Counter
@@ -19,7 +19,8 @@ from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel, known
 from omkl.kernels.inputs import Pair, Vectors, median_distance, squared_distances
 
-#: Largest degree of polynomials: every degree takes one product per entry, and most higher powers overflow.
+#: Largest degree of polynomials: every degree takes one product per entry, and most higher powers
+#: overflow.
 LARGEST_DEGREE = 1000
 
 
@@ -55,7 +56,8 @@ class Linear(Kernel):
 
 @dataclass(eq=False, repr=False)
 class Polynomial(Kernel):
-    r""":math:`k(x, y) = (\gamma x^\top y + c)^d`; the names ``"quadratic"`` and ``"cubic"`` set the degree.
+    r""":math:`k(x, y) = (\gamma x^\top y + c)^d`; the names ``"quadratic"`` and ``"cubic"`` set the
+    degree.
 
     Parameters
     ----------
@@ -107,12 +109,17 @@ class Polynomial(Kernel):
     def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
         powers = Counter(_monomials(n_columns + 1, self.degree)[0][:, i].tolist())
         powers.pop(n_columns, None)  # the constant
-        return " * ".join(column(j) if n == 1 else f"{column(j)}^{n}" for j, n in powers.items()) or "constant"
+        return (
+            " * ".join(column(j) if n == 1 else f"{column(j)}^{n}" for j, n in powers.items())
+            or "constant"
+        )
 
 
 @lru_cache(maxsize=16)
 def _monomials(n_columns: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the columns of the factors of each monomial, (degree, D), and the root of its multinomial coefficient."""
+    """Return the columns of the factors of each monomial, (degree, D), and the root of its
+    multinomial coefficient.
+    """
     factors = np.array(list(combinations_with_replacement(range(n_columns), degree))).T
     counts, runs = np.full(factors.shape[1], float(factorial(degree))), np.ones(factors.shape[1])
     for earlier, column in pairwise(factors):
@@ -144,8 +151,9 @@ class Gaussian(Kernel):
     Parameters
     ----------
     sigma2 : float > 0 or "median"
-        The variance :math:`\sigma^2`, in squared units of the inputs; "median" takes half the median squared distance
-        of distinct training inputs, see :func:`~omkl.kernels.median_distance`, in any units.
+        The variance :math:`\sigma^2`, in squared units of the inputs; "median" takes half the
+        median squared distance of distinct training inputs, see
+        :func:`~omkl.kernels.median_distance`, in any units.
     """
 
     aliases = {"gaussian": {}, "rbf": {}}
@@ -171,7 +179,9 @@ class Gaussian(Kernel):
         for first in range(0, count, max(d, 1)):
             basis, triangle = np.linalg.qr(generator.standard_normal((d, min(d, count - first))))
             # with these signs the basis is uniform over all rotations
-            lengths = np.sqrt(generator.chisquare(d, size=basis.shape[1])) * np.sign(np.diagonal(triangle))
+            lengths = np.sqrt(generator.chisquare(d, size=basis.shape[1])) * np.sign(
+                np.diagonal(triangle)
+            )
             rows.append((basis * lengths).T)
         return np.concatenate(rows) / np.sqrt(known(self.width_, self))
 
@@ -183,7 +193,8 @@ class Laplacian(Kernel):
     Parameters
     ----------
     sigma : float > 0 or "median"
-        The width, in units of the inputs; "median" takes the median city-block distance of distinct training inputs.
+        The width, in units of the inputs; "median" takes the median city-block distance of distinct
+        training inputs.
     """
 
     aliases = {"laplacian": {}}
@@ -207,13 +218,14 @@ class Laplacian(Kernel):
 
 @dataclass(eq=False, repr=False)
 class ChiSquared(Kernel):
-    r""":math:`k(x, y) = \exp(-\gamma \sum_i (x_i - y_i)^2 / (x_i + y_i))`, for histograms (no negative entries).
+    r""":math:`k(x, y) = \exp(-\gamma \sum_i (x_i - y_i)^2 / (x_i + y_i))`, for histograms (no
+    negative entries).
 
     Parameters
     ----------
     gamma : float > 0 or "median"
-        Inverse width, in inverse units of the inputs; "median" takes the inverse of the median chi-squared distance
-        between distinct training inputs.
+        Inverse width, in inverse units of the inputs; "median" takes the inverse of the median
+        chi-squared distance between distinct training inputs.
     """
 
     aliases = {"chi2": {}, "chi-squared": {}}
@@ -227,12 +239,16 @@ class ChiSquared(Kernel):
 
     def _learn(self, X: Vectors) -> None:
         if np.any(X < 0):
-            raise InputError("The chi-squared kernel is for histograms: its inputs must not be negative.")
+            raise InputError(
+                "The chi-squared kernel is for histograms: its inputs must not be negative."
+            )
         if self.gamma == "median":
             self.width_ = median_distance(X, lambda pair: pair.chi_squared_distances)
 
     def raw(self, pair: Pair) -> np.ndarray:
-        return np.exp(pair.chi_squared_distances * pair.X.dtype.type(-1.0 / known(self.width_, self)))
+        return np.exp(
+            pair.chi_squared_distances * pair.X.dtype.type(-1.0 / known(self.width_, self))
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -244,12 +260,13 @@ class B1Spline(Kernel):
     h : float > 0, optional
         Radius of the support, a Euclidean distance.
     density : float in (0, 1], optional
-        If h is None: the fraction of pairs of training inputs with a nonzero value; h is this quantile of their
-        distances. By default 5%, as in section 4 of Martins et al. (2011).
+        If h is None: the fraction of pairs of training inputs with a nonzero value; h is this
+        quantile of their distances. By default 5%, as in section 4 of Martins et al. (2011).
 
     Notes
     -----
-    In more than one dimension this function may not be positive semidefinite; it is used as in the paper.
+    In more than one dimension this function may not be positive semidefinite; it is used as in the
+    paper.
     """
 
     aliases = {"b1": {}, "b1-spline": {}}
@@ -266,7 +283,11 @@ class B1Spline(Kernel):
 
     def raw(self, pair: Pair) -> np.ndarray:
         # a distance near zero has half the digits of its square: only three in float32
-        exact = pair if pair.X.dtype == np.float64 else Pair(pair.X.astype(np.float64), pair.Y.astype(np.float64))
+        exact = (
+            pair
+            if pair.X.dtype == np.float64
+            else Pair(pair.X.astype(np.float64), pair.Y.astype(np.float64))
+        )
         matrix = np.sqrt(exact.squared_distances)
         matrix *= -1.0 / known(self.width_, self)
         matrix += 1.0
@@ -275,7 +296,8 @@ class B1Spline(Kernel):
 
 @dataclass(eq=False, repr=False)
 class Custom(Kernel):
-    """User-defined kernel: ``function(X, Y)`` returns the (n, m) kernel matrix of two sets of vectors.
+    """User-defined kernel: ``function(X, Y)`` returns the (n, m) kernel matrix of two sets of
+    vectors.
 
     Parameters
     ----------

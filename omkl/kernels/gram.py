@@ -12,8 +12,8 @@ from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel
 from omkl.kernels.inputs import Vectors, as_floats
 
-#: Largest asymmetry, and largest negative eigenvalue, of an accepted matrix relative to its largest diagonal entry:
-#: the rounding of single precision.
+#: Largest asymmetry, and largest negative eigenvalue, of an accepted matrix relative to its largest
+#: diagonal entry: the rounding of single precision.
 ROUNDING = 1e-5
 #: Largest accepted entry: with larger entries solvers lose all digits.
 LARGEST = 1e15
@@ -27,14 +27,15 @@ MatricesLike: TypeAlias = "ArrayLike | sparse.sparray | Sequence | Mapping[str, 
 class GramMatrices:
     """Values of M kernels between n and N samples.
 
-    Select samples by ``matrices[rows]`` or ``matrices[np.ix_(rows, columns)]``. Hence ``train_test_split`` works, and
-    so does ``cross_val_score(MKLClassifier("precomputed"), GramMatrices(...), y)``.
+    Select samples by ``matrices[rows]`` or ``matrices[np.ix_(rows, columns)]``. Hence
+    ``train_test_split`` works, and so does ``cross_val_score(MKLClassifier("precomputed"),
+    GramMatrices(...), y)``.
 
     Parameters
     ----------
     matrices : mapping of str to array of shape (n, N), sequence of such arrays, or array of shape (n, N, M) or (n, N)
-        An array (n, N) is one kernel. The keys of a mapping name the kernels; otherwise their names are "kernel 0" and
-        so on. None stands for a kernel that no model needs.
+        An array (n, N) is one kernel. The keys of a mapping name the kernels; otherwise their names
+        are "kernel 0" and so on. None stands for a kernel that no model needs.
 
     Attributes
     ----------
@@ -72,7 +73,9 @@ class GramMatrices:
             given = matrices if isinstance(matrices, Sequence | np.ndarray) else []
             self.names = [f"kernel {m}" for m in range(len(given))]
         is_array = isinstance(given, np.ndarray)
-        self.matrices = given if is_array else [None if matrix is None else _dense(matrix) for matrix in given]
+        self.matrices = (
+            given if is_array else [None if matrix is None else _dense(matrix) for matrix in given]
+        )
         shapes = {matrix.shape for matrix in self.matrices if matrix is not None}
         if len(shapes) != 1 or len(next(iter(shapes))) != 2:
             raise InputError(
@@ -113,8 +116,8 @@ def checked_gram(gram: ArrayLike, name: int | str, n_samples: int) -> np.ndarray
     Raises
     ------
     omkl.exceptions.InputError
-        If it has another shape, is not finite, has entries above 1e15, is not symmetric, or not positive
-        semidefinite beyond rounding.
+        If it has another shape, is not finite, has entries above 1e15, is not symmetric, or not
+        positive semidefinite beyond rounding.
     """
     gram = as_floats(np.asarray(gram))
     if gram.shape != (n_samples, n_samples):
@@ -140,9 +143,14 @@ def _refuse(name: int | str, why: str) -> NoReturn:
 def check_kernels(names: Sequence[str], kernels: Sequence[Kernel], X: Vectors) -> None:
     """Raise an InputError unless fitted kernels are positive semidefinite on X (N, d).
 
-    Kernels that always are positive semidefinite are skipped. At most :data:`MOST_CHECKED` samples are used.
+    Kernels that always are positive semidefinite are skipped. At most :data:`MOST_CHECKED` samples
+    are used.
     """
-    few = X[np.unique(np.linspace(0, X.shape[0] - 1, MOST_CHECKED).astype(int))] if X.shape[0] > MOST_CHECKED else X
+    few = (
+        X[np.unique(np.linspace(0, X.shape[0] - 1, MOST_CHECKED).astype(int))]
+        if X.shape[0] > MOST_CHECKED
+        else X
+    )
     for name, kernel in zip(names, kernels):
         if not kernel.semidefinite:
             checked_gram(kernel(few), repr(name), few.shape[0])

@@ -1,4 +1,6 @@
-"""Inputs of kernels: selection of columns, precision, and products and distances of two sets of vectors."""
+"""Inputs of kernels: selection of columns, precision, and products and distances of two sets of
+vectors.
+"""
 
 import fnmatch
 import math
@@ -22,15 +24,18 @@ On: TypeAlias = int | str | slice | tuple[int | str, ...] | None
 #: Positions of selected columns; None stands for all.
 Positions: TypeAlias = slice | tuple[int, ...] | None
 
-#: Inputs are centred if the squared length of their mean exceeds this multiple of the total variance, by precision.
+#: Inputs are centred if the squared length of their mean exceeds this multiple of the total
+#: variance, by precision.
 FAR_FROM_ORIGIN = {np.dtype(np.float32): 16.0, np.dtype(np.float64): 1e9}
-#: Bytes of one block of kernel values: large enough for BLAS, small enough for temporaries to be reused memory.
+#: Bytes of one block of kernel values: large enough for BLAS, small enough for temporaries to be
+#: reused memory.
 BLOCK_BYTES = 2**21
 #: Range of numbers whose squares, and sums of many squares, fit into single precision.
 SQUARES = 1e-12, 1e15
 #: Largest number that kernels accept.
 LARGEST = 1e100
-#: Maximum number of distinct rows that a width is learned from, and of entries of data searched for them.
+#: Maximum number of distinct rows that a width is learned from, and of entries of data searched for
+#: them.
 SAMPLE, ENTRIES = 1000, 2**20
 #: Distances up to this fraction of the largest count as 0.
 EQUAL = 1e-14
@@ -52,7 +57,9 @@ def parse_on(on: int | str | slice | Iterable[int | str] | None) -> On:
     with suppress(TypeError, ValueError):
         if parsed := tuple(item if isinstance(item, str) else int(item) for item in on):
             return parsed
-    raise InputError(f"on= is a column by name or position, a range such as '0:3', or a list of columns; not {on!r}.")
+    raise InputError(
+        f"on= is a column by name or position, a range such as '0:3', or a list of columns; not {on!r}."
+    )
 
 
 def format_on(on: On | list) -> str:
@@ -70,7 +77,9 @@ def format_on(on: On | list) -> str:
     return str(on) if plain else repr(on)
 
 
-def find_columns(on: On | list, n_columns: int, names: Sequence[str] | None = None, kernel: object = "") -> Positions:
+def find_columns(
+    on: On | list, n_columns: int, names: Sequence[str] | None = None, kernel: object = ""
+) -> Positions:
     """Return columns by position: None for all, a slice if they are consecutive, else a tuple.
 
     Raise an InputError that names the ``kernel`` if a column does not exist, or none is selected.
@@ -93,7 +102,9 @@ def find_columns(on: On | list, n_columns: int, names: Sequence[str] | None = No
                 f"The kernel '{kernel}' selects the column {format_on(item)}, which is not one of the {n_columns} "
                 f"columns; {told}."
             )
-        found += [j for column in columns for j in (column_block(known, column) if known else [column])]
+        found += [
+            j for column in columns for j in (column_block(known, column) if known else [column])
+        ]
     low, high = found[0], found[-1] + 1
     return slice(low, high) if found == list(range(low, high)) else tuple(found)
 
@@ -107,7 +118,9 @@ def column_block(names: Sequence[str], name: str) -> range:
 
 
 def take_columns(X: np.ndarray | sparse.sparray, columns: Positions) -> np.ndarray | sparse.sparray:
-    """Return the columns of an array or sparse matrix (n, d) at positions from :func:`find_columns`."""
+    """Return the columns of an array or sparse matrix (n, d) at positions from
+    :func:`find_columns`.
+    """
     if columns is None:
         return X
     if isinstance(columns, slice):
@@ -122,7 +135,8 @@ def count_columns(columns: Positions, n_columns: int) -> int:
 
 
 class Pair:
-    """Two sets of vectors, with products and distances that kernels share, computed once and on demand.
+    """Two sets of vectors, with products and distances that kernels share, computed once and on
+    demand.
 
     Parameters
     ----------
@@ -188,7 +202,9 @@ class Pair:
 
 
 class Reference:
-    """Right-hand vectors of pairs. Quantities that depend only on these vectors are computed once for all pairs.
+    """Right-hand vectors of pairs.
+
+    Quantities that depend only on these vectors are computed once for all pairs.
 
     Parameters
     ----------
@@ -202,7 +218,9 @@ class Reference:
 
     @cached_property
     def spread(self) -> tuple[np.ndarray, Any, Any]:
-        """The mean of the vectors, (d,), its squared length, and the sum of the variances of all columns."""
+        """The mean of the vectors, (d,), its squared length, and the sum of the variances of all
+        columns.
+        """
         center = self.X.mean(axis=0)
         return center, center @ center, self.X.var(axis=0).sum()
 
@@ -230,11 +248,15 @@ def check_magnitudes(X: Vectors, kernel: object) -> None:
     numbers = X.data if sparse.issparse(X) else X
     largest = max(float(numbers.max(initial=0.0)), -float(numbers.min(initial=0.0)))
     if not largest <= LARGEST:
-        raise InputError(f"The kernel '{kernel}' needs finite numbers up to {LARGEST:g}, got {largest:.3g}.")
+        raise InputError(
+            f"The kernel '{kernel}' needs finite numbers up to {LARGEST:g}, got {largest:.3g}."
+        )
 
 
 def finite_squares(squares: np.ndarray) -> np.ndarray:
-    """Return squared lengths or values ``k(x, x)`` unchanged; raise an InputError unless they are finite."""
+    """Return squared lengths or values ``k(x, x)`` unchanged; raise an InputError unless they are
+    finite.
+    """
     if not math.isfinite(squares.sum()):
         raise InputError(
             "An input is too large for its kernels, or not finite: k(x, x) overflows. Scale the columns, as "
@@ -244,24 +266,34 @@ def finite_squares(squares: np.ndarray) -> np.ndarray:
 
 
 def in_precision(X: np.ndarray, dtype: DTypeLike) -> np.ndarray:
-    """Return vectors in ``dtype``, or as float64 if the squares of their numbers would overflow or vanish."""
+    """Return vectors in ``dtype``, or as float64 if the squares of their numbers would overflow or
+    vanish.
+    """
     dtype = np.dtype(dtype)
     if dtype != np.float64:
         largest = np.abs(X).max(initial=0.0)
-        dtype = dtype if largest == 0.0 or SQUARES[0] < largest < SQUARES[1] else np.dtype(np.float64)
+        dtype = (
+            dtype if largest == 0.0 or SQUARES[0] < largest < SQUARES[1] else np.dtype(np.float64)
+        )
     return np.ascontiguousarray(X, dtype=dtype)
 
 
 def row_blocks(n_rows: int, n_columns: int, dtype: DTypeLike) -> list[slice]:
-    """Return slices that cover ``range(n_rows)``, each a block of a matrix with ``n_columns`` columns."""
+    """Return slices that cover ``range(n_rows)``, each a block of a matrix with ``n_columns``
+    columns.
+    """
     size = max(16, BLOCK_BYTES // (max(n_columns, 1) * np.dtype(dtype).itemsize))
     return [slice(low, min(low + size, n_rows)) for low in range(0, n_rows, size)]
 
 
-def median_distance(X: Vectors, distances: Callable[[Pair], np.ndarray], quantile: float = 0.5) -> float:
-    """Return a quantile of the nonzero distances between distinct rows, by default the median; 1 if all are equal.
+def median_distance(
+    X: Vectors, distances: Callable[[Pair], np.ndarray], quantile: float = 0.5
+) -> float:
+    """Return a quantile of the nonzero distances between distinct rows, by default the median; 1 if
+    all are equal.
 
-    The sample of rows is deterministic. If X is small, it depends neither on the order of the rows nor on duplicates.
+    The sample of rows is deterministic. If X is small, it depends neither on the order of the rows
+    nor on duplicates.
 
     Parameters
     ----------
@@ -273,7 +305,9 @@ def median_distance(X: Vectors, distances: Callable[[Pair], np.ndarray], quantil
     if sparse.issparse(X):
         X = X.toarray() if X.shape[0] * X.shape[1] <= ENTRIES else X[_evenly(X.shape[0])]
     rows = X
-    if not sparse.issparse(X):  # distinct rows, evenly spaced in sorted order; a large X is sampled first
+    if not sparse.issparse(
+        X
+    ):  # distinct rows, evenly spaced in sorted order; a large X is sampled first
         few = X if X.size <= ENTRIES or X.shape[1] == 1 else X[_evenly(len(X))]
         rows = np.unique(few, axis=0)
         if len(rows) < 2 and few is not X:

@@ -1,7 +1,8 @@
 """Storage of kernels as packed lower triangles, computed once or on demand.
 
-All Gaussian kernels share the squared differences of each column. One matrix product of (kernels, columns) and
-(columns, pairs of samples) gives the exponents of many kernels on many subsets of columns.
+All Gaussian kernels share the squared differences of each column. One matrix product of (kernels,
+columns) and (columns, pairs of samples) gives the exponents of many kernels on many subsets of
+columns.
 """
 
 from __future__ import annotations
@@ -19,24 +20,34 @@ from omkl.kernels.base import Kernel, known
 from omkl.kernels.functions import Gaussian
 from omkl.kernels.gram import LARGEST, ROUNDING, checked_gram
 from omkl.kernels.inputs import SQUARES, Pair, Vectors, as_floats, take_columns
-from omkl.kernels.stack import KernelStack, PartedStack, Which, free_bytes, packed_entries, require_bytes
+from omkl.kernels.stack import (
+    KernelStack,
+    PartedStack,
+    Which,
+    free_bytes,
+    packed_entries,
+    require_bytes,
+)
 
 #: Default budget for cached kernels, in bytes.
 BUDGET = 2**28
 #: Number of Gram matrices that are checked in turn.
 TOGETHER = 32
-#: Up to so many vectors are multiplied one by one, which is as fast as together, and needs no further compilation.
+#: Up to so many vectors are multiplied one by one, which is as fast as together, and needs no
+#: further compilation.
 SINGLY = 4
 #: Number of pairs of samples, and of kernels, in one block of exponents: 32 MiB in float32.
 PAIRS, KERNELS = 2**15, 256
-#: Lower bound of exponents: smaller kernel values never change a sum, and subnormal numbers are slow.
+#: Lower bound of exponents: smaller kernel values never change a sum, and subnormal numbers are
+#: slow.
 SMALLEST_EXPONENT = -80.0
 #: Range of widths that fit into single precision, as do their inverses.
 WIDTHS = 1e-30, 1e30
 
 
 class PackedStack(KernelStack):
-    """Gram matrices as packed lower triangles, row by row, in one array; sums are always in float64.
+    """Gram matrices as packed lower triangles, row by row, in one array; sums are always in
+    float64.
 
     Parameters
     ----------
@@ -57,7 +68,9 @@ class PackedStack(KernelStack):
         self.n_samples = (int(np.sqrt(8 * self.length + 1)) - 1) // 2
 
     @classmethod
-    def from_grams(cls, grams: Sequence[np.ndarray] | np.ndarray, dtype: DTypeLike = np.float32) -> Self:
+    def from_grams(
+        cls, grams: Sequence[np.ndarray] | np.ndarray, dtype: DTypeLike = np.float32
+    ) -> Self:
         """Pack Gram matrices.
 
         Parameters
@@ -74,10 +87,17 @@ class PackedStack(KernelStack):
         """
         n, interleaved = len(grams[0]), None
         require_memory(len(grams), n, dtype)
-        if isinstance(grams, np.ndarray) and grams.dtype in (np.float32, np.float64) and grams.shape[1:] == (n, n):
+        if (
+            isinstance(grams, np.ndarray)
+            and grams.dtype in (np.float32, np.float64)
+            and grams.shape[1:] == (n, n)
+        ):
             last = np.moveaxis(grams, 0, -1)
             interleaved = last if last.flags.c_contiguous else None
-        rows, proved = np.empty((len(grams), n * (n + 1) // 2), dtype=dtype), np.zeros(len(grams), dtype=bool)
+        rows, proved = (
+            np.empty((len(grams), n * (n + 1) // 2), dtype=dtype),
+            np.zeros(len(grams), dtype=bool),
+        )
         for low in range(0, len(grams), TOGETHER):
             block, part = grams[low : low + TOGETHER], slice(low, low + TOGETHER)
             if interleaved is not None:
@@ -85,7 +105,9 @@ class PackedStack(KernelStack):
                 jit.deinterleave(interleaved, low, block)
             for m, gram in enumerate(block, low):
                 gram = as_floats(np.asarray(gram))
-                proved[m] = gram.shape == (n, n) and jit.pack_symmetric(gram, LARGEST, ROUNDING, rows[m])
+                proved[m] = gram.shape == (n, n) and jit.pack_symmetric(
+                    gram, LARGEST, ROUNDING, rows[m]
+                )
             jit.prove_semidefinite(rows[part], n, ROUNDING, proved[part])
         for m in np.flatnonzero(~proved).tolist():
             # it accepts the others, or names the reason
@@ -93,7 +115,9 @@ class PackedStack(KernelStack):
         return cls(rows)
 
     @classmethod
-    def from_kernels(cls, kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike = np.float32) -> Self:
+    def from_kernels(
+        cls, kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike = np.float32
+    ) -> Self:
         """Compute kernels on data directly into packed storage.
 
         Parameters
@@ -126,22 +150,37 @@ class PackedStack(KernelStack):
         if n_vectors <= SINGLY:
             products = np.zeros((n_vectors, len(which), self.n_samples))
             for p, own in enumerate(products):
-                vector = np.ascontiguousarray(vectors[..., p, :], dtype=np.float64).reshape(-1, self.n_samples)
+                vector = np.ascontiguousarray(vectors[..., p, :], dtype=np.float64).reshape(
+                    -1, self.n_samples
+                )
                 jit.packed_products(self.rows, which, vector, own)
             return np.ascontiguousarray(products.swapaxes(0, 1))
         result = np.zeros((len(which), n_vectors, self.n_samples))
-        blocks = np.ascontiguousarray(vectors, dtype=np.float64).reshape(-1, n_vectors, self.n_samples)
+        blocks = np.ascontiguousarray(vectors, dtype=np.float64).reshape(
+            -1, n_vectors, self.n_samples
+        )
         jit.packed_times_blocks(self.rows, which, blocks, result)
         return result
 
-    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
+    def combine(
+        self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
+    ) -> np.ndarray:
         # for more samples the full matrix is faster, and not much larger
         if samples is not None and 4 * len(samples) < self.n_samples:
-            weights, which, everyone = np.asarray(weights, np.float64), self._indices(which), np.arange(self.n_samples)
+            weights, which, everyone = (
+                np.asarray(weights, np.float64),
+                self._indices(which),
+                np.arange(self.n_samples),
+            )
             result = np.empty((len(samples), self.n_samples))
             for row, sample in zip(result, samples):
                 later = np.maximum(everyone, sample)
-                row[:] = weights @ self.rows[which[:, None], later * (later + 1) // 2 + np.minimum(everyone, sample)]
+                row[:] = (
+                    weights
+                    @ self.rows[
+                        which[:, None], later * (later + 1) // 2 + np.minimum(everyone, sample)
+                    ]
+                )
             return result
         matrix = np.empty((self.n_samples, self.n_samples))
         jit.unpack(self.packed_sum(weights, which), matrix)
@@ -153,7 +192,9 @@ class PackedStack(KernelStack):
     def packed_sum(self, weights: ArrayLike, which: Which) -> np.ndarray:
         """Return ``sum_m w_m K_m``, packed."""
         total = np.empty(self.length)
-        jit.weighted_sum(self.rows, self._indices(which), np.asarray(weights, dtype=np.float64), total)
+        jit.weighted_sum(
+            self.rows, self._indices(which), np.asarray(weights, dtype=np.float64), total
+        )
         return total
 
     def summed(self, weights: ArrayLike, which: Which = None) -> PackedStack:
@@ -165,7 +206,8 @@ class PackedStack(KernelStack):
 
 
 class KernelCache:
-    """Cache of packed kernels computed on demand, which keeps the latest used ones within a budget of bytes.
+    """Cache of packed kernels computed on demand, which keeps the latest used ones within a budget
+    of bytes.
 
     Parameters
     ----------
@@ -177,7 +219,9 @@ class KernelCache:
         ``make(which)`` returns the packed kernels (k, N (N + 1) / 2) of k indices.
     """
 
-    def __init__(self, n_kernels: int, n_samples: int, dtype: np.dtype, budget: int, make: Callable) -> None:
+    def __init__(
+        self, n_kernels: int, n_samples: int, dtype: np.dtype, budget: int, make: Callable
+    ) -> None:
         self.recent = RecentlyUsed(min(budget // packed_bytes(1, n_samples, dtype), n_kernels))
         # untouched pages take no memory
         rows = np.empty((self.recent.capacity, n_samples * (n_samples + 1) // 2), dtype=dtype)
@@ -199,8 +243,8 @@ class KernelCache:
 class LazyStack(PartedStack):
     """Kernels on data, computed in blocks on demand, with a cache of the latest ones.
 
-    A solver that works on few kernels at a time, such as a working-set solver, finds them in the cache. It computes the
-    other kernels only in its few full passes.
+    A solver that works on few kernels at a time, such as a working-set solver, finds them in the
+    cache. It computes the other kernels only in its few full passes.
 
     Parameters
     ----------
@@ -208,17 +252,23 @@ class LazyStack(PartedStack):
     X : array of shape (N, d)
     dtype : {numpy.float32, numpy.float64}
     budget : int
-        Maximum bytes of cached kernels. A block of a pass over all kernels takes at most as much, or one packed kernel
-        if that is more.
+        Maximum bytes of cached kernels. A block of a pass over all kernels takes at most as much,
+        or one packed kernel if that is more.
     """
 
     def __init__(
-        self, kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike = np.float32, budget: int = BUDGET
+        self,
+        kernels: Iterable[Kernel],
+        X: Vectors,
+        dtype: DTypeLike = np.float32,
+        budget: int = BUDGET,
     ) -> None:
         self.kernels, self.X, self.dtype = list(kernels), np.asarray(X), np.dtype(dtype)
         self.n_kernels, self.n_samples = len(self.kernels), len(self.X)
         self._block = max(1, budget // packed_bytes(1, self.n_samples, dtype))
-        self._cache = KernelCache(self.n_kernels, self.n_samples, self.dtype, budget, self._computed)
+        self._cache = KernelCache(
+            self.n_kernels, self.n_samples, self.dtype, budget, self._computed
+        )
 
     @property
     def nbytes(self) -> int:
@@ -251,7 +301,12 @@ def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> n
     views: dict[tuple, Pair] = {}
     for k, kernel in enumerate(kernels):
         # multiples of exp(widths . squared differences) with known widths
-        if fast and type(kernel) is Gaussian and kernel.normalize != "diagonal" and kernel.width_ is not None:
+        if (
+            fast
+            and type(kernel) is Gaussian
+            and kernel.normalize != "diagonal"
+            and kernel.width_ is not None
+        ):
             widths = _widths(kernel)
             if WIDTHS[0] < np.min(widths) and np.max(widths) < WIDTHS[1]:
                 gaussians[k] = kernel
@@ -260,15 +315,23 @@ def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> n
         if key not in views:
             # kernels on the same columns are usually adjacent: keep only the latest pair
             view = kernel.view(X)
-            views = {key: Pair(view := view if sparse.issparse(view) else np.ascontiguousarray(view), view)}
+            views = {
+                key: Pair(
+                    view := view if sparse.issparse(view) else np.ascontiguousarray(view), view
+                )
+            }
         jit.pack(kernel.fit_view(views[key].X).between(views[key]), rows[k])
     pack_gaussians(gaussians, X, rows)
     return rows
 
 
 def _widths(kernel: Gaussian) -> np.ndarray | float:
-    """Return the width of a fitted Gaussian kernel for each of its columns, in squared units of the column."""
-    return known(kernel.width_, kernel) * (1.0 if kernel.deviations_ is None else np.square(kernel.deviations_))
+    """Return the width of a fitted Gaussian kernel for each of its columns, in squared units of the
+    column.
+    """
+    return known(kernel.width_, kernel) * (
+        1.0 if kernel.deviations_ is None else np.square(kernel.deviations_)
+    )
 
 
 def pack_gaussians(kernels: dict[int, Gaussian], X: np.ndarray, rows: np.ndarray) -> None:
@@ -277,7 +340,9 @@ def pack_gaussians(kernels: dict[int, Gaussian], X: np.ndarray, rows: np.ndarray
     widths, scales = np.zeros((len(which), d)), np.ones((len(which), 1))
     for row, scale, kernel in zip(widths, scales, kernels.values()):
         # columns may be repeated
-        np.add.at(row, take_columns(np.arange(d)[None], kernel.columns(d))[0], -0.5 / _widths(kernel))
+        np.add.at(
+            row, take_columns(np.arange(d)[None], kernel.columns(d))[0], -0.5 / _widths(kernel)
+        )
         scale[:] = 1.0 / n if kernel.normalize == "trace" else 1.0
     widths, scales = widths.astype(rows.dtype), scales.astype(rows.dtype)
     first_row, columns = 0, np.ascontiguousarray(X.T)
@@ -303,7 +368,7 @@ def _start(row: int) -> int:
     return row * (row + 1) // 2
 
 
-# ---- memory -----------------------------------------------------------------------------------------------------
+# ---- memory --------------------------------------------------------------------------------------
 
 
 def packed_bytes(n_kernels: int, n_samples: int, dtype: DTypeLike) -> int:
@@ -318,4 +383,7 @@ def packed_bytes_fit(n_kernels: int, n_samples: int, dtype: DTypeLike) -> bool:
 
 def require_memory(n_kernels: int, n_samples: int, dtype: DTypeLike) -> None:
     """Raise an InputError unless packed kernels fit into free memory."""
-    require_bytes(packed_bytes(n_kernels, n_samples, dtype), f"{n_kernels} packed kernels of {n_samples} samples")
+    require_bytes(
+        packed_bytes(n_kernels, n_samples, dtype),
+        f"{n_kernels} packed kernels of {n_samples} samples",
+    )

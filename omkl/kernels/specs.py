@@ -1,4 +1,6 @@
-"""Kernels from strings and functions, kernels per column, averages, products, and kernel families from papers."""
+"""Kernels from strings and functions, kernels per column, averages, products, and kernel families
+from papers.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,14 +24,16 @@ from omkl.kernels.inputs import Pair, Vectors, count_columns, take_columns
 KernelSpec: TypeAlias = Kernel | str | Callable[[np.ndarray, np.ndarray], np.ndarray]
 #: Kernels as given by users.
 KernelSpecs: TypeAlias = KernelSpec | Sequence[KernelSpec] | Mapping[str, KernelSpec]
-#: Bandwidths of the experiments of Suzuki and Tomioka (2011), taken from Rakotomamonjy et al. (2008).
+#: Bandwidths of the experiments of Suzuki and Tomioka (2011), taken from Rakotomamonjy et al.
+#: (2008).
 BANDWIDTHS = (0.1, 0.25, 0.5, 0.75, *range(1, 21))
 #: Settings of a string that approximate a kernel.
 OF_APPROXIMATIONS = ("features", "map", "seed")
 
 
 def as_kernel(spec: KernelSpec) -> Kernel:
-    """Return a kernel from an object, a short string such as ``"gaussian:sigma2=5"``, or a function of two arrays.
+    """Return a kernel from an object, a short string such as ``"gaussian:sigma2=5"``, or a function
+    of two arrays.
 
     Parameters
     ----------
@@ -70,7 +74,11 @@ class Average(Kernel):
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
         placed, columns = super().placed(n_columns, names), self.columns(n_columns, names)
-        own_names = None if names is None else take_columns(np.array(names, dtype=object)[None], columns)[0].tolist()
+        own_names = (
+            None
+            if names is None
+            else take_columns(np.array(names, dtype=object)[None], columns)[0].tolist()
+        )
         width = count_columns(columns, n_columns)
         placed.kernels = [kernel.placed(width, own_names) for kernel in self.kernels]
         return placed
@@ -114,16 +122,19 @@ class Product(Average):
         return reduce(np.multiply, values)
 
 
-def per_column(kernel: KernelSpec, columns: Any, pairs: Iterable[Sequence[str | int]] = ()) -> dict[str, Kernel]:
+def per_column(
+    kernel: KernelSpec, columns: Any, pairs: Iterable[Sequence[str | int]] = ()
+) -> dict[str, Kernel]:
     """Return one kernel per column, so that multiple kernel learning selects columns, in any units.
 
     Parameters
     ----------
     kernel : Kernel, str or callable
-        Kernel of every column, which it sees standardized, unless ``columns`` is a sparse matrix. A width learned from
-        data is learned for each column.
+        Kernel of every column, which it sees standardized, unless ``columns`` is a sparse matrix. A
+        width learned from data is learned for each column.
     columns : data frame, array or sparse matrix of shape (n, d), list of names or positions, or int
-        Training data, or its columns, or their number. Non-numeric columns of a data frame are skipped.
+        Training data, or its columns, or their number. Non-numeric columns of a data frame are
+        skipped.
     pairs : list of (str or int, str or int)
         Pairs of columns that get the :class:`Product` of their kernels as well, such as those of
         :meth:`~omkl.MKLClassifier.missing_pairs`.
@@ -131,7 +142,8 @@ def per_column(kernel: KernelSpec, columns: Any, pairs: Iterable[Sequence[str | 
     Returns
     -------
     dict of str to Kernel
-        By the name of the column, or ``"column 0"``, ``"column 1"``, ...; pairs as ``"age x income"``.
+        By the name of the column, or ``"column 0"``, ``"column 1"``, ...; pairs as ``"age x
+        income"``.
 
     Examples
     --------
@@ -171,9 +183,11 @@ def column_label(column: str | int) -> str:
 
 
 def variable_kernels(n_columns: int) -> Iterator[Kernel]:
-    """Yield the kernels of the experiments of Suzuki and Tomioka (2011): 27 on each variable, and 27 on all.
+    """Yield the kernels of the experiments of Suzuki and Tomioka (2011): 27 on each variable, and
+    27 on all.
 
-    24 Gaussians with bandwidths 0.1, 0.25, 0.5, 0.75, 1, 2 .. 20 and polynomials of degree 1 to 3, with unit trace.
+    24 Gaussians with bandwidths 0.1, 0.25, 0.5, 0.75, 1, 2 .. 20 and polynomials of degree 1 to 3,
+    with unit trace.
 
     Parameters
     ----------
@@ -224,7 +238,7 @@ def random_subset_gaussians(
         yield Gaussian(sigma2=bandwidth**2, normalize=normalize, on=tuple(sorted(columns.tolist())))
 
 
-# ---- lists and dicts -------------------------------------------------------------------------------------------------
+# ---- lists and dicts -----------------------------------------------------------------------------
 
 
 def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
@@ -234,9 +248,13 @@ def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
     if isinstance(specs, dict):
         check_kernel_names(specs)
         return list(zip(specs, kernels))
-    names = [spec if isinstance(spec, str) else kernel.name for spec, kernel in zip(listed, kernels)]
+    names = [
+        spec if isinstance(spec, str) else kernel.name for spec, kernel in zip(listed, kernels)
+    ]
     if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
-        raise InputError(f"Two kernels are called {repeated[0]!r}: name them, as in kernels={{'first': ...}}.")
+        raise InputError(
+            f"Two kernels are called {repeated[0]!r}: name them, as in kernels={{'first': ...}}."
+        )
     return list(zip(names, kernels))
 
 
@@ -244,7 +262,9 @@ def _listed(specs: KernelSpecs) -> list[KernelSpec]:
     if isinstance(specs, (str, Kernel)) or callable(specs):
         return [specs]
     if not isinstance(specs, (Sequence, Mapping)):
-        raise InputError(f"kernels must be a list or dict of kernels, or one of them, got {specs!r}.")
+        raise InputError(
+            f"kernels must be a list or dict of kernels, or one of them, got {specs!r}."
+        )
     return list(specs.values() if isinstance(specs, Mapping) else specs)
 
 

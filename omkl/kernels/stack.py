@@ -24,7 +24,9 @@ BLOCK_ROWS = 4096
 
 
 def packed_entries(samples: np.ndarray) -> np.ndarray:
-    """Return where a packed kernel of all samples has the entries of the packed kernel of some, whose indices rise."""
+    """Return where a packed kernel of all samples has the entries of the packed kernel of some,
+    whose indices rise.
+    """
     i, j = np.tril_indices(len(samples))
     return samples[i] * (samples[i] + 1) // 2 + samples[j]
 
@@ -32,7 +34,8 @@ def packed_entries(samples: np.ndarray) -> np.ndarray:
 class KernelStack(ABC):
     """Base of stacks: Gram matrices ``K_1`` to ``K_M`` of N samples.
 
-    A subclass sets ``n_kernels`` and ``n_samples``, and defines :meth:`block_products`, :meth:`combine` and
+    A subclass sets ``n_kernels`` and ``n_samples``, and defines :meth:`block_products`,
+    :meth:`combine` and
     :meth:`diagonals`, each in one pass over the kernels. The base class derives the other methods. ``which`` holds the
     indices of the kernels, an array of shape (k,); all by default.
 
@@ -40,7 +43,8 @@ class KernelStack(ABC):
     ----------
     n_kernels, n_samples : int
     sums_entries : bool
-        Whether :meth:`summed` adds kernels entry by entry, instead of multiplying by the kernels in turn.
+        Whether :meth:`summed` adds kernels entry by entry, instead of multiplying by the kernels in
+        turn.
     concurrent : bool
         Whether several threads may call methods at once.
     n_parts : int
@@ -74,7 +78,9 @@ class KernelStack(ABC):
         """
 
     @abstractmethod
-    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
+    def combine(
+        self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
+    ) -> np.ndarray:
         """Return ``sum_m w_m K_m``: (N, N) float64, or only the rows of ``samples``, (s, N).
 
         Parameters
@@ -135,7 +141,8 @@ class KernelStack(ABC):
         return self.diagonals(which).sum(axis=1)
 
     def summed(self, weights: ArrayLike, which: Which = None) -> KernelStack:
-        """Return a stack of the single kernel ``sum_m w_m K_m``, which takes no more memory than this stack.
+        """Return a stack of the single kernel ``sum_m w_m K_m``, which takes no more memory than
+        this stack.
 
         Parameters
         ----------
@@ -162,14 +169,22 @@ class WeightedSum(KernelStack):
     """A stack of the single kernel ``sum_m w_m K_m``, which multiplies by the kernels in turn."""
 
     def __init__(self, kernels: KernelStack, weights: ArrayLike, which: Which = None) -> None:
-        self.kernels, self.weights, self.which = kernels, np.asarray(weights, dtype=np.float64), which
+        self.kernels, self.weights, self.which = (
+            kernels,
+            np.asarray(weights, dtype=np.float64),
+            which,
+        )
         self.n_kernels, self.n_samples = 1, kernels.n_samples
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         vectors = vectors if vectors.ndim == 2 else vectors[0]
-        return np.tensordot(self.weights, self.kernels.block_products(vectors, self.which), axes=1)[None]
+        return np.tensordot(self.weights, self.kernels.block_products(vectors, self.which), axes=1)[
+            None
+        ]
 
-    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
+    def combine(
+        self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
+    ) -> np.ndarray:
         return self.kernels.combine(np.asarray(weights)[0] * self.weights, self.which, samples)
 
     def diagonals(self, which: Which = None) -> np.ndarray:
@@ -196,7 +211,9 @@ class RestrictedView(KernelStack):
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         return self.stack.block_products(self.filled(vectors), which)[..., self.samples]
 
-    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
+    def combine(
+        self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
+    ) -> np.ndarray:
         # by rows: the full matrix may not fit into memory
         chosen = self.samples if samples is None else self.samples[samples]
         # unlike indexing, np.take leaves the entries of a row contiguous
@@ -221,8 +238,8 @@ class RestrictedView(KernelStack):
 class ReplicatedStack(KernelStack):
     r"""The kernels :math:`I_P \otimes K_m`, on P consecutive copies of all samples.
 
-    Kernel values between different copies are zero. So each copy has its own function in every kernel, and the norm of
-    a kernel is the norm of all its P functions. Only one block is stored.
+    Kernel values between different copies are zero. So each copy has its own function in every
+    kernel, and the norm of a kernel is the norm of all its P functions. Only one block is stored.
     """
 
     def __init__(self, stack: KernelStack, n_parts: int) -> None:
@@ -242,8 +259,12 @@ class ReplicatedStack(KernelStack):
         products = self.stack.block_products(self._parts(vectors), which)
         return products.reshape(len(products), vectors.shape[-2], self.n_samples)
 
-    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
-        copies, own = np.divmod(np.arange(self.n_samples) if samples is None else samples, self.stack.n_samples)
+    def combine(
+        self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
+    ) -> np.ndarray:
+        copies, own = np.divmod(
+            np.arange(self.n_samples) if samples is None else samples, self.stack.n_samples
+        )
         result = np.zeros((len(own), self.n_parts, self.stack.n_samples))
         result[np.arange(len(own)), copies] = self.stack.combine(weights, which, own)
         return result.reshape(len(own), self.n_samples)
@@ -263,10 +284,14 @@ class PartedStack(KernelStack):
 
     @abstractmethod
     def _stacks_of(self, which: Which) -> Iterable[tuple[KernelStack, np.ndarray | slice, Which]]:
-        """Yield each stack with some of the kernels, their positions in ``which``, and their indices in the stack."""
+        """Yield each stack with some of the kernels, their positions in ``which``, and their
+        indices in the stack.
+        """
 
     def _gather(self, which: Which, ask: Callable[..., np.ndarray], *shape: int) -> np.ndarray:
-        """Collect ``ask(stack, positions, indices)`` of all parts, in the order of ``which``: (k, ...)."""
+        """Collect ``ask(stack, positions, indices)`` of all parts, in the order of ``which``: (k,
+        ...).
+        """
         values = np.zeros((self.n_kernels if which is None else len(which), *shape))
         for stack, at, local in self._stacks_of(which):
             values[at] = ask(stack, at, local)
@@ -281,14 +306,19 @@ class PartedStack(KernelStack):
 
         return self._gather(which, multiply, vectors.shape[-2], self.n_samples)
 
-    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
+    def combine(
+        self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
+    ) -> np.ndarray:
         total = np.zeros((self.n_samples if samples is None else len(samples), self.n_samples))
         for stack, at, local in self._stacks_of(which):
             total += stack.combine(np.asarray(weights)[at], local, samples)
         return total
 
     def packed(self, m: int) -> np.ndarray:
-        found = [stack.packed(0 if local is None else local[0]) for stack, _, local in self._stacks_of([m])]
+        found = [
+            stack.packed(0 if local is None else local[0])
+            for stack, _, local in self._stacks_of([m])
+        ]
         return found[0] if found else np.zeros(self.n_samples * (self.n_samples + 1) // 2)
 
     def diagonals(self, which: Which = None) -> np.ndarray:
@@ -305,12 +335,16 @@ class MixedStack(PartedStack):
     ----------
     stacks : sequence of KernelStack
     indices : int array of shape (M,), optional
-        Index of each kernel of the first stack, then of the second and so on; consecutive by default.
+        Index of each kernel of the first stack, then of the second and so on; consecutive by
+        default.
     kept : bool array of shape (M,), optional
-        Mask of the kernels in use; the others count as zero and are never evaluated. All by default.
+        Mask of the kernels in use; the others count as zero and are never evaluated. All by
+        default.
     """
 
-    def __init__(self, stacks: Sequence[KernelStack], indices: Which = None, kept: np.ndarray | None = None) -> None:
+    def __init__(
+        self, stacks: Sequence[KernelStack], indices: Which = None, kept: np.ndarray | None = None
+    ) -> None:
         self.stacks = list(stacks)
         self.n_samples = self.stacks[0].n_samples
         sizes = [stack.n_kernels for stack in self.stacks]
@@ -318,7 +352,9 @@ class MixedStack(PartedStack):
         self.sums_entries = any(stack.sums_entries for stack in self.stacks)
         self.concurrent = all(stack.concurrent for stack in self.stacks)
         self.kept = kept
-        self.indices = indices = np.arange(self.n_kernels) if indices is None else np.asarray(indices)
+        self.indices = indices = (
+            np.arange(self.n_kernels) if indices is None else np.asarray(indices)
+        )
         self._owner, self._local = np.empty((2, self.n_kernels), dtype=np.int64)
         self._owner[indices] = np.repeat(np.arange(len(sizes)), sizes)
         self._local[indices] = np.concatenate([np.arange(size) for size in sizes])
@@ -332,13 +368,22 @@ class MixedStack(PartedStack):
         return [(stack, at, self._local[which[at]]) for stack, at in found if len(at)]
 
     def summed(self, weights: ArrayLike, which: Which = None) -> KernelStack:
-        sums = [stack.summed(np.asarray(weights)[at], local) for stack, at, local in self._stacks_of(which)]
+        sums = [
+            stack.summed(np.asarray(weights)[at], local)
+            for stack, at, local in self._stacks_of(which)
+        ]
         if len(sums) == 1:
             return sums[0]
-        return WeightedSum(MixedStack(sums), np.ones(len(sums))) if sums else WeightedSum(self, [], np.arange(0))
+        return (
+            WeightedSum(MixedStack(sums), np.ones(len(sums)))
+            if sums
+            else WeightedSum(self, [], np.arange(0))
+        )
 
     def restricted(self, samples: np.ndarray) -> MixedStack:
-        return MixedStack([stack.restricted(samples) for stack in self.stacks], self.indices, self.kept)
+        return MixedStack(
+            [stack.restricted(samples) for stack in self.stacks], self.indices, self.kept
+        )
 
 
 class FactoredStack(KernelStack):
@@ -364,8 +409,11 @@ class FactoredStack(KernelStack):
         np.concatenate([factor.T for factor in factors], out=self.rows, casting="same_kind")
 
     @classmethod
-    def from_kernels(cls, kernels: Sequence[Kernel], X: Vectors, dtype: DTypeLike = np.float32) -> FactoredStack:
-        """Compute the features of kernels in blocks of samples, so that no factor is in memory twice.
+    def from_kernels(
+        cls, kernels: Sequence[Kernel], X: Vectors, dtype: DTypeLike = np.float32
+    ) -> FactoredStack:
+        """Compute the features of kernels in blocks of samples, so that no factor is in memory
+        twice.
 
         Parameters
         ----------
@@ -384,7 +432,9 @@ class FactoredStack(KernelStack):
         for kernel, start, stop in zip(kernels, stack.starts, stack.starts[1:]):
             for block in row_blocks(n_samples, stop - start, np.float64):
                 features = kernel.features(kernel.view(X[block]))
-                stack.rows[start:stop, block] = (features.toarray() if sparse.issparse(features) else features).T
+                stack.rows[start:stop, block] = (
+                    features.toarray() if sparse.issparse(features) else features
+                ).T
         return stack
 
     def _allocate(self, ranks: ArrayLike, n_samples: int, dtype: DTypeLike) -> None:
@@ -401,7 +451,9 @@ class FactoredStack(KernelStack):
         return stack
 
     def _chosen(self, which: Which) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return indices of these kernels, of their rows, and the position in ``which`` of each row's kernel."""
+        """Return indices of these kernels, of their rows, and the position in ``which`` of each
+        row's kernel.
+        """
         which = self._indices(which)
         ranks = (self.starts[1:] - self.starts[:-1])[which]
         owners = np.repeat(np.arange(len(which)), ranks)
@@ -424,7 +476,9 @@ class FactoredStack(KernelStack):
             factor_products(self.rows, self.starts, which, own, parts[-1])
         return np.stack(parts, axis=1)
 
-    def combine(self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None) -> np.ndarray:
+    def combine(
+        self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
+    ) -> np.ndarray:
         _, rows, owners = self._chosen(which)
         weights = np.asarray(weights, dtype=np.float64)[owners]
         samples = slice(None) if samples is None else samples
@@ -449,7 +503,9 @@ class FactoredStack(KernelStack):
 
 def affordable_rank(n_kernels: int, n_samples: int, dtype: DTypeLike) -> int:
     """Return the rank at which factors of ``n_kernels`` take half of free memory."""
-    return int(min(free_bytes() // (2 * n_kernels * n_samples * np.dtype(dtype).itemsize), n_samples))
+    return int(
+        min(free_bytes() // (2 * n_kernels * n_samples * np.dtype(dtype).itemsize), n_samples)
+    )
 
 
 def require_bytes(needed: float, what: str) -> None:
@@ -465,5 +521,7 @@ def require_bytes(needed: float, what: str) -> None:
 def free_bytes() -> float:
     """Return the bytes of memory that are free; infinite if unknown."""
     with suppress(OSError, StopIteration), open("/proc/meminfo", encoding="ascii") as lines:
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+        return next(
+            int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")
+        )
     return np.inf

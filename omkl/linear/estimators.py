@@ -1,4 +1,6 @@
-"""GroupLasso and SparseLogisticRegression, certified models that select columns, and their cross-validated versions."""
+"""GroupLasso and SparseLogisticRegression, certified models that select columns, and their
+cross-validated versions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from omkl.batch.solver import regularization_path
 from omkl.estimators.batch import NEVER, ClassDecoder, NumberDecoder, is_a_classifier, resolve_loss
 from omkl.estimators.cross_validation import HeldOut, PathSearch
 from omkl.linear.base import SparseLinear, score_with_offset
-from omkl.linear.problems import DesignLike, Samples, path_values, predictions_of, read_samples, solver_of
+from omkl.linear.problems import (
+    DesignLike,
+    Samples,
+    path_values,
+    predictions_of,
+    read_samples,
+    solver_of,
+)
 from omkl.losses import PointwiseLoss
 
 if TYPE_CHECKING:
@@ -26,35 +35,39 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GroupLasso(RegressorMixin, SparseLinear):
-    r"""Lasso, group lasso and elastic net with a certificate: regression that selects columns or groups of them.
+    r"""Lasso, group lasso and elastic net with a certificate: regression that selects columns or
+    groups of them.
 
     .. math:: \min_{w, b} \frac1n \sum_i l\Bigl(y_i, (X w)_i + b\Bigr) + \alpha \sum_g \omega_g \|w_g\|
 
-    The loss is a mean, weighted by the sample weights, with 1/2 times the squared error. Without groups this is
-    scikit-learn's ``Lasso(alpha)``. With K outputs the loss is summed over outputs, and :math:`\|w_g\|` is the norm of
-    a group's coefficients in all outputs, as in ``MultiTaskLasso``.
+    The loss is a mean, weighted by the sample weights, with 1/2 times the squared error. Without
+    groups this is scikit-learn's ``Lasso(alpha)``. With K outputs the loss is summed over outputs,
+    and :math:`\|w_g\|` is the norm of a group's coefficients in all outputs, as in
+    ``MultiTaskLasso``.
 
     Parameters
     ----------
     alpha : float > 0
         Weight of the regularizer; larger values select fewer groups.
     groups : None, array of shape (n,), list of lists of int or str, or dict of such lists
-        None puts every column into its own group, the lasso. An array labels each column with its group. Lists give the
-        columns of each group by position, or by name if X is a data frame; a dict also names the groups.
+        None puts every column into its own group, the lasso. An array labels each column with its
+        group. Lists give the columns of each group by position, or by name if X is a data frame; a
+        dict also names the groups.
     loss : {"squared", "huber", "poisson", "epsilon-insensitive"} or PointwiseLoss
-        Any convex loss, with or without kinks. With "poisson" targets are counts whose mean is :math:`e^{(X w)_i + b}`,
-        as in scikit-learn's ``PoissonRegressor``, and predictions are means.
+        Any convex loss, with or without kinks. With "poisson" targets are counts whose mean is
+        :math:`e^{(X w)_i + b}`, as in scikit-learn's ``PoissonRegressor``, and predictions are means.
     regularizer : {"group-lasso", "elastic-net", "sparse-group"}, or Regularizer
-        A function of the group norms; with the solver "dal" a sum over groups. "sparse-group:sigma=0.7" is
+        A function of the group norms; with the solver "dal" a sum over groups.
+        "sparse-group:sigma=0.7" is
         :math:`\sum_g \sigma \omega_g \|w_g\| + (1-\sigma) \|w_g\|_1`, which selects columns within groups, too.
         "elastic-net:mu=0.3" is
         :math:`\sum_g (1-\mu) b_g + \mu b_g^2 / 2`: with single columns scikit-learn's
         ``ElasticNet(alpha, l1_ratio=1 - mu)``. "l1" is for single columns only.
     group_weights : None, "sqrt-size", array of shape (g,) or dict
-        The :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists, or in a dict by the
-        names of the groups; None makes them all 1. Groups of weight 0 are not regularized and always in the model,
-        like the intercept; under "sparse-group" they keep the penalty :math:`(1-\sigma) \|w_g\|_1`. They must not
-        separate the classes.
+        The :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists, or in a dict
+        by the names of the groups; None makes them all 1. Groups of weight 0 are not regularized
+        and always in the model, like the intercept; under "sparse-group" they keep the penalty
+        :math:`(1-\sigma) \|w_g\|_1`. They must not separate the classes.
     solver : {"dal", "sparsa", "ist"} or omkl.batch.DesignSolver
         "sparsa" and "ist" are for losses without kinks, and one output.
     tol : float > 0
@@ -66,12 +79,14 @@ class GroupLasso(RegressorMixin, SparseLinear):
     positive : bool
         Whether coefficients must be >= 0, except in groups of weight 0.
     missing : {"indicator", "error"}
-        Treatment of missing numbers (NaN, None, NaT). "indicator" replaces them by the mean of their column, and adds a
-        group "missing": a column of 0 and 1 for each column that had missing entries in training. "error" refuses them.
+        Treatment of missing numbers (NaN, None, NaT). "indicator" replaces them by the mean of
+        their column, and adds a group "missing": a column of 0 and 1 for each column that had
+        missing entries in training. "error" refuses them.
     warm_start : bool
         Whether to start from the coefficients of the previous fit.
     verbose : bool
-        Whether to show a progress bar after a second, or a line every half minute if standard error is not a terminal.
+        Whether to show a progress bar after a second, or a line every half minute if standard error
+        is not a terminal.
 
     Attributes
     ----------
@@ -85,10 +100,11 @@ class GroupLasso(RegressorMixin, SparseLinear):
         A flat record per iteration; see :class:`omkl.batch.Solution`.
     n_features_in_ : int
     column_kinds_ : list of str
-        Kind of each column of a data frame: "numbers", "dates", "durations", "text" or "identifier". A column of
-        identifiers is left out.
+        Kind of each column of a data frame: "numbers", "dates", "durations", "text" or
+        "identifier". A column of identifiers is left out.
     categories_ : list
-        For each column of a data frame with text or categories, its categories as strings, or None for numbers.
+        For each column of a data frame with text or categories, its categories as strings, or None
+        for numbers.
     column_means_ : array
         Mean of each column in training, which replaces missing entries. Not for sparse input.
     missing_columns_ : list of int
@@ -118,7 +134,9 @@ def classifier_tags(self: SparseLinear) -> Tags:
     """Return scikit-learn's tags of a classifier."""
     tags = ClassifierMixin.__sklearn_tags__(self)
     tags.classifier_tags.multi_label = self._takes_labels
-    tags.classifier_tags.poor_score = True  # with standardized columns alpha=1 leaves no column in the model
+    tags.classifier_tags.poor_score = (
+        True  # with standardized columns alpha=1 leaves no column in the model
+    )
     return tags
 
 
@@ -135,18 +153,20 @@ class SparseLogisticRegression(ClassifierMixin, SparseLinear):
     ----------
     alpha : float > 0
         Weight of the regularizer; larger values select fewer groups.
-    groups, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, missing, warm_start, verbose
+    groups, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, missing,
+    warm_start, verbose
         As for :class:`GroupLasso`.
     loss : {"logistic", "squared-hinge", "hinge"} or PointwiseLoss
         Any convex loss, with or without kinks.
     multiclass : {"ovr", "multinomial"}
-        Strategy for more than two classes. "ovr" solves one problem per class, against the rest. "multinomial" solves
-        one problem with the loss :math:`\log \sum_k e^{z_{ik}} - z_{i y_i}` instead of the logistic loss; a group of
-        columns is then active for all classes or for none. Samples with several labels have one problem, with its own
-        columns, per label, which is "ovr".
+        Strategy for more than two classes. "ovr" solves one problem per class, against the rest.
+        "multinomial" solves one problem with the loss :math:`\log \sum_k e^{z_{ik}} - z_{i y_i}`
+        instead of the logistic loss; a group of columns is then active for all classes or for none.
+        Samples with several labels have one problem, with its own columns, per label, which is
+        "ovr".
     class_weight : None, "balanced" or dict
-        A dict gives the weights of classes, 1 by default; "balanced" gives every class the same total weight. Class
-        weights multiply sample weights.
+        A dict gives the weights of classes, 1 by default; "balanced" gives every class the same
+        total weight. Class weights multiply sample weights.
 
     Attributes
     ----------
@@ -160,7 +180,8 @@ class SparseLogisticRegression(ClassifierMixin, SparseLinear):
     coef_ : array of shape (1, n), or (K, n) for K > 2 classes, or (P, n) for the P labels that are not constant
     intercept_ : array of shape (1,), (K,) or (P,)
     dual_gap_ : float
-        Relative duality gap reached, the largest over the binary problems, computed from the model over all columns.
+        Relative duality gap reached, the largest over the binary problems, computed from the model
+        over all columns.
     n_iter_ : int
         Number of iterations, the largest over the binary problems.
     history_ : list of dict
@@ -220,8 +241,8 @@ def fit_best_alpha(
     Raises
     ------
     omkl.exceptions.InputError
-        As for a single alpha; also if alphas are invalid, cv does not split the samples into folds or leaves one empty,
-        or scoring is invalid or undefined in all folds.
+        As for a single alpha; also if alphas are invalid, cv does not split the samples into folds
+        or leaves one empty, or scoring is invalid or undefined in all folds.
     """
     self._check()
     check_n_jobs(self.n_jobs)
@@ -241,20 +262,22 @@ def fit_best_alpha(
 class GroupLassoCV(RegressorMixin, SparseLinear):
     r"""Lasso, group lasso and elastic net with alpha chosen by cross-validation.
 
-    In each fold one path of alpha is solved, with warm starts. The rows of the design are not copied.
+    In each fold one path of alpha is solved, with warm starts. The rows of the design are not
+    copied.
 
     Parameters
     ----------
     alphas : int or array of floats > 0
-        Values of alpha. A number spreads as many values evenly on a log scale, over two decades below the smallest
-        alpha at which no column is in the model of all samples.
-    groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, missing, verbose
+        Values of alpha. A number spreads as many values evenly on a log scale, over two decades
+        below the smallest alpha at which no column is in the model of all samples.
+    groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive,
+    missing, verbose
         As for :class:`GroupLasso`.
     cv : int, splitter, iterable of (train, test) or None
         As in scikit-learn; a number gives consecutive folds, None five of them.
     scoring : str, callable or None
-        As in scikit-learn; None is :math:`R^2`. The ``X`` passed to a callable is a placeholder for the held-out
-        samples, which only the estimator passed with it can read.
+        As in scikit-learn; None is :math:`R^2`. The ``X`` passed to a callable is a placeholder for
+        the held-out samples, which only the estimator passed with it can read.
     n_jobs : int, optional
         Number of folds solved in parallel threads; -1 uses all processors.
 
@@ -266,8 +289,8 @@ class GroupLassoCV(RegressorMixin, SparseLinear):
         Values of alpha in decreasing order.
     scores_ : array of shape (n_folds, n_alphas)
     cv_results_ : list of dict
-        A flat record for each alpha: ``alpha``, ``mean_score``, ``std_score``, ``active`` (mean number of groups), and
-        ``dual_gap`` (the largest of the folds).
+        A flat record for each alpha: ``alpha``, ``mean_score``, ``std_score``, ``active`` (mean
+        number of groups), and ``dual_gap`` (the largest of the folds).
     coef_, intercept_, dual_gap_, n_iter_, history_, n_features_in_
         As for :class:`GroupLasso`, of the model of all samples at ``alpha_``.
 
@@ -299,15 +322,17 @@ class SparseLogisticRegressionCV(ClassifierMixin, SparseLinear):
     ----------
     alphas, cv, scoring, n_jobs
         As for :class:`GroupLassoCV`; folds are stratified, and None for ``scoring`` is accuracy.
-    groups, loss, regularizer, group_weights, multiclass, class_weight, solver, tol, max_iter, fit_intercept, \
+    groups, loss, regularizer, group_weights, multiclass, class_weight, solver, tol, max_iter,
+    fit_intercept, \
 positive, missing, verbose
-        As for :class:`SparseLogisticRegression`; "balanced" class weights are computed from all samples.
+        As for :class:`SparseLogisticRegression`; "balanced" class weights are computed from all
+        samples.
 
     Attributes
     ----------
     alpha_, alphas_, scores_, cv_results_
-        As for :class:`GroupLassoCV`. A class that is missing in the training part of a fold is never predicted in it;
-        an undefined score is NaN, and means skip this fold.
+        As for :class:`GroupLassoCV`. A class that is missing in the training part of a fold is
+        never predicted in it; an undefined score is NaN, and means skip this fold.
     classes_, coef_, intercept_, dual_gap_, n_iter_, history_, n_features_in_
         As for :class:`SparseLogisticRegression`, of the model of all samples at ``alpha_``.
 
@@ -355,7 +380,9 @@ def _held_out_path(
         own = slice(p, p + width)  # several outputs are one problem
         offsets = None if rows.offsets is None else rows.offsets[own]
         [problem] = replace(rows, targets=[known], offsets=offsets).problems(model, 1.0)
-        for a, point in enumerate(regularization_path(solver, problem, alphas, model.tol, model.max_iter)):
+        for a, point in enumerate(
+            regularization_path(solver, problem, alphas, model.tol, model.max_iter)
+        ):
             certificate, learned = point.solution.certificate, rows.coefficients([point.solution])
             outputs[a, :, own] += predictions_of(samples.design, *learned)[test]
             active[a] += np.count_nonzero(certificate.norms)

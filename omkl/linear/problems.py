@@ -1,4 +1,6 @@
-"""Problems of sparse linear models: from training samples to problems, and from solutions to coefficients."""
+"""Problems of sparse linear models: from training samples to problems, and from solutions to
+coefficients.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,22 @@ from omkl.batch.solver import DesignSolver, PathPoint, Solution, is_number_of_va
 from omkl.data.frames import plain_targets
 from omkl.estimators import batch
 from omkl.estimators.targets import finite_targets, has_columns
-from omkl.estimators.validation import as_numbers, check_sample_weight, checked_arrays, forget_columns, row_digests
+from omkl.estimators.validation import (
+    as_numbers,
+    check_sample_weight,
+    checked_arrays,
+    forget_columns,
+    row_digests,
+)
 from omkl.exceptions import InputError
 from omkl.regularizers import Regularizer
 
 #: Accepted designs.
 DesignLike: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | LinearOperator
 #: Accepted groups of columns.
-Groups: TypeAlias = Sequence[Sequence[int | str]] | dict[str, Sequence[int | str]] | ArrayLike | None
+Groups: TypeAlias = (
+    Sequence[Sequence[int | str]] | dict[str, Sequence[int | str]] | ArrayLike | None
+)
 #: Designs that are not converted, except operators.
 ACCEPTED: dict[str, Any] = {"accept_sparse": ("csc", "csr"), "dtype": (np.float64, np.float32)}
 #: Number of columns of an array to compare before whole rows.
@@ -92,14 +102,22 @@ class Samples:
         """Return the problem of each target, with the parameters of a model."""
         loss = batch.resolve_loss(model)
         regularizer = resolve(Regularizer, model.regularizer, "regularizer")
-        (members, named), weights, n_columns = batch.groups_of(model), model.group_weights, self.design.shape[1]
+        (members, named), weights, n_columns = (
+            batch.groups_of(model),
+            model.group_weights,
+            self.design.shape[1],
+        )
         if isinstance(weights, dict):
             if named is None or weights.keys() != set(named):
-                raise InputError(f"group_weights must have a value for each of the groups {listed(named or (), 5)}.")
+                raise InputError(
+                    f"group_weights must have a value for each of the groups {listed(named or (), 5)}."
+                )
             weights = np.array([weights[name] for name in named])
         elif isinstance(weights, str):
             if weights != "sqrt-size":
-                raise InputError(f'group_weights must be numbers, "sqrt-size" or None, not {weights!r}.')
+                raise InputError(
+                    f'group_weights must be numbers, "sqrt-size" or None, not {weights!r}.'
+                )
             weights = np.sqrt(ColumnGroups(members, n_columns).blocks.sizes)
         groups = ColumnGroups(members, n_columns, weights)
         if isinstance(model.regularizer, Regularizer):  # unlike a string, it may name groups
@@ -108,18 +126,25 @@ class Samples:
         offsets = [None] * len(self.targets) if self.offsets is None else self.offsets
         if self.targets[0].ndim == 2:
             if model.positive:
-                raise InputError("positive=True needs a single output: leave it out, or fit one output at a time.")
+                raise InputError(
+                    "positive=True needs a single output: leave it out, or fit one output at a time."
+                )
             offset = None if self.offsets is None else self.offsets.T
             own_loss = None if batch.is_a_classifier(model) else loss
             return [stacked_problem(self.design, self.targets[0], own_loss, *shared, offset)]
         pairs = zip(self.targets, offsets)
-        return [DesignProblem(self.design, y, loss, *shared, offset, bool(model.positive)) for y, offset in pairs]
+        return [
+            DesignProblem(self.design, y, loss, *shared, offset, bool(model.positive))
+            for y, offset in pairs
+        ]
 
     def coefficients(self, solutions: Sequence[Solution]) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients (P, n) and intercepts (P,) of the outputs of all problems."""
         n, models = self.design.shape[1], [solution.model for solution in solutions]
         intercepts = [np.atleast_1d(model.intercept) for model in models]
-        rows = [model.dense(n * len(own)).reshape(n, -1).T for model, own in zip(models, intercepts)]
+        rows = [
+            model.dense(n * len(own)).reshape(n, -1).T for model, own in zip(models, intercepts)
+        ]
         return np.concatenate(rows), np.concatenate(intercepts) + self.centres
 
     def path_record(self, points: Sequence[PathPoint]) -> dict[str, Any]:
@@ -133,7 +158,9 @@ class Samples:
             "intercept": float(intercepts[0]) if alone else intercepts,
             "dual_gap": max(solution.certificate.gap for solution in solutions),
             "objective": sum(solution.certificate.primal for solution in solutions),
-            "active": sum(int(np.count_nonzero(solution.certificate.norms)) for solution in solutions),
+            "active": sum(
+                int(np.count_nonzero(solution.certificate.norms)) for solution in solutions
+            ),
             "n_iter": max(solution.n_iter for solution in solutions),
             "seconds": sum(point.seconds for point in points),
         }
@@ -144,7 +171,10 @@ def read_offsets(offset: ArrayLike | None, n_samples: int, n_outputs: int) -> np
     if offset is None:
         return None
     offsets = as_numbers(offset, "offset")
-    if offsets.shape not in ((n_samples,), (n_samples, n_outputs)) or not np.isfinite(offsets).all():
+    if (
+        offsets.shape not in ((n_samples,), (n_samples, n_outputs))
+        or not np.isfinite(offsets).all()
+    ):
         raise InputError(
             f"offset must hold a finite number for each sample, ({n_samples},), or each output of it, "
             f"({n_samples}, {n_outputs}), got {offsets.shape}."
@@ -152,13 +182,21 @@ def read_offsets(offset: ArrayLike | None, n_samples: int, n_outputs: int) -> np
     return np.broadcast_to(offsets if offsets.ndim == 1 else offsets.T, (n_outputs, n_samples))
 
 
-def identical_samples(X: np.ndarray | sparse.sparray, y: np.ndarray, offsets: np.ndarray | None) -> np.ndarray | None:
-    """Return, for each sample, the first one with the same features, targets and offsets; None if all differ.
+def identical_samples(
+    X: np.ndarray | sparse.sparray, y: np.ndarray, offsets: np.ndarray | None
+) -> np.ndarray | None:
+    """Return, for each sample, the first one with the same features, targets and offsets; None if
+    all differ.
 
     Only samples with the same random sum of targets and a few columns are compared in full.
     """
-    rng, codes = np.random.default_rng(0), [np.unique(c, return_inverse=True)[1] for c in y.reshape(len(y), -1).T]
-    columns = np.column_stack([*codes, *(() if offsets is None else offsets)]) + 0.0  # normalizes -0.0
+    rng, codes = (
+        np.random.default_rng(0),
+        [np.unique(c, return_inverse=True)[1] for c in y.reshape(len(y), -1).T],
+    )
+    columns = (
+        np.column_stack([*codes, *(() if offsets is None else offsets)]) + 0.0
+    )  # normalizes -0.0
     if sparse.issparse(X):
         sums, summed = X @ rng.standard_normal(X.shape[1]), columns
     else:
@@ -174,11 +212,15 @@ def identical_samples(X: np.ndarray | sparse.sparray, y: np.ndarray, offsets: np
     return first if len(seen) < len(alike) else None
 
 
-# ---- problems ----------------------------------------------------------------------------------------------------
+# ---- problems ------------------------------------------------------------------------------------
 
 
 def read_samples(
-    model: BaseEstimator, X: DesignLike, y: ArrayLike, sample_weight: ArrayLike | None, offset: ArrayLike | None
+    model: BaseEstimator,
+    X: DesignLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    offset: ArrayLike | None,
 ) -> tuple[Samples, batch.ClassDecoder | None]:
     """Check the samples and drop samples of weight 0; X is not copied if it is float32 or float64.
 
@@ -203,10 +245,14 @@ def read_samples(
     if classifies:
         multinomial = model.multiclass == "multinomial"
         if multinomial and known.ndim == 2:
-            raise InputError('multiclass="multinomial" is for classes, not for labels in columns of y.')
+            raise InputError(
+                'multiclass="multinomial" is for classes, not for labels in columns of y.'
+            )
         signs, samples.weights, decoder = batch.encode_classes(known, weights, model.class_weight)
         decoder = replace(decoder, multinomial=multinomial and len(decoder.classes) > 2)
-        samples.targets = [signs > 0] if decoder.multinomial else list(np.ascontiguousarray(signs.T))
+        samples.targets = (
+            [signs > 0] if decoder.multinomial else list(np.ascontiguousarray(signs.T))
+        )
     else:
         known, samples.weights = finite_targets(known), weights
         samples.centres = batch.centres_of(known, batch.resolve_loss(model), model.fit_intercept)
@@ -224,11 +270,13 @@ def solver_of(model: BaseEstimator) -> DesignSolver:
     return resolve(DesignSolver, model.solver, "solver")
 
 
-# ---- solutions --------------------------------------------------------------------------------------------------
+# ---- solutions -----------------------------------------------------------------------------------
 
 
 def path_values(problems: Sequence[DesignProblem], alphas: int | ArrayLike) -> np.ndarray:
-    """Return decreasing values of a path; a number of values starts where the first column enters a model."""
+    """Return decreasing values of a path; a number of values starts where the first column enters a
+    model.
+    """
     if is_number_of_values(alphas):
         return np.max([problem.path_values(int(alphas), DECADES) for problem in problems], axis=0)
     return ordered(alphas)[::-1]
@@ -236,7 +284,9 @@ def path_values(problems: Sequence[DesignProblem], alphas: int | ArrayLike) -> n
 
 def predictions_of(design: Design, coefficients: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
     """Return predictions (m, K) of coefficients (K, n), from the columns with nonzero coefficients."""
-    outputs = [design.product(np.flatnonzero(w), w[w != 0]) + b for w, b in zip(coefficients, intercepts)]
+    outputs = [
+        design.product(np.flatnonzero(w), w[w != 0]) + b for w, b in zip(coefficients, intercepts)
+    ]
     return np.column_stack(outputs)
 
 
@@ -244,6 +294,10 @@ def warn_unless_converged(solution: Solution, tol: float) -> None:
     """Warn about a gap above the tolerance, or a negative gap."""
     if not solution.converged:
         gap = solution.certificate.gap
-        advice = "which proves nothing: scale the columns of X" if gap < 0 else f"above tol={tol:g}: raise max_iter"
+        advice = (
+            "which proves nothing: scale the columns of X"
+            if gap < 0
+            else f"above tol={tol:g}: raise max_iter"
+        )
         found = f"Stopped at a relative duality gap of {gap:.2g} after {solution.n_iter} iterations"
         warn_caller(f"{found}, {advice}.", ConvergenceWarning)

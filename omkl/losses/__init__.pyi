@@ -1,5 +1,14 @@
 from .base import PointwiseLoss
-from .pointwise import EpsilonInsensitive, Hinge, Huber, Logistic, Poisson, Quantile, Squared, SquaredHinge
+from .pointwise import (
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    Logistic,
+    Poisson,
+    Quantile,
+    Squared,
+    SquaredHinge,
+)
 from .structured import CRF, Perceptron, SoftmaxMargin, StructuredHinge, StructuredLoss, completed
 
 __all__ = [

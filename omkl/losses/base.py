@@ -1,8 +1,9 @@
 r"""Base of pointwise losses: functions of one prediction per sample, and their conjugates.
 
-A batch problem sums ``l(y_i, z_i)``; its dual has :math:`-l^*(y_i, -\rho_i)` in its place (Suzuki and Tomioka 2011).
-The dual variable at a prediction is :math:`\rho = -l'(y, z)`. All methods take and return arrays of shape (N,). The
-online trainer calls ``value_and_gradient`` with one sample at a time.
+A batch problem sums ``l(y_i, z_i)``; its dual has :math:`-l^*(y_i, -\rho_i)` in its place (Suzuki
+and Tomioka 2011). The dual variable at a prediction is :math:`\rho = -l'(y, z)`. All methods take
+and return arrays of shape (N,). The online trainer calls ``value_and_gradient`` with one sample at
+a time.
 """
 
 from typing import ClassVar, TypeAlias
@@ -15,16 +16,17 @@ from omkl.structures.base import Potentials, Structure
 
 #: Value of a loss, and its gradient in the potentials, None if it is zero.
 ValueAndGradient: TypeAlias = tuple[float, Potentials | None]
-#: Width of the differences that replace second derivatives, relative to a prediction; relative rounding of a dual point
-#: at the ends of the domain.
+#: Width of the differences that replace second derivatives, relative to a prediction; relative
+#: rounding of a dual point at the ends of the domain.
 WIDTH, OVERSHOOT = 1e-5, 1e-12
 
 
 class PointwiseLoss(Component):
     r"""A convex loss :math:`l(y, z)` of the target and the prediction.
 
-    Subclasses define :meth:`value` and :meth:`gradient`, and declare kinks. The base class computes the conjugate, its
-    derivatives and its domain by bisection, for batch solvers; closed forms are faster.
+    Subclasses define :meth:`value` and :meth:`gradient`, and declare kinks. The base class computes
+    the conjugate, its derivatives and its domain by bisection, for batch solvers; closed forms are
+    faster.
     :func:`omkl.testing.check_loss` checks what is defined.
     """
 
@@ -32,20 +34,23 @@ class PointwiseLoss(Component):
 
     #: True if targets are -1 and +1; else they are any finite numbers.
     classifies: bool = False
-    #: True if the loss has a kink in z, so that its conjugate is linear between the ends of its domain.
+    #: True if the loss has a kink in z, so that its conjugate is linear between the ends of its
+    #: domain.
     has_kink: ClassVar[bool] = False
-    #: True if an interval of predictions is optimal, so that the conjugate has a kink at 0 inside its domain.
+    #: True if an interval of predictions is optimal, so that the conjugate has a kink at 0 inside
+    #: its domain.
     has_dead_zone: bool = False
     #: Upper bound of the second derivative in z: ``inf`` with a kink, or if it is unbounded.
     curvature: float = np.inf
     #: True if the second derivative in z is 1 everywhere.
     is_quadratic: ClassVar[bool] = False
-    #: True if the loss depends on the error y - z only: batch solvers with an intercept then centre the targets.
+    #: True if the loss depends on the error y - z only: batch solvers with an intercept then centre
+    #: the targets.
     shift_invariant: ClassVar[bool] = False
     #: True if the prediction is :meth:`mean` of z, not z itself.
     has_link: ClassVar[bool] = False
-    #: Ends of the domain of the conjugate, if they do not depend on the target, or are those for the target 1 of a loss
-    #: of classes; else computed by :meth:`domain`.
+    #: Ends of the domain of the conjugate, if they do not depend on the target, or are those for
+    #: the target 1 of a loss of classes; else computed by :meth:`domain`.
     ends: tuple[float, float] | None = None
     #: Weight of the losses for ``C="auto"``.
     default_c: ClassVar[float] = 1.0
@@ -90,10 +95,13 @@ class PointwiseLoss(Component):
         with np.errstate(invalid="ignore"):
             values = -rho * z - self.value(y, z)
         # at the ends of the domain, a prediction may be infinite
-        return np.where((rho >= low - slack) & (rho <= high + slack) & np.isfinite(values), values, np.inf)
+        return np.where(
+            (rho >= low - slack) & (rho <= high + slack) & np.isfinite(values), values, np.inf
+        )
 
     def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r"""Return the derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, in the domain; :math:`-z` at the optimum.
+        r"""Return the derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, in the domain;
+        :math:`-z` at the optimum.
 
         Parameters
         ----------
@@ -105,7 +113,8 @@ class PointwiseLoss(Component):
         return -self._prediction(y, rho)
 
     def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r"""Return the second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`; 0 where the loss is piecewise linear.
+        r"""Return the second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`; 0 where the loss
+        is piecewise linear.
 
         Parameters
         ----------
@@ -121,7 +130,9 @@ class PointwiseLoss(Component):
         return np.divide(2.0 * width, rise, out=np.full_like(width, np.inf), where=rise > 0.0)
 
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        r"""Return the lowest and the highest :math:`\rho` with a finite conjugate, as two arrays. 0 lies between them.
+        r"""Return the lowest and the highest :math:`\rho` with a finite conjugate, as two arrays.
+
+        0 lies between them.
 
         Parameters
         ----------
@@ -161,7 +172,8 @@ class PointwiseLoss(Component):
         """
 
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float | None:
-        """Return the constant to add to z that minimizes the weighted loss, or None if there is no formula for it.
+        """Return the constant to add to z that minimizes the weighted loss, or None if there is no
+        formula for it.
 
         Parameters
         ----------
@@ -174,8 +186,11 @@ class PointwiseLoss(Component):
         """
         return None
 
-    def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: float) -> ValueAndGradient:
-        """Return value and gradient as a :class:`~omkl.losses.StructuredLoss` does, for a number as output.
+    def value_and_gradient(
+        self, structure: Structure, potentials: Potentials, gold: float
+    ) -> ValueAndGradient:
+        """Return value and gradient as a :class:`~omkl.losses.StructuredLoss` does, for a number as
+        output.
 
         Parameters
         ----------
@@ -192,7 +207,9 @@ class PointwiseLoss(Component):
         """
         y, z = np.array([gold]), potentials.unary[:, 0]
         slope = self.gradient(y, z)
-        return float(self.value(y, z)[0]), potentials._replace(unary=slope[:, None]) if slope[0] != 0.0 else None
+        return float(self.value(y, z)[0]), potentials._replace(unary=slope[:, None]) if slope[
+            0
+        ] != 0.0 else None
 
 
 class PiecewiseQuadratic(PointwiseLoss):

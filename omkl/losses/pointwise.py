@@ -97,7 +97,9 @@ class Squared(PiecewiseQuadratic):
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float:
         total = weights.sum()
         shift = weights @ (y - z) / total
-        return float(shift + weights @ (y - z - shift) / total)  # a second mean removes the rounding error of the first
+        return float(
+            shift + weights @ (y - z - shift) / total
+        )  # a second mean removes the rounding error of the first
 
 
 class EpsilonInsensitive(PiecewiseQuadratic):
@@ -138,7 +140,8 @@ class EpsilonInsensitive(PiecewiseQuadratic):
 
 
 class Quantile(PiecewiseQuadratic):
-    r""":math:`\tau \max(0, y - z) + (1 - \tau) \max(0, z - y)`: its minimizer is a quantile (Koenker, Bassett 1978).
+    r""":math:`\tau \max(0, y - z) + (1 - \tau) \max(0, z - y)`: its minimizer is a quantile
+    (Koenker, Bassett 1978).
 
     Parameters
     ----------
@@ -200,7 +203,8 @@ class Huber(PiecewiseQuadratic):
 class Poisson(PointwiseLoss):
     r""":math:`e^z - y z + y \log y - y`, half the deviance of counts y whose mean is :math:`e^z`.
 
-    The conjugate is that of the exponential function: :math:`l^*(y, -\rho) = u \log u - u - y \log y + y` with
+    The conjugate is that of the exponential function: :math:`l^*(y, -\rho) = u \log u - u - y \log
+    y + y` with
     :math:`u = y - \rho \ge 0`. As in scikit-learn's ``PoissonRegressor``, targets may be any numbers >= 0.
 
     >>> Poisson().mean(np.array([0.0]))
@@ -239,7 +243,9 @@ class Poisson(PointwiseLoss):
     def check_targets(self, y: np.ndarray) -> None:
         if np.any(y < 0):
             row = int(np.argmax(y < 0))
-            raise InputError(f"y holds {y[row]:g} in row {row}, but counts are >= 0: choose another loss.")
+            raise InputError(
+                f"y holds {y[row]:g} in row {row}, but counts are >= 0: choose another loss."
+            )
 
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float | None:
         if not y.any():

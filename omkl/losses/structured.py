@@ -11,10 +11,12 @@ from omkl.structures.base import Output, Potentials, Structure, map_arrays
 
 
 def completed(structure: Structure, potentials: Potentials, gold: Output) -> Output:
-    """Fill in the unknown parts of a gold output with the best output that agrees with its known parts.
+    """Fill in the unknown parts of a gold output with the best output that agrees with its known
+    parts.
 
-    This is learning with hidden variables, as in the latent structured perceptron (Sun, Matsuzaki, Okanohara, Tsujii
-    2009). A structure with partial outputs defines ``is_partial(gold)`` and ``agreeing(potentials, gold)``.
+    This is learning with hidden variables, as in the latent structured perceptron (Sun, Matsuzaki,
+    Okanohara, Tsujii 2009). A structure with partial outputs defines ``is_partial(gold)`` and
+    ``agreeing(potentials, gold)``.
 
     Parameters
     ----------
@@ -22,7 +24,11 @@ def completed(structure: Structure, potentials: Potentials, gold: Output) -> Out
     potentials : Potentials
     gold : Output
     """
-    return structure.decode(structure.agreeing(potentials, gold)) if structure.is_partial(gold) else gold
+    return (
+        structure.decode(structure.agreeing(potentials, gold))
+        if structure.is_partial(gold)
+        else gold
+    )
 
 
 class StructuredLoss(Component):
@@ -30,8 +36,8 @@ class StructuredLoss(Component):
 
     For partial gold outputs they are differences of two convex functions.
 
-    ``value_and_gradient`` returns the value and the gradient ``D`` with respect to the potentials, or ``None`` if the
-    gradient is zero, so that a trainer can skip the step.
+    ``value_and_gradient`` returns the value and the gradient ``D`` with respect to the potentials,
+    or ``None`` if the gradient is zero, so that a trainer can skip the step.
     """
 
     #: Functions of the structure that the compiled function calls, by the names of
@@ -45,7 +51,9 @@ class StructuredLoss(Component):
     default_c: ClassVar[float] = 1.0
     required = ("value_and_gradient",)
 
-    def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Output) -> ValueAndGradient:
+    def value_and_gradient(
+        self, structure: Structure, potentials: Potentials, gold: Output
+    ) -> ValueAndGradient:
         """Return value and gradient of the loss at these potentials.
 
         Parameters
@@ -53,8 +61,9 @@ class StructuredLoss(Component):
         structure : omkl.structures.Structure
         potentials : Potentials
         gold : Output
-            Parts may be unknown, if the structure defines ``is_partial`` and ``agreeing``. The loss then compares with
-            the best output (CRF: all outputs) that agrees with the known parts; unknown parts cost nothing.
+            Parts may be unknown, if the structure defines ``is_partial`` and ``agreeing``. The loss
+            then compares with the best output (CRF: all outputs) that agrees with the known parts;
+            unknown parts cost nothing.
 
         Returns
         -------
@@ -84,15 +93,21 @@ class StructuredHinge(StructuredLoss):
         check_number("cost_weight", cost_weight, least=0)
         self.cost_weight = float(cost_weight)
 
-    def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Output) -> ValueAndGradient:
+    def value_and_gradient(
+        self, structure: Structure, potentials: Potentials, gold: Output
+    ) -> ValueAndGradient:
         predicted = structure.loss_augmented(potentials, gold, self.cost_weight)
-        gap, gradient = structure.difference(potentials, predicted, completed(structure, potentials, gold))
+        gap, gradient = structure.difference(
+            potentials, predicted, completed(structure, potentials, gold)
+        )
         value = gap + self.cost_weight * structure.cost(gold, predicted)
         return (0.0, None) if value <= 0.0 else (value, gradient)
 
 
 class CRF(StructuredLoss):
-    r"""Negative conditional log-likelihood of a conditional random field (Martins et al. 2011, Eq. 3).
+    r"""Negative conditional log-likelihood of a conditional random field (Martins et al. 2011, Eq.
+
+    3).
 
     .. math:: L = \log \sum_{y'} \exp(f(x, y') - f(x, y)), \qquad D = E[1[y']] - 1[y].
     """
@@ -104,7 +119,9 @@ class CRF(StructuredLoss):
     calls: ClassVar[tuple[str, ...] | None] = ("marginals", "score", "indicate")
     default_c = 10.0  # at C = 1 labelers are 1 to 4 points less accurate
 
-    def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Output) -> ValueAndGradient:
+    def value_and_gradient(
+        self, structure: Structure, potentials: Potentials, gold: Output
+    ) -> ValueAndGradient:
         log_partition, gradient = structure.marginals(potentials)
         if structure.is_partial(gold):
             agreeing, expected = structure.marginals(structure.agreeing(potentials, gold))
@@ -115,12 +132,14 @@ class CRF(StructuredLoss):
 
 
 class SoftmaxMargin(CRF):
-    r"""Likelihood of a conditional random field that adds the cost of wrong outputs to their scores.
+    r"""Likelihood of a conditional random field that adds the cost of wrong outputs to their
+    scores.
 
     .. math:: L = \log \sum_{y'} \exp(f(x, y') - f(x, y) + \ell(y, y')), \qquad D = E_{f + \ell}[1[y']] - 1[y]
 
-    (Gimpel and Smith 2010, Softmax-margin CRFs). It bounds the structured hinge and the likelihood from above.
-    Potentials are not log-probabilities: marginals are calibrated on held-out data, as for the hinge.
+    (Gimpel and Smith 2010, Softmax-margin CRFs). It bounds the structured hinge and the likelihood
+    from above. Potentials are not log-probabilities: marginals are calibrated on held-out data, as
+    for the hinge.
 
     Parameters
     ----------
@@ -138,9 +157,13 @@ class SoftmaxMargin(CRF):
         check_number("cost_weight", cost_weight, least=0)
         self.cost_weight = float(cost_weight)
 
-    def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Output) -> ValueAndGradient:
+    def value_and_gradient(
+        self, structure: Structure, potentials: Potentials, gold: Output
+    ) -> ValueAndGradient:
         # the cost of the gold output is 0, or cancels in the difference
-        return super().value_and_gradient(structure, structure.cost_augmented(potentials, gold, self.cost_weight), gold)
+        return super().value_and_gradient(
+            structure, structure.cost_augmented(potentials, gold, self.cost_weight), gold
+        )
 
 
 class Perceptron(StructuredLoss):
@@ -148,7 +171,8 @@ class Perceptron(StructuredLoss):
 
     .. math:: L = \max_{y'} f(x, y') - f(x, y), \qquad D = 1[\hat y] - 1[y].
 
-    With a constant rate, no regularizer and the averaged model, Algorithm 1 is the averaged perceptron.
+    With a constant rate, no regularizer and the averaged model, Algorithm 1 is the averaged
+    perceptron.
     """
 
     aliases = {"perceptron": {}}
@@ -156,7 +180,9 @@ class Perceptron(StructuredLoss):
     calls = "decode", "score", "indicate"
     uses_cost = False
 
-    def value_and_gradient(self, structure: Structure, potentials: Potentials, gold: Output) -> ValueAndGradient:
+    def value_and_gradient(
+        self, structure: Structure, potentials: Potentials, gold: Output
+    ) -> ValueAndGradient:
         predicted = structure.decode(potentials)
         gold = completed(structure, potentials, gold)
         if np.array_equal(predicted, gold):

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
     """Base class of batch estimators that learn a combination of kernels.
 
-    Its fields are shared parameters, described in :class:`MKLClassifier`. Subclasses are dataclasses with
-    more fields, and classifiers or regressors.
+    Its fields are shared parameters, described in :class:`MKLClassifier`. Subclasses are
+    dataclasses with more fields, and classifiers or regressors.
     """
 
     kernels: KernelSpecs | None = field(default=None, kw_only=False)
@@ -80,8 +80,22 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         "multiclass": validation.OneOf(("auto", "shared", "ovr")),
     }
     _plain_attributes = (
-        *("n_features_in_", "classes_", "multilabel_", "constant_labels_", "kernel_weights_", "intercept_"),
-        *("unscaled_kernel_weights_", "kernel_representations_", "left_out_", "evidence_", "dual_gap_", "categories_"),
+        *(
+            "n_features_in_",
+            "classes_",
+            "multilabel_",
+            "constant_labels_",
+            "kernel_weights_",
+            "intercept_",
+        ),
+        *(
+            "unscaled_kernel_weights_",
+            "kernel_representations_",
+            "left_out_",
+            "evidence_",
+            "dual_gap_",
+            "categories_",
+        ),
         *("column_kinds_", "column_means_", "missing_columns_"),
         *("n_iter_", "history_", "C_", "Cs_", "scores_", "cv_results_"),
     )
@@ -92,27 +106,34 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
     #: Default regularizer of the solver "spicy" for kernels on one or two columns each.
     _of_columns: ClassVar[str | None] = None
 
-    # ---- training -----------------------------------------------------------------------------------------------
+    # ---- training --------------------------------------------------------------------------------
 
     def fit(
-        self, X: KernelInputs, y: ArrayLike, sample_weight: ArrayLike | None = None, *, client: Client | None = None
+        self,
+        X: KernelInputs,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        client: Client | None = None,
     ) -> Self:
         """Learn the kernel weights and the model.
 
         Parameters
         ----------
         X : array or data frame (numbers, text, categories) of shape (N, d), or with ``kernels="precomputed"`` (N, N)
-            Gram matrices may be a dict of names and matrices, a list, an array (N, N, M) or (M, N, N), a single
-            matrix, or :class:`~omkl.kernels.GramMatrices`. Matrices that are ``dask.delayed`` or ``dask.array`` (as a
-            dict, a list, or an array (M, N, N)) are computed, checked and kept by workers.
+            Gram matrices may be a dict of names and matrices, a list, an array (N, N, M) or (M, N,
+            N), a single matrix, or :class:`~omkl.kernels.GramMatrices`. Matrices that are
+            ``dask.delayed`` or ``dask.array`` (as a dict, a list, or an array (M, N, N)) are
+            computed, checked and kept by workers.
         y : array of shape (N,), or (N, K)
-            Classes, or 0/1 indicators of K labels, any number of which may be 1. Numbers for a regressor, whose K
-            outputs share their kernel weights.
+            Classes, or 0/1 indicators of K labels, any number of which may be 1. Numbers for a
+            regressor, whose K outputs share their kernel weights.
         sample_weight : array of shape (N,), optional
             Weights >= 0 of the losses of the samples; samples of weight 0 are dropped.
         client : dask.distributed.Client, optional
-            Distribute the kernels over the workers of its cluster. The model is the same, and prediction needs no
-            cluster. For the solvers "spicy" and "one-step". If a worker dies, its kernels are computed again.
+            Distribute the kernels over the workers of its cluster. The model is the same, and
+            prediction needs no cluster. For the solvers "spicy" and "one-step". If a worker dies,
+            its kernels are computed again.
 
         Returns
         -------
@@ -137,12 +158,18 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         self._learn(source, training, solutions)
         warn_of_fit(training, solutions, self.tol, C)
 
-    def _learn(self, source: KernelSource, training: TrainingSet, solutions: list[Solution]) -> None:
+    def _learn(
+        self, source: KernelSource, training: TrainingSet, solutions: list[Solution]
+    ) -> None:
         """Set the learned attributes from the solutions of all problems."""
         self._model = KernelModel.of(source, [solution.model for solution in solutions])
         self._model.intercepts += training.centres
         self.intercept_ = self._model.intercepts
-        decoder, regularizer, choice = training.decoder, training.settings.regularizer, training.choice
+        decoder, regularizer, choice = (
+            training.decoder,
+            training.settings.regularizer,
+            training.choice,
+        )
         if decoder is not None:
             self.classes_, self.multilabel_ = decoder.classes, decoder.multilabel
             self.constant_labels_ = decoder.constant
@@ -154,7 +181,9 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         self.kernel_representations_ = source.representations
         self.left_out_ = [name for name, own in zip(names, training.kept) if not own]
         self.evidence_ = None if choice is None else dict(zip(names, choice.evidence.tolist()))
-        self.dual_variables_ = [rho for own in solutions for rho in own.certificate.rho.reshape(-1, source.n_samples)]
+        self.dual_variables_ = [
+            rho for own in solutions for rho in own.certificate.rho.reshape(-1, source.n_samples)
+        ]
         self.dual_gap_ = largest_gap(solutions)
         self.n_iter_ = max(solution.n_iter for solution in solutions)
         self.history_ = [
@@ -163,7 +192,7 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
             for record in solution.history
         ]
 
-    # ---- prediction ---------------------------------------------------------------------------------------------
+    # ---- prediction ------------------------------------------------------------------------------
 
     def predict(self, X: KernelInputs) -> np.ndarray:
         """Predict classes, labels or numbers.
@@ -171,7 +200,8 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n, d), or with ``kernels="precomputed"`` one matrix (n, N) per kernel
-            Matrices hold values between test and training samples; they may be None for inactive kernels.
+            Matrices hold values between test and training samples; they may be None for inactive
+            kernels.
 
         Returns
         -------
@@ -191,14 +221,16 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
 
         Returns
         -------
-        array of shape (n,) for two classes, positive for ``classes_[1]``; (n, K) for K > 2 classes, or labels
+        array of shape (n,) for two classes, positive for ``classes_[1]``; (n, K) for K > 2 classes,
+        or labels
         """
         outputs = self._outputs(X)
         return self._decoder().scores(outputs)
 
     @available_if(is_probabilistic)
     def predict_proba(self, X: KernelInputs) -> np.ndarray:
-        """Predict probabilities by the logistic loss; for more than two classes they are scaled to sum to one.
+        """Predict probabilities by the logistic loss; for more than two classes they are scaled to
+        sum to one.
 
         Parameters
         ----------
@@ -253,27 +285,36 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         array of shape (n, N)
             Values between the samples and the N training samples of weight > 0.
         """
-        return summed(self._model.source, self._checked(X), np.array([*self.kernel_weights_.values()]))
+        return summed(
+            self._model.source, self._checked(X), np.array([*self.kernel_weights_.values()])
+        )
 
     def explain(
-        self, x: KernelInputs, *, label: object = None, against: object = None, target: int = 0, n: int = 20
+        self,
+        x: KernelInputs,
+        *,
+        label: object = None,
+        against: object = None,
+        target: int = 0,
+        n: int = 20,
     ) -> Explanation:
         """Explain the prediction of one sample by the contributions of kernels and support vectors.
 
-        For a classifier, the parts add up to the margin, the difference of the scores of two classes. The parts of a
-        kernel are its support vectors, or its explicit features if it is stored as a factor.
+        For a classifier, the parts add up to the margin, the difference of the scores of two
+        classes. The parts of a kernel are its support vectors, or its explicit features if it is
+        stored as a factor.
 
         Parameters
         ----------
         x : array of shape (d,), or an input of :meth:`predict` with one sample
         label, against : class, optional
-            The class to explain, by default the predicted one, and the class to compare it with, by default the best of
-            the others. Not for a regressor or for labels in columns.
+            The class to explain, by default the predicted one, and the class to compare it with, by
+            default the best of the others. Not for a regressor or for labels in columns.
         target : int
             Index of the output of a regressor, or of the label.
         n : int > 0
-            Number of strongest parts to list. Support vectors are numbered from 0, in the order of the training samples
-            of weight > 0.
+            Number of strongest parts to list. Support vectors are numbered from 0, in the order of
+            the training samples of weight > 0.
 
         Returns
         -------
@@ -286,20 +327,26 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
             If the sample does not fit the model, or a class is unknown.
         """
         X = self._checked(x if is_precomputed(self.kernels) else one_row(x))
-        return self._model.explain(self._decoder(), X, (label, against, target), n, validation.encoded_columns(self))
+        return self._model.explain(
+            self._decoder(), X, (label, against, target), n, validation.encoded_columns(self)
+        )
 
-    def shapes(self, X: KernelInputs, y: ArrayLike | None = None, *, random_state: RandomState = 0) -> Shapes:
-        """Return the model as a sum of functions of single columns, for kernels from :func:`omkl.kernels.per_column`.
+    def shapes(
+        self, X: KernelInputs, y: ArrayLike | None = None, *, random_state: RandomState = 0
+    ) -> Shapes:
+        """Return the model as a sum of functions of single columns, for kernels from
+        :func:`omkl.kernels.per_column`.
 
         Parameters
         ----------
         X : array or data frame of shape (n, d)
-            Rows over which the effects are centred, usually those of training. Curves have points at up to 100 of their
-            values.
+            Rows over which the effects are centred, usually those of training. Curves have points
+            at up to 100 of their values.
         y : array, optional
-            Targets of the rows, for bands: the effect plus or minus two standard deviations over 20 bootstrap draws of
-            the rows. Each draw fits the functions anew with C, kernels and kernel weights fixed, so that a band does
-            not show how uncertain the choice of columns is. Takes memory for a matrix (n, n), and one for each pair.
+            Targets of the rows, for bands: the effect plus or minus two standard deviations over 20
+            bootstrap draws of the rows. Each draw fits the functions anew with C, kernels and
+            kernel weights fixed, so that a band does not show how uncertain the choice of columns
+            is. Takes memory for a matrix (n, n), and one for each pair.
         random_state : int, RandomState, Generator or None
 
         Returns
@@ -310,18 +357,21 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         Raises
         ------
         omkl.exceptions.InputError
-            If a kernel in the model is on more than two columns, or a column has a single value in X.
+            If a kernel in the model is on more than two columns, or a column has a single value in
+            X.
         """
         return batch_shapes(self, self._checked(X), X, y, as_random_state(random_state))
 
     def missing_pairs(
         self, X: KernelInputs, y: ArrayLike, n: int = 10, sample_weight: ArrayLike | None = None
     ) -> list[dict]:
-        """Find pairs of columns whose product of kernels would lower the objective, if it were added at the same C.
+        """Find pairs of columns whose product of kernels would lower the objective, if it were
+        added at the same C.
 
-        The problem of this model is solved to a gap of 1e-6. Its dual variables prove for most pairs that do not help
-        that they do not. For the others, from the largest ``excess`` on, a line search finds a better model; if the
-        loss has kinks, the problem with the pair is solved.
+        The problem of this model is solved to a gap of 1e-6. Its dual variables prove for most
+        pairs that do not help that they do not. For the others, from the largest ``excess`` on, a
+        line search finds a better model; if the loss has kinks, the problem with the pair is
+        solved.
 
         Parameters
         ----------
@@ -333,12 +383,12 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         Returns
         -------
         list of dict
-            ``pair``, two columns for the ``pairs`` of :func:`omkl.kernels.per_column`; ``excess``, by how much the
-            norm of the dual variables in the product exceeds the slope of the regularizer; and ``decrease``, the share
-            of the objective that goes at least, largest first. A list of fewer than n pairs
-            proves that no other pair lowers the objective by more than about 1e-6 of it; a warning tells if the solver
-            stopped before this was known. With regularizers that leave out no kernel, such as "uniform", nearly all
-            pairs help.
+            ``pair``, two columns for the ``pairs`` of :func:`omkl.kernels.per_column`; ``excess``,
+            by how much the norm of the dual variables in the product exceeds the slope of the
+            regularizer; and ``decrease``, the share of the objective that goes at least, largest
+            first. A list of fewer than n pairs proves that no other pair lowers the objective by
+            more than about 1e-6 of it; a warning tells if the solver stopped before this was known.
+            With regularizers that leave out no kernel, such as "uniform", nearly all pairs help.
 
         Raises
         ------
@@ -371,14 +421,16 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         X, y, sample_weight, client
             As for :meth:`fit`.
         C : int or array
-            Values of C. A number spreads as many values evenly on a log scale, over three decades above
+            Values of C. A number spreads as many values evenly on a log scale, over three decades
+            above
             :func:`~omkl.batch.smallest_c`, where kernels become active.
 
         Returns
         -------
         list of dict
-            For each C, from the smallest: ``C``, ``kernel_weights`` (array of M, summing to one), ``active`` (number of
-            kernels), ``dual_gap`` (relative), ``objective``, ``n_iter``, ``seconds``, and ``model``: the estimator that
+            For each C, from the smallest: ``C``, ``kernel_weights`` (array of M, summing to one),
+            ``active`` (number of kernels), ``dual_gap`` (relative), ``objective``, ``n_iter``,
+            ``seconds``, and ``model``: the estimator that
             :meth:`fit` would return it at this C.
         """
         estimator = clone(self)
@@ -386,7 +438,10 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         training.select()
         # without a choice out of sample, refits of the models need the default that was used here
         natural = None if training.choice else training.settings.regularizer
-        columns, records = {name: own for name, own in estimator.__dict__.items() if name in validation.COLUMNS}, []
+        columns, records = (
+            {name: own for name, own in estimator.__dict__.items() if name in validation.COLUMNS},
+            [],
+        )
         for points in training.path(training.path_values(C)):
             solutions = [point.solution for point in points]
             model = estimator._at(points[0].value, regularizer=self.regularizer or natural)
@@ -413,10 +468,12 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         single = self._single or type(self)
         # the n_jobs of a search is for folds, not for predictions
         shared = {*single._get_param_names()} - ({"n_jobs"} if self._single else set())
-        parameters = {name: own for name, own in self.get_params(deep=False).items() if name in shared}
+        parameters = {
+            name: own for name, own in self.get_params(deep=False).items() if name in shared
+        }
         return clone(single(**{**parameters, "C": C, **changes}))
 
-    # ---- learned attributes -------------------------------------------------------------------------------------
+    # ---- learned attributes ----------------------------------------------------------------------
 
     @property
     def n_active_(self) -> int:
@@ -425,19 +482,29 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
 
     @property
     def column_scales_(self) -> dict[str, tuple[float, float]]:
-        """Mean and standard deviation (or range) in training of each column that a kernel sees standardized."""
+        """Mean and standard deviation (or range) in training of each column that a kernel sees
+        standardized.
+        """
         check_is_fitted(self)
-        source, names, scales = self._model.source, validation.encoded_columns(self), dict[str, tuple[float, float]]()
+        source, names, scales = (
+            self._model.source,
+            validation.encoded_columns(self),
+            dict[str, tuple[float, float]](),
+        )
         for kernel in source.kernels if isinstance(source, ArrayKernels) else ():
             if kernel.means_ is not None:
                 width = self.n_features_in_ if names is None else len(names)
                 own = zip(kernel.places(width), kernel.means_.tolist(), kernel.deviations_.tolist())
-                scales = {name_of_column(names, j): (mean, scale) for j, mean, scale in own} | scales
+                scales = {
+                    name_of_column(names, j): (mean, scale) for j, mean, scale in own
+                } | scales
         return scales
 
     @property
     def dual_coef_(self) -> np.ndarray:
-        r"""Dual coefficients :math:`\alpha_m` of the kernel expansion: (M, N), or (P, M, N) for P problems."""
+        r"""Dual coefficients :math:`\alpha_m` of the kernel expansion: (M, N), or (P, M, N) for P
+        problems.
+        """
         check_is_fitted(self)
         model = self._model
         _, n, n_outputs = model.coefficients.shape
@@ -447,11 +514,13 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        r"""Importance of each column of X, for scikit-learn's ``SelectFromModel`` and ``RFE``: (d,), summing to one.
+        r"""Importance of each column of X, for scikit-learn's ``SelectFromModel`` and ``RFE``:
+        (d,), summing to one.
 
-        It is the decrease of the squared norm :math:`\sum_m \|f_m\|^2 / d_m`, with kernel weights d, if the column is
-        replaced by its mean at the same dual coefficients (Guyon, Weston, Barnhill and Vapnik 2002). With "mkl" and a
-        kernel for each column these are the kernel weights. Not for sparse X and Gram matrices.
+        It is the decrease of the squared norm :math:`\sum_m \|f_m\|^2 / d_m`, with kernel weights
+        d, if the column is replaced by its mean at the same dual coefficients (Guyon, Weston,
+        Barnhill and Vapnik 2002). With "mkl" and a kernel for each column these are the kernel
+        weights. Not for sparse X and Gram matrices.
         """
         check_is_fitted(self)
         X = getattr(self._model.source, "X", None)
@@ -461,7 +530,9 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         if absent := self.__dict__.get("missing_columns_"):
             names = [*names[: -len(absent)], *(names[j] for j in absent)]
         weights, norms = np.array(list(self.kernel_weights_.values())), []
-        for name in dict.fromkeys(names):  # the columns of 0 and 1 of a column of text share their name
+        for name in dict.fromkeys(
+            names
+        ):  # the columns of 0 and 1 of a column of text share their name
             own = [j for j, other in enumerate(names) if other == name]
             changed = X.copy()
             changed[:, own] = X[:, own].mean(axis=0)
@@ -480,7 +551,7 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         tags.target_tags.multi_output = self.class_weight is None
         return tags
 
-    # ---- model files --------------------------------------------------------------------------------------------
+    # ---- model files -----------------------------------------------------------------------------
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
         return self._model.pack(packer)

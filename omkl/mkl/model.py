@@ -13,7 +13,13 @@ from scipy import sparse
 from omkl._threads import in_threads
 from omkl.batch.mkl.problem import Expansion
 from omkl.estimators.batch import ClassDecoder, NumberDecoder, contrast
-from omkl.estimators.explanations import CONSTANT, Explanation, explanation, name_of_column, name_of_support
+from omkl.estimators.explanations import (
+    CONSTANT,
+    Explanation,
+    explanation,
+    name_of_column,
+    name_of_support,
+)
 from omkl.exceptions import InputError
 from omkl.groups.base import Contributions, Piece
 from omkl.kernels.inputs import Vectors
@@ -75,19 +81,25 @@ class KernelModel:
 
     def parts(self, X: Any) -> dict[str, np.ndarray]:
         """Return the contribution (n, P) of each active kernel to the outputs for checked inputs."""
-        found = {self.source.names[m]: np.empty((X.shape[0], len(self.intercepts))) for m in self.active}
+        found = {
+            self.source.names[m]: np.empty((X.shape[0], len(self.intercepts))) for m in self.active
+        }
         for block, parts in self.source.blocks(X, self.active):
             for own, part, weights in zip(found.values(), parts, self.weights):
                 own[block] = part @ weights
         return found
 
     def squared_norm(self, X: np.ndarray, kernel_weights: np.ndarray) -> float:
-        r"""Return :math:`\sum_m \|f_m\|^2 / d_m` for other training inputs X, with the same dual coefficients."""
+        r"""Return :math:`\sum_m \|f_m\|^2 / d_m` for other training inputs X, with the same dual
+        coefficients.
+        """
         source: Any = copy(self.source)
         source.X, total = X, 0.0
         for block, parts in source.blocks(X, self.active):
             for m, part, own in zip(self.active, parts, self.coefficients):
-                total += float(np.sum(own[block] * (part @ source.weights(m, own))) / kernel_weights[m])
+                total += float(
+                    np.sum(own[block] * (part @ source.weights(m, own))) / kernel_weights[m]
+                )
         return total
 
     def explain(
@@ -114,7 +126,9 @@ class KernelModel:
         """
         source = self.source
         if X.shape[0] != 1:
-            raise InputError(f"explain takes one sample, but got {X.shape[0]}: call it for each sample.")
+            raise InputError(
+                f"explain takes one sample, but got {X.shape[0]}: call it for each sample."
+            )
         [(_, parts)] = source.blocks(X, self.active)
         rows = [(part.toarray() if sparse.issparse(part) else part)[0] for part in parts]
         total = sum((row @ weights for row, weights in zip(rows, self.weights)), self.intercepts)
@@ -134,10 +148,14 @@ class KernelModel:
         def names_of(strongest: Sequence[Piece]) -> list[str]:
             return [self._name_of(own, X, columns) for own in strongest]
 
-        return explanation(*chosen[1:], float(total @ chosen.weights), Contributions(groups, pieces), n, names_of)
+        return explanation(
+            *chosen[1:], float(total @ chosen.weights), Contributions(groups, pieces), n, names_of
+        )
 
     def _name_of(self, piece: Piece, X: Any, names: Sequence[str] | None) -> str:
-        """Return the name of a training sample, or of a part of a kernel's explicit features; X is the input."""
+        """Return the name of a training sample, or of a part of a kernel's explicit features; X is
+        the input.
+        """
         if not isinstance(self.source, ArrayKernels):
             return f"{piece.group}[row {piece.key}]"
         kernel = self.source.kernels[self.source.names.index(piece.group)]
@@ -169,7 +187,10 @@ class KernelModel:
     def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> Self:
         """Restore a model from :meth:`pack`."""
         form = ArrayKernels if "kernels" in packed["source"] else GivenMatrices
-        source, names = form.unpack(packed["source"], unpacker), ("active", "coefficients", "intercepts")
+        source, names = (
+            form.unpack(packed["source"], unpacker),
+            ("active", "coefficients", "intercepts"),
+        )
         active, coefficients, intercepts = (unpacker.unpack(packed[name]) for name in names)
         given = zip(coefficients, packed["weights"])
         weights = [own if weights is None else unpacker.unpack(weights) for own, weights in given]

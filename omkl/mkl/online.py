@@ -24,30 +24,39 @@ from omkl.estimators.validation import OneOf
 from omkl.features.views import TokenData
 from omkl.kernels.specs import KernelSpecs, takes_sparse
 from omkl.losses import PointwiseLoss
-from omkl.mkl.rows import RowsLike, checked_rows, held_out_r2, online_shapes, read_rows, row_potentials, score_rows
+from omkl.mkl.rows import (
+    RowsLike,
+    checked_rows,
+    held_out_r2,
+    online_shapes,
+    read_rows,
+    row_potentials,
+    score_rows,
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OnlineMKLClassifier(ClassifierMixin, OnlineEstimator[TokenCodec], BaseEstimator):
     """Classifier that learns a combination of kernels online; binary and multiclass.
 
-    ``X`` is an array of shape (n, d), a scipy sparse matrix (for explicit linear groups and Fourier features), or a
-    list of n dicts as described in :class:`~omkl.SequenceLabeler`, with which it shares parameters. For two classes it
-    learns a single potential, for K > 2 one per class.
+    ``X`` is an array of shape (n, d), a scipy sparse matrix (for explicit linear groups and Fourier
+    features), or a list of n dicts as described in :class:`~omkl.SequenceLabeler`, with which it
+    shares parameters. For two classes it learns a single potential, for K > 2 one per class.
 
     Parameters
     ----------
     kernels : list, dict or None
-        None is linear, quadratic and two Gaussian kernels on standardized columns: of arrays, and of the numbers of
-        frames and dicts. If a ``fit`` has up to 2,000 rows in memory, a quadratic kernel on columns divided by their
-        ranges is added; for more rows, and in streams, each Gaussian kernel has 200 Fourier features, and there is no
-        quadratic kernel of more than 30 columns. A linear kernel on sparse matrices. Kernels that are given see columns
-        as they are, unless they say ``standardize=True``.
+        None is linear, quadratic and two Gaussian kernels on standardized columns: of arrays, and
+        of the numbers of frames and dicts. If a ``fit`` has up to 2,000 rows in memory, a quadratic
+        kernel on columns divided by their ranges is added; for more rows, and in streams, each
+        Gaussian kernel has 200 Fourier features, and there is no quadratic kernel of more than 30
+        columns. A linear kernel on sparse matrices. Kernels that are given see columns as they are,
+        unless they say ``standardize=True``.
     loss : str or StructuredLoss
         "crf" has probabilities, and is as accurate as "hinge".
     missing : {"indicator", "error"}
-        Treatment of missing numbers, NaN or None: use the mean of the column, and add a group "missing" of features
-        that say which columns are missing, if any is; or refuse them.
+        Treatment of missing numbers, NaN or None: use the mean of the column, and add a group
+        "missing" of features that say which columns are missing, if any is; or refuse them.
     C : float or "auto"
         As for :class:`~omkl.SequenceLabeler`, with another default.
     regularizer, weighting, epochs, method, eta0, schedule, average, radius, early_stopping, \
@@ -55,17 +64,19 @@ validation_fraction, n_iter_no_change, n_examples, budget, cache_size, dtype, \
 callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
     class_weight : None, "balanced" or dict
-        Weights of the classes, as in scikit-learn; "balanced" needs ``fit`` with all data in memory.
+        Weights of the classes, as in scikit-learn; "balanced" needs ``fit`` with all data in
+        memory.
     cost : array of shape (K, K), optional
-        ``cost[gold, predicted]`` in the order of ``classes_``, for three or more classes and ``loss="hinge"``.
+        ``cost[gold, predicted]`` in the order of ``classes_``, for three or more classes and
+        ``loss="hinge"``.
     fit_intercept : bool
         Whether to learn a constant for every class, which is not regularized.
     n_jobs : int or None
-        Number of threads to compute Gram matrices, predict rows and train shards; None is one, -1 one per core.
-        Results do not depend on it.
+        Number of threads to compute Gram matrices, predict rows and train shards; None is one, -1
+        one per core. Results do not depend on it.
     shuffle : bool
-        Whether to shuffle the examples before every epoch. The order depends on ``random_state`` and on the
-        examples, not on the order of the rows.
+        Whether to shuffle the examples before every epoch. The order depends on ``random_state``
+        and on the examples, not on the order of the rows.
 
     Attributes
     ----------
@@ -79,11 +90,12 @@ callbacks, verbose, random_state
     n_features_in_ : int
         Number of columns of X.
     column_kinds_ : list of str or None
-        Kind of each column of a data frame: "numbers", "dates", "durations", "text" or "identifier", and
-        None where it is not known, as for numbers in streams. A column of identifiers is left out by ``fit``.
+        Kind of each column of a data frame: "numbers", "dates", "durations", "text" or
+        "identifier", and None where it is not known, as for numbers in streams. A column of
+        identifiers is left out by ``fit``.
     column_scales_ : dict of str to (float, float)
-        Mean and standard deviation of each column of numbers, by its name or position; learned from all rows of a
-        ``fit``, and row by row from streams, before each row is learned.
+        Mean and standard deviation of each column of numbers, by its name or position; learned from
+        all rows of a ``fit``, and row by row from streams, before each row is learned.
 
     Examples
     --------
@@ -93,7 +105,11 @@ callbacks, verbose, random_state
     True
     """
 
-    _constraints = {**OnlineEstimator._constraints, **TOKEN_CONSTRAINTS, "missing": OneOf(("indicator", "error"))}
+    _constraints = {
+        **OnlineEstimator._constraints,
+        **TOKEN_CONSTRAINTS,
+        "missing": OneOf(("indicator", "error")),
+    }
 
     kernels: KernelSpecs | None = field(default=None, kw_only=False)
     loss: Any = "crf"
@@ -123,8 +139,9 @@ callbacks, verbose, random_state
         Parameters
         ----------
         X : array of shape (n, d), sparse matrix, list of dicts, stream, or Dask collection
-            With a collection of Dask (dataframe, array or bag), y and ``sample_weight`` are collections as well.
-            A stream is a :class:`omkl.data.Stream` or any iterator of pairs ``(x, y)``, see
+            With a collection of Dask (dataframe, array or bag), y and ``sample_weight`` are
+            collections as well. A stream is a :class:`omkl.data.Stream` or any iterator of pairs
+            ``(x, y)``, see
             :meth:`omkl.SequenceLabeler.fit`; it has its own classes.
         y : array of shape (n,), optional
         sample_weight : array of shape (n,), optional
@@ -151,21 +168,24 @@ callbacks, verbose, random_state
     ) -> Self:
         """Train one round on each example, in the given order.
 
-        Kernels without ``standardize=True`` learn their widths, and the model its classes, from the first call.
+        Kernels without ``standardize=True`` learn their widths, and the model its classes, from the
+        first call.
 
         Parameters
         ----------
         X, y, sample_weight
             As for :meth:`fit`; one pass over a stream.
         classes : array or "growing", optional
-            All classes that may ever occur, at the first call; the classes of its ``y`` by default. "growing" adds new
-            classes as they occur, at the end of ``classes_``.
+            All classes that may ever occur, at the first call; the classes of its ``y`` by default.
+            "growing" adds new classes as they occur, at the end of ``classes_``.
 
         Returns
         -------
         self
         """
-        self._train_more(self._task(classes), TrainingBlock(X, y, sample_weight), _declared(classes))
+        self._train_more(
+            self._task(classes), TrainingBlock(X, y, sample_weight), _declared(classes)
+        )
         return self
 
     def predict(self, X: RowsLike) -> np.ndarray:
@@ -177,7 +197,9 @@ callbacks, verbose, random_state
             As for :meth:`fit`.
         """
         scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
+        return self.classes_[
+            (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        ]
 
     def decision_function(self, X: RowsLike) -> np.ndarray:
         """Return the potentials of the classes.
@@ -189,25 +211,30 @@ callbacks, verbose, random_state
 
         Returns
         -------
-        array of shape (n,) for two classes, positive for ``classes_[1]``; (n, K) for more, or for a single one
+        array of shape (n,) for two classes, positive for ``classes_[1]``; (n, K) for more, or for a
+        single one
         """
         unary = row_potentials(self, X)
-        if unary.shape[1] == 2 == len(self.classes_):  # with costs, or growing classes, each class has a potential
+        if (
+            unary.shape[1] == 2 == len(self.classes_)
+        ):  # with costs, or growing classes, each class has a potential
             return unary[:, 1] - unary[:, 0]
         return unary[:, 0] if unary.shape[1] == 1 < len(self.classes_) else unary
 
-    def explain(self, x: RowsLike, *, label: object = None, against: object = None, n: int = 20) -> Explanation:
+    def explain(
+        self, x: RowsLike, *, label: object = None, against: object = None, n: int = 20
+    ) -> Explanation:
         """Explain the class of a row, compared with the next best class.
 
-        The score of a class is a sum over groups, and over their features and support vectors. The parts of the
-        explanation add up to the difference of two scores, the margin.
+        The score of a class is a sum over groups, and over their features and support vectors. The
+        parts of the explanation add up to the difference of two scores, the margin.
 
         Parameters
         ----------
         x : array of shape (d,), dict, or an input of :meth:`predict` with one row
         label, against : class, optional
-            The class to explain, by default the predicted one, and the class to compare it with, by default the best of
-            the others.
+            The class to explain, by default the predicted one, and the class to compare it with, by
+            default the best of the others.
         n : int > 0
             Number of strongest features and support vectors to list.
 
@@ -215,7 +242,9 @@ callbacks, verbose, random_state
         -------
         omkl.Explanation
         """
-        return explain_class(self.model_, checked_rows(self, one_row(x), reset=False), label, against, n)
+        return explain_class(
+            self.model_, checked_rows(self, one_row(x), reset=False), label, against, n
+        )
 
     @available_if(needs_probabilities)
     def predict_proba(self, X: RowsLike) -> np.ndarray:
@@ -227,7 +256,9 @@ callbacks, verbose, random_state
             As for :meth:`fit`.
         """
         scores = self.decision_function(X)
-        return softmax(np.column_stack([-0.5 * scores, 0.5 * scores]) if scores.ndim == 1 else scores)
+        return softmax(
+            np.column_stack([-0.5 * scores, 0.5 * scores]) if scores.ndim == 1 else scores
+        )
 
     score, shapes = score_rows, online_shapes
 
@@ -235,21 +266,30 @@ callbacks, verbose, random_state
 
     @property
     def column_scales_(self) -> dict[str, tuple[float, float]]:
-        """Mean and standard deviation of each column of numbers in the training rows, by its name or position."""
+        """Mean and standard deviation of each column of numbers in the training rows, by its name
+        or position.
+        """
         return self.model_.codec.encoder.column_scales()
 
     def _read_known(self, block: TrainingBlock) -> TokenData:
         return read_rows(self, block, first=False, known=True)
 
     def _codec(self, classes: ArrayLike | str | None = None) -> TokenCodec:
-        return TokenCodec(ClassOutputs(self.fit_intercept, self.cost, _declared(classes)), self, missing=self.missing)
+        return TokenCodec(
+            ClassOutputs(self.fit_intercept, self.cost, _declared(classes)),
+            self,
+            missing=self.missing,
+        )
 
     def _task(self, classes: ArrayLike | str | None = None) -> Task:
         return Task(self._codec(classes), partial(read_rows, self))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse, tags.input_tags.allow_nan = takes_sparse(self.kernels), self.missing == "indicator"
+        tags.input_tags.sparse, tags.input_tags.allow_nan = (
+            takes_sparse(self.kernels),
+            self.missing == "indicator",
+        )
         return tags
 
 
@@ -260,14 +300,14 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec], BaseEstima
     .. math:: \min_\theta \frac{1}{m} \sum_i l\Bigl(y_i, \sum_k \theta_k^\top \phi_k(x_i) + b\Bigr)
         + \frac{1}{C m} R(\theta)
 
-    ``X`` is an array of shape (n, d), a scipy sparse matrix (as for a classifier), or a list of n dicts as
-    described in :class:`~omkl.SequenceLabeler`.
+    ``X`` is an array of shape (n, d), a scipy sparse matrix (as for a classifier), or a list of n
+    dicts as described in :class:`~omkl.SequenceLabeler`.
 
-    Targets need not be centred or scaled: the model learns ``y - level_``, where ``level_`` is the median of the
-    targets of ``fit``, or the first target of a stream, and an intercept for the rest. With the squared loss,
-    ``eta0="auto"`` and the regularizers ``"mkl"`` and ``"l2"``, predictions scale with the targets. A numeric ``eta0``
-    also suits the squared loss at any scale; for other losses, whose gradients do not scale with y, it is in units of
-    y.
+    Targets need not be centred or scaled: the model learns ``y - level_``, where ``level_`` is the
+    median of the targets of ``fit``, or the first target of a stream, and an intercept for the
+    rest. With the squared loss, ``eta0="auto"`` and the regularizers ``"mkl"`` and ``"l2"``,
+    predictions scale with the targets. A numeric ``eta0`` also suits the squared loss at any scale;
+    for other losses, whose gradients do not scale with y, it is in units of y.
 
     Parameters
     ----------
@@ -279,11 +319,12 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec], BaseEstima
         As for :class:`OnlineMKLClassifier`.
     C : float or "auto"
         As for :class:`~omkl.SequenceLabeler`, with another default.
-    regularizer, weighting, epochs, method, eta0, schedule, average, radius, n_examples, budget, cache_size, dtype
+    regularizer, weighting, epochs, method, eta0, schedule, average, radius, n_examples, budget,
+    cache_size, dtype
         As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
     early_stopping : bool
-        Whether to hold out ``validation_fraction`` of the examples, stop when R^2 on them has not improved for
-        ``n_iter_no_change`` epochs, and keep the best model.
+        Whether to hold out ``validation_fraction`` of the examples, stop when R^2 on them has not
+        improved for ``n_iter_no_change`` epochs, and keep the best model.
     callbacks, verbose, validation_fraction, n_iter_no_change, random_state
         As for :class:`~omkl.SequenceLabeler`.
     fit_intercept : bool
@@ -294,7 +335,8 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec], BaseEstima
     Attributes
     ----------
     level_ : float
-        Median of the targets of ``fit``, or first target of a stream: the model learns the difference.
+        Median of the targets of ``fit``, or first target of a stream: the model learns the
+        difference.
     kernel_weights_, history_, n_iter_, n_features_in_, column_scales_
         As for :class:`OnlineMKLClassifier`.
 
@@ -350,11 +392,13 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec], BaseEstima
         self._train(self._task(), TrainingBlock(X, y, sample_weight), validation, run)
         return self
 
-    def partial_fit(self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Train one round on each example, in the given order.
 
-        Kernels without ``standardize=True`` learn their widths from the first call, and the model the level of its
-        targets from the first target.
+        Kernels without ``standardize=True`` learn their widths from the first call, and the model
+        the level of its targets from the first target.
 
         Parameters
         ----------
@@ -408,7 +452,10 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec], BaseEstima
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse, tags.input_tags.allow_nan = takes_sparse(self.kernels), self.missing == "indicator"
+        tags.input_tags.sparse, tags.input_tags.allow_nan = (
+            takes_sparse(self.kernels),
+            self.missing == "indicator",
+        )
         return tags
 
 

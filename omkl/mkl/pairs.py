@@ -1,13 +1,14 @@
 r"""Products of two columns' kernels that a model lacks.
 
-The dual variables :math:`\rho` of a model bound the objective with any further kernel from below: the bound is the dual
-objective of the enlarged problem, which needs only the norm of :math:`\rho` in that kernel. In the elementwise product
-of two Gram matrices it is :math:`\|\rho\|^2_{K_a \circ K_b} = \sum_{ij} \rho_i \rho_j K_a(i, j) K_b(i, j)`. One product
-of matrices gives the norms in all pairs.
+The dual variables :math:`\rho` of a model bound the objective with any further kernel from below:
+the bound is the dual objective of the enlarged problem, which needs only the norm of :math:`\rho`
+in that kernel. In the elementwise product of two Gram matrices it is :math:`\|\rho\|^2_{K_a \circ
+K_b} = \sum_{ij} \rho_i \rho_j K_a(i, j) K_b(i, j)`. One product of matrices gives the norms in all
+pairs.
 
-A bound at the present objective proves that a pair does not help. If it is lower, a line search along the dual point
-finds a better model, unless the loss has kinks. Then other dual points may have a better bound, and the line search may
-find no descent: the enlarged problem decides.
+A bound at the present objective proves that a pair does not help. If it is lower, a line search
+along the dual point finds a better model, unless the loss has kinks. Then other dual points may
+have a better bound, and the line search may find no descent: the enlarged problem decides.
 """
 
 from collections.abc import Sequence
@@ -34,12 +35,18 @@ from omkl.mkl.training import TrainingSet
 GAP = 1e-6
 #: Bounds on the decrease of the objective, as shares of it, that count as none: twice the gap.
 NO_DECREASE = 2.0 * GAP
-#: Duality gap at which a decrease of the objective is known well enough, as a share of the decrease.
+#: Duality gap at which a decrease of the objective is known well enough, as a share of the
+#: decrease.
 ACCURACY = 0.05
 
 
 def missing_pairs(
-    source: KernelSource, names: Sequence, training: TrainingSet, solutions: Sequence[Solution], C: float, n: int
+    source: KernelSource,
+    names: Sequence,
+    training: TrainingSet,
+    solutions: Sequence[Solution],
+    C: float,
+    n: int,
 ) -> list[dict[str, Any]]:
     """Return the pairs of :meth:`omkl.MKLClassifier.missing_pairs`.
 
@@ -79,7 +86,9 @@ def missing_pairs(
             each_norm = norms[:, k].tolist()
             least = sum(_least_along(*each, gram) for each in zip(problems, solutions, each_norm))
         if least >= lower_bound:
-            enlarged = [_enlarged(*each, gram, training).certificate for each in zip(problems, solutions)]
+            enlarged = [
+                _enlarged(*each, gram, training).certificate for each in zip(problems, solutions)
+            ]
             least = sum(certificate.primal for certificate in enlarged)
             largest_decrease = 1.0 - sum(certificate.dual for certificate in enlarged) / objective
         if least < lower_bound:
@@ -106,30 +115,44 @@ def _pairs_without_kernel(columns: Sequence[tuple]) -> list[tuple[int, int]]:
     """Return pairs of kernels on single columns for whose two columns there is no kernel."""
     singles = [m for m, names in enumerate(columns) if len(names) == 1 and names != (MISSING,)]
     present = set(map(frozenset, columns))
-    pairs = [(a, b) for a, b in combinations(singles, 2) if frozenset(columns[a] + columns[b]) not in present]
+    pairs = [
+        (a, b)
+        for a, b in combinations(singles, 2)
+        if frozenset(columns[a] + columns[b]) not in present
+    ]
     if not pairs:
-        raise InputError("missing_pairs needs kernels on two single columns or more, as per_column makes them.")
+        raise InputError(
+            "missing_pairs needs kernels on two single columns or more, as per_column makes them."
+        )
     return pairs
 
 
 def _norms_in_products(
     source: KernelSource, pairs: Sequence[tuple[int, int]], solutions: Sequence[Solution]
 ) -> np.ndarray:
-    """Return the norms of the dual points of solutions in the products of pairs, (n_problems, n_pairs)."""
+    """Return the norms of the dual points of solutions in the products of pairs, (n_problems,
+    n_pairs).
+    """
     singles = np.unique(pairs)
     left, right = np.searchsorted(singles, np.array(pairs).T)
     each_kernel = np.eye(len(source.names))[singles]
     rhos = [solution.certificate.rho.reshape(-1, source.n_samples) for solution in solutions]
     squares = np.zeros((len(rhos), len(singles), len(singles)))
     for block in row_blocks(source.n_samples, source.n_samples, np.float64):
-        grams = np.array([summed(source, source.X[block], weights).ravel() for weights in each_kernel])
+        grams = np.array(
+            [summed(source, source.X[block], weights).ravel() for weights in each_kernel]
+        )
         for total, rho in zip(squares, rhos):
             total += (grams * (rho[:, block].T @ rho).ravel()) @ grams.T
     return np.sqrt(np.maximum(squares[:, left, right], 0.0))
 
 
-def _excess(norms: np.ndarray, problems: Sequence[Problem], solutions: Sequence[Solution]) -> np.ndarray:
-    """Return by how much norms of dual points (n_problems, n_pairs) exceed the slope of the regularizer, (n_pairs,)."""
+def _excess(
+    norms: np.ndarray, problems: Sequence[Problem], solutions: Sequence[Solution]
+) -> np.ndarray:
+    """Return by how much norms of dual points (n_problems, n_pairs) exceed the slope of the
+    regularizer, (n_pairs,).
+    """
     slopes = []
     for problem, solution in zip(problems, solutions):
         with_another = np.append(solution.certificate.norms, 0.0)
@@ -137,8 +160,12 @@ def _excess(norms: np.ndarray, problems: Sequence[Problem], solutions: Sequence[
     return (norms - np.array(slopes)[:, None]).max(axis=0)
 
 
-def _lower_bounds(norms: np.ndarray, problems: Sequence[Problem], solutions: Sequence[Solution]) -> np.ndarray:
-    """Return lower bounds (n_pairs,) of the objective with another kernel, from norms (n_problems, n_pairs)."""
+def _lower_bounds(
+    norms: np.ndarray, problems: Sequence[Problem], solutions: Sequence[Solution]
+) -> np.ndarray:
+    """Return lower bounds (n_pairs,) of the objective with another kernel, from norms (n_problems,
+    n_pairs).
+    """
     bounds = np.zeros(norms.shape[1])
     for problem, solution, norms_in_pairs in zip(problems, solutions, norms):
         rho = solution.certificate.rho
@@ -149,7 +176,8 @@ def _lower_bounds(norms: np.ndarray, problems: Sequence[Problem], solutions: Seq
 
 
 def _least_along(problem: Problem, solution: Solution, norm: float, gram: np.ndarray) -> float:
-    """Return the least objective of the model plus a multiple of the dual point's function, of given norm, in a kernel.
+    """Return the least objective of the model plus a multiple of the dual point's function, of
+    given norm, in a kernel.
 
     The kernel is (N, N).
     """
@@ -168,8 +196,12 @@ def _least_along(problem: Problem, solution: Solution, norm: float, gram: np.nda
     return float(minimize_scalar(objective).fun)
 
 
-def _enlarged(problem: Problem, solution: Solution, gram: np.ndarray, training: TrainingSet) -> Solution:
-    """Solve a problem with another kernel (N, N), from the solution without it, until the decrease is known."""
+def _enlarged(
+    problem: Problem, solution: Solution, gram: np.ndarray, training: TrainingSet
+) -> Solution:
+    """Solve a problem with another kernel (N, N), from the solution without it, until the decrease
+    is known.
+    """
     added: KernelStack = PackedStack.from_grams([gram], np.float64)
     stack = problem.kernels
     if isinstance(stack, ReplicatedStack):

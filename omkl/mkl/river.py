@@ -1,4 +1,6 @@
-"""Online classifiers and regressors with the interface of river: they learn from one dict at a time."""
+"""Online classifiers and regressors with the interface of river: they learn from one dict at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from omkl.mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
 try:
     from river import base
 except ImportError:
-    raise MissingDependencyError("RiverClassifier and RiverRegressor need river: pip install 'omkl[river]'.") from None
+    raise MissingDependencyError(
+        "RiverClassifier and RiverRegressor need river: pip install 'omkl[river]'."
+    ) from None
 
 
 #: A row of a stream.
@@ -23,11 +27,13 @@ Row: TypeAlias = Mapping[Hashable, Any]
 
 
 class RiverClassifier(base.Classifier):
-    """An :class:`~omkl.OnlineMKLClassifier` with ``learn_one``, ``predict_one`` and ``predict_proba_one``.
+    """An :class:`~omkl.OnlineMKLClassifier` with ``learn_one``, ``predict_one`` and
+    ``predict_proba_one``.
 
-    It works in river's pipelines, metrics and ``progressive_val_score``. Rows are dicts. The numbers of the first row
-    are columns, which the default kernels see standardized; they may be missing later. Strings, and numbers whose keys
-    come later, are sparse features, with a learned weight per key. Kernels can use numbers and arrays by name, such as
+    It works in river's pipelines, metrics and ``progressive_val_score``. Rows are dicts. The
+    numbers of the first row are columns, which the default kernels see standardized; they may be
+    missing later. Strings, and numbers whose keys come later, are sparse features, with a learned
+    weight per key. Kernels can use numbers and arrays by name, such as
     ``"gaussian:on=[a,b],features=200"``; then all other numbers are sparse features.
 
     Parameters
@@ -69,13 +75,23 @@ class RiverClassifier(base.Classifier):
         declared = "growing" if self.classes is None else self.classes
         declared = None if self.estimator_.__sklearn_is_fitted__() else declared
         if w != 0.0:
-            own, more = (self.estimator_, {}) if self.checked_ is None else (self.checked_, {"miss": self.miss})
+            own, more = (
+                (self.estimator_, {})
+                if self.checked_ is None
+                else (self.checked_, {"miss": self.miss})
+            )
             weight = None if w == 1.0 else w
-            own.partial_fit([_named(x)], [_plain(y)], classes=declared, sample_weight=weight, **more)
+            own.partial_fit(
+                [_named(x)], [_plain(y)], classes=declared, sample_weight=weight, **more
+            )
 
     def predict_one(self, x: Row, **kwargs: object) -> Any:
         """Predict the label of a row; None before the first example."""
-        return _plain(self.estimator_.predict([_named(x)])[0]) if self.estimator_.__sklearn_is_fitted__() else None
+        return (
+            _plain(self.estimator_.predict([_named(x)])[0])
+            if self.estimator_.__sklearn_is_fitted__()
+            else None
+        )
 
     def predict_proba_one(self, x: Row, **kwargs: object) -> dict[Any, float]:
         """Predict the probability of each known label.
@@ -93,7 +109,8 @@ class RiverClassifier(base.Classifier):
         return dict(zip(map(_plain, self.estimator_.classes_), probabilities))
 
     def predict_set_one(self, x: Row) -> set:
-        """Predict the set of possible labels of a row; learning adapts sets, so that ``miss`` of them miss the label.
+        """Predict the set of possible labels of a row; learning adapts sets, so that ``miss`` of
+        them miss the label.
 
         Raises
         ------
@@ -101,7 +118,9 @@ class RiverClassifier(base.Classifier):
             If the estimator is no CheckedModel.
         """
         if self.checked_ is None:
-            raise InputError("predict_set_one() needs an estimator that omkl.guarantee has calibrated.")
+            raise InputError(
+                "predict_set_one() needs an estimator that omkl.guarantee has calibrated."
+            )
         return set(map(_plain, self.checked_.sets([_named(x)], miss=self.miss)[0]))
 
     @property
@@ -114,7 +133,8 @@ class RiverClassifier(base.Classifier):
 
 
 class RiverRegressor(base.Regressor):
-    """An :class:`~omkl.OnlineMKLRegressor` with ``learn_one`` and ``predict_one``; see :class:`RiverClassifier`.
+    """An :class:`~omkl.OnlineMKLRegressor` with ``learn_one`` and ``predict_one``; see
+    :class:`RiverClassifier`.
 
     Parameters
     ----------
@@ -148,7 +168,11 @@ class RiverRegressor(base.Regressor):
 
     def predict_one(self, x: Row) -> float:
         """Predict the target of a row; 0 before the first example."""
-        return float(self.estimator_.predict([_named(x)])[0]) if self.estimator_.__sklearn_is_fitted__() else 0.0
+        return (
+            float(self.estimator_.predict([_named(x)])[0])
+            if self.estimator_.__sklearn_is_fitted__()
+            else 0.0
+        )
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:

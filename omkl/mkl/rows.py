@@ -27,12 +27,16 @@ from omkl.online.averaging import Predictor
 from omkl.online.group_contributions import group_outputs
 
 #: Accepted rows.
-RowsLike: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | Mapping[str, Any] | Stream | Block | Iterable
+RowsLike: TypeAlias = (
+    ArrayLike | sparse.sparray | sparse.spmatrix | Mapping[str, Any] | Stream | Block | Iterable
+)
 #: Number of rows that each thread encodes and scores at a time.
 AT_A_TIME = 4096
 
 
-def read_rows(estimator: Any, block: TrainingBlock, first: bool, whole: bool = False, known: bool = False) -> TokenData:
+def read_rows(
+    estimator: Any, block: TrainingBlock, first: bool, whole: bool = False, known: bool = False
+) -> TokenData:
     """Check rows and their outputs; each row is a sequence of one token.
 
     Parameters
@@ -43,8 +47,9 @@ def read_rows(estimator: Any, block: TrainingBlock, first: bool, whole: bool = F
     first : bool
         Whether a model starts with these rows.
     whole : bool
-        Whether these are all rows of a ``fit``. Then drop rows of weight 0. If the rows will be shuffled, first sort
-        them by content, so that the model does not depend on the order of the rows.
+        Whether these are all rows of a ``fit``. Then drop rows of weight 0. If the rows will be
+        shuffled, first sort them by content, so that the model does not depend on the order of the
+        rows.
     known : bool
         Whether the rows are for evaluation, without class weights.
     """
@@ -58,17 +63,27 @@ def read_rows(estimator: Any, block: TrainingBlock, first: bool, whole: bool = F
     weights = validation.check_sample_weight(block.sample_weight, len(y))
     offsets = np.arange(len(y) + 1)
     if classifies and not known:
-        weights = validation.class_weights(estimator.class_weight, y.tolist(), offsets, weights, whole)
+        weights = validation.class_weights(
+            estimator.class_weight, y.tolist(), offsets, weights, whole
+        )
     if not whole:
         return TokenData(X, offsets, y.tolist(), weights, names=names)
     distinct = None
     if weights is not None:
         rows = np.flatnonzero(weights > 0)
-        X, y, weights = [X[i] for i in rows] if isinstance(X, list) else X[rows], y[rows], weights[rows]
+        X, y, weights = (
+            [X[i] for i in rows] if isinstance(X, list) else X[rows],
+            y[rows],
+            weights[rows],
+        )
     if estimator.shuffle and not isinstance(X, list):
-        # shuffling sorted examples makes the model independent of their order, and a repeated row equal to a weight
-        # ranks of numbers, which do not depend on units
-        ranks = X if sparse.issparse(X) else np.stack([np.unique(x, return_inverse=True)[1] for x in X.T], axis=1)
+        # shuffling sorted examples makes the model independent of their order, and a repeated row
+        # equal to a weight ranks of numbers, which do not depend on units
+        ranks = (
+            X
+            if sparse.issparse(X)
+            else np.stack([np.unique(x, return_inverse=True)[1] for x in X.T], axis=1)
+        )
         digests = validation.row_digests(ranks, np.arange(len(y)))
         order = np.lexsort((np.unique(y, return_inverse=True)[1], digests))
         ordered = digests[order]
@@ -111,7 +126,8 @@ def _warn_of_unknown(estimator: Any, rows: list[dict]) -> None:
 
 
 def online_shapes(self: Any, X: Any) -> Shapes:
-    """Return the model as a sum of functions of single columns, without bands; see :meth:`omkl.MKLClassifier.shapes`.
+    """Return the model as a sum of functions of single columns, without bands; see
+    :meth:`omkl.MKLClassifier.shapes`.
 
     Parameters
     ----------
@@ -124,23 +140,35 @@ def online_shapes(self: Any, X: Any) -> Shapes:
     """
     outputs = (self.decision_function if is_a_classifier(self) else self.predict)(X)
     encoder, rows = self.model_.codec.encoder, checked_rows(self, X, reset=False)
-    names = validation.column_names_of(self) or [f"column {j}" for j in range(encoder.shapes.get(PLAIN, 0))]
+    names = validation.column_names_of(self) or [
+        f"column {j}" for j in range(encoder.shapes.get(PLAIN, 0))
+    ]
     encoded = encoder.encode(rows, np.arange(n_rows(rows) + 1)).everything()
     total, groups = outputs.reshape(n_rows(rows), -1), {}
     for group, part in group_outputs(self.model_.predictor(), encoded).items():
         if self.kernel_weights_.get(group):
             view = encoder.views.get(group)
-            places = [] if view is None else map(encoder.columns_of(group), range(view.width(encoder.shapes)))
-            columns = tuple(dict.fromkeys(p if p in names else f"column {p}" for p in places)) or (group,)
+            places = (
+                []
+                if view is None
+                else map(encoder.columns_of(group), range(view.width(encoder.shapes)))
+            )
+            columns = tuple(dict.fromkeys(p if p in names else f"column {p}" for p in places)) or (
+                group,
+            )
             # two classes may have a potential each
-            groups[group] = columns, part if part.shape == total.shape else part[:, 1:] - part[:, :1]
+            groups[group] = (
+                columns,
+                part if part.shape == total.shape else part[:, 1:] - part[:, :1],
+            )
     return find_shapes(self, X, names, groups, total)
 
 
 def score_rows(
     estimator: Any, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Return the accuracy of a classifier, in [0, 1], or R^2 of a regressor, the coefficient of determination.
+    """Return the accuracy of a classifier, in [0, 1], or R^2 of a regressor, the coefficient of
+    determination.
 
     Of a stream only targets and predictions are kept in memory.
 
@@ -166,14 +194,17 @@ def held_out_r2(predictor: Predictor, examples: Sequence) -> float:
     from sklearn.metrics import r2_score
 
     gold = [y for _, y, _ in examples]
-    return r2_score(gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples])
+    return r2_score(
+        gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples]
+    )
 
 
 def checked_rows(estimator: Any, X: object, reset: bool, *y: ArrayLike, whole: bool = False) -> Any:
-    """Check rows: a list of dicts, or an array, sparse matrix or data frame as scikit-learn checks it.
+    """Check rows: a list of dicts, or an array, sparse matrix or data frame as scikit-learn checks
+    it.
 
-    ``reset`` stores the names and kinds of columns instead of comparing them; ``whole`` says that these are all
-    training rows. Return X, or X and ``y`` if given.
+    ``reset`` stores the names and kinds of columns instead of comparing them; ``whole`` says that
+    these are all training rows. Return X, or X and ``y`` if given.
     """
     for targets in y:
         _check_single_output(estimator, targets)
@@ -191,7 +222,9 @@ def checked_rows(estimator: Any, X: object, reset: bool, *y: ArrayLike, whole: b
         X = frames.times_as_days(X)
     if isinstance(X, list) and X and isinstance(X[0], dict):
         y = tuple(map(_targets_of_dicts, y))
-        if any(n_rows(column) != len(X) for column in y):  # scikit-learn's check takes as long as a dict
+        if any(
+            n_rows(column) != len(X) for column in y
+        ):  # scikit-learn's check takes as long as a dict
             check_consistent_length(X, *y)
         if names is not None and reset:
             estimator.column_kinds_ = _kinds_of_rows(X, names)
@@ -206,7 +239,12 @@ def checked_rows(estimator: Any, X: object, reset: bool, *y: ArrayLike, whole: b
         X = np.ascontiguousarray(X, dtype=np.float64)
         checked = (X, *y) if y else X
     else:
-        checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C", "reset": reset}
+        checks: dict[str, Any] = {
+            "accept_sparse": "csr",
+            "dtype": np.float64,
+            "order": "C",
+            "reset": reset,
+        }
         if estimator.missing == "indicator" and not sparse.issparse(X):
             checks["ensure_all_finite"] = "allow-nan"
         if y:
@@ -214,7 +252,9 @@ def checked_rows(estimator: Any, X: object, reset: bool, *y: ArrayLike, whole: b
         with warnings.catch_warnings():
             if names is not None:  # names are already compared
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
-            checked = validation.checked_arrays(estimator, X, *y, names=names, columns=columns, **checks)
+            checked = validation.checked_arrays(
+                estimator, X, *y, names=names, columns=columns, **checks
+            )
     if reset and names is not None:
         validation.keep_columns(estimator, names)
     return checked
@@ -232,15 +272,23 @@ def _check_single_output(estimator: Any, y: Any) -> None:
 def _targets_of_dicts(y: object) -> np.ndarray:
     """Return the targets of dicts as an array."""
     y = frames.plain_targets(y)
-    if type(y) is list and len(kinds := set(map(type, y))) == 1 and kinds <= {bool, int, float, str}:
+    if (
+        type(y) is list
+        and len(kinds := set(map(type, y))) == 1
+        and kinds <= {bool, int, float, str}
+    ):
         return np.asarray(y)
     return y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
 
 
-def _rows_of_frame(X: Any, estimator: BaseEstimator, reset: bool, whole: bool) -> tuple[Any, list[Column] | None]:
-    """Convert a data frame with text to a list of dicts, and store (``reset``) or compare its names.
+def _rows_of_frame(
+    X: Any, estimator: BaseEstimator, reset: bool, whole: bool
+) -> tuple[Any, list[Column] | None]:
+    """Convert a data frame with text to a list of dicts, and store (``reset``) or compare its
+    names.
 
-    Return a frame of numbers unchanged, since scikit-learn stores and compares its names, and its columns.
+    Return a frame of numbers unchanged, since scikit-learn stores and compares its names, and its
+    columns.
     """
     learned_dicts = not reset and "n_features_in_" not in estimator.__dict__
     if not reset and not learned_dicts:

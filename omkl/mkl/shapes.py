@@ -25,7 +25,8 @@ POINTS = 100
 DRAWS = 20
 #: Names of the columns of a shape.
 Columns: TypeAlias = tuple[str, ...]
-#: Points of a shape: their values, the first row with each, and the share of the rows from each to the next.
+#: Points of a shape: their values, the first row with each, and the share of the rows from each to
+#: the next.
 Points: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 Groups: TypeAlias = Mapping[str, tuple[Columns, np.ndarray]]
 
@@ -42,8 +43,8 @@ class Shape(NamedTuple):
     strength : float
         Standard deviation of the effect over the rows, for several outputs of all of them together.
     grid : array of shape (G,), or (G, 2) for a surface
-        Values in the rows, in increasing order. Strings for text and categories; for "missing" the names of the missing
-        columns.
+        Values in the rows, in increasing order. Strings for text and categories; for "missing" the
+        names of the missing columns.
     effect : array of shape (G,), or (G, P) for P outputs
         Its mean over the rows is 0.
     band : array like ``effect``
@@ -67,7 +68,8 @@ class Shapes(NamedTuple):
     Attributes
     ----------
     intercept : float, or array of shape (P,) for P outputs
-        Mean output over the rows. With the effects of the values of a row, it adds up to the output for the row.
+        Mean output over the rows. With the effects of the values of a row, it adds up to the output
+        for the row.
     parts : list of Shape
         The strongest first; columns that are not in the model have none.
     outputs : list of str
@@ -79,7 +81,9 @@ class Shapes(NamedTuple):
     outputs: list[str]
 
 
-def find_shapes(estimator: Any, X: Any, names: Sequence[str], groups: Groups, total: Any, spread: Any = None) -> Shapes:
+def find_shapes(
+    estimator: Any, X: Any, names: Sequence[str], groups: Groups, total: Any, spread: Any = None
+) -> Shapes:
     """Add up the groups on the same columns, and centre the sums.
 
     Parameters
@@ -108,17 +112,28 @@ def find_shapes(estimator: Any, X: Any, names: Sequence[str], groups: Groups, to
     bands, cut = {} if spread is None else spread(points), (..., 0) if n_outputs == 1 else ...
     for own, members in blocks.items():
         effect, (grid, rows, density) = sum(groups[name][1] for name in members), points[own]
-        effect, weight = effect - effect.mean(axis=0), sum(estimator.kernel_weights_[name] for name in members)
+        effect, weight = (
+            effect - effect.mean(axis=0),
+            sum(estimator.kernel_weights_[name] for name in members),
+        )
         band = bands.get(own, np.full((len(grid), n_outputs), np.nan))
-        parts.append(Shape(own, weight, float(effect.std()), grid, effect[rows][cut], band[cut], density))
-    labels, constant = getattr(estimator, "classes_", range(n_outputs)), getattr(estimator, "constant_labels_", {})
+        parts.append(
+            Shape(own, weight, float(effect.std()), grid, effect[rows][cut], band[cut], density)
+        )
+    labels, constant = (
+        getattr(estimator, "classes_", range(n_outputs)),
+        getattr(estimator, "constant_labels_", {}),
+    )
     # the output of two classes is the score of the second
     outputs = [str(label) for label in np.delete(labels, list(constant)).tolist()[-n_outputs:]]
     return Shapes(total.mean(axis=0)[cut], sorted(parts, key=lambda own: -own.strength), outputs)
 
 
-def _columns(X: Any, names: Sequence[str], kinds: Sequence[str | None] | None) -> dict[str, np.ndarray]:
-    """Return columns of numbers, NaN where they are missing, or strings; the column "missing" names missing numbers.
+def _columns(
+    X: Any, names: Sequence[str], kinds: Sequence[str | None] | None
+) -> dict[str, np.ndarray]:
+    """Return columns of numbers, NaN where they are missing, or strings; the column "missing" names
+    missing numbers.
 
     ``kinds`` are those of the columns of a data frame in training.
     """
@@ -132,9 +147,13 @@ def _columns(X: Any, names: Sequence[str], kinds: Sequence[str | None] | None) -
     elif (array := times_as_days(np.asarray(X))).ndim == 2:
         columns = dict(zip(names, array.astype(np.float64).T))
     else:
-        raise InputError(f"shapes takes an array of numbers or a data frame, got {type(X).__name__}.")
+        raise InputError(
+            f"shapes takes an array of numbers or a data frame, got {type(X).__name__}."
+        )
     absent = {name: np.isnan(own) for name, own in columns.items() if own.dtype.kind == "f"}
-    lacking = [", ".join(name for name, own in absent.items() if own[i]) or "none" for i in range(len(X))]
+    lacking = [
+        ", ".join(name for name, own in absent.items() if own[i]) or "none" for i in range(len(X))
+    ]
     return columns | {MISSING: np.array(lacking)}
 
 
@@ -144,7 +163,9 @@ def _points(values: list[np.ndarray], columns: Columns) -> Points:
     own = values[0] if len(values) == 1 else np.column_stack(values)
     grid, first, codes = np.unique(own[known], axis=0, return_index=True, return_inverse=True)
     if len(grid) < 2 and columns != (MISSING,):
-        raise InputError(f"The column {' x '.join(columns)!r} of X must hold two values or more, got {len(grid)}.")
+        raise InputError(
+            f"The column {' x '.join(columns)!r} of X must hold two values or more, got {len(grid)}."
+        )
     chosen = np.arange(len(grid))
     if grid.ndim == 1 and grid.dtype.kind == "f":
         chosen = np.unique(np.searchsorted(grid, np.linspace(grid[0], grid[-1], POINTS)))
@@ -152,7 +173,7 @@ def _points(values: list[np.ndarray], columns: Columns) -> Points:
     return grid[chosen], known[first[chosen]], np.bincount(at, minlength=len(chosen)) / len(known)
 
 
-# ---- batch models --------------------------------------------------------------------------------------------------
+# ---- batch models --------------------------------------------------------------------------------
 
 
 def batch_shapes(estimator: Any, checked: Any, X: Any, y: Any, random: Any) -> Shapes:
@@ -163,29 +184,43 @@ def batch_shapes(estimator: Any, checked: Any, X: Any, y: Any, random: Any) -> S
     parts = model.parts(checked)
     total = sum(parts.values(), np.tile(model.intercepts, (checked.shape[0], 1)))
     spread = None if y is None else partial(_bootstrap, estimator, columns, checked, y, random)
-    groups = {name: (own, parts[name]) for name, own in zip(model.source.names, columns) if name in parts}
+    groups = {
+        name: (own, parts[name]) for name, own in zip(model.source.names, columns) if name in parts
+    }
     return find_shapes(estimator, X, list(dict.fromkeys(names)), groups, total, spread)
 
 
-def _bootstrap(estimator: Any, columns: list, X: Any, y: Any, random: Any, points: Mapping[Columns, Points]) -> dict:
+def _bootstrap(
+    estimator: Any, columns: list, X: Any, y: Any, random: Any, points: Mapping[Columns, Points]
+) -> dict:
     """Return two standard deviations of the effects over draws of the rows X.
 
-    With the sum of all kernels times their weights d as its kernel, a machine with one kernel has the same solution as
-    the problem with fixed weights d.
+    With the sum of all kernels times their weights d as its kernel, a machine with one kernel has
+    the same solution as the problem with fixed weights d.
     """
-    fixed = {"kernels": "precomputed", "regularizer": "uniform", "solver": "spicy", "weighting": "norms"}
+    fixed = {
+        "kernels": "precomputed",
+        "regularizer": "uniform",
+        "solver": "spicy",
+        "weighting": "norms",
+    }
     machine, targets = estimator._at(estimator.C_, **fixed), np.asarray(plain_targets(y))
     check_consistent_length(X, targets)
     source = copy(estimator._model.source)
     source.X, source.n_samples = X, len(X)
-    weights, cross = np.array([*estimator.unscaled_kernel_weights_.values()]), dict[Columns, np.ndarray]()
+    weights, cross = (
+        np.array([*estimator.unscaled_kernel_weights_.values()]),
+        dict[Columns, np.ndarray](),
+    )
     for own in points:
         chosen = np.array([own == other for other in columns])
         cross[own] = summed(source, X[points[own][1]], weights * chosen)
     gram, effects = summed(source, X, weights), {own: list[np.ndarray]() for own in cross}
     classes = targets if is_classifier(machine) and targets.ndim == 1 else None
     for _ in range(DRAWS):
-        rows, counts = np.unique(resample(np.arange(len(X)), stratify=classes, random_state=random), return_counts=True)
+        rows, counts = np.unique(
+            resample(np.arange(len(X)), stratify=classes, random_state=random), return_counts=True
+        )
         fitted = clone(machine).fit([gram[np.ix_(rows, rows)]], targets[rows], counts)
         for own, values in cross.items():
             effect = values[:, rows] @ fitted.dual_coef_.reshape(-1, len(rows)).T

@@ -18,16 +18,37 @@ from omkl._messages import listed
 from omkl.batch.mkl.out_of_sample import KernelChoice, helpful_kernels, natural_c, sampled
 from omkl.batch.mkl.problem import Expansion, Problem, shared_problem, smallest_c
 from omkl.batch.mkl.spicy import Spicy
-from omkl.batch.solver import PathPoint, Solution, Solver, is_number_of_values, ordered, regularization_path
+from omkl.batch.solver import (
+    PathPoint,
+    Solution,
+    Solver,
+    is_number_of_values,
+    ordered,
+    regularization_path,
+)
 from omkl.data.frames import plain_targets
 from omkl.estimators import validation
-from omkl.estimators.batch import ClassDecoder, centres_of, encode_classes, gap_progress, is_a_classifier, resolve_loss
+from omkl.estimators.batch import (
+    ClassDecoder,
+    centres_of,
+    encode_classes,
+    gap_progress,
+    is_a_classifier,
+    resolve_loss,
+)
 from omkl.estimators.targets import finite_targets, has_columns
 from omkl.exceptions import DataWarning, InputError
 from omkl.kernels.packed import packed_bytes_fit
 from omkl.kernels.stack import KernelStack, MixedStack, RestrictedView
 from omkl.losses import PointwiseLoss
-from omkl.mkl.kernel_sources import ArrayKernels, GivenMatrices, KernelInputs, KernelSource, is_precomputed, precision
+from omkl.mkl.kernel_sources import (
+    ArrayKernels,
+    GivenMatrices,
+    KernelInputs,
+    KernelSource,
+    is_precomputed,
+    precision,
+)
 from omkl.regularizers import Regularizer
 
 if TYPE_CHECKING:
@@ -62,8 +83,8 @@ class TrainingSet:
         Sample weights > 0.
     settings : Settings
     is_part : bool
-        Whether these are some of the user's samples, such as those of a fold. If so, there are no warnings about
-        constant targets, and about a choice of kernels with weak evidence.
+        Whether these are some of the user's samples, such as those of a fold. If so, there are no
+        warnings about constant targets, and about a choice of kernels with weak evidence.
 
     Attributes
     ----------
@@ -97,7 +118,9 @@ class TrainingSet:
         own, loss_weights = settings.parameters, weights
         if settings.loss.classifies:
             what = "a part of y that a fold trains on" if is_part else "y"
-            columns, loss_weights, self.decoder = encode_classes(y, weights, own.class_weight, self._warns, what)
+            columns, loss_weights, self.decoder = encode_classes(
+                y, weights, own.class_weight, self._warns, what
+            )
         else:
             y = finite_targets(y)
             is_constant = y.ndim == 1 and len(y) > 1 and np.ptp(y) == 0.0
@@ -106,7 +129,9 @@ class TrainingSet:
                 warn_caller(f"y is constant ({y[0]:g}): the model is that constant.", DataWarning)
             self.centres = centres_of(y, settings.loss, own.fit_intercept)
             columns = y - self.centres
-        shares = settings.solver.several_outputs and (self.decoder is None or own.multiclass != "ovr")
+        shares = settings.solver.several_outputs and (
+            self.decoder is None or own.multiclass != "ovr"
+        )
         is_shared = columns.ndim == 1 or (shares and columns.shape[1] > 1)
         self.targets = [columns] if is_shared else list(np.ascontiguousarray(columns.T))
         self.columns, self.loss_weights = np.column_stack(self.targets), np.asarray(loss_weights)
@@ -117,16 +142,22 @@ class TrainingSet:
         return self._store()
 
     def on(self, samples: np.ndarray, n_copies: int = 1) -> TrainingSet:
-        """Return a set of some of the samples; kernels are copied if ``n_copies`` such sets fit into memory."""
+        """Return a set of some of the samples; kernels are copied if ``n_copies`` such sets fit
+        into memory.
+        """
 
         def store() -> KernelStack:
             fits = packed_bytes_fit(n_copies * self.stored.n_kernels, len(samples), np.float64)
             return self.stored.restricted(samples) if fits else RestrictedView(self.stored, samples)
 
-        return TrainingSet(store, self.y[samples], self.weights[samples], self.settings, is_part=True)
+        return TrainingSet(
+            store, self.y[samples], self.weights[samples], self.settings, is_part=True
+        )
 
     def select(self) -> None:
-        """If the settings require it, keep only kernels that help out of sample, or all if none helps."""
+        """If the settings require it, keep only kernels that help out of sample, or all if none
+        helps.
+        """
         if self.settings.weighting != "norms" and self.choice is None:
             self.choice = choice = helpful_kernels(*self._some())
             varies = bool(np.ptp(self.columns, axis=0).any())
@@ -143,10 +174,16 @@ class TrainingSet:
     def kept(self) -> np.ndarray:
         """Mask (M,) of the selected kernels."""
         n = self.stored.n_kernels
-        return np.ones(n, dtype=bool) if self.choice is None or not self.choice.kept.any() else self.choice.kept
+        return (
+            np.ones(n, dtype=bool)
+            if self.choice is None or not self.choice.kept.any()
+            else self.choice.kept
+        )
 
     def _some(self) -> tuple[KernelStack, np.ndarray, np.ndarray]:
-        """Return the kernels, targets and weights of at most as many samples as a choice of kernels uses."""
+        """Return the kernels, targets and weights of at most as many samples as a choice of kernels
+        uses.
+        """
         samples, weights = sampled(self.columns, self.loss_weights, self.stored.n_kernels)
         stack = self.on(samples).stored if len(samples) < len(self.columns) else self.stored
         return stack, self.columns[samples], weights
@@ -159,7 +196,9 @@ class TrainingSet:
             problem = self.problems()[0]
             curvatures = problem.weighted_loss.curvature(problem.best_constant()[1])
             curvature = float(np.mean(curvatures / problem.loss_weights))
-        return natural_c(stack, np.flatnonzero(self.kept), targets, weights) / (curvature * float(self.weights.mean()))
+        return natural_c(stack, np.flatnonzero(self.kept), targets, weights) / (
+            curvature * float(self.weights.mean())
+        )
 
     def problems(self, C: float = 1.0) -> list[Problem]:
         """Return the problems; problems of several outputs share kernel weights."""
@@ -167,9 +206,14 @@ class TrainingSet:
         if not self.kept.all():  # the other kernels are zero
             stack = MixedStack([stack], kept=self.kept)
         shared = own.loss, own.regularizer, C, bool(own.parameters.fit_intercept), self.loss_weights
-        return [(shared_problem if target.ndim == 2 else Problem)(stack, target, *shared) for target in self.targets]
+        return [
+            (shared_problem if target.ndim == 2 else Problem)(stack, target, *shared)
+            for target in self.targets
+        ]
 
-    def solve(self, C: float, verbose: bool, near: Sequence[Solution] | None = None) -> list[Solution]:
+    def solve(
+        self, C: float, verbose: bool, near: Sequence[Solution] | None = None
+    ) -> list[Solution]:
         """Solve the problems, with a progress bar for each if ``verbose``.
 
         ``near`` are solutions at a similar C, to start from.
@@ -180,17 +224,24 @@ class TrainingSet:
         solutions = []
         for problem, start in zip(problems, starts):
             with gap_progress(verbose, "kernels") as progress:
-                solutions.append(solver.solve(problem, parameters.tol, parameters.max_iter, start, progress))
+                solutions.append(
+                    solver.solve(problem, parameters.tol, parameters.max_iter, start, progress)
+                )
         return solutions
 
     def path(self, Cs: np.ndarray) -> Iterator[tuple[PathPoint, ...]]:
         """Solve all problems for increasing values of C, each from the previous solution."""
         solver, own = self.settings.solver, self.settings.parameters
-        paths = (regularization_path(solver, problem, Cs, own.tol, own.max_iter) for problem in self.problems())
+        paths = (
+            regularization_path(solver, problem, Cs, own.tol, own.max_iter)
+            for problem in self.problems()
+        )
         return zip(*paths)
 
     def path_values(self, C: int | ArrayLike) -> np.ndarray:
-        """Return increasing values of C; a number of values spans three decades above the C where a kernel enters."""
+        """Return increasing values of C; a number of values spans three decades above the C where a
+        kernel enters.
+        """
         if is_number_of_values(C):
             first = min(map(smallest_c, self.problems()))
             C = np.geomspace(1.0, 1e3, C) * (first if np.isfinite(first) else 1.0)
@@ -205,14 +256,21 @@ class TrainingSet:
         constants = np.broadcast_to(model.intercept, width).reshape(-1, n)[:, :1]
         if not n_active:
             return np.repeat(constants, self.stored.n_samples, axis=1)
-        vectors = RestrictedView(self.stored, samples).filled(model.coefficients.reshape(n_active, -1, n))
+        vectors = RestrictedView(self.stored, samples).filled(
+            model.coefficients.reshape(n_active, -1, n)
+        )
         return constants + self.stored.block_products(vectors, model.active).sum(axis=0)
 
 
 def prepare(
-    estimator: Any, X: KernelInputs, y: ArrayLike, sample_weight: ArrayLike | None, client: Client | None
+    estimator: Any,
+    X: KernelInputs,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    client: Client | None,
 ) -> tuple[KernelSource, TrainingSet]:
-    """Check the parameters and data of a :class:`~omkl.mkl.base.BatchMKL`, and store the columns of X in it.
+    """Check the parameters and data of a :class:`~omkl.mkl.base.BatchMKL`, and store the columns of
+    X in it.
 
     Return the source of Gram matrices, and the samples of weight > 0.
     """
@@ -220,17 +278,23 @@ def prepare(
     check_n_jobs(estimator.n_jobs)
     loss, solver = resolve_loss(estimator), resolve(Solver, estimator.solver, "solver")
     if estimator.multiclass == "shared" and not solver.several_outputs:
-        raise InputError(f'multiclass="shared" needs the solver "spicy" or "one-step", got {estimator.solver!r}.')
+        raise InputError(
+            f'multiclass="shared" needs the solver "spicy" or "one-step", got {estimator.solver!r}.'
+        )
     source, targets, weights = read_samples(estimator, X, y, sample_weight)
     spec, weighting = estimator.regularizer, estimator.weighting
     is_open = spec is None and weighting != "out-of-sample" and isinstance(solver, Spicy)
     if is_open and estimator._of_columns and isinstance(source, ArrayKernels):
         names = validation.source_columns(estimator) or range(source.X.shape[1])
-        if estimator.kernels is not None and all(len(columns) <= 2 for columns in source.columns(names)):
+        if estimator.kernels is not None and all(
+            len(columns) <= 2 for columns in source.columns(names)
+        ):
             spec = estimator._of_columns
     if weighting == "auto":
         weighting = "out-of-sample" if spec is None and isinstance(solver, Spicy) else "norms"
-    regularizer = resolve(Regularizer, solver.natural_regularizer if spec is None else spec, "regularizer")
+    regularizer = resolve(
+        Regularizer, solver.natural_regularizer if spec is None else spec, "regularizer"
+    )
     dtype = precision(estimator.dtype, len(source.names), source.n_samples, estimator.tol)
     settings = Settings(estimator, loss, regularizer.bind(source.names), solver, weighting)
 
@@ -243,18 +307,31 @@ def prepare(
 def read_samples(
     estimator: BaseEstimator, X: KernelInputs, y: ArrayLike, sample_weight: ArrayLike | None
 ) -> tuple[KernelSource, np.ndarray, np.ndarray]:
-    """Check training data; return the source of the N samples of weight > 0, their targets and weights."""
+    """Check training data; return the source of the N samples of weight > 0, their targets and
+    weights.
+    """
     kernels, several = estimator.kernels, has_columns(y)
     if is_precomputed(kernels):
         targets = plain_targets(y)
-        targets = check_array(targets, accept_sparse="csr", dtype=None) if several else column_or_1d(targets, warn=True)
+        targets = (
+            check_array(targets, accept_sparse="csr", dtype=None)
+            if several
+            else column_or_1d(targets, warn=True)
+        )
         validation.forget_columns(estimator)
     else:
         rows: Any
-        checks: dict[str, Any] = {"y_numeric": not is_a_classifier(estimator), "multi_output": several}
-        rows, targets = validation.checked_arrays(estimator, X, y, **READING, missing=estimator.missing, **checks)
+        checks: dict[str, Any] = {
+            "y_numeric": not is_a_classifier(estimator),
+            "multi_output": several,
+        }
+        rows, targets = validation.checked_arrays(
+            estimator, X, y, **READING, missing=estimator.missing, **checks
+        )
     targets = targets.toarray() if sparse.issparse(targets) else targets
-    weights = validation.check_sample_weight(1.0 if sample_weight is None else sample_weight, len(targets))
+    weights = validation.check_sample_weight(
+        1.0 if sample_weight is None else sample_weight, len(targets)
+    )
     kept = None if weights.all() else np.flatnonzero(weights)
     source: KernelSource
     if is_precomputed(kernels):
@@ -262,11 +339,13 @@ def read_samples(
     else:
         rows = rows if kept is None else rows[kept]
         n_absent = len(estimator.__dict__.get("missing_columns_", ()))
-        source = ArrayKernels(kernels, rows, validation.source_columns(estimator), n_absent, weights[weights > 0])
+        source = ArrayKernels(
+            kernels, rows, validation.source_columns(estimator), n_absent, weights[weights > 0]
+        )
     return source, targets[weights > 0], weights[weights > 0]
 
 
-# ---- warnings ---------------------------------------------------------------------------------------------------
+# ---- warnings ------------------------------------------------------------------------------------
 
 
 def largest_gap(solutions: Sequence[Solution]) -> float:
@@ -279,7 +358,11 @@ def warn_of_fit(training: TrainingSet, solutions: list[Solution], tol: float, C:
     proven = all(solution.certificate.proves(tol) for solution in solutions)
     if not proven:
         stalled = any(solution.stalled for solution in solutions)
-        reason = "rounding prevents progress: raise tol, lower C," if stalled else "raise max_iter or tol,"
+        reason = (
+            "rounding prevents progress: raise tol, lower C,"
+            if stalled
+            else "raise max_iter or tol,"
+        )
         n_iter, gap = max(solution.n_iter for solution in solutions), largest_gap(solutions)
         state = f"Stopped after {n_iter} iterations at a relative duality gap of {gap:.2g}, not within tol={tol:g}"
         warn_caller(f"{state}; {reason} or scale the kernels.", ConvergenceWarning)
@@ -292,11 +375,19 @@ def warn_of_fit(training: TrainingSet, solutions: list[Solution], tol: float, C:
     if training.decoder is None or training.decoder.multilabel:
         if training.decoder is None:
             spread = np.ptp(training.settings.loss.mean(columns), axis=0)
-            alike = bool(np.all((spread > 0.0) & (spread <= 0.01 * np.ptp(training.columns, axis=0))))
+            alike = bool(
+                np.all((spread > 0.0) & (spread <= 0.01 * np.ptp(training.columns, axis=0)))
+            )
         else:
             alike = len(np.unique(training.decoder.decode(columns), axis=0)) == 1
         if alike:
-            warn_caller(f"All training samples get nearly one prediction at C={C:g}: raise C.", DataWarning)
-    elif never := sorted(set(training.decoder.classes.tolist()) - set(training.decoder.decode(columns).tolist())):
+            warn_caller(
+                f"All training samples get nearly one prediction at C={C:g}: raise C.", DataWarning
+            )
+    elif never := sorted(
+        set(training.decoder.classes.tolist()) - set(training.decoder.decode(columns).tolist())
+    ):
         state = f"No training sample gets the class {listed(never, 3)} at C={C:g}"
-        warn_caller(f'{state}: if it is rare, set class_weight="balanced", else raise C.', DataWarning)
+        warn_caller(
+            f'{state}: if it is rare, set class_weight="balanced", else raise C.', DataWarning
+        )

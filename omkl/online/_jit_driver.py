@@ -1,4 +1,5 @@
-"""Rounds of Algorithm 1 in compiled calls, for all parts of a model: they are called through pointers.
+"""Rounds of Algorithm 1 in compiled calls, for all parts of a model: they are called through
+pointers.
 
 :meth:`omkl.online.OnlineTrainer.update` is the definition of a round; it calls the same functions in the same order.
 """
@@ -29,15 +30,19 @@ from omkl.structures._jit_labels import cost, decode
 
 #: Models of which an examining part takes the loss.
 WITHOUT_GROUPS, AVERAGED = 0, 1
-#: Numbers that change from round to round: share of the last model in the average and the weight of all models, sum of
-#: proximal steps, rate and squared gradient of the last round, number of rounds before, and whether the stream changed.
+#: Numbers that change from round to round: share of the last model in the average and the weight of
+#: all models, sum of proximal steps, rate and squared gradient of the last round, number of rounds
+#: before, and whether the stream changed.
 PENDING, TOTAL_WEIGHT, SHRINKAGE, RATE, SQUARE_GRADIENT, ROUND, CHANGED = range(7)
-#: Numbers of rounds of the call that have begun, and that are complete: they differ after an error in a round.
+#: Numbers of rounds of the call that have begun, and that are complete: they differ after an error
+#: in a round.
 BEGUN, LEARNED, N_STATE = range(7, 10)
 
 
 class BankParts(NamedTuple):
-    """Addresses of a bank's arrays, of its input in these rounds, and of its functions; range of its groups."""
+    """Addresses of a bank's arrays, of its input in these rounds, and of its functions; range of
+    its groups.
+    """
 
     arrays: int
     inputs: int
@@ -63,7 +68,9 @@ class StepParts(NamedTuple):
 
 
 class ExaminerParts(NamedTuple):
-    """A part that examines examples: address of its arrays, the model that it looks at, and its functions."""
+    """A part that examines examples: address of its arrays, the model that it looks at, and its
+    functions.
+    """
 
     arrays: int
     model: int
@@ -81,7 +88,9 @@ class LossParts(NamedTuple):
 
 
 class Model(NamedTuple):
-    """All parts of a model, as addresses of their blocks and functions, and the numbers that change."""
+    """All parts of a model, as addresses of their blocks and functions, and the numbers that
+    change.
+    """
 
     banks: np.ndarray
     steps: np.ndarray
@@ -114,8 +123,8 @@ class Model(NamedTuple):
 class Rounds(NamedTuple):
     """Numbers of each round, and of each token.
 
-    The tokens of round i are ``ends[i] .. ends[i + 1]`` of those of all rounds, and begin at token ``lows[i]`` of the
-    block. They have gold ``codes``, or ``targets`` of a loss of numbers.
+    The tokens of round i are ``ends[i] .. ends[i + 1]`` of those of all rounds, and begin at token
+    ``lows[i]`` of the block. They have gold ``codes``, or ``targets`` of a loss of numbers.
     """
 
     n_rounds: int
@@ -124,11 +133,13 @@ class Rounds(NamedTuple):
     codes: np.ndarray
     targets: np.ndarray
     weights: np.ndarray
-    #: Rates, or factors of adaptive rates; weights of lambda in the proximal steps; weights of the average.
+    #: Rates, or factors of adaptive rates; weights of lambda in the proximal steps; weights of the
+    #: average.
     rates: np.ndarray
     shrinkage: np.ndarray
     averages: np.ndarray
-    #: Set to the weighted losses, and, if ``testing``, to the costs of the predictions before each round.
+    #: Set to the weighted losses, and, if ``testing``, to the costs of the predictions before each
+    #: round.
     losses: np.ndarray
     costs: np.ndarray
     testing: int
@@ -137,7 +148,9 @@ class Rounds(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory for one round: potentials, gradient, labels; norms, and two rows for proximity operators."""
+    """Working memory for one round: potentials, gradient, labels; norms, and two rows for proximity
+    operators.
+    """
 
     unary: np.ndarray
     pairwise: np.ndarray
@@ -194,16 +207,20 @@ is_due = signatures.IS_DUE.call
 look_at = signatures.LOOK.call
 compare_losses = signatures.COMPARE.call
 
-#: Phases of a round that are compiled on their own, and called through pointers: what is linked into a caller is
-#: optimized once more.
+#: Phases of a round that are compiled on their own, and called through pointers: what is linked
+#: into a caller is optimized once more.
 EXAMINE, AVERAGE, COMPARE, COST, MEASURE, RESCALE, EVENTS, N_PHASES = range(8)
 _EXAMPLE = {"model": ADDRESS, "rounds": ADDRESS, "i": INTEGER, "scratch": ADDRESS}
 _EXAMINE = Signature("examine", signatures.NOTHING, **_EXAMPLE)
 _AVERAGE = Signature("averaged potentials", signatures.NOTHING, **_EXAMPLE)
-_COMPARE = Signature("compare with examined", signatures.NOTHING, model=ADDRESS, i=INTEGER, loss=FLOAT)
+_COMPARE = Signature(
+    "compare with examined", signatures.NOTHING, model=ADDRESS, i=INTEGER, loss=FLOAT
+)
 _COST = Signature("cost of a round", FLOAT, **_EXAMPLE)
 _MEASURE = Signature("measure", signatures.NOTHING, groups=ADDRESS)
-_RESCALE = Signature("rescale", types.Tuple([FLAG, FLOAT]), groups=ADDRESS, after=VECTOR, radius=FLOAT, forgets=FLAG)
+_RESCALE = Signature(
+    "rescale", types.Tuple([FLAG, FLOAT]), groups=ADDRESS, after=VECTOR, radius=FLOAT, forgets=FLAG
+)
 _EVENTS = Signature("events", signatures.NOTHING, **_EXAMPLE, moves=FLAG)
 call_examine, call_average = _EXAMINE.call, _AVERAGE.call
 call_compare, call_cost = _COMPARE.call, _COST.call
@@ -236,24 +253,32 @@ def is_nonzero(array):
 
 @borrowing
 def add_potentials(banks, rounds_address, i, penalized, unary, pairwise):
-    """Compute the potentials of the current model, without its regularized groups unless ``penalized``."""
+    """Compute the potentials of the current model, without its regularized groups unless
+    ``penalized``.
+    """
     rounds = rounds_at(rounds_address)
     clear(unary)
     clear(pairwise)
     for address in banks:
         bank = bank_at(address)
         if penalized or not bank.is_penalized:
-            add_scores(bank.scores, (bank.arrays, bank.inputs, place_of(bank, rounds, i), unary, pairwise))
+            add_scores(
+                bank.scores, (bank.arrays, bank.inputs, place_of(bank, rounds, i), unary, pairwise)
+            )
 
 
 @borrowing
 def evaluate(loss_address, structure, rounds_address, i, scratch_address, unary, gradient):
-    """Return the loss of an example at the potentials in ``unary`` and the scratch; write its gradient."""
+    """Return the loss of an example at the potentials in ``unary`` and the scratch; write its
+    gradient.
+    """
     loss = loss_at(loss_address)
     rounds = rounds_at(rounds_address)
     first, last = rounds.ends[i], rounds.ends[i + 1]
     if loss.of_numbers:
-        value, slope = loss_of_number(loss.function, (rounds.targets[first], unary[0, 0], loss.parameters))
+        value, slope = loss_of_number(
+            loss.function, (rounds.targets[first], unary[0, 0], loss.parameters)
+        )
         gradient[0, 0] = slope
         return value
     scratch = scratch_at(scratch_address)
@@ -303,7 +328,13 @@ def examine(model_address, rounds_address, i, scratch_address):
         model.examined[position] = value
         if examiner.look and (is_nonzero(gradient) or is_nonzero(scratch.pair_gradient)):
             measure_slopes(model_address, rounds_address, i, scratch_address, gradient)
-            arguments = (examiner.arrays, rounds.weights[i], scratch.slopes, scratch.totals, gradient)
+            arguments = (
+                examiner.arrays,
+                rounds.weights[i],
+                scratch.slopes,
+                scratch.totals,
+                gradient,
+            )
             look_at(examiner.look, arguments)
 
 
@@ -327,7 +358,15 @@ def add_averaged_potentials(model_address, rounds_address, i, scratch_address):
         bank = bank_at(address)
         place = place_of(bank, rounds, i)
         factors_of_bank = factors[bank.first : bank.end]
-        arguments = (bank.arrays, bank.inputs, place, factors_of_bank, total, unary, scratch.pairwise)
+        arguments = (
+            bank.arrays,
+            bank.inputs,
+            place,
+            factors_of_bank,
+            total,
+            unary,
+            scratch.pairwise,
+        )
         add_average(bank.average, arguments)
 
 
@@ -344,7 +383,10 @@ def measure_slopes(model_address, rounds_address, i, scratch_address, gradient):
         bank = bank_at(address)
         if bank.is_penalized:
             place = place_of(bank, rounds, i)
-            slopes_of_bank, totals_of_bank = slopes[bank.first : bank.end], totals[bank.first : bank.end]
+            slopes_of_bank, totals_of_bank = (
+                slopes[bank.first : bank.end],
+                totals[bank.first : bank.end],
+            )
             example = (bank.arrays, bank.inputs, place, gradient, scratch.pair_gradient)
             add_slopes(bank.slopes, (*example, slopes_of_bank, totals_of_bank))
     scales_of_parts(model.part_scales, (model.method, model.groups, scratch.scales))
@@ -356,7 +398,9 @@ def measure_slopes(model_address, rounds_address, i, scratch_address, gradient):
 
 @compiled(counting=False)
 def compare_with_examined(model_address, i, loss):
-    """Tell the examining parts the loss of the current model; note in the state if the stream has changed."""
+    """Tell the examining parts the loss of the current model; note in the state if the stream has
+    changed.
+    """
     model = model_at(model_address)
     for position in range(len(model.examiners)):
         examiner = examiner_at(model.examiners[position])
@@ -373,7 +417,9 @@ def compare_with_examined(model_address, i, loss):
 def adapt_rate(model_address, loss, square_gradient, weight, rate):
     """Take the gradient into the schedule; return the rate, which the very first gradient sets."""
     model = model_at(model_address)
-    adapted = observe_gradient(model.observe, (model.schedule, weight * loss, square_gradient, weight, rate))
+    adapted = observe_gradient(
+        model.observe, (model.schedule, weight * loss, square_gradient, weight, rate)
+    )
     if adapted != rate:
         bases = groups_at(model.groups).bases
         change = adapted / rate
@@ -398,7 +444,9 @@ def shrink(model_address, step, norms, memory):
 
 @compiled(counting=False)
 def apply_events(model_address, rounds_address, i, scratch_address, moves):
-    """Empty groups that have reached zero, activate others, and fold scales out of the range of good precision."""
+    """Empty groups that have reached zero, activate others, and fold scales out of the range of
+    good precision.
+    """
     model = model_at(model_address)
     rounds = rounds_at(rounds_address)
     scratch = scratch_at(scratch_address)
@@ -443,7 +491,9 @@ def learn_example(model_address, rounds_address, i, scratch_address):
     add_potentials(model.banks, rounds_address, i, True, unary, scratch.pairwise)
     if rounds.testing:
         rounds.costs[i] = call_cost(phases[COST], example)
-    loss = evaluate(model.loss, model.structure, rounds_address, i, scratch_address, unary, gradient)
+    loss = evaluate(
+        model.loss, model.structure, rounds_address, i, scratch_address, unary, gradient
+    )
     rounds.losses[i] = weight * loss
     if not np.isfinite(loss):
         return False
@@ -455,7 +505,9 @@ def learn_example(model_address, rounds_address, i, scratch_address):
         for address in model.banks:
             bank = bank_at(address)
             place = place_of(bank, rounds, i)
-            step_bank(bank.step, (bank.arrays, bank.inputs, place, gradient, scratch.pair_gradient, False))
+            step_bank(
+                bank.step, (bank.arrays, bank.inputs, place, gradient, scratch.pair_gradient, False)
+            )
         square = square_of_gradient(model.square, (model.method, model.groups, weight))
         square_gradient = weight * weight * square
         rate = adapt_rate(model_address, loss, square_gradient, weight, rate)
@@ -464,7 +516,9 @@ def learn_example(model_address, rounds_address, i, scratch_address):
     measure_norms(phases[MEASURE], (model.groups,))
     shrink(model_address, step, scratch.norms, scratch.memory)
     radius, forgets = model.radius, model.forgets != 0
-    has_events, norm = rescale_groups(phases[RESCALE], (model.groups, scratch.norms, radius, forgets))
+    has_events, norm = rescale_groups(
+        phases[RESCALE], (model.groups, scratch.norms, radius, forgets)
+    )
     distance = distance_of(model.distance, (model.method, scratch.norms, norm))
     length = rate * np.sqrt(max(square_gradient, 0.0))
     reach_distance(model.reach, (model.schedule, distance, length))
@@ -479,7 +533,9 @@ def learn_example(model_address, rounds_address, i, scratch_address):
 
 @compiled(counting=False)
 def learn(model_address, rounds_address, scratch_address):
-    """Learn from examples in rounds, up to a change of the stream or a loss that is not finite; count them."""
+    """Learn from examples in rounds, up to a change of the stream or a loss that is not finite;
+    count them.
+    """
     state = model_at(model_address).state
     for i in range(rounds_at(rounds_address).n_rounds):
         if not learn_example(model_address, rounds_address, i, scratch_address):

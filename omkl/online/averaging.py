@@ -18,14 +18,18 @@ from omkl.structures.base import Potentials, Structure
 BLOCK = 2**17
 #: Largest power; larger ones could overflow after a billion rounds.
 MOST_POWER = 30.0
-#: In a stream, the average reaches back about this many times the square root of the number of rounds.
+#: In a stream, the average reaches back about this many times the square root of the number of
+#: rounds.
 REACH = 6.0
 
 
 class Average(Component):
-    """Weights ``w_t >= 0`` of the average ``sum_t w_t theta_t / sum_t w_t``, updated lazily in O(p) a round."""
+    """Weights ``w_t >= 0`` of the average ``sum_t w_t theta_t / sum_t w_t``, updated lazily in O(p)
+    a round.
+    """
 
-    #: Number of rounds after which weights restart and all sums are divided by the last weight; None for never.
+    #: Number of rounds after which weights restart and all sums are divided by the last weight;
+    #: None for never.
     period: int | None = None
 
     def weight(self, t: int) -> float:
@@ -96,8 +100,8 @@ class PolynomialAverage(Average):
 class DecayedAverage(Average):
     r"""Exponentially decaying weights :math:`2^{-(T-t)/h}`, for drifting streams.
 
-    The average lags behind the stream by about ``1.44 half_life`` rounds. Weights grow with t instead of decaying, and
-    all sums are rescaled every forty half-lives.
+    The average lags behind the stream by about ``1.44 half_life`` rounds. Weights grow with t
+    instead of decaying, and all sums are rescaled every forty half-lives.
 
     Parameters
     ----------
@@ -129,10 +133,12 @@ class AutomaticAverage(PolynomialAverage):
 
 
 class RecentAverage(Average):
-    r"""Weights :math:`t^2 e^{\sqrt t / 3}`: the average reaches back about :math:`6 \sqrt t` rounds.
+    r"""Weights :math:`t^2 e^{\sqrt t / 3}`: the average reaches back about :math:`6 \sqrt t`
+    rounds.
 
-    The noise of the iterates is that of the latest rounds: as learning rates decay like :math:`1 / \sqrt t`, about so
-    many rounds average it away. A longer average gains little, and lags behind a stream that changes.
+    The noise of the iterates is that of the latest rounds: as learning rates decay like :math:`1 /
+    \sqrt t`, about so many rounds average it away. A longer average gains little, and lags behind a
+    stream that changes.
     """
 
     aliases = {"recent": {}}
@@ -149,7 +155,8 @@ class Predictor:
     Parameters
     ----------
     banks : sequence of Bank
-        Banks of a trainer. Their averaged parameters are copied, so later training does not change the predictor.
+        Banks of a trainer. Their averaged parameters are copied, so later training does not change
+        the predictor.
     structure : Structure
     """
 
@@ -166,7 +173,9 @@ class Predictor:
 
     @cached_property
     def norms(self) -> np.ndarray:
-        """Norms of all groups, (p,): O(parameters), and S^2 kernel values for an expansion over S support vectors."""
+        """Norms of all groups, (p,): O(parameters), and S^2 kernel values for an expansion over S
+        support vectors.
+        """
         for bank in self.banks:
             bank.recompute_norms()
         return self._group_state.norms
@@ -237,4 +246,8 @@ class Predictor:
             return self.structure.decode_many(self.potentials(block.everything()), block.offsets)
 
         outputs = in_threads(decoded, self._parts_of(tokens), n_jobs)
-        return outputs[0] if len(outputs) == 1 else np.concatenate([np.zeros(0, dtype=np.int64), *outputs])
+        return (
+            outputs[0]
+            if len(outputs) == 1
+            else np.concatenate([np.zeros(0, dtype=np.int64), *outputs])
+        )

@@ -23,25 +23,28 @@ STRIDE = 100
 
 
 class ProgressiveValidation:
-    """Callback that tests on each example before training on it, and records kernel weights over time.
+    """Callback that tests on each example before training on it, and records kernel weights over
+    time.
 
-    The mean error is an unbiased estimate of the error along the stream (Blum, Kalai, Langford 1999). It is the error
-    of the current iterate, not of the averaged model. Requires one additional decoding per round.
+    The mean error is an unbiased estimate of the error along the stream (Blum, Kalai, Langford
+    1999). It is the error of the current iterate, not of the averaged model. Requires one
+    additional decoding per round.
 
     Parameters
     ----------
     every : int
-        Number of examples in a record. At 2,000 records, neighbouring records are merged, and ``every`` is doubled. An
-        incomplete record at the end of ``partial_fit`` is continued by the next call.
+        Number of examples in a record. At 2,000 records, neighbouring records are merged, and
+        ``every`` is doubled. An incomplete record at the end of ``partial_fit`` is continued by the
+        next call.
     *listeners : callables, or callbacks with ``on_epoch``
         Called as ``listener(trainer, record)`` for every record. A true return value ends training.
 
     Attributes
     ----------
     records : list of dict
-        Records as of the training loop, with ``error``: the mean cost of the predictions per label, word or example.
-        Training in shards records no error. ``changes`` lists the rows at which a change of the stream was found, if
-        there are any.
+        Records as of the training loop, with ``error``: the mean cost of the predictions per label,
+        word or example. Training in shards records no error. ``changes`` lists the rows at which a
+        change of the stream was found, if there are any.
 
     Examples
     --------
@@ -97,7 +100,9 @@ class ProgressiveValidation:
         return self._sums.examples >= self.every and self.close(trainer, self._sums.epoch)
 
     def close(self, trainer: OnlineTrainer, epoch: int) -> bool:
-        """Make a record of the examples since the last record; return whether a listener ends training."""
+        """Make a record of the examples since the last record; return whether a listener ends
+        training.
+        """
         sums = self._sums
         if sums.examples == 0:
             return False
@@ -118,7 +123,11 @@ class ProgressiveValidation:
     def state(self) -> rounds.State:
         """Return JSON values for a checkpoint, including those of the listeners, and no arrays."""
         values = {"every": self.every, "records": self.records, "costs": [self._cost, self._size]}
-        return {**values, "sums": self._sums.state(), "listeners": rounds.states_of(self.listeners)[0]}, {}
+        return {
+            **values,
+            "sums": self._sums.state(),
+            "listeners": rounds.states_of(self.listeners)[0],
+        }, {}
 
     def load_state(self, values: rounds.Values, arrays: dict[str, np.ndarray]) -> None:
         """Load the values of :meth:`state`."""
@@ -144,7 +153,9 @@ class ProgressBar:
     _uncompiled: object = None
 
     def on_uncompiled(self, trainer: OnlineTrainer, part: object) -> None:
-        """Say once which part of a model brings no compiled function, or which callback sees every round."""
+        """Say once which part of a model brings no compiled function, or which callback sees every
+        round.
+        """
         if self._uncompiled is not None:
             return
         self._uncompiled = part
@@ -167,14 +178,19 @@ class ProgressBar:
 
     def on_block(self, trainer: OnlineTrainer, block: rounds.LearnedBlock) -> None:
         """Show the mean loss of the block and the number of nonzero groups."""
-        self._move(loss=f"{block.loss / max(block.n_examples, 1):.4g}", groups=np.count_nonzero(trainer.norms))
+        self._move(
+            loss=f"{block.loss / max(block.n_examples, 1):.4g}",
+            groups=np.count_nonzero(trainer.norms),
+        )
 
     def on_epoch(self, trainer: OnlineTrainer, record: rounds.Record) -> None:
         """Show the number of the epoch."""
         self._move(epoch=record["epoch"], loss=f"{record['loss']:.4g}")
 
     def _move(self, **shown: object) -> None:
-        done = sum(record["examples"] for record in self._progress.history[: self._progress.epoch - 1])
+        done = sum(
+            record["examples"] for record in self._progress.history[: self._progress.epoch - 1]
+        )
         done += self._progress.examples
         if self._bar is None:
             self._bar = progress_bar(True, total=self._total, initial=done, unit=" examples")
@@ -190,10 +206,11 @@ class ProgressBar:
 
 @dataclass(eq=False)
 class EarlyStopping:
-    """Callback that stops training when the score of held-out examples has not improved for ``patience`` epochs.
+    """Callback that stops training when the score of held-out examples has not improved for
+    ``patience`` epochs.
 
-    The score is ``score(predictor, examples())``; ``examples`` is called only after an epoch, when all features are
-    known. At the end, the trainer's state with the best score is restored.
+    The score is ``score(predictor, examples())``; ``examples`` is called only after an epoch, when
+    all features are known. At the end, the trainer's state with the best score is restored.
     """
 
     examples: Callable[[], rounds.Examples]
@@ -222,14 +239,19 @@ class EarlyStopping:
 
     def load_state(self, values: rounds.Values, arrays: dict[str, np.ndarray]) -> None:
         """Load what :meth:`state` returned."""
-        self.best_score, self.best_epoch, self._best_state = values["best_score"], values["best_epoch"], arrays
+        self.best_score, self.best_epoch, self._best_state = (
+            values["best_score"],
+            values["best_epoch"],
+            arrays,
+        )
 
 
 class RecordLog:
     """Callback that writes every record to a file during training, as one line of JSON.
 
-    It writes after every epoch, or as a listener of :class:`ProgressiveValidation`, after ``every`` examples.
-    ``pandas.read_json(path, lines=True)`` reads the file. A resumed run continues its file.
+    It writes after every epoch, or as a listener of :class:`ProgressiveValidation`, after ``every``
+    examples. ``pandas.read_json(path, lines=True)`` reads the file. A resumed run continues its
+    file.
 
     Parameters
     ----------

@@ -23,10 +23,11 @@ KEPT = 2
 
 
 class Checkpoints:
-    """Checkpoints of a run; each file holds the state of all stages of the run, which are training loops.
+    """Checkpoints of a run; each file holds the state of all stages of the run, which are training
+    loops.
 
-    Files are written atomically, and the last two are kept. If a checkpoint cannot be written, the previous one is
-    kept, training continues, and a warning is issued once.
+    Files are written atomically, and the last two are kept. If a checkpoint cannot be written, the
+    previous one is kept, training continues, and a warning is issued once.
 
     Parameters
     ----------
@@ -44,8 +45,8 @@ class Checkpoints:
     Raises
     ------
     omkl.exceptions.InputError
-        If the directory cannot be created, has checkpoints of another configuration, or has checkpoints without
-        ``resume=True``.
+        If the directory cannot be created, has checkpoints of another configuration, or has
+        checkpoints without ``resume=True``.
     """
 
     def __init__(
@@ -61,13 +62,19 @@ class Checkpoints:
         try:
             os.makedirs(directory, exist_ok=True)
         except OSError as error:
-            raise InputError(f"Checkpoints cannot go to {os.fspath(directory)!r}: {error.strerror}.") from None
+            raise InputError(
+                f"Checkpoints cannot go to {os.fspath(directory)!r}: {error.strerror}."
+            ) from None
         for unfinished in self.directory.glob(".checkpoint-*.tmp"):
             unfinished.unlink(missing_ok=True)
         self._number = max((int(path.stem.partition("-")[2]) for path in self._paths()), default=0)
         self._warned = False
         self._last, self._waited = time.monotonic(), 0
-        self._manifest: Values = {"class": "Checkpoint", "configuration": configuration or {}, "data": None}
+        self._manifest: Values = {
+            "class": "Checkpoint",
+            "configuration": configuration or {},
+            "data": None,
+        }
         self._generator = None if rng is None else rng.bit_generator.state
         self._stages: dict[str, State] = {}
         self._earlier: Values = {}
@@ -79,7 +86,9 @@ class Checkpoints:
             except ModelFileError as damaged:
                 if path == paths[-1]:
                     raise
-                warnings.warn(f"{damaged} The checkpoint before it is used.", CheckpointWarning, stacklevel=2)
+                warnings.warn(
+                    f"{damaged} The checkpoint before it is used.", CheckpointWarning, stacklevel=2
+                )
         if found is not None:
             if not resume:
                 remedy = "continue it with resume=True, or name another directory."
@@ -101,7 +110,9 @@ class Checkpoints:
         return holds_whole(str(self.directory), "checkpoint", (OmklError,))
 
     def _compare(self, name: str, facts: Values) -> None:
-        """Raise InputError that names the first fact in which this run differs from the resumed run."""
+        """Raise InputError that names the first fact in which this run differs from the resumed
+        run.
+        """
         earlier = self._earlier.get(name) or {}
         for entry in {**earlier, **facts}:
             if earlier.get(entry) != facts.get(entry):
@@ -111,13 +122,17 @@ class Checkpoints:
                 )
 
     def check_data(self, facts: Values) -> None:
-        """Raise an InputError if the resumed run had other data; ``facts`` are JSON values that describe data."""
+        """Raise an InputError if the resumed run had other data; ``facts`` are JSON values that
+        describe data.
+        """
         self._manifest["data"] = facts
         if self._earlier:
             self._compare("data", facts)
 
     def earlier(self, stage: str) -> State | None:
-        """Return ``(values, arrays)`` of a stage in the resumed checkpoint; None if the stage had not started."""
+        """Return ``(values, arrays)`` of a stage in the resumed checkpoint; None if the stage had
+        not started.
+        """
         if not self._earlier or stage not in self._run["stages"]:
             return None
         return self._run["stages"][stage], below(self._arrays, f"{stage}/")
@@ -132,14 +147,18 @@ class Checkpoints:
         return int(max(1, self._rounds - self._waited))
 
     def keep(self, stage: str, values: Values, arrays: dict[str, np.ndarray]) -> None:
-        """Set the state of a stage for later checkpoints; values may contain numpy numbers and small arrays."""
+        """Set the state of a stage for later checkpoints; values may contain numpy numbers and
+        small arrays.
+        """
         self._stages[stage] = values, arrays
 
     def write(self) -> None:
         """Write a checkpoint with the states of all stages."""
         values = {name: values for name, (values, _) in self._stages.items()}
         # tolist converts numpy numbers, and the arrays in the state of a random generator
-        run = json.dumps({"generator": self._generator, "stages": values}, default=lambda value: value.tolist())
+        run = json.dumps(
+            {"generator": self._generator, "stages": values}, default=lambda value: value.tolist()
+        )
         named = prefixed({name: arrays for name, (_, arrays) in self._stages.items()})
         with self.writing():
             path = self.directory / f"checkpoint-{self._number + 1:010d}.npz"
@@ -150,7 +169,9 @@ class Checkpoints:
         self._last, self._waited = time.monotonic(), 0
 
     def part(self, name: str) -> Path | None:
-        """Create a subdirectory for the checkpoints of a part of the run; return None if writing has failed."""
+        """Create a subdirectory for the checkpoints of a part of the run; return None if writing
+        has failed.
+        """
         with self.writing():
             (self.directory / name).mkdir(exist_ok=True)
         return None if self._warned else self.directory / name
@@ -164,7 +185,11 @@ class Checkpoints:
             if not self._warned:
                 self._warned = True
                 message = f"No checkpoint could be written to {self.directory} ({error.strerror}): training goes on."
-                warnings.warn(f"{message} The previous checkpoint is still there.", CheckpointWarning, stacklevel=5)
+                warnings.warn(
+                    f"{message} The previous checkpoint is still there.",
+                    CheckpointWarning,
+                    stacklevel=5,
+                )
 
 
 def parsed_interval(every: str | float) -> tuple[float, int]:
@@ -173,4 +198,6 @@ def parsed_interval(every: str | float) -> tuple[float, int]:
         return float(match[1]) * UNITS[match[2]], 0
     if match := re.fullmatch(r"\s*([1-9][0-9]*)\s*rounds?\s*", str(every)):
         return 0.0, int(match[1])
-    raise InputError(f'checkpoint_every must be seconds, "30s", "5m", "2h" or "1000 rounds", not {every!r}.')
+    raise InputError(
+        f'checkpoint_every must be seconds, "30s", "5m", "2h" or "1000 rounds", not {every!r}.'
+    )

@@ -1,4 +1,6 @@
-"""The compiled driver: many rounds of training in one call; :class:`OnlineTrainer` is their definition."""
+"""The compiled driver: many rounds of training in one call; :class:`OnlineTrainer` is their
+definition.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -91,7 +93,8 @@ def fastest_pass(
     room: Callable[[], int] = lambda: AT_A_TIME,
     testing: bool = False,
 ) -> Callable[..., Iterator[Step]] | None:
-    """Return the compiled pass over examples, if all parts of the trainer have compiled functions; else None.
+    """Return the compiled pass over examples, if all parts of the trainer have compiled functions;
+    else None.
 
     Parameters
     ----------
@@ -100,7 +103,10 @@ def fastest_pass(
     room, testing
         See :func:`compiled_pass`.
     """
-    if getattr(examples, "sequences", lambda: None)() is None or uncompiled_part(trainer) is not None:
+    if (
+        getattr(examples, "sequences", lambda: None)() is None
+        or uncompiled_part(trainer) is not None
+    ):
         return None
     return partial(compiled_pass, room=room, testing=testing)
 
@@ -170,7 +176,9 @@ class Driver:
             changed=model.has_changed,
         )
 
-    def _fill_rounds(self, sequences: Sequences, order: np.ndarray, places: tuple, testing: bool) -> np.ndarray:
+    def _fill_rounds(
+        self, sequences: Sequences, order: np.ndarray, places: tuple, testing: bool
+    ) -> np.ndarray:
         """Write the numbers of the rounds; return the total weights of examples after each of them."""
         trainer = self.trainer
         lows, ends, tokens = places
@@ -197,7 +205,9 @@ class Driver:
         lambda_: Any = trainer.lambda_
         lambdas = lambda_(presented) if callable(lambda_) else lambda_
         rounds.shrinkage[:n_rounds] = (weights if trainer.method.forgets else presented) * lambdas
-        rounds.averages[:n_rounds] = 0.0 if trainer.average is None else trainer.average.weights(numbers)
+        rounds.averages[:n_rounds] = (
+            0.0 if trainer.average is None else trainer.average.weights(numbers)
+        )
         rounds.set_numbers(n_rounds=n_rounds, testing=testing, of_numbers=of_numbers)
         return presented
 
@@ -231,17 +241,25 @@ class Driver:
         return self._scratch
 
     def _packed_model(self, testing: bool) -> "PackedModel":
-        """Return the parts of the trainer for the driver; those of the last call if they are the same."""
+        """Return the parts of the trainer for the driver; those of the last call if they are the
+        same.
+        """
         parts = parts_in_use(self.trainer, testing)
         model = self._model
-        is_same = model is not None and len(parts) == len(model.parts) and all(map(is_, parts, model.parts))
+        is_same = (
+            model is not None
+            and len(parts) == len(model.parts)
+            and all(map(is_, parts, model.parts))
+        )
         if model is None or not is_same:
             self._model = model = PackedModel(self.trainer, testing)
         return model
 
 
 class RoundArrays:
-    """Arrays of the numbers of rounds, with room for some rounds and tokens; see ``_jit_driver.Rounds``."""
+    """Arrays of the numbers of rounds, with room for some rounds and tokens; see
+    ``_jit_driver.Rounds``.
+    """
 
     def __init__(self, n_rounds: int, n_tokens: int) -> None:
         self.lows = np.zeros(n_rounds, dtype=np.int64)
@@ -322,7 +340,11 @@ class PackedModel:
                 square=signatures.SQUARE.address_of(functions.square),
                 shrink=signatures.SHRINK.address_of(functions.shrink),
                 distance=signatures.DISTANCE.address_of(functions.distance),
-                part_scales=(signatures.PART_SCALES.address_of(functions.part_scales) if self._examiners else 0),
+                part_scales=(
+                    signatures.PART_SCALES.address_of(functions.part_scales)
+                    if self._examiners
+                    else 0
+                ),
                 forgets=int(trainer.method.forgets),
                 schedule=trainer.schedule.numbers,
                 rate=signatures.RATE.address_of(schedule.rate),
@@ -334,7 +356,8 @@ class PackedModel:
         )
 
     def refresh(self, inputs: list[tuple[Packed, bool]]) -> list[Any]:
-        """Write the addresses that may have changed since the last call, and the numbers at its start.
+        """Write the addresses that may have changed since the last call, and the numbers at its
+        start.
 
         Returns
         -------
@@ -343,17 +366,23 @@ class PackedModel:
         """
         trainer = self._trainer
         blocks: list[Any] = [inputs]
-        for packed, bank, (packed_inputs, covers_all) in zip(self._packed_banks, compiled_banks(trainer), inputs):
+        for packed, bank, (packed_inputs, covers_all) in zip(
+            self._packed_banks, compiled_banks(trainer), inputs
+        ):
             arrays = bank.packed()
             blocks.append(arrays)
-            packed.set(arrays=arrays.address, inputs=packed_inputs.address, covers_all=int(covers_all))
+            packed.set(
+                arrays=arrays.address, inputs=packed_inputs.address, covers_all=int(covers_all)
+            )
         for packed, part in zip(self._packed_examiners, self._examiners):
             arrays = part.packed(self._n_outputs)
             blocks.append(arrays)
             packed.set(arrays=arrays.address)
         arrays = trainer.method.packed(self._n_outputs)
         blocks.append(arrays)
-        self._packed.set(method=0 if arrays is None else arrays.address, groups=trainer.group_state.address)
+        self._packed.set(
+            method=0 if arrays is None else arrays.address, groups=trainer.group_state.address
+        )
         state = self.state
         state[jit.PENDING] = trainer.group_state.pending_weight
         state[jit.TOTAL_WEIGHT] = trainer.group_state.total_weight
@@ -365,7 +394,8 @@ class PackedModel:
         return blocks
 
     def write_back(self, presented: np.ndarray) -> None:
-        """Set the trainer's numbers to those after the last call, and do what is due after its last round.
+        """Set the trainer's numbers to those after the last call, and do what is due after its last
+        round.
 
         Parameters
         ----------
@@ -408,13 +438,21 @@ class PackedModel:
 
 
 def compiled_banks(trainer: OnlineTrainer) -> list[CompiledBank]:
-    """Return the banks of a trainer with compiled functions: all of them, where the driver is called."""
+    """Return the banks of a trainer with compiled functions: all of them, where the driver is
+    called.
+    """
     return cast(list[CompiledBank], trainer.banks)
 
 
 def parts_in_use(trainer: OnlineTrainer, testing: bool) -> tuple:
     """Return all on which the packed model depends, except for what is written before every call."""
-    parts = [trainer.structure, trainer.loss, trainer.method, trainer.schedule, trainer.schedule.numbers]
+    parts = [
+        trainer.structure,
+        trainer.loss,
+        trainer.method,
+        trainer.schedule,
+        trainer.schedule.numbers,
+    ]
     parts += [*trainer.banks, *trainer.terms, trainer.group_state]
     parts += [part for part in trainer.examiners.values() if part.takes_part]
     return (*parts, testing, trainer.radius)
@@ -473,7 +511,9 @@ def _packed_loss(loss: LossFunction) -> Packed:
 
 
 def _packed_structure(losses: list[LossFunction], testing: bool) -> Any:
-    """Return those functions of the structure that the losses call, and those that predict if ``testing``."""
+    """Return those functions of the structure that the losses call, and those that predict if
+    ``testing``.
+    """
     if losses[0].of_numbers:
         return None
     also = set(PREDICTING) if testing else set()

@@ -28,7 +28,9 @@ GIVEN = "first model"
 def norms_of(trainers: Iterable[OnlineTrainer]) -> dict[str, float]:
     """Return the norms of all groups of the averaged models, by name."""
     predictors = [trainer.predictor() for trainer in trainers]
-    return {name: norm for own in predictors for name, norm in zip(own.group_names, own.norms.tolist())}
+    return {
+        name: norm for own in predictors for name, norm in zip(own.group_names, own.norms.tolist())
+    }
 
 
 def weights_of(trainers: Sequence[OnlineTrainer]) -> dict[str, float]:
@@ -44,28 +46,38 @@ def weights_of(trainers: Sequence[OnlineTrainer]) -> dict[str, float]:
 def group_report(
     trainers: Sequence[OnlineTrainer], examples: Sequence[Iterable[Example] | None] | None = None
 ) -> list[dict[str, Any]]:
-    r"""Report the size of every group of averaged models that add up, and its usefulness on held-out examples.
+    r"""Report the size of every group of averaged models that add up, and its usefulness on
+    held-out examples.
 
-    The loss without a group is the loss at the model's potentials minus those of the group. So a single pass measures
-    all groups without retraining. Of two groups with the same information, either can go. Example weights are ignored.
+    The loss without a group is the loss at the model's potentials minus those of the group. So a
+    single pass measures all groups without retraining. Of two groups with the same information,
+    either can go. Example weights are ignored.
 
-    A record has ``group``, ``norm``, ``weight`` (None for an unregularized group), and ``bytes`` and ``bytes_share`` of
-    its parameters. With examples, one sequence for each model, it also has ``loss_without``, the mean loss without the
-    group, ``loss_increase``, the difference to the loss of the whole model, and its ``standard_error`` (None for a
-    single example), :math:`\sqrt{\sum_i (d_i - \bar d)^2 / (n (n - 1))}` with the increases :math:`d_i` of n examples.
+    A record has ``group``, ``norm``, ``weight`` (None for an unregularized group), and ``bytes``
+    and ``bytes_share`` of its parameters. With examples, one sequence for each model, it also has
+    ``loss_without``, the mean loss without the group, ``loss_increase``, the difference to the loss
+    of the whole model, and its ``standard_error`` (None for a single example), :math:`\sqrt{\sum_i
+    (d_i - \bar d)^2 / (n (n - 1))}` with the increases :math:`d_i` of n examples.
     """
     weights, records = weights_of(trainers), []
     total = sum(float(trainer.predictor().group_nbytes.sum()) for trainer in trainers)
     for trainer, own in zip(trainers, [None] * len(trainers) if examples is None else examples):
         predictor, nbytes = trainer.predictor(), trainer.predictor().group_nbytes
-        columns: dict[str, Any] = {"norm": predictor.norms, "bytes": nbytes, "bytes_share": nbytes / max(total, 1.0)}
+        columns: dict[str, Any] = {
+            "norm": predictor.norms,
+            "bytes": nbytes,
+            "bytes_share": nbytes / max(total, 1.0),
+        }
         if own is not None:
             columns.update(_measured(trainer, predictor, own))
         found = {
             name: {
                 "group": name,
                 "weight": weights.get(name),
-                **{column: None if values is None else values.item(k) for column, values in columns.items()},
+                **{
+                    column: None if values is None else values.item(k)
+                    for column, values in columns.items()
+                },
             }
             for k, name in enumerate(predictor.group_names)
         }
@@ -98,7 +110,11 @@ def _measured(
         raise InputError("The data to measure groups on must have an example.")
     means = sums / n
     errors = np.sqrt(np.maximum(squares - n * means**2, 0.0) / (n * (n - 1))) if n > 1 else None
-    return {"loss_without": total_loss / n + means, "loss_increase": means, "standard_error": errors}
+    return {
+        "loss_without": total_loss / n + means,
+        "loss_increase": means,
+        "standard_error": errors,
+    }
 
 
 def _separable(predictor: Predictor) -> list[Bank]:
@@ -108,7 +124,9 @@ def _separable(predictor: Predictor) -> list[Bank]:
     return banks
 
 
-def _parts(bank: Bank, structure: Structure, x: Input, alive: np.ndarray) -> Iterator[tuple[int, Potentials]]:
+def _parts(
+    bank: Bank, structure: Structure, x: Input, alive: np.ndarray
+) -> Iterator[tuple[int, Potentials]]:
     """Yield index and potentials of each group of a bank of :func:`_separable` that is ``alive``."""
     for k in np.flatnonzero(alive).tolist():
         bank.group_state.scales[k] = 1.0
@@ -130,15 +148,24 @@ def group_outputs(predictor: Predictor, x: Span) -> dict[str, np.ndarray]:
 def contributions(predictor: Predictor, x: Input, direction: Potentials) -> Contributions:
     """Compute the inner product of a model's potentials with a direction, group by group.
 
-    If the direction is the difference of the indicators of two outputs, these are the groups' shares of the margin.
+    If the direction is the difference of the indicators of two outputs, these are the groups'
+    shares of the margin.
     """
     given = initial_potentials(predictor.structure, x)
-    groups = {GIVEN: _product(given, direction)} if any(array.any() for array in arrays_of(given)) else {}
+    groups = (
+        {GIVEN: _product(given, direction)}
+        if any(array.any() for array in arrays_of(given))
+        else {}
+    )
     pieces: list[Piece] = []
     for bank in _separable(predictor):
         if isinstance(bank, ExplicitBank):
             own = _of_features(bank, x, direction)
-        elif isinstance(bank, EdgeBank) and isinstance(bank.bank, ExplicitBank) and (edges := bank.edges_of(x)):
+        elif (
+            isinstance(bank, EdgeBank)
+            and isinstance(bank.bank, ExplicitBank)
+            and (edges := bank.edges_of(x))
+        ):
             own = _of_features(bank.bank, edges, bank.own(direction))
         else:
             own = _of_potentials(bank, predictor.structure, x, direction)
@@ -155,27 +182,45 @@ def _of_features(bank: ExplicitBank, x: Span, direction: Potentials) -> Contribu
     tokens, own = np.repeat(np.arange(len(x)), np.diff(starts)), ids[entries]
     moving = np.flatnonzero(direction.unary.any(axis=1)[tokens])
     tokens, own = tokens[moving], own[moving]
-    added = values[entries][moving] * np.einsum("ij,ij->i", bank.table[own], direction.unary[tokens])
+    added = values[entries][moving] * np.einsum(
+        "ij,ij->i", bank.table[own], direction.unary[tokens]
+    )
     sums = np.bincount(bank.groups[own], added, len(bank.names))
     records = zip(own.tolist(), tokens.tolist(), added.tolist())
-    pieces = [Piece("feature", bank.names[bank.groups[i]], i, t, value) for i, t, value in records if value]
+    pieces = [
+        Piece("feature", bank.names[bank.groups[i]], i, t, value)
+        for i, t, value in records
+        if value
+    ]
     return Contributions(dict(zip(bank.names, sums.tolist())), pieces)
 
 
-def _of_potentials(bank: Any, structure: Structure, x: Input, direction: Potentials) -> Contributions:
-    """Compute the contributions of other banks; pieces are parts of outputs or kernels, or support vectors."""
+def _of_potentials(
+    bank: Any, structure: Structure, x: Input, direction: Potentials
+) -> Contributions:
+    """Compute the contributions of other banks; pieces are parts of outputs or kernels, or support
+    vectors.
+    """
     groups, pieces = {}, []
     for k, own in _parts(bank, structure, x, np.ones(len(bank.names), dtype=bool)):
         groups[bank.names[k]] = _product(own, direction)
         pieces += _of_output(bank, bank.names[k], own, direction)
     if isinstance(bank, FrozenFeatureMaps):
         for name, token, values in bank.products_of_parts(x, direction):
-            pieces += [Piece("part", name, i, token, value) for i, value in enumerate(values.tolist()) if value]
+            pieces += [
+                Piece("part", name, i, token, value)
+                for i, value in enumerate(values.tolist())
+                if value
+            ]
     if isinstance(bank, FrozenExpansion):
         indices = bank.support_indices.tolist()
         for name, values, X in bank.products_of_supports(x, direction):
             keys = zip(indices, X)
-            pieces += [Piece("support", name, key, None, value) for key, value in zip(keys, values.tolist()) if value]
+            pieces += [
+                Piece("support", name, key, None, value)
+                for key, value in zip(keys, values.tolist())
+                if value
+            ]
     return Contributions(groups, pieces)
 
 
@@ -183,17 +228,29 @@ def _of_output(bank: Bank, name: str, own: Potentials, direction: Potentials) ->
     """Compute the contributions of pairs and triples of labels, and of arcs."""
     if isinstance(bank, ArcTemplateBank):
         added = map_arrays(np.multiply, own, direction)
-        return [Piece(bank.part, name, key, max(key[1], 0), value) for key, value in bank.nonzero(added)]
+        return [
+            Piece(bank.part, name, key, max(key[1], 0), value) for key, value in bank.nonzero(added)
+        ]
     if isinstance(bank, (TrigramBank, PairBank)):
         is_pairs = isinstance(bank, PairBank)
-        added = (own.pairwise * direction.pairwise).sum(axis=0) if is_pairs else own.triples * direction.triples
-        return [Piece("labels", name, tuple(key), None, added.item(*key)) for key in np.argwhere(added).tolist()]
+        added = (
+            (own.pairwise * direction.pairwise).sum(axis=0)
+            if is_pairs
+            else own.triples * direction.triples
+        )
+        return [
+            Piece("labels", name, tuple(key), None, added.item(*key))
+            for key in np.argwhere(added).tolist()
+        ]
     if isinstance(bank, TransitionBank):
         # if transitions depend on the position, name the position of the second label
         places = range(1, len(own.pairwise) + 1) if len(own.pairwise) > 1 else [None]
         added = own.pairwise * direction.pairwise
         found = np.argwhere(added).tolist()
-        return [Piece("labels", name, (i, j), places[edge], added.item(edge, i, j)) for edge, i, j in found]
+        return [
+            Piece("labels", name, (i, j), places[edge], added.item(edge, i, j))
+            for edge, i, j in found
+        ]
     return []
 
 

@@ -37,14 +37,20 @@ class Method(TrainerPart, Compilable, ABC):
 
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
         """Begin a round on an example of this weight: set rates and bases."""
-        self.functions.begin(self._address, group_state.address, group_state.pending_weight, rate, weight)
+        self.functions.begin(
+            self._address, group_state.address, group_state.pending_weight, rate, weight
+        )
 
     @abstractmethod
     def proximal_weight(self, weight: float, presented: float) -> float:
-        """Return the factor of rate and lambda in the proximal step; ``presented`` is the weight of all examples."""
+        """Return the factor of rate and lambda in the proximal step; ``presented`` is the weight of
+        all examples.
+        """
 
     def observe(self, group_state: GroupState, weight: float) -> float:
-        """Return the squared norm of the unweighted gradient of the latest step, on an example of this weight."""
+        """Return the squared norm of the unweighted gradient of the latest step, on an example of
+        this weight.
+        """
         return self.functions.square(self._address, group_state.address, weight)
 
     def shrink(self, norms: np.ndarray, step: float) -> None:
@@ -52,7 +58,9 @@ class Method(TrainerPart, Compilable, ABC):
         self.functions.shrink(self._address, norms, step)
 
     def meet(self, new: bool, group_state: GroupState) -> None:
-        """Start an epoch: ``new`` tells whether its examples are new; groups may have been left out."""
+        """Start an epoch: ``new`` tells whether its examples are new; groups may have been left
+        out.
+        """
         self.learning = new
 
     def part_scales(self, group_state: GroupState) -> np.ndarray:
@@ -62,7 +70,9 @@ class Method(TrainerPart, Compilable, ABC):
         return scales
 
     def distance(self, norms: np.ndarray, total: float) -> float:
-        """Return the distance of the model from the origin, given the norms of groups and their total norm."""
+        """Return the distance of the model from the origin, given the norms of groups and their
+        total norm.
+        """
         return self.functions.distance(self._address, norms, total)
 
     def terms(self, terms: Sequence[Regularizer]) -> Sequence[Regularizer]:
@@ -74,7 +84,8 @@ class Method(TrainerPart, Compilable, ABC):
         return sum(term.value(norms) for term in terms)
 
     def kernel_weights(self, pending: float, total: float) -> np.ndarray | None:
-        """Return the group weights of the averaged model if they were learned; None if they follow from norms.
+        """Return the group weights of the averaged model if they were learned; None if they follow
+        from norms.
 
         ``pending`` is the share of the last round in the ``total`` weight of the average.
         """
@@ -82,7 +93,9 @@ class Method(TrainerPart, Compilable, ABC):
 
 
 class ForwardBackward(Method):
-    """FOBOS: ``theta <- prox_{eta lambda R}(theta - eta g)``; groups set to zero discard their parameters."""
+    """FOBOS: ``theta <- prox_{eta lambda R}(theta - eta g)``; groups set to zero discard their
+    parameters.
+    """
 
     forgets = True
     functions = MethodFunctions(
@@ -99,10 +112,12 @@ class ForwardBackward(Method):
 
 
 class DualAveraging(Method):
-    r"""RDA (Xiao 2010): :math:`\theta = \mathrm{prox}_{\eta_0 \sqrt t \lambda R}(-(\eta_0/\sqrt t) \sum_s g_s)`.
+    r"""RDA (Xiao 2010): :math:`\theta = \mathrm{prox}_{\eta_0 \sqrt t \lambda R}(-(\eta_0/\sqrt t)
+    \sum_s g_s)`.
 
-    The threshold grows with t, so groups at zero tend to stay there, and iterates are truly group-sparse. Any schedule
-    can replace :math:`\eta_t = \eta_0 / \sqrt t`. The weight of the proximal step is :math:`W_t \eta_t`, where
+    The threshold grows with t, so groups at zero tend to stay there, and iterates are truly
+    group-sparse. Any schedule can replace :math:`\eta_t = \eta_0 / \sqrt t`. The weight of the
+    proximal step is :math:`W_t \eta_t`, where
     :math:`W_t` is the sum of the examples' weights, because each weighted gradient brings its share of the regularizer.
     """
 
@@ -120,25 +135,29 @@ class DualAveraging(Method):
 class OutOfSampleWeights(ForwardBackward):
     r"""Hedge over the parts of a model, for MKL in a single pass.
 
-    The model is :math:`f = \sum_k w_k f_k`, with w on the simplex. Its objective for given weights is
+    The model is :math:`f = \sum_k w_k f_k`, with w on the simplex. Its objective for given weights
+    is
 
     .. math:: C \sum_i L\Bigl(\sum_k w_k f_k; x_i, y_i\Bigr) + \frac12 \sum_k w_k \|f_k\|^2
-        = C \sum_i L(\theta; x_i, y_i) + \frac12 \sum_k \frac{\|\theta_k\|^2}{w_k}, \qquad \theta_k = w_k f_k,
+        = C \sum_i L(\theta; x_i, y_i) + \frac12 \sum_k \frac{\|\theta_k\|^2}{w_k}, \qquad \theta_k
+        = w_k f_k,
 
-    Minimizing over the weights as well turns the regularizer into :math:`\frac12 (\sum_k \|\theta_k\|)^2`, the squared
-    mixed norm of MKL. MKL's weights are the best fit to the training data, so they favour kernels that overfit. Here
-    the weights are chosen by performance on new examples. When an example arrives, the parts :math:`f_k` do not depend
-    on it. The inner products :math:`\ell_k = \langle f_k, g \rangle` with the gradient g of its loss tell which parts
-    reduce the loss. They are the losses of Hedge, :math:`w_k \propto \exp(-\alpha_t \sum_{s \le t} \ell_{sk})`, with
-    the learning rate of AdaHedge (de Rooij et al. 2014), which requires neither scale nor horizon. As the loss is
-    convex,
+    Minimizing over the weights as well turns the regularizer into :math:`\frac12 (\sum_k
+    \|\theta_k\|)^2`, the squared mixed norm of MKL. MKL's weights are the best fit to the training
+    data, so they favour kernels that overfit. Here the weights are chosen by performance on new
+    examples. When an example arrives, the parts :math:`f_k` do not depend on it. The inner products
+    :math:`\ell_k = \langle f_k, g \rangle` with the gradient g of its loss tell which parts reduce the loss. They are the losses of Hedge, :math:`w_k \propto \exp(-\alpha_t \sum_{s \le t} \ell_{sk})`, with
+    the learning rate of AdaHedge (de Rooij et al. 2014), which requires neither scale nor horizon.
+    As the loss is convex,
 
     .. math:: \sum_t L_t(w_t) - \min_w \sum_t L_t(w)
         \le 2 \sqrt{V_T \ln p} + S \left(\tfrac43 \ln p + 2\right)
 
-    with S the largest range of the :math:`\ell_{tk}` in a round and :math:`V_T` the sum of their variances under
+    with S the largest range of the :math:`\ell_{tk}` in a round and :math:`V_T` the sum of their
+    variances under
     :math:`w_t` (their Theorem 6). Thus the weights do nearly as well as the best fixed weights in hindsight, for the
-    same sequence of parts. Gradient steps and shrinkage of the parts do not depend on their weights.
+    same sequence of parts. Gradient steps and shrinkage of the parts do not depend on their
+    weights.
 
     Unregularized groups have no weight.
 
@@ -228,14 +247,20 @@ class OutOfSampleWeights(ForwardBackward):
         self.cumulative, self.sums = other.cumulative[indices], other.sums[indices]
         self.gap = other.gap.copy()
         total = other.weights[indices].sum()
-        self.weights = other.weights[indices] / total if total else np.full(len(indices), 1.0 / len(indices))
+        self.weights = (
+            other.weights[indices] / total if total else np.full(len(indices), 1.0 / len(indices))
+        )
         self.factors[: len(self.weights)] = self.weights
 
     def terms(self, terms: Sequence[Regularizer]) -> Sequence[Regularizer]:
         return []  # the shrinkage of the weighted squares is the method's own
 
     def kernel_weights(self, pending: float, total: float) -> np.ndarray:
-        weights = np.where(self.weights > 0.0, self.sums + pending * self.weights, 0.0) if total else self.weights
+        weights = (
+            np.where(self.weights > 0.0, self.sums + pending * self.weights, 0.0)
+            if total
+            else self.weights
+        )
         return weights / weights.sum()
 
 

@@ -48,10 +48,13 @@ class Codec(Protocol):
     def facts(self, examples: Any) -> Values:
         """Return facts about the data for a resumed run to compare."""
 
-    def banks(self, averaging: bool, training: Any = None, in_shards: bool = False) -> tuple[list[Bank], list[Bank]]:
+    def banks(
+        self, averaging: bool, training: Any = None, in_shards: bool = False
+    ) -> tuple[list[Bank], list[Bank]]:
         """Make untrained banks: a list of regularized and one of unregularized banks.
 
-        ``training`` are the training examples if all are in memory; ``in_shards`` tells whether shards learn them.
+        ``training`` are the training examples if all are in memory; ``in_shards`` tells whether
+        shards learn them.
         """
 
     @property
@@ -59,7 +62,9 @@ class Codec(Protocol):
         """Names of the groups, in the user's order."""
 
     def before_block(self) -> dict[str, np.ndarray]:
-        """Return the arrays of :meth:`pack` that the last :meth:`encode` has changed, as they were before."""
+        """Return the arrays of :meth:`pack` that the last :meth:`encode` has changed, as they were
+        before.
+        """
         return {}
 
     def check_declared(self, classes: Sequence | str) -> None:
@@ -77,7 +82,8 @@ class Codec(Protocol):
     def pack(self, packer: Packer, condensed: dict[str, np.ndarray] | None = None) -> State:
         """Return ``(JSON values, arrays)`` for a model file.
 
-        For a file without training state, ``condensed`` is the trainer's state; returned arrays override its entries.
+        For a file without training state, ``condensed`` is the trainer's state; returned arrays
+        override its entries.
         """
         return {}, {}
 
@@ -110,22 +116,33 @@ class OnlineSettings:
     def of(cls, estimator: Any, losses: type, automatic: Schedule) -> "OnlineSettings":
         """Make settings from the parameters of an estimator; its numbers have been validated.
 
-        ``losses`` is the base class of valid losses, and ``automatic`` the schedule for ``eta0="auto"``.
+        ``losses`` is the base class of valid losses, and ``automatic`` the schedule for
+        ``eta0="auto"``.
         """
-        loss, average, regularizer = resolve(losses, estimator.loss, "loss"), estimator.average, estimator.regularizer
+        loss, average, regularizer = (
+            resolve(losses, estimator.loss, "loss"),
+            estimator.average,
+            estimator.regularizer,
+        )
         if estimator.get_params(deep=False).get("cost") is not None and not loss.uses_cost:
             raise InputError(f"`cost` needs a loss with a margin, such as 'hinge', got {loss!r}.")
-        regularizer = None if regularizer is None else resolve(Regularizer, regularizer, "regularizer")
+        regularizer = (
+            None if regularizer is None else resolve(Regularizer, regularizer, "regularizer")
+        )
         eta0, schedule, weighting = estimator.eta0, estimator.schedule, estimator.weighting
         if isinstance(eta0, str) if schedule is None else isinstance(schedule, Schedule):
             if eta0 != "auto":
-                raise InputError(f'`eta0` must be "auto" for `schedule` {schedule!r}, got {eta0!r}.')
+                raise InputError(
+                    f'`eta0` must be "auto" for `schedule` {schedule!r}, got {eta0!r}.'
+                )
             schedule = automatic if schedule is None else schedule.fresh()
         else:
             check_number("eta0", eta0, above=1.0 / LARGEST, below=LARGEST)
             schedule = type(resolve(Schedule, schedule or "sqrt", "schedule"))(float(eta0))
         if weighting == "auto":  # if the regularizer selects groups
-            selects = regularizer is not None and regularizer.is_sparse and not regularizer.on_coordinates
+            selects = (
+                regularizer is not None and regularizer.is_sparse and not regularizer.on_coordinates
+            )
             weighting = "out-of-sample" if selects else "norms"
         return cls(
             loss=loss,
@@ -153,7 +170,8 @@ class OnlineModel(Generic[ItsCodec]):
     trainer: OnlineTrainer
     #: Whether the model was loaded from a file without training state.
     predicts_only = False
-    #: Whether the latest training was a pass of ``partial_fit``, after which another one needs no preparation.
+    #: Whether the latest training was a pass of ``partial_fit``, after which another one needs no
+    #: preparation.
     goes_on = False
 
     def __init__(self, codec: ItsCodec, settings: OnlineSettings) -> None:
@@ -169,12 +187,20 @@ class OnlineModel(Generic[ItsCodec]):
         return hasattr(self, "trainer")
 
     def start(
-        self, regularized: Sequence[Bank] | None = None, *, training: Any = None, in_shards: bool = False
+        self,
+        regularized: Sequence[Bank] | None = None,
+        *,
+        training: Any = None,
+        in_shards: bool = False,
     ) -> OnlineTrainer:
-        """Make the trainer for regularized banks, by default for the codec's banks; see :meth:`Codec.banks`."""
+        """Make the trainer for regularized banks, by default for the codec's banks; see
+        :meth:`Codec.banks`.
+        """
         settings, codec, unpenalized = self.settings, self.codec, list[Bank]()
         if regularized is None:
-            regularized, unpenalized = codec.banks(settings.average is not None, training, in_shards)
+            regularized, unpenalized = codec.banks(
+                settings.average is not None, training, in_shards
+            )
         self.trainer = OnlineTrainer(
             regularized,
             codec.structure,
@@ -198,24 +224,30 @@ class OnlineModel(Generic[ItsCodec]):
         self.start().plan(radius=self._radius_without_data())
         return examples
 
-    def expect(self, n_examples: float | None, weight: float | None = None, n_shards: int = 1) -> None:
+    def expect(
+        self, n_examples: float | None, weight: float | None = None, n_shards: int = 1
+    ) -> None:
         """Set lambda, and plan the rounds.
 
-        If the number m of examples is known, rates decay until the last of ``epochs * m`` rounds, and norms are
-        recomputed every m rounds. Lambda is ``1 / (C M)``, where M is the total ``weight``; if that is unknown, M is
-        the weight of the examples so far. With shards, a round has ``n_shards`` examples.
+        If the number m of examples is known, rates decay until the last of ``epochs * m`` rounds,
+        and norms are recomputed every m rounds. Lambda is ``1 / (C M)``, where M is the total
+        ``weight``; if that is unknown, M is the weight of the examples so far. With shards, a round
+        has ``n_shards`` examples.
         """
         trainer, settings = self.trainer, self.settings
         m = n_examples if settings.n_examples is None else settings.n_examples
         total = weight if settings.n_examples is None else settings.n_examples
         trainer.plan(
             rounds=None if m is None else settings.epochs * m / n_shards,
-            lambda_=GrowingHorizon(settings.C * n_shards) if total is None else 1.0 / (settings.C * total),
+            lambda_=GrowingHorizon(settings.C * n_shards)
+            if total is None
+            else 1.0 / (settings.C * total),
             recompute_every=RECOMPUTE_EVERY if m is None else max(1, int(m)),
         )
 
     def set_objective(self, training: Examples | None, total_weight: float) -> None:
-        """Set lambda and the radius for the training examples and their total weight, before the first round.
+        """Set lambda and the radius for the training examples and their total weight, before the
+        first round.
 
         Without the examples, the radius cannot depend on them.
         """
@@ -227,20 +259,29 @@ class OnlineModel(Generic[ItsCodec]):
             trainer.plan(radius=self._radius_without_data())
             return
         if trainer.regularizer is None or len(trainer.group_names) < len(trainer.group_state.names):
-            raise InputError('radius="auto" requires that all groups, including transitions, are regularized.')
+            raise InputError(
+                'radius="auto" requires that all groups, including transitions, are regularized.'
+            )
         largest_loss = trainer.mean_loss(training)  # at zero parameters
         if not largest_loss > 0:
             raise InputError(f'radius="auto" needs a loss with a margin, got {trainer.loss!r}.')
-        # bounds the norm of minimizers, as the objective at zero is the mean loss (Martins et al. 2011, Prop. 8)
-        trainer.plan(radius=trainer.bound.norm_bound(largest_loss / lambda_, len(trainer.group_names)))
+        # bounds the norm of minimizers, as the objective at zero is the mean loss (Martins et al.
+        # 2011, Prop. 8)
+        trainer.plan(
+            radius=trainer.bound.norm_bound(largest_loss / lambda_, len(trainer.group_names))
+        )
 
     def _radius_without_data(self) -> float:
         if self.settings.radius == "auto":
-            raise InputError('`radius` must be a number or None for streams, collections and partial_fit, got "auto".')
+            raise InputError(
+                '`radius` must be a number or None for streams, collections and partial_fit, got "auto".'
+            )
         return math.inf if self.settings.radius is None else float(self.settings.radius)
 
     def take(self, other: "OnlineModel[Codec]") -> None:
-        """Take the state of a model with more groups; the banks of this model already have its parameters."""
+        """Take the state of a model with more groups; the banks of this model already have its
+        parameters.
+        """
         self.trainer.take(other.trainer)
         self.predicts_only = other.predicts_only
 
@@ -251,8 +292,8 @@ class OnlineModel(Generic[ItsCodec]):
     def blocks(self, tokens: Tokens) -> Iterator[tuple[Tokens, Potentials]]:
         """Return blocks of tokens and their potentials in the averaged model, in order.
 
-        Copying the averaged model takes time proportional to all parameters. Therefore a few tokens between two
-        training rounds are scored without a copy.
+        Copying the averaged model takes time proportional to all parameters. Therefore a few tokens
+        between two training rounds are scored without a copy.
         """
         between = self._scored_between(tokens)
         return self.predictor().blocks(tokens) if between is None else iter([(tokens, between)])
@@ -265,9 +306,15 @@ class OnlineModel(Generic[ItsCodec]):
         return self.trainer.structure.decode_many(between, tokens.offsets)
 
     def _scored_between(self, tokens: Tokens) -> Potentials | None:
-        """Score a few tokens between two training rounds; return None if a predictor should be used."""
+        """Score a few tokens between two training rounds; return None if a predictor should be
+        used.
+        """
         trainer = self.trainer
-        if trainer.average_at_hand or not 0 < tokens.n_tokens <= FEW or self._scored_at == trainer.round:
+        if (
+            trainer.average_at_hand
+            or not 0 < tokens.n_tokens <= FEW
+            or self._scored_at == trainer.round
+        ):
             return None
         self._scored_at = trainer.round
         x, potentials = tokens.everything(), trainer.structure.zeros(tokens.n_tokens)
@@ -281,7 +328,9 @@ class OnlineModel(Generic[ItsCodec]):
         return {"training": training / 1e6, "prediction": self.predictor().nbytes / 1e6}
 
     def pack(self, packer: Packer, training: bool) -> State:
-        """Return ``(JSON values, arrays)`` for a model file, with or without the state for ``training``."""
+        """Return ``(JSON values, arrays)`` for a model file, with or without the state for
+        ``training``.
+        """
         if training:
             values, arrays = self.describe(packer)
             return values, {**arrays, **self.trainer.state()}
@@ -290,7 +339,9 @@ class OnlineModel(Generic[ItsCodec]):
         return {**values, "training": False}, {**state, **arrays}
 
     def describe(self, packer: Packer, condensed: dict[str, np.ndarray] | None = None) -> State:
-        """Return ``(JSON values, arrays)`` of everything except the trainer's state; see :meth:`Codec.pack`."""
+        """Return ``(JSON values, arrays)`` of everything except the trainer's state; see
+        :meth:`Codec.pack`.
+        """
         values, arrays = self.codec.pack(packer, condensed)
         lambda_ = None if callable(self.trainer.lambda_) else self.trainer.lambda_
         radius = packer.pack(self.trainer.radius, "radius")
@@ -310,11 +361,15 @@ class OnlineModel(Generic[ItsCodec]):
 
 
 def condensed_state(trainer: OnlineTrainer) -> dict[str, np.ndarray]:
-    """Return the state of a trainer for prediction only, in which the averaged model replaces the current one.
+    """Return the state of a trainer for prediction only, in which the averaged model replaces the
+    current one.
 
     Raises InputError if a bank cannot drop its training state.
     """
-    purpose, remedy = "A file that only predicts has averaged weights alone", "save it with training=True"
+    purpose, remedy = (
+        "A file that only predicts has averaged weights alone",
+        "save it with training=True",
+    )
     check_ability(trainer.banks, "condense", purpose, remedy)
     norms, before = trainer.predictor().norms, trainer.group_state.state()
     groups = {

@@ -1,4 +1,6 @@
-"""Data classes of training: examples, steps, blocks, records, and the progress of a loop; hooks of callbacks."""
+"""Data classes of training: examples, steps, blocks, records, and the progress of a loop; hooks of
+callbacks.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
@@ -17,7 +19,8 @@ from omkl.losses.structured import StructuredLoss
 from omkl.structures.base import Output, Potentials, Structure
 
 T = TypeVar("T")
-#: Number of records to keep of ``partial_fit`` and streams; at twice as many, neighbours are merged.
+#: Number of records to keep of ``partial_fit`` and streams; at twice as many, neighbours are
+#: merged.
 RECORDS = 1000
 #: Flat record of an epoch, or of some examples; see :meth:`omkl.online.OnlineTrainer.record`.
 Record: TypeAlias = dict[str, Any]
@@ -68,7 +71,9 @@ class Sequences(NamedTuple):
         return self.tokens.offsets[chosen + 1] - self.tokens.offsets[chosen]
 
     def tokens_of(self, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the first token of each of some examples, the bounds of each in their tokens, and these tokens."""
+        """Return the first token of each of some examples, the bounds of each in their tokens, and
+        these tokens.
+        """
         offsets, chosen = self.tokens.offsets, self.chosen[examples]
         if len(chosen) == 1:  # the same in fewer calls
             low, high = offsets.item(chosen[0]), offsets.item(chosen[0] + 1)
@@ -77,7 +82,9 @@ class Sequences(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A change of the stream: the number of rounds before it, and the :attr:`Schedule.sums` of these."""
+    """A change of the stream: the number of rounds before it, and the :attr:`Schedule.sums` of
+    these.
+    """
 
     start: int
     sums: tuple[float, float]
@@ -104,9 +111,11 @@ class Learner(Protocol):
 
 
 class TrainerPart:
-    """A part of a trainer with a state of its own: method, learning rates, tests of groups and of the stream.
+    """A part of a trainer with a state of its own: method, learning rates, tests of groups and of
+    the stream.
 
-    The trainer calls these methods of all its parts. By default, a part has no state, and none of them does anything.
+    The trainer calls these methods of all its parts. By default, a part has no state, and none of
+    them does anything.
     """
 
     #: Names of the attributes that are the state: arrays and numbers.
@@ -115,7 +124,8 @@ class TrainerPart:
     predicts: ClassVar[bool] = False
     #: Compiled functions; None keeps the rounds of a trainer from being compiled.
     compiled: Any = None
-    #: Model that a part looks at before an example is learned: "reference" (without regularized groups) or "average".
+    #: Model that a part looks at before an example is learned: "reference" (without regularized
+    #: groups) or "average".
     examines: ClassVar[str] = "reference"
 
     @property
@@ -124,17 +134,25 @@ class TrainerPart:
         return True
 
     def packed(self, n_outputs: int) -> Packed | None:
-        """Return the arrays of the part for its compiled functions, for this number of labels; None without any."""
+        """Return the arrays of the part for its compiled functions, for this number of labels; None
+        without any.
+        """
         return None
 
     def start(self, group_state: GroupState, n_groups: int) -> None:
-        """Fit the groups of a new model, or of one that has new groups, of which ``n_groups`` are regularized."""
+        """Fit the groups of a new model, or of one that has new groups, of which ``n_groups`` are
+        regularized.
+        """
 
     def before(self, trainer: Learner, x: Any, y: Output, weight: float) -> Potentials | None:
-        """Look at an example before it is learned; return potentials of the current model if they were computed."""
+        """Look at an example before it is learned; return potentials of the current model if they
+        were computed.
+        """
 
     def after(self, trainer: Learner, loss: float) -> Change | None:
-        """Take in the unweighted loss of that example; return a change of the stream if one was found."""
+        """Take in the unweighted loss of that example; return a change of the stream if one was
+        found.
+        """
 
     def enter(self, examples: "Examples") -> None:
         """Begin a block of examples."""
@@ -151,7 +169,8 @@ class TrainerPart:
         Parameters
         ----------
         sums : tuple of float
-            Sums of losses and squared norms of gradients of these rounds; see :attr:`Schedule.sums`.
+            Sums of losses and squared norms of gradients of these rounds; see
+            :attr:`Schedule.sums`.
         before, after : int
             Number of rounds before and after the change.
         """
@@ -160,7 +179,9 @@ class TrainerPart:
         """Multiply the weights of all models in the average."""
 
     def take(self, other: Any, indices: list[int]) -> None:
-        """Take the state of the same part of a model with more groups, for the regularized groups at ``indices``."""
+        """Take the state of the same part of a model with more groups, for the regularized groups
+        at ``indices``.
+        """
         self.load_state(other.state())
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
@@ -223,7 +244,9 @@ class Sharded(Examples):
         return sum(self.sizes)
 
     def __getitem__(self, i: int) -> Example:
-        raise InputError("The examples of a Dask collection stay on the workers: a callback cannot read them.")
+        raise InputError(
+            "The examples of a Dask collection stay on the workers: a callback cannot read them."
+        )
 
     def part(self, indices: np.ndarray) -> "Sharded":
         """Shards are not split again."""
@@ -239,7 +262,9 @@ def potentials_of(banks: Sequence[Bank], structure: Structure, x: Sized) -> Pote
 
 
 def added(total: float, values: float | np.ndarray) -> float:
-    """Add numbers to a total one after the other: the sum does not depend on how many are added at once."""
+    """Add numbers to a total one after the other: the sum does not depend on how many are added at
+    once.
+    """
     if not isinstance(values, np.ndarray):
         return total + values
     if len(values) == 1:
@@ -287,7 +312,9 @@ class Step(NamedTuple):
 
 
 class LearnedBlock(NamedTuple):
-    """Argument of ``on_block``: the examples of a learned block, and sums of their losses and weights."""
+    """Argument of ``on_block``: the examples of a learned block, and sums of their losses and
+    weights.
+    """
 
     examples: Examples
     n_examples: int
@@ -306,7 +333,8 @@ class TrainingProgress:
     #: Current epoch, from 1, and its number of learned blocks.
     epoch: int = 1
     block: int = 0
-    #: Number of learned examples of the current block, and sums of their weights and weighted losses (before updates).
+    #: Number of learned examples of the current block, and sums of their weights and weighted
+    #: losses (before updates).
     block_examples: int = 0
     block_loss: float = 0.0
     block_weight: float = 0.0
@@ -337,17 +365,31 @@ class TrainingProgress:
     def add(self, n_examples: int, losses: float | np.ndarray, weights: float | np.ndarray) -> None:
         """Add learned examples: their number, weighted losses and weights, or the sums of these."""
         self.block_examples += n_examples
-        self.block_loss, self.block_weight = added(self.block_loss, losses), added(self.block_weight, weights)
+        self.block_loss, self.block_weight = (
+            added(self.block_loss, losses),
+            added(self.block_weight, weights),
+        )
         self.examples += n_examples
         self.loss, self.weight = added(self.loss, losses), added(self.weight, weights)
 
     def next_block(self) -> None:
         """Begin the next block."""
-        self.block, self.block_examples, self.block_loss, self.block_weight = self.block + 1, 0, 0.0, 0.0
+        self.block, self.block_examples, self.block_loss, self.block_weight = (
+            self.block + 1,
+            0,
+            0.0,
+            0.0,
+        )
 
     def next_epoch(self) -> None:
         """Begin the next epoch."""
-        self.epoch, self.block, self.examples, self.loss, self.weight = self.epoch + 1, 0, 0, 0.0, 0.0
+        self.epoch, self.block, self.examples, self.loss, self.weight = (
+            self.epoch + 1,
+            0,
+            0,
+            0.0,
+            0.0,
+        )
         self.changes, self.seconds = [], 0.0
         self.start_clock()
 
@@ -388,7 +430,11 @@ def prefixed(states: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
 
 def below(values: dict[str, T], prefix: str) -> dict[str, T]:
     """Select the entries whose names start with a prefix, and remove the prefix."""
-    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): value
+        for name, value in values.items()
+        if name.startswith(prefix)
+    }
 
 
 def thinned(records: list[Record]) -> list[Record]:
@@ -400,7 +446,10 @@ def thinned(records: list[Record]) -> list[Record]:
         return records
     kept = []
     for first, second in zip(records[::2], records[1::2]):
-        n, seconds = first["examples"] + second["examples"], first.get("seconds", 0.0) + second.get("seconds", 0.0)
+        n, seconds = (
+            first["examples"] + second["examples"],
+            first.get("seconds", 0.0) + second.get("seconds", 0.0),
+        )
         merged = {**second, "examples": n, "seconds": seconds}
         for name in {"loss", "error"} & first.keys() & second.keys():
             merged[name] = (first["examples"] * first[name] + second["examples"] * second[name]) / n
@@ -411,19 +460,28 @@ def thinned(records: list[Record]) -> list[Record]:
 
 
 def check_callbacks(callbacks: object) -> list[Any]:
-    """Return callbacks as a list; raise InputError unless each is callable or has an ``on_*`` method."""
+    """Return callbacks as a list; raise InputError unless each is callable or has an ``on_*``
+    method.
+    """
     if callbacks is None:
         return []
     if isinstance(callbacks, (list, tuple)) and all(
-        callable(callback) or any(name.startswith("on_") for name in dir(callback)) for callback in callbacks
+        callable(callback) or any(name.startswith("on_") for name in dir(callback))
+        for callback in callbacks
     ):
         return list(callbacks)
-    raise InputError(f"`callbacks` must be a list of callables, or of objects with `on_*` methods, got {callbacks!r}.")
+    raise InputError(
+        f"`callbacks` must be a list of callables, or of objects with `on_*` methods, got {callbacks!r}."
+    )
 
 
 def hooks(callbacks: Sequence[object], name: str) -> list[Callable]:
-    """Collect the methods called ``name`` of all callbacks; a plain callable counts as ``on_epoch``."""
-    found = [getattr(callback, name, callback if name == "on_epoch" else None) for callback in callbacks]
+    """Collect the methods called ``name`` of all callbacks; a plain callable counts as
+    ``on_epoch``.
+    """
+    found = [
+        getattr(callback, name, callback if name == "on_epoch" else None) for callback in callbacks
+    ]
     return [hook for hook in found if callable(hook)]
 
 
@@ -431,13 +489,17 @@ def states_of(callbacks: Sequence[object]) -> tuple[list, dict[str, np.ndarray]]
     """Return ``(values, arrays)`` of the callbacks with a method ``state``."""
     states = [state() for state in hooks(callbacks, "state")]
     arrays = prefixed({f"callback{k}": own for k, (_, own) in enumerate(states)})
-    return [values for values, _ in states], {name: np.asarray(array) for name, array in arrays.items()}
+    return [values for values, _ in states], {
+        name: np.asarray(array) for name, array in arrays.items()
+    }
 
 
 def load_states(callbacks: Sequence[object], values: list, arrays: dict[str, np.ndarray]) -> None:
     """Load the states of :func:`states_of`."""
     loaders = hooks(callbacks, "load_state")
     if len(loaders) != len(values):
-        raise InputError(f"The checkpoint has states of {len(values)} callbacks, but this run has {len(loaders)}.")
+        raise InputError(
+            f"The checkpoint has states of {len(values)} callbacks, but this run has {len(loaders)}."
+        )
     for index, (load, value) in enumerate(zip(loaders, values)):
         load(value, below(arrays, f"callback{index}/"))

@@ -12,10 +12,14 @@ from omkl.signatures import ScheduleFunctions
 
 N = TypeVar("N", float, np.ndarray)
 
-#: State of schedules without any, and compiled functions for rates that are known before the rounds.
+#: State of schedules without any, and compiled functions for rates that are known before the
+#: rounds.
 NO_NUMBERS = np.zeros(jit.N_NUMBERS)
-KNOWN_RATES = ScheduleFunctions(rate=jit.known_rate, observe=jit.keep_rate, reach=jit.ignore_distance)
-#: Learning rates restart if the mean squared gradient has grown by this factor, less a standard error.
+KNOWN_RATES = ScheduleFunctions(
+    rate=jit.known_rate, observe=jit.keep_rate, reach=jit.ignore_distance
+)
+#: Learning rates restart if the mean squared gradient has grown by this factor, less a standard
+#: error.
 LONGER = 1.05
 
 
@@ -30,9 +34,11 @@ class Schedule(TrainerPart, Component):
         Scale of the rates.
     """
 
-    #: Whether the trainer calls ``observe`` and ``reach``, and passes the example's weight: ``schedule(t, weight)``.
+    #: Whether the trainer calls ``observe`` and ``reach``, and passes the example's weight:
+    #: ``schedule(t, weight)``.
     adaptive: ClassVar[bool] = False
-    #: Compiled functions of an adaptive schedule. Other ones need none, since their rates are known before the rounds.
+    #: Compiled functions of an adaptive schedule. Other ones need none, since their rates are known
+    #: before the rounds.
     compiled: ScheduleFunctions | None = None
     #: Numbers that the compiled functions read and change.
     numbers: np.ndarray = NO_NUMBERS
@@ -45,7 +51,9 @@ class Schedule(TrainerPart, Component):
         self.must_define("__call__")
 
     def rate(self, t: int, weight: float) -> float:
-        """Return the rate of round t on an example of this weight, on which only adaptive rates depend."""
+        """Return the rate of round t on an example of this weight, on which only adaptive rates
+        depend.
+        """
         return self(t, weight) if self.adaptive else self(t)  # type: ignore[call-arg]
 
     def factors(self, rounds: np.ndarray) -> np.ndarray:
@@ -88,7 +96,8 @@ class Schedule(TrainerPart, Component):
         return 0.0, 0.0
 
     def plan(self, rounds: float) -> None:
-        """Set the total number of rounds, if it is known; rates may decay to zero with the last round.
+        """Set the total number of rounds, if it is known; rates may decay to zero with the last
+        round.
 
         Parameters
         ----------
@@ -115,7 +124,10 @@ class Constant(Schedule):
 
 
 class InverseSqrt(Schedule):
-    r""":math:`\eta_t = \eta_0 / \sqrt t`: regret of order :math:`\sqrt T` (Martins et al. 2011, Prop. 5).
+    r""":math:`\eta_t = \eta_0 / \sqrt t`: regret of order :math:`\sqrt T` (Martins et al. 2011,
+    Prop.
+
+    5).
 
     Parameters
     ----------
@@ -145,7 +157,8 @@ class InverseTime(Schedule):
 
 
 class LinearDecay(Schedule):
-    r""":math:`\eta_t = \eta_0\, (1 - (t-1)/T)`: decays to zero after the last round T (Defazio et al. 2023).
+    r""":math:`\eta_t = \eta_0\, (1 - (t-1)/T)`: decays to zero after the last round T (Defazio et
+    al. 2023).
 
     If T is not known, as in ``partial_fit``, the rate is constant.
 
@@ -176,10 +189,11 @@ class LinearDecay(Schedule):
 class AdaptiveSchedule(Schedule):
     """Base class of schedules whose rates follow from gradients.
 
-    It keeps the sum of the squared norms of weighted gradients, and the maximum of those of unweighted gradients. The
-    rate of a round must be set before its gradient is known. With equal weights, it uses the sum over earlier
-    rounds. But an example with a thousand times the weight of earlier ones would take a step that is a thousand times
-    too long. Therefore the sum is bounded below by ``w^2 G^2``, with the example's weight w and the maximum ``G^2``.
+    It keeps the sum of the squared norms of weighted gradients, and the maximum of those of
+    unweighted gradients. The rate of a round must be set before its gradient is known. With equal
+    weights, it uses the sum over earlier rounds. But an example with a thousand times the weight of
+    earlier ones would take a step that is a thousand times too long. Therefore the sum is bounded
+    below by ``w^2 G^2``, with the example's weight w and the maximum ``G^2``.
     """
 
     adaptive = True
@@ -220,7 +234,8 @@ class AdaptiveSchedule(Schedule):
         losses, squares = sums
         least = LONGER - after**-0.5  # about a standard error
         squares_after = self.numbers[jit.SQUARES] - squares
-        # if the solution moves slowly, gradients have not become longer, and longer steps would only add noise
+        # if the solution moves slowly, gradients have not become longer, and longer steps would
+        # only add noise
         if squares_after * before > least * squares * after:
             self.numbers[jit.LOSSES] -= losses
             self.numbers[jit.SQUARES] = max(squares_after, self.numbers[jit.LARGEST])
@@ -240,10 +255,10 @@ class MeanPolyak(AdaptiveSchedule, LinearDecay):
 
     with the weighted losses and gradients of the examples.
 
-    Polyak's step ``loss / ||g||^2`` just corrects the current example; for the hinge loss it is the step of
-    passive-aggressive learners (Crammer et al. 2006). As single examples are noisy, this schedule takes the ratio of
-    sums over all rounds so far. It needs no tuning, and unlike :class:`DistanceOverGradients`, it does not depend on
-    the distance to the solution. It is the better choice if there are far more features than examples, so that all
+    Polyak's step ``loss / ||g||^2`` just corrects the current example; for the hinge loss it is the
+    step of passive-aggressive learners (Crammer et al. 2006). As single examples are noisy, this
+    schedule takes the ratio of sums over all rounds so far. It needs no tuning, and unlike
+    :class:`DistanceOverGradients`, it does not depend on the distance to the solution. It is the better choice if there are far more features than examples, so that all
     losses can be driven to zero.
 
     Parameters
@@ -253,7 +268,9 @@ class MeanPolyak(AdaptiveSchedule, LinearDecay):
     """
 
     aliases = {"mean-polyak": {}, "polyak": {}}
-    functions = ScheduleFunctions(rate=jit.mean_polyak_rate, observe=jit.observe_mean_polyak, reach=jit.ignore_distance)
+    functions = ScheduleFunctions(
+        rate=jit.mean_polyak_rate, observe=jit.observe_mean_polyak, reach=jit.ignore_distance
+    )
     compiled = functions
     saved = *LinearDecay.saved, *AdaptiveSchedule.saved
 
@@ -268,16 +285,19 @@ class MeanPolyak(AdaptiveSchedule, LinearDecay):
 
 
 class DistanceOverGradients(AdaptiveSchedule):
-    r"""Rates that need no tuning: :math:`\eta_t = c\, \bar r_t / (\sum_{s<t} \|g_s\|^2)^{1/2}` (Ivgi et al. 2023).
+    r"""Rates that need no tuning: :math:`\eta_t = c\, \bar r_t / (\sum_{s<t} \|g_s\|^2)^{1/2}`
+    (Ivgi et al. 2023).
 
     :math:`\bar r_t = \max_{s \le t} \|\theta_s\|` is the largest distance of the iterates from their starting point,
-    the origin. The best fixed rate is the distance to the solution divided by the root of the sum of squared gradients.
-    This schedule replaces the unknown distance by :math:`\bar r_t`, which grows towards it. The norm of the gradient
-    includes all groups, so with more kernels, gradients are longer and rates smaller.
+    the origin. The best fixed rate is the distance to the solution divided by the root of the sum
+    of squared gradients. This schedule replaces the unknown distance by :math:`\bar r_t`, which
+    grows towards it. The norm of the gradient includes all groups, so with more kernels, gradients
+    are longer and rates smaller.
 
-    The first step just corrects the first mistake: its rate is ``loss / ||g||^2`` (passive-aggressive). It sets the
-    initial scale of the distance: a tenth of its length is a lower bound of :math:`\bar r_t`, even if the proximal
-    step sets every group back to zero. Group norms are known in every round, so this schedule costs O(p) a round.
+    The first step just corrects the first mistake: its rate is ``loss / ||g||^2``
+    (passive-aggressive). It sets the initial scale of the distance: a tenth of its length is a
+    lower bound of :math:`\bar r_t`, even if the proximal step sets every group back to zero. Group
+    norms are known in every round, so this schedule costs O(p) a round.
 
     Parameters
     ----------
@@ -286,7 +306,8 @@ class DistanceOverGradients(AdaptiveSchedule):
     """
 
     aliases = {"distance-over-gradients": {}, "dog": {}}
-    # after a change of the stream, the distance stays: the new solution may be as far from the origin as the old one
+    # after a change of the stream, the distance stays: the new solution may be as far from the
+    # origin as the old one
     functions = ScheduleFunctions(
         rate=jit.distance_over_gradients_rate,
         observe=jit.observe_distance_over_gradients,
@@ -295,8 +316,8 @@ class DistanceOverGradients(AdaptiveSchedule):
     compiled = functions
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
-        # a round of all shards is a step along the mean of their gradients, whose squared norm is at most the mean of
-        # the squared norms; the distance is the maximum over shards
+        # a round of all shards is a step along the mean of their gradients, whose squared norm is
+        # at most the mean of the squared norms; the distance is the maximum over shards
         distances = [state["numbers"][jit.DISTANCE] for state in states]
         self.numbers[jit.DISTANCE] = max(self.numbers[jit.DISTANCE], *distances)
         super().mix(states, weights)

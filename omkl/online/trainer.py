@@ -16,7 +16,16 @@ from omkl.online.averaging import Average, Predictor
 from omkl.online.examiners.drift import DriftTest
 from omkl.online.examiners.evidence import Evidence
 from omkl.online.methods import METHODS, Method, OutOfSampleWeights
-from omkl.online.rounds import Change, Example, Record, Step, TrainerPart, below, potentials_of, prefixed
+from omkl.online.rounds import (
+    Change,
+    Example,
+    Record,
+    Step,
+    TrainerPart,
+    below,
+    potentials_of,
+    prefixed,
+)
 from omkl.online.schedules import Schedule
 from omkl.regularizers.base import ProximalStep, Regularizer
 from omkl.regularizers.separable import L21
@@ -24,21 +33,27 @@ from omkl.structures.base import Output, Potentials, Structure
 
 P = TypeVar("P", bound=TrainerPart)
 
-#: Rounds between recomputations of group norms in streams, because the recursion accumulates rounding errors.
+#: Rounds between recomputations of group norms in streams, because the recursion accumulates
+#: rounding errors.
 RECOMPUTE_EVERY = 100_000
-#: Maximum number of rounds between steps on coordinates, each of which costs as much as there are parameters, and
-#: maximum sum of lambda over these rounds: much less than the gradient of an example.
+#: Maximum number of rounds between steps on coordinates, each of which costs as much as there are
+#: parameters, and maximum sum of lambda over these rounds: much less than the gradient of an
+#: example.
 SHRINK_EVERY, SHRINK_BY = 128, 1 / 16
 #: Parts of each kind of weighting, and parts that join during training, by the role that they take.
-EXAMINERS: Mapping[str, dict[str, type[TrainerPart]]] = {"norms": {}, "out-of-sample": {"evidence": Evidence}}
+EXAMINERS: Mapping[str, dict[str, type[TrainerPart]]] = {
+    "norms": {},
+    "out-of-sample": {"evidence": Evidence},
+}
 LATER: Mapping[str, type[TrainerPart]] = {"method": OutOfSampleWeights, "drift": DriftTest}
 
 
 class OnlineTrainer:
-    r"""Online proximal algorithm for :math:`\lambda R(\theta) + \frac1m \sum_i L(\theta; x_i, y_i)`.
+    r"""Online proximal algorithm for :math:`\lambda R(\theta) + \frac1m \sum_i L(\theta; x_i,
+    y_i)`.
 
-    The trainer is independent of inputs, parameters and outputs: banks compute potentials of an input, the loss
-    computes a gradient from potentials, and the regularizer shrinks group norms.
+    The trainer is independent of inputs, parameters and outputs: banks compute potentials of an
+    input, the loss computes a gradient from potentials, and the regularizer shrinks group norms.
 
     Parameters
     ----------
@@ -47,8 +62,9 @@ class OnlineTrainer:
     structure : Structure
     loss : StructuredLoss
     regularizer : Regularizer or None
-        For a composite, the proximal steps of its terms are taken one after the other. Steps on coordinates are taken
-        together for up to :data:`SHRINK_EVERY` rounds; see :meth:`shrink_coordinates`.
+        For a composite, the proximal steps of its terms are taken one after the other. Steps on
+        coordinates are taken together for up to :data:`SHRINK_EVERY` rounds; see
+        :meth:`shrink_coordinates`.
     lambda_ : float or callable
         :math:`\lambda`, or a function that computes it from the total weight of all rounds so far.
     schedule : Schedule
@@ -57,14 +73,17 @@ class OnlineTrainer:
     radius : float
         Radius of the ball onto which every iterate is projected; infinite by default.
     average : Average or None
-        Weights of the averaged model, which requires banks with ``averaging=True``. None uses the last iterate.
+        Weights of the averaged model, which requires banks with ``averaging=True``. None uses the
+        last iterate.
     unpenalized : sequence of Bank
         Banks whose groups are not regularized.
     order : sequence of str
-        Names of groups in the user's order, for arguments of regularizers that refer to groups by position.
+        Names of groups in the user's order, for arguments of regularizers that refer to groups by
+        position.
     weighting : {"norms", "out-of-sample"}
-        "out-of-sample" removes groups that do not help on new examples (see ``evidence.Evidence``). In a single pass of
-        "fobos" with the squared mixed norm, Hedge learns the group weights (see ``methods.OutOfSampleWeights``).
+        "out-of-sample" removes groups that do not help on new examples (see ``evidence.Evidence``).
+        In a single pass of "fobos" with the squared mixed norm, Hedge learns the group weights (see
+        ``methods.OutOfSampleWeights``).
 
     Attributes
     ----------
@@ -120,9 +139,13 @@ class OnlineTrainer:
             remedy = "hold kernels as explicit features, or choose a regularizer on group norms"
             check_ability(self.penalized_banks, "coordinates", purpose, remedy)
             if not self.method.forgets:
-                raise InputError(f"{self.regularizer!r} acts on coordinates, which dual averaging does not support.")
+                raise InputError(
+                    f"{self.regularizer!r} acts on coordinates, which dual averaging does not support."
+                )
             if any(term.elastic is None or term.elastic[1] for term in self.coordinate_terms):
-                raise InputError(f"{self.regularizer!r} acts on coordinates otherwise than by their l1 norm.")
+                raise InputError(
+                    f"{self.regularizer!r} acts on coordinates otherwise than by their l1 norm."
+                )
 
     @property
     def group_names(self) -> list[str]:
@@ -151,8 +174,8 @@ class OnlineTrainer:
     def join(self, role: str) -> None:
         """Let the part that takes a role during training join, unless it has.
 
-        Hedge learns group weights in place of the method. A test for drift looks at examples, and the average is that
-        for a stream.
+        Hedge learns group weights in place of the method. A test for drift looks at examples, and
+        the average is that for a stream.
         """
         if isinstance(self.parts.get(role), LATER[role]):
             return
@@ -178,11 +201,14 @@ class OnlineTrainer:
         steps = () if self.bound is None else self.bound.terms()
         self.terms = self.method.terms([term for term in steps if not term.on_coordinates])
         self.coordinate_terms = [term for term in steps if term.on_coordinates]
-        self._l1_weight = sum(term.elastic[0] for term in self.coordinate_terms if term.elastic is not None)
+        self._l1_weight = sum(
+            term.elastic[0] for term in self.coordinate_terms if term.elastic is not None
+        )
 
     @property
     def can_watch(self) -> bool:
-        """True if a stream can be tested for drift: there is an average whose potentials can be computed in a round.
+        """True if a stream can be tested for drift: there is an average whose potentials can be
+        computed in a round.
 
         In dual averaging, the model is proportional to the rate, which cannot restart.
         """
@@ -192,7 +218,8 @@ class OnlineTrainer:
     def update(self, x: Sized, y: Output, weight: float = 1.0) -> Step:
         r"""Perform one round of Algorithm 1 (Martins et al. 2011) on one example.
 
-        For an example of weight w, the gradient step has size :math:`w \eta_t` and the proximal step
+        For an example of weight w, the gradient step has size :math:`w \eta_t` and the proximal
+        step
         :math:`w \eta_t \lambda`. An example of weight 0 changes nothing.
 
         Parameters
@@ -252,7 +279,17 @@ class OnlineTrainer:
         self.upkeep()
         if change is not None:
             self.restart_average(change)
-        return Step(weight * loss, norms, rate, square_gradient, potentials, y, 1, weight, changed=change is not None)
+        return Step(
+            weight * loss,
+            norms,
+            rate,
+            square_gradient,
+            potentials,
+            y,
+            1,
+            weight,
+            changed=change is not None,
+        )
 
     def restart_average(self, change: Change) -> None:
         """Restart the average, and all parts, at the beginning of a change of the stream."""
@@ -269,7 +306,8 @@ class OnlineTrainer:
         radius: float | None = None,
         recompute_every: int | None = None,
     ) -> None:
-        """Set what follows from the data and from the length of training; None leaves a value as it is.
+        """Set what follows from the data and from the length of training; None leaves a value as it
+        is.
 
         Parameters
         ----------
@@ -322,7 +360,9 @@ class OnlineTrainer:
         """Return the potentials of an input in the current model."""
         return potentials_of(self.banks, self.structure, x)
 
-    def _loss_and_gradient(self, potentials: Potentials, y: Output) -> tuple[float, Potentials | None]:
+    def _loss_and_gradient(
+        self, potentials: Potentials, y: Output
+    ) -> tuple[float, Potentials | None]:
         """Return the loss and its gradient with respect to potentials, None for zero."""
         loss, gradient = self.loss_function(potentials, y)
         if not math.isfinite(loss):
@@ -336,7 +376,9 @@ class OnlineTrainer:
 
     @property
     def loss_function(self) -> LossFunction:
-        """The loss of the structure as a function of potentials, by compiled functions if there are."""
+        """The loss of the structure as a function of potentials, by compiled functions if there
+        are.
+        """
         known = self._loss_function
         if known is None or known.structure is not self.structure:
             self._loss_function = known = LossFunction(self.loss, self.structure)
@@ -344,7 +386,9 @@ class OnlineTrainer:
 
     @property
     def compiled_steps(self) -> list[list[ProximalStep] | None]:
-        """Compiled proximal steps of each term, None for a term without any; not stored, as they are slow to copy."""
+        """Compiled proximal steps of each term, None for a term without any; not stored, as they
+        are slow to copy.
+        """
         return [term.compiled_steps() for term in self.terms]
 
     def found_change(self) -> Change:
@@ -352,7 +396,9 @@ class OnlineTrainer:
         return next(part.change for part in self.examiners.values() if isinstance(part, DriftTest))
 
     def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
-        """Return the norms (p,) after the proximal steps on groups; norms of left-out groups are zero."""
+        """Return the norms (p,) after the proximal steps on groups; norms of left-out groups are
+        zero.
+        """
         # left-out groups before the terms, whose shrinkage can depend on all norms
         norms = np.where(self.group_state.left_out[: self.n_penalized], 0.0, norms)
         self.method.shrink(norms, step)
@@ -367,25 +413,37 @@ class OnlineTrainer:
 
     @property
     def _rounds_between_shrinkage(self) -> int:
-        """Number of rounds between steps on coordinates: a power of two, so that it divides later ones."""
+        """Number of rounds between steps on coordinates: a power of two, so that it divides later
+        ones.
+        """
         most = min(SHRINK_EVERY, self.round // 8)
         if most > 1 and (strength := self._l1_weight * self.current_lambda) > 0.0:
             most = min(most, int(SHRINK_BY / strength))
         return 1 << max(most, 1).bit_length() - 1
 
     def until_upkeep(self) -> int:
-        """Return the number of rounds up to the next one after which :meth:`upkeep` has something to do."""
+        """Return the number of rounds up to the next one after which :meth:`upkeep` has something
+        to do.
+        """
         rounds = self.recompute_every - self.round % self.recompute_every
         if self.coordinate_terms:
-            rounds = min(rounds, self._rounds_between_shrinkage - self.round % self._rounds_between_shrinkage)
+            rounds = min(
+                rounds, self._rounds_between_shrinkage - self.round % self._rounds_between_shrinkage
+            )
         if self.average is None or not self.average.period:
             return rounds
         return min(rounds, self.average.period - (self.round - self.began) % self.average.period)
 
     def upkeep(self) -> None:
-        """Discount the average, recompute norms, and shrink coordinates, after the rounds where that is due."""
+        """Discount the average, recompute norms, and shrink coordinates, after the rounds where
+        that is due.
+        """
         average, is_end = self.average, self.round % self.recompute_every == 0
-        if average is not None and average.period and (self.round - self.began) % average.period == 0:
+        if (
+            average is not None
+            and average.period
+            and (self.round - self.began) % average.period == 0
+        ):
             self.discount(1.0 / average.weight(self.round - self.began))
         if is_end:
             self.recompute_norms()
@@ -393,9 +451,11 @@ class OnlineTrainer:
             self.shrink_coordinates()
 
     def shrink_coordinates(self) -> None:
-        """Shrink coordinates by the steps since the last time: truncated gradient (Langford, Li, Zhang 2009).
+        """Shrink coordinates by the steps since the last time: truncated gradient (Langford, Li,
+        Zhang 2009).
 
-        Steps in every round would cost as much as there are parameters, and not as there are features in the input.
+        Steps in every round would cost as much as there are parameters, and not as there are
+        features in the input.
         """
         step = self._l1_weight * (self.shrinkage - self.shrunk)
         self.shrunk = self.shrinkage
@@ -410,7 +470,12 @@ class OnlineTrainer:
     def grow_outputs(self, structure: Structure, n_outputs: int) -> None:
         """Continue with a structure that has more labels; weights of new labels are zero."""
         self._predictor = None
-        check_ability(self.banks, "grow", "There are labels that were not known before", "declare all labels at first")
+        check_ability(
+            self.banks,
+            "grow",
+            "There are labels that were not known before",
+            "declare all labels at first",
+        )
         self.structure = structure
         for bank in self.banks:
             bank.grow_outputs(n_outputs)
@@ -427,15 +492,23 @@ class OnlineTrainer:
         return self._predictor
 
     def mean_loss(self, examples: Iterable[Example]) -> float:
-        """Return the weighted mean loss on examples of the current iterate, not of the averaged model."""
-        pairs = [(self._loss_and_gradient(self.potentials(x), y)[0], weight) for x, y, weight in examples]
+        """Return the weighted mean loss on examples of the current iterate, not of the averaged
+        model.
+        """
+        pairs = [
+            (self._loss_and_gradient(self.potentials(x), y)[0], weight) for x, y, weight in examples
+        ]
         losses, weights = np.array(pairs).T
         return float(losses @ weights / weights.sum())
 
     def penalty(self) -> float:
         r"""Return :math:`R(\theta)` of the current model."""
-        coordinates = [bank.coordinates() for bank in self.penalized_banks] if self.coordinate_terms else []
-        on_coordinates = sum(term.value(values) for term in self.coordinate_terms for values in coordinates)
+        coordinates = (
+            [bank.coordinates() for bank in self.penalized_banks] if self.coordinate_terms else []
+        )
+        on_coordinates = sum(
+            term.value(values) for term in self.coordinate_terms for values in coordinates
+        )
         return on_coordinates + self.method.value(self.norms, self.terms)
 
     def record(self, epoch: int, examples: int, loss: float, seconds: float) -> Record:
@@ -455,9 +528,10 @@ class OnlineTrainer:
         Returns
         -------
         dict
-            The arguments, and ``round``, ``penalty`` (R of the current iterate), ``objective`` (loss plus lambda times
-            penalty), ``rate``, and ``norm:NAME`` and ``weight:NAME`` of each group. Norms and weights are those of the
-            current iterate, not of the averaged model.
+            The arguments, and ``round``, ``penalty`` (R of the current iterate), ``objective``
+            (loss plus lambda times penalty), ``rate``, and ``norm:NAME`` and ``weight:NAME`` of
+            each group. Norms and weights are those of the current iterate, not of the averaged
+            model.
         """
         penalty, norms = self.penalty(), self.group_state.norms
         return {
@@ -469,7 +543,10 @@ class OnlineTrainer:
             "objective": loss + self.current_lambda * penalty,
             "rate": self.schedule(self.round - self.began),
             **{f"norm:{name}": norm for name, norm in zip(self.group_state.names, norms.tolist())},
-            **{f"weight:{name}": weight for name, weight in self.kernel_weights(norms[: self.n_penalized]).items()},
+            **{
+                f"weight:{name}": weight
+                for name, weight in self.kernel_weights(norms[: self.n_penalized]).items()
+            },
             "seconds": seconds,
         }
 
@@ -492,7 +569,9 @@ class OnlineTrainer:
         dict of str to float
             The weights sum to one. All are zero before training.
         """
-        weights = self.method.kernel_weights(self.group_state.pending_weight, self.group_state.total_weight)
+        weights = self.method.kernel_weights(
+            self.group_state.pending_weight, self.group_state.total_weight
+        )
         if weights is None:
             norms = self.predictor().norms[: self.n_penalized] if norms is None else norms
             weights = (L21() if self.bound is None else self.bound).normalized_kernel_weights(norms)
@@ -526,7 +605,9 @@ class OnlineTrainer:
             bank.forget_input()
 
     def release(self) -> None:
-        """Convert kernel groups cached over a training set to expansions, which score any input, and forget the set."""
+        """Convert kernel groups cached over a training set to expansions, which score any input,
+        and forget the set.
+        """
         self.forget_input()
         self.driver = None  # it holds the banks
         for index, bank in enumerate(self.banks):
@@ -545,7 +626,10 @@ class OnlineTrainer:
         arrays = prefixed({name: own.state() for name, own in self.owners.items()})
         if self.coordinate_terms:
             arrays["coordinates"] = np.array([self.shrinkage, self.shrunk])
-        return {**arrays, "counters": np.array([self.round, self.presented, self.began], dtype=np.float64)}
+        return {
+            **arrays,
+            "counters": np.array([self.round, self.presented, self.began], dtype=np.float64),
+        }
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """Load the arrays of :meth:`state`."""
@@ -567,10 +651,14 @@ class OnlineTrainer:
         self.began = int(began)
 
     def take(self, other: "OnlineTrainer") -> None:
-        """Take the state of a trainer with more groups; the banks of this one already have its parameters."""
+        """Take the state of a trainer with more groups; the banks of this one already have its
+        parameters.
+        """
         names, state = other.group_state.names, other.group_state.state()
         indices = [names.index(name) for name in self.group_state.names]
-        own = {name: array if name == "weights" else array[indices] for name, array in state.items()}
+        own = {
+            name: array if name == "weights" else array[indices] for name, array in state.items()
+        }
         self.group_state.load_state(own)
         for role, part in other.parts.items():
             if role in LATER and isinstance(part, LATER[role]):

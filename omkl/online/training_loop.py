@@ -26,7 +26,9 @@ class Source(Protocol):
 
     n_examples: int | None
 
-    def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None: ...
+    def begin_epoch(
+        self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int
+    ) -> None: ...
 
     def blocks(self, epoch: int, start: int) -> Iterator[rounds.Examples]: ...
 
@@ -47,8 +49,12 @@ class Pass:
     def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None:
         """Accept everything."""
 
-    def __call__(self, trainer: OnlineTrainer, examples: rounds.Examples, orders: Callable, done: int) -> Iterator[Any]:
-        """Yield the steps on a block in the order of ``orders(sizes)``, after its first ``done`` examples."""
+    def __call__(
+        self, trainer: OnlineTrainer, examples: rounds.Examples, orders: Callable, done: int
+    ) -> Iterator[Any]:
+        """Yield the steps on a block in the order of ``orders(sizes)``, after its first ``done``
+        examples.
+        """
         for i in orders([len(examples)])[0][done:].tolist():
             yield trainer.update(*examples[i])
 
@@ -72,10 +78,16 @@ class ArraySource:
         self._rng = rng
         self.end_epoch()
 
-    def begin_epoch(self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int) -> None:
+    def begin_epoch(
+        self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int
+    ) -> None:
         """Plan the trainer's rounds: ``epochs`` epochs after ``rounds_before`` rounds."""
         examples, n_examples = self.examples, len(self.examples)
-        n_rounds = max(examples.sizes) if isinstance(examples, rounds.Sharded) else -(-n_examples // n_shards)
+        n_rounds = (
+            max(examples.sizes)
+            if isinstance(examples, rounds.Sharded)
+            else -(-n_examples // n_shards)
+        )
         trainer.plan(rounds=rounds_before + epochs * n_rounds, recompute_every=max(1, n_examples))
 
     def blocks(self, epoch: int, start: int) -> Iterator[rounds.Examples]:
@@ -84,7 +96,9 @@ class ArraySource:
             yield self.examples
 
     def orders(self, sizes: Sequence[int]) -> list[Any]:
-        """Return an order for each part of a block, which have these sizes, or its seed if they are elsewhere."""
+        """Return an order for each part of a block, which have these sizes, or its seed if they are
+        elsewhere.
+        """
         if self._rng is not None and isinstance(self.examples, rounds.Sharded):
             return self._rng.integers(2**63, size=len(sizes)).tolist()
         return [np.arange(n) if self._rng is None else self._rng.permutation(n) for n in sizes]
@@ -114,16 +128,18 @@ class TrainingLoop:
     make_pass : Pass
         Trains on a block: :data:`serial_pass`, or ``omkl.distributed.ParameterMixing`` for shards.
     callbacks : sequence
-        Each can define ``on_start(trainer, source)``, ``on_round(trainer, step)``, ``on_block(trainer, block)``,
-        ``on_epoch(trainer, record)`` and ``on_end(trainer)``. A plain callable counts as ``on_epoch``. In shards,
-        ``on_block`` is called after every mix, and ``on_round`` is not called. A true return value ends training;
-        after ``on_round``, immediately. ``on_change(trainer, row)`` is called when a change of the stream was found,
+        Each can define ``on_start(trainer, source)``, ``on_round(trainer, step)``,
+        ``on_block(trainer, block)``, ``on_epoch(trainer, record)`` and ``on_end(trainer)``. A plain
+        callable counts as ``on_epoch``. In shards, ``on_block`` is called after every mix, and
+        ``on_round`` is not called. A true return value ends training; after ``on_round``,
+        immediately. ``on_change(trainer, row)`` is called when a change of the stream was found,
         with the number of the last row or sequence, from 1. Callbacks with ``state()`` and
         ``load_state(values, arrays)`` are part of checkpoints.
 
-        A callback with ``on_round`` sees every round, which rules out compiled passes, unless it has ``room()``: how
-        many rounds may pass until its next call. The step of that call is about all of these. It holds the costs of
-        their predictions, unless the attribute ``reads_costs`` of the callback is False.
+        A callback with ``on_round`` sees every round, which rules out compiled passes, unless it
+        has ``room()``: how many rounds may pass until its next call. The step of that call is about
+        all of these. It holds the costs of their predictions, unless the attribute ``reads_costs``
+        of the callback is False.
     checkpoints : Checkpoints, optional
         Checkpoints of the states of all of these, which are restored at the start.
     stage : str
@@ -131,7 +147,8 @@ class TrainingLoop:
     progress : TrainingProgress, optional
         Position from which to continue; the beginning by default.
     concludes : bool
-        Whether training ends with the last epoch; False if more examples may follow, as in ``partial_fit``.
+        Whether training ends with the last epoch; False if more examples may follow, as in
+        ``partial_fit``.
     """
 
     trainer: OnlineTrainer
@@ -160,9 +177,9 @@ class TrainingLoop:
         Returns
         -------
         list of dict
-            A flat record of each epoch: ``epoch``, ``round``, ``examples``, ``loss`` (weighted mean of the losses
-            before each update), ``penalty``, ``objective``, ``rate``, ``norm:NAME`` and ``weight:NAME`` of every
-            group, ``seconds``.
+            A flat record of each epoch: ``epoch``, ``round``, ``examples``, ``loss`` (weighted mean
+            of the losses before each update), ``penalty``, ``objective``, ``rate``, ``norm:NAME``
+            and ``weight:NAME`` of every group, ``seconds``.
         """
         trainer, source, progress = self.trainer, self.source, self.progress
         rounds_before, first_epoch = trainer.round, progress.epoch
@@ -193,13 +210,20 @@ class TrainingLoop:
 
     def _learn_epoch(self) -> bool:
         """Train on the remaining blocks of an epoch; return whether a callback ends training."""
-        trainer, progress, checkpoints, on_round = self.trainer, self.progress, self.checkpoints, self._on_round
+        trainer, progress, checkpoints, on_round = (
+            self.trainer,
+            self.progress,
+            self.checkpoints,
+            self._on_round,
+        )
         for examples in self.source.blocks(progress.epoch - 1, progress.block):
             self._write_waiting()
             stopped = in_shards = False
             for part in trainer.parts.values():
                 part.enter(examples)
-            steps = self._pass_for(examples)(trainer, examples, self.source.orders, progress.block_examples)
+            steps = self._pass_for(examples)(
+                trainer, examples, self.source.orders, progress.block_examples
+            )
             for step in steps:
                 progress.add(step.n_examples, step.loss, step.weight)
                 in_shards = step.in_shards
@@ -228,7 +252,9 @@ class TrainingLoop:
         return False
 
     def _pass_for(self, examples: rounds.Examples) -> Callable[..., Iterator[Any]]:
-        """Return the pass over a block: a compiled one if all parts have compiled functions, and callbacks can wait."""
+        """Return the pass over a block: a compiled one if all parts have compiled functions, and
+        callbacks can wait.
+        """
         if self.make_pass is not serial_pass:
             return self.make_pass
         told = [callback for callback in self.callbacks if rounds.hooks([callback], "on_round")]
@@ -256,7 +282,9 @@ class TrainingLoop:
         return stopped
 
     def _write_waiting(self) -> None:
-        """Write a pending checkpoint; with shards, this is delayed until the callbacks of the block were called."""
+        """Write a pending checkpoint; with shards, this is delayed until the callbacks of the block
+        were called.
+        """
         if self._write_waits and self.checkpoints is not None:
             self._keep()
             self.checkpoints.write()
@@ -272,7 +300,10 @@ class TrainingLoop:
 
     def _restore(self) -> None:
         """Restore all states from the resumed checkpoint, if it has this stage."""
-        if self.checkpoints is not None and (found := self.checkpoints.earlier(self.stage)) is not None:
+        if (
+            self.checkpoints is not None
+            and (found := self.checkpoints.earlier(self.stage)) is not None
+        ):
             values, arrays = found
             with self.checkpoints.reading():
                 self.trainer.load_state(arrays)
@@ -286,11 +317,14 @@ def in_order(sizes: Sequence[int]) -> list[np.ndarray]:
     return [np.arange(n) for n in sizes]
 
 
-def learn_alone(trainer: OnlineTrainer, examples: rounds.Examples, history: list[rounds.Record]) -> None:
-    """Learn a single example in a pass of its own, as :class:`TrainingLoop` does, but in fewer calls.
+def learn_alone(
+    trainer: OnlineTrainer, examples: rounds.Examples, history: list[rounds.Record]
+) -> None:
+    """Learn a single example in a pass of its own, as :class:`TrainingLoop` does, but in fewer
+    calls.
 
-    ``examples`` presents it once, or several times if its weight is above one. The record is added to those of earlier
-    passes in ``history``.
+    ``examples`` presents it once, or several times if its weight is above one. The record is added
+    to those of earlier passes in ``history``.
     """
     progress = rounds.TrainingProgress(epoch=history[-1]["epoch"] + 1 if history else 1)
     for part in trainer.parts.values():
@@ -306,38 +340,60 @@ def learn_alone(trainer: OnlineTrainer, examples: rounds.Examples, history: list
 
 
 def _found_change(trainer: OnlineTrainer, examples: rounds.Examples, learned: int) -> list[int]:
-    """Log a change of the stream, found after so many ``learned`` examples of a block; return the row in a list."""
-    rows = [test.row(examples, learned) for test in trainer.parts.values() if isinstance(test, DriftTest)]
+    """Log a change of the stream, found after so many ``learned`` examples of a block; return the
+    row in a list.
+    """
+    rows = [
+        test.row(examples, learned)
+        for test in trainer.parts.values()
+        if isinstance(test, DriftTest)
+    ]
     for row in rows:
         unit = unit_of(trainer.structure)
-        logger.warning("The averaged model lags behind the stream at %s %d: the average restarts.", unit, row)
+        logger.warning(
+            "The averaged model lags behind the stream at %s %d: the average restarts.", unit, row
+        )
     return rows
 
 
 def _record_of(trainer: OnlineTrainer, progress: rounds.TrainingProgress) -> rounds.Record:
-    """Return the record of an epoch; raise an error if it had no example, or parameters are not finite."""
+    """Return the record of an epoch; raise an error if it had no example, or parameters are not
+    finite.
+    """
     state = trainer.group_state
     if progress.examples == 0:
         raise InputError("The training data must have an example.")
     if not math.isfinite(state.square_norms.sum() + state.averages.sum()):
         found = f"Parameters are not finite after round {trainer.round}: training diverged."
         raise DivergenceError(f"{found} Choose a smaller eta0, or a radius.")
-    record = trainer.record(progress.epoch, progress.examples, progress.loss / progress.weight, progress.elapsed())
+    record = trainer.record(
+        progress.epoch, progress.examples, progress.loss / progress.weight, progress.elapsed()
+    )
     return {**record, "changes": progress.changes} if progress.changes else record
 
 
 def _begin_epoch(trainer: OnlineTrainer, new: bool, once: bool, concludes: bool) -> None:
     """Prepare an epoch.
 
-    After the epoch in which examples were ``new``, useless groups are left out. If these had more than a tenth of the
-    weight, the other groups are trained from scratch. In a single pass (``once``), Hedge learns the weights of MKL. If
-    training does not conclude, groups are neither tested nor left out.
+    After the epoch in which examples were ``new``, useless groups are left out. If these had more
+    than a tenth of the weight, the other groups are trained from scratch. In a single pass
+    (``once``), Hedge learns the weights of MKL. If training does not conclude, groups are neither
+    tested nor left out.
     """
     evidence, regularizer = trainer.find(Evidence), trainer.regularizer
     if not concludes and evidence is not None:
         evidence.open = False
-    is_mkl = regularizer is not None and regularizer.weight_set == "simplex" and regularizer.is_sparse
-    if new and once and trainer.round == 0 and evidence is not None and is_mkl and trainer.method.forgets:
+    is_mkl = (
+        regularizer is not None and regularizer.weight_set == "simplex" and regularizer.is_sparse
+    )
+    if (
+        new
+        and once
+        and trainer.round == 0
+        and evidence is not None
+        and is_mkl
+        and trainer.method.forgets
+    ):
         trainer.join("method")
     if not new and _leave_out_useless(trainer) > NEGLIGIBLE:
         trainer.restart()

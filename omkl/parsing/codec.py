@@ -46,24 +46,35 @@ def tree_rates(estimator: OnlineEstimator) -> Schedule:
     # rates of dual averaging depend on the distance from the origin, not on the length of a step
     if estimator.method != "fobos":
         return DistanceOverGradients()
-    # the gradient of a CRF is spread over all arcs, and needs steps that are three times as long (UAS for English: 87.0
-    # instead of 86.5)
-    return MeanPolyak(3.0 if isinstance(resolve(StructuredLoss, estimator.loss, "loss"), CRF) else 1.0)
+    # the gradient of a CRF is spread over all arcs, and needs steps that are three times as long
+    # (UAS for English: 87.0 instead of 86.5)
+    return MeanPolyak(
+        3.0 if isinstance(resolve(StructuredLoss, estimator.loss, "loss"), CRF) else 1.0
+    )
 
 
-def read_trees(block: TrainingBlock, projective: bool, single_root: bool, whole: bool = False) -> TreeData:
+def read_trees(
+    block: TrainingBlock, projective: bool, single_root: bool, whole: bool = False
+) -> TreeData:
     """Read and validate the sentences of a block.
 
-    Sentences without a possible tree are dropped; from the ``whole`` data, sentences of weight 0 as well.
+    Sentences without a possible tree are dropped; from the ``whole`` data, sentences of weight 0 as
+    well.
     """
     treebank = sentences.as_treebank(block.X, trees="partial", single_root=single_root)
     sentences.check_trees(treebank, partial=True)
     weights = check_sample_weight(block.sample_weight, len(treebank))
-    kept = sentences.only_projective(treebank, single_root) if projective else np.ones(len(treebank), dtype=bool)
+    kept = (
+        sentences.only_projective(treebank, single_root)
+        if projective
+        else np.ones(len(treebank), dtype=bool)
+    )
     if whole and weights is not None:
         kept = kept & (weights > 0)
     if not kept.any():
-        raise InputError("There must be a sentence of positive weight; with projective=True, a projective one.")
+        raise InputError(
+            "There must be a sentence of positive weight; with projective=True, a projective one."
+        )
     if not kept.all():
         treebank, weights = treebank[kept], None if weights is None else weights[kept]
     return TreeData(treebank, weights, whole)
@@ -83,7 +94,8 @@ class TreebankCodec(TreeCodec):
     Attributes
     ----------
     templates : TemplateSet
-        Templates of the trainer, adapted to the training data: of arcs, or of the parts of second-order trees.
+        Templates of the trainer, adapted to the training data: of arcs, or of the parts of
+        second-order trees.
     structure : TreeStructure
     relations : RelationLabeler or None
     features : dict of str to list
@@ -95,7 +107,10 @@ class TreebankCodec(TreeCodec):
     """
 
     def __init__(
-        self, parser: OnlineEstimator, templates: TemplateSet | None = None, running: RunOptions | None = None
+        self,
+        parser: OnlineEstimator,
+        templates: TemplateSet | None = None,
+        running: RunOptions | None = None,
     ) -> None:
         self._kind: type = type(parser)
         self._given = SimpleNamespace(**parser.get_params(deep=False))
@@ -130,29 +145,42 @@ class TreebankCodec(TreeCodec):
         templates = self.suited(data)
         kinds = templates.by_part()
         if field := min(filter(sees_trees, templates.fields), default=""):
-            raise InputError(f"The field {field!r} needs a tree, which templates do not have: use g.FIELD or s.FIELD.")
+            raise InputError(
+                f"The field {field!r} needs a tree, which templates do not have: use g.FIELD or s.FIELD."
+            )
         if "arc" not in kinds:
             raise InputError("Every template has an atom of g or s: give a template of arcs.")
         of_arcs = kinds.pop("arc")
         second_order = bool(kinds) and self._given.order == 2
         if kinds and not second_order and self._given.templates != "auto":
-            warn_caller(f"order=1 leaves out {len(templates) - len(of_arcs)} templates of g or s.", DataWarning)
+            warn_caller(
+                f"order=1 leaves out {len(templates) - len(of_arcs)} templates of g or s.",
+                DataWarning,
+            )
         if self._given.labeled:
             arguments = data.treebank, data.whole, templates.lexicons, second_order
             self.relations = RelationLabeler.for_treebank(*arguments)
-        fields = templates.fields + ([] if self.relations is None else self.relations.templates.fields)
+        fields = templates.fields + (
+            [] if self.relations is None else self.relations.templates.fields
+        )
         self.empty = empty_shares(data.treebank, fields)
         guide, stage = None, self.stage
         training = data, self._given.folds, self._running
         if second_order:
             if resolve(StructuredLoss, self._given.loss, "loss").is_likelihood:
-                raise InputError(f"loss={self._given.loss!r} sums over all trees, which order=2 cannot: set order=1.")
+                raise InputError(
+                    f"loss={self._given.loss!r} sums over all trees, which order=2 cannot: set order=1."
+                )
             own = {"templates": of_arcs, "memory": self._given.memory * (1.0 - stages.FOR_PARTS)}
             first = self._kind(**{**vars(self._given), **stages.PLAIN, **own})
             stage, guide = stages.SecondOrder.train(first, *training, stages.CANDIDATES)
-            of_arcs = TemplateSet([own for kind in kinds.values() for own in kind], templates.lexicons)
+            of_arcs = TemplateSet(
+                [own for kind in kinds.values() for own in kind], templates.lexicons
+            )
         elif self._given.likely is not None:
-            first = self._kind(**stages.QUICK, **{name: vars(self._given)[name] for name in stages.SHARED})
+            first = self._kind(
+                **stages.QUICK, **{name: vars(self._given)[name] for name in stages.SHARED}
+            )
             stage, guide = stages.CoarseToFine.train(first, *training, self._given.likely)
         self._take(of_arcs, stage)
         earlier = stage.first[0].model_.codec.features if stage.corrects else {}
@@ -160,7 +188,9 @@ class TreebankCodec(TreeCodec):
         return ArcExamples.of(data.treebank, self.templates, data.weights, guide)
 
     def tokens(self, treebank: Treebank, **options: Any) -> ArcTokens:
-        return sentences.encode(treebank, self.templates, self.stage.guide(treebank, stages.Asked(**options)))
+        return sentences.encode(
+            treebank, self.templates, self.stage.guide(treebank, stages.Asked(**options))
+        )
 
     def encode(self, data: TreeData, trainer: OnlineTrainer) -> ArcExamples:
         """Encode later sentences of a stream."""
@@ -175,7 +205,9 @@ class TreebankCodec(TreeCodec):
 
     def facts(self, examples: ArcExamples) -> dict[str, Any]:
         """Return facts about the data for a resumed run to compare."""
-        advice = [] if examples.guide is None else [part for own in examples.guide.arcs for part in own]
+        advice = (
+            [] if examples.guide is None else [part for own in examples.guide.arcs for part in own]
+        )
         arrays = [examples.tokens.columns, examples.heads, examples.given, *advice]
         facts = sentences.facts_of(examples.treebank, ["deprels"], arrays)
         return {"number of templates": len(self.templates), **facts}
@@ -185,8 +217,12 @@ class TreebankCodec(TreeCodec):
         """Names of the groups, in the user's order."""
         return self.templates.names
 
-    def banks(self, averaging: bool, training: ArcExamples | None = None, in_shards: bool = False) -> tuple[list, list]:
-        """Make the untrained bank; memory is allocated by the templates' numbers of features in ``training``."""
+    def banks(
+        self, averaging: bool, training: ArcExamples | None = None, in_shards: bool = False
+    ) -> tuple[list, list]:
+        """Make the untrained bank; memory is allocated by the templates' numbers of features in
+        ``training``.
+        """
         # prediction needs a copy of the weights
         memory = self._given.memory * (1 / 2 if self._given.average in (None, "last") else 2 / 3)
         dtype, kinds = np.dtype(self._given.dtype), self.templates.by_part()
@@ -208,22 +244,35 @@ class TreebankCodec(TreeCodec):
 
     def learned(self) -> dict[str, Any]:
         """Return learned attributes of the parser."""
-        return {"templates_": self.all_templates, **({"first_": self.stage.first[0]} if self.stage.first else {})}
+        return {
+            "templates_": self.all_templates,
+            **({"first_": self.stage.first[0]} if self.stage.first else {}),
+        }
 
     def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
         """List the strongest features; see :meth:`omkl.DependencyParser.top_features`."""
         OneOf((None, *self.features)).check("group", group)
         groups = self.features if group is None else [group]
-        features = [{"feature": own, "group": g, "weight": weight} for g in groups for own, weight in self.features[g]]
+        features = [
+            {"feature": own, "group": g, "weight": weight}
+            for g in groups
+            for own, weight in self.features[g]
+        ]
         return sorted(features, key=lambda feature: -abs(feature["weight"]))[:n]
 
-    def finish(self, model: OnlineModel, examples: ArcExamples, chosen: np.ndarray, run: Run, epochs: int) -> None:
-        """Train relations on the chosen sentences, and name the strongest features, after training of trees."""
+    def finish(
+        self, model: OnlineModel, examples: ArcExamples, chosen: np.ndarray, run: Run, epochs: int
+    ) -> None:
+        """Train relations on the chosen sentences, and name the strongest features, after training
+        of trees.
+        """
         treebank, weights = examples.treebank, examples.given
         if self.relations is not None:
             weights = None if weights is None else weights[chosen]
             chosen_trees = treebank if len(chosen) == len(treebank) else treebank[chosen]
-            epochs = self._given.epochs if self.stage.corrects else epochs  # parts are trained for few
+            epochs = (
+                self._given.epochs if self.stage.corrects else epochs
+            )  # parts are trained for few
             words = np.isin(np.repeat(np.arange(len(treebank)), treebank.lengths), chosen)
             heads = None if examples.guide is None else examples.guide.heads[words]
             self.relations.fit(chosen_trees, weights, model.settings.C, epochs, run, heads)
@@ -237,9 +286,14 @@ class TreebankCodec(TreeCodec):
     def pruned(
         self, parser: OnlineEstimator, banks: list[ArcTemplateBank], stage: stages.SingleStage
     ) -> "TreebankCodec":
-        """Make the codec of a pruned parser, with the templates of its banks and the same relations."""
+        """Make the codec of a pruned parser, with the templates of its banks and the same
+        relations.
+        """
         codec = TreebankCodec(parser)
-        codec._take(TemplateSet([own for bank in banks for own in bank.templates], self.templates.lexicons), stage)
+        codec._take(
+            TemplateSet([own for bank in banks for own in bank.templates], self.templates.lexicons),
+            stage,
+        )
         codec.relations, codec._sizes = self.relations, [bank.sizes.tolist() for bank in banks]
         codec.empty = self.empty
         codec.features = {name: self.features[name] for name in codec.all_templates.names}
@@ -251,15 +305,23 @@ class TreebankCodec(TreeCodec):
             lacking = [] if warned else lacking_columns(treebank, self.empty)
             if lacking:
                 warned = True
-                message = f"The input has no {', '.join(lacking)}, from which the parser has learned."
+                message = (
+                    f"The input has no {', '.join(lacking)}, from which the parser has learned."
+                )
                 warn_caller(message, DataWarning)
             yield treebank
 
     def pack(self, packer: Packer, condensed: Arrays | None = None) -> tuple[Manifest, Arrays]:
-        """Return ``(JSON values, arrays)`` for a model file; see :meth:`omkl.online.model.Codec.pack`."""
-        relations, arrays = (None, {}) if self.relations is None else self.relations.describe(condensed is None)
+        """Return ``(JSON values, arrays)`` for a model file; see
+        :meth:`omkl.online.model.Codec.pack`.
+        """
+        relations, arrays = (
+            (None, {}) if self.relations is None else self.relations.describe(condensed is None)
+        )
         arrays = {f"relations/{name}": array for name, array in arrays.items()}
-        looked_up = self.templates.looked_up | (set() if self.relations is None else self.relations.templates.looked_up)
+        looked_up = self.templates.looked_up | (
+            set() if self.relations is None else self.relations.templates.looked_up
+        )
         lexicons = {name: own for name, own in self.templates.lexicons.items() if name in looked_up}
         arrays |= pack_lexicons(lexicons)
         values: Manifest = {"templates": str(self.templates).splitlines(), "sizes": self._sizes}
@@ -279,10 +341,12 @@ class TreebankCodec(TreeCodec):
         self._sizes = values["sizes"]
         self.features, self.empty = values["top_features"], values["empty"]
         if values["relations"] is not None:
-            self.relations = RelationLabeler.restored(values["relations"], below(arrays, "relations/"), lexicons)
+            self.relations = RelationLabeler.restored(
+                values["relations"], below(arrays, "relations/"), lexicons
+            )
 
 
-# ---- explanations ----------------------------------------------------------------------------------------------------
+# ---- explanations --------------------------------------------------------------------------------
 
 
 def explain_tree(
@@ -296,8 +360,8 @@ def explain_tree(
 ) -> Explanation:
     """Explain the tree of a sentence in comparison with the next best tree.
 
-    The score of a tree is a sum over arcs and templates, and so is the margin, the difference of the two scores.
-    Relations are not explained.
+    The score of a tree is a sum over arcs and templates, and so is the margin, the difference of
+    the two scores. Relations are not explained.
 
     Parameters
     ----------
@@ -335,7 +399,11 @@ def explain_tree(
     chosen = decoder.trees(block)[0] if heads is None else given[0]
     structure, others = codec.structure, given[-1:]
     if against is None and word is None:
-        others = [own for own in structure.decode_best(potentials, 2)[0] if not np.array_equal(own, chosen)]
+        others = [
+            own
+            for own in structure.decode_best(potentials, 2)[0]
+            if not np.array_equal(own, chosen)
+        ]
     elif against is None and word is not None:
         own = structure.forbidding(potentials, [(chosen[word - 1], word)])
         others = [structure.decode(own)] if structure.is_possible(own) else []
@@ -355,5 +423,7 @@ def explain_tree(
         for i in np.flatnonzero(chosen != other).tolist()
     ]
     margin, direction = structure.difference(potentials, chosen, other)
-    found = codec.stage.explained(contributions(predictor, sentence, direction), block, given, direction)
+    found = codec.stage.explained(
+        contributions(predictor, sentence, direction), block, given, direction
+    )
     return explanation(chosen, other, listed(told), margin, found, n, named)

@@ -19,7 +19,14 @@ from omkl.groups.templates.language import Template, TemplateSet, distance_name
 from omkl.groups.templates.layout import ArcSentence, ArcTokens, TemplateLayout
 from omkl.online.averaging import Predictor
 from omkl.online.model import Codec, OnlineModel
-from omkl.parsing.sentences import ArcExamples, Sentences, check_trees, joined, treebanks_of, with_notes
+from omkl.parsing.sentences import (
+    ArcExamples,
+    Sentences,
+    check_trees,
+    joined,
+    treebanks_of,
+    with_notes,
+)
 from omkl.structures.base import Potentials
 from omkl.structures.trees.arc_factored import TreeStructure
 
@@ -41,7 +48,8 @@ class Parse(NamedTuple):
     deprels : list of str
         ``_`` if the parser is not labeled.
     score : float
-        Sum of the potentials of the arcs; larger is better. Only scores of the same sentence are comparable.
+        Sum of the potentials of the arcs; larger is better. Only scores of the same sentence are
+        comparable.
     """
 
     heads: np.ndarray
@@ -55,10 +63,11 @@ class ParseMarginals(NamedTuple):
     Attributes
     ----------
     arcs : array of shape (n + 1, n + 1)
-        ``arcs[h, m]`` is the probability of the arc from ``h`` to ``m``; 0 is the root. Columns from 1 on sum to 1.
+        ``arcs[h, m]`` is the probability of the arc from ``h`` to ``m``; 0 is the root. Columns
+        from 1 on sum to 1.
     relations : array of shape (n, K), or None
-        Probability of each relation in ``relations_`` for the predicted arc to each word, given that the arc is
-        correct. None unless the parser is labeled and calibrated.
+        Probability of each relation in ``relations_`` for the predicted arc to each word, given
+        that the arc is correct. None unless the parser is labeled and calibrated.
     """
 
     arcs: np.ndarray
@@ -72,13 +81,16 @@ class ArcConstraints:
         self._arcs: dict[str, Any] = {"required": required, "forbidden": forbidden}
         for name, arcs in self._arcs.items():
             if arcs is not None and not (isinstance(arcs, Sequence) and len(arcs) == n_sentences):
-                raise InputError(f"{name} must be a list with a list of arcs for each of the {n_sentences} sentences.")
+                raise InputError(
+                    f"{name} must be a list with a list of arcs for each of the {n_sentences} sentences."
+                )
 
     def __bool__(self) -> bool:
         return any(arcs is not None for arcs in self._arcs.values())
 
     def applied(self, potentials: Potentials, i: int, structure: TreeStructure) -> Potentials:
-        """Return potentials of sentence ``i``, from 0, in which trees that break the constraints are forbidden.
+        """Return potentials of sentence ``i``, from 0, in which trees that break the constraints
+        are forbidden.
 
         Raises
         ------
@@ -93,7 +105,9 @@ class ArcConstraints:
             forbidden += [(other, word) for other in range(n + 1) if other not in (head, word)]
         own = structure.forbidding(potentials, forbidden)
         if not structure.is_possible(own):
-            raise InputError(f"Sentence {i + 1}: no tree has all required arcs and none of the forbidden ones.")
+            raise InputError(
+                f"Sentence {i + 1}: no tree has all required arcs and none of the forbidden ones."
+            )
         return own
 
     def _of_sentence(self, name: str, i: int, n: int) -> list[tuple[int, int]]:
@@ -104,7 +118,9 @@ class ArcConstraints:
             pair = np.asarray(arc)
             is_pair = pair.shape == (2,) and pair.dtype.kind in "iu"
             if not is_pair or not 0 <= pair[0] <= n or not 0 < pair[1] <= n or pair[0] == pair[1]:
-                raise InputError(f"Sentence {i + 1}: {name} must hold arcs (head, word) of its {n} words, got {arc!r}.")
+                raise InputError(
+                    f"Sentence {i + 1}: {name} must hold arcs (head, word) of its {n} words, got {arc!r}."
+                )
             found.append((int(pair[0]), int(pair[1])))
         return found
 
@@ -126,9 +142,13 @@ class ArcLabeler(Protocol):
 
     strings: Strings
 
-    def predict(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray: ...
+    def predict(
+        self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None
+    ) -> np.ndarray: ...
 
-    def scores(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray: ...
+    def scores(
+        self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None
+    ) -> np.ndarray: ...
 
 
 class TreeCodec(Codec):
@@ -158,7 +178,8 @@ class TreeDecoder:
     temperature, relation_temperature : float or None
         Temperatures of potentials and of scores of relations; None before calibration.
     minimum_risk : bool
-        Predict the tree with the largest expected number of correct heads, instead of the highest-scoring tree.
+        Predict the tree with the largest expected number of correct heads, instead of the
+        highest-scoring tree.
     n_jobs : int or None
         Number of threads.
     """
@@ -190,7 +211,10 @@ class TreeDecoder:
             yield block, ArcConstraints(required, forbidden, len(block))
 
     def from_potentials(
-        self, treebank: Treebank, function: Callable[[Potentials], Result], constraints: ArcConstraints = FREE
+        self,
+        treebank: Treebank,
+        function: Callable[[Potentials], Result],
+        constraints: ArcConstraints = FREE,
     ) -> list[Result]:
         """Apply a function to the potentials of each sentence under constraints, in threads.
 
@@ -203,7 +227,9 @@ class TreeDecoder:
             potentials = enumerate(potentials_of(predictor, sentences), first)
             return [function(constraints.applied(own, i, structure)) for i, own in potentials]
 
-        blocks = list(self.model.codec.tokens(treebank, constraints=constraints, n_jobs=self.n_jobs).blocks())
+        blocks = list(
+            self.model.codec.tokens(treebank, constraints=constraints, n_jobs=self.n_jobs).blocks()
+        )
         firsts = np.cumsum([0, *map(len, blocks)]).tolist()
         return list(chain.from_iterable(in_threads(of_block, zip(firsts, blocks), self.n_jobs)))
 
@@ -216,18 +242,24 @@ class TreeDecoder:
         structure = self.structure
         if not self.minimum_risk:
             return self.from_potentials(block, structure.decode, constraints)
-        return self.from_potentials(block, lambda own: structure.decode_marginals(self._scaled(own)), constraints)
+        return self.from_potentials(
+            block, lambda own: structure.decode_marginals(self._scaled(own)), constraints
+        )
 
     def sure_trees(
         self, block: Treebank, constraints: ArcConstraints = FREE, relations: bool = True
     ) -> tuple[Treebank, list[ParseMarginals]]:
-        """Parse sentences, with or without ``relations``, and compute probabilities from the same potentials."""
+        """Parse sentences, with or without ``relations``, and compute probabilities from the same
+        potentials.
+        """
         structure, labeler = self.structure, self.model.codec.relations
 
         def decoded(own: Potentials) -> tuple[np.ndarray, np.ndarray]:
             own = structure.settled(own)
             scaled = self._scaled(own)
-            heads = structure.decode_marginals(scaled) if self.minimum_risk else structure.decode(own)
+            heads = (
+                structure.decode_marginals(scaled) if self.minimum_risk else structure.decode(own)
+            )
             return heads, structure.arc_probabilities(scaled)
 
         found = self.from_potentials(block, decoded, constraints)
@@ -239,7 +271,9 @@ class TreeDecoder:
             return block, [ParseMarginals(own, None) for own in arcs]
         scores = labeler.scores(block, joined(trees), self.n_jobs)
         block = block.with_column("deprels", scores.argmax(axis=1).astype(np.int32), self.relations)
-        of_arcs = np.split(softmax(scores / (self.relation_temperature or 1.0), axis=1), block.offsets[1:-1])
+        of_arcs = np.split(
+            softmax(scores / (self.relation_temperature or 1.0), axis=1), block.offsets[1:-1]
+        )
         return block, [ParseMarginals(*own) for own in zip(arcs, of_arcs)]
 
     def with_relations(self, treebank: Treebank, trees: list[np.ndarray]) -> Treebank:
@@ -254,12 +288,19 @@ class TreeDecoder:
         structure = self.structure
         trees = self.from_potentials(block, lambda own: structure.decode_best(own, n), constraints)
         owners = np.repeat(np.arange(len(block)), [len(scores) for _, scores in trees])
-        parsed = iter(self.with_relations(block[owners], [heads for own, _ in trees for heads in own]))
+        parsed = iter(
+            self.with_relations(block[owners], [heads for own, _ in trees for heads in own])
+        )
         for own, scores in trees:
-            yield [Parse(heads, next(parsed).deprels, score) for heads, score in zip(own, scores.tolist())]
+            yield [
+                Parse(heads, next(parsed).deprels, score)
+                for heads, score in zip(own, scores.tolist())
+            ]
 
     def noted(self, parsed: Treebank, marginals: list[ParseMarginals]) -> Treebank:
-        """Write the probabilities of arcs, and of relations if they are calibrated, into MISC of a parsed block."""
+        """Write the probabilities of arcs, and of relations if they are calibrated, into MISC of a
+        parsed block.
+        """
         notes = confidences(parsed, marginals)
         if self.relation_temperature is None:
             notes.pop(RELATION_CONFIDENCE, None)
@@ -286,34 +327,48 @@ class TreeDecoder:
 
 
 def confidences(parsed: Treebank, marginals: list[ParseMarginals]) -> dict[str, np.ndarray]:
-    """Return the probabilities of the arc to each word, and of its relation if known, by their keys in MISC."""
-    arcs = [own.arcs[heads, np.arange(1, len(heads) + 1)] for own, heads in zip(marginals, parsed.trees())]
+    """Return the probabilities of the arc to each word, and of its relation if known, by their keys
+    in MISC.
+    """
+    arcs = [
+        own.arcs[heads, np.arange(1, len(heads) + 1)]
+        for own, heads in zip(marginals, parsed.trees())
+    ]
     found = {HEAD_CONFIDENCE: np.concatenate([np.zeros(0), *arcs])}
     if relations := [own.relations for own in marginals if own.relations is not None]:
-        found[RELATION_CONFIDENCE] = np.concatenate(relations)[np.arange(parsed.n_words), parsed.deprels]
+        found[RELATION_CONFIDENCE] = np.concatenate(relations)[
+            np.arange(parsed.n_words), parsed.deprels
+        ]
     return found
 
 
-# ---- explanations ----------------------------------------------------------------------------------------------------
+# ---- explanations --------------------------------------------------------------------------------
 
 
 def strongest_features(
     bank: ArcTemplateBank, treebank: Treebank, examples: ArcExamples, n: int
 ) -> dict[str, list[tuple[str, float]]]:
     """Return the ``n`` strongest features of each template with their weights, by template."""
-    arrays = examples.tokens, TemplateLayout(bank.templates).places_in(examples.tokens, examples.heads)
+    arrays = (
+        examples.tokens,
+        TemplateLayout(bank.templates).places_in(examples.tokens, examples.heads),
+    )
     name = feature_namer(bank.templates, treebank)
     return {
-        template.name: [(name(template, *place), weight) for weight, place in bank.strongest(k, n, *arrays)]
+        template.name: [
+            (name(template, *place), weight) for weight, place in bank.strongest(k, n, *arrays)
+        ]
         for k, template in enumerate(bank.templates)
     }
 
 
 def feature_namer(templates: TemplateSet, treebank: Treebank) -> Callable[..., str]:
-    """Make a function that names the feature of an arc or part, such as ``h.form=dog m-1.upos=DET right 2``.
+    """Make a function that names the feature of an arc or part, such as ``h.form=dog m-1.upos=DET
+    right 2``.
 
-    Its arguments are a template, the index of a sentence, head, modifier, and the third node of a part or a token
-    between them. Modifier and third node are -1 if there is none; 0 is an unknown token between them.
+    Its arguments are a template, the index of a sentence, head, modifier, and the third node of a
+    part or a token between them. Modifier and third node are -1 if there is none; 0 is an unknown
+    token between them.
     """
 
     def value(sentence: int, field: str, place: int) -> str:

@@ -1,4 +1,6 @@
-"""Evaluation of annotated sentences as in the CoNLL 2018 shared task, after alignment of their words."""
+"""Evaluation of annotated sentences as in the CoNLL 2018 shared task, after alignment of their
+words.
+"""
 
 import re
 import unicodedata
@@ -23,7 +25,9 @@ SHOWN = 20
 
 
 class Word(NamedTuple):
-    """A word: its form in lower case, the characters of its token, and whether the token is a multiword token."""
+    """A word: its form in lower case, the characters of its token, and whether the token is a
+    multiword token.
+    """
 
     form: str
     start: int
@@ -32,7 +36,8 @@ class Word(NamedTuple):
 
 
 class Segmentation(NamedTuple):
-    """Tokens and words of a treebank; spans are numbers of characters, without whitespace, from start to end.
+    """Tokens and words of a treebank; spans are numbers of characters, without whitespace, from
+    start to end.
 
     Attributes
     ----------
@@ -65,14 +70,21 @@ class Segmentation(NamedTuple):
 
 
 def ranges_of(treebank: Treebank) -> dict[int, tuple[int, str]]:
-    """Return the multiword tokens of a treebank, by their first word: the end of their words, and the form."""
+    """Return the multiword tokens of a treebank, by their first word: the end of their words, and
+    the form.
+    """
     if treebank.text is None or treebank.text_offsets is None or treebank.format != "conllu":
         return {}
     found = list(_RANGE.finditer(treebank.text))
     places = np.array([match.start() for match in found], np.int64)
-    firsts = treebank.offsets[np.searchsorted(treebank.text_offsets, places, side="right") - 1].tolist()
+    firsts = treebank.offsets[
+        np.searchsorted(treebank.text_offsets, places, side="right") - 1
+    ].tolist()
     own = zip(firsts, found)
-    return {first + int(match[1]) - 1: (first + int(match[2]), match[3].decode()) for first, match in own}
+    return {
+        first + int(match[1]) - 1: (first + int(match[2]), match[3].decode())
+        for first, match in own
+    }
 
 
 def check_characters(gold: Segmentation, predicted: Segmentation) -> None:
@@ -92,7 +104,9 @@ def check_characters(gold: Segmentation, predicted: Segmentation) -> None:
 
 
 def _characters_at(text: str, at: int) -> str:
-    """Show the characters of a text from a place on, and the code of the first one, as some look alike."""
+    """Show the characters of a text from a place on, and the code of the first one, as some look
+    alike.
+    """
     code = f" (U+{ord(text[at]):04X})" if at < len(text) else ""
     return f"{text[at : at + SHOWN]!r}{code}"
 
@@ -100,8 +114,8 @@ def _characters_at(text: str, at: int) -> str:
 def aligned(gold: Sequence[Word], predicted: Sequence[Word]) -> np.ndarray:
     """Align words of the same characters, and return the indices of aligned words, (n, 2).
 
-    Words are aligned if they are tokens of the same characters. The words around multiword tokens are aligned by the
-    longest common subsequence of their forms (Zeman et al. 2018).
+    Words are aligned if they are tokens of the same characters. The words around multiword tokens
+    are aligned by the longest common subsequence of their forms (Zeman et al. 2018).
     """
     pairs: list[tuple[int, int]] = []
     g = p = 0
@@ -112,8 +126,12 @@ def aligned(gold: Sequence[Word], predicted: Sequence[Word]) -> np.ndarray:
                 p += 1
             elif not ours.in_multiword and ours.start < theirs.start:
                 g += 1
-            g_end, p_end = _multiword_span(gold, predicted, g, p, ours.end if ours.in_multiword else theirs.end)
-            common = _common([word.form for word in gold[g:g_end]], [word.form for word in predicted[p:p_end]])
+            g_end, p_end = _multiword_span(
+                gold, predicted, g, p, ours.end if ours.in_multiword else theirs.end
+            )
+            common = _common(
+                [word.form for word in gold[g:g_end]], [word.form for word in predicted[p:p_end]]
+            )
             pairs += [(g + i, p + j) for i, j in common]
             g, p = g_end, p_end
         elif (ours.start, ours.end) == (theirs.start, theirs.end):
@@ -126,11 +144,17 @@ def aligned(gold: Sequence[Word], predicted: Sequence[Word]) -> np.ndarray:
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
-def _multiword_span(gold: Sequence[Word], predicted: Sequence[Word], g: int, p: int, end: int) -> tuple[int, int]:
-    """Return the ends of the words up to character ``end``, which grows with multiword tokens that begin before it."""
+def _multiword_span(
+    gold: Sequence[Word], predicted: Sequence[Word], g: int, p: int, end: int
+) -> tuple[int, int]:
+    """Return the ends of the words up to character ``end``, which grows with multiword tokens that
+    begin before it.
+    """
 
     def is_inside(words: Sequence[Word], i: int) -> bool:
-        return i < len(words) and (words[i].start < end if words[i].in_multiword else words[i].end <= end)
+        return i < len(words) and (
+            words[i].start < end if words[i].in_multiword else words[i].end <= end
+        )
 
     while is_inside(gold, g) or is_inside(predicted, p):
         if g < len(gold) and (p >= len(predicted) or gold[g].start <= predicted[p].start):
@@ -142,7 +166,9 @@ def _multiword_span(gold: Sequence[Word], predicted: Sequence[Word], g: int, p: 
 
 
 def _common(ours: list[str], theirs: list[str]) -> list[tuple[int, int]]:
-    """Return the places of the longest common subsequence of two lists; of several, our later ones are left out."""
+    """Return the places of the longest common subsequence of two lists; of several, our later ones
+    are left out.
+    """
     longest = np.zeros((len(ours) + 1, len(theirs) + 1), np.int64)
     for i in reversed(range(len(ours))):
         for j in reversed(range(len(theirs))):
@@ -177,7 +203,12 @@ UNIVERSAL_FEATURES = frozenset({
 NEED_HEADS = ("uas", "las", "clas", "mlas", "blex", "las_subtypes", "whole")
 NEED_RELATIONS = ("las", "clas", "mlas", "blex", "las_subtypes")
 #: Columns of which each score needs one in the gold sentences.
-NEED_COLUMNS = {"upos": ("upos",), "xpos": ("xpos",), "ufeats": ("feats",), "alltags": ("upos", "xpos", "feats")}
+NEED_COLUMNS = {
+    "upos": ("upos",),
+    "xpos": ("xpos",),
+    "ufeats": ("feats",),
+    "alltags": ("upos", "xpos", "feats"),
+}
 NEED_COLUMNS |= {"lemmas": ("lemmas",), "mlas": ("upos", "feats"), "blex": ("lemmas",)}
 #: Heads that are no word, and words without an aligned gold word.
 ROOT, NO_HEAD, UNALIGNED = -1, -2, -3
@@ -198,16 +229,17 @@ RULES: dict[str, tuple[str, Callable[[str], bool]]] = {
 def evaluate_treebanks(gold: Treebank, predicted: Treebank, ignore: Rule = None) -> dict:
     """Compare annotated sentences with gold sentences, word by word.
 
-    The scores are those of the evaluation script of the CoNLL 2018 shared task (Zeman et al. 2018, *CoNLL 2018 Shared
-    Task: Multilingual Parsing from Raw Text to Universal Dependencies*). Words of the two treebanks are aligned by
-    characters. All scores are F1 scores; where the words are identical, F1 equals accuracy, except for CLAS, MLAS and
-    BLEX, because the words that these count depend on the relations.
+    The scores are those of the evaluation script of the CoNLL 2018 shared task (Zeman et al. 2018,
+    *CoNLL 2018 Shared Task: Multilingual Parsing from Raw Text to Universal Dependencies*). Words
+    of the two treebanks are aligned by characters. All scores are F1 scores; where the words are
+    identical, F1 equals accuracy, except for CLAS, MLAS and BLEX, because the words that these
+    count depend on the relations.
 
     Parameters
     ----------
     gold, predicted : Treebank
-        Annotations of the same text, or of the same words. Multiword tokens are known if the treebanks have their text
-        (``keep_text=True``).
+        Annotations of the same text, or of the same words. Multiword tokens are known if the
+        treebanks have their text (``keep_text=True``).
     ignore : {None, "upos", "xpos", "form"} or callable
         Words to ignore, by their gold columns; see :meth:`omkl.DependencyParser.evaluate`.
 
@@ -216,25 +248,27 @@ def evaluate_treebanks(gold: Treebank, predicted: Treebank, ignore: Rule = None)
     dict
         Scores in [0, 1]:
 
-        * ``upos``, ``xpos``, ``ufeats`` (universal features), ``alltags`` (all three), ``lemmas`` (always correct if
-          the gold lemma is missing);
-        * ``uas``, ``las`` (universal relations, without subtypes), ``las_subtypes``, ``clas`` (LAS of content words),
-          ``mlas`` (CLAS that also requires correct UPOS, features and dependent function words), ``blex`` (CLAS that
-          also requires the correct lemma);
+        * ``upos``, ``xpos``, ``ufeats`` (universal features), ``alltags`` (all three), ``lemmas``
+          (always correct if the gold lemma is missing);
+        * ``uas``, ``las`` (universal relations, without subtypes), ``las_subtypes``, ``clas`` (LAS
+          of content words), ``mlas`` (CLAS that also requires correct UPOS, features and dependent
+          function words), ``blex`` (CLAS that also requires the correct lemma);
         * ``tokens_f1``, ``words_f1`` and ``sentences_f1``, of the segmentation;
         * ``whole``, the fraction of gold sentences whose heads are all correct.
 
-        A score is None if one of the treebanks lacks the heads or relations that it requires, or the gold sentences
-        lack its column. ``words`` and
-        ``sentences`` are counts of gold words and sentences. ``relations`` and ``lengths`` are tables: lists of records
-        with ``gold``, ``predicted`` and ``correct`` (counts), ``precision``, ``recall`` and ``f1``. ``relations``
-        counts universal relations with correct heads, by ``relation``. ``lengths`` counts heads, by ``length``, the
-        distance from head to word or ``"root"``.
+        A score is None if one of the treebanks lacks the heads or relations that it requires, or
+        the gold sentences lack its column. ``words`` and
+        ``sentences`` are counts of gold words and sentences. ``relations`` and ``lengths`` are
+        tables: lists of records with ``gold``, ``predicted`` and ``correct`` (counts),
+        ``precision``, ``recall`` and ``f1``. ``relations`` counts universal relations with correct
+        heads, by ``relation``. ``lengths`` counts heads, by ``length``, the distance from head to
+        word or ``"root"``.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If characters differ, heads are not trees, only some of the gold words have heads, or all words are ignored.
+        If characters differ, heads are not trees, only some of the gold words have heads, or all
+        words are ignored.
 
     >>> from omkl.data import Sentence
     >>> gold = Sentence(forms=["No", "way"], heads=[2, 0], deprels=["det", "root"])
@@ -246,43 +280,65 @@ def evaluate_treebanks(gold: Treebank, predicted: Treebank, ignore: Rule = None)
     return evaluate_blocks([(gold, predicted)], ignore)
 
 
-def evaluate_blocks(pairs: Iterable[tuple[Treebank, Treebank]], ignore: Rule = None) -> dict[str, Any]:
+def evaluate_blocks(
+    pairs: Iterable[tuple[Treebank, Treebank]], ignore: Rule = None
+) -> dict[str, Any]:
     """Compare several pairs of treebanks together; see :func:`evaluate_treebanks`."""
     counts, lacks, n_unknown = _Counts(), {"heads": True, "relations": True}, 0
     lacking = {column for columns in NEED_COLUMNS.values() for column in columns}
     for gold, predicted in pairs:
         words = counts.add_spans(gold, predicted)
-        counts.add(as_treebank(gold, trees="partial"), as_treebank(predicted, trees="partial"), words, ignore)
+        counts.add(
+            as_treebank(gold, trees="partial"),
+            as_treebank(predicted, trees="partial"),
+            words,
+            ignore,
+        )
         lacks["heads"] &= bool((gold.heads < 0).all() or (predicted.heads < 0).all())
         lacking -= {column for column in lacking if gold.codes(column).any()}
         lacks["relations"] &= not (gold.deprels.any() and predicted.deprels.any())
-        n_unknown += int(np.count_nonzero((gold.heads[words[0]] < 0) & (predicted.heads[words[1]] >= 0)))
+        n_unknown += int(
+            np.count_nonzero((gold.heads[words[0]] < 0) & (predicted.heads[words[1]] >= 0))
+        )
     if not counts.scores["upos"].any():
         raise InputError("No word counts: give sentences, or choose another ignore=.")
     if n_unknown and not lacks["heads"]:
-        raise InputError(f"{n_unknown} gold words have no head, and others have one: leave their sentences out.")
+        raise InputError(
+            f"{n_unknown} gold words have no head, and others have one: leave their sentences out."
+        )
     scores: dict[str, Any] = {row["score"]: row["f1"] for row in records("score", counts.scores)}
     scores["whole"] = counts.whole / counts.sentences
     absent = NEED_HEADS if lacks["heads"] else NEED_RELATIONS if lacks["relations"] else ()
-    scores |= dict.fromkeys(score for score, columns in NEED_COLUMNS.items() if lacking.issuperset(columns))
-    scores |= dict.fromkeys(absent) | {"words": int(counts.scores["upos"][0]), "sentences": counts.sentences}
+    scores |= dict.fromkeys(
+        score for score, columns in NEED_COLUMNS.items() if lacking.issuperset(columns)
+    )
+    scores |= dict.fromkeys(absent) | {
+        "words": int(counts.scores["upos"][0]),
+        "sentences": counts.sentences,
+    }
     relations, lengths = (records(name, counts.tables[name]) for name in ("relation", "length"))
     order = ["root", *map(distance_name, DISTANCE_BINS)]
     return scores | {
         "relations": [] if "las" in absent else sorted(relations, key=lambda row: -row["gold"]),
-        "lengths": [] if "uas" in absent else sorted(lengths, key=lambda row: order.index(row["length"])),
+        "lengths": []
+        if "uas" in absent
+        else sorted(lengths, key=lambda row: order.index(row["length"])),
     }
 
 
 def _common_codes(
     name: str, gold: Treebank, predicted: Treebank, rule: Callable[[str], str] = str
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Apply ``rule`` to the strings of a column; return codes of both treebanks in a common table, and the table."""
+    """Apply ``rule`` to the strings of a column; return codes of both treebanks in a common table,
+    and the table.
+    """
     table, codes = Strings(), []
     for treebank in (gold, predicted):
         used, places = np.unique(treebank.codes(name), return_inverse=True)
         strings = treebank.strings[name].tolist()
-        codes.append(table.codes([rule(strings[code]) for code in used.tolist()], grow=True)[places])
+        codes.append(
+            table.codes([rule(strings[code]) for code in used.tolist()], grow=True)[places]
+        )
     return codes[0], codes[1], table.tolist()
 
 
@@ -301,11 +357,16 @@ def universal_features(feats: str) -> str:
     >>> universal_features("Typo=Yes|Number=Sing|Case=Nom")
     'Case=Nom|Number=Sing'
     """
-    return "|".join(sorted(f for f in feats.split("|") if f.partition("=")[0] in UNIVERSAL_FEATURES)) or MISSING
+    return (
+        "|".join(sorted(f for f in feats.split("|") if f.partition("=")[0] in UNIVERSAL_FEATURES))
+        or MISSING
+    )
 
 
 class _Counts:
-    """Counts ``[gold, predicted, correct]`` of scores and of rows of tables, over pairs of treebanks."""
+    """Counts ``[gold, predicted, correct]`` of scores and of rows of tables, over pairs of
+    treebanks.
+    """
 
     def __init__(self) -> None:
         self.sentences = self.whole = 0
@@ -315,7 +376,9 @@ class _Counts:
         }
 
     def add_spans(self, gold: Treebank, predicted: Treebank) -> tuple[np.ndarray, np.ndarray]:
-        """Add the counts of tokens, words and sentences; return the indices of aligned words in both treebanks."""
+        """Add the counts of tokens, words and sentences; return the indices of aligned words in
+        both treebanks.
+        """
         forms, others, _ = _common_codes("forms", gold, predicted)
         are_same = np.array_equal(gold.offsets, predicted.offsets) and np.array_equal(forms, others)
         unknown = gold.text is None or predicted.text is None or gold.text is predicted.text
@@ -352,8 +415,13 @@ class _Counts:
         *relations, table = _common_codes("deprels", gold, predicted, universal_relation)
         labeled = heads & (relations[0][ours] == relations[1][theirs])
         lemmas, tags = right["lemmas"] | (gold.lemmas[ours] == 0), right["upos"] & right["feats"]
-        differ, same = np.zeros(len(ours), dtype=bool), labeled & tags  # of the function words that depend on a word
-        for own, above, is_function in zip(words, (parents, guesses), _have(FUNCTION_RELATIONS, relations, table)):
+        differ, same = (
+            np.zeros(len(ours), dtype=bool),
+            labeled & tags,
+        )  # of the function words that depend on a word
+        for own, above, is_function in zip(
+            words, (parents, guesses), _have(FUNCTION_RELATIONS, relations, table)
+        ):
             wrong, of_head = is_function & (above >= 0), np.zeros(len(above), dtype=bool)
             wrong[own[same]] = False
             of_head[above[wrong]] = True
@@ -372,22 +440,37 @@ class _Counts:
         attached, related = np.zeros((2, gold.n_words), bool)
         attached[ours], related[ours], self.sentences = heads, labeled, self.sentences + len(gold)
         if len(gold):
-            self.whole += int(np.count_nonzero(np.add.reduceat(counted & ~attached, gold.offsets[:-1]) == 0))
+            self.whole += int(
+                np.count_nonzero(np.add.reduceat(counted & ~attached, gold.offsets[:-1]) == 0)
+            )
         self._add_rows("relation", relations, table, (counted, others, counted & related))
         lengths = []  # 0 for the root, and -1 without a head
         for treebank, above in ((gold, parents), (predicted, guesses)):
             distances = np.abs(above - np.arange(len(above)))
             lengths.append(np.where(above >= 0, distances, np.minimum(treebank.heads, 0)))
-        names = [MISSING, "root", *map(distance_name, range(1, 1 + max(own.max(initial=0) for own in lengths)))]
-        self._add_rows("length", [length + 1 for length in lengths], names, (counted, others, counted & attached))
+        names = [
+            MISSING,
+            "root",
+            *map(distance_name, range(1, 1 + max(own.max(initial=0) for own in lengths))),
+        ]
+        self._add_rows(
+            "length",
+            [length + 1 for length in lengths],
+            names,
+            (counted, others, counted & attached),
+        )
 
-    def _add_rows(self, table: str, codes: Sequence[np.ndarray], names: list[str], masks: Sequence[np.ndarray]) -> None:
+    def _add_rows(
+        self, table: str, codes: Sequence[np.ndarray], names: list[str], masks: Sequence[np.ndarray]
+    ) -> None:
         """Add to the rows of a table; ``codes`` are the rows of each word in both treebanks.
 
         ``masks`` are the gold words, the predicted words, and the gold words that are right.
         """
         columns = codes[0][masks[0]], codes[1][masks[1]], codes[0][masks[2]]
-        for name, found in zip(names, np.stack([np.bincount(c, minlength=len(names)) for c in columns], axis=1)):
+        for name, found in zip(
+            names, np.stack([np.bincount(c, minlength=len(names)) for c in columns], axis=1)
+        ):
             if found.any() and name != MISSING:
                 self.tables[table][name] += found
 
@@ -399,7 +482,9 @@ def _parents_of(treebank: Treebank) -> np.ndarray:
     return np.where(heads > 0, firsts + heads - 1, np.where(heads == 0, ROOT, NO_HEAD))
 
 
-def _have(names: frozenset[str], relations: Sequence[np.ndarray], table: list[str]) -> list[np.ndarray]:
+def _have(
+    names: frozenset[str], relations: Sequence[np.ndarray], table: list[str]
+) -> list[np.ndarray]:
     """Return masks of the words with one of the relations ``names``, for each treebank."""
     known = np.array([relation in names for relation in table])
     return [known[codes] for codes in relations]
@@ -414,4 +499,6 @@ def is_punctuation(treebank: Treebank, rule: Rule) -> np.ndarray:
         return np.array([bool(rule(*word)) for word in zip(*columns)], dtype=bool)
     OneOf((None, *RULES)).check("ignore", rule)
     column, matches = RULES[rule]
-    return np.array([matches(string) for string in treebank.strings[column]], dtype=bool)[treebank.codes(column)]
+    return np.array([matches(string) for string in treebank.strings[column]], dtype=bool)[
+        treebank.codes(column)
+    ]

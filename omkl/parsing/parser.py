@@ -24,7 +24,14 @@ from omkl.parsing.codec import TreebankCodec, explain_tree, read_trees, tree_rat
 from omkl.parsing.decoding import Arcs, Parse, ParseMarginals, TreeDecoder
 from omkl.parsing.evaluation import Rule, evaluate_blocks
 from omkl.parsing.relations import relations_beside
-from omkl.parsing.sentences import ArcExamples, Sentences, TreeData, check_sentences, check_trees, treebanks_of
+from omkl.parsing.sentences import (
+    ArcExamples,
+    Sentences,
+    TreeData,
+    check_sentences,
+    check_trees,
+    treebanks_of,
+)
 from omkl.persistence import Unpacker
 
 
@@ -32,63 +39,74 @@ from omkl.persistence import Unpacker
 class DependencyParser(OnlineEstimator[TreebankCodec]):
     """Dependency parser that learns which feature templates it needs.
 
-    The score of a tree is a sum over its arcs, and by default over pairs of arcs. Each template is a group of hashed
-    features of these parts. Training by online proximal steps (Algorithm 1 of Martins et al. 2011) or dual averaging
-    sets whole templates to zero. A linear classifier predicts the relations of the arcs in the best tree.
+    The score of a tree is a sum over its arcs, and by default over pairs of arcs. Each template is
+    a group of hashed features of these parts. Training by online proximal steps (Algorithm 1 of
+    Martins et al. 2011) or dual averaging sets whole templates to zero. A linear classifier
+    predicts the relations of the arcs in the best tree.
 
     Parameters
     ----------
     templates : str, path, TemplateSet or iterable of str
         A named set, a text file with one template per line, or templates as described in
         :class:`~omkl.groups.TemplateSet`. Named sets are "martins507" (13 views of the head times 13 of the modifier,
-        each alone, with direction, and with distance), "rich" (these, and morphology, affixes and tags in between),
-        "mcdonald2005", "small", and "parts" (of grandparents and siblings). "auto" is "rich" and "parts", without
-        templates of columns that the training data lacks. In all cases, UPOS and XPOS replace each other if one of them
-        is empty, templates of missing columns are dropped, and duplicates are merged. A warning reports these changes;
-        with "auto", a line of text if ``verbose``.
+        each alone, with direction, and with distance), "rich" (these, and morphology, affixes and
+        tags in between), "mcdonald2005", "small", and "parts" (of grandparents and siblings).
+        "auto" is "rich" and "parts", without templates of columns that the training data lacks. In
+        all cases, UPOS and XPOS replace each other if one of them is empty, templates of missing
+        columns are dropped, and duplicates are merged. A warning reports these changes; with
+        "auto", a line of text if ``verbose``.
     lexicons : dict of str to path or dict, optional
-        Lexicons by name, which map words to values such as clusters, entries of a gazetteer or bins of vectors: a file
-        with ``word<TAB>value`` in each line, or a dict. ``{"cluster": "brown.tsv"}`` makes ``h.cluster`` a field of
-        templates, and ``h.cluster:4`` its first four characters. Words are looked up unchanged first, then in lower
-        case. ``templates="auto"`` includes templates for each lexicon. Model files contain the lexicons.
+        Lexicons by name, which map words to values such as clusters, entries of a gazetteer or bins
+        of vectors: a file with ``word<TAB>value`` in each line, or a dict. ``{"cluster":
+        "brown.tsv"}`` makes ``h.cluster`` a field of templates, and ``h.cluster:4`` its first four
+        characters. Words are looked up unchanged first, then in lower case. ``templates="auto"``
+        includes templates for each lexicon. Model files contain the lexicons.
     keep : int, "auto" or None
-        Number of templates to select by weight; the parser is then retrained on these. "auto" eliminates half of the
-        templates again and again, those without which the loss on held-out sentences increases least, and retrains. It
-        keeps the smallest number whose attachment score on other held-out sentences is within a standard error of the
-        best score. This takes two to three times as long, and gives a parser that is several times as fast. None keeps
-        all templates.
+        Number of templates to select by weight; the parser is then retrained on these. "auto"
+        eliminates half of the templates again and again, those without which the loss on held-out
+        sentences increases least, and retrains. It keeps the smallest number whose attachment score
+        on other held-out sentences is within a standard error of the best score. This takes two to
+        three times as long, and gives a parser that is several times as fast. None keeps all
+        templates.
     projective : bool
-        Restrict trees to projective ones. Non-projective training sentences are dropped, with a warning.
+        Restrict trees to projective ones. Non-projective training sentences are dropped, with a
+        warning.
     single_root : bool
-        Require a single child of the root, as in Universal Dependencies. Other training sentences raise an error.
+        Require a single child of the root, as in Universal Dependencies. Other training sentences
+        raise an error.
     labeled : bool
         Learn and predict relations.
     memory : float
-        Megabytes for parameters: a third each for weights, their averages, and the frozen weights for prediction. It is
-        allocated to templates by their number of features; with ``order=2``, a quarter is for parts. Features that do
-        not fit share weights; see :meth:`collision_rate`.
+        Megabytes for parameters: a third each for weights, their averages, and the frozen weights
+        for prediction. It is allocated to templates by their number of features; with ``order=2``,
+        a quarter is for parts. Features that do not fit share weights; see :meth:`collision_rate`.
     dtype : {"float32", "float64"}
     order : {1, 2}
-        Largest parts of trees with scores. 1: arcs. 2: also grandparent parts (an arc and the arc to its head) and
-        sibling parts (two adjacent modifiers on one side of a head), if there are templates for these. A parser of
-        order 1 is trained first, and a second training learns the templates of parts, given the potentials of parsers
-        trained on other sentences. It takes at most three epochs; ``early_stopping`` and ``callbacks`` refer to it. The
-        best tree is searched by hill climbing. Order 2 takes two to three times as long to train, and is not for
+        Largest parts of trees with scores. 1: arcs. 2: also grandparent parts (an arc and the arc
+        to its head) and sibling parts (two adjacent modifiers on one side of a head), if there are
+        templates for these. A parser of order 1 is trained first, and a second training learns the
+        templates of parts, given the potentials of parsers trained on other sentences. It takes at
+        most three epochs; ``early_stopping`` and ``callbacks`` refer to it. The best tree is
+        searched by hill climbing. Order 2 takes two to three times as long to train, and is not for
         streams or ``loss="crf"``.
     folds : int
         Number of folds of the training data for first parsers, at least 2.
     likely : float, optional
-        Coarse-to-fine parsing (Charniak and Johnson 2005; Rush and Petrov 2012): a small parser selects the arcs to
-        score. These are the arcs of its tree, and arcs within a margin of the best arc of each word. The margin is the
-        smallest one for which this fraction, in (0, 1), of the gold arcs is selected. Other arcs have probability 0.
-        Not for streams. None scores all arcs.
+        Coarse-to-fine parsing (Charniak and Johnson 2005; Rush and Petrov 2012): a small parser
+        selects the arcs to score. These are the arcs of its tree, and arcs within a margin of the
+        best arc of each word. The margin is the smallest one for which this fraction, in (0, 1), of
+        the gold arcs is selected. Other arcs have probability 0. Not for streams. None scores all
+        arcs.
     decode : {"map", "marginal"}
-        Predict the highest-scoring tree, or the tree with the largest expected number of correct heads (minimum risk).
-        The latter requires probabilities like :meth:`predict_marginals`, and takes O(n^3) time for n words.
-    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, shuffle, early_stopping, \
+        Predict the highest-scoring tree, or the tree with the largest expected number of correct
+        heads (minimum risk). The latter requires probabilities like :meth:`predict_marginals`, and
+        takes O(n^3) time for n words.
+    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, shuffle,
+    early_stopping, \
 validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, random_state
-        As for :class:`~omkl.SequenceLabeler`. ``eta0="auto"`` is :class:`~omkl.online.MeanPolyak`, or with
-        ``method="rda"`` :class:`~omkl.online.DistanceOverGradients`. Early stopping uses the attachment score.
+        As for :class:`~omkl.SequenceLabeler`. ``eta0="auto"`` is :class:`~omkl.online.MeanPolyak`,
+        or with ``method="rda"`` :class:`~omkl.online.DistanceOverGradients`. Early stopping uses
+        the attachment score.
 
     Attributes
     ----------
@@ -99,21 +117,24 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     first_ : DependencyParser
         Trained first parser, if there is one. It can predict, but not be trained further.
     temperature_, relation_temperature_ : float or None
-        Temperatures by which potentials of arcs and scores of relations are divided to get log-probabilities; see
+        Temperatures by which potentials of arcs and scores of relations are divided to get
+        log-probabilities; see
         :meth:`calibrate`.
     pruning_curve_ : list of dict, or None
-        With ``keep="auto"``, for each number of ``templates`` the ``accuracy`` of a parser retrained on the best ones
-        (the share of correct heads of held-out words), by how much it is ``behind`` the best one, and the
-        ``standard_error`` of this difference. :func:`omkl.reports.plot_pruning` draws it.
+        With ``keep="auto"``, for each number of ``templates`` the ``accuracy`` of a parser
+        retrained on the best ones (the share of correct heads of held-out words), by how much it is
+        ``behind`` the best one, and the ``standard_error`` of this difference.
+        :func:`omkl.reports.plot_pruning` draws it.
     history_ : list of dict
         A flat record of each epoch; see :meth:`omkl.online.TrainingLoop.run`.
 
     References
     ----------
-    McDonald, Pereira, Ribarov, Hajic (2005), Non-projective dependency parsing using spanning tree algorithms.
-    McDonald, Pereira (2006), Online learning of approximate dependency parsing algorithms.
-    Zhang, Lei, Barzilay, Jaakkola (2014), Greed is good if randomized: new inference for dependency parsing.
-    Martins, Smith, Xing, Aguiar, Figueiredo (2011), Online multiple kernel learning for structured prediction.
+    McDonald, Pereira, Ribarov, Hajic (2005), Non-projective dependency parsing using spanning tree
+    algorithms. McDonald, Pereira (2006), Online learning of approximate dependency parsing
+    algorithms. Zhang, Lei, Barzilay, Jaakkola (2014), Greed is good if randomized: new inference
+    for dependency parsing. Martins, Smith, Xing, Aguiar, Figueiredo (2011), Online multiple kernel
+    learning for structured prediction.
 
     Examples
     --------
@@ -158,7 +179,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     relation_temperature_: float | None = field(init=False, default=None)
     pruning_curve_: list[dict[str, float]] | None = field(init=False, default=None)
 
-    # ---- training -----------------------------------------------------------------------------------------------
+    # ---- training --------------------------------------------------------------------------------
 
     def fit(
         self,
@@ -174,13 +195,15 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         Parameters
         ----------
         X : path, list of paths, Treebank, sentences as for :meth:`parse`, or Stream
-            Trees in CoNLL-U, CoNLL-X or CoNLL-2008. The parser is trained on the blocks of a :class:`omkl.data.Stream`
-            of treebanks (:func:`omkl.data.stream_conllu`) ``epochs`` times, without loading all data into memory. Heads
-            ``_`` (None in Python) are unknown: any tree that agrees with the known heads is correct.
+            Trees in CoNLL-U, CoNLL-X or CoNLL-2008. The parser is trained on the blocks of a
+            :class:`omkl.data.Stream` of treebanks (:func:`omkl.data.stream_conllu`) ``epochs`` times, without loading all data into memory. Heads
+            ``_`` (None in Python) are unknown: any tree that agrees with the known heads is
+            correct.
         y : None
             Ignored, as ``X`` contains the trees.
         sample_weight : array of shape (number of sentences,), optional
-            Weight of each sentence; an integer weight is equivalent to that many copies. Not for streams.
+            Weight of each sentence; an integer weight is equivalent to that many copies. Not for
+            streams.
         validation : path, list of paths, Treebank or sentences, optional
             Trees for ``early_stopping`` and calibration, instead of a part of the training data.
         checkpoint, checkpoint_every, resume, client, shards
@@ -197,10 +220,14 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
             if isinstance(X, Stream):
                 raise InputError("keep= requires several trainings: pass sentences, not a stream.")
             known = self._read(data, whole=True)
-            chosen, curve = template_selection.select_templates(self, self._codec().suited(known), known, run)
+            chosen, curve = template_selection.select_templates(
+                self, self._codec().suited(known), known, run
+            )
         codec = TreebankCodec(self, chosen, run)
         given = None if validation is None else check_sentences(validation)
-        task = Task(codec, self._read, companions=relations_beside, finish=codec.finish, passes=codec.passes)
+        task = Task(
+            codec, self._read, companions=relations_beside, finish=codec.finish, passes=codec.passes
+        )
         held_out = self._train(task, data, None if given is None else (given, None), run)
         self.temperature_ = self.relation_temperature_ = None
         self.pruning_curve_ = curve
@@ -212,10 +239,13 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     def _read(self, block: TrainingBlock, first: bool = False, whole: bool = False) -> TreeData:
         return read_trees(block, self.projective, self.single_root, whole)
 
-    def partial_fit(self, X: Sentences, y: None = None, sample_weight: ArrayLike | None = None) -> "DependencyParser":
+    def partial_fit(
+        self, X: Sentences, y: None = None, sample_weight: ArrayLike | None = None
+    ) -> "DependencyParser":
         """Train for one round on each sentence, in the given order.
 
-        The first call determines the templates and the memory of each. Later calls can add new relations.
+        The first call determines the templates and the memory of each. Later calls can add new
+        relations.
 
         Parameters
         ----------
@@ -227,7 +257,9 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         self
         """
         if self.keep is not None:
-            raise InputError("keep= requires several trainings, which partial_fit cannot do: set keep=None.")
+            raise InputError(
+                "keep= requires several trainings, which partial_fit cannot do: set keep=None."
+            )
         check_parameters(self, self._constraints)
         task = Task(self._codec(), self._read, companions=relations_beside)
         self._train_more(task, TrainingBlock(check_sentences(X, y), None, sample_weight))
@@ -237,10 +269,11 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     def calibrate(self, X: Sentences) -> "DependencyParser":
         """Calibrate probabilities by temperature scaling on held-out trees.
 
-        Potentials of arcs are divided by ``temperature_``, and scores of relations by ``relation_temperature_``. These
-        temperatures minimize the log loss of words (Guo, Pleiss, Sun, Weinberger 2017), and do not change predictions.
-        With ``early_stopping``, ``fit`` calibrates on the held-out sentences, unless a ``first`` parser is trained on
-        these. Another ``fit`` or ``partial_fit`` removes the temperatures.
+        Potentials of arcs are divided by ``temperature_``, and scores of relations by
+        ``relation_temperature_``. These temperatures minimize the log loss of words (Guo, Pleiss,
+        Sun, Weinberger 2017), and do not change predictions. With ``early_stopping``, ``fit``
+        calibrates on the held-out sentences, unless a ``first`` parser is trained on these. Another
+        ``fit`` or ``partial_fit`` removes the temperatures.
 
         Parameters
         ----------
@@ -251,39 +284,46 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         -------
         self
         """
-        self.temperature_, self.relation_temperature_ = TreeDecoder(self.model_, n_jobs=self.n_jobs).temperatures(X)
+        self.temperature_, self.relation_temperature_ = TreeDecoder(
+            self.model_, n_jobs=self.n_jobs
+        ).temperatures(X)
         return self
 
-    # ---- parsing ------------------------------------------------------------------------------------------------
+    # ---- parsing ---------------------------------------------------------------------------------
 
     def parse(
-        self, X: Sentences, *, required: Arcs = None, forbidden: Arcs = None, confidence: bool = False
+        self,
+        X: Sentences,
+        *,
+        required: Arcs = None,
+        forbidden: Arcs = None,
+        confidence: bool = False,
     ) -> Treebank:
         """Parse sentences.
 
         Parameters
         ----------
         X : path, list of paths, Treebank, Stream, or sentences
-            A sentence is a list of words or a :class:`~omkl.data.Sentence`; its heads and relations are ignored. A
-            warning names missing columns that the parser uses.
+            A sentence is a list of words or a :class:`~omkl.data.Sentence`; its heads and relations
+            are ignored. A warning names missing columns that the parser uses.
         required, forbidden : list of iterables of (int, int), optional
-            Required or forbidden arcs ``(head, word)`` of the tree of each sentence. Words are counted from 1, and
-            head 0 is the root. Not for streams.
+            Required or forbidden arcs ``(head, word)`` of the tree of each sentence. Words are
+            counted from 1, and head 0 is the root. Not for streams.
         confidence : bool
-            Write probabilities to MISC: ``HeadConf=0.987`` for the arc to each word, and ``RelConf=0.912`` for its
-            relation; see :meth:`predict_marginals`.
+            Write probabilities to MISC: ``HeadConf=0.987`` for the arc to each word, and
+            ``RelConf=0.912`` for its relation; see :meth:`predict_marginals`.
 
         Returns
         -------
         Treebank
-            The sentences with predicted trees, and relations if the parser is labeled. Iterating over it yields
-            sentences; :func:`omkl.data.write_treebank` writes it to a file.
+            The sentences with predicted trees, and relations if the parser is labeled. Iterating
+            over it yields sentences; :func:`omkl.data.write_treebank` writes it to a file.
 
         Raises
         ------
         omkl.exceptions.InputError
-            If required and forbidden arcs allow no tree or do not exist in the sentence, or if ``confidence`` or
-            ``decode`` require probabilities and the parser has none.
+            If required and forbidden arcs allow no tree or do not exist in the sentence, or if
+            ``confidence`` or ``decode`` require probabilities and the parser has none.
         """
         if confidence:
             has_marginals(self, InputError)
@@ -298,7 +338,9 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     @property
     def _decoder(self) -> TreeDecoder:
         minimum_risk = self.decode == "marginal" and has_marginals(self, InputError)
-        return TreeDecoder(self.model_, self.temperature_, self.relation_temperature_, minimum_risk, self.n_jobs)
+        return TreeDecoder(
+            self.model_, self.temperature_, self.relation_temperature_, minimum_risk, self.n_jobs
+        )
 
     def predict(self, X: Sentences) -> list[np.ndarray]:
         """Predict the heads of each sentence.
@@ -319,8 +361,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     ) -> list[list[Parse]]:
         """Predict the n best trees of each sentence, best first (Lawler 1972).
 
-        ``decode`` is ignored. Each tree takes as long as parsing the sentence n_words times. With ``order=2``, these
-        are good trees that the search finds, and may not be the best ones.
+        ``decode`` is ignored. Each tree takes as long as parsing the sentence n_words times. With
+        ``order=2``, these are good trees that the search finds, and may not be the best ones.
 
         Parameters
         ----------
@@ -337,7 +379,11 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         check_number("n", n, above=0, integer=True)
         decoder = self._decoder
         blocks = decoder.blocks(X, required, forbidden)
-        return [parses for block, constraints in blocks for parses in decoder.nbest(block, constraints, int(n))]
+        return [
+            parses
+            for block, constraints in blocks
+            for parses in decoder.nbest(block, constraints, int(n))
+        ]
 
     @property
     def relations_(self) -> list[str]:
@@ -345,12 +391,15 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         return self._decoder.relations.tolist()
 
     @WithMarginals
-    def predict_marginals(self, X: Sentences, *, required: Arcs = None, forbidden: Arcs = None) -> list[ParseMarginals]:
+    def predict_marginals(
+        self, X: Sentences, *, required: Arcs = None, forbidden: Arcs = None
+    ) -> list[ParseMarginals]:
         """Predict probabilities of arcs, and of the relations of the predicted arcs.
 
-        With ``loss="crf"``, probabilities of arcs do not require calibration. With other losses, and for relations,
-        probabilities are available after :meth:`calibrate`. With ``order=2``, probabilities of arcs are approximate: a
-        mixture of the marginals of the first-order parser and the best tree.
+        With ``loss="crf"``, probabilities of arcs do not require calibration. With other losses,
+        and for relations, probabilities are available after :meth:`calibrate`. With ``order=2``,
+        probabilities of arcs are approximate: a mixture of the marginals of the first-order parser
+        and the best tree.
 
         Parameters
         ----------
@@ -365,12 +414,14 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         decoder = self._decoder
         found: list[ParseMarginals] = []
         for block, constraints in decoder.blocks(X, required, forbidden):
-            found += decoder.sure_trees(block, constraints, decoder.relation_temperature is not None)[1]
+            found += decoder.sure_trees(
+                block, constraints, decoder.relation_temperature is not None
+            )[1]
         return found
 
     explain = explain_tree
 
-    # ---- evaluation and templates -------------------------------------------------------------------------------
+    # ---- evaluation and templates ----------------------------------------------------------------
 
     def evaluate(self, X: Sentences, ignore: Rule = None) -> dict[str, Any]:
         """Evaluate predicted trees as in the CoNLL 2018 shared task.
@@ -380,17 +431,21 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         X : as for :meth:`fit`
             Streams are read block by block.
         ignore : {None, "upos", "xpos", "form"} or callable
-            Words to ignore: none; words with UPOS ``PUNCT``; words with an XPOS for punctuation in the Penn Treebank;
-            words of punctuation characters only, as in the CoNLL-X shared task; or words for which
-            ``ignore(form, upos, xpos)`` is true.
+            Words to ignore: none; words with UPOS ``PUNCT``; words with an XPOS for punctuation in
+            the Penn Treebank; words of punctuation characters only, as in the CoNLL-X shared task;
+            or words for which ``ignore(form, upos, xpos)`` is true.
 
         Returns
         -------
         dict
-            Scores, counts and tables of :func:`omkl.evaluate_treebanks`. Tags and lemmas are copied from the gold
-            sentences, so their scores are 1. Scores of relations are None for an unlabeled parser.
+            Scores, counts and tables of :func:`omkl.evaluate_treebanks`. Tags and lemmas are copied
+            from the gold sentences, so their scores are 1. Scores of relations are None for an
+            unlabeled parser.
         """
-        pairs = ((gold, self.parse(gold)) for gold in map(check_trees, treebanks_of(X, True, self.single_root)))
+        pairs = (
+            (gold, self.parse(gold))
+            for gold in map(check_trees, treebanks_of(X, True, self.single_root))
+        )
         return evaluate_blocks(pairs, ignore)
 
     def score(self, X: Sentences, y: None = None, ignore: Rule = None) -> float:
@@ -417,22 +472,31 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
 
     @property
     def _banks(self) -> list[ArcTemplateBank]:
-        return [bank for model in self._models for bank in template_selection.template_banks(model.trainer)]
+        return [
+            bank
+            for model in self._models
+            for bank in template_selection.template_banks(model.trainer)
+        ]
 
     def group_report(self, X: Any, y: Any = None) -> list[dict[str, Any]]:
         """Report the size of each template, and how much it helps on held-out trees.
 
-        See :meth:`omkl.OnlineMKLClassifier.group_report`. With ``order=2``, losses without a template of arcs are those
-        of the first-order parser.
+        See :meth:`omkl.OnlineMKLClassifier.group_report`. With ``order=2``, losses without a
+        template of arcs are those of the first-order parser.
         """
         return super().group_report(check_sentences(X, y))
 
     def memory_usage(self) -> dict[str, float]:
-        used = [super().memory_usage(), *(first.memory_usage() for first in self.model_.codec.stage.first)]
+        used = [
+            super().memory_usage(),
+            *(first.memory_usage() for first in self.model_.codec.stage.first),
+        ]
         return {key: sum(own[key] for own in used) for key in used[0]}
 
     def ranking(self) -> list[str]:
-        """Return the names of the templates, best first: by weight, then by norm, as weights of an SVM are equal."""
+        """Return the names of the templates, best first: by weight, then by norm, as weights of an
+        SVM are equal.
+        """
         weights, norms = self.template_weights_, norms_of([model.trainer for model in self._models])
         return sorted(weights, key=lambda name: (weights[name], norms[name]), reverse=True)
 
@@ -457,7 +521,9 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         from sklearn.base import clone
 
         templates, codec = self.templates_.keep(names), self.model_.codec
-        pruned = clone(self).set_params(templates=templates, lexicons=dict(templates.lexicons) or None, keep=None)
+        pruned = clone(self).set_params(
+            templates=templates, lexicons=dict(templates.lexicons) or None, keep=None
+        )
         banks = template_selection.restricted_banks(self.model_.trainer, names)
         stage = codec.stage.restricted(names, DependencyParser._restricted)
         if not banks:  # all parts are gone
@@ -482,7 +548,12 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     def _read_known(self, block: TrainingBlock) -> TreeData:
         return self._read(block._replace(X=check_sentences(block.X, block.y)))
 
-    _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_", "relation_temperature_", "pruning_curve_")
+    _plain_attributes = (
+        *OnlineEstimator._plain_attributes,
+        "temperature_",
+        "relation_temperature_",
+        "pruning_curve_",
+    )
     _reads = "trees"
 
     def _codec(self) -> TreebankCodec:

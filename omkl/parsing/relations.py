@@ -30,7 +30,8 @@ ROWS = 2048
 #: Number of sentences to label at a time.
 TOGETHER = 64
 
-#: Templates for relations: both words, their tags and morphology, their neighbours, and words in between.
+#: Templates for relations: both words, their tags and morphology, their neighbours, and words in
+#: between.
 RELATION_TEMPLATES = (
     "h.upos m.upos direction", "h.upos m.upos distance", "h.lemma m.upos direction", "h.upos m.lemma direction",
     "h.lemma m.lemma", "m.form", "m.lower h.upos direction", "m.upos m.feats direction", "m.feats h.upos direction",
@@ -58,28 +59,46 @@ RELATIVE_TEMPLATES = (
 
 
 class RelationLabeler:
-    """Classifier of the relations of arcs in given trees: an SVM, implemented as a chain without transitions.
+    """Classifier of the relations of arcs in given trees: an SVM, implemented as a chain without
+    transitions.
 
-    Arcs from the root can only have relations of such arcs in the training data, and likewise for all other arcs: in
-    Universal Dependencies, ``root`` for arcs from the root only. ``strings`` is the table of relations.
+    Arcs from the root can only have relations of such arcs in the training data, and likewise for
+    all other arcs: in Universal Dependencies, ``root`` for arcs from the root only. ``strings`` is
+    the table of relations.
     """
 
     def __init__(self, strings: Strings, templates: TemplateSet) -> None:
-        self.strings, self.templates, self._hasher = strings, templates, ArcFeatureHasher(templates, ROWS)
-        bank = ExplicitBank(templates.names, self._hasher.groups, len(strings), averaging=True, dtype=np.float32)
-        model, average = ([bank], Chain(len(strings), linked=False), StructuredHinge(), Ridge()), PolynomialAverage(2.0)
-        self.trainer = OnlineTrainer(*model, lambda_=0.0, schedule=DistanceOverGradients(), average=average)
+        self.strings, self.templates, self._hasher = (
+            strings,
+            templates,
+            ArcFeatureHasher(templates, ROWS),
+        )
+        bank = ExplicitBank(
+            templates.names, self._hasher.groups, len(strings), averaging=True, dtype=np.float32
+        )
+        model, average = (
+            ([bank], Chain(len(strings), linked=False), StructuredHinge(), Ridge()),
+            PolynomialAverage(2.0),
+        )
+        self.trainer = OnlineTrainer(
+            *model, lambda_=0.0, schedule=DistanceOverGradients(), average=average
+        )
         # relations of arcs between words (row 0) and from the root (row 1) in the training data
         self._seen = np.zeros((2, len(strings)), dtype=bool)
 
     @classmethod
     def for_treebank(
-        cls, treebank: Treebank, whole: bool, lexicons: Mapping[str, Lexicon], relatives: bool = False
+        cls,
+        treebank: Treebank,
+        whole: bool,
+        lexicons: Mapping[str, Lexicon],
+        relatives: bool = False,
     ) -> "RelationLabeler":
-        """Make an untrained labeler, with templates for the columns of a treebank and for each lexicon.
+        """Make an untrained labeler, with templates for the columns of a treebank and for each
+        lexicon.
 
-        With ``relatives``, there are also templates of the relatives of words in the tree. Its relations are those of
-        the ``whole`` data. For a stream, it starts without relations.
+        With ``relatives``, there are also templates of the relatives of words in the tree. Its
+        relations are those of the ``whole`` data. For a stream, it starts without relations.
         """
         own = [line for name in lexicons for line in of_lexicon(name) if line.endswith("direction")]
         lines = [*RELATION_TEMPLATES, *(RELATIVE_TEMPLATES if relatives else ()), *own]
@@ -87,12 +106,19 @@ class RelationLabeler:
         return cls(treebank.strings["deprels"].copy() if whole else Strings(), templates)
 
     def fit(
-        self, treebank: Treebank, weights: np.ndarray | None, C: float, epochs: int, run: Run, heads: np.ndarray | None
+        self,
+        treebank: Treebank,
+        weights: np.ndarray | None,
+        C: float,
+        epochs: int,
+        run: Run,
+        heads: np.ndarray | None,
     ) -> None:
         """Train on gold arcs.
 
-        ``weights`` of sentences are (number of sentences,) or None. Relatives are those in trees with these ``heads``:
-        predicted by parsers trained on other sentences, as gold trees would be too good.
+        ``weights`` of sentences are (number of sentences,) or None. Relatives are those in trees
+        with these ``heads``: predicted by parsers trained on other sentences, as gold trees would
+        be too good.
         """
         codes = _known(treebank, treebank.deprels)
         self._note(treebank.heads, codes)
@@ -102,9 +128,13 @@ class RelationLabeler:
         run.loop("relations", self.trainer, source, epochs).run(epochs)
 
     def learn(self, examples: ArcExamples, trainer: OnlineTrainer, make_pass: Pass) -> None:
-        """Train one round on each sentence of a block, with the lambda of ``trainer``; new relations are added."""
+        """Train one round on each sentence of a block, with the lambda of ``trainer``; new
+        relations are added.
+        """
         treebank = examples.treebank
-        codes = self.strings.codes(treebank.strings["deprels"].tolist(), grow=True)[treebank.deprels]
+        codes = self.strings.codes(treebank.strings["deprels"].tolist(), grow=True)[
+            treebank.deprels
+        ]
         codes = _known(treebank, codes)
         if (new := len(self.strings) - self._seen.shape[1]) > 0:
             self.trainer.grow_outputs(Chain(len(self.strings), linked=False), len(self.strings))
@@ -115,32 +145,51 @@ class RelationLabeler:
         for _ in make_pass(self.trainer, arcs, lambda sizes: list(map(np.arange, sizes)), 0):
             pass
 
-    def predict(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
+    def predict(
+        self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None
+    ) -> np.ndarray:
         """Predict the code of the relation of every word given its head, (number of words,)."""
 
-        best = self._scored(treebank, heads, n_jobs, lambda scores: scores.argmax(axis=1).astype(np.int32))
+        best = self._scored(
+            treebank, heads, n_jobs, lambda scores: scores.argmax(axis=1).astype(np.int32)
+        )
         return np.concatenate([np.zeros(0, np.int32), *best])
 
-    def scores(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
-        """Compute scores of relations of every word given its head, (number of words, number of relations)."""
+    def scores(
+        self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None
+    ) -> np.ndarray:
+        """Compute scores of relations of every word given its head, (number of words, number of
+        relations).
+        """
         none = np.zeros((0, len(self.strings)))
         return np.concatenate([none, *self._scored(treebank, heads, n_jobs, lambda scores: scores)])
 
-    def _scored(self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None, made: Callable) -> list[np.ndarray]:
+    def _scored(
+        self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None, made: Callable
+    ) -> list[np.ndarray]:
         """Apply a function to the scores of batches of sentences, in threads."""
         tokens, offsets = encode(treebank, self.templates, heads=heads), treebank.offsets
-        # relations that were not seen between words (row 0), or from the root (row 1), are forbidden there
+        # relations that were not seen between words (row 0), or from the root (row 1), are
+        # forbidden there
         seen = np.where(self._seen.any(axis=1, keepdims=True), self._seen, self._seen.any(axis=0))
         predictor, potentials = self.trainer.predictor(), np.where(seen, 0.0, -np.inf)
 
         def of_part(sentences: range) -> np.ndarray:
-            own, roots = heads[offsets[sentences.start] : offsets[sentences.stop]], tokens.roots[sentences]
+            own, roots = (
+                heads[offsets[sentences.start] : offsets[sentences.stop]],
+                tokens.roots[sentences],
+            )
             first, length = int(roots[0]), int(roots[-1] - roots[0] + tokens.lengths[sentences[-1]])
             arcs = self._hasher.tokens(ArcSentence(tokens, first, length), own, roots - first)
-            return made(predictor.potentials(arcs.everything()).unary + potentials[(own == 0).astype(np.int64)])
+            return made(
+                predictor.potentials(arcs.everything()).unary
+                + potentials[(own == 0).astype(np.int64)]
+            )
 
         n = len(treebank)
-        return in_threads(of_part, [range(low, min(low + TOGETHER, n)) for low in range(0, n, TOGETHER)], n_jobs)
+        return in_threads(
+            of_part, [range(low, min(low + TOGETHER, n)) for low in range(0, n, TOGETHER)], n_jobs
+        )
 
     def _note(self, heads: np.ndarray, relations: np.ndarray) -> None:
         """Remember the relations of arcs in the training data."""
@@ -148,12 +197,20 @@ class RelationLabeler:
         self._seen[(heads[known] == 0).astype(np.int64), relations[known]] = True
 
     def describe(self, training: bool = True) -> tuple[Manifest, Arrays]:
-        """Return ``(JSON values, arrays)`` for a model file, with or without the state for ``training``."""
-        values = {"strings": self.strings.tolist()[1:], "templates": self.templates.names, "seen": self._seen.tolist()}
+        """Return ``(JSON values, arrays)`` for a model file, with or without the state for
+        ``training``.
+        """
+        values = {
+            "strings": self.strings.tolist()[1:],
+            "templates": self.templates.names,
+            "seen": self._seen.tolist(),
+        }
         return values, self.trainer.state() if training else condensed_state(self.trainer)
 
     @classmethod
-    def restored(cls, manifest: Manifest, arrays: Arrays, lexicons: Mapping[str, Lexicon]) -> "RelationLabeler":
+    def restored(
+        cls, manifest: Manifest, arrays: Arrays, lexicons: Mapping[str, Lexicon]
+    ) -> "RelationLabeler":
         """The inverse of :meth:`describe`, given the lexicons of the templates."""
         labeler = cls(Strings(manifest["strings"]), TemplateSet(manifest["templates"], lexicons))
         labeler._seen = np.array(manifest["seen"], dtype=bool)
@@ -167,7 +224,9 @@ def _known(treebank: Treebank, relations: np.ndarray) -> np.ndarray:
 
 
 def relations_beside(model: OnlineModel, make_pass: Pass) -> list[SimpleNamespace]:
-    """Return a callback that trains the relation labeler on each block of a stream, after the trees."""
+    """Return a callback that trains the relation labeler on each block of a stream, after the
+    trees.
+    """
 
     def on_block(trainer: OnlineTrainer, block: LearnedBlock) -> None:
         relations: RelationLabeler | None = model.codec.relations
@@ -186,8 +245,12 @@ class _Arcs(Sequence[Example]):
     def part(self, indices: np.ndarray) -> "_Arcs":
         """Select presentations by their indices, and copy their sentences."""
         offsets = self._trees.offsets
-        words = [np.arange(offsets[s], offsets[s + 1]) for s in np.unique(self._trees.chosen[indices])]
-        return _Arcs(self._trees.part(indices), self._relations[np.concatenate(words)], self._hasher)
+        words = [
+            np.arange(offsets[s], offsets[s + 1]) for s in np.unique(self._trees.chosen[indices])
+        ]
+        return _Arcs(
+            self._trees.part(indices), self._relations[np.concatenate(words)], self._hasher
+        )
 
     def __len__(self) -> int:
         return len(self._trees)
@@ -195,5 +258,9 @@ class _Arcs(Sequence[Example]):
     def __getitem__(self, i):
         x, heads, weight = self._trees[i]
         s = self._trees.chosen[i]
-        arcs = self._hasher.tokens(x, np.maximum(heads, 0))  # words without a head have no relation either
-        return Example(arcs.everything(), self._relations[slice(*self._trees.offsets[s : s + 2])], weight)
+        arcs = self._hasher.tokens(
+            x, np.maximum(heads, 0)
+        )  # words without a head have no relation either
+        return Example(
+            arcs.everything(), self._relations[slice(*self._trees.offsets[s : s + 2])], weight
+        )

@@ -1,4 +1,6 @@
-"""Conversion of user input to treebanks, checks of trees, templates that suit a treebank, and training examples."""
+"""Conversion of user input to treebanks, checks of trees, templates that suit a treebank, and
+training examples.
+"""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +16,15 @@ from omkl.data.treebank.treebank import check_heads
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import WeightedExamples
 from omkl.exceptions import DataWarning, InputError
-from omkl.features.fields import OUTSIDE, ROOT, TreeFields, absent_fields, are_copies, code_of, own_codes
+from omkl.features.fields import (
+    OUTSIDE,
+    ROOT,
+    TreeFields,
+    absent_fields,
+    are_copies,
+    code_of,
+    own_codes,
+)
 from omkl.groups.templates.language import Template, TemplateSet, own_field
 from omkl.groups.templates.layout import ArcGuide, ArcTokens
 from omkl.online.rounds import Example
@@ -29,13 +39,19 @@ STAND_INS = {"xpos": "upos", "upos": "xpos"}
 #: A column of tags is nearly empty if at most this fraction of words has a tag.
 SCARCE = 0.1
 #: Sentences as given by users: paths, a treebank, a stream, or lists of words.
-Sentences: TypeAlias = str | os.PathLike | Treebank | Stream | Iterable[Sentence | Iterable[str] | str | os.PathLike]
+Sentences: TypeAlias = (
+    str | os.PathLike | Treebank | Stream | Iterable[Sentence | Iterable[str] | str | os.PathLike]
+)
 
 
 def check_sentences(X: Sentences, y: object = None) -> Sentences:
-    """Reject targets y; convert an iterator to a list, as online estimators take it for a stream of pairs."""
+    """Reject targets y; convert an iterator to a list, as online estimators take it for a stream of
+    pairs.
+    """
     if y is not None:
-        raise InputError("Trees and tags are in X, a treebank or sentences with heads: leave y out.")
+        raise InputError(
+            "Trees and tags are in X, a treebank or sentences with heads: leave y out."
+        )
     return list(X) if isinstance(X, Iterator) else X
 
 
@@ -45,11 +61,14 @@ def treebanks_of(X: Sentences, trees: bool | str, single_root: bool = False) -> 
     return (as_treebank(block, trees, single_root) for block in blocks)
 
 
-def as_treebank(X: Sentences, trees: bool | str, single_root: bool = False, keep_text: bool = False) -> Treebank:
+def as_treebank(
+    X: Sentences, trees: bool | str, single_root: bool = False, keep_text: bool = False
+) -> Treebank:
     """Convert a treebank, paths, or sentences to a validated treebank.
 
-    ``trees`` determines the check of heads; see :func:`~omkl.data.stream_conllu`. Without trees, or with
-    ``keep_text``, the text of files is kept. With ``single_root``, trees with several roots raise an error.
+    ``trees`` determines the check of heads; see :func:`~omkl.data.stream_conllu`. Without trees, or
+    with ``keep_text``, the text of files is kept. With ``single_root``, trees with several roots
+    raise an error.
     """
     single_root = single_root and bool(trees)
     if isinstance(X, Treebank):  # it may have been read with fewer checks
@@ -58,7 +77,9 @@ def as_treebank(X: Sentences, trees: bool | str, single_root: bool = False, keep
     single = (str, os.PathLike, Sentence, Mapping)
     items: list[Any] = list(X) if isinstance(X, Iterable) and not isinstance(X, single) else [X]
     if items and all(isinstance(item, (str, os.PathLike)) for item in items):
-        return read_treebank(items, single_root=single_root, trees=trees, keep_text=keep_text or not trees)
+        return read_treebank(
+            items, single_root=single_root, trees=trees, keep_text=keep_text or not trees
+        )
     sentences = [_as_sentence(item, number) for number, item in enumerate(items, 1)]
     return Treebank.from_sentences(sentences, trees=trees, single_root=single_root)
 
@@ -85,10 +106,18 @@ def with_notes(treebank: Treebank, columns: Mapping[str, Sequence | np.ndarray])
     """Add numbers or strings for each word to MISC, by their names."""
 
     def noted(word: int, misc: str) -> str:
-        others = [entry for entry in misc.split("|") if entry != "_" and entry.partition("=")[0] not in columns]
-        return "|".join([*others, *(f"{name}={_note(values[word])}" for name, values in columns.items())])
+        others = [
+            entry
+            for entry in misc.split("|")
+            if entry != "_" and entry.partition("=")[0] not in columns
+        ]
+        return "|".join(
+            [*others, *(f"{name}={_note(values[word])}" for name, values in columns.items())]
+        )
 
-    return treebank.with_strings("misc", [noted(*entry) for entry in enumerate(strings_of(treebank, "misc"))])
+    return treebank.with_strings(
+        "misc", [noted(*entry) for entry in enumerate(strings_of(treebank, "misc"))]
+    )
 
 
 def _note(value: float | str) -> str:
@@ -100,8 +129,12 @@ def joined(trees: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.int64), *trees])
 
 
-def facts_of(treebank: Treebank, columns: Iterable[str], arrays: Iterable[np.ndarray | None]) -> dict[str, Any]:
-    """Return facts about a treebank and arrays derived from it, for a resumed run to compare; simplest first."""
+def facts_of(
+    treebank: Treebank, columns: Iterable[str], arrays: Iterable[np.ndarray | None]
+) -> dict[str, Any]:
+    """Return facts about a treebank and arrays derived from it, for a resumed run to compare;
+    simplest first.
+    """
     content = [treebank.offsets, *arrays]
     for name in columns:
         names = "\n".join(treebank.strings[name].tolist()).encode("utf-8", "surrogatepass")
@@ -111,14 +144,18 @@ def facts_of(treebank: Treebank, columns: Iterable[str], arrays: Iterable[np.nda
 
 
 def check_trees(treebank: Treebank, partial: bool = False) -> Treebank:
-    """Return a treebank; raise InputError if a word has no head, or if ``partial``, a sentence has no head at all."""
+    """Return a treebank; raise InputError if a word has no head, or if ``partial``, a sentence has
+    no head at all.
+    """
     if not len(treebank):
         raise InputError("There is no sentence: give at least one.")
     n_unknown = np.add.reduceat(treebank.heads < 0, treebank.offsets[:-1], dtype=np.int64)
     lacking = n_unknown == treebank.lengths if partial else n_unknown > 0
     if lacking.any():
         which = "no word with a head" if partial else "a word without a head"
-        raise InputError(f"Sentence {int(np.argmax(lacking)) + 1} has {which}: annotate it, or leave it out.")
+        raise InputError(
+            f"Sentence {int(np.argmax(lacking)) + 1} has {which}: annotate it, or leave it out."
+        )
     if n_unknown.any():
         message = f"{n_unknown.sum()} of {treebank.n_words} words have no head, and any is right for them."
         warn_caller(message, DataWarning)
@@ -126,13 +163,20 @@ def check_trees(treebank: Treebank, partial: bool = False) -> Treebank:
 
 
 def only_projective(treebank: Treebank, single_root: bool) -> np.ndarray:
-    """Return a mask of sentences whose heads fit a projective tree; warn about the number of others."""
+    """Return a mask of sentences whose heads fit a projective tree; warn about the number of
+    others.
+    """
     structure = ProjectiveTree(single_root)
-    agreeing = (structure.agreeing(structure.zeros(len(heads)), heads) for heads in treebank.trees())
+    agreeing = (
+        structure.agreeing(structure.zeros(len(heads)), heads) for heads in treebank.trees()
+    )
     kept = np.array(list(map(structure.is_possible, agreeing)))
     if not kept.all():
         n_left_out = np.count_nonzero(~kept)
-        warn_caller(f"{n_left_out} of {len(kept)} sentences are not projective and are left out.", DataWarning)
+        warn_caller(
+            f"{n_left_out} of {len(kept)} sentences are not projective and are left out.",
+            DataWarning,
+        )
     return kept
 
 
@@ -144,25 +188,39 @@ class TreeData(NamedTuple):
     whole: bool
 
 
-# ---- templates -------------------------------------------------------------------------------------------------------
+# ---- templates -----------------------------------------------------------------------------------
 
 
-def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tuple[TemplateSet, str]:
-    """Adapt templates to the columns of a treebank; return them, and a message about changes, possibly empty.
+def suited(
+    templates: TemplateSet, treebank: Treebank, whole: bool = True
+) -> tuple[TemplateSet, str]:
+    """Adapt templates to the columns of a treebank; return them, and a message about changes,
+    possibly empty.
 
-    UPOS replaces XPOS if XPOS is nearly empty or a copy of UPOS, and XPOS replaces a nearly empty UPOS. Templates of
-    other empty columns or missing attributes are dropped. Then duplicates are merged. If the treebank is not the
-    ``whole`` data, only columns are checked, because attributes may occur later.
+    UPOS replaces XPOS if XPOS is nearly empty or a copy of UPOS, and XPOS replaces a nearly empty
+    UPOS. Templates of other empty columns or missing attributes are dropped. Then duplicates are
+    merged. If the treebank is not the ``whole`` data, only columns are checked, because attributes
+    may occur later.
     """
     absent = absent_fields(treebank, templates, by_column=not whole)
-    n_tags, scarce = {name: np.count_nonzero(treebank.codes(name)) for name in STAND_INS}, SCARCE * treebank.n_words
-    stand_ins = {field: other for field, other in STAND_INS.items() if n_tags[field] <= scarce < n_tags[other]}
+    n_tags, scarce = (
+        {name: np.count_nonzero(treebank.codes(name)) for name in STAND_INS},
+        SCARCE * treebank.n_words,
+    )
+    stand_ins = {
+        field: other
+        for field, other in STAND_INS.items()
+        if n_tags[field] <= scarce < n_tags[other]
+    }
     if not stand_ins and n_tags["xpos"] and are_copies(treebank, "xpos", "upos"):
         stand_ins = {"xpos": "upos"}
     looked_at = set(map(own_field, templates.fields))
     stand_ins = {field: other for field, other in stand_ins.items() if field in looked_at}
     lost = {field: title for field, title in absent.items() if own_field(field) not in stand_ins}
-    kept, missing = [own for own in templates if own.fields.isdisjoint(lost)], listed(dict.fromkeys(lost.values()), 2)
+    kept, missing = (
+        [own for own in templates if own.fields.isdisjoint(lost)],
+        listed(dict.fromkeys(lost.values()), 2),
+    )
     if not kept:
         raise InputError(f"Every template needs a field that the data lacks: {missing}.")
     merged: dict[tuple, Template] = {}
@@ -171,7 +229,9 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
         merged.setdefault(replaced.identity, replaced)
     if list(merged.values()) == list(templates):
         return templates, ""
-    changes = [f"{other.upper()} is read in place of {field.upper()}" for field, other in stand_ins.items()]
+    changes = [
+        f"{other.upper()} is read in place of {field.upper()}" for field, other in stand_ins.items()
+    ]
     if len(kept) < len(templates):
         changes.append(f"no word has {missing}, which {len(templates) - len(kept)} read")
     if len(merged) < len(kept):
@@ -181,7 +241,7 @@ def suited(templates: TemplateSet, treebank: Treebank, whole: bool = True) -> tu
     return TemplateSet(merged.values(), templates.lexicons), change
 
 
-# ---- training examples -----------------------------------------------------------------------------------------
+# ---- training examples ---------------------------------------------------------------------------
 
 
 class Guide(NamedTuple):
@@ -200,9 +260,14 @@ class Guide(NamedTuple):
 
 
 def encode(
-    treebank: Treebank, templates: TemplateSet, guide: Guide | None = None, heads: np.ndarray | None = None
+    treebank: Treebank,
+    templates: TemplateSet,
+    guide: Guide | None = None,
+    heads: np.ndarray | None = None,
 ) -> ArcTokens:
-    """Encode the fields of the words of a treebank; ``heads`` are the trees for fields of relatives."""
+    """Encode the fields of the words of a treebank; ``heads`` are the trees for fields of
+    relatives.
+    """
     fields, reach = templates.fields, templates.reach
     starts, lengths = treebank.offsets[:-1], treebank.lengths
     roots = reach + starts + np.arange(len(treebank)) * (1 + reach)
@@ -219,7 +284,8 @@ def encode(
 
 
 class ArcExamples(WeightedExamples):
-    """Weighted examples of sentences and their gold heads; see :class:`~omkl.estimators.sources.WeightedExamples`.
+    """Weighted examples of sentences and their gold heads; see
+    :class:`~omkl.estimators.sources.WeightedExamples`.
 
     Parameters
     ----------
@@ -241,7 +307,11 @@ class ArcExamples(WeightedExamples):
     guide: Guide | None = None
 
     def __init__(
-        self, tokens: ArcTokens, heads: np.ndarray, chosen: np.ndarray, weights: np.ndarray | None = None
+        self,
+        tokens: ArcTokens,
+        heads: np.ndarray,
+        chosen: np.ndarray,
+        weights: np.ndarray | None = None,
     ) -> None:
         super().__init__(len(tokens), chosen, weights)
         self.tokens, self.heads = tokens, heads
@@ -265,7 +335,9 @@ class ArcExamples(WeightedExamples):
     def __getitem__(self, i: int) -> Example:
         s = self.chosen[i]
         weight = 1.0 if self._weights is None else self._weights[i]
-        return Example(self.tokens.sentence(s), self.heads[self.offsets[s] : self.offsets[s + 1]], weight)
+        return Example(
+            self.tokens.sentence(s), self.heads[self.offsets[s] : self.offsets[s + 1]], weight
+        )
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "ArcExamples":
         words = [np.arange(self.offsets[s], self.offsets[s + 1]) for s in inputs]

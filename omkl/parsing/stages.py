@@ -1,4 +1,6 @@
-"""Stages of parsing: one model of arcs, or a first parser and a second model that uses its potentials."""
+"""Stages of parsing: one model of arcs, or a first parser and a second model that uses its
+potentials.
+"""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -32,7 +34,16 @@ from omkl.structures.trees.parts import SecondOrderTree
 
 #: Parameters of the small parser that selects likely arcs, and parameters that it copies.
 QUICK: dict[str, Any] = {"templates": "small", "order": 1, "C": 1.0, "epochs": 3, "labeled": False}
-SHARED = ("lexicons", "projective", "single_root", "memory", "dtype", "n_jobs", "random_state", "verbose")
+SHARED = (
+    "lexicons",
+    "projective",
+    "single_root",
+    "memory",
+    "dtype",
+    "n_jobs",
+    "random_state",
+    "verbose",
+)
 #: Parameters that the parser of arcs does not copy from a parser of second order.
 PLAIN: dict[str, Any] = {
     "order": 1, "keep": None, "labeled": False, "callbacks": None, "early_stopping": False, "decode": "map"
@@ -51,7 +62,8 @@ class Selection(NamedTuple):
     Attributes
     ----------
     margin : float
-        Arcs within this margin of the word's best arc are candidates, besides those of the first parser's tree.
+        Arcs within this margin of the word's best arc are candidates, besides those of the first
+        parser's tree.
     most : int or None
         Maximum number of candidates of a word; None for no limit.
     """
@@ -60,7 +72,9 @@ class Selection(NamedTuple):
     most: int | None = None
 
 
-def advice_of(decoder: TreeDecoder, treebank: Treebank, constraints: ArcConstraints = FREE) -> Guide:
+def advice_of(
+    decoder: TreeDecoder, treebank: Treebank, constraints: ArcConstraints = FREE
+) -> Guide:
     """Return trees and potentials (float32) of a fitted parser."""
 
     def advised(potentials: Potentials) -> tuple[np.ndarray, ArcGuide]:
@@ -72,7 +86,9 @@ def advice_of(decoder: TreeDecoder, treebank: Treebank, constraints: ArcConstrai
 
 
 def likely_margin(guide: Guide, gold: Treebank, share: float) -> float:
-    """Return the smallest margin below the best potential of a word that includes this share of possible gold arcs."""
+    """Return the smallest margin below the best potential of a word that includes this share of
+    possible gold arcs.
+    """
     below = []
     for arcs, heads in zip(guide.arcs, gold.trees()):
         potentials, known = np.array(arcs.potentials, np.float64), np.flatnonzero(heads >= 0)
@@ -83,7 +99,11 @@ def likely_margin(guide: Guide, gold: Treebank, share: float) -> float:
 
 
 def candidate_arcs(
-    guide: Guide, treebank: Treebank, selection: Selection, right: Sequence[np.ndarray], corrects: bool
+    guide: Guide,
+    treebank: Treebank,
+    selection: Selection,
+    right: Sequence[np.ndarray],
+    corrects: bool,
 ) -> Guide:
     """Return advice that selects the candidate arcs of each sentence.
 
@@ -96,8 +116,8 @@ def candidate_arcs(
     right : sequence of int arrays of shape (number of words,)
         Heads whose arcs are candidates as well; negative for unknown heads.
     corrects : bool
-        Whether the second parser adds to the potentials of the first. Right arcs that the first parser forbids get the
-        lowest potential of their word.
+        Whether the second parser adds to the potentials of the first. Right arcs that the first
+        parser forbids get the lowest potential of their word.
     """
     found = []
     for s, arcs in enumerate(guide.arcs):
@@ -108,7 +128,9 @@ def candidate_arcs(
         likely = np.ones(potentials.shape, dtype=bool)
         likely[:, 1:] = into >= into.max(axis=0) - selection.margin
         if selection.most is not None and selection.most <= n:
-            likely[:, 1:] &= into >= -np.partition(-into, selection.most - 1, axis=0)[selection.most - 1]
+            likely[:, 1:] &= (
+                into >= -np.partition(-into, selection.most - 1, axis=0)[selection.most - 1]
+            )
         for heads in (guide.heads, *right):
             known = np.flatnonzero(heads[words] >= 0)
             likely[heads[words][known], known + 1] = True
@@ -123,12 +145,21 @@ def candidate_arcs(
 
 
 def completed(structure: TreeStructure, guide: Guide, gold: Treebank) -> np.ndarray:
-    """Replace unknown heads by those of the best tree of the first parser that agrees with the known heads."""
+    """Replace unknown heads by those of the best tree of the first parser that agrees with the
+    known heads.
+    """
     heads = gold.heads.astype(np.int64)
-    for s in np.flatnonzero(np.minimum.reduceat(heads, gold.offsets[:-1]) < 0) if len(heads) else ():
+    for s in (
+        np.flatnonzero(np.minimum.reduceat(heads, gold.offsets[:-1]) < 0) if len(heads) else ()
+    ):
         words = slice(*gold.offsets[s : s + 2])
-        potentials, known = np.array(guide.arcs[s].potentials, np.float64), np.flatnonzero(heads[words] >= 0)
-        potentials[heads[words][known], known + 1] = 0.0  # which the first parser may have forbidden
+        potentials, known = (
+            np.array(guide.arcs[s].potentials, np.float64),
+            np.flatnonzero(heads[words] >= 0),
+        )
+        potentials[heads[words][known], known + 1] = (
+            0.0  # which the first parser may have forbidden
+        )
         agreeing = structure.agreeing(TreePotentials(potentials), heads[words])
         if structure.is_possible(agreeing):
             heads[words] = structure.decode(agreeing)
@@ -138,11 +169,13 @@ def completed(structure: TreeStructure, guide: Guide, gold: Treebank) -> np.ndar
 def cross_fit(
     first: Any, treebank: Treebank, weights: np.ndarray | None, folds: int, running: RunOptions
 ) -> tuple[Any, Guide]:
-    """Train a copy of a first parser on gold trees, and collect its cross-fitted advice on the same sentences.
+    """Train a copy of a first parser on gold trees, and collect its cross-fitted advice on the same
+    sentences.
 
-    Advice on sentence ``i`` comes from a parser trained on the sentences ``j`` with ``j % folds != i % folds``. The
-    copy has no training state: what is trained on its advice cannot be trained further either.
-    ``running`` has further arguments of ``fit``; each training has its own folder of checkpoints.
+    Advice on sentence ``i`` comes from a parser trained on the sentences ``j`` with ``j % folds !=
+    i % folds``. The copy has no training state: what is trained on its advice cannot be trained
+    further either. ``running`` has further arguments of ``fit``; each training has its own folder
+    of checkpoints.
     """
     check_number("folds", folds, above=1, below=len(treebank) + 1, integer=True)
     fold = np.arange(len(treebank)) % folds
@@ -211,22 +244,31 @@ class SingleStage:
         """Raise an InputError if the stages cannot be trained on a block of a stream."""
 
     def guide(self, treebank: Treebank, asked: Asked) -> Guide | None:
-        """Return the advice of the first parser, if there is one, on sentences for prediction or evaluation."""
+        """Return the advice of the first parser, if there is one, on sentences for prediction or
+        evaluation.
+        """
         return None
 
-    def explained(self, found: Contributions, treebank: Treebank, given: list, direction: Potentials) -> Contributions:
-        """Replace the potentials that come with a sentence by contributions of the first parser, if there is one.
+    def explained(
+        self, found: Contributions, treebank: Treebank, given: list, direction: Potentials
+    ) -> Contributions:
+        """Replace the potentials that come with a sentence by contributions of the first parser, if
+        there is one.
 
         ``given`` are heads whose arcs are candidates.
         """
         return found
 
     def restricted(self, names: Sequence[str], restrict: Callable) -> Self:
-        """Return the stages with some of the templates of earlier models; ``restrict(parser, names)`` selects them."""
+        """Return the stages with some of the templates of earlier models; ``restrict(parser,
+        names)`` selects them.
+        """
         return self
 
     def pack(self, training: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return ``(JSON values, arrays)`` for a model file, with or without the state for ``training``."""
+        """Return ``(JSON values, arrays)`` for a model file, with or without the state for
+        ``training``.
+        """
         return {}, {}
 
 
@@ -250,8 +292,11 @@ class CoarseToFine(SingleStage):
         self.first, self.selection = (first,), selection
 
     @classmethod
-    def train(cls, first: Any, data: TreeData, folds: int, running: RunOptions, share: float) -> tuple[Self, Guide]:
-        """Train a first parser; also return candidate arcs from parsers not trained on the same sentences.
+    def train(
+        cls, first: Any, data: TreeData, folds: int, running: RunOptions, share: float
+    ) -> tuple[Self, Guide]:
+        """Train a first parser; also return candidate arcs from parsers not trained on the same
+        sentences.
 
         ``share`` of the gold arcs are candidates, and at most :attr:`most` arcs of a word.
         """
@@ -280,13 +325,18 @@ class CoarseToFine(SingleStage):
 
     def pack(self, training: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         packer = Packer()
-        values = {"first": self.first[0]._manifest(packer, False, history=training), "selection": self.selection}
+        values = {
+            "first": self.first[0]._manifest(packer, False, history=training),
+            "selection": self.selection,
+        }
         return values, {f"first/{name}": array for name, array in packer.arrays.items()}
 
     @classmethod
     def unpack(cls, kind: type[Any], values: Manifest, unpacker: Unpacker) -> Self:
         """The inverse of :meth:`pack`; ``kind`` is the class of the parser."""
-        first = kind._from_model(values["first"], Unpacker(below(unpacker.arrays, "first/"), unpacker.parts))
+        first = kind._from_model(
+            values["first"], Unpacker(below(unpacker.arrays, "first/"), unpacker.parts)
+        )
         return cls(first, Selection(*values["selection"]))
 
 
@@ -310,7 +360,9 @@ class SecondOrder(CoarseToFine):
     def epochs(self, epochs: int) -> int:
         return min(epochs, PART_EPOCHS)
 
-    def explained(self, found: Contributions, treebank: Treebank, given: list, direction: Potentials) -> Contributions:
+    def explained(
+        self, found: Contributions, treebank: Treebank, given: list, direction: Potentials
+    ) -> Contributions:
         first = self.first[0].model_
         sentence = first.codec.tokens(treebank, right=given, wide=True).sentence(0)
         of_arcs = contributions(first.predictor(), sentence, direction)
@@ -319,4 +371,6 @@ class SecondOrder(CoarseToFine):
 
     def restricted(self, names: Sequence[str], restrict: Callable) -> Self:
         own = self.first[0].model_.codec.templates.names
-        return type(self)(restrict(self.first[0], [name for name in names if name in own]), self.selection)
+        return type(self)(
+            restrict(self.first[0], [name for name in names if name in own]), self.selection
+        )

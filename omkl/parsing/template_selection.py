@@ -18,11 +18,14 @@ from omkl.online.rounds import Record
 from omkl.online.trainer import OnlineTrainer
 from omkl.parsing.sentences import TreeData
 
-#: ``keep="auto"`` holds out every PERIOD-th sentence. Half of these compare sets, and at most RANKED rank templates.
+#: ``keep="auto"`` holds out every PERIOD-th sentence. Half of these compare sets, and at most
+#: RANKED rank templates.
 PERIOD, RANKED = 5, 100
 
 
-def saved_templates(templates: Any, lexicons: Collection[str], used: TemplateSet | None) -> str | list[str]:
+def saved_templates(
+    templates: Any, lexicons: Collection[str], used: TemplateSet | None
+) -> str | list[str]:
     """Return the parameter ``templates`` of a parser for a model file: lines, or the name of a set.
 
     The file that it names may have changed since its templates were ``used``.
@@ -30,7 +33,11 @@ def saved_templates(templates: Any, lexicons: Collection[str], used: TemplateSet
     is_file = isinstance(templates, (str, os.PathLike)) and templates not in NAMED_SETS
     if isinstance(templates, str) and not is_file:
         return templates
-    found = used if is_file and used is not None else TemplateSet.resolve(templates, dict.fromkeys(lexicons))
+    found = (
+        used
+        if is_file and used is not None
+        else TemplateSet.resolve(templates, dict.fromkeys(lexicons))
+    )
     return str(found).splitlines()
 
 
@@ -41,14 +48,17 @@ def template_banks(trainer: OnlineTrainer) -> list[ArcTemplateBank]:
 
 def restricted_banks(trainer: OnlineTrainer, names: Sequence[str]) -> list[ArcTemplateBank]:
     """Return copies of the banks with some of their templates; banks without any are left out."""
-    kept = [(bank, [name for name in names if name in bank.names]) for bank in template_banks(trainer)]
+    kept = [
+        (bank, [name for name in names if name in bank.names]) for bank in template_banks(trainer)
+    ]
     return [bank.restricted(bank.templates.keep(own)) for bank, own in kept if own]
 
 
 def select_templates(
     parser: Any, templates: TemplateSet, data: TreeData, running: RunOptions
 ) -> tuple[TemplateSet, list[Record] | None]:
-    """Select the templates to keep by training on a treebank; return them, and the curve of ``keep="auto"``.
+    """Select the templates to keep by training on a treebank; return them, and the curve of
+    ``keep="auto"``.
 
     Parameters
     ----------
@@ -66,7 +76,9 @@ def select_templates(
     def train(stage: str, templates: TemplateSet, chosen: np.ndarray, **settings: str) -> Any:
         options = in_folder(running, stage)
         own = None if data.weights is None else data.weights[chosen]
-        unlabeled = clone(parser).set_params(templates=templates, keep=None, labeled=False, **settings)
+        unlabeled = clone(parser).set_params(
+            templates=templates, keep=None, labeled=False, **settings
+        )
         with warnings.catch_warnings():  # the final training gives the same warnings
             warnings.simplefilter("ignore", DataWarning)
             return unlabeled.fit(data.treebank[chosen], sample_weight=own, **options)
@@ -74,26 +86,35 @@ def select_templates(
     keep, n = parser.keep, len(data.treebank)
     if isinstance(keep, str):
         if n < 4 * PERIOD:
-            raise InputError(f'keep="auto" holds out one sentence in {PERIOD}, and there are {n}: give a number.')
-        return fewest_templates(train, templates, data.treebank, tqdm.write if parser.verbose else lambda line: None)
+            raise InputError(
+                f'keep="auto" holds out one sentence in {PERIOD}, and there are {n}: give a number.'
+            )
+        return fewest_templates(
+            train, templates, data.treebank, tqdm.write if parser.verbose else lambda line: None
+        )
     check_number("keep", keep, above=0, below=len(templates) + 1, integer=True)
     return templates.keep(train("selection", templates, np.arange(n)).ranking()[:keep]), None
 
 
 def fewest_templates(
-    train: Callable[..., Any], templates: TemplateSet, treebank: Treebank, tell: Callable[[str], object]
+    train: Callable[..., Any],
+    templates: TemplateSet,
+    treebank: Treebank,
+    tell: Callable[[str], object],
 ) -> tuple[TemplateSet, list[Record]]:
     """Find the smallest set of templates that is as accurate on held-out sentences as any.
 
-    This is recursive elimination: the number of templates is halved down to 1. Each time, those without which the loss
-    of the last parser increases most on some held-out sentences are kept, and a parser is retrained. The knee of this
-    curve is the smallest number whose correct heads, on other held-out sentences, are within a standard error (of the
-    difference, paired by sentence) of the best number.
+    This is recursive elimination: the number of templates is halved down to 1. Each time, those
+    without which the loss of the last parser increases most on some held-out sentences are kept,
+    and a parser is retrained. The knee of this curve is the smallest number whose correct heads, on
+    other held-out sentences, are within a standard error (of the difference, paired by sentence) of
+    the best number.
 
     Parameters
     ----------
     train : callable
-        ``train(stage, templates, chosen, **settings)`` returns a parser trained on the sentences ``chosen``.
+        ``train(stage, templates, chosen, **settings)`` returns a parser trained on the sentences
+        ``chosen``.
     templates : TemplateSet
     treebank : Treebank
     tell : callable
@@ -108,10 +129,14 @@ def fewest_templates(
     held_out = np.arange(len(treebank)) % PERIOD == PERIOD - 1
     chosen, others = np.flatnonzero(~held_out), np.flatnonzero(held_out)
     gold, for_ranking = treebank[others[1::2]], treebank[others[::2][:RANKED]]
-    tell(f"Selecting from {len(templates)} templates takes two to three times as long as training once.")
+    tell(
+        f"Selecting from {len(templates)} templates takes two to three times as long as training once."
+    )
 
     def measured(templates: TemplateSet, **settings: str) -> tuple[Any, np.ndarray]:
-        """Train with some templates; return the parser and its number of correct heads per held-out sentence."""
+        """Train with some templates; return the parser and its number of correct heads per held-out
+        sentence.
+        """
         parser = train(f"selection-{len(templates)}", templates, chosen, **settings)
         right = (parser.parse(gold).heads == gold.heads).astype(np.float64)
         tell(f"{len(templates)} templates: {right.mean():.1%} of the held-out heads are right.")
@@ -122,8 +147,12 @@ def fewest_templates(
     size = len(sets[len(templates)])
     while size > 1:
         size = min(size // 2, len(_in_use(parser)))
-        increase = {record["group"]: record["loss_increase"] for record in parser.group_report(for_ranking)}
-        names = arcs_first(sorted(_in_use(parser), key=increase.__getitem__, reverse=True), parser.templates_)
+        increase = {
+            record["group"]: record["loss_increase"] for record in parser.group_report(for_ranking)
+        }
+        names = arcs_first(
+            sorted(_in_use(parser), key=increase.__getitem__, reverse=True), parser.templates_
+        )
         sets[size] = names[:size]
         # the first training has already tested templates out of sample
         parser, right[size] = measured(parser.templates_.keep(sets[size]), weighting="norms")
@@ -133,7 +162,9 @@ def fewest_templates(
         behind = right[best] - own
         sums = own.sum(), behind.sum(), np.sqrt(len(own) * behind.var(ddof=1))
         accuracy, less, error = (float(total / gold.n_words) for total in sums)
-        curve.append({"templates": n, "accuracy": accuracy, "behind": less, "standard_error": error})
+        curve.append(
+            {"templates": n, "accuracy": accuracy, "behind": less, "standard_error": error}
+        )
     knee = min(n for n, point in zip(right, curve) if point["behind"] <= point["standard_error"])
     tell(f"{len(sets[knee])} of {len(templates)} templates stay.")
     return templates.keep(sets[knee]), curve

@@ -20,11 +20,12 @@ def prox_linear_quadratic(norms, step, parameters, memory):
 
 @compiled(counting=False)
 def threshold_by_newton(x, weights, step, left, own):
-    """Return ``tau`` of Algorithm 4 of Martins et al., the root of ``step sum_k w_k max(|x_k| - w_k tau, 0) - tau``.
+    """Return ``tau`` of Algorithm 4 of Martins et al., the root of ``step sum_k w_k max(|x_k| - w_k
+    tau, 0) - tau``.
 
-    The function is convex and decreasing. So Newton steps from 0 never pass the root, and what is once below the
-    threshold takes no further part (Michelot 1986). Without ``weights`` all are 1. ``left`` and ``own`` are working
-    memory of the size of x.
+    The function is convex and decreasing. So Newton steps from 0 never pass the root, and what is
+    once below the threshold takes no further part (Michelot 1986). Without ``weights`` all are 1.
+    ``left`` and ``own`` are working memory of the size of x.
     """
     n = 0
     for k in range(x.shape[0]):
@@ -57,11 +58,13 @@ def prox_squared_l1(norms, step, parameters, memory):
 
 @borrowing
 def lq_root(b, step, q):
-    """Return the ``x`` in ``[0, b]`` with ``x + step x^(q-1) = b``, in closed form for q = 4/3, 3/2, 2 and 3.
+    """Return the ``x`` in ``[0, b]`` with ``x + step x^(q-1) = b``, in closed form for q = 4/3,
+    3/2, 2 and 3.
 
-    For other q, substitute ``x = x_0 s``, with ``x_0`` such that the larger of the two terms is b. Then s solves
-    ``p s + r s^(q-1) = 1`` with ``max(p, r) = 1``. The logarithm of the left side is convex and increasing in
-    ``log s``, so Newton's method descends to the root from ``s = 1`` and never passes it.
+    For other q, substitute ``x = x_0 s``, with ``x_0`` such that the larger of the two terms is b.
+    Then s solves ``p s + r s^(q-1) = 1`` with ``max(p, r) = 1``. The logarithm of the left side is
+    convex and increasing in ``log s``, so Newton's method descends to the root from ``s = 1`` and
+    never passes it.
     """
     if b <= 0.0 or step == 0.0:
         return b
@@ -73,7 +76,11 @@ def lq_root(b, step, q):
         root = 2.0 * b / (step + np.sqrt(step * step + 4.0 * b))
         return root * root
     if q == 4.0 / 3.0:
-        root = 2.0 * np.sqrt(step / 3.0) * np.sinh(np.arcsinh(1.5 * b / step * np.sqrt(3.0 / step)) / 3.0)
+        root = (
+            2.0
+            * np.sqrt(step / 3.0)
+            * np.sinh(np.arcsinh(1.5 * b / step * np.sqrt(3.0 / step)) / 3.0)
+        )
         return min(root**3, b)
     log_ratio = np.log(step) + (q - 2.0) * np.log(b)
     p = 1.0 if log_ratio <= 0.0 else np.exp(-log_ratio / (q - 1.0))
@@ -101,9 +108,11 @@ def prox_lq(norms, step, parameters, memory):
 
 @inner
 def elastic_net_root(excess, step, eta):
-    """Return the ``d`` in ``[0, 2]`` with ``(t + d)^2 (eta + 2 (1 - eta) d) - t^2 eta = excess``, and the slope there.
+    """Return the ``d`` in ``[0, 2]`` with ``(t + d)^2 (eta + 2 (1 - eta) d) - t^2 eta = excess``,
+    and the slope there.
 
-    Return zeros unless ``excess > 0``. The left side is convex and increasing: Newton's method never passes the root.
+    Return zeros unless ``excess > 0``. The left side is convex and increasing: Newton's method
+    never passes the root.
     """
     if excess <= 0.0:
         return 0.0, 0.0
@@ -122,10 +131,12 @@ def elastic_net_root(excess, step, eta):
 
 @compiled
 def elastic_net_prox_weights(squares, step, eta):
-    """Return the ``d >= 0`` with ``eta ||d||_1 + (1 - eta) ||d||_2^2 = 1`` and least ``sum_k squares_k t / (d_k + t)``.
+    """Return the ``d >= 0`` with ``eta ||d||_1 + (1 - eta) ||d||_2^2 = 1`` and least ``sum_k
+    squares_k t / (d_k + t)``.
 
-    The optimum satisfies ``(t + d_k)^2 (eta + 2 (1 - eta) d_k) = m squares_k`` where ``d_k > 0``. Newton's method
-    finds the multiplier ``m``, inside a bracket. The largest square must be 1, and ``eta < 1``.
+    The optimum satisfies ``(t + d_k)^2 (eta + 2 (1 - eta) d_k) = m squares_k`` where ``d_k > 0``.
+    Newton's method finds the multiplier ``m``, inside a bracket. The largest square must be 1, and
+    ``eta < 1``.
     """
     weights = np.empty(squares.shape[0])
     low, high = step**2 * eta, (step + 2.0) ** 2 * (4.0 - 3.0 * eta)
@@ -162,7 +173,9 @@ def norm_of(x, members, first, last):
 
 @compiled
 def shrink_groups_in_turn(x, starts, members, thresholds):
-    """Set ``x_g <- max(1 - threshold_g / ||x_g||, 0) x_g`` for one group after the other; members are CSR lists."""
+    """Set ``x_g <- max(1 - threshold_g / ||x_g||, 0) x_g`` for one group after the other; members
+    are CSR lists.
+    """
     shrunk = x.astype(np.float64)
     for g in range(thresholds.shape[0]):
         norm = norm_of(shrunk, members, starts[g], starts[g + 1])
@@ -176,9 +189,10 @@ def shrink_groups_in_turn(x, starts, members, thresholds):
 def prox_overlapping(x, starts, members, thresholds, tolerance, max_sweeps):
     """Return the prox of ``sum_g threshold_g ||x_g||`` for any overlaps.
 
-    Block coordinate ascent on the dual, ``min 1/2 ||x - sum_g z_g||^2`` with ``||z_g|| <= threshold_g``, whose residual
-    ``x - sum_g z_g`` is the prox (Jenatton et al. 2011). It has converged when a sweep moves no coordinate by more than
-    ``tolerance``, relative to the norm of its group. Residuals of at most ``10 tolerance |x_k|`` become 0.
+    Block coordinate ascent on the dual, ``min 1/2 ||x - sum_g z_g||^2`` with ``||z_g|| <=
+    threshold_g``, whose residual ``x - sum_g z_g`` is the prox (Jenatton et al. 2011). It has
+    converged when a sweep moves no coordinate by more than ``tolerance``, relative to the norm of
+    its group. Residuals of at most ``10 tolerance |x_k|`` become 0.
     """
     residual = x.astype(np.float64)
     duals = np.zeros(members.shape[0])

@@ -1,6 +1,7 @@
 """Base of regularizers: convex functions of a vector.
 
-To add a regularizer, derive from :class:`Regularizer`; its ``aliases`` work as soon as the class exists::
+To add a regularizer, derive from :class:`Regularizer`; its ``aliases`` work as soon as the class
+exists::
 
     class PseudoHuber(Regularizer):
         aliases = {"pseudo-huber": {}}
@@ -56,16 +57,18 @@ derived: Any = cached_property
 
 
 class Regularizer(Component):
-    r"""Base of regularizers: a convex, even function :math:`\psi` of a vector, increasing in every magnitude.
+    r"""Base of regularizers: a convex, even function :math:`\psi` of a vector, increasing in every
+    magnitude.
 
-    The vector holds the group norms :math:`b_k = \|\theta_k\|`, or the coordinates of :math:`\theta` if
-    ``on_coordinates``. By Proposition 1 of Martins et al. (2011) the proximity operator of
+    The vector holds the group norms :math:`b_k = \|\theta_k\|`, or the coordinates of
+    :math:`\theta` if ``on_coordinates``. By Proposition 1 of Martins et al. (2011) the proximity operator of
     :math:`R(\theta) = \psi(b)` scales every group along its own ray, so functions of the norms also work for kernels.
 
-    A subclass defines :meth:`value` and :meth:`slopes`; unless ``separable``, also :meth:`prox` and :meth:`conjugate`.
-    The base class computes everything else from these, by bisection; override it with closed forms.
+    A subclass defines :meth:`value` and :meth:`slopes`; unless ``separable``, also :meth:`prox` and
+    :meth:`conjugate`. The base class computes everything else from these, by bisection; override it with closed forms.
     :func:`omkl.testing.check_regularizer` checks what is defined. Every method takes vectors of shape (p,). A prox
-    keeps the signs of its input. ``0.3 * L1() + 0.7 * L21()`` is a :class:`~omkl.regularizers.Composite`.
+    keeps the signs of its input. ``0.3 * L1() + 0.7 * L21()`` is a
+    :class:`~omkl.regularizers.Composite`.
 
     Attributes
     ----------
@@ -76,24 +79,27 @@ class Regularizer(Component):
     is_sparse : bool
         Whether the prox sends small norms to exactly 0. Derived if separable, as are the next four.
     slope_at_zero : float
-        Derivative of :math:`\psi_k` at 0, from the right. If not separable: the vector 0 is optimal as long as no
-        dual norm exceeds this value.
+        Derivative of :math:`\psi_k` at 0, from the right. If not separable: the vector 0 is optimal
+        as long as no dual norm exceeds this value.
     dual_radius : float
-        The conjugate is finite if no dual norm exceeds this value. For separable functions: only then.
+        The conjugate is finite if no dual norm exceeds this value. For separable functions: only
+        then.
     smooth_conjugate : bool
         Whether the conjugate has two derivatives.
     differentiable_prox : bool
         Whether :meth:`prox_slope` and :meth:`prox_coupling` are available, for Newton's method.
     least_at_one_group : bool
-        Whether a vector with a single nonzero group has the least value among all vectors of the same Euclidean
-        norm. True if :math:`\psi` is concave as a function of :math:`b_k^2`; makes :meth:`norm_bound` exact.
+        Whether a vector with a single nonzero group has the least value among all vectors of the
+        same Euclidean norm. True if :math:`\psi` is concave as a function of :math:`b_k^2`; makes
+        :meth:`norm_bound` exact.
     exact : bool
-        Whether :meth:`prox` is the exact proximity operator, not a sequence of the proximal steps of several terms.
+        Whether :meth:`prox` is the exact proximity operator, not a sequence of the proximal steps
+        of several terms.
     elastic : tuple of two floats, or None
         ``(l, c)`` if :math:`\psi(b) = \sum_k l b_k + c b_k^2 / 2`.
     weight_set : {"simplex", "elastic-net", "lp-ball", "point"} or None
-        The set of kernel weights d with :math:`\psi(b) = \min_d \frac12 \sum_k b_k^2 / d_k`, for solvers that
-        optimize kernel weights; "point" is :math:`d = 1`.
+        The set of kernel weights d with :math:`\psi(b) = \min_d \frac12 \sum_k b_k^2 / d_k`, for
+        solvers that optimize kernel weights; "point" is :math:`d = 1`.
     rank : int
         Order of the proximal steps of a sum that takes them in turn: smaller ranks first.
     """
@@ -101,9 +107,13 @@ class Regularizer(Component):
     on_coordinates: bool = False
     separable: bool = False
     is_sparse: bool = derived(lambda self: self.slope_at_zero > 0)
-    slope_at_zero: float = derived(lambda self: float(self.slopes(np.zeros(1)).min()) if self.separable else 0.0)
+    slope_at_zero: float = derived(
+        lambda self: float(self.slopes(np.zeros(1)).min()) if self.separable else 0.0
+    )
     dual_radius: float = derived(
-        lambda self: float(limit_at(1.0, self.slopes, np.ones(1)).min()) if self.separable else math.inf
+        lambda self: (
+            float(limit_at(1.0, self.slopes, np.ones(1)).min()) if self.separable else math.inf
+        )
     )
     smooth_conjugate: bool = derived(
         lambda self: self.separable and math.isinf(self.dual_radius) and _rises(self.slopes)
@@ -142,7 +152,8 @@ class Regularizer(Component):
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         r"""Return :math:`\arg\min_x\ t \psi(x) + \frac12 \|x - b\|^2`, (p,).
 
-        A separable function has the root of :math:`x + t \psi_k'(x) = b_k` in :math:`[0, b_k]` as its prox.
+        A separable function has the root of :math:`x + t \psi_k'(x) = b_k` in :math:`[0, b_k]` as
+        its prox.
 
         Parameters
         ----------
@@ -157,7 +168,9 @@ class Regularizer(Component):
             return norms.copy()
         magnitudes = np.abs(norms)
         with np.errstate(over="ignore"):
-            return np.copysign(increasing_root(lambda x: x + step * self.slopes(x), magnitudes, magnitudes), norms)
+            return np.copysign(
+                increasing_root(lambda x: x + step * self.slopes(x), magnitudes, magnitudes), norms
+            )
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         r"""Return :math:`\psi^*(y) = \sup_b\ y^\top b - \psi(b)`, ``inf`` outside the domain.
@@ -177,7 +190,8 @@ class Regularizer(Component):
         return float(np.minimum(dual_norms, self.dual_radius) @ point) - self.value(point)
 
     def curvatures(self, norms: ArrayLike) -> np.ndarray:
-        r"""Return the second derivative of each :math:`\psi_k`, (p,), by default from differences of slopes.
+        r"""Return the second derivative of each :math:`\psi_k`, (p,), by default from differences
+        of slopes.
 
         Parameters
         ----------
@@ -190,7 +204,8 @@ class Regularizer(Component):
         return (self.slopes(norms + width) - self.slopes(low)) / (norms + width - low)
 
     def conjugate_gradient(self, dual_norms: ArrayLike) -> np.ndarray:
-        r"""Return the derivative of each :math:`\psi_k^*` at ``y_k >= 0``, (p,), where it is smooth.
+        r"""Return the derivative of each :math:`\psi_k^*` at ``y_k >= 0``, (p,), where it is
+        smooth.
 
         Parameters
         ----------
@@ -200,7 +215,8 @@ class Regularizer(Component):
         return unbounded_root(self.slopes, np.minimum(as_vector(dual_norms), self.dual_radius))
 
     def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
-        r"""Return the second derivative of each :math:`\psi_k^*` at ``y_k >= 0``, (p,), from the right.
+        r"""Return the second derivative of each :math:`\psi_k^*` at ``y_k >= 0``, (p,), from the
+        right.
 
         Parameters
         ----------
@@ -211,7 +227,8 @@ class Regularizer(Component):
         return np.where(point > 0, 1.0 / np.maximum(self.curvatures(point), 1e-300), 0.0)
 
     def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
-        r"""Return the vector s, (p,), of the prox's Jacobian :math:`\mathrm{diag}(s) - c c^\top` at ``b >= 0``.
+        r"""Return the vector s, (p,), of the prox's Jacobian :math:`\mathrm{diag}(s) - c c^\top` at
+        ``b >= 0``.
 
         Parameters
         ----------
@@ -225,7 +242,8 @@ class Regularizer(Component):
         return np.where(smooth, 1.0 / (1.0 + step * self.curvatures(root)), 0.0)
 
     def prox_coupling(self, norms: ArrayLike, step: float) -> np.ndarray | None:
-        """Return the vector c of :meth:`prox_slope`; None where it is 0, as for every separable function.
+        """Return the vector c of :meth:`prox_slope`; None where it is 0, as for every separable
+        function.
 
         Parameters
         ----------
@@ -237,7 +255,8 @@ class Regularizer(Component):
         return None
 
     def dual_scale(self, dual_norms: ArrayLike) -> float:
-        r"""Return the largest factor in [0, 1] that scales dual norms into the domain of :math:`\psi^*`.
+        r"""Return the largest factor in [0, 1] that scales dual norms into the domain of
+        :math:`\psi^*`.
 
         Parameters
         ----------
@@ -249,7 +268,8 @@ class Regularizer(Component):
     def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
         r"""Return :math:`1 / d_k = \psi_k'(b_k) / b_k`, (p,), or its limit where ``b_k = 0``.
 
-        These are the reciprocal weights of the kernels in the best combination, by the variational form
+        These are the reciprocal weights of the kernels in the best combination, by the variational
+        form
         :math:`\psi(b) = \min_d \frac12 \sum_k b_k^2 / d_k + h(d)` (Micchelli and Pontil 2005). They are additive over
         the terms of a sum, and 0 for groups that are not penalized.
 
@@ -259,15 +279,18 @@ class Regularizer(Component):
         """
         norms = np.abs(as_vector(norms))
         slopes = self.slopes(norms)
-        at_zero = np.where(slopes > 0, np.inf, self.curvatures(np.zeros_like(norms)) if self.separable else 0.0)
+        at_zero = np.where(
+            slopes > 0, np.inf, self.curvatures(np.zeros_like(norms)) if self.separable else 0.0
+        )
         with np.errstate(over="ignore"):  # near 0: infinite, so that the kernel has no weight
             return np.divide(slopes, norms, out=at_zero, where=norms > 0)
 
     def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
-        r"""Return the kernel weights :math:`d_k = b_k / \psi_k'(b_k)` of the solution with these norms, (p,).
+        r"""Return the kernel weights :math:`d_k = b_k / \psi_k'(b_k)` of the solution with these
+        norms, (p,).
 
-        The solution is :math:`f_k = d_k \sum_i \rho_i K_k(x_i, \cdot)` with one dual vector :math:`\rho` for all
-        kernels. A group that is not penalized has the weight ``inf``, or 0 if its norm is 0.
+        The solution is :math:`f_k = d_k \sum_i \rho_i K_k(x_i, \cdot)` with one dual vector
+        :math:`\rho` for all kernels. A group that is not penalized has the weight ``inf``, or 0 if its norm is 0.
 
         Parameters
         ----------
@@ -294,7 +317,8 @@ class Regularizer(Component):
         return weights if largest == 0.0 else weights / largest / (weights / largest).sum()
 
     def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
-        """Return the values of vectors with one nonzero group: (p,), or (1,) if it is the same for all groups.
+        """Return the values of vectors with one nonzero group: (p,), or (1,) if it is the same for
+        all groups.
 
         Parameters
         ----------
@@ -326,11 +350,19 @@ class Regularizer(Component):
 
         with np.errstate(over="ignore"):
             if not self.least_at_one_group or not reaches(np.array([FARTHEST])):
-                raise InputError(f"{self!r} does not bound the norms of all groups: give radius as a number, or None.")
-            return float(increasing_root(reaches, np.ones(1), np.array([FARTHEST]))[0]) if value > 0 else 0.0
+                raise InputError(
+                    f"{self!r} does not bound the norms of all groups: give radius as a number, or None."
+                )
+            return (
+                float(increasing_root(reaches, np.ones(1), np.array([FARTHEST]))[0])
+                if value > 0
+                else 0.0
+            )
 
     def terms(self) -> "tuple[Regularizer, ...]":
-        """Return the proximal steps that Algorithm 1 takes in turn, starting with steps on coordinates."""
+        """Return the proximal steps that Algorithm 1 takes in turn, starting with steps on
+        coordinates.
+        """
         return (self,)
 
     def compiled_steps(self) -> "list[ProximalStep] | None":
@@ -343,7 +375,8 @@ class Regularizer(Component):
         return [ProximalStep(*function_and_parameters(self))]
 
     def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "Regularizer":
-        """Return the regularizer for the groups of a model, its named arguments in the order of ``names``.
+        """Return the regularizer for the groups of a model, its named arguments in the order of
+        ``names``.
 
         Parameters
         ----------
@@ -387,14 +420,20 @@ def signed_prox(function: Any, vector: ArrayLike, step: float, parameters: np.nd
     return np.copysign(magnitudes, vector)
 
 
-def ratio_or_zero(numerator: ArrayLike, denominator: ArrayLike, otherwise: ArrayLike = 0.0) -> np.ndarray:
+def ratio_or_zero(
+    numerator: ArrayLike, denominator: ArrayLike, otherwise: ArrayLike = 0.0
+) -> np.ndarray:
     """Return the elementwise quotient, and ``otherwise`` where the denominator is 0."""
     denominator = as_vector(denominator)
-    return np.divide(numerator, denominator, out=np.full_like(denominator, otherwise), where=denominator != 0)
+    return np.divide(
+        numerator, denominator, out=np.full_like(denominator, otherwise), where=denominator != 0
+    )
 
 
 def _rises(slopes: Callable) -> bool:
-    """Return whether slopes increase strictly, so that the derivative of the conjugate is continuous."""
+    """Return whether slopes increase strictly, so that the derivative of the conjugate is
+    continuous.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         rises = np.diff([float(slopes(np.array([norm]))[0]) for norm in RISING])
     return bool((rises[np.isfinite(rises)] > 0).all())

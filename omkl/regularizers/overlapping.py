@@ -1,8 +1,8 @@
 r"""Norms of unions of groups, overlapping or nested.
 
-Norms of unions, :math:`\|\theta_g\| = (\sum_{k \in g} b_k^2)^{1/2}`, are functions of the group norms, so Proposition 1
-of Martins et al. (2011) holds. The unions consist of the groups of the model, kernels included. For overlaps between
-single features, make every feature a group.
+Norms of unions, :math:`\|\theta_g\| = (\sum_{k \in g} b_k^2)^{1/2}`, are functions of the group
+norms, so Proposition 1 of Martins et al. (2011) holds. The unions consist of the groups of the
+model, kernels included. For overlaps between single features, make every feature a group.
 """
 
 import math
@@ -18,7 +18,8 @@ from omkl.regularizers.base import Regularizer, as_vector, ratio_or_zero
 
 #: Members of each union: names of groups, or indices.
 Unions: TypeAlias = Iterable[Iterable[int | str]]
-#: Relative tolerance of the dual ball; relative accuracy of the dual norm, and maximum number of triples of steps.
+#: Relative tolerance of the dual ball; relative accuracy of the dual norm, and maximum number of
+#: triples of steps.
 WITHIN, GAUGE_ACCURACY, GAUGE_STEPS = 1e-9, 1e-12, 1000
 #: Maximum number of sweeps of the exact prox, and the relative move at which it stops.
 SWEEPS, SETTLED = 10_000, 1e-14
@@ -39,12 +40,22 @@ class _UnionOfGroups(Regularizer):
         self.groups = [[] if isinstance(group, str) else list(group) for group in groups]
         members: list[Any] = [member for group in self.groups for member in group]
         by_index = all(isinstance(member, (int, np.integer)) for member in members)
-        fit = all(isinstance(m, str) or (isinstance(m, (int, np.integer)) and m >= 0) for m in members)
+        fit = all(
+            isinstance(m, str) or (isinstance(m, (int, np.integer)) and m >= 0) for m in members
+        )
         if not self.groups or not all(self.groups) or not fit:
-            raise InputError("groups must be a non-empty list of non-empty lists of names, or of indices >= 0.")
-        self.weights = np.ones(len(self.groups)) if weights is None else np.array(weights, dtype=np.float64)
-        if self.weights.shape != (len(self.groups),) or not np.all((self.weights >= 0) & (self.weights < np.inf)):
-            raise InputError(f"weights must hold one finite number >= 0 for each of the {len(self.groups)} groups.")
+            raise InputError(
+                "groups must be a non-empty list of non-empty lists of names, or of indices >= 0."
+            )
+        self.weights = (
+            np.ones(len(self.groups)) if weights is None else np.array(weights, dtype=np.float64)
+        )
+        if self.weights.shape != (len(self.groups),) or not np.all(
+            (self.weights >= 0) & (self.weights < np.inf)
+        ):
+            raise InputError(
+                f"weights must hold one finite number >= 0 for each of the {len(self.groups)} groups."
+            )
         if by_index:
             self._prepare()
 
@@ -56,9 +67,13 @@ class _UnionOfGroups(Regularizer):
         if repeated := [group for group in self.groups if len(set(group)) < len(group)]:
             raise InputError(f"The union {repeated[0]} has a member twice: give every member once.")
         self._size = 1 + max(int(member) for group in self.groups for member in group)
-        order = sorted(range(len(self.groups)), key=lambda g: len(self.groups[g]) if self.nested else g)
+        order = sorted(
+            range(len(self.groups)), key=lambda g: len(self.groups[g]) if self.nested else g
+        )
         self._starts = np.cumsum([0] + [len(self.groups[g]) for g in order])
-        self._members = np.array([member for g in order for member in self.groups[g]], dtype=np.int64)
+        self._members = np.array(
+            [member for g in order for member in self.groups[g]], dtype=np.int64
+        )
         self._ordered_weights = self.weights[order]
 
     def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "_UnionOfGroups":
@@ -72,7 +87,9 @@ class _UnionOfGroups(Regularizer):
     def _checked(self, norms: ArrayLike) -> np.ndarray:
         norms = as_vector(norms)
         if norms.size < self._size:
-            raise InputError(f"groups refers to index {self._size - 1}, but the vector has {norms.size} entries.")
+            raise InputError(
+                f"groups refers to index {self._size - 1}, but the vector has {norms.size} entries."
+            )
         return norms
 
     def _union_norms(self, norms: ArrayLike) -> np.ndarray:
@@ -84,7 +101,9 @@ class _UnionOfGroups(Regularizer):
         return np.bincount(self._members, members, minlength=n_groups)
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        return shrink_groups_in_turn(self._checked(norms), self._starts, self._members, step * self._ordered_weights)
+        return shrink_groups_in_turn(
+            self._checked(norms), self._starts, self._members, step * self._ordered_weights
+        )
 
     def value(self, norms: ArrayLike) -> float:
         return float(self._ordered_weights @ self._union_norms(norms))
@@ -95,7 +114,9 @@ class _UnionOfGroups(Regularizer):
     def slopes(self, norms: ArrayLike) -> np.ndarray:
         union_norms, n_groups = self._union_norms(norms), len(as_vector(norms))
         inside = self._summed(ratio_or_zero(self._ordered_weights, union_norms), n_groups)
-        return inside * np.abs(norms) + self._summed(np.where(union_norms > 0, 0.0, self._ordered_weights), n_groups)
+        return inside * np.abs(norms) + self._summed(
+            np.where(union_norms > 0, 0.0, self._ordered_weights), n_groups
+        )
 
     def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
         at_zero = np.where(self._ordered_weights > 0, np.inf, 0.0)
@@ -109,11 +130,14 @@ class _UnionOfGroups(Regularizer):
         return 1.0 / max(1.0, self._gauge(dual_norms))
 
     def _gauge(self, dual_norms: ArrayLike) -> float:
-        r"""Return the dual norm :math:`\min \max_g \|u_g\| / w_g` over :math:`\sum_g u_g = y`, or an upper bound.
+        r"""Return the dual norm :math:`\min \max_g \|u_g\| / w_g` over :math:`\sum_g u_g = y`, or
+        an upper bound.
 
-        Its square is the largest :math:`\sum_i y_i^2 h_i` with :math:`1 / h_i = \sum_{g \ni i} 1 / \nu_g` over
+        Its square is the largest :math:`\sum_i y_i^2 h_i` with :math:`1 / h_i = \sum_{g \ni i} 1 /
+        \nu_g` over
         :math:`\sum_g w_g^2 \nu_g = 1` (Micchelli and Pontil 2005). Multipliers :math:`\nu_g \propto \|h_g y_g\| / w_g`
-        increase this sum at every step; pairs of steps are extrapolated as in SQUAREM (Varadhan and Roland 2008).
+        increase this sum at every step; pairs of steps are extrapolated as in SQUAREM (Varadhan and
+        Roland 2008).
         """
         dual_norms = self._checked(dual_norms)
         if np.any(dual_norms[self._summed(self._ordered_weights, len(dual_norms)) == 0] != 0):
@@ -125,21 +149,28 @@ class _UnionOfGroups(Regularizer):
         upper = math.inf
 
         def raised(logs: np.ndarray) -> tuple[float, np.ndarray]:
-            """Return the sum at these multipliers, and the next multipliers; tighten ``upper`` by ``h y / nu``."""
+            """Return the sum at these multipliers, and the next multipliers; tighten ``upper`` by
+            ``h y / nu``.
+            """
             nonlocal upper
             multipliers = np.exp(np.maximum(logs - logs.max(), -230.0))
             multipliers /= squares @ multipliers
             h = ratio_or_zero(1.0, self._summed(np.where(charged, 1.0 / multipliers, 0.0), len(y)))
             norms = np.where(charged, self._union_norms(h * y), 0.0)
             upper = min(upper, float((norms / multipliers / np.sqrt(squares)).max()))
-            return float((norms**2 / multipliers).sum()), np.log(np.maximum(norms / np.sqrt(squares), 1e-100))
+            return float((norms**2 / multipliers).sum()), np.log(
+                np.maximum(norms / np.sqrt(squares), 1e-100)
+            )
 
         start = -np.log(squares)
         for _ in range(GAUGE_STEPS):
             _, first = raised(start)
             value, second = raised(first)
             move, turn = first - start, second - 2.0 * first + start
-            factor = min(max(1.0, float(np.linalg.norm(move)) / max(float(np.linalg.norm(turn)), 1e-300)), 1e6)
+            factor = min(
+                max(1.0, float(np.linalg.norm(move)) / max(float(np.linalg.norm(turn)), 1e-300)),
+                1e6,
+            )
             lower, following = raised(start + 2.0 * factor * move + factor**2 * turn)
             start = following if lower >= value else second
             if upper**2 <= (1.0 + GAUGE_ACCURACY) * max(lower, value):
@@ -153,18 +184,21 @@ class OverlappingGroups(_UnionOfGroups):
     Parameters
     ----------
     groups : list of lists
-        Members of each union: names of groups of the model, or indices in the order in which the groups were given
-        to the model.
+        Members of each union: names of groups of the model, or indices in the order in which the
+        groups were given to the model.
     weights : array of shape (number of unions,), optional
         Weights ``w_g >= 0``; 1 by default.
     exact : bool
-        False: the composite step of Algorithm 1, the prox of each union in turn. It is not the prox of the sum, but
-        Lemma 4 of Martins et al. still holds. True: the prox of the sum, computed in several sweeps.
+        False: the composite step of Algorithm 1, the prox of each union in turn. It is not the prox
+        of the sum, but Lemma 4 of Martins et al. still holds. True: the prox of the sum, computed
+        in several sweeps.
     """
 
     aliases = {"overlapping": {}}
 
-    def __init__(self, groups: Unions, weights: ArrayLike | None = None, exact: bool = False) -> None:
+    def __init__(
+        self, groups: Unions, weights: ArrayLike | None = None, exact: bool = False
+    ) -> None:
         self.exact = bool(exact)
         super().__init__(groups, weights)
 
@@ -179,16 +213,18 @@ class OverlappingGroups(_UnionOfGroups):
 
 
 class TreeGroups(_UnionOfGroups):
-    r"""Hierarchical penalty :math:`\sum_g w_g \|x_g\|_2` whose unions are nested or disjoint (Zhao et al. 2008).
+    r"""Hierarchical penalty :math:`\sum_g w_g \|x_g\|_2` whose unions are nested or disjoint (Zhao
+    et al. 2008).
 
-    Any two unions must be disjoint, or one within the other; they may be listed in any order. Taking the proximal
-    steps from the leaves to the root makes their composition the exact prox of the sum (Jenatton et al. 2011).
+    Any two unions must be disjoint, or one within the other; they may be listed in any order.
+    Taking the proximal steps from the leaves to the root makes their composition the exact prox of
+    the sum (Jenatton et al. 2011).
 
     Parameters
     ----------
     groups : list of lists
-        Members of each union: names of groups of the model, or indices in the order in which the groups were given
-        to the model.
+        Members of each union: names of groups of the model, or indices in the order in which the
+        groups were given to the model.
     weights : array of shape (number of unions,), optional
         Weights ``w_g >= 0``; 1 by default.
 

@@ -1,4 +1,5 @@
-"""Separable regularizers, which are sums of functions of single group norms or coordinates; sums of regularizers.
+"""Separable regularizers, which are sums of functions of single group norms or coordinates; sums of
+regularizers.
 
 Closed forms are those of Martins et al. (2011) and of Suzuki and Tomioka (2011, Table 1).
 """
@@ -38,7 +39,11 @@ class LinearQuadratic(Regularizer):
     compiled = property(lambda self: (jit.prox_linear_quadratic, np.array(self.elastic)))
     #: None for a class that overrides a method, as for compiled forms.
     elastic = property(
-        lambda self: (self.linear, self.quadratic) if type(self).compiled is LinearQuadratic.compiled else None
+        lambda self: (
+            (self.linear, self.quadratic)
+            if type(self).compiled is LinearQuadratic.compiled
+            else None
+        )
     )
 
     def value(self, norms: ArrayLike) -> float:
@@ -82,7 +87,9 @@ class L1(LinearQuadratic):
 
 
 class L21(LinearQuadratic):
-    r"""Group lasso, the block 1-norm: :math:`\sum_k b_k`. Its prox is soft thresholding of the norms.
+    r"""Group lasso, the block 1-norm: :math:`\sum_k b_k`.
+
+    Its prox is soft thresholding of the norms.
 
     >>> L21().prox([3.0, 0.5], step=1.0)
     array([2., 0.])
@@ -93,7 +100,8 @@ class L21(LinearQuadratic):
 
 
 class ElasticNet(LinearQuadratic):
-    r"""Elastic-net MKL: :math:`\sum_k (1-\mu) b_k + \frac{\mu}{2} b_k^2`, between group lasso and ridge.
+    r"""Elastic-net MKL: :math:`\sum_k (1-\mu) b_k + \frac{\mu}{2} b_k^2`, between group lasso and
+    ridge.
 
     Parameters
     ----------
@@ -121,7 +129,8 @@ class Ridge(LinearQuadratic):
 class LqNorm(Regularizer):
     r"""Block q-norm, non-sparse MKL: :math:`\frac1q \sum_k b_k^q` for any ``q > 1``.
 
-    The prox is the root of :math:`x + t x^{q-1} = b` in :math:`[0, b]`, in closed form for q = 4/3, 3/2, 2 and 3.
+    The prox is the root of :math:`x + t x^{q-1} = b` in :math:`[0, b]`, in closed form for q = 4/3,
+    3/2, 2 and 3.
 
     Parameters
     ----------
@@ -166,18 +175,21 @@ class LqNorm(Regularizer):
         return (self._r - 1.0) * _power(dual_norms, self._r - 2.0)
 
     def norm_bound(self, value: float, n_groups: int) -> float:
-        # ||b||_2 <= ||b||_q for q <= 2, and <= p^(1/2 - 1/q) ||b||_q for q > 2, with equality for equal norms
+        # ||b||_2 <= ||b||_q for q <= 2, and <= p^(1/2 - 1/q) ||b||_q for q > 2, with equality for
+        # equal norms
         return (self.q * value) ** (1.0 / self.q) * n_groups ** max(0.0, 0.5 - 1.0 / self.q)
 
 
 class Composite(Regularizer):
-    r"""Weighted sum :math:`c_1 R_1 + \dots + c_J R_J` of regularizers; written ``2 * first + second``.
+    r"""Weighted sum :math:`c_1 R_1 + \dots + c_J R_J` of regularizers; written ``2 * first +
+    second``.
 
     The prox is exact if at most one term is neither linear nor quadratic. The other terms add up to
     :math:`\sum_k l b_k + c b_k^2 / 2`, so soft thresholding and division reduce the problem to the prox of that term
-    with the step :math:`t / (1 + t c)`. The prox is also exact, by bisection, if all terms are separable. Otherwise the
-    terms take their proximal steps in turn, by ``rank`` (Algorithm 1 with J > 1). Then ``exact`` is False, but Lemma 4
-    of Martins et al. (2011) still holds, because every term shrinks.
+    with the step :math:`t / (1 + t c)`. The prox is also exact, by bisection, if all terms are
+    separable. Otherwise the terms take their proximal steps in turn, by ``rank`` (Algorithm 1 with
+    J > 1). Then ``exact`` is False, but Lemma 4 of Martins et al. (2011) still holds, because every
+    term shrinks.
 
     Parameters
     ----------
@@ -193,16 +205,27 @@ class Composite(Regularizer):
     aliases = {"sum": {}}
     compiled = property(lambda self: self.elastic and self._plain.compiled)
 
-    def __init__(self, regularizers: Iterable[Regularizer], factors: Iterable[float] | None = None) -> None:
+    def __init__(
+        self, regularizers: Iterable[Regularizer], factors: Iterable[float] | None = None
+    ) -> None:
         regularizers = list(regularizers)
         factors = [1.0] * len(regularizers) if factors is None else list(factors)
         if not regularizers or not all(isinstance(term, Regularizer) for term in regularizers):
             raise InputError("regularizers must be a non-empty sequence of regularizers.")
         if not all(0 < factor < math.inf for factor in factors):
-            raise InputError(f"Factors of regularizers must be finite numbers > 0, not {factors!r}.")
-        parts = [(own, float(factor) * c) for term, factor in zip(regularizers, factors) for own, c in term._parts]
+            raise InputError(
+                f"Factors of regularizers must be finite numbers > 0, not {factors!r}."
+            )
+        parts = [
+            (own, float(factor) * c)
+            for term, factor in zip(regularizers, factors)
+            for own, c in term._parts
+        ]
         self._parts = parts = sorted(parts, key=lambda part: part[0].rank)
-        self.regularizers, self.factors = [term for term, _ in parts], [factor for _, factor in parts]
+        self.regularizers, self.factors = (
+            [term for term, _ in parts],
+            [factor for _, factor in parts],
+        )
         elastic = [np.multiply(c, term.elastic) for term, c in parts if term.elastic is not None]
         #: The linear and quadratic terms together, and the other terms.
         self._plain = LinearQuadratic()
@@ -210,7 +233,10 @@ class Composite(Regularizer):
         self._rest = [(term, c) for term, c in parts if term.elastic is None]
         terms = self.regularizers
         self.on_coordinates = any(term.on_coordinates for term in terms)
-        self.separable = all(term.separable for term in terms) and len({term.on_coordinates for term in terms}) == 1
+        self.separable = (
+            all(term.separable for term in terms)
+            and len({term.on_coordinates for term in terms}) == 1
+        )
         self.is_sparse = any(term.is_sparse for term in terms)
         self.slope_at_zero = sum(c * term.slope_at_zero for term, c in parts)
         self.dual_radius = sum(c * term.dual_radius for term, c in parts)
@@ -221,7 +247,9 @@ class Composite(Regularizer):
         self.rank = terms[0].rank if len(terms) == 1 else Regularizer.rank
         #: The term and its factor, if one is equal to the sum.
         self._only: tuple[Regularizer, float] | None = parts[0] if len(parts) == 1 else None
-        if not self._rest and self.separable and type(self).compiled is Composite.compiled:  # overrides no method
+        if (
+            not self._rest and self.separable and type(self).compiled is Composite.compiled
+        ):  # overrides no method
             self.elastic, self._only = self._plain.elastic, (self._plain, 1.0)
 
     def _sum(self, vectors: Iterable[np.ndarray]) -> np.ndarray:
@@ -259,7 +287,9 @@ class Composite(Regularizer):
         for term, factor in self._rest:
             if term.compiled is None:
                 return None
-            steps.append(ProximalStep(*function_and_parameters(term), factor, self._plain.quadratic))
+            steps.append(
+                ProximalStep(*function_and_parameters(term), factor, self._plain.quadratic)
+            )
         return steps
 
     def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
@@ -326,13 +356,20 @@ class Composite(Regularizer):
         parts = [Composite([term], [factor]) for term, factor in self._parts]
         joint = [part for part in parts if part.least_at_one_group]
         bounds = []
-        for part in [*([Composite(joint)] if joint else []), *(part for part in parts if part not in joint)]:
+        for part in [
+            *([Composite(joint)] if joint else []),
+            *(part for part in parts if part not in joint),
+        ]:
             with contextlib.suppress(InputError):
                 bounds.append(part.norm_bound(value, n_groups))
         return min(bounds) if bounds else super().norm_bound(value, n_groups)
 
     def terms(self) -> tuple[Regularizer, ...]:
-        steps = [factor * step if factor != 1.0 else step for term, factor in self._parts for step in term.terms()]
+        steps = [
+            factor * step if factor != 1.0 else step
+            for term, factor in self._parts
+            for step in term.terms()
+        ]
         on_norms = [step for step in steps if not step.on_coordinates]
         on_norms = [Composite(on_norms)] if len(on_norms) > 1 else on_norms
         return *(step for step in steps if step.on_coordinates), *on_norms
@@ -341,14 +378,17 @@ class Composite(Regularizer):
         return Composite([term.bind(names, order) for term in self.regularizers], self.factors)
 
     def __repr__(self) -> str:
-        return " + ".join(repr(term) if c == 1.0 else f"{c:g} * {term!r}" for term, c in self._parts)
+        return " + ".join(
+            repr(term) if c == 1.0 else f"{c:g} * {term!r}" for term, c in self._parts
+        )
 
 
 class SparseGroup(Composite):
-    r"""Sparse group lasso :math:`\sigma \sum_g \|x_g\|_2 + (1 - \sigma) \|x\|_1` (Friedman et al. 2010).
+    r"""Sparse group lasso :math:`\sigma \sum_g \|x_g\|_2 + (1 - \sigma) \|x\|_1` (Friedman et al.
+    2010).
 
-    It needs the coordinates of the parameters, so it works with explicit features only. The l1 step comes before the
-    step on groups: only in this order is their composition the exact prox.
+    It needs the coordinates of the parameters, so it works with explicit features only. The l1 step
+    comes before the step on groups: only in this order is their composition the exact prox.
 
     Parameters
     ----------
@@ -361,7 +401,11 @@ class SparseGroup(Composite):
     def __init__(self, sigma: float = 0.5) -> None:
         check_number("sigma", sigma, least=0, most=1)
         self.sigma = float(sigma)
-        parts = [(term, factor) for term, factor in ((L1(), 1 - self.sigma), (L21(), self.sigma)) if factor > 0]
+        parts = [
+            (term, factor)
+            for term, factor in ((L1(), 1 - self.sigma), (L21(), self.sigma))
+            if factor > 0
+        ]
         super().__init__(*zip(*parts))
 
     __repr__ = Regularizer.__repr__

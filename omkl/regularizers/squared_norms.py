@@ -1,9 +1,10 @@
-r"""Squared norms of the vector of group norms, each with its set of kernel weights; the ball of the mixed norm.
+r"""Squared norms of the vector of group norms, each with its set of kernel weights; the ball of the
+mixed norm.
 
-Methods that learn weights :math:`d` in a set :math:`\mathcal D` and a function in the RKHS of :math:`\sum_k d_k K_k`
-minimise :math:`\psi(b) = \min_{d \in \mathcal D} \frac12 \sum_k b_k^2 / d_k` (Micchelli and Pontil 2005), whose
-conjugate is :math:`\psi^*(y) = \frac12 \max_{d \in \mathcal D} \sum_k d_k y_k^2`. The simplex gives the squared
-mixed norm, the penalty of multiple kernel learning.
+Methods that learn weights :math:`d` in a set :math:`\mathcal D` and a function in the RKHS of
+:math:`\sum_k d_k K_k` minimise :math:`\psi(b) = \min_{d \in \mathcal D} \frac12 \sum_k b_k^2 / d_k` (Micchelli and Pontil 2005), whose
+conjugate is :math:`\psi^*(y) = \frac12 \max_{d \in \mathcal D} \sum_k d_k y_k^2`. The simplex gives
+the squared mixed norm, the penalty of multiple kernel learning.
 """
 
 import math
@@ -34,8 +35,8 @@ MOST_UPDATES, SETTLED = 10_000, 1e-13
 class SquaredL21(Regularizer):
     r"""Squared mixed norm, the MKL penalty: :math:`\frac12 (\sum_k b_k)^2`.
 
-    Its proximity operator is not separable. Algorithm 2 of Martins et al. (2011) computes it, by sorting for few
-    groups and by Newton's method for many.
+    Its proximity operator is not separable. Algorithm 2 of Martins et al. (2011) computes it, by
+    sorting for few groups and by Newton's method for many.
 
     >>> SquaredL21().prox([3.0, 0.5], step=1.0)
     array([1.5, 0. ])
@@ -70,7 +71,8 @@ class SquaredL21(Regularizer):
 
 
 class L21Ball(Regularizer):
-    r"""Indicator of the ball :math:`\sum_k b_k \le r`; its prox is the Euclidean projection (Duchi et al. 2008).
+    r"""Indicator of the ball :math:`\sum_k b_k \le r`; its prox is the Euclidean projection (Duchi
+    et al. 2008).
 
     With this regularizer, Algorithm 1 is the projected subgradient method with groups.
 
@@ -80,8 +82,8 @@ class L21Ball(Regularizer):
 
     Notes
     -----
-    The slope on the boundary is not unique. It is set to the sum of the norms, so that the kernel weights of the
-    ball alone sum to one.
+    The slope on the boundary is not unique. It is set to the sum of the norms, so that the kernel
+    weights of the ball alone sum to one.
     """
 
     aliases = {"l21-ball": {}}
@@ -122,13 +124,14 @@ class L21Ball(Regularizer):
 
 
 class WeightedSquaredL21(Regularizer):
-    r"""Weighted squared mixed norm :math:`\frac12 (\sum_k w_k b_k)^2` (Algorithm 4 of Martins et al. 2011).
+    r"""Weighted squared mixed norm :math:`\frac12 (\sum_k w_k b_k)^2` (Algorithm 4 of Martins et
+    al. 2011).
 
     Parameters
     ----------
     weights : mapping of str to float, or array of shape (p,)
-        Weights ``w_k >= 0`` by the name of a group, or in the order in which the groups were given to the model. A
-        group with weight 0 is not penalized and keeps its norm.
+        Weights ``w_k >= 0`` by the name of a group, or in the order in which the groups were given
+        to the model. A group with weight 0 is not penalized and keeps its norm.
 
     >>> WeightedSquaredL21([1.0, 0.0]).prox([3.0, 0.5], step=1.0)
     array([1.5, 0.5])
@@ -140,24 +143,40 @@ class WeightedSquaredL21(Regularizer):
     compiled = property(lambda self: (jit.prox_squared_l1, self.weights))
 
     def __init__(self, weights: Mapping[str, float] | ArrayLike) -> None:
-        if hasattr(weights, "to_dict") and all(isinstance(name, str) for name in weights.index):  # a Series of names
+        if hasattr(weights, "to_dict") and all(
+            isinstance(name, str) for name in weights.index
+        ):  # a Series of names
             weights = weights.to_dict()
         self._by_name = dict(weights) if isinstance(weights, Mapping) else None
-        self.weights = np.array(weights if self._by_name is None else list(self._by_name.values()), dtype=np.float64)
-        if self.weights.ndim != 1 or not np.all(np.isfinite(self.weights)) or np.any(self.weights < 0):
-            raise InputError(f"weights must be finite numbers >= 0, one per group, not {weights!r}.")
+        self.weights = np.array(
+            weights if self._by_name is None else list(self._by_name.values()), dtype=np.float64
+        )
+        if (
+            self.weights.ndim != 1
+            or not np.all(np.isfinite(self.weights))
+            or np.any(self.weights < 0)
+        ):
+            raise InputError(
+                f"weights must be finite numbers >= 0, one per group, not {weights!r}."
+            )
         self.dual_radius = math.inf if np.all(self.weights > 0) else 0.0
 
     def parameters(self) -> dict[str, Any]:
         return {"weights": self._by_name or self.weights.tolist()}
 
-    def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "WeightedSquaredL21":
+    def bind(
+        self, names: Sequence[str], order: Sequence[str] | None = None
+    ) -> "WeightedSquaredL21":
         given = names if order is None else order
         if self._by_name is None and len(given) != len(self.weights):
-            raise InputError(f"There are {len(given)} groups but {len(self.weights)} weights: give one per group.")
+            raise InputError(
+                f"There are {len(given)} groups but {len(self.weights)} weights: give one per group."
+            )
         by_name = self._by_name or dict(zip(given, self.weights.tolist()))
         if wrong := by_name.keys() ^ set(names):
-            raise InputError(f"weights must name the groups {', '.join(names)}, and no others: see {min(wrong)!r}.")
+            raise InputError(
+                f"weights must name the groups {', '.join(names)}, and no others: see {min(wrong)!r}."
+            )
         return WeightedSquaredL21([by_name[name] for name in names])
 
     def value(self, norms: ArrayLike) -> float:
@@ -196,10 +215,11 @@ class _SquaredNorm(Regularizer):
 
 
 class SquaredLq(_SquaredNorm):
-    r"""Squared q-norm of the group norms, lp-norm MKL: :math:`\frac12 \|b\|_q^2` for :math:`1 < q \le 2`.
+    r"""Squared q-norm of the group norms, lp-norm MKL: :math:`\frac12 \|b\|_q^2` for :math:`1 < q
+    \le 2`.
 
-    Its weights lie in the ball :math:`\|d\|_p \le 1` with :math:`p = q / (2 - q)`, that is :math:`q = 2p / (p + 1)`
-    (Kloft et al. 2011): q = 4/3 gives the Euclidean ball, q = 2 uniform weights.
+    Its weights lie in the ball :math:`\|d\|_p \le 1` with :math:`p = q / (2 - q)`, that is :math:`q
+    = 2p / (p + 1)` (Kloft et al. 2011): q = 4/3 gives the Euclidean ball, q = 2 uniform weights.
 
     Parameters
     ----------
@@ -220,7 +240,8 @@ class SquaredLq(_SquaredNorm):
         return 0.5 * _lq_norm(norms, self.q) ** 2
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        # the optimum x is the prox of tau ||.||_q^q / q with tau = t ||x||_q^(2 - q): find the root in log tau
+        # the optimum x is the prox of tau ||.||_q^q / q with tau = t ||x||_q^(2 - q): find the root
+        # in log tau
         norms = as_vector(norms)
         if not norms.any() or step == 0.0 or self.q == 2.0:
             return norms / (1.0 + step)
@@ -292,8 +313,9 @@ class ElasticNetWeights(_SquaredNorm):
         return 0.5 * float(squares @ best_linear_weights(squares, self.eta))
 
     def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
-        # Algorithm 2 of Citi: update (13a), preceded by (21) if eta < 0.25; the bound (20) holds after (13a) only.
-        # Groups of negligible norm get the weight 0, where the published algorithm divides 0 by 0.
+        # Algorithm 2 of Citi: update (13a), preceded by (21) if eta < 0.25; the bound (20) holds
+        # after (13a) only. Groups of negligible norm get the weight 0, where the published
+        # algorithm divides 0 by 0.
         norms, eta = np.abs(as_vector(norms)), self.eta
         weights = np.zeros_like(norms)
         scale = norms.max(initial=0.0)
@@ -315,16 +337,22 @@ class ElasticNetWeights(_SquaredNorm):
 
 
 def _size_and_slope(x: np.ndarray, eta: float) -> tuple[float, np.ndarray]:
-    """Return ``s(x)`` (Citi, Eq. 10), the norm whose unit ball is the elastic-net set, and its gradient (Eq. 13b)."""
+    """Return ``s(x)`` (Citi, Eq. 10), the norm whose unit ball is the elastic-net set, and its
+    gradient (Eq.
+
+    13b).
+    """
     half, total = 0.5 * eta, x.sum()
     root = np.sqrt((half * total) ** 2 + (1 - eta) * (x @ x))
     return half * total + root, half + (half**2 * total + (1 - eta) * x) / root
 
 
 def best_linear_weights(u: np.ndarray, eta: float) -> np.ndarray:
-    r"""Return the weights in the elastic-net set with the largest :math:`u^\top \theta`, for ``u >= 0``.
+    r"""Return the weights in the elastic-net set with the largest :math:`u^\top \theta`, for ``u >=
+    0``.
 
-    Algorithm 3 of Citi. Its radius counts the remaining coordinates, as in the text of the paper, not its listing.
+    Algorithm 3 of Citi. Its radius counts the remaining coordinates, as in the text of the paper,
+    not its listing.
     """
     weights = np.zeros_like(u)
     if u.max(initial=0.0) == 0.0:
@@ -347,4 +375,6 @@ def best_linear_weights(u: np.ndarray, eta: float) -> np.ndarray:
 def _lq_norm(vector: ArrayLike, q: float) -> float:
     magnitudes = np.abs(vector)
     largest = magnitudes.max(initial=0.0)
-    return 0.0 if largest == 0.0 else float(largest * np.sum((magnitudes / largest) ** q) ** (1.0 / q))
+    return (
+        0.0 if largest == 0.0 else float(largest * np.sum((magnitudes / largest) ** q) ** (1.0 / q))
+    )

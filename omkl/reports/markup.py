@@ -1,4 +1,6 @@
-"""HTML elements of a report, made by the macros in ``page/parts.html``, and drawings of parsed sentences as SVG."""
+"""HTML elements of a report, made by the macros in ``page/parts.html``, and drawings of parsed
+sentences as SVG.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -34,11 +36,17 @@ _NOT_HTML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufdd0-\ufde
 
 def _clean(value: object) -> object:
     """Replace characters that HTML cannot hold."""
-    return value if isinstance(value, Markup) else _NOT_HTML.sub("\N{REPLACEMENT CHARACTER}", str(value))
+    return (
+        value
+        if isinstance(value, Markup)
+        else _NOT_HTML.sub("\N{REPLACEMENT CHARACTER}", str(value))
+    )
 
 
 _SPACE: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
-ENVIRONMENT = Environment(loader=PackageLoader("omkl.reports", "page"), autoescape=True, finalize=_clean, **_SPACE)
+ENVIRONMENT = Environment(
+    loader=PackageLoader("omkl.reports", "page"), autoescape=True, finalize=_clean, **_SPACE
+)
 #: Macros for elements of a page.
 html: Any = ENVIRONMENT.get_template("parts.html").module
 
@@ -75,12 +83,16 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], limit: int = 
     """
     rows = list(rows)
     numeric = [all(_is_number(value) for value in column) for column in zip(*rows)]
-    cells = [[_cell(value, is_number) for value, is_number in zip(row, numeric)] for row in rows[:limit]]
+    cells = [
+        [_cell(value, is_number) for value, is_number in zip(row, numeric)] for row in rows[:limit]
+    ]
     return html.sortable(header, numeric, cells, len(rows) - limit) if rows else ""
 
 
 def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, (Cell, int, float, np.number)) and not isinstance(value, bool))
+    return value is None or (
+        isinstance(value, (Cell, int, float, np.number)) and not isinstance(value, bool)
+    )
 
 
 def _cell(value: Any, is_number: bool) -> tuple[object, str | None]:
@@ -93,7 +105,10 @@ def _cell(value: Any, is_number: bool) -> tuple[object, str | None]:
 
 def shares(records: Iterable[Record], names: Sequence[str], of: Sequence[str]) -> list[list[Any]]:
     """Return the rows of a table of records, with the entries ``of`` as percentages."""
-    return [[Cell(percent(r[name]), r[name]) if name in of else r[name] for name in names] for r in records]
+    return [
+        [Cell(percent(r[name]), r[name]) if name in of else r[name] for name in names]
+        for r in records
+    ]
 
 
 def score_table(records: Sequence[Record], name: str) -> str:
@@ -108,8 +123,12 @@ def details(summary: str, *parts: str) -> str:
     return html.details(summary, *parts) if any(parts) else ""
 
 
-def drawn(function: Callable[..., "Axes"], *arguments: object, caption: str = "", paper: bool = False) -> str:
-    """Draw a plot of :mod:`omkl.reports` as SVG; empty without matplotlib, or if there is nothing to draw."""
+def drawn(
+    function: Callable[..., "Axes"], *arguments: object, caption: str = "", paper: bool = False
+) -> str:
+    """Draw a plot of :mod:`omkl.reports` as SVG; empty without matplotlib, or if there is nothing
+    to draw.
+    """
     try:
         figure_for(1.0, 1.0)
         from matplotlib import rc_context
@@ -120,18 +139,21 @@ def drawn(function: Callable[..., "Axes"], *arguments: object, caption: str = ""
         return ""
 
 
-# ---- drawings of trees -----------------------------------------------------------------------------------------------
+# ---- drawings of trees ---------------------------------------------------------------------------
 
 
 _NOT_XML = re.compile("[\x00-\x1f\ud800-\udfff\ufffe\uffff]")
-#: Sizes in pixels: font size, space between words, height between arcs, and distance between arcs at the same word.
+#: Sizes in pixels: font size, space between words, height between arcs, and distance between arcs
+#: at the same word.
 WORD, LABEL, GAP, STEP, PORT = 16, 11, 14, 22, 7
 #: Colour of wrong arcs.
 WRONG = "#B92B1F"
 
 
 class Arc(NamedTuple):
-    """Labelled arc from the word at x = ``begin`` to the word at x = ``end``; ``begin`` is None for the root."""
+    """Labelled arc from the word at x = ``begin`` to the word at x = ``end``; ``begin`` is None for
+    the root.
+    """
 
     begin: float | None
     end: float
@@ -141,7 +163,8 @@ class Arc(NamedTuple):
 
 
 def draw_tree(sentence: Sentence, predicted: Sentence | None = None) -> str:
-    """Draw the tree of a sentence as SVG, as in Figure 1 (top) of Martins et al. 2011, and a predicted tree below.
+    """Draw the tree of a sentence as SVG, as in Figure 1 (top) of Martins et al. 2011, and a
+    predicted tree below.
 
     Arcs point from heads to words. Text has the text colour of the page.
 
@@ -150,7 +173,8 @@ def draw_tree(sentence: Sentence, predicted: Sentence | None = None) -> str:
     sentence : Sentence
         Sentence with forms. Heads, relations and tags are drawn if they are present.
     predicted : Sentence, optional
-        The same words with predicted heads, drawn below the words. Arcs that differ are red and dashed.
+        The same words with predicted heads, drawn below the words. Arcs that differ are red and
+        dashed.
 
     Returns
     -------
@@ -170,7 +194,9 @@ def draw_tree(sentence: Sentence, predicted: Sentence | None = None) -> str:
     (2, True, True)
     """
     if predicted is not None and list(predicted.forms) != list(sentence.forms):
-        raise InputError("The predicted sentence has other words: draw the two sentences by themselves.")
+        raise InputError(
+            "The predicted sentence has other words: draw the two sentences by themselves."
+        )
     forms = [_text_of(form, "_") for form in sentence.forms]
     tags = [_text_of(tag) for tag in sentence.upos or [""] * len(sentence)]
     sides = [sentence] if predicted is None else [sentence, predicted]
@@ -179,8 +205,13 @@ def draw_tree(sentence: Sentence, predicted: Sentence | None = None) -> str:
     below = []
     if predicted is not None:
         wrong = [False] * len(sentence)
-        for own, other in ((sentence.heads, predicted.heads), (sentence.deprels, predicted.deprels)):
-            wrong = [was or a != b for was, a, b in zip(wrong, own, other)] if own and other else wrong
+        for own, other in (
+            (sentence.heads, predicted.heads),
+            (sentence.deprels, predicted.deprels),
+        ):
+            wrong = (
+                [was or a != b for was, a, b in zip(wrong, own, other)] if own and other else wrong
+            )
         below = _arcs(predicted, centres, wrong)
     base = 2 * LABEL + STEP * max((arc.level for arc in above), default=0)
     low = base + WORD + LABEL + 14
@@ -191,7 +222,9 @@ def draw_tree(sentence: Sentence, predicted: Sentence | None = None) -> str:
     return drawing.render(**content, sides=[(above, base, -1), (below, low, 1)], **look)
 
 
-def _centres(forms: Sequence[str], tags: Sequence[str], sides: Sequence[Sentence]) -> tuple[list[float], float]:
+def _centres(
+    forms: Sequence[str], tags: Sequence[str], sides: Sequence[Sentence]
+) -> tuple[list[float], float]:
     """Return positions of words, so that arcs are wider than their labels, and the total width."""
     widths = [max(_width(form, WORD), _width(tag, LABEL)) for form, tag in zip(forms, tags)]
     ending: list[list[tuple[int, float]]] = [[] for _ in forms]
@@ -206,7 +239,10 @@ def _centres(forms: Sequence[str], tags: Sequence[str], sides: Sequence[Sentence
             else:
                 widths[i] = max(widths[i], label)
         widths = [max(width, 2 * end) for width, end in zip(widths, ends)]
-        ending = [[(left, room + ends[left] + ends[right]) for left, room in own] for right, own in enumerate(ending)]
+        ending = [
+            [(left, room + ends[left] + ends[right]) for left, room in own]
+            for right, own in enumerate(ending)
+        ]
     centres = [GAP + widths[0] / 2] if widths else []
     for i, (before, width) in enumerate(pairwise(widths), 1):
         beside = centres[-1] + (before + width) / 2 + GAP
@@ -215,12 +251,16 @@ def _centres(forms: Sequence[str], tags: Sequence[str], sides: Sequence[Sentence
 
 
 def _arcs(sentence: Sentence, centres: Sequence[float], wrong: Sequence[bool]) -> list[Arc]:
-    """Return arcs, each above the shorter arcs between its words, and lines of roots above all arcs."""
+    """Return arcs, each above the shorter arcs between its words, and lines of roots above all
+    arcs.
+    """
     labels = [_text_of(label) for label in sentence.deprels or [""] * len(sentence)]
     spans = {i: tuple(sorted((i, h - 1))) for i, h in enumerate(sentence.heads or []) if h}
     reached = [0] * len(sentence)
     levels = {}
-    for i, (left, right) in sorted(spans.items(), key=lambda pair: (pair[1][1] - pair[1][0], pair[1])):
+    for i, (left, right) in sorted(
+        spans.items(), key=lambda pair: (pair[1][1] - pair[1][0], pair[1])
+    ):
         levels[i] = 1 + max(reached[left:right])
         reached[left:right] = [levels[i]] * (right - left)
     used: dict[tuple[int, bool], int] = {}

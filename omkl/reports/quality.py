@@ -29,7 +29,18 @@ from omkl.mkl.rows import RowsLike
 from omkl.parsing import decoding
 from omkl.parsing.evaluation import evaluate_treebanks
 from omkl.parsing.sentences import strings_of
-from omkl.reports.markup import Cell, Model, details, draw_tree, drawn, html, number, percent, score_table, table
+from omkl.reports.markup import (
+    Cell,
+    Model,
+    details,
+    draw_tree,
+    drawn,
+    html,
+    number,
+    percent,
+    score_table,
+    table,
+)
 from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress
 from omkl.reports.plots.quality import plot_calibration, plot_confusion, plot_word
 from omkl.sequences.evaluation import evaluate_labels, records
@@ -86,7 +97,10 @@ def confusion_parts(gold: Sequence, predicted: Sequence) -> list[str]:
         rows.append([str(own), str(other), times, Cell(percent(share), share)])
     caption = "Predicted labels (columns) by gold labels (rows)."
     common = table(["gold", "predicted", "times", "share of gold"], rows)
-    return [drawn(plot_confusion, gold, predicted, caption=caption), details("The commonest mistakes", common)]
+    return [
+        drawn(plot_confusion, gold, predicted, caption=caption),
+        details("The commonest mistakes", common),
+    ]
 
 
 def calibration_parts(heading: str, right: np.ndarray, confidence: np.ndarray) -> list[str]:
@@ -102,7 +116,9 @@ def worst_first(wrong: np.ndarray, size: np.ndarray, n: int) -> list[int]:
 
 
 def reasons(explain: Callable[[], Explanation]) -> str:
-    """Make tables of the contributions of groups and features to a prediction; empty if these are unknown."""
+    """Make tables of the contributions of groups and features to a prediction; empty if these are
+    unknown.
+    """
     try:
         why = explain()
     except InputError:
@@ -115,11 +131,14 @@ def reasons(explain: Callable[[], Explanation]) -> str:
     for f in why.features[:REASONS]:
         place = f["feature"] if f["token"] is None else f"{f['feature']} at {f['token']}"
         single.append([place, f["group"], Cell(f"{f['adds']:+.3g}", f["adds"])])
-    return details(title, table(["group", "adds"], groups), table(["strongest parts", "group", "adds"], single))
+    return details(
+        title, table(["group", "adds"], groups), table(["strongest parts", "group", "adds"], single)
+    )
 
 
 def marked_tokens(tokens: Sequence[str], *columns: tuple[Sequence, Sequence]) -> str:
-    """Make tokens with labels below them; wrong labels are struck through and followed by the gold labels.
+    """Make tokens with labels below them; wrong labels are struck through and followed by the gold
+    labels.
 
     Parameters
     ----------
@@ -134,7 +153,7 @@ def marked_tokens(tokens: Sequence[str], *columns: tuple[Sequence, Sequence]) ->
     return html.tokens(words)
 
 
-# ---- sequences -------------------------------------------------------------------------------------------------------
+# ---- sequences -----------------------------------------------------------------------------------
 
 
 def sequence_quality(
@@ -149,9 +168,14 @@ def sequence_quality(
     predicted = [labels.tolist() for labels in labeler.predict(X)]
     found = evaluate_labels(gold, predicted)
     lengths = np.array(list(map(len, gold)))
-    wrong = np.array([sum(own != other for own, other in zip(*pair)) for pair in zip(gold, predicted)])
+    wrong = np.array(
+        [sum(own != other for own, other in zip(*pair)) for pair in zip(gold, predicted)]
+    )
     flat = list(chain.from_iterable(gold)), list(chain.from_iterable(predicted))
-    tiles = {"right labels": percent(found["accuracy"]), "sequences all right": percent(found["sequence_accuracy"])}
+    tiles = {
+        "right labels": percent(found["accuracy"]),
+        "sequences all right": percent(found["sequence_accuracy"]),
+    }
     parts = [html.heading("By label"), score_table(found["labels"], "label")]
     if found["entities"] is not None:
         tiles["F1 of entities"] = percent(found["entity_f1"])
@@ -160,14 +184,20 @@ def sequence_quality(
     parts += confusion_parts(*flat)
     if hasattr(labeler, "predict_marginals"):
         right = np.array([own == other for own, other in zip(*flat)])
-        parts += calibration_parts("Calibration", right, np.concatenate(confidences(labeler, X, predicted)))
+        parts += calibration_parts(
+            "Calibration", right, np.concatenate(confidences(labeler, X, predicted))
+        )
     worst = []
     for i in worst_first(wrong, lengths, n_worst):
         is_graph = isinstance(X[i], Graph)
         x, shown = (X[i].nodes if is_graph else X[i])[:TOKENS], ""
         if isinstance(x[0], np.ndarray) and not is_graph:
-            shown = drawn(plot_word, np.asarray(x), predicted[i][:TOKENS], gold[i][:TOKENS], paper=True)
-        shown = shown or marked_tokens([_name_of(k, token) for k, token in enumerate(x)], (gold[i], predicted[i]))
+            shown = drawn(
+                plot_word, np.asarray(x), predicted[i][:TOKENS], gold[i][:TOKENS], paper=True
+            )
+        shown = shown or marked_tokens(
+            [_name_of(k, token) for k, token in enumerate(x)], (gold[i], predicted[i])
+        )
         n_more = len(gold[i]) - TOKENS
         title = f"{'Graph' if is_graph else 'Sequence'} {kept[i] + 1}: {wrong[i]} of {len(gold[i])} wrong"
         more = html.paragraph(f"and {n_more} more tokens.", soft=True) if n_more > 0 else ""
@@ -178,12 +208,14 @@ def sequence_quality(
 
 def _name_of(i: int, token: str | dict | Sequence) -> str:
     """Return the name of a token: the word itself, its first string entry, or its number."""
-    entries = [token] if isinstance(token, str) else token.values() if isinstance(token, dict) else token
+    entries = (
+        [token] if isinstance(token, str) else token.values() if isinstance(token, dict) else token
+    )
     name = next((entry for entry in entries if isinstance(entry, str)), str(i + 1))
     return name if len(name) <= NAME else name[: NAME - 1] + "…"
 
 
-# ---- rows ------------------------------------------------------------------------------------------------------------
+# ---- rows ----------------------------------------------------------------------------------------
 
 
 def row_quality(model: Model, X: object, y: object, n_worst: int) -> Quality:
@@ -191,7 +223,9 @@ def row_quality(model: Model, X: object, y: object, n_worst: int) -> Quality:
     y = np.asarray(y)
     predicted = np.asarray(model.predict(X))
     if predicted.shape != y.shape:
-        raise InputError(f"y has shape {y.shape}, but predictions {predicted.shape}: give outputs of all rows.")
+        raise InputError(
+            f"y has shape {y.shape}, but predictions {predicted.shape}: give outputs of all rows."
+        )
     if y.ndim == 2:
         return _several(model, y, predicted)
     quality = (_classes if is_classifier(model) else _numbers)(model, X, y, predicted, n_worst)
@@ -202,13 +236,16 @@ def row_quality(model: Model, X: object, y: object, n_worst: int) -> Quality:
 
 
 def _are_training_rows(model: Model, X: object) -> bool:
-    """Return whether rows are those that a model was trained on, if it keeps all of them for its kernels.
+    """Return whether rows are those that a model was trained on, if it keeps all of them for its
+    kernels.
 
     Single rows tell nothing, as rows of discrete columns repeat.
     """
     if isinstance(model, BatchMKL):
         rows_of_model = getattr(model._model.source, "X", None)
-        return isinstance(rows_of_model, np.ndarray) and np.array_equal(rows_of_model, np.asarray(X))
+        return isinstance(rows_of_model, np.ndarray) and np.array_equal(
+            rows_of_model, np.asarray(X)
+        )
     is_online = isinstance(model, OnlineEstimator) and bool(model.support_vectors_)
     if not is_online or not isinstance(X, np.ndarray):
         return False
@@ -225,17 +262,25 @@ def _sorted_rows(matrix: np.ndarray) -> np.ndarray:
     return matrix[np.lexsort(matrix.T)]
 
 
-def _classes(model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
+def _classes(
+    model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_worst: int
+) -> Quality:
     gold, other = y.tolist(), predicted.tolist()
     found = evaluate_labels([gold], [other])
-    parts = [html.heading("By class"), score_table(found["labels"], "label"), *confusion_parts(gold, other)]
+    parts = [
+        html.heading("By class"),
+        score_table(found["labels"], "label"),
+        *confusion_parts(gold, other),
+    ]
     has_probabilities = hasattr(model, "predict_proba")
     if has_probabilities:
         sure = model.predict_proba(X).max(axis=1)
         parts += calibration_parts("Calibration", y == predicted, sure)
     else:  # how far the predicted class is ahead of the next best one
         scores = model.decision_function(X)
-        sure = np.abs(scores) if scores.ndim == 1 else np.diff(np.sort(scores, axis=1)[:, -2:])[:, 0]
+        sure = (
+            np.abs(scores) if scores.ndim == 1 else np.diff(np.sort(scores, axis=1)[:, -2:])[:, 0]
+        )
     wrong = np.flatnonzero(y != predicted)
     known = set(model.classes_.tolist())
     worst = []
@@ -243,12 +288,20 @@ def _classes(model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_
         title = f"Row {i + 1}: {other[i]} instead of {gold[i]}"
         title += f", with a probability of {sure[i]:.1%}" if has_probabilities else ""
         why = partial(model.explain, _safe_indexing(X, [i]), label=other[i], against=gold[i])
-        worst.append(html.example(title, _entries(model, X, i), reasons(why) if gold[i] in known else ""))
-    tiles = {"accuracy": percent(found["accuracy"]), "rows": number(len(y)), "wrong": number(len(wrong))}
+        worst.append(
+            html.example(title, _entries(model, X, i), reasons(why) if gold[i] in known else "")
+        )
+    tiles = {
+        "accuracy": percent(found["accuracy"]),
+        "rows": number(len(y)),
+        "wrong": number(len(wrong)),
+    }
     return Quality(tiles, parts, worst)
 
 
-def _numbers(model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_worst: int) -> Quality:
+def _numbers(
+    model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_worst: int
+) -> Quality:
     errors = np.abs(y - predicted)
     tiles = {
         R2: number(r2_score(y, predicted) if len(y) > 1 else None, 3),
@@ -256,7 +309,9 @@ def _numbers(model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_
         "mean absolute error": number(mean_absolute_error(y, predicted)),
         "rows": number(len(y)),
     }
-    parts = [drawn(_scatter, y[:POINTS], predicted[:POINTS], caption="Predictions against targets.")]
+    parts = [
+        drawn(_scatter, y[:POINTS], predicted[:POINTS], caption="Predictions against targets.")
+    ]
     worst = []
     for i in np.argsort(-errors, kind="stable")[:n_worst].tolist():
         title = f"Row {i + 1}: {number(float(predicted[i]))} instead of {number(float(y[i]))}"
@@ -268,7 +323,11 @@ def _numbers(model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_
 def _several(model: Model, y: np.ndarray, predicted: np.ndarray) -> Quality:
     """Evaluate several targets of a regressor, or multilabel predictions."""
     if is_classifier(model):
-        counts = zip((y != 0).sum(axis=0), (predicted != 0).sum(axis=0), ((y != 0) & (predicted != 0)).sum(axis=0))
+        counts = zip(
+            (y != 0).sum(axis=0),
+            (predicted != 0).sum(axis=0),
+            ((y != 0) & (predicted != 0)).sum(axis=0),
+        )
         shown = score_table(records("label", dict(enumerate(counts))), "label")
         tiles = {"rows all right": percent(float(np.mean((y == predicted).all(axis=1))))}
     else:
@@ -286,7 +345,10 @@ def _scatter(y: np.ndarray, predicted: np.ndarray) -> Axes:
     ax = axes_for(None)
     look = {"s": 6, "color": COLOURS[0], "alpha": 0.7, "linewidths": 0}
     PredictionErrorDisplay(y_true=y, y_pred=predicted).plot(
-        ax, kind="actual_vs_predicted", scatter_kwargs=look, line_kwargs={"color": GREY, "linewidth": 0.8}
+        ax,
+        kind="actual_vs_predicted",
+        scatter_kwargs=look,
+        line_kwargs={"color": GREY, "linewidth": 0.8},
     )
     return dress(ax, "", "prediction", "target")
 
@@ -297,15 +359,28 @@ def _entries(model: Model, X: RowsLike, i: int) -> str:
     if isinstance(row, list):
         named = list(row[0].items())
     else:
-        values = np.asarray(row.toarray() if sparse.issparse(row) else row, dtype=object).ravel().tolist()
-        named = list(zip(column_names_of(model) or [f"column {j}" for j in range(len(values))], values))
+        values = (
+            np.asarray(row.toarray() if sparse.issparse(row) else row, dtype=object)
+            .ravel()
+            .tolist()
+        )
+        named = list(
+            zip(column_names_of(model) or [f"column {j}" for j in range(len(values))], values)
+        )
     if len(named) > ENTRIES:
-        named = [(name, value) for name, value in named if not isinstance(value, (int, float)) or value != 0]
-    shown = [(name, number(v) if isinstance(v, (int, float)) else f"{v!r:.40}") for name, v in named[:ENTRIES]]
+        named = [
+            (name, value)
+            for name, value in named
+            if not isinstance(value, (int, float)) or value != 0
+        ]
+    shown = [
+        (name, number(v) if isinstance(v, (int, float)) else f"{v!r:.40}")
+        for name, v in named[:ENTRIES]
+    ]
     return html.entries(shown, len(named) - ENTRIES)
 
 
-# ---- trees -----------------------------------------------------------------------------------------------------------
+# ---- trees ---------------------------------------------------------------------------------------
 
 
 def tree_quality(parser: omkl.DependencyParser, gold: Treebank, y: None, n_worst: int) -> Quality:
@@ -318,19 +393,27 @@ def tree_quality(parser: omkl.DependencyParser, gold: Treebank, y: None, n_worst
         n_wrong = sum(own != head for own, head in zip(sentence.heads, other.heads))
         why = ""
         if None not in sentence.heads:
-            why = reasons(partial(parser.explain, sentence, heads=other.heads, against=sentence.heads))
+            why = reasons(
+                partial(parser.explain, sentence, heads=other.heads, against=sentence.heads)
+            )
         title = f"Sentence {i + 1}: {n_wrong} of {len(sentence)} heads wrong"
-        quality.worst.append(html.example(title, html.wide(Markup(draw_tree(sentence, other))), why))
+        quality.worst.append(
+            html.example(title, html.wide(Markup(draw_tree(sentence, other))), why)
+        )
     return quality
 
 
 def data_of_part(annotator: Any, part: str, gold: Treebank) -> tuple[Any, list | None]:
-    """Return inputs and outputs of the model ``upos``, ``xpos`` or ``trees`` of an annotator; trees have its tags."""
+    """Return inputs and outputs of the model ``upos``, ``xpos`` or ``trees`` of an annotator; trees
+    have its tags.
+    """
     if part == "trees":
         return gold if annotator.tagger_ is None else annotator.tagger_.annotate(gold), None
     if part not in ("upos", "xpos"):
         raise InputError(f"Only upos, xpos and trees can be measured on data, not {part!r}.")
-    tags = [[None if tag == MISSING else tag for tag in getattr(sentence, part)] for sentence in gold]
+    tags = [
+        [None if tag == MISSING else tag for tag in getattr(sentence, part)] for sentence in gold
+    ]
     return [sentence.forms for sentence in gold], tags
 
 
@@ -338,7 +421,9 @@ def annotation_quality(annotator: omkl.Annotator, gold: Treebank, y: None, n_wor
     """Evaluate an annotator on the words of gold sentences."""
     predicted = annotator.annotate(gold)
     trees = "trees" in annotator.parts_ and bool((gold.heads >= 0).any())
-    quality = _compared(gold, predicted, [n for n in SCORES if WRITTEN.get(n, "trees") in annotator.parts_])
+    quality = _compared(
+        gold, predicted, [n for n in SCORES if WRITTEN.get(n, "trees") in annotator.parts_]
+    )
     columns = [name for name in annotator.columns_ if name not in ("heads", "deprels")]
     labels = {name: (strings_of(gold, name), strings_of(predicted, name)) for name in columns}
     wrong = gold.heads != predicted.heads if trees else np.zeros(gold.n_words, dtype=bool)
@@ -347,12 +432,18 @@ def annotation_quality(annotator: omkl.Annotator, gold: Treebank, y: None, n_wor
     tag = next((name for name in ("upos", "xpos") if name in columns), None)
     if tag is not None:
         records = evaluate_labels(*([side] for side in labels[tag]))["labels"]
-        quality.parts += [html.heading("By tag"), score_table(records, "label"), *confusion_parts(*labels[tag])]
+        quality.parts += [
+            html.heading("By tag"),
+            score_table(records, "label"),
+            *confusion_parts(*labels[tag]),
+        ]
     if trees and annotator.parser_ is not None:
         quality.parts += _calibration(annotator.parser_, gold, predicted)
     for i in _worst(gold, wrong, n_worst):
         sentence, own = gold[i], slice(*gold.offsets[i : i + 2])
-        tokens = marked_tokens(sentence.forms, *((right[own], found[own]) for right, found in labels.values()))
+        tokens = marked_tokens(
+            sentence.forms, *((right[own], found[own]) for right, found in labels.values())
+        )
         title = f"Sentence {i + 1}: {int(wrong[own].sum())} of {len(sentence)} words wrong"
         picture = html.wide(Markup(draw_tree(sentence, predicted[i]))) if trees else ""
         quality.worst.append(html.example(title, tokens if columns else "", picture))
@@ -388,6 +479,8 @@ def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:
 
 
 def _worst(gold: Treebank, wrong: np.ndarray, n: int) -> list[int]:
-    """Return the sentences with the most wrong words, among sentences that are short enough to be drawn."""
+    """Return the sentences with the most wrong words, among sentences that are short enough to be
+    drawn.
+    """
     counts = np.add.reduceat(wrong.astype(np.int64), gold.offsets[:-1])
     return worst_first(np.where(gold.lengths <= DRAWN, counts, 0), gold.lengths, n)

@@ -23,19 +23,42 @@ from omkl.exceptions import InputError, MissingDependencyError
 from omkl.linear.base import SparseLinear
 from omkl.mkl.base import BatchMKL
 from omkl.online.examiners.evidence import beyond_chance
-from omkl.reports.markup import ENVIRONMENT, Cell, Model, Record, details, drawn, html, number, percent, shares, table
+from omkl.reports.markup import (
+    ENVIRONMENT,
+    Cell,
+    Model,
+    Record,
+    details,
+    drawn,
+    html,
+    number,
+    percent,
+    shares,
+    table,
+)
 from omkl.reports.plots.canvas import figure_for
 from omkl.reports.plots.curves import plot_guarantee, plot_history
 from omkl.reports.plots.shapes import plot_shapes
 from omkl.reports.plots.weights import plot_group_weights, plot_weights
-from omkl.reports.quality import Quality, annotation_quality, data_of_part, row_quality, sequence_quality, tree_quality
+from omkl.reports.quality import (
+    Quality,
+    annotation_quality,
+    data_of_part,
+    row_quality,
+    sequence_quality,
+    tree_quality,
+)
 
-#: Number of examples to evaluate groups on; for parsers, sentences times templates, and minimum number of sentences.
+#: Number of examples to evaluate groups on; for parsers, sentences times templates, and minimum
+#: number of sentences.
 MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
 #: Functions that evaluate a model on data, by the kind of its examples.
-QUALITIES: dict[str | None, Callable[..., Quality]] = dict.fromkeys(("sequences", "graphs"), sequence_quality)
+QUALITIES: dict[str | None, Callable[..., Quality]] = dict.fromkeys(
+    ("sequences", "graphs"), sequence_quality
+)
 QUALITIES |= {"rows": row_quality, "trees": tree_quality, "annotations": annotation_quality}
-#: Maximum number of features per label, and of labels, and number of strongest features to choose from.
+#: Maximum number of features per label, and of labels, and number of strongest features to choose
+#: from.
 FEATURES, LABELS, CHOSEN_FROM = 8, 60, 20_000
 #: Maximum number of features of a model without labels.
 MOST = 40
@@ -43,20 +66,25 @@ MOST = 40
 PACKAGES = ("omkl", "numpy", "scipy", "scikit-learn", "numba")
 
 
-def make_report(model: Any, X: object = None, y: object = None, *, title: str | None = None, n_worst: int = 10) -> str:
+def make_report(
+    model: Any, X: object = None, y: object = None, *, title: str | None = None, n_worst: int = 10
+) -> str:
     """Make a self-contained HTML page about a fitted model and its quality on data.
 
-    The page shows the weights of groups, the strongest features, training history, parameters and versions. With data,
-    it also shows scores by label, relation or range and by length, calibration, explanations of the worst mistakes, and
-    the effects of columns for kernels on single columns.
-    Tables can be sorted by clicking on column names. The same model and data give bitwise the same page.
+    The page shows the weights of groups, the strongest features, training history, parameters and
+    versions. With data, it also shows scores by label, relation or range and by length,
+    calibration, explanations of the worst mistakes, and the effects of columns for kernels on
+    single columns. Tables can be sorted by clicking on column names. The same model and data give
+    bitwise the same page.
 
     Parameters
     ----------
     model : estimator
-        Fitted estimator of any class; for a :class:`~omkl.CheckedModel`, the page also shows what can be accepted.
+        Fitted estimator of any class; for a :class:`~omkl.CheckedModel`, the page also shows what
+        can be accepted.
     X, y : optional
-        Held-out data: sequences and labels, rows and outputs, or for X alone a treebank with gold trees, from
+        Held-out data: sequences and labels, rows and outputs, or for X alone a treebank with gold
+        trees, from
         :func:`omkl.data.read_treebank`. Not for :class:`~omkl.StructuredPredictor`.
     title : str, optional
         Title of the page; the class of the model by default.
@@ -66,7 +94,8 @@ def make_report(model: Any, X: object = None, y: object = None, *, title: str | 
     Returns
     -------
     str
-        HTML. Includes plots if matplotlib is installed; otherwise the footer tells that they are missing.
+        HTML. Includes plots if matplotlib is installed; otherwise the footer tells that they are
+        missing.
 
     Raises
     ------
@@ -93,21 +122,29 @@ def make_report(model: Any, X: object = None, y: object = None, *, title: str | 
         )
     check_number("n_worst", n_worst, above=-1, integer=True)
     if y is not None and (X is None or isinstance(X, Treebank)):
-        raise InputError("y are the outputs of X, and a treebank has its own: give X beside y, or leave y out.")
+        raise InputError(
+            "y are the outputs of X, and a treebank has its own: give X beside y, or leave y out."
+        )
     quality = Quality({})
     if X is not None:
         has_trees = model._reads in ("trees", "annotations")
         if has_trees and not isinstance(X, Treebank):
-            raise InputError("A report on trees is on a treebank: read it by omkl.data.read_treebank.")
+            raise InputError(
+                "A report on trees is on a treebank: read it by omkl.data.read_treebank."
+            )
         if not has_trees and (model._reads not in QUALITIES or y is None):
-            raise InputError("A report on X needs its outputs y, and does not support StructuredPredictor.")
+            raise InputError(
+                "A report on X needs its outputs y, and does not support StructuredPredictor."
+            )
         quality = QUALITIES[model._reads](model, X, y, n_worst)
     foot = "Made by omkl report. This page loads nothing from the network."
     try:
         figure_for(1.0, 1.0)
     except MissingDependencyError:
         foot += " It has no pictures, since matplotlib is missing: install it with 'pip install omkl[plot]'."
-    how = html.paragraph("The examples with the most or the surest mistakes. Wrong predictions are struck out.")
+    how = html.paragraph(
+        "The examples with the most or the surest mistakes. Wrong predictions are struck out."
+    )
     return ENVIRONMENT.get_template("page.html").render(
         title=title or type(model).__name__,
         lead=[html.tiles({**quality.tiles, **size_of(model)})],
@@ -153,12 +190,19 @@ def _effects(model: Model, X: Any) -> list[str]:
         shapes = model.shapes(X)
     except InputError:  # it has kernels on several columns
         return []
-    caption = "What each column adds to the score, the strongest first; grey: how often values occur."
-    return [html.heading("Effects of columns"), drawn(lambda own: plot_shapes(own).axes[0], shapes, caption=caption)]
+    caption = (
+        "What each column adds to the score, the strongest first; grey: how often values occur."
+    )
+    return [
+        html.heading("Effects of columns"),
+        drawn(lambda own: plot_shapes(own).axes[0], shapes, caption=caption),
+    ]
 
 
 def _measured(model: Model, X: Any, y: Any) -> list[Record] | None:
-    """Return the group report on a part of the data; None if that is too small, or has labels that are unknown."""
+    """Return the group report on a part of the data; None if that is too small, or has labels that
+    are unknown.
+    """
     n = MEASURED
     if isinstance(X, Treebank):
         n = MEASURED_TEMPLATES // max(len(model.templates_), 1)
@@ -179,25 +223,43 @@ def _worth(model: Model, measured: list[Record] | None, of: str) -> list[str]:
 def _weights(model: Model, measured: list[Record] | None, of: str) -> list[str]:
     """Plot the weights of groups."""
     heading = [html.heading(f"Weights{of}")] if of else []
-    return [*heading, drawn(plot_weights, model, caption="Weights of the groups, the heaviest first.")]
+    return [
+        *heading,
+        drawn(plot_weights, model, caption="Weights of the groups, the heaviest first."),
+    ]
 
 
 def _evidence(model: OnlineEstimator | BatchMKL, *_: object) -> list[str]:
-    """List the groups that were left out, and the evidence for each group, and say whether any is beyond chance."""
+    """List the groups that were left out, and the evidence for each group, and say whether any is
+    beyond chance.
+    """
     parts, evidence = [], model.evidence_
     if model.left_out_:
-        parts.append(html.paragraph(f"Left out, as they do not help on new examples: {', '.join(model.left_out_)}."))
+        parts.append(
+            html.paragraph(
+                f"Left out, as they do not help on new examples: {', '.join(model.left_out_)}."
+            )
+        )
     if not evidence or len(evidence) < 2:
         return parts
-    level, ranked = beyond_chance(len(evidence)), sorted(evidence.items(), key=lambda pair: -pair[1])
+    level, ranked = (
+        beyond_chance(len(evidence)),
+        sorted(evidence.items(), key=lambda pair: -pair[1]),
+    )
     n = sum(score > level for score in evidence.values())
     text = f"On new examples, {n} of {len(evidence)} groups help beyond chance (evidence above {level:.2g})."
     if n == 0:
         text += " The weights may be due to chance."
-    return [*parts, html.paragraph(text), details("Evidence for each group", table(["group", "evidence"], ranked))]
+    return [
+        *parts,
+        html.paragraph(text),
+        details("Evidence for each group", table(["group", "evidence"], ranked)),
+    ]
 
 
-def _weight_table(model: OnlineEstimator | BatchMKL, *_: object, name: str = "All weights") -> list[str]:
+def _weight_table(
+    model: OnlineEstimator | BatchMKL, *_: object, name: str = "All weights"
+) -> list[str]:
     """List the weights of groups."""
     ranked = sorted(model.kernel_weights_.items(), key=lambda pair: -pair[1])
     rows = [[group, Cell(percent(weight), weight)] for group, weight in ranked]
@@ -212,13 +274,23 @@ def _group_table(model: OnlineEstimator, measured: list[Record] | None, of: str)
     first = "loss_increase" if measured else "weight"
     ranked = sorted(measured or model.group_report_, key=lambda record: -(record[first] or 0.0))
     header = [name.replace("_share", "").replace("_", " ") for name in names]
-    return [details("All groups", table(header, shares(ranked, names, ("weight", "bytes_share")), limit=1000))]
+    return [
+        details(
+            "All groups",
+            table(header, shares(ranked, names, ("weight", "bytes_share")), limit=1000),
+        )
+    ]
 
 
 def _scales(model: omkl.OnlineMKLClassifier | BatchMKL, *_: object) -> list[str]:
     """List the learned scales of columns, if the model has any."""
     rows = [[name, *scale] for name, scale in model.column_scales_.items()]
-    return [details("Scales of standardized columns", table(["column", "mean", "standard deviation"], rows, 1000))]
+    return [
+        details(
+            "Scales of standardized columns",
+            table(["column", "mean", "standard deviation"], rows, 1000),
+        )
+    ]
 
 
 def _features(model: OnlineEstimator, *_: object) -> list[str]:
@@ -227,7 +299,10 @@ def _features(model: OnlineEstimator, *_: object) -> list[str]:
     if not found:
         return []
     if "label" not in found[0]:
-        rows = [[f["feature"], f["group"], Cell(f"{f['weight']:+.3g}", f["weight"])] for f in found[:MOST]]
+        rows = [
+            [f["feature"], f["group"], Cell(f"{f['weight']:+.3g}", f["weight"])]
+            for f in found[:MOST]
+        ]
         return [html.heading("Strongest features"), table(["feature", "group", "weight"], rows)]
     by_label = defaultdict(list)
     for f in found:
@@ -248,7 +323,11 @@ def _coefficients(model: SparseLinear, *_: object) -> list[str]:
     pairs = zip(*np.unravel_index(order, coefficients.shape))
     rows = [[names[j], int(k), coefficients[k, j]] for k, j in pairs if coefficients[k, j] != 0]
     count = f"{number(int(np.count_nonzero(coefficients)))} of {number(coefficients.size)} coefficients are not zero."
-    return [html.heading("Coefficients"), html.paragraph(count), table(["column", "output", "coefficient"], rows)]
+    return [
+        html.heading("Coefficients"),
+        html.paragraph(count),
+        table(["column", "output", "coefficient"], rows),
+    ]
 
 
 #: Sections about what a model learned, by their names in ``_sections`` of estimators.
@@ -272,14 +351,33 @@ def training_parts(model: Model | omkl.Annotator) -> list[str]:
             records, names = own.history_, list(dict.fromkeys(chain.from_iterable(own.history_)))
             parts += [html.heading(f"Training of {name}")] if name else []
             if "epoch" in names:
-                changes = ", ".join(f"{row:,}" for record in records for row in record.get("changes", ()))
+                changes = ", ".join(
+                    f"{row:,}" for record in records for row in record.get("changes", ())
+                )
                 note = f" The stream changed before the rows {changes} (dashed)." if changes else ""
-                parts.append(drawn(plot_history, records, caption=f"The loss along the training.{note}"))
-                parts.append(drawn(plot_group_weights, records, caption="Weights of the groups along the training."))
+                parts.append(
+                    drawn(plot_history, records, caption=f"The loss along the training.{note}")
+                )
+                parts.append(
+                    drawn(
+                        plot_group_weights,
+                        records,
+                        caption="Weights of the groups along the training.",
+                    )
+                )
             else:
-                parts.append(drawn(plot_history, records, "gap", caption="The duality gap along the iterations."))
+                parts.append(
+                    drawn(
+                        plot_history,
+                        records,
+                        "gap",
+                        caption="The duality gap along the iterations.",
+                    )
+                )
             names = [name for name in names if ":" not in name]
-            parts.append(details("All records", table(names, [list(map(own.get, names)) for own in records])))
+            parts.append(
+                details("All records", table(names, [list(map(own.get, names)) for own in records]))
+            )
     parts = parts or [html.paragraph("The model file holds no history of the training.", soft=True)]
     versions = table(["program", "version"], [[name, version(name)] for name in PACKAGES])
     return [*parts, html.heading("Settings"), _settings(model), html.heading("Versions"), versions]
@@ -289,8 +387,14 @@ def _settings(model: Model | omkl.Annotator) -> str:
     """List non-default parameters, and all parameters."""
     header, usual = ["parameter", "value"], signature(type(model)).parameters
     parameters = {name: shown(value, 300) for name, value in model.get_params(deep=False).items()}
-    own = [(name, value) for name, value in parameters.items() if value != shown(usual[name].default, 300)]
-    changed = table(header, own) if own else html.paragraph("All parameters have their default values.")
+    own = [
+        (name, value)
+        for name, value in parameters.items()
+        if value != shown(usual[name].default, 300)
+    ]
+    changed = (
+        table(header, own) if own else html.paragraph("All parameters have their default values.")
+    )
     return changed + details("All parameters", table(header, parameters.items()))
 
 

@@ -44,7 +44,8 @@ class Trial(NamedTuple):
     members : dict of str to list of str
         For each group, the names of its kernels, columns or templates in the estimator.
     train : callable
-        ``train(random)`` samples knockoffs, and returns an estimator trained on groups and knockoffs.
+        ``train(random)`` samples knockoffs, and returns an estimator trained on groups and
+        knockoffs.
     """
 
     members: dict[str, list[str]]
@@ -54,7 +55,9 @@ class Trial(NamedTuple):
         """Return the weight of each group minus that of its knockoff, (G,)."""
         weights = group_weights(self.train(random))
         names = list(chain.from_iterable(self.members.values()))
-        ahead = {name: weights.get(name, 0.0) - weights.get(knockoff_of(name), 0.0) for name in names}
+        ahead = {
+            name: weights.get(name, 0.0) - weights.get(knockoff_of(name), 0.0) for name in names
+        }
         return np.array([sum(ahead[name] for name in own) for own in self.members.values()])
 
 
@@ -64,12 +67,14 @@ def knockoff_of(name: str) -> str:
 
 
 def _pairs(names: Sequence[str], random: np.random.Generator) -> Iterator[tuple[str, bool]]:
-    """Yield names twice, with whether it is the knockoff, in random order: training may depend on the order."""
+    """Yield names twice, with whether it is the knockoff, in random order: training may depend on
+    the order.
+    """
     for name, first in zip(names, random.random(len(names)) < 0.5):
         yield from ((name, first), (name, not first))
 
 
-# ---- tables -----------------------------------------------------------------------------------------------------
+# ---- tables --------------------------------------------------------------------------------------
 
 
 def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
@@ -79,11 +84,16 @@ def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
     kernels, names = None, source_columns(own)
     if isinstance(own, SparseLinear):
         if own.group_weights is not None and not isinstance(own.group_weights, str):
-            raise InputError('`group_weights` must be None or "sqrt-size" for knockoffs, which have the same weights.')
+            raise InputError(
+                '`group_weights` must be None or "sqrt-size" for knockoffs, which have the same weights.'
+            )
         named = read_groups(own.groups, names)
         labels = column_labels(named.groups, X.shape[1])
         labels = np.arange(X.shape[1]) if labels is None else labels
-        columns = {name: np.flatnonzero(labels == g).tolist() for g, name in enumerate(named.texts(labels.max() + 1))}
+        columns = {
+            name: np.flatnonzero(labels == g).tolist()
+            for g, name in enumerate(named.texts(labels.max() + 1))
+        }
     elif own.kernels is None or (isinstance(own.kernels, str) and own.kernels == "precomputed"):
         raise InputError(
             'Knockoffs are for kernels on columns: set kernels, for example to omkl.kernels.per_column("gaussian", X).'
@@ -96,12 +106,17 @@ def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
         members.setdefault(tuple(sorted(places)), []).append(name)
     used = list(chain.from_iterable(members))
     if len(set(used)) < len(used):
-        raise InputError("Knockoffs need groups on the same columns or on disjoint ones; some share part of theirs.")
+        raise InputError(
+            "Knockoffs need groups on the same columns or on disjoint ones; some share part of theirs."
+        )
     labels = np.repeat(np.arange(len(members)), [len(places) for places in members])
     copies = {column: X.shape[1] + i for i, column in enumerate(used)}
 
     def train(random: np.random.Generator) -> Any:
-        both, groups = np.hstack([X, column_knockoffs(X[:, used], labels, random)]), dict[str, Any]()
+        both, groups = (
+            np.hstack([X, column_knockoffs(X[:, used], labels, random)]),
+            dict[str, Any](),
+        )
         for name, is_knockoff in _pairs(list(columns), random):
             on = [copies[c] for c in columns[name]] if is_knockoff else columns[name]
             own_name = knockoff_of(name) if is_knockoff else name
@@ -112,11 +127,15 @@ def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
     return Trial({" + ".join(names): names for names in members.values()}, train)
 
 
-# ---- tokens -----------------------------------------------------------------------------------------------------
+# ---- tokens --------------------------------------------------------------------------------------
 
 
-def of_tokens(estimator: BaseEstimator, X: Any, y: Any, context: list[str], are_rows: bool) -> Trial:
-    """Prepare the keys of dicts, or the templates of words; rows of a table are sequences of one dict."""
+def of_tokens(
+    estimator: BaseEstimator, X: Any, y: Any, context: list[str], are_rows: bool
+) -> Trial:
+    """Prepare the keys of dicts, or the templates of words; rows of a table are sequences of one
+    dict.
+    """
     sequences = [[row] for row in X] if are_rows else [list(sequence) for sequence in X]
     sequences = [token_features(s) if s and isinstance(s[0], str) else s for s in sequences]
     tokens = list(chain.from_iterable(sequences))
@@ -124,12 +143,19 @@ def of_tokens(estimator: BaseEstimator, X: Any, y: Any, context: list[str], are_
         raise InputError("Knockoffs of templates need words or dicts of features as tokens.")
     keys = dict.fromkeys(chain.from_iterable(tokens))
     if unknown := [key for key in context if key not in keys]:
-        raise InputError(f"`context` must be keys of tokens, such as {listed(keys, 3)}, got {unknown[0]!r}.")
+        raise InputError(
+            f"`context` must be keys of tokens, such as {listed(keys, 3)}, got {unknown[0]!r}."
+        )
     tested, known = [key for key in keys if key not in context], dict[tuple, int]()
-    codes = np.array([known.setdefault(tuple(token.get(key) for key in context), len(known)) for token in tokens])
+    codes = np.array(
+        [known.setdefault(tuple(token.get(key) for key in context), len(known)) for token in tokens]
+    )
 
     def train(random: np.random.Generator) -> Any:
-        pairs, donors = list(_pairs(tested, random)), (tokens[i] for i in resampled(codes, random).tolist())
+        pairs, donors = (
+            list(_pairs(tested, random)),
+            (tokens[i] for i in resampled(codes, random).tolist()),
+        )
         both = (
             {key: token[key] for key in context if key in token}
             | {
@@ -145,25 +171,37 @@ def of_tokens(estimator: BaseEstimator, X: Any, y: Any, context: list[str], are_
     return Trial({key: [key] for key in tested}, train)
 
 
-# ---- arcs -------------------------------------------------------------------------------------------------------
+# ---- arcs ----------------------------------------------------------------------------------------
 
 
 def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) -> Trial:
-    """Prepare the templates of a parser. Knockoffs read fields of other words with the same fields ``context``."""
-    templates = TreebankCodec(estimator).suited(estimator._read(TrainingBlock(treebank, None, None), whole=True))
+    """Prepare the templates of a parser.
+
+    Knockoffs read fields of other words with the same fields ``context``.
+    """
+    templates = TreebankCodec(estimator).suited(
+        estimator._read(TrainingBlock(treebank, None, None), whole=True)
+    )
     TemplateSet([f"h.{field}" for field in context], templates.lexicons)  # checks the fields
     if "misc" in templates.fields:
-        raise InputError("Knockoffs are stored in MISC: select among templates without the field misc.")
+        raise InputError(
+            "Knockoffs are stored in MISC: select among templates without the field misc."
+        )
     fields = [field for field in templates.fields if field not in context]
     tested = [template for template in templates if not template.fields.isdisjoint(fields)]
     new = {field: f"misc:Knockoff{i}" for i, field in enumerate(fields)}
 
     def column(field: str) -> np.ndarray:
-        codes, strings = treebank.codes(column_of(field)), treebank.strings[column_of(field)].tolist()
+        codes, strings = (
+            treebank.codes(column_of(field)),
+            treebank.strings[column_of(field)].tolist(),
+        )
         return np.array(values_of(field, strings, templates.lexicons), dtype=object)[codes]
 
     known = dict[tuple, int]()
-    codes = np.array([known.setdefault(values, len(known)) for values in zip(*map(column, context))])
+    codes = np.array(
+        [known.setdefault(values, len(known)) for values in zip(*map(column, context))]
+    )
 
     def train(random: np.random.Generator) -> Any:
         donors = resampled(codes, random)
@@ -175,10 +213,16 @@ def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) ->
         both = treebank.with_strings("misc", ["|".join(words) or MISSING for words in misc])
         pairs = {t.name: t for t in tested}
         chosen = [t for t in templates if t.name not in pairs] + [
-            replace(pairs[name].replacing(new), label=knockoff_of(name)) if is_knockoff else pairs[name]
+            replace(pairs[name].replacing(new), label=knockoff_of(name))
+            if is_knockoff
+            else pairs[name]
             for name, is_knockoff in _pairs(list(pairs), random)
         ]
-        settings = {"templates": TemplateSet(chosen, templates.lexicons), "keep": None, "labeled": False}
+        settings = {
+            "templates": TemplateSet(chosen, templates.lexicons),
+            "keep": None,
+            "labeled": False,
+        }
         return clone(estimator).set_params(**settings).fit(both)
 
     return Trial({template.name: [template.name] for template in tested}, train)
@@ -205,30 +249,32 @@ def select_groups(
 ) -> GroupSelection:
     r"""Select groups with a bound on the useless ones among them.
 
-    "knockoffs" trains the estimator once on all groups and their knockoffs, which relate to the other groups as the
-    originals do, but not to the outputs. Groups are selected if they exceed their knockoffs by more than the threshold
-    of the knockoff+ rule. "stability" trains on halves of the data, and selects the groups that are among the q
-    heaviest on 90% of the halves, with the largest q that satisfies the bound ``max_false``. If the evidence is weak,
-    neither selects a group.
+    "knockoffs" trains the estimator once on all groups and their knockoffs, which relate to the
+    other groups as the originals do, but not to the outputs. Groups are selected if they exceed
+    their knockoffs by more than the threshold of the knockoff+ rule. "stability" trains on halves
+    of the data, and selects the groups that are among the q heaviest on 90% of the halves, with the
+    largest q that satisfies the bound ``max_false``. If the evidence is weak, neither selects a
+    group.
 
     Parameters
     ----------
     estimator : estimator of omkl
-        With groups that are learned: kernels on columns of tables (such as ``omkl.kernels.per_column("gaussian", X)``),
-        groups of columns of :class:`~omkl.GroupLasso`, features of dicts or words, or templates of a parser. Kernels on
-        the same columns are one group. For "stability" any estimator with weights of groups. It is not changed.
+        With groups that are learned: kernels on columns of tables (such as
+        ``omkl.kernels.per_column("gaussian", X)``), groups of columns of :class:`~omkl.GroupLasso`,
+        features of dicts or words, or templates of a parser. Kernels on the same columns are one
+        group. For "stability" any estimator with weights of groups. It is not changed.
     X, y
         Training data, as for ``fit``.
     fdr : float in (0, 1), optional
-        For "knockoffs", bound on the false discovery rate, by default 0.1. At least 1 / fdr groups can be selected, or
-        none.
+        For "knockoffs", bound on the false discovery rate, by default 0.1. At least 1 / fdr groups
+        can be selected, or none.
     method : {"knockoffs", "stability"}
     context : str or list of str, optional
-        For "knockoffs" of tokens and words: keys of dicts, or fields of words, that knockoffs share with the original.
-        They are not tested. By default none, and for parsers "upos".
+        For "knockoffs" of tokens and words: keys of dicts, or fields of words, that knockoffs share
+        with the original. They are not tested. By default none, and for parsers "upos".
     max_false : float > 0, optional
-        For "stability", bound on the expected number of selected groups that are among the heaviest no more often than
-        by chance; 1 by default.
+        For "stability", bound on the expected number of selected groups that are among the heaviest
+        no more often than by chance; 1 by default.
     n_pairs : int, optional
         For "stability", number of pairs of disjoint halves; 50 by default.
     n_jobs : int, optional
@@ -247,15 +293,17 @@ def select_groups(
 
     Notes
     -----
-    For tables, a group is useless if the outputs do not depend on it given all other columns. Knockoffs take columns as
-    jointly normal after a transformation of each. For features and templates, the values come from another token with
-    the same context: a group is useless if it depends neither on the outputs nor on useful groups, given the context.
+    For tables, a group is useless if the outputs do not depend on it given all other columns.
+    Knockoffs take columns as jointly normal after a transformation of each. For features and
+    templates, the values come from another token with the same context: a group is useless if it
+    depends neither on the outputs nor on useful groups, given the context.
 
     References
     ----------
-    Barber and Candes (2015), Controlling the false discovery rate via knockoffs. Candes, Fan, Janson and Lv (2018),
-    Panning for gold: model-X knockoffs. Meinshausen and Buhlmann (2010), Stability selection. Shah and Samworth (2013),
-    Variable selection with error control: another look at stability selection.
+    Barber and Candes (2015), Controlling the false discovery rate via knockoffs. Candes, Fan,
+    Janson and Lv (2018), Panning for gold: model-X knockoffs. Meinshausen and Buhlmann (2010),
+    Stability selection. Shah and Samworth (2013), Variable selection with error control: another
+    look at stability selection.
 
     Examples
     --------
@@ -274,9 +322,15 @@ def select_groups(
         raise InputError(f'`{unfit[0]}` is not for method="{method}".')
     random = as_random_state(random_state)
     if isinstance(estimator, DependencyParser):
-        X, y = estimator._read(TrainingBlock(check_sentences(X, y), None, None), whole=True).treebank, None
+        X, y = (
+            estimator._read(TrainingBlock(check_sentences(X, y), None, None), whole=True).treebank,
+            None,
+        )
     if method == "stability":
-        max_false, n_pairs = 1.0 if max_false is None else max_false, 50 if n_pairs is None else n_pairs
+        max_false, n_pairs = (
+            1.0 if max_false is None else max_false,
+            50 if n_pairs is None else n_pairs,
+        )
         check_number("max_false", max_false, above=0)
         check_number("n_pairs", n_pairs, above=0, integer=True)
         return _stable_groups(estimator, X, y, max_false, n_pairs, n_jobs, random)
@@ -295,7 +349,8 @@ def select_groups(
 def trial(estimator: BaseEstimator, X: Any, y: Any, context: str | Sequence[str] | None) -> Trial:
     """Prepare the groups of an estimator for training beside knockoffs."""
     if "weighting" in estimator.get_params(deep=False):
-        # groups that are left out have the same weight as their knockoffs, so that little could be compared
+        # groups that are left out have the same weight as their knockoffs, so that little could be
+        # compared
         estimator = clone(estimator).set_params(weighting="norms")
     contexts = [] if context is None else [context] if isinstance(context, str) else list(context)
     if isinstance(estimator, DependencyParser):
@@ -305,20 +360,31 @@ def trial(estimator: BaseEstimator, X: Any, y: Any, context: str | Sequence[str]
     if isinstance(estimator, SequenceLabeler) or (is_online_mkl and are_dicts):
         return of_tokens(estimator, X, y, contexts, is_online_mkl)
     if contexts:
-        raise InputError("`context` is for tokens and arcs: columns of tables take all other columns into account.")
+        raise InputError(
+            "`context` is for tokens and arcs: columns of tables take all other columns into account."
+        )
     if not is_online_mkl and not isinstance(estimator, (BatchMKL, SparseLinear)):
-        raise InputError(f"Knockoffs are for kernels, columns and templates, not for {type(estimator).__name__}.")
+        raise InputError(
+            f"Knockoffs are for kernels, columns and templates, not for {type(estimator).__name__}."
+        )
     return of_columns(estimator, X, y)
 
 
 def _stable_groups(
-    estimator: BaseEstimator, X: Any, y: Any, max_false: float, n_pairs: int, n_jobs: int | None, random: RandomState
+    estimator: BaseEstimator,
+    X: Any,
+    y: Any,
+    max_false: float,
+    n_pairs: int,
+    n_jobs: int | None,
+    random: RandomState,
 ) -> GroupSelection:
     r"""Select the groups that are among the q heaviest on most halves of the data.
 
-    Of p groups, at most :math:`c\, q^2 / p` are expected to be selected that are among the heaviest with a probability
-    below q / p, with :math:`c = 4 (1 - \tau + 1 / 2B) / (1 + 1 / B)` for B pairs and a share :math:`\tau > 3/4`, if the
-    distribution of the share is unimodal and :math:`q / p \le 1 / \sqrt 3` (Shah and Samworth 2013).
+    Of p groups, at most :math:`c\, q^2 / p` are expected to be selected that are among the heaviest
+    with a probability below q / p, with :math:`c = 4 (1 - \tau + 1 / 2B) / (1 + 1 / B)` for B pairs
+    and a share :math:`\tau > 3/4`, if the distribution of the share is unimodal and :math:`q / p
+    \le 1 / \sqrt 3` (Shah and Samworth 2013).
     """
     from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit  # slow to import
 
@@ -327,20 +393,28 @@ def _stable_groups(
         X = GramMatrices(X)
 
     def heaviest(half: np.ndarray) -> tuple[list[str], list[str]]:
-        weights = group_weights(clone(estimator).fit(_only(X, half), *(() if y is None else [_only(y, half)])))
+        weights = group_weights(
+            clone(estimator).fit(_only(X, half), *(() if y is None else [_only(y, half)]))
+        )
         p = len(weights)
         q = int(min(np.sqrt(max_false * p / factor), p / np.sqrt(3.0)))
         if q < 1:
-            raise InputError(f"`max_false` must be at least {factor / p:.2g} for {p} groups, got {max_false:g}.")
+            raise InputError(
+                f"`max_false` must be at least {factor / p:.2g} for {p} groups, got {max_false:g}."
+            )
         ranked = sorted(weights, key=lambda name: -weights[name])
         return list(weights), [name for name in ranked[:q] if weights[name] > 0.0]
 
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     by_class = is_classifier(estimator) and np.ndim(y) == 1  # a half must not lack a class
     make = StratifiedShuffleSplit if by_class else ShuffleSplit
-    splits = make(n_pairs, test_size=n // 2, train_size=n // 2, random_state=random).split(range(n), y)
+    splits = make(n_pairs, test_size=n // 2, train_size=n // 2, random_state=random).split(
+        range(n), y
+    )
     halves = [half for pair in splits for half in pair]
-    found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(heaviest)(np.sort(half)) for half in halves)
+    found = Parallel(n_jobs=n_jobs, prefer="threads")(
+        delayed(heaviest)(np.sort(half)) for half in halves
+    )
     counts = Counter(name for _, chosen in found for name in chosen)
     names = dict.fromkeys(name for known, _ in found for name in known)
     statistics = {name: counts[name] / len(halves) for name in names}

@@ -1,4 +1,6 @@
-"""Knockoffs: copies of groups that depend on the other groups as the originals do, but not on the target."""
+"""Knockoffs: copies of groups that depend on the other groups as the originals do, but not on the
+target.
+"""
 
 import numpy as np
 import scipy
@@ -16,7 +18,8 @@ STEPS = 100
 def knockoff_threshold(statistics: np.ndarray, fdr: float) -> float:
     r"""Return the threshold of the knockoff+ rule; inf if no group can be selected.
 
-    It is the smallest :math:`t > 0` with :math:`(1 + |\{j: W_j \le -t\}|) / \max(1, |\{j: W_j \ge t\}|) \le q`.
+    It is the smallest :math:`t > 0` with :math:`(1 + |\{j: W_j \le -t\}|) / \max(1, |\{j: W_j \ge
+    t\}|) \le q`.
 
     Parameters
     ----------
@@ -38,8 +41,8 @@ def knockoff_threshold(statistics: np.ndarray, fdr: float) -> float:
 def column_knockoffs(X: np.ndarray, groups: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """Sample knockoffs of the columns of a table, for groups of columns.
 
-    Columns are mapped to normal scores, which are taken as jointly normal. The knockoffs are normal given the scores,
-    and are mapped back to the values that occur in the column.
+    Columns are mapped to normal scores, which are taken as jointly normal. The knockoffs are normal
+    given the scores, and are mapped back to the values that occur in the column.
 
     Parameters
     ----------
@@ -54,8 +57,8 @@ def column_knockoffs(X: np.ndarray, groups: np.ndarray, random: np.random.Genera
 
     References
     ----------
-    Candes, Fan, Janson and Lv (2018), Panning for gold: model-X knockoffs. Dai and Barber (2016), The knockoff filter
-    for FDR control in group-sparse and multitask regression.
+    Candes, Fan, Janson and Lv (2018), Panning for gold: model-X knockoffs. Dai and Barber (2016),
+    The knockoff filter for FDR control in group-sparse and multitask regression.
     """
     n, d = X.shape
     scores, covariance = normal_scores(X, random)
@@ -70,11 +73,15 @@ def column_knockoffs(X: np.ndarray, groups: np.ndarray, random: np.random.Genera
 def normal_scores(X: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Map columns to normal scores (N, d), and estimate their correlations (d, d), with shrinkage.
 
-    Scores of equal values are drawn given the scores of the other columns, between those of the next smaller and the
-    next larger values, in turns with the correlations (Hoff 2007, Extending the rank likelihood).
+    Scores of equal values are drawn given the scores of the other columns, between those of the
+    next smaller and the next larger values, in turns with the correlations (Hoff 2007, Extending
+    the rank likelihood).
     """
     n = len(X)
-    low, high = (np.array([np.searchsorted(np.sort(x), x, side) / n for x in X.T]).T for side in ("left", "right"))
+    low, high = (
+        np.array([np.searchsorted(np.sort(x), x, side) / n for x in X.T]).T
+        for side in ("left", "right")
+    )
     scores = ndtri(low + (high - low) * random.random(X.shape))
     tied = np.flatnonzero((high - low).max(axis=0) > 1.5 / n).tolist()
     for _ in range(SWEEPS if tied else 1):
@@ -93,12 +100,14 @@ def normal_scores(X: np.ndarray, random: np.random.Generator) -> tuple[np.ndarra
 
 
 def knockoff_covariance(covariance: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    r"""Return the covariance S that columns lose to their knockoffs: the blocks of groups, scaled for maximum entropy.
+    r"""Return the covariance S that columns lose to their knockoffs: the blocks of groups, scaled
+    for maximum entropy.
 
-    A column and a knockoff have the covariance :math:`\Sigma - S`, and :math:`S` consists of the blocks
+    A column and a knockoff have the covariance :math:`\Sigma - S`, and :math:`S` consists of the
+    blocks
     :math:`\gamma_g \Sigma_{gg}`. The :math:`\gamma` maximize :math:`\log \det (2 \Sigma - S) + \sum_g p_g \log
-    \gamma_g`, the entropy of columns and knockoffs, by Newton's method. As this is self-concordant, damped steps stay
-    feasible.
+    \gamma_g`, the entropy of columns and knockoffs, by Newton's method. As this is self-concordant,
+    damped steps stay feasible.
 
     Parameters
     ----------
@@ -112,8 +121,8 @@ def knockoff_covariance(covariance: np.ndarray, groups: np.ndarray) -> np.ndarra
 
     References
     ----------
-    Gimenez and Zou (2019), Improving the stability of the knockoff procedure. Spector and Janson (2022), Powerful
-    knockoffs via minimizing reconstructability.
+    Gimenez and Zou (2019), Improving the stability of the knockoff procedure. Spector and Janson
+    (2022), Powerful knockoffs via minimizing reconstructability.
     """
     blocks = np.where(groups[:, None] == groups, covariance, 0.0)
     sizes = np.bincount(groups).astype(np.float64)
@@ -121,7 +130,9 @@ def knockoff_covariance(covariance: np.ndarray, groups: np.ndarray) -> np.ndarra
     gamma = np.full(len(sizes), min(1.0, smallest))
     member = (groups[:, None] == np.arange(len(sizes))).astype(np.float64)
     for _ in range(STEPS):
-        product = scipy.linalg.solve(2.0 * covariance - blocks * gamma[groups], blocks, assume_a="pos")
+        product = scipy.linalg.solve(
+            2.0 * covariance - blocks * gamma[groups], blocks, assume_a="pos"
+        )
         gradient = member.T @ np.diag(product) - sizes / gamma
         hessian = member.T @ (product * product.T) @ member + np.diag(sizes / gamma**2)
         step = scipy.linalg.solve(hessian, gradient, assume_a="pos")

@@ -20,11 +20,11 @@ class GroupSelection:
     ----------
     method : {"knockoffs", "stability"}
     bound : float
-        "knockoffs": bound on the false discovery rate, which is the expected share of useless groups among the
-        selected ones. "stability": bound on their expected number.
+        "knockoffs": bound on the false discovery rate, which is the expected share of useless
+        groups among the selected ones. "stability": bound on their expected number.
     statistics : dict of str to float
-        For each group, "knockoffs": its weight minus the weight of its knockoff; "stability": the share of halves of
-        the data on which it is among the heaviest groups.
+        For each group, "knockoffs": its weight minus the weight of its knockoff; "stability": the
+        share of halves of the data on which it is among the heaviest groups.
     threshold : float
         Smallest statistic of selected groups; infinite if no group is selected.
     """
@@ -40,12 +40,18 @@ class GroupSelection:
         return [name for name, statistic in self.statistics.items() if statistic >= self.threshold]
 
     def __str__(self) -> str:
-        kind = "false discovery rate" if self.method == "knockoffs" else "expected number of useless groups"
+        kind = (
+            "false discovery rate"
+            if self.method == "knockoffs"
+            else "expected number of useless groups"
+        )
         return f"{len(self.selected)} of {len(self.statistics)} groups selected, {kind} at most {self.bound:g}"
 
 
 def group_weights(model: BaseEstimator) -> dict[str, float]:
-    """Return the weight of each group of a fitted estimator; norms of the coefficients for groups of columns."""
+    """Return the weight of each group of a fitted estimator; norms of the coefficients for groups
+    of columns.
+    """
     if isinstance(model, (OnlineEstimator, BatchMKL)):
         return model.kernel_weights_
     if isinstance(model, SparseLinear):

@@ -21,14 +21,19 @@ from omkl.features.words import Words
 from omkl.groups.tables import TransitionBank, TrigramBank
 from omkl.structures.chain import Chain, allowed_transitions
 
-#: Sequences as given by users: lists of words, dicts or attributes, arrays, data frames; or a stream.
+#: Sequences as given by users: lists of words, dicts or attributes, arrays, data frames; or a
+#: stream.
 Sequences: TypeAlias = Collection | Stream | Iterator
 #: Labels of each sequence; None is an unknown label.
 LabelSequences: TypeAlias = Collection[Collection | None] | None
 
 
-def read_sequences(block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True) -> TokenData:
-    """Validate and flatten sequences, and their labels; ``names`` is the order of the columns of data frames."""
+def read_sequences(
+    block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True
+) -> TokenData:
+    """Validate and flatten sequences, and their labels; ``names`` is the order of the columns of
+    data frames.
+    """
     names = names_in(block.X) if names is None else names
     tokens, offsets = flatten(block.X, names)
     lengths = np.diff(offsets)
@@ -39,23 +44,33 @@ def read_sequences(block: TrainingBlock, names: Sequence[str] | None, labeled: b
     return TokenData(tokens, offsets, labels, weights, names=names)
 
 
-# ---- labels -----------------------------------------------------------------------------------------------------
+# ---- labels --------------------------------------------------------------------------------------
 
 
 def flat_labels(y: LabelSequences, lengths: np.ndarray, name: str = "y") -> list:
     """Flatten the labels of all tokens to a list, and check the lengths of sequences."""
     if not isinstance(y, Collection) or isinstance(y, (str, bytes, dict)) or len(y) != len(lengths):
-        raise InputError(f"{name} must have a sequence of labels for each of the {len(lengths)} sequences of X.")
+        raise InputError(
+            f"{name} must have a sequence of labels for each of the {len(lengths)} sequences of X."
+        )
     flat: list = []
     for i, (labels, length) in enumerate(zip(y, lengths)):
-        if not isinstance(labels, Collection) or isinstance(labels, (dict, set, frozenset)) or len(labels) != length:
-            raise InputError(f"Sequence {i} of {name} must be a list of {length} labels, got {labels!r:.80}.")
+        if (
+            not isinstance(labels, Collection)
+            or isinstance(labels, (dict, set, frozenset))
+            or len(labels) != length
+        ):
+            raise InputError(
+                f"Sequence {i} of {name} must be a list of {length} labels, got {labels!r:.80}."
+            )
         flat.extend(labels.tolist() if isinstance(labels, np.ndarray) else labels)
     return flat
 
 
 def possible_labels(labels: LabelSequences, lengths: np.ndarray, known: Labels) -> np.ndarray:
-    """Convert constraints, None, a label or a set of labels per token, to a mask (N, K) of possible labels."""
+    """Convert constraints, None, a label or a set of labels per token, to a mask (N, K) of possible
+    labels.
+    """
     flat = flat_labels(labels, lengths, "labels")
     possible = np.ones((len(flat), len(known)), dtype=bool)
     for row, label in zip(possible, flat):
@@ -79,7 +94,9 @@ class PartialLabels(Labels):
 
 
 class ChainOutputs(Outputs):
-    """One label for every token of a sequence; see :class:`~omkl.SequenceLabeler` for the parameters."""
+    """One label for every token of a sequence; see :class:`~omkl.SequenceLabeler` for the
+    parameters.
+    """
 
     single = False
     codes = PartialLabels
@@ -100,25 +117,44 @@ class ChainOutputs(Outputs):
 
     def structure(self, known: Labels) -> Chain:
         """Make the chain over these labels."""
-        allowed = None if self._allowed is None else allowed_transitions(self._allowed, known.members)
-        return Chain(len(known), self._cost, self._by_position, self._transitions is not None, allowed, self._order)
+        allowed = (
+            None if self._allowed is None else allowed_transitions(self._allowed, known.members)
+        )
+        return Chain(
+            len(known),
+            self._cost,
+            self._by_position,
+            self._transitions is not None,
+            allowed,
+            self._order,
+        )
 
     def check(self, structure: Chain, known: Labels, gold: np.ndarray, offsets: np.ndarray) -> None:
-        """Raise an InputError if labels break the allowed transitions, or unknown labels cannot be filled in."""
+        """Raise an InputError if labels break the allowed transitions, or unknown labels cannot be
+        filled in.
+        """
         if structure.allowed is None:
             return
         at = structure.allowed.first_violation(gold, offsets)
         if at is not None:
             s = _sequence_of(at, offsets)
             label, token = known.members[gold[at]], at - offsets[s]
-            raise InputError(f"allowed_transitions forbids {label!r} at token {token} of sequence {s} of y.")
+            raise InputError(
+                f"allowed_transitions forbids {label!r} at token {token} of sequence {s} of y."
+            )
         if structure.is_partial(gold):
             possible = (gold[:, None] < 0) | (gold[:, None] == np.arange(len(known)))
-            decoded = structure.decode_many(structure.agreeing(structure.zeros(len(gold)), possible), offsets)
+            decoded = structure.decode_many(
+                structure.agreeing(structure.zeros(len(gold)), possible), offsets
+            )
             check_feasible(structure, decoded, offsets, possible)
 
-    def banks(self, structure: Any, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
-        """Make the banks of scores of several labels: lists of regularized and of unregularized ones."""
+    def banks(
+        self, structure: Any, n_outputs: int, longest: int, averaging: bool
+    ) -> tuple[list, list]:
+        """Make the banks of scores of several labels: lists of regularized and of unregularized
+        ones.
+        """
         banks = [] if self._transitions is None else self._banks(n_outputs, longest, averaging)
         return (banks, []) if self._transitions == "regularized" else ([], banks)
 
@@ -130,18 +166,23 @@ class ChainOutputs(Outputs):
 def check_feasible(
     structure: Chain, codes: np.ndarray, offsets: np.ndarray, possible: np.ndarray | None = None
 ) -> None:
-    """Raise InputError if the decoded labels break the constraints: then no labelling satisfies them.
+    """Raise InputError if the decoded labels break the constraints: then no labelling satisfies
+    them.
 
     ``possible`` (N, K) is a mask of the possible labels of each token.
     """
-    places = [] if structure.allowed is None else [structure.allowed.first_violation(codes, offsets)]
+    places = (
+        [] if structure.allowed is None else [structure.allowed.first_violation(codes, offsets)]
+    )
     if possible is not None:
         wrong = ~possible[np.arange(len(codes)), codes]
         places.append(int(np.argmax(wrong)) if wrong.any() else None)
     broken = [place for place in places if place is not None]
     if broken:
         s = _sequence_of(min(broken), offsets)
-        raise InputError(f"Sequence {s} has no labelling that allowed_transitions and the given labels allow.")
+        raise InputError(
+            f"Sequence {s} has no labelling that allowed_transitions and the given labels allow."
+        )
 
 
 def _sequence_of(token: int, offsets: np.ndarray) -> int:
@@ -149,7 +190,7 @@ def _sequence_of(token: int, offsets: np.ndarray) -> int:
     return int(np.searchsorted(offsets, token, side="right")) - 1
 
 
-# ---- tokens -----------------------------------------------------------------------------------------------------
+# ---- tokens --------------------------------------------------------------------------------------
 
 
 def names_in(X: Sequences) -> list[str] | None:
@@ -163,8 +204,12 @@ def flatten(X: Sequences, names: Sequence[str] | None = None) -> tuple[FlatToken
     ``names`` is the order of the columns of data frames, by default that of the first data frame.
     """
     if isinstance(X, (str, bytes, dict)) or is_frame(X) or not isinstance(X, Collection):
-        raise InputError("X must be a list of sequences: lists of words or dicts, arrays or data frames.")
-    if set(map(type, X)) == {list}:  # the usual case in fewer steps: they take as long as the features of a sentence
+        raise InputError(
+            "X must be a list of sequences: lists of words or dicts, arrays or data frames."
+        )
+    if set(map(type, X)) == {
+        list
+    }:  # the usual case in fewer steps: they take as long as the features of a sentence
         tokens: list[Any] = list(chain.from_iterable(X))
         kinds = set(map(type, tokens))
         if kinds in ({str}, {dict}):
@@ -173,10 +218,16 @@ def flatten(X: Sequences, names: Sequence[str] | None = None) -> tuple[FlatToken
     names = names_in(X) if names is None else names
     sequences = list[Any]()
     for i, sequence in enumerate(X):
-        if isinstance(sequence, (str, bytes, dict, set, frozenset)) or not isinstance(sequence, Iterable):
-            raise InputError(f"Sequence {i} of X must be a list of tokens or an array, got {sequence!r:.40}.")
+        if isinstance(sequence, (str, bytes, dict, set, frozenset)) or not isinstance(
+            sequence, Iterable
+        ):
+            raise InputError(
+                f"Sequence {i} of X must be a list of tokens or an array, got {sequence!r:.40}."
+            )
         if type(sequence) is not list:
-            sequence = read_frame(align_columns(sequence, column_names(sequence), names, f"Sequence {i} of X"))
+            sequence = read_frame(
+                align_columns(sequence, column_names(sequence), names, f"Sequence {i} of X")
+            )
         sequences.append(sequence)
     offsets = np.array([0, *accumulate(map(n_rows, sequences))], dtype=np.int64)
     if not offsets[-1]:
@@ -199,7 +250,9 @@ def flatten(X: Sequences, names: Sequence[str] | None = None) -> tuple[FlatToken
 
 
 def _kind_of_tokens(sequences: list) -> tuple[type, type, str] | None:
-    """Return class of tokens, class of a collection of tokens, and plural noun; None for numeric tokens."""
+    """Return class of tokens, class of a collection of tokens, and plural noun; None for numeric
+    tokens.
+    """
     for token in chain.from_iterable(sequences):
         if isinstance(token, dict):
             return dict, list, "dicts"
@@ -227,7 +280,9 @@ def _stacked(sequences: list) -> np.ndarray | sparse.csr_array:
                 raise InputError(f"Sequence {i} of X must be an array of numbers.") from None
     shapes = {array.shape[1:] for array in arrays}
     if len(shapes) > 1 or len(*shapes) != 1 or shapes == {(0,)}:
-        raise InputError(f"The sequences of X must all have the shape (n, d), got tokens of shapes {sorted(shapes)}.")
+        raise InputError(
+            f"The sequences of X must all have the shape (n, d), got tokens of shapes {sorted(shapes)}."
+        )
     if any(map(sparse.issparse, arrays)):
         tokens = sparse.vstack(list(map(sparse.csr_array, arrays)), format="csr")
     else:  # predictions must not depend on the memory order of the input

@@ -1,5 +1,11 @@
 from .base import Output, Potentials, Structure
-from .chain import AllowedTransitions, Chain, ChainPotentials, TrigramPotentials, allowed_transitions
+from .chain import (
+    AllowedTransitions,
+    Chain,
+    ChainPotentials,
+    TrigramPotentials,
+    allowed_transitions,
+)
 from .graphs.layout import GraphLayout
 from .graphs.pairwise import Certificate, GraphPotentials, PairwiseGraph
 from .multiclass import Binary, Multiclass, Scalar, UnaryPotentials

@@ -1,9 +1,10 @@
 """Dynamic programs over a chain of ``n`` positions and ``K`` labels.
 
-Every function takes ``unary`` (n, K) and ``pairwise``; ``pairwise[t, i, j]`` scores label ``i`` at position ``t``
-followed by ``j``. Its shape is (1, K, K), or (n - 1, K, K) if transitions depend on the position;
-for no transitions see :mod:`omkl.structures._jit_labels`. A score of -inf forbids a label or a
-transition. A gold label of -1 is unknown. Signatures are those of :mod:`omkl.signatures`.
+Every function takes ``unary`` (n, K) and ``pairwise``; ``pairwise[t, i, j]`` scores label ``i`` at
+position ``t`` followed by ``j``. Its shape is (1, K, K), or (n - 1, K, K) if transitions depend on
+the position; for no transitions see :mod:`omkl.structures._jit_labels`. A score of -inf forbids a
+label or a transition. A gold label of -1 is unknown. Signatures are those of
+:mod:`omkl.signatures`.
 """
 
 import numpy as np
@@ -20,13 +21,15 @@ from omkl.structures._jit_labels import (
     score_labels,
 )
 
-# Posteriors are exact to rounding if the forward and backward messages of every position overlap by at least this much.
+# Posteriors are exact to rounding if the forward and backward messages of every position overlap by
+# at least this much.
 LEAST_OVERLAP = 1e-200
 
 
 @compiled
 def viterbi(labels_address, unary, pairwise, gold, cost_weight, labels):
-    """Write the best labels; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold, label]``.
+    """Write the best labels; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold,
+    label]``.
 
     Return the score of the best labelling, costs included. Ties break towards the lower label.
     """
@@ -44,8 +47,15 @@ def viterbi(labels_address, unary, pairwise, gold, cost_weight, labels):
             transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
             arriving[:] = -np.inf
             i = 0
-            while i + 4 <= n_labels:  # four rows at a time, to read and write the messages less often
-                a, b, c, d = best[t - 1, i], best[t - 1, i + 1], best[t - 1, i + 2], best[t - 1, i + 3]
+            while (
+                i + 4 <= n_labels
+            ):  # four rows at a time, to read and write the messages less often
+                a, b, c, d = (
+                    best[t - 1, i],
+                    best[t - 1, i + 1],
+                    best[t - 1, i + 2],
+                    best[t - 1, i + 3],
+                )
                 for j in range(n_labels):
                     first, second = a + transition[i, j], b + transition[i + 1, j]
                     third, fourth = c + transition[i + 2, j], d + transition[i + 3, j]
@@ -87,7 +97,9 @@ def viterbi_many(labels_address, unary, pairwise, offsets, labels):
     for s in range(offsets.shape[0] - 1):
         low, high = offsets[s], offsets[s + 1]
         if high > low:
-            transitions = pairwise[low : max(high - 1, low + 1)] if pairwise.shape[0] > 1 else pairwise
+            transitions = (
+                pairwise[low : max(high - 1, low + 1)] if pairwise.shape[0] > 1 else pairwise
+            )
             part = labels[low:high]
             viterbi(labels_address, unary[low:high], transitions, part, 0.0, part)
 
@@ -96,12 +108,17 @@ def viterbi_many(labels_address, unary, pairwise, offsets, labels):
 def forward_backward(labels_address, unary, pairwise, unary_marginals, pairwise_marginals):
     """Write marginals by recursions scaled to sum to one at every position; return log Z.
 
-    Each potential is exponentiated once instead of once per edge. Numbers below 1e-308 of the largest message
-    underflow, which matters only if forward and backward messages hardly overlap. Then return nan.
+    Each potential is exponentiated once instead of once per edge. Numbers below 1e-308 of the
+    largest message underflow, which matters only if forward and backward messages hardly overlap.
+    Then return nan.
     """
     n, n_labels = unary.shape
     shared = pairwise.shape[0] == 1
-    local, forward, incoming = np.empty((n, n_labels)), np.empty((n, n_labels)), np.empty((n, n_labels))
+    local, forward, incoming = (
+        np.empty((n, n_labels)),
+        np.empty((n, n_labels)),
+        np.empty((n, n_labels)),
+    )
     # what leaves each label, for `pass_on` with the positions as rows
     leaving = np.empty((n_labels, n))
     log_partition = 0.0
@@ -169,13 +186,17 @@ def forward_backward(labels_address, unary, pairwise, unary_marginals, pairwise_
 
 @inner
 def pass_on(message, edge, arriving):
-    """Write the product of a message and a matrix, four rows at a time, to read and write ``arriving`` less often."""
+    """Write the product of a message and a matrix, four rows at a time, to read and write
+    ``arriving`` less often.
+    """
     n, i = message.shape[0], 0
     arriving[:] = 0.0
     while i + 4 <= n:
         a, b, c, d = message[i], message[i + 1], message[i + 2], message[i + 3]
         for j in range(arriving.shape[0]):
-            arriving[j] += a * edge[i, j] + b * edge[i + 1, j] + c * edge[i + 2, j] + d * edge[i + 3, j]
+            arriving[j] += (
+                a * edge[i, j] + b * edge[i + 1, j] + c * edge[i + 2, j] + d * edge[i + 3, j]
+            )
         i += 4
     while i < n:
         for j in range(arriving.shape[0]):
@@ -197,7 +218,9 @@ def log_sum(values):
 
 @compiled
 def forward_backward_in_logs(labels_address, unary, pairwise, unary_marginals, pairwise_marginals):
-    """Write marginals, slowly but at any magnitude of the potentials; return log Z, -inf if nothing is allowed."""
+    """Write marginals, slowly but at any magnitude of the potentials; return log Z, -inf if nothing
+    is allowed.
+    """
     (n, n_labels), shared = unary.shape, pairwise.shape[0] == 1
     forward, backward, sums = unary.copy(), np.zeros((n, n_labels)), np.empty(n_labels)
     unary_marginals[:], pairwise_marginals[:] = 0.0, 0.0

@@ -1,24 +1,27 @@
 """Dynamic programs over a second-order chain of ``n`` positions and ``K`` labels.
 
-Every function takes ``unary`` (n, K), ``pairwise`` (1, K, K) and ``triples`` (K, K, K): ``pairwise[0, i, j]`` scores
-label ``i`` followed by ``j``, ``triples[i, j, k]`` scores ``i`` followed by ``j`` and then ``k``. Messages range over
-pairs of adjacent labels: O(n K^3). A score of -inf forbids a part. A gold label of -1 is unknown.
+Every function takes ``unary`` (n, K), ``pairwise`` (1, K, K) and ``triples`` (K, K, K):
+``pairwise[0, i, j]`` scores label ``i`` followed by ``j``, ``triples[i, j, k]`` scores ``i``
+followed by ``j`` and then ``k``. Messages range over pairs of adjacent labels: O(n K^3). A score of
+-inf forbids a part. A gold label of -1 is unknown.
 """
 
 import numpy as np
 
 from omkl._compilation import compiled
 
-# Sums above this share of their bound are exact to rounding; numbers below 1e-308 of the bound underflow.
+# Sums above this share of their bound are exact to rounding; numbers below 1e-308 of the bound
+# underflow.
 LEAST_SUM = 1e-200
 
 
 @compiled
 def viterbi(unary, pairwise, triples, costs, gold, cost_weight, labels):
-    """Write the best labels; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold, label]``.
+    """Write the best labels; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold,
+    label]``.
 
-    Return the score of the best labelling, costs included. Ties go to the lowest last label, then to the lowest label
-    before it, and so on.
+    Return the score of the best labelling, costs included. Ties go to the lowest last label, then
+    to the lowest label before it, and so on.
     """
     n, n_labels = unary.shape
     local = unary.copy()
@@ -65,11 +68,13 @@ def viterbi(unary, pairwise, triples, costs, gold, cost_weight, labels):
 
 
 @compiled
-def forward_backward(unary, pairwise, triples, unary_marginals, pairwise_marginals, triple_marginals):
+def forward_backward(
+    unary, pairwise, triples, unary_marginals, pairwise_marginals, triple_marginals
+):
     """Write marginals by recursions scaled to sum to one at every position; return log Z.
 
-    Return nan for one position, and if forward and backward messages hardly overlap, because numbers that underflow may
-    then matter. Callers then switch to log space.
+    Return nan for one position, and if forward and backward messages hardly overlap, because
+    numbers that underflow may then matter. Callers then switch to log space.
     """
     (n, n_labels), highest = unary.shape, -np.inf
     # entries are computed one by one: an assignment of an array would take seconds to compile

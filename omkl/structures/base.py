@@ -38,12 +38,14 @@ SIGNATURES = StructureFunctions(
 class Structure(Component):
     """The outputs of a structured predictor: how to decode, compare and sum over them.
 
-    To define a structure whose score and cost are sums over the parts of an output, derive from this class and define
-    ``zeros``, ``decode``, ``indicator`` and ``cost_potentials``. This is enough for the hinge and the perceptron. The
-    CRF loss also needs ``marginals``; learning from partial outputs needs ``is_partial`` and ``agreeing``. The trainer,
-    the groups and the losses work with any structure.
+    To define a structure whose score and cost are sums over the parts of an output, derive from
+    this class and define ``zeros``, ``decode``, ``indicator`` and ``cost_potentials``. This is
+    enough for the hinge and the perceptron. The CRF loss also needs ``marginals``; learning from
+    partial outputs needs ``is_partial`` and ``agreeing``. The trainer, the groups and the losses
+    work with any structure.
 
-    ``potentials`` score the parts of an output. ``gold`` is the correct output, with -1 for unknown parts.
+    ``potentials`` score the parts of an output. ``gold`` is the correct output, with -1 for unknown
+    parts.
     """
 
     required = "zeros", "decode", "indicator", "cost_potentials"
@@ -134,7 +136,8 @@ class Structure(Component):
         self.must_define("indicator")
 
     def cost_potentials(self, gold: Output) -> Potentials:
-        """Return the cost of each part given the correct output ``gold``, shaped like its potentials; 0 for gold parts.
+        """Return the cost of each part given the correct output ``gold``, shaped like its
+        potentials; 0 for gold parts.
 
         Parameters
         ----------
@@ -143,7 +146,8 @@ class Structure(Component):
         self.must_define("cost_potentials")
 
     def marginals(self, potentials: Potentials) -> tuple[float, Potentials]:
-        """Return the log-partition function, and the probability of each part under the Gibbs distribution.
+        """Return the log-partition function, and the probability of each part under the Gibbs
+        distribution.
 
         Parameters
         ----------
@@ -156,7 +160,9 @@ class Structure(Component):
         """
         self.must_define("marginals")
 
-    def loss_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Output:
+    def loss_augmented(
+        self, potentials: Potentials, gold: Output, cost_weight: float = 1.0
+    ) -> Output:
         """Return the output of the highest score plus ``cost_weight`` times its cost.
 
         Parameters
@@ -168,8 +174,11 @@ class Structure(Component):
         """
         return self.decode(self.cost_augmented(potentials, gold, cost_weight))
 
-    def cost_augmented(self, potentials: Potentials, gold: Output, cost_weight: float = 1.0) -> Potentials:
-        """Return potentials that add ``cost_weight`` times its cost to the score of an output, up to a constant.
+    def cost_augmented(
+        self, potentials: Potentials, gold: Output, cost_weight: float = 1.0
+    ) -> Potentials:
+        """Return potentials that add ``cost_weight`` times its cost to the score of an output, up
+        to a constant.
 
         Parameters
         ----------
@@ -180,8 +189,11 @@ class Structure(Component):
         """
         return _combined(potentials, self.cost_potentials(gold), cost_weight)
 
-    def difference(self, potentials: Potentials, predicted: Output, gold: Output) -> tuple[float, Potentials]:
-        """Return the score of ``predicted`` minus that of ``gold``, and the difference of their indicators.
+    def difference(
+        self, potentials: Potentials, predicted: Output, gold: Output
+    ) -> tuple[float, Potentials]:
+        """Return the score of ``predicted`` minus that of ``gold``, and the difference of their
+        indicators.
 
         Parameters
         ----------
@@ -285,13 +297,18 @@ class PackedStructure:
 
 
 def best_outputs(
-    scores: np.ndarray, n_best: int, solve: Callable[[np.ndarray], tuple[np.ndarray, float]], first: int = 0
+    scores: np.ndarray,
+    n_best: int,
+    solve: Callable[[np.ndarray], tuple[np.ndarray, float]],
+    first: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return up to ``n_best`` outputs with one value at each of n places, best first, and their scores.
+    """Return up to ``n_best`` outputs with one value at each of n places, best first, and their
+    scores.
 
-    By Lawler's (1972) partition, all other outputs are divided by the first place that differs from the best output:
-    the values before that place are required, and its own value is forbidden. The best output of each part is found. A
-    part is divided further when its best output is the next one.
+    By Lawler's (1972) partition, all other outputs are divided by the first place that differs from
+    the best output: the values before that place are required, and its own value is forbidden. The
+    best output of each part is found. A part is divided further when its best output is the next
+    one.
 
     Parameters
     ----------
@@ -325,7 +342,9 @@ def best_outputs(
             consider(allowed, i)
             allowed[:, first + i] = -np.inf
             allowed[output[i], first + i] = own
-    found.sort(key=lambda own: -own[1])  # some were missed before if `solve` does not find the best ones
+    found.sort(
+        key=lambda own: -own[1]
+    )  # some were missed before if `solve` does not find the best ones
     return np.array([output for output, _ in found]), np.array([score for _, score in found])
 
 

@@ -30,9 +30,9 @@ from omkl.structures.base import Structure, check_costs, map_arrays, packed_cost
 class ChainPotentials(NamedTuple):
     """Scores of the parts of a labelling.
 
-    ``unary`` (n, K) scores label ``k`` at position ``t``. ``pairwise`` scores label ``i`` followed by ``j``: (K, K)
-    or (1, K, K) if all positions share their transitions, (n - 1, K, K) if they do not, (0, K, K) if there are none. A
-    score of -inf forbids a part.
+    ``unary`` (n, K) scores label ``k`` at position ``t``. ``pairwise`` scores label ``i`` followed
+    by ``j``: (K, K) or (1, K, K) if all positions share their transitions, (n - 1, K, K) if they do
+    not, (0, K, K) if there are none. A score of -inf forbids a part.
     """
 
     unary: np.ndarray
@@ -42,8 +42,8 @@ class ChainPotentials(NamedTuple):
 class TrigramPotentials(NamedTuple):
     """Scores of the parts of a labelling of a second-order chain.
 
-    ``unary`` (n, K) and ``pairwise`` (1, K, K), shared by all positions, are as in :class:`ChainPotentials`;
-    ``triples`` (K, K, K) scores label ``i`` followed by ``j`` and then by ``k``.
+    ``unary`` (n, K) and ``pairwise`` (1, K, K), shared by all positions, are as in
+    :class:`ChainPotentials`; ``triples`` (K, K, K) scores label ``i`` followed by ``j`` and then by ``k``.
     """
 
     unary: np.ndarray
@@ -52,13 +52,14 @@ class TrigramPotentials(NamedTuple):
 
 
 AnyPotentials: TypeAlias = ChainPotentials | TrigramPotentials | tuple[ArrayLike, ...]
-#: Maximum number of labels of a second-order chain, whose table of trigrams grows with the cube of their number.
+#: Maximum number of labels of a second-order chain, whose table of trigrams grows with the cube of
+#: their number.
 MOST_LABELS = 400
 #: Up to so many sequences are decoded one by one, with the function that training has compiled.
 FEW = 64
 NOTHING_ALLOWED = "No labelling is allowed: the constraints contradict each other."
-#: For each chunking scheme: the kinds of labels that may begin a sequence, that may end one, and that may follow each
-#: kind. A kind in lower case must belong to the same chunk.
+#: For each chunking scheme: the kinds of labels that may begin a sequence, that may end one, and
+#: that may follow each kind. A kind in lower case must belong to the same chunk.
 SCHEMES = {
     "BIO": ("OB", "OBI", {"O": "OB", "B": "OBi", "I": "OBi"}),
     "BIOES": ("OBS", "OES", {"O": "OBS", "B": "ie", "I": "ie", "E": "OBS", "S": "OBS"}),
@@ -101,7 +102,9 @@ class AllowedTransitions(NamedTuple):
 
 
 class Labelling(Structure):
-    """Base of structures whose outputs are a label for each element of the input; -1 is an unknown label."""
+    """Base of structures whose outputs are a label for each element of the input; -1 is an unknown
+    label.
+    """
 
     n_labels: int
     costs: np.ndarray
@@ -124,7 +127,11 @@ class Labelling(Structure):
             A label, or -1, for each element; or a mask of the labels allowed there.
         """
         own = self._checked(potentials)
-        allowed = gold if gold.ndim == 2 else (gold[:, None] < 0) | (gold[:, None] == np.arange(self.n_labels))
+        allowed = (
+            gold
+            if gold.ndim == 2
+            else (gold[:, None] < 0) | (gold[:, None] == np.arange(self.n_labels))
+        )
         return own._replace(unary=np.where(allowed, own.unary, -np.inf))
 
     def cost_augmented(self, potentials: Any, gold: np.ndarray, cost_weight: float = 1.0) -> Any:
@@ -137,7 +144,9 @@ class Labelling(Structure):
         gold = np.asarray(gold, dtype=np.int64)
         return cost_of_labels(arrays.address, gold, np.asarray(predicted, dtype=np.int64))
 
-    def difference(self, potentials: Any, predicted: np.ndarray, gold: np.ndarray) -> tuple[float, Any]:
+    def difference(
+        self, potentials: Any, predicted: np.ndarray, gold: np.ndarray
+    ) -> tuple[float, Any]:
         own = self._checked(potentials)
         gradient = map_arrays(np.zeros_like, own)
         self._add_indicator(gradient, predicted, 1.0)
@@ -148,7 +157,9 @@ class Labelling(Structure):
         self._add_indicator(self._checked(potentials), output, -1.0)
 
     def indicator(self, output: ArrayLike) -> Any:
-        """Return the counts of labels and transitions; of a graph those of labels, as if it had no edges."""
+        """Return the counts of labels and transitions; of a graph those of labels, as if it had no
+        edges.
+        """
         labels = np.asarray(output, dtype=np.int64)
         counts = self.zeros(len(labels))
         self._add_indicator(counts, labels, 1.0)
@@ -166,18 +177,18 @@ class Labelling(Structure):
 class Chain(Labelling):
     """A chain over K labels, of any length n >= 1 and of first or second order.
 
-    Decoding and marginals take O(n K^2), O(n K) without transitions, or O(n K^3) with trigrams (``order=2``).
-    Potentials may be any pair ``(unary, pairwise)`` of arrays, or for second order any ``(unary, pairwise, triples)``;
-    see :class:`ChainPotentials` and :class:`TrigramPotentials` for the shapes. A gold label of -1 is unknown: it costs
-    nothing, and any label agrees with it.
+    Decoding and marginals take O(n K^2), O(n K) without transitions, or O(n K^3) with trigrams
+    (``order=2``). Potentials may be any pair ``(unary, pairwise)`` of arrays, or for second order
+    any ``(unary, pairwise, triples)``; see :class:`ChainPotentials` and :class:`TrigramPotentials`
+    for the shapes. A gold label of -1 is unknown: it costs nothing, and any label agrees with it.
 
     Parameters
     ----------
     n_labels : int
         Number of labels K >= 1; an output is an array of n integers in ``0 .. K-1``.
     costs : array of shape (K, K), optional
-        ``costs[gold, predicted] >= 0`` of one position, with a zero diagonal. The Hamming cost (1 for every wrong
-        label) by default.
+        ``costs[gold, predicted] >= 0`` of one position, with a zero diagonal. The Hamming cost (1
+        for every wrong label) by default.
     by_position : bool
         Whether each position has its own transitions.
     linked : bool
@@ -190,8 +201,8 @@ class Chain(Labelling):
     Raises
     ------
     omkl.exceptions.InputError
-        If there are no labels, ``costs`` is not a cost matrix, or a second-order chain has transitions by position,
-        no transitions, or too many labels.
+        If there are no labels, ``costs`` is not a cost matrix, or a second-order chain has
+        transitions by position, no transitions, or too many labels.
 
     Examples
     --------
@@ -219,12 +230,16 @@ class Chain(Labelling):
             )
         self.n_labels, self.order = int(n_labels), int(order)
         self.by_position, self.linked, self.allowed = bool(by_position), bool(linked), allowed
-        self._forbidden: Any = None if allowed is None else np.where(allowed.following, 0.0, -np.inf)[None]
+        self._forbidden: Any = (
+            None if allowed is None else np.where(allowed.following, 0.0, -np.inf)[None]
+        )
         self.costs = check_costs(costs, self.n_labels)
 
     @property
     def compiled(self) -> StructureFunctions | None:  # type: ignore[override]
-        """See :class:`Compilable`; only for a first-order chain without constraints and transitions by position."""
+        """See :class:`Compilable`; only for a first-order chain without constraints and transitions
+        by position.
+        """
         is_plain = self.order == 1 and not self.by_position and self.allowed is None
         functions = jit.CHAIN if self.linked else INDEPENDENT
         return functions if is_plain else None
@@ -241,7 +256,11 @@ class Chain(Labelling):
         return TrigramPotentials(unary, pairwise, np.zeros((K, K, K)))
 
     def part(self, potentials: Any, low: int, high: int) -> Any:
-        pairwise = potentials.pairwise[low : max(high - 1, low + 1)] if self.by_position else potentials.pairwise
+        pairwise = (
+            potentials.pairwise[low : max(high - 1, low + 1)]
+            if self.by_position
+            else potentials.pairwise
+        )
         return potentials._replace(unary=potentials.unary[low:high], pairwise=pairwise)
 
     def decode(self, potentials: AnyPotentials) -> np.ndarray:
@@ -253,7 +272,11 @@ class Chain(Labelling):
     def decode_many(self, potentials: AnyPotentials, offsets: np.ndarray) -> np.ndarray:
         given = self._checked(potentials)
         if self.order == 2 or len(offsets) <= FEW:
-            parts = (self.part(given, low, high) for low, high in itertools.pairwise(offsets.tolist()) if low < high)
+            parts = (
+                self.part(given, low, high)
+                for low, high in itertools.pairwise(offsets.tolist())
+                if low < high
+            )
             found = [self._viterbi(self._within_allowed(own))[0] for own in parts]
             return np.concatenate([np.zeros(0, np.int64), *found])
         own, labels = self._within_allowed(given, offsets), np.empty(len(given.unary), np.int64)
@@ -264,12 +287,14 @@ class Chain(Labelling):
         return labels
 
     def decode_best(self, potentials: AnyPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ``n_best`` labellings of the highest scores, best first, or all if there are fewer.
+        """Return the ``n_best`` labellings of the highest scores, best first, or all if there are
+        fewer.
 
-        Each labelling deviates from an earlier one at a position ``t``: it keeps the labels from ``t`` on, takes the
-        predecessor of the next lower rank, and the best labels before that (Lawler's partition over the lists of
-        Viterbi predecessors). This description is unique, and each labelling has O(n) deviations. The first labelling
-        takes O(n K^2), every other one O(n K log K).
+        Each labelling deviates from an earlier one at a position ``t``: it keeps the labels from
+        ``t`` on, takes the predecessor of the next lower rank, and the best labels before that
+        (Lawler's partition over the lists of Viterbi predecessors). This description is unique, and
+        each labelling has O(n) deviations. The first labelling takes O(n K^2), every other one O(n
+        K log K).
 
         Parameters
         ----------
@@ -290,12 +315,15 @@ class Chain(Labelling):
             raise InputError("The n best labellings need a first-order chain: train with order=1.")
         unary, pairwise = self._within_allowed(self._checked(potentials))
         n = len(unary)
-        edges = np.broadcast_to(pairwise if len(pairwise) else np.zeros((1, 1, 1)), (n - 1, *2 * (self.n_labels,)))
+        edges = np.broadcast_to(
+            pairwise if len(pairwise) else np.zeros((1, 1, 1)), (n - 1, *2 * (self.n_labels,))
+        )
         best = [unary[0]]  # scores of the best labellings up to each label
         for own, edge in zip(unary[1:], edges):
             best.append((best[-1][:, None] + edge).max(axis=0) + own)
         labels, scores = np.empty((n_best, n), np.int64), np.empty(n_best)
-        # score, the labelling that a candidate deviates from, position, rank of the predecessor there
+        # score, the labelling that a candidate deviates from, position, rank of the predecessor
+        # there
         candidates = [(-float(best[-1].max()), 0, n, 0)]
         found = 0
         while found < n_best and candidates and candidates[0][0] < np.inf:
@@ -303,20 +331,31 @@ class Chain(Labelling):
             own, scores[found] = labels[found], -negative
             own[last:] = labels[parent, last:]
             for t in range(last, 0, -1):
-                arriving = best[t - 1] if t == n else best[t - 1] + (edges[t - 1, :, own[t]] + unary[t, own[t]])
+                arriving = (
+                    best[t - 1]
+                    if t == n
+                    else best[t - 1] + (edges[t - 1, :, own[t]] + unary[t, own[t]])
+                )
                 order = np.argsort(-arriving, kind="stable")
                 at = rank if t == last else 0
                 own[t - 1] = order[at]
-                # the next lower rank at this position is a candidate, and so is each deviation at an earlier position
+                # the next lower rank at this position is a candidate, and so is each deviation at
+                # an earlier position
                 if at + 1 < self.n_labels and (lower := arriving[order[at + 1]]) > -np.inf:
-                    heapq.heappush(candidates, (negative - (lower - arriving[order[at]]), found, t, at + 1))
+                    heapq.heappush(
+                        candidates, (negative - (lower - arriving[order[at]]), found, t, at + 1)
+                    )
             found += 1
         return labels[:found], scores[:found]
 
-    def loss_augmented(self, potentials: AnyPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> np.ndarray:
+    def loss_augmented(
+        self, potentials: AnyPotentials, gold: np.ndarray, cost_weight: float = 1.0
+    ) -> np.ndarray:
         return self._viterbi(self._within_allowed(self._checked(potentials)), gold, cost_weight)[0]
 
-    def _viterbi(self, own: Any, gold: np.ndarray | None = None, cost_weight: float = 0.0) -> tuple[np.ndarray, float]:
+    def _viterbi(
+        self, own: Any, gold: np.ndarray | None = None, cost_weight: float = 0.0
+    ) -> tuple[np.ndarray, float]:
         """Return the best labels, and their score with the costs."""
         labels = np.empty(len(own.unary), np.int64)
         gold = labels if gold is None else gold
@@ -348,7 +387,9 @@ class Chain(Labelling):
         return log_partition, expected
 
     def _within_allowed(self, potentials: Any, offsets: np.ndarray | None = None) -> Any:
-        """Forbid transitions that are not allowed, in one sequence or in the sequences at ``offsets``."""
+        """Forbid transitions that are not allowed, in one sequence or in the sequences at
+        ``offsets``.
+        """
         if self.allowed is None or not len(potentials.unary):
             return potentials
         unary, pairwise = potentials.unary.copy(), potentials.pairwise
@@ -363,7 +404,9 @@ class Chain(Labelling):
         if len(potentials) != 1 + self.order:
             names = "(unary, pairwise)" if self.order == 1 else "(unary, pairwise, triples)"
             found = len(potentials)
-            raise InputError(f"The potentials of a chain of order {self.order} are {names}, not {found} arrays.")
+            raise InputError(
+                f"The potentials of a chain of order {self.order} are {names}, not {found} arrays."
+            )
         arrays: list[Any] = [np.asarray(array, dtype=np.float64) for array in potentials]
         if arrays[1].ndim != 3:
             arrays[1] = arrays[1].reshape(-1, *arrays[1].shape[-2:])
@@ -373,7 +416,11 @@ class Chain(Labelling):
         labels = np.asarray(output, dtype=np.int64)
         unary, pairwise, *triples = self._checked(potentials)
         score = score_labels(NO_ARRAYS, unary, pairwise, labels)
-        return score + float(triples[0][labels[:-2], labels[1:-1], labels[2:]].sum()) if triples else score
+        return (
+            score + float(triples[0][labels[:-2], labels[1:-1], labels[2:]].sum())
+            if triples
+            else score
+        )
 
     def _add_indicator(self, potentials: Any, labels: np.ndarray, amount: float) -> None:
         unary, pairwise, *triples = potentials
@@ -382,7 +429,7 @@ class Chain(Labelling):
             np.add.at(triples[0], (labels[:-2], labels[1:-1], labels[2:]), amount)
 
 
-# ---- allowed transitions ------------------------------------------------------------------------------------------
+# ---- allowed transitions -------------------------------------------------------------------------
 
 
 def ends_of(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -397,10 +444,10 @@ def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
     Parameters
     ----------
     spec : str, dict or bool array of shape (K, K)
-        The name of a chunking scheme, ``"BIO"`` or ``"BIOES"``, whose labels are ``O``, ``B-PER`` and so on, or all
-        without types: ``O``, ``B``, ``I``. Or a dict from a label to the labels that may follow it, and from None to
-        the labels that may begin a sequence; any label may follow a missing key. Or a matrix with a row per label, in
-        the order of ``labels``.
+        The name of a chunking scheme, ``"BIO"`` or ``"BIOES"``, whose labels are ``O``, ``B-PER``
+        and so on, or all without types: ``O``, ``B``, ``I``. Or a dict from a label to the labels
+        that may follow it, and from None to the labels that may begin a sequence; any label may
+        follow a missing key. Or a matrix with a row per label, in the order of ``labels``.
     labels : sequence of K labels
 
     Raises
@@ -411,11 +458,17 @@ def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
     if isinstance(spec, str):
         return _of_scheme(spec, labels)
     n_labels, index = len(labels), {label: k for k, label in enumerate(labels)}
-    allowed = AllowedTransitions(np.ones((n_labels, n_labels), dtype=bool), *np.ones((2, n_labels), dtype=bool))
+    allowed = AllowedTransitions(
+        np.ones((n_labels, n_labels), dtype=bool), *np.ones((2, n_labels), dtype=bool)
+    )
     if isinstance(spec, Mapping):
         for label, followers in spec.items():
             followers = list(followers)
-            unknown = [other for other in [*([] if label is None else [label]), *followers] if other not in index]
+            unknown = [
+                other
+                for other in [*([] if label is None else [label]), *followers]
+                if other not in index
+            ]
             if unknown:
                 raise InputError(
                     f"allowed_transitions names {unknown[0]!r}, which is not one of the {n_labels} labels, such as "
@@ -440,24 +493,33 @@ def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
 def _of_scheme(name: str, labels: Sequence[Any]) -> AllowedTransitions:
     scheme = ALIASES.get(name.upper(), name.upper())
     if scheme not in SCHEMES:
-        raise InputError(f"Unknown transitions {name!r}: choose BIO or BIOES, or give a dict or a matrix.")
+        raise InputError(
+            f"Unknown transitions {name!r}: choose BIO or BIOES, or give a dict or a matrix."
+        )
     first, last, following = SCHEMES[scheme]
     typed = "B" not in labels and "I" not in labels
     split = [_kind_and_chunk(label, name, following, typed) for label in labels]
     allowed = [
-        [to in following[of] or (to.lower() in following[of] and own == other) for to, other in split]
+        [
+            to in following[of] or (to.lower() in following[of] and own == other)
+            for to, other in split
+        ]
         for of, own in split
     ]
     begins, ends = ([kind in kinds for kind, _ in split] for kinds in (first, last))
     return AllowedTransitions(np.array(allowed), np.array(begins), np.array(ends))
 
 
-def _kind_and_chunk(label: Any, name: str, kinds: Mapping[str, str], typed: bool) -> tuple[str, str]:
+def _kind_and_chunk(
+    label: Any, name: str, kinds: Mapping[str, str], typed: bool
+) -> tuple[str, str]:
     """Split ``B-PER`` into ``("B", "PER")``, and ``B`` without types into ``("B", "")``."""
     kind, dash, chunk = label.partition("-") if isinstance(label, str) else ("", "", "")
     kind = SYNONYMS.get(kind, kind) if name.upper() == "BILOU" else kind
     if kind not in kinds or not (chunk if typed and kind != "O" else not dash):
         known = [f"{k}-X" if typed and k != "O" else k for k in kinds]
         remedy = "correct it, or choose other transitions"
-        raise InputError(f"The label {label!r} is not in {name}, which has {', '.join(known)}: {remedy}.")
+        raise InputError(
+            f"The label {label!r} is not in {name}, which has {', '.join(known)}: {remedy}."
+        )
     return kind, chunk

@@ -1,7 +1,7 @@
 """Marginals in log space: slow, but accurate at any magnitude of the potentials.
 
-The compiled programs add up weights. They give no result if a weight that underflows might matter; these functions are
-the fallback. Each writes marginals into arrays of zeros and returns log Z.
+The compiled programs add up weights. They give no result if a weight that underflows might matter;
+these functions are the fallback. Each writes marginals into arrays of zeros and returns log Z.
 """
 
 import numpy as np
@@ -12,7 +12,9 @@ from omkl.structures._jit_labels import NO_ARRAYS
 log_sum = np.logaddexp.reduce
 
 
-def second_order_chain(unary: np.ndarray, pairwise: np.ndarray, triples: np.ndarray, *marginals: np.ndarray) -> float:
+def second_order_chain(
+    unary: np.ndarray, pairwise: np.ndarray, triples: np.ndarray, *marginals: np.ndarray
+) -> float:
     """Sum over the labellings of a second-order chain; -inf if none is allowed."""
     unary_marginals, pairwise_marginals, triple_marginals = marginals
     n = len(unary)
@@ -33,15 +35,19 @@ def second_order_chain(unary: np.ndarray, pairwise: np.ndarray, triples: np.ndar
             pairwise_marginals[0] += pairs
             unary_marginals[t : t + 2] = pairs.sum(axis=1), pairs.sum(axis=0)
             if t > 0:
-                triple_marginals += _probabilities(forward[t - 1][:, :, None] + triples + local[t] + backward[t])
+                triple_marginals += _probabilities(
+                    forward[t - 1][:, :, None] + triples + local[t] + backward[t]
+                )
     return log_partition
 
 
-def arborescences(scores: np.ndarray, best: np.ndarray, single_root: bool, expected: np.ndarray) -> float:
+def arborescences(
+    scores: np.ndarray, best: np.ndarray, single_root: bool, expected: np.ndarray
+) -> float:
     """Sum over trees; ``best`` is a tree of the highest score.
 
-    For each modifier all other tokens are eliminated, as in the compiled program. For a single root child, arcs from
-    the root get a tiny weight, which makes trees with several of them negligible.
+    For each modifier all other tokens are eliminated, as in the compiled program. For a single root
+    child, arcs from the root get a tiny weight, which makes trees with several of them negligible.
     """
     n = len(scores) - 1
     weights, shift = _relative_to_the_best_heads(scores)
@@ -57,10 +63,14 @@ def arborescences(scores: np.ndarray, best: np.ndarray, single_root: bool, expec
             left = [0, m, *others[i + 1 :]]
             pivot = log_sum(graph[left, k])
             passing = graph[left, k] - pivot
-            graph[np.ix_(left, left)] = np.logaddexp(graph[np.ix_(left, left)], passing[:, None] + graph[k, left])
+            graph[np.ix_(left, left)] = np.logaddexp(
+                graph[np.ix_(left, left)], passing[:, None] + graph[k, left]
+            )
             steps.append((k, left, passing))
             log_pivots += pivot
-        to_root = np.full(n + 1, -np.inf)  # log-probability that a walk to heads meets the root before m
+        to_root = np.full(
+            n + 1, -np.inf
+        )  # log-probability that a walk to heads meets the root before m
         to_root[0] = 0.0
         for k, left, passing in reversed(steps):
             to_root[k] = log_sum(passing + to_root[left])
@@ -70,11 +80,14 @@ def arborescences(scores: np.ndarray, best: np.ndarray, single_root: bool, expec
     return log_partition
 
 
-def projective_trees(scores: np.ndarray, best: np.ndarray, single_root: bool, expected: np.ndarray) -> float:
-    """Sum over projective trees, one of which is ``best``; the spans are those of the compiled program.
+def projective_trees(
+    scores: np.ndarray, best: np.ndarray, single_root: bool, expected: np.ndarray
+) -> float:
+    """Sum over projective trees, one of which is ``best``; the spans are those of the compiled
+    program.
 
-    In the backward pass each span distributes its probability over the pairs of spans that form it, in proportion to
-    their weights (Eisner 2016).
+    In the backward pass each span distributes its probability over the pairs of spans that form it,
+    in proportion to their weights (Eisner 2016).
     """
     n = len(scores) - 1
     weights, shift = _relative_to_the_best_heads(scores)
@@ -125,7 +138,9 @@ def _probabilities(logs: np.ndarray) -> np.ndarray:
 
 
 def _relative_to_the_best_heads(scores: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return arc scores less the highest of their column (-inf if there is no arc), and the sum of these maxima."""
+    """Return arc scores less the highest of their column (-inf if there is no arc), and the sum of
+    these maxima.
+    """
     weights = scores.copy()
     weights[:, 0] = -np.inf
     np.fill_diagonal(weights, -np.inf)

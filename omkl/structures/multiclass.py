@@ -12,7 +12,9 @@ from omkl.structures.base import NO_PAIRS, Structure, check_costs, packed_costs
 
 
 class UnaryPotentials(NamedTuple):
-    """``unary`` (1, K): the score of each label; (1, 1) for :class:`Binary`, the scalar potential z."""
+    """``unary`` (1, K): the score of each label; (1, 1) for :class:`Binary`, the scalar potential
+    z.
+    """
 
     unary: np.ndarray
 
@@ -61,10 +63,14 @@ class Multiclass(Structure):
     def loss_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> int:
         return jit.best_label(_scores(potentials), self.costs, gold, cost_weight)
 
-    def cost_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> UnaryPotentials:
+    def cost_augmented(
+        self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0
+    ) -> UnaryPotentials:
         return UnaryPotentials((_scores(potentials) + cost_weight * self.costs[gold])[None])
 
-    def difference(self, potentials: AnyPotentials, predicted: int, gold: int) -> tuple[float, UnaryPotentials]:
+    def difference(
+        self, potentials: AnyPotentials, predicted: int, gold: int
+    ) -> tuple[float, UnaryPotentials]:
         scores = _scores(potentials)
         gradient = self.zeros()
         if predicted != gold:
@@ -93,8 +99,8 @@ class Multiclass(Structure):
 class Binary(Structure):
     """Two labels, 0 and 1, and one scalar potential z: an output y in {-1, +1} scores ``y z / 2``.
 
-    The structured hinge (Martins et al. 2011, Eq. 4) becomes the hinge ``max(0, 1 - y z)``, and the CRF loss (Eq. 3)
-    becomes ``log(1 + exp(-y z))``.
+    The structured hinge (Martins et al. 2011, Eq. 4) becomes the hinge ``max(0, 1 - y z)``, and the
+    CRF loss (Eq. 3) becomes ``log(1 + exp(-y z))``.
 
     >>> Binary().decode([-0.3])
     0
@@ -118,16 +124,24 @@ class Binary(Structure):
         margin = z if gold else -z
         return int(gold) if margin >= cost_weight else 1 - int(gold)
 
-    def cost_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> UnaryPotentials:
-        return UnaryPotentials(np.array([[_number(potentials) + (-cost_weight if gold else cost_weight)]]))
+    def cost_augmented(
+        self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0
+    ) -> UnaryPotentials:
+        return UnaryPotentials(
+            np.array([[_number(potentials) + (-cost_weight if gold else cost_weight)]])
+        )
 
-    def difference(self, potentials: AnyPotentials, predicted: int, gold: int) -> tuple[float, UnaryPotentials]:
+    def difference(
+        self, potentials: AnyPotentials, predicted: int, gold: int
+    ) -> tuple[float, UnaryPotentials]:
         sign = float(predicted) - float(gold)
         return sign * _number(potentials), UnaryPotentials(np.array([[sign]]))
 
     def marginals(self, potentials: AnyPotentials) -> tuple[float, UnaryPotentials]:
         z = _number(potentials)
-        return float(np.logaddexp(0.5 * z, -0.5 * z)), UnaryPotentials(np.array([[0.5 * np.tanh(0.5 * z)]]))
+        return float(np.logaddexp(0.5 * z, -0.5 * z)), UnaryPotentials(
+            np.array([[0.5 * np.tanh(0.5 * z)]])
+        )
 
     def indicator(self, output: int) -> UnaryPotentials:
         return UnaryPotentials(np.array([[output - 0.5]]))
@@ -145,7 +159,8 @@ class Binary(Structure):
 class Scalar(Structure):
     """A real number, equal to its potential. Potentials: :class:`UnaryPotentials`, (1, 1).
 
-    It is meant for regression losses, :class:`~omkl.losses.PointwiseLoss`, which need only the number.
+    It is meant for regression losses, :class:`~omkl.losses.PointwiseLoss`, which need only the
+    number.
 
     Examples
     --------
@@ -170,9 +185,17 @@ def _scores(potentials: AnyPotentials) -> np.ndarray:
     """Return the vector of scores in :class:`UnaryPotentials` or in a plain array."""
     if type(potentials) is UnaryPotentials:
         return potentials.unary[0]
-    return potentials if type(potentials) is np.ndarray else np.asarray(potentials, dtype=np.float64)
+    return (
+        potentials if type(potentials) is np.ndarray else np.asarray(potentials, dtype=np.float64)
+    )
 
 
 def _number(potentials: AnyPotentials) -> float:
-    """Return the score of a binary structure as a float, which is much faster than an entry of an array."""
-    return potentials.unary.item(0) if type(potentials) is UnaryPotentials else float(_scores(potentials)[0])
+    """Return the score of a binary structure as a float, which is much faster than an entry of an
+    array.
+    """
+    return (
+        potentials.unary.item(0)
+        if type(potentials) is UnaryPotentials
+        else float(_scores(potentials)[0])
+    )

@@ -20,7 +20,14 @@ def sentences(n, seed=0, xpos=True):
             words.append((f"{stems[0]}y", f"{stems[0]}y", "ADJ", "Degree=Pos", verb - 1, "amod"))
         words += [
             noun(stems[1], plural, verb, "nsubj"),
-            (stems[2] + ("s" if present else "ted"), stems[2], "VERB", f"Tense={TENSES[int(present)]}", 0, "root"),
+            (
+                stems[2] + ("s" if present else "ted"),
+                stems[2],
+                "VERB",
+                f"Tense={TENSES[int(present)]}",
+                0,
+                "root",
+            ),
             ("the", "the", "DET", "_", verb + 2, "det"),
             noun(stems[3], also_plural, verb, "obj"),
         ]
@@ -34,4 +41,11 @@ TENSES = ("Past", "Pres")
 
 
 def noun(stem, plural, head, relation):
-    return stem + "s" * plural, stem, "NOUN", f"Number={'Plur' if plural else 'Sing'}", head, relation
+    return (
+        stem + "s" * plural,
+        stem,
+        "NOUN",
+        f"Number={'Plur' if plural else 'Sing'}",
+        head,
+        relation,
+    )

@@ -1,4 +1,6 @@
-"""The annotator on an artificial treebank: what it learns, files that it writes, and runs that are resumed."""
+"""The annotator on an artificial treebank: what it learns, files that it writes, and runs that are
+resumed.
+"""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -12,7 +14,15 @@ from sklearn.base import BaseEstimator, clone
 import omkl
 from omkl.annotation.edits import apply_edit, edit_of
 from omkl.annotation.tagger import Lemmatizer
-from omkl.data import Sentence, Stream, Treebank, read_treebank, stream_conllu, synthetic_treebank, write_treebank
+from omkl.data import (
+    Sentence,
+    Stream,
+    Treebank,
+    read_treebank,
+    stream_conllu,
+    synthetic_treebank,
+    write_treebank,
+)
 from omkl.exceptions import CheckpointWarning, DataWarning, InputError
 from omkl.features import token_features
 from omkl.parsing.sentences import strings_of
@@ -47,7 +57,9 @@ def columns_of(treebank):
     return [treebank.heads.tolist(), *(strings_of(treebank, name) for name in names)]
 
 
-LETTERS = st.text("aAb\u00df\u00e9\u00c9\u0131\u0130-", min_size=1)  # including features without a value
+LETTERS = st.text(
+    "aAb\u00df\u00e9\u00c9\u0131\u0130-", min_size=1
+)  # including features without a value
 
 
 @given(LETTERS, LETTERS)
@@ -63,7 +75,9 @@ def test_lemmas_of_known_words_are_remembered_and_of_others_guessed():
     lemmas = [form.removesuffix("s").removesuffix("ted") for form, _, _ in words]
     irregular = ("geese", "NOUN", "Plur")
     labeler = omkl.SequenceLabeler(transitions=None, epochs=4, random_state=0)
-    lemmatizer = Lemmatizer().fit(zip([*words, irregular], [*lemmas, "goose"]), lambda X, y: clone(labeler).fit(X, y))
+    lemmatizer = Lemmatizer().fit(
+        zip([*words, irregular], [*lemmas, "goose"]), lambda X, y: clone(labeler).fit(X, y)
+    )
     unknown = [("zuzus", "NOUN", "Plur"), ("zuzuted", "VERB", "Past"), ("x", "ADJ", "_")]
     assert lemmatizer.predict([irregular, ("geese", "NOUN", "Sing"), *unknown]) == [
         "goose",
@@ -93,7 +107,10 @@ def test_all_parts_are_learned(annotator, test):
     scores = annotator.evaluate(test)
     assert min(scores[name] for name in ("upos", "xpos", "ufeats", "lemmas", "uas", "las")) > 0.97
     assert annotator.score(test) == scores["las"]
-    for bare in ([Sentence(forms=sentence.forms) for sentence in test], [sentence.forms for sentence in test]):
+    for bare in (
+        [Sentence(forms=sentence.forms) for sentence in test],
+        [sentence.forms for sentence in test],
+    ):
         assert columns_of(annotator.annotate(bare)) == columns_of(annotator.annotate(test))
 
 
@@ -114,10 +131,15 @@ def test_each_labeler_alone_gives_the_same_labels(annotator, test):
         for i, features in enumerate(token_features(sentence.forms)):
             form, tag, feats = sentence.forms[i], sentence.upos[i], sentence.feats[i]
             own = {name: value for name, value in features.items() if "[" not in name}
-            kept = {name: features[name] for name in ("lower[-1]", "lower[+1]", "suffix3[-1]", "suffix3[+1]")}
+            kept = {
+                name: features[name]
+                for name in ("lower[-1]", "lower[+1]", "suffix3[-1]", "suffix3[+1]")
+            }
             pairs = {"-2,-1": (0, 1), "+1,+2": (3, 4), "-1,+1": (1, 3)}
             around = {"tag[-1]": tags[i + 1], "tag[+1]": tags[i + 3]}
-            around |= {f"tag[{name}]": f"{tags[i + a]}|{tags[i + b]}" for name, (a, b) in pairs.items()}
+            around |= {
+                f"tag[{name}]": f"{tags[i + a]}|{tags[i + b]}" for name, (a, b) in pairs.items()
+            }
             if labeler := models.get(f"xpos+feats of {tag}"):
                 ((label,),) = labeler.predict([[own | kept | around]])
                 assert label.split("\t") == [sentence.xpos[i], feats]
@@ -125,7 +147,9 @@ def test_each_labeler_alone_gives_the_same_labels(annotator, test):
             labeler = models.get(f"lemmas of {tag}")
             if labeler and "\t".join((form, tag)) not in lemmatizer.known:
                 suffixes = {f"suffix{k}|feats": f"{own[f'suffix{k}']}|{feats}" for k in range(1, 5)}
-                ((edit,),) = labeler.predict([[own | {"suffix6": form.lower()[-6:], "feats": feats} | suffixes]])
+                ((edit,),) = labeler.predict(
+                    [[own | {"suffix6": form.lower()[-6:], "feats": feats} | suffixes]]
+                )
                 assert apply_edit(edit, form) == sentence.lemmas[i]
                 predicted["lemmas"] += 1
     assert min(predicted.values()) > 10
@@ -140,17 +164,24 @@ def test_a_loaded_annotator_writes_the_same(annotator, train, test, tmp_path, re
     assert loaded.parser.templates == "small"
     assert loaded.tagger.epochs == 4
     for name in ("upos", "trees"):
-        kept = [{k: v for k, v in r.items() if "seconds" not in k} for r in annotator.models()[name].history_]
+        kept = [
+            {k: v for k, v in r.items() if "seconds" not in k}
+            for r in annotator.models()[name].history_
+        ]
         assert loaded.models()[name].history_ == kept
         assert len(kept) > 0
-    assert columns_of(loaded.set_params(n_jobs=2).annotate(test)) == columns_of(annotator.annotate(test))
+    assert columns_of(loaded.set_params(n_jobs=2).annotate(test)) == columns_of(
+        annotator.annotate(test)
+    )
     assert columns_of(reloaded(loaded).annotate(test)) == columns_of(annotator.annotate(test))
     untrained().fit(train).save(tmp_path / "same.npz")
     assert (tmp_path / "same.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
 
 
 def notes_of(treebank, name):
-    found = [dict(note.split("=") for note in misc.split("|")) for misc in strings_of(treebank, "misc")]
+    found = [
+        dict(note.split("=") for note in misc.split("|")) for misc in strings_of(treebank, "misc")
+    ]
     return np.array([float(notes[name]) for notes in found])
 
 
@@ -174,7 +205,10 @@ def test_confidence_of_calibrated_annotators(train, test, reloaded):
 
 def test_settings_of_tags_are_for_the_chain_alone(train, test):
     tagger = omkl.SequenceLabeler(
-        epochs=4, allowed_transitions={"DET": ["ADJ", "NOUN"]}, class_weight={"NOUN": 2.0}, cost=1.0 - np.eye(4)
+        epochs=4,
+        allowed_transitions={"DET": ["ADJ", "NOUN"]},
+        class_weight={"NOUN": 2.0},
+        cost=1.0 - np.eye(4),
     )
     model = untrained(tagger=tagger, parts=["upos", "feats", "lemmas"]).fit(train)
     assert model.score(test) > 0.95
@@ -200,7 +234,12 @@ def test_trees_are_learned_with_cross_fitted_tags(monkeypatch):
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(300)]  # each form occurs once, so its tag cannot be memorized
     made = [
-        Sentence(forms=words[i : i + 3], upos=rng.choice(["A", "B"], 3).tolist(), heads=[2, 0, 2], deprels=["x"] * 3)
+        Sentence(
+            forms=words[i : i + 3],
+            upos=rng.choice(["A", "B"], 3).tolist(),
+            heads=[2, 0, 2],
+            deprels=["x"] * 3,
+        )
         for i in range(0, 300, 3)
     ]
     treebank, seen = Treebank.from_sentences(made), []
@@ -260,7 +299,8 @@ def test_trees_are_learned_where_there_are_heads(train, test):
 
 def test_one_tag_for_all_words():
     made = [
-        Sentence(forms=[a + "s", b], upos=["X", "X"], lemmas=[a, b]) for a, b in zip(SYLLABLES[:30], SYLLABLES[30:60])
+        Sentence(forms=[a + "s", b], upos=["X", "X"], lemmas=[a, b])
+        for a, b in zip(SYLLABLES[:30], SYLLABLES[30:60])
     ]
     model = untrained().fit(made)
     found = model.annotate([["baba", "dudus"]])[0]
@@ -290,14 +330,21 @@ def test_bad_settings_are_refused(settings, message):
 
 
 def test_parameters_are_set_as_scikit_learn_sets_them():
-    values = {"tagger__C": 3.0, "folds": 2, "tagger": omkl.SequenceLabeler(epochs=4), "tagger__epochs": 5}
+    values = {
+        "tagger__C": 3.0,
+        "folds": 2,
+        "tagger": omkl.SequenceLabeler(epochs=4),
+        "tagger__epochs": 5,
+    }
     found = omkl.Annotator().set_params(**values).get_params()
     expected = BaseEstimator.set_params(omkl.Annotator(), **values).get_params()
     assert found["tagger__C"] == 3.0
     assert found["tagger__epochs"] == 5
     assert {**found, "tagger": None} == {**expected, "tagger": None}
     for name in ("fold", "fold__C", "tagger__c"):
-        with pytest.raises(InputError, match=f"Invalid parameter '{name.removeprefix('tagger__')}'"):
+        with pytest.raises(
+            InputError, match=f"Invalid parameter '{name.removeprefix('tagger__')}'"
+        ):
             omkl.Annotator(tagger=omkl.SequenceLabeler()).set_params(**{name: 1})
 
 
@@ -406,7 +453,10 @@ def test_resumed_runs_keep_their_seed(treebank, tmp_path):
     options = {"checkpoint": tmp_path / "run"}
     with pytest.raises(Killed):
         quick(Kill(ROUNDS), random_state=None).fit(treebank, **options)
-    models = [quick(random_state=None).fit(treebank, **options, resume=True).models().values() for _ in range(2)]
+    models = [
+        quick(random_state=None).fit(treebank, **options, resume=True).models().values()
+        for _ in range(2)
+    ]
     first, second = ({model.random_state for model in own} for own in models)
     assert len(first) == 1
     assert first == second

@@ -1,4 +1,6 @@
-"""Annotation of raw text: what is learned from ``# text``, characters that are never lost, and blocks of long texts."""
+"""Annotation of raw text: what is learned from ``# text``, characters that are never lost, and
+blocks of long texts.
+"""
 
 import random
 import re
@@ -27,7 +29,9 @@ CONTRACTIONS = {"zum": ["zu", "dem"], "du": ["de", "le"], "vamonos": ["vamos", "
 
 
 def made_words(rng):
-    """Draw the tokens of a sentence, with the words of multiword tokens, and whether a space follows."""
+    """Draw the tokens of a sentence, with the words of multiword tokens, and whether a space
+    follows.
+    """
     tokens = []
     for i in range(rng.randint(1, 9)):
         word = "".join(rng.choices(SYLLABLES, k=2))
@@ -65,7 +69,9 @@ def conllu(documents):
                     tag = "PUNCT" if not word[0].isalnum() else "X"
                     head, relation = (0, "root") if n + i == 1 else (1, "dep")
                     note = "_" if words else misc
-                    lines.append(f"{n + i}\t{word}\t{word.lower()}\t{tag}\t_\t_\t{head}\t{relation}\t_\t{note}")
+                    lines.append(
+                        f"{n + i}\t{word}\t{word.lower()}\t{tag}\t_\t_\t{head}\t{relation}\t_\t{note}"
+                    )
                 n += len(own)
             lines.append("")
     return "\n".join(lines) + "\n"
@@ -78,7 +84,9 @@ def documents(n, seed):
 
 def untrained(**parameters):
     parser = omkl.DependencyParser("small", epochs=2, memory=2)
-    return omkl.Annotator(parser=parser, tagger=omkl.SequenceLabeler(epochs=2), **{"random_state": 0, **parameters})
+    return omkl.Annotator(
+        parser=parser, tagger=omkl.SequenceLabeler(epochs=2), **{"random_state": 0, **parameters}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +153,26 @@ def test_a_str_is_a_path_for_annotate_and_text_for_annotate_text(annotator, file
 
 
 ALPHABET = st.sampled_from(
-    [*"ab.,!?'\"() \t\n\r-_#", "\r\n", "\n\n", "\u00a0", "\u0301", "\u200d", "\U0001f600", "\x00", "\x1c"]
+    [
+        *"ab.,!?'\"() \t\n\r-_#",
+        "\r\n",
+        "\n\n",
+        "\u00a0",
+        "\u0301",
+        "\u200d",
+        "\U0001f600",
+        "\x00",
+        "\x1c",
+    ]
 )
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.lists(st.one_of(ALPHABET, st.characters(exclude_categories=["Cs"])), max_size=60).map("".join))
+@given(
+    st.lists(st.one_of(ALPHABET, st.characters(exclude_categories=["Cs"])), max_size=60).map(
+        "".join
+    )
+)
 @example("")
 @example(" \n\t ")
 @example("Babe dido" * 3)
@@ -245,7 +267,7 @@ def test_surrogates_are_refused(tokenizer):
         tokenizer.annotate_text("ab\ud800")
 
 
-# ---- learning ----------------------------------------------------------------------------------------------------
+# ---- learning ------------------------------------------------------------------------------------
 
 
 def test_words_with_spaces():
@@ -253,7 +275,9 @@ def test_words_with_spaces():
     words = ["".join(pair) for pair in zip(SYLLABLES[:20], SYLLABLES[20:40])] + [
         f"{a} {b}" for a, b in zip(SYLLABLES[:20], SYLLABLES[40:60])
     ]
-    sentences = [[(rng.choice(words), [], True) for _ in range(6)] + [(".", [], True)] for _ in range(150)]
+    sentences = [
+        [(rng.choice(words), [], True) for _ in range(6)] + [(".", [], True)] for _ in range(150)
+    ]
     treebanks = []
     for own in (sentences[:120], sentences[120:]):
         text = conllu([own])
@@ -264,7 +288,9 @@ def test_words_with_spaces():
     assert model.evaluate(gold, raw=True)["words_f1"] > 0.97
     assert model.score(gold) > 0.97
     broken = model.annotate_text("\n".join(joined(raw_sentences(gold))[0].split(" ")[:40]))
-    assert " " in "".join(form for sentence in broken for form in sentence.forms)  # a line end in a word is a space
+    assert " " in "".join(
+        form for sentence in broken for form in sentence.forms
+    )  # a line end in a word is a space
 
 
 def read(text):
@@ -289,7 +315,9 @@ def test_a_resumed_run_is_as_an_uninterrupted_one(files, tmp_path, rounds):
     untrained(**settings).fit(X).save(tmp_path / "whole.npz")
     with pytest.raises(Killed):
         untrained(callbacks=[Kill(rounds)], **settings).fit(X, checkpoint=tmp_path / "state")
-    untrained(**settings).fit(X, checkpoint=tmp_path / "state", resume=True).save(tmp_path / "resumed.npz")
+    untrained(**settings).fit(X, checkpoint=tmp_path / "state", resume=True).save(
+        tmp_path / "resumed.npz"
+    )
     assert (tmp_path / "resumed.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
 
 
@@ -304,18 +332,25 @@ def test_a_loaded_annotator_splits_the_same(annotator, files, tmp_path, dtype):
 
 def test_treebanks_without_text(annotator, tmp_path):
     plain = [Sentence(forms=["a", "b"], upos=["X", "Y"])] * 20
-    with pytest.raises(InputError, match=r"no raw text, which is in comments # text or in SpaceAfter=No"):
+    with pytest.raises(
+        InputError, match=r"no raw text, which is in comments # text or in SpaceAfter=No"
+    ):
         untrained(parts=["tokens", "upos"]).fit(plain)
     with pytest.raises(InputError, match="The treebank has no raw text"):
         annotator.evaluate([Sentence(forms=["a"], heads=[0])], raw=True)
     model = untrained().fit(plain)
     assert model.parts_ == ["upos"]
-    with pytest.raises(InputError, match="This annotator has no tokenizer: its training data had no raw text"):
+    with pytest.raises(
+        InputError, match="This annotator has no tokenizer: its training data had no raw text"
+    ):
         model.annotate_text("a b")
 
 
 def test_space_after_tells_the_text():
-    rows = [Sentence(forms=["Babe", "."], misc=["SpaceAfter=No", "_"]), Sentence(forms=["Dido", "!"])]
+    rows = [
+        Sentence(forms=["Babe", "."], misc=["SpaceAfter=No", "_"]),
+        Sentence(forms=["Dido", "!"]),
+    ]
     first, second = raw_sentences(Treebank.from_sentences(rows))
     assert (first.text, second.text, second.gap) == ("Babe.", "Dido !", " ")
     assert first.spans == [(0, 4), (4, 5)]
@@ -326,7 +361,9 @@ def row(number, form, misc="_"):
 
 
 def test_a_text_that_differs_from_the_forms_is_not_used():
-    (sentence,) = raw_sentences(read(f"# text = ab cd\n{row(1, 'ab', 'SpaceAfter=No')}{row(2, 'ce')}\n"))
+    (sentence,) = raw_sentences(
+        read(f"# text = ab cd\n{row(1, 'ab', 'SpaceAfter=No')}{row(2, 'ce')}\n")
+    )
     assert (sentence.text, sentence.spans) == ("abce", [(0, 2), (2, 4)])
 
 
@@ -341,14 +378,16 @@ def test_split_words_give_no_warning(annotator, files, recwarn):
     assert not recwarn.list
 
 
-# ---- parts of the tokenizer --------------------------------------------------------------------------------------
+# ---- parts of the tokenizer ----------------------------------------------------------------------
 
 
 @given(st.text(st.sampled_from("aB. \n\u00a01-("), max_size=40))
 def test_runs_are_the_words_between_whitespace(text):
     characters = Characters(text, np.ones((16, 16), bool))
     assert len(characters) == len(bare(text))  # all characters are places
-    ends = [i for i in range(len(text)) if not text[i].isspace() and not text[i + 1 : i + 2].strip()]
+    ends = [
+        i for i in range(len(text)) if not text[i].isspace() and not text[i + 1 : i + 2].strip()
+    ]
     assert characters.places[characters.gaps > 0].tolist() == ends
 
 
@@ -363,7 +402,9 @@ def test_a_text_of_one_sentence_can_be_learned():
 
 
 def test_sentences_follow_others_than_their_neighbours_too(monkeypatch):
-    made = "".join(f"# text = ab{i} cd.\n{row(1, f'ab{i}')}{row(2, 'cd')}{row(3, '.')}\n" for i in range(200))
+    made = "".join(
+        f"# text = ab{i} cd.\n{row(1, f'ab{i}')}{row(2, 'cd')}{row(3, '.')}\n" for i in range(200)
+    )
     learned, encode = [], CharacterLabeler.training_example
 
     def spy(labeler, text, labels):

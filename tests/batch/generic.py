@@ -6,7 +6,15 @@ from sklearn.linear_model import LogisticRegression
 
 from omkl.batch import Expansion, Problem
 from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
-from omkl.regularizers import L21, ElasticNet, ElasticNetWeights, LqNorm, Ridge, SquaredL21, SquaredLq
+from omkl.regularizers import (
+    L21,
+    ElasticNet,
+    ElasticNetWeights,
+    LqNorm,
+    Ridge,
+    SquaredL21,
+    SquaredLq,
+)
 
 from ..stacks import DenseStack
 
@@ -16,9 +24,15 @@ N, M = 14, 4
 LOSSES = {
     "logistic": (Logistic(), lambda y, z: cp.sum(cp.logistic(-cp.multiply(y, z)))),
     "hinge": (Hinge(), lambda y, z: cp.sum(cp.pos(1 - cp.multiply(y, z)))),
-    "squared hinge": (SquaredHinge(), lambda y, z: 0.5 * cp.square(cp.norm(cp.pos(1 - cp.multiply(y, z)), 2))),
+    "squared hinge": (
+        SquaredHinge(),
+        lambda y, z: 0.5 * cp.square(cp.norm(cp.pos(1 - cp.multiply(y, z)), 2)),
+    ),
     "squared": (Squared(), lambda y, z: 0.5 * cp.sum_squares(y - z)),
-    "epsilon-insensitive": (EpsilonInsensitive(0.2), lambda y, z: cp.sum(cp.pos(cp.abs(y - z) - 0.2))),
+    "epsilon-insensitive": (
+        EpsilonInsensitive(0.2),
+        lambda y, z: cp.sum(cp.pos(cp.abs(y - z) - 0.2)),
+    ),
     "Huber": (Huber(0.5), lambda y, z: 0.5 * cp.sum(cp.huber(y - z, 0.5))),
 }
 REGULARIZERS = {
@@ -38,7 +52,9 @@ def constrained(constraint):
         constraints.append(constraint(weights))
         # b^2 / d <= t, where the solver may increase the norms b
         roofs = cp.Variable(b.shape[0])
-        constraints.extend(cp.quad_over_lin(b[k], weights[k]) <= roofs[k] for k in range(b.shape[0]))
+        constraints.extend(
+            cp.quad_over_lin(b[k], weights[k]) <= roofs[k] for k in range(b.shape[0])
+        )
         return 0.5 * cp.sum(roofs)
 
     return penalty
@@ -51,7 +67,10 @@ WEIGHT_SETS = {
     )
     for eta in (0.0, 0.2, 0.6, 1.0)
 } | {
-    f"weights in {p}-ball": (SquaredLq(2 * p / (p + 1)), constrained(lambda d, p=p: cp.norm(d, p) <= 1))
+    f"weights in {p}-ball": (
+        SquaredLq(2 * p / (p + 1)),
+        constrained(lambda d, p=p: cp.norm(d, p) <= 1),
+    )
     for p in (4 / 3, 2.0, 4.0)
 }
 
@@ -81,8 +100,12 @@ def solve_generically(problem, factors, loss, penalty):
     tight = {"tol_gap_abs": 1e-8, "tol_gap_rel": 1e-8, "tol_feas": 1e-8}
     value = cp.Problem(objective, constraints).solve(solver=cp.CLARABEL, **tight)
     # w = F' alpha has a solution, as F has full column rank
-    coefficients = np.array([np.linalg.pinv(factor.T) @ w.value for factor, w in zip(factors, coordinates)])
-    return value, Expansion(np.arange(len(factors)), coefficients, float(bias.value) if problem.intercept else 0.0)
+    coefficients = np.array(
+        [np.linalg.pinv(factor.T) @ w.value for factor, w in zip(factors, coordinates)]
+    )
+    return value, Expansion(
+        np.arange(len(factors)), coefficients, float(bias.value) if problem.intercept else 0.0
+    )
 
 
 def assert_optimal(solution, optimum):

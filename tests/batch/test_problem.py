@@ -1,4 +1,6 @@
-"""Problems, duals, weighted losses and proximal methods, against generic solvers; online MKL ends at their optima."""
+"""Problems, duals, weighted losses and proximal methods, against generic solvers; online MKL ends
+at their optima.
+"""
 
 import numpy as np
 import pytest
@@ -116,7 +118,8 @@ each_smooth_loss = pytest.mark.parametrize("loss", SMOOTH_NAMES)
 def test_fista_reaches_the_optimum_between_valid_bounds(loss, penalty, intercept):
     problem, factors = small_problem(loss, penalty, intercept)
     assert_optimal(
-        IterativeSoftThresholding().solve(problem, tol=1e-7), generic_optimum(problem, factors, loss, penalty)
+        IterativeSoftThresholding().solve(problem, tol=1e-7),
+        generic_optimum(problem, factors, loss, penalty),
     )
 
 
@@ -135,9 +138,13 @@ def gaussian_problem(loss, C):
     X = rng.normal(size=(60, 4))
     squares = (X[:, None, :] - X[None, :, :]) ** 2
     distances = [squares.sum(axis=2), *np.moveaxis(squares, 2, 0)]
-    grams = np.array([np.exp(-d / width) for d in distances for width in (0.1, 1.0, 10.0, 100.0)]) / 60
+    grams = (
+        np.array([np.exp(-d / width) for d in distances for width in (0.1, 1.0, 10.0, 100.0)]) / 60
+    )
     signal = np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * rng.normal(size=60)
-    return Problem(DenseStack(grams), np.sign(signal) if loss.classifies else signal, loss, L21(), C)
+    return Problem(
+        DenseStack(grams), np.sign(signal) if loss.classifies else signal, loss, L21(), C
+    )
 
 
 @pytest.mark.parametrize(("loss", "C"), [(Logistic(), 30.0), (Squared(), 10.0)])
@@ -152,7 +159,11 @@ def test_the_certificate_is_recomputed_from_the_model_over_all_kernels():
     problem = gaussian_problem(Logistic(), 3.0)
     solution = IterativeSoftThresholding().solve(problem, tol=1e-4)
     again = certify(problem, solution.model, solution.certificate.rho)
-    assert_allclose([again.primal, again.dual], [solution.certificate.primal, solution.certificate.dual], rtol=1e-12)
+    assert_allclose(
+        [again.primal, again.dual],
+        [solution.certificate.primal, solution.certificate.dual],
+        rtol=1e-12,
+    )
     assert_allclose(solution.certificate.gap, solution.history[-1]["gap"], atol=1e-10)
     assert_array_equal(np.flatnonzero(again.norms), solution.model.active)
     assert len(solution.model.active) < problem.kernels.n_kernels
@@ -208,14 +219,18 @@ def test_a_class_that_overrides_methods_is_not_taken_for_its_base():
 def test_unsupported_problems_are_refused(loss, regularizer, message):
     problem, _ = small_problem("logistic", "squared block 1-norm")
     with pytest.raises(InputError, match=message):
-        IterativeSoftThresholding().solve(Problem(problem.kernels, problem.y, loss, regularizer, 1.0))
+        IterativeSoftThresholding().solve(
+            Problem(problem.kernels, problem.y, loss, regularizer, 1.0)
+        )
 
 
 @pytest.mark.parametrize("accelerated", [True, False])
 def test_the_best_iterate_is_returned_and_not_the_last(accelerated):
     problem = gaussian_problem(Logistic(), 30.0)
     for max_iter in range(1, 40):
-        solution = IterativeSoftThresholding(accelerated).solve(problem, tol=1e-12, max_iter=max_iter)
+        solution = IterativeSoftThresholding(accelerated).solve(
+            problem, tol=1e-12, max_iter=max_iter
+        )
         least = min(record["primal"] for record in solution.history)
         assert_allclose(solution.certificate.primal, least, rtol=1e-9)
 
@@ -264,11 +279,18 @@ def test_sparse_designs_and_warm_starts():
     assert SpaRSA().solve(problem, tol=1.01e-8, start=thin.start).n_iter == 0
 
 
-COLUMNS = {"line": slice(0, 1), "wave": slice(1, 2), "noise": slice(2, 4), "everything": slice(0, 4)}
+COLUMNS = {
+    "line": slice(0, 1),
+    "wave": slice(1, 2),
+    "noise": slice(2, 4),
+    "everything": slice(0, 4),
+}
 
 
 def kernels(of_columns):
-    """Return one kernel for each set of columns; ``of_columns`` makes the online specification of a set."""
+    """Return one kernel for each set of columns; ``of_columns`` makes the online specification of a
+    set.
+    """
     at = {name: of_columns(columns) for name, columns in COLUMNS.items()}
     return {
         "line": Linear(normalize=None, on=at["line"]),
@@ -283,14 +305,22 @@ def data():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 4))
     grams = np.array(
-        [kernel(X[:, COLUMNS[name]], X[:, COLUMNS[name]]) for name, kernel in kernels(lambda _: None).items()]
+        [
+            kernel(X[:, COLUMNS[name]], X[:, COLUMNS[name]])
+            for name, kernel in kernels(lambda _: None).items()
+        ]
     )
-    return X, np.sign(X[:, 0] + np.sin(3 * X[:, 1]) + 0.3 + 0.3 * rng.normal(size=80)), DenseStack(grams)
+    return (
+        X,
+        np.sign(X[:, 0] + np.sin(3 * X[:, 1]) + 0.3 + 0.3 * rng.normal(size=80)),
+        DenseStack(grams),
+    )
 
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize(
-    ("loss", "same", "C"), [("hinge", Hinge(), 0.3), ("hinge", Hinge(), 3.0), ("crf", Logistic(), 3.0)]
+    ("loss", "same", "C"),
+    [("hinge", Hinge(), 0.3), ("hinge", Hinge(), 3.0), ("crf", Logistic(), 3.0)],
 )
 def test_many_passes_end_at_the_certified_optimum(data, loss, same, C, intercept):
     """With two classes, the conditional random field is logistic regression."""
@@ -322,7 +352,9 @@ def test_many_passes_end_at_the_certified_optimum(data, loss, same, C, intercept
     np.testing.assert_allclose(weights, optimum.norms / optimum.norms.sum(), atol=0.05)
 
 
-@pytest.mark.parametrize(("penalty", "explicit"), [("squared block 1-norm", True), ("block 1-norm", False)])
+@pytest.mark.parametrize(
+    ("penalty", "explicit"), [("squared block 1-norm", True), ("block 1-norm", False)]
+)
 @pytest.mark.parametrize("name", ["squared", "Huber", "epsilon-insensitive"])
 def test_a_regressor_ends_at_the_optimum_of_a_generic_solver(name, penalty, explicit):
     """Online: ``(1/(C m)) R(theta) + (1/m) sum loss``, on the columns of the kernels' factors."""
@@ -343,5 +375,7 @@ def test_a_regressor_ends_at_the_optimum_of_a_generic_solver(name, penalty, expl
         verbose=False,
         random_state=0,
     ).fit(X, problem.y)
-    reached = problem.primal(online.predict(X), np.array([online.history_[-1][f"norm:{group}"] for group in columns]))
+    reached = problem.primal(
+        online.predict(X), np.array([online.history_[-1][f"norm:{group}"] for group in columns])
+    )
     assert -1e-6 <= reached / optimum - 1.0 < 0.01

@@ -7,8 +7,9 @@
     python -m tests.benchmarks table FILE...          print the table of earlier runs
     ... table FILE... -o docs/benchmarks.md           write it as a page; --json joins the runs in one file
 
-Times are CPU seconds on one core (BLAS has one thread) unless the row says wall, the least of several rounds. The ratio
-beside a peer is omkl's time divided by its time: below 1, omkl is faster. The extra ``peers`` installs missing peers.
+Times are CPU seconds on one core (BLAS has one thread) unless the row says wall, the least of
+several rounds. The ratio beside a peer is omkl's time divided by its time: below 1, omkl is faster.
+The extra ``peers`` installs missing peers.
 """
 
 import argparse
@@ -68,7 +69,14 @@ def main() -> int:
             print(table(found["benchmarks"]))
         return 0
     marks = ["not large"] * arguments.quick + ["not study"] * (not arguments.k)
-    options = ["-q", "--timeout=900", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]
+    options = [
+        "-q",
+        "--timeout=900",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "addopts=--import-mode=importlib",
+    ]
     options += ["-k", arguments.k] if arguments.k else []
     options += ["-m", " and ".join(marks)] if marks else []
     if arguments.what == "list":
@@ -82,22 +90,34 @@ def main() -> int:
 def run_by_file(options: list[str], path: str | None) -> tuple[dict, int]:
     """Run all files; return the results, and the exit code of the first file that failed.
 
-    Each file runs in a process of its own. Its results are written before the next file begins, so an interrupted run
-    loses only one file.
+    Each file runs in a process of its own. Its results are written before the next file begins, so
+    an interrupted run loses only one file.
     """
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     code, found = 0, {}
     with tempfile.TemporaryDirectory() as folder:
         for file in sorted(FOLDER.glob("test_*.py")):
             part, started = Path(folder) / f"{file.stem}.json", time.perf_counter()
-            command = [sys.executable, "-m", "pytest", str(file), *options, "--benchmark-only", "--benchmark-quiet"]
+            command = [
+                sys.executable,
+                "-m",
+                "pytest",
+                str(file),
+                *options,
+                "--benchmark-only",
+                "--benchmark-quiet",
+            ]
             command += [f"--benchmark-json={part}", "--tb=line", "-rs"]
             ended = subprocess.run(command, env={**os.environ, **threads}, check=False).returncode
             if ended == pytest.ExitCode.NO_TESTS_COLLECTED:
                 continue
             code = code or ended
             if part.exists() and part.read_text():
-                found = merged([found, json.loads(part.read_text())] if found else [json.loads(part.read_text())])
+                found = merged(
+                    [found, json.loads(part.read_text())]
+                    if found
+                    else [json.loads(part.read_text())]
+                )
                 if path:
                     Path(path).write_text(one_row_a_line(found))
             print(f"{file.stem}: {time.perf_counter() - started:.0f} s", flush=True)

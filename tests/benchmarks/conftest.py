@@ -16,7 +16,9 @@ TOOK: dict[str, dict[str, float]] = {}
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "large: a size that a quick run leaves out")
-    config.addinivalue_line("markers", "study: minutes of workers or of accuracy; runs where it is named")
+    config.addinivalue_line(
+        "markers", "study: minutes of workers or of accuracy; runs where it is named"
+    )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -55,6 +57,9 @@ def pytest_benchmark_update_json(config, benchmarks, output_json):
     date, commit = output_json["datetime"][:10], output_json["commit_info"]["id"]
     brand = machine.get("cpu", {}).get("brand_raw") or machine["machine"]
     output_json.clear()
-    busy = {"load": round(os.getloadavg()[1], 1), "cores": os.cpu_count()}  # mean over five minutes, of all programs
+    busy = {
+        "load": round(os.getloadavg()[1], 1),
+        "cores": os.cpu_count(),
+    }  # mean over five minutes, of all programs
     about = {"machine": brand, "date": date, "commit": commit, "peers": versions(), **busy}
     output_json |= {**about, "benchmarks": rows}

@@ -1,9 +1,10 @@
 """Measure times of hot paths, of their floors and of their peers, in turn in one run.
 
-A *floor* is the work that no implementation can avoid: reading the bytes in order, a matrix product of the same size,
-fetching rows at random. It is measured in the same minute as the hot path, so that their ratio does not depend on the
-load of the machine. A *peer* is another program on the same input, in a process of its own. If it is missing, fails,
-crashes or takes too long, the table says so, and the run goes on.
+A *floor* is the work that no implementation can avoid: reading the bytes in order, a matrix product
+of the same size, fetching rows at random. It is measured in the same minute as the hot path, so
+that their ratio does not depend on the load of the machine. A *peer* is another program on the same
+input, in a process of its own. If it is missing, fails, crashes or takes too long, the table says
+so, and the run goes on.
 """
 
 import ctypes
@@ -27,9 +28,14 @@ import numpy as np
 from numba import njit
 
 LONG = 1.0  # seconds of a call that is repeated as rarely as possible
-PATIENCE, MUCH = 10.0, 200.0  # a peer's time limit: these seconds, or this multiple of omkl's time, whichever is larger
+PATIENCE, MUCH = (
+    10.0,
+    200.0,
+)  # a peer's time limit: these seconds, or this multiple of omkl's time, whichever is larger
 MAKING = 30.0  # seconds in which a peer must start and find its tolerance
-LARGEST = 1 << 28  # largest floor to measure, in bytes, operations or rows; a larger one is extrapolated
+LARGEST = (
+    1 << 28
+)  # largest floor to measure, in bytes, operations or rows; a larger one is extrapolated
 
 
 def seconds_of_children() -> float:
@@ -44,7 +50,9 @@ ENVIRONMENTS_HOME = Path(os.environ.get("OMKL_PEERS", Path.home() / ".cache" / "
 
 
 class Floor(NamedTuple):
-    """Lower bound of a hot path: a function that does a part of its work, and the number of such parts."""
+    """Lower bound of a hot path: a function that does a part of its work, and the number of such
+    parts.
+    """
 
     kind: str
     function: Callable[[], object]
@@ -81,11 +89,15 @@ def gather(table: np.ndarray, n: float) -> Floor:
 
 
 class MissedError(Exception):
-    """Raised by a peer that does not reach the accuracy of the hot path; the table shows its message."""
+    """Raised by a peer that does not reach the accuracy of the hot path; the table shows its
+    message.
+    """
 
 
 def resident(what: str) -> int:
-    """Memory of this process in bytes, now ("VmRSS") or at its peak ("VmHWM"); 0 if the system does not tell."""
+    """Memory of this process in bytes, now ("VmRSS") or at its peak ("VmHWM"); 0 if the system does
+    not tell.
+    """
     with suppress(OSError), open("/proc/self/status") as lines:
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith(what))
     return 0
@@ -99,8 +111,12 @@ def run(function: Callable[[], object], n_calls: int, clock: Callable[[], float]
     return (clock() - started) / n_calls
 
 
-def measured_with_memory(function: Callable[[], object], clock: Callable[[], float]) -> tuple[float, int]:
-    """Seconds of one call, and the largest growth of the process in bytes, measured after free memory is returned."""
+def measured_with_memory(
+    function: Callable[[], object], clock: Callable[[], float]
+) -> tuple[float, int]:
+    """Seconds of one call, and the largest growth of the process in bytes, measured after free
+    memory is returned.
+    """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")  # reset the peak
@@ -108,7 +124,9 @@ def measured_with_memory(function: Callable[[], object], clock: Callable[[], flo
     return run(function, 1, clock), max(0, resident("VmHWM") - before)
 
 
-def calls_that_last(function: Callable[[], object], seconds: float, clock: Callable[[], float]) -> int:
+def calls_that_last(
+    function: Callable[[], object], seconds: float, clock: Callable[[], float]
+) -> int:
     """Number of calls that take about this time; the first call, which may compile, does not count."""
     if run(function, 1, clock) > LONG:
         return 1
@@ -119,15 +137,25 @@ def calls_that_last(function: Callable[[], object], seconds: float, clock: Calla
 
 
 class Peer:
-    """Copy of this process that calls a peer on request, and answers with seconds or with a message."""
+    """Copy of this process that calls a peer on request, and answers with seconds or with a
+    message.
+    """
 
     def __init__(
-        self, make: Callable, clock: str, round_seconds: float, limit: float, once: bool = False, making: float = 0.0
+        self,
+        make: Callable,
+        clock: str,
+        round_seconds: float,
+        limit: float,
+        once: bool = False,
+        making: float = 0.0,
     ):
         self._limit, self.word, self.seconds, self.bytes = max(limit, making), "", np.inf, 0
         self._pipe, theirs = multiprocessing.Pipe()
         arguments = (theirs, make, CLOCKS[clock], round_seconds, once)
-        self._process = multiprocessing.get_context("fork").Process(target=_serve, args=arguments, daemon=True)
+        self._process = multiprocessing.get_context("fork").Process(
+            target=_serve, args=arguments, daemon=True
+        )
         self._process.start()
         theirs.close()
         self._receive()
@@ -218,7 +246,9 @@ def elsewhere(name: str, **inputs) -> Callable[[], Callable[[], object]]:
 
 
 class Elsewhere:
-    """Script in another environment that reads numbers of calls, and writes the seconds of one call, or a message."""
+    """Script in another environment that reads numbers of calls, and writes the seconds of one
+    call, or a message.
+    """
 
     def __init__(self, python: Path, script: Path, inputs: dict):
         with tempfile.NamedTemporaryFile(suffix=".npz", delete=False) as file:
@@ -243,7 +273,9 @@ class Elsewhere:
 
 
 class Measure:
-    """Measures a function, its floor and its peers, and writes the times to the benchmark's ``extra_info``."""
+    """Measures a function, its floor and its peers, and writes the times to the benchmark's
+    ``extra_info``.
+    """
 
     def __init__(self, benchmark, quick: bool):
         self._benchmark, self.quick = benchmark, quick
@@ -262,21 +294,29 @@ class Measure:
     ) -> float:
         """Least seconds of a call in several rounds.
 
-        ``peers`` are, by name, functions that return the function to be timed; they are called in a process of their
-        own, and may raise ``ImportError`` or ``MissedError``. They are slow, and drop out, where they are not made
-        within :data:`MAKING` seconds, or have no answer within ``limit`` seconds, or earlier where that is
+        ``peers`` are, by name, functions that return the function to be timed; they are called in a
+        process of their own, and may raise ``ImportError`` or ``MissedError``. They are slow, and
+        drop out, where they are not made within :data:`MAKING` seconds, or have no answer within
+        ``limit`` seconds, or earlier where that is
         :data:`MUCH` times what omkl takes. ``size`` is what growth is told along. ``once`` is for what takes many
-        seconds: no call before the one that counts. ``notes`` are figures to be printed in the table.
+        seconds: no call before the one that counts. ``notes`` are figures to be printed in the
+        table.
         """
         round_seconds, tick = 0.01 if self.quick else 0.05, CLOCKS[clock]
-        crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # a busy machine makes no peer slow
+        crowd = max(
+            1.0, os.getloadavg()[0] / (os.cpu_count() or 1)
+        )  # a busy machine makes no peer slow
         limit *= crowd / (3 if self.quick else 1)
         with ExitStack() as stack:
             n_calls = 1 if once else calls_that_last(function, round_seconds, tick)
             if not once:
-                limit = min(limit, crowd * max(PATIENCE, MUCH * run(function, 1, time.perf_counter)))
+                limit = min(
+                    limit, crowd * max(PATIENCE, MUCH * run(function, 1, time.perf_counter))
+                )
             beside = {
-                name: stack.enter_context(closing(Peer(make, clock, round_seconds, limit, once, crowd * MAKING)))
+                name: stack.enter_context(
+                    closing(Peer(make, clock, round_seconds, limit, once, crowd * MAKING))
+                )
                 for name, make in (peers or {}).items()
             }
             n_floor = calls_that_last(floor.function, round_seconds, tick) if floor else 0
@@ -303,7 +343,9 @@ class Measure:
             floor_kind=floor.kind if floor else None,
             multiple=min(own) / min(floors) if floor else None,
             peers={name: peer.word or min(own) / peer.seconds for name, peer in beside.items()},
-            peers_megabytes={name: peer.bytes / 1e6 for name, peer in beside.items() if not peer.word},
+            peers_megabytes={
+                name: peer.bytes / 1e6 for name, peer in beside.items() if not peer.word
+            },
             size=size,
             notes={},
         )
@@ -312,5 +354,7 @@ class Measure:
 
     def note(self, **notes) -> None:
         """Add figures to the row."""
-        rounded = {name: float(f"{v:.4g}") if isinstance(v, float) else v for name, v in notes.items()}
+        rounded = {
+            name: float(f"{v:.4g}") if isinstance(v, float) else v for name, v in notes.items()
+        }
         self._benchmark.extra_info["notes"].update(rounded)

@@ -24,8 +24,19 @@ def cells_of(row: dict, number: int | None = None) -> list[str]:
     """Return one line of the table; ``number`` refers to the note on its multiple of the floor."""
     found = row["extra_info"]
     if "seconds" not in found:
-        return [name_of(row), seconds_in_words(row["stats"]["min"]) + " wall", "", "", "", "", notes_of(found)]
-    peers = [f"{name} {p if isinstance(p, str) else format(p, '.2g')}" for name, p in found["peers"].items()]
+        return [
+            name_of(row),
+            seconds_in_words(row["stats"]["min"]) + " wall",
+            "",
+            "",
+            "",
+            "",
+            notes_of(found),
+        ]
+    peers = [
+        f"{name} {p if isinstance(p, str) else format(p, '.2g')}"
+        for name, p in found["peers"].items()
+    ]
     return [
         name_of(row),
         seconds_in_words(found["seconds"]) + (" wall" if found["clock"] == "wall" else ""),
@@ -38,7 +49,9 @@ def cells_of(row: dict, number: int | None = None) -> list[str]:
 
 
 def notes_of(found: dict) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found.get("notes", {}).items())
+    return ", ".join(
+        f"{name.replace('_', ' ')} {value}" for name, value in found.get("notes", {}).items()
+    )
 
 
 def name_of(row: dict) -> str:
@@ -57,7 +70,10 @@ def reason_of(row: dict) -> str:
 
 def reasons_of(rows: list[dict]) -> dict[str, int]:
     """The reasons of all rows, numbered."""
-    return {reason: number for number, reason in enumerate(dict.fromkeys(filter(None, map(reason_of, rows))), 1)}
+    return {
+        reason: number
+        for number, reason in enumerate(dict.fromkeys(filter(None, map(reason_of, rows))), 1)
+    }
 
 
 def multiple_of(row: dict) -> float:
@@ -77,7 +93,11 @@ def growth(rows: list[dict]) -> list[str]:
     for key, points in series.items():
         points = sorted(set(points))
         if len(points) > 1:
-            powers = [np.log(b[1] / a[1]) / np.log(b[0] / a[0]) for a, b in pairwise(points) if b[0] > a[0]]
+            powers = [
+                np.log(b[1] / a[1]) / np.log(b[0] / a[0])
+                for a, b in pairwise(points)
+                if b[0] > a[0]
+            ]
             lines.append(
                 f"{key}: {', '.join(f'{size:g}' for size, _ in points)}: {', '.join(f'{p:.2f}' for p in powers)}"
             )
@@ -88,7 +108,9 @@ def summary(rows: list[dict]) -> str:
     """Return the number of rows, the time that they took, and how many are near their floors."""
     floored = [row for row in rows if multiple_of(row)]
     near = sum(multiple_of(row) <= GOOD for row in floored)
-    wall, cpu, of_peers = (sum(row["took"][name] for row in rows) / 60 for name in ("wall", "cpu", "children"))
+    wall, cpu, of_peers = (
+        sum(row["took"][name] for row in rows) / 60 for name in ("wall", "cpu", "children")
+    )
     known = sum(bool(reason_of(row)) for row in floored)
     return (
         f"{len(rows)} rows took {wall:.1f} minutes with all that they need, {cpu + of_peers:.1f} of them CPU time, of "
@@ -103,10 +125,20 @@ def table(rows: list[dict]) -> str:
     reasons = reasons_of(rows)
     lines = [HEAD, *(cells_of(row, reasons.get(reason_of(row))) for row in rows)]
     widths = [max(len(line[j]) for line in lines) for j in range(len(HEAD))]
-    text = "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths)).rstrip() for line in lines)
-    parts = [text, "\n".join(f"[{number}] {reason}" for reason, number in reasons.items()), summary(rows)]
+    text = "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(line, widths)).rstrip() for line in lines
+    )
+    parts = [
+        text,
+        "\n".join(f"[{number}] {reason}" for reason, number in reasons.items()),
+        summary(rows),
+    ]
     if powers := growth(rows):
-        parts.append("\n".join(["Power of the size by which time grows, from each size to the next:", *powers]))
+        parts.append(
+            "\n".join(
+                ["Power of the size by which time grows, from each size to the next:", *powers]
+            )
+        )
     return "\n\n".join(filter(None, parts))
 
 
@@ -124,10 +156,13 @@ def page(found: dict[str, Any]) -> str:
         "several rounds, unless marked *wall*. MB is the growth of memory during a call. The *floor* is the time of "
         "the operations that no implementation can avoid, such as reading these bytes or multiplying these matrices. "
         "Measure again with `python -m tests.benchmarks`.",
-        "Versions: " + ", ".join(f"{name} {number}" for name, number in found["peers"].items()) + ".",
+        "Versions: "
+        + ", ".join(f"{name} {number}" for name, number in found["peers"].items())
+        + ".",
     ]
     sections = groupby(
-        sorted(rows, key=lambda row: row["fullname"].partition("::")[0]), lambda row: name_of(row).partition(":")[0]
+        sorted(rows, key=lambda row: row["fullname"].partition("::")[0]),
+        lambda row: name_of(row).partition(":")[0],
     )
     for section, members in sections:
         own = list(members)
@@ -159,7 +194,9 @@ def _peer_table(rows: list[dict]) -> str:
 
 def _when(rows: list[dict], found: dict[str, Any]) -> str:
     """Return the days and commits at which rows were measured."""
-    moments = {(row["date"], row["commit"][:10]) for row in (row.get("measured", found) for row in rows)}
+    moments = {
+        (row["date"], row["commit"][:10]) for row in (row.get("measured", found) for row in rows)
+    }
     return " and ".join(f"on {date} at commit {commit}" for date, commit in sorted(moments))
 
 
@@ -168,7 +205,9 @@ def _markdown_table(rows: list[dict], reasons: dict[str, int]) -> str:
     used = [j for j in range(len(HEAD)) if any(line[j] for line in lines)]
     lines = [[line[0].partition(": ")[2], *line[1:]] for line in lines]
     table = [HEAD, ["---"] * len(HEAD), *lines]
-    return "\n".join("| " + " | ".join(line[j].replace("|", "\\|") for j in used) + " |" for line in table)
+    return "\n".join(
+        "| " + " | ".join(line[j].replace("|", "\\|") for j in used) + " |" for line in table
+    )
 
 
 def _bullets(lines: list[str]) -> str:

@@ -14,7 +14,13 @@ from omkl import MKLClassifier
 from omkl.batch import OneStep, Problem, Spicy
 from omkl.data import data_home
 from omkl.groups.expansions.cached import GramRows
-from omkl.kernels import LazyStack, PackedStack, as_kernel, random_subset_gaussians, variable_kernels
+from omkl.kernels import (
+    LazyStack,
+    PackedStack,
+    as_kernel,
+    random_subset_gaussians,
+    variable_kernels,
+)
 from omkl.losses import Hinge, Logistic
 from omkl.regularizers import L21, ElasticNet
 from tests.benchmarks.measuring import Floor, product, stream
@@ -37,7 +43,9 @@ def read(name, n_samples, seed=0):
 
 
 def subsets(name, n_kernels, n_samples):
-    """Gaussians of random widths on random subsets of the columns (Suzuki and Tomioka 2011, Section 6.2)."""
+    """Gaussians of random widths on random subsets of the columns (Suzuki and Tomioka 2011, Section
+    6.2).
+    """
     X, y = read(name, n_samples)
     return PackedStack.from_kernels(random_subset_gaussians(n_kernels, X.shape[1], 0), X), y
 
@@ -49,7 +57,11 @@ def measure_solver(measure, problem, solver=None, tol=1e-2, floor=None, **option
     floor = floor or Floor("pass", lambda: problem.kernels.quadratics(vector))
     measure(lambda: solutions.append(solver.solve(problem, tol)), floor=floor, **options)
     last = solutions[-1].history[-1]
-    kept = {name.replace("_", " "): last[name] for name in ("full_passes", "newton_steps", "active") if name in last}
+    kept = {
+        name.replace("_", " "): last[name]
+        for name in ("full_passes", "newton_steps", "active")
+        if name in last
+    }
     measure.note(gap=solutions[-1].certificate.gap, **kept)
 
 
@@ -68,10 +80,14 @@ def test_building_3000_kernels(measure, name):
     measure(lambda: PackedStack.from_kernels(kernels, X), floor=floor)
 
 
-@pytest.mark.parametrize(("n_samples", "n_columns"), [(5000, 64), pytest.param(20000, 128, marks=large)])
+@pytest.mark.parametrize(
+    ("n_samples", "n_columns"), [(5000, 64), pytest.param(20000, 128, marks=large)]
+)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
 def test_gram_rows_on_demand(measure, n_samples, n_columns, dtype):
-    """Ten rows of three kernels, computed on demand; the floor is the matrix product of the same vectors."""
+    """Ten rows of three kernels, computed on demand; the floor is the matrix product of the same
+    vectors.
+    """
     generator = np.random.default_rng(0)
     X = generator.normal(size=(n_samples, n_columns))
     kernels = [as_kernel(spec).fit(X) for spec in ("linear", "gaussian", "quadratic")]
@@ -82,7 +98,9 @@ def test_gram_rows_on_demand(measure, n_samples, n_columns, dtype):
 
 @pytest.mark.parametrize("tol", [1e-2, pytest.param(1e-6, marks=large)])
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("name", ["ringnorm", *(pytest.param(name, marks=large) for name in ("splice", "twonorm"))])
+@pytest.mark.parametrize(
+    "name", ["ringnorm", *(pytest.param(name, marks=large) for name in ("splice", "twonorm"))]
+)
 def test_3000_kernels(measure, name, loss, tol):
     kernels, y = subsets(name, 3000, 200)
     measure_solver(measure, Problem(kernels, y, LOSSES[loss], L21(), 20.0), tol=tol)
@@ -105,7 +123,9 @@ def test_kernels_on_each_variable(measure, name, loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("n_kernels", [50, 200, 1000, pytest.param(3000, marks=large), pytest.param(6000, marks=large)])
+@pytest.mark.parametrize(
+    "n_kernels", [50, 200, 1000, pytest.param(3000, marks=large), pytest.param(6000, marks=large)]
+)
 def test_more_kernels(measure, n_kernels, loss):
     kernels, y = subsets("ringnorm", n_kernels, 200)
     measure_solver(measure, Problem(kernels, y, LOSSES[loss], L21(), 20.0), size=n_kernels)
@@ -117,11 +137,18 @@ def test_kernels_computed_in_every_pass(measure, n_kernels):
     """Kernels that are computed in every pass and never stored. 100,000 of them take a minute."""
     X, y = read("ringnorm", 200)
     kernels = LazyStack(random_subset_gaussians(n_kernels, X.shape[1], 0), X)
-    measure_solver(measure, Problem(kernels, y, LOSSES["logistic"], L21(), 20.0), size=n_kernels, once=n_kernels > 5000)
+    measure_solver(
+        measure,
+        Problem(kernels, y, LOSSES["logistic"], L21(), 20.0),
+        size=n_kernels,
+        once=n_kernels > 5000,
+    )
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("n_samples", [500, 1000, pytest.param(2000, marks=large), pytest.param(3000, marks=large)])
+@pytest.mark.parametrize(
+    "n_samples", [500, 1000, pytest.param(2000, marks=large), pytest.param(3000, marks=large)]
+)
 def test_more_samples(measure, n_samples, loss):
     """Twenty kernels; the floor is one Cholesky factorization for each Newton step."""
     kernels, y = subsets("ringnorm", 20, n_samples)
@@ -132,9 +159,16 @@ def test_more_samples(measure, n_samples, loss):
 
 
 def digit_kernels():
-    """Make 30 kernels on 8 x 8 images: linear, quadratic and Gaussians of many widths, on images and rows."""
+    """Make 30 kernels on 8 x 8 images: linear, quadratic and Gaussians of many widths, on images
+    and rows.
+    """
     wide = [f"gaussian:sigma2={width:.1f}" for width in np.geomspace(20, 20000, 20)]
-    return [*wide, *(f"gaussian:sigma2=100,on={8 * row}:{8 * row + 8}" for row in range(8)), "linear", "quadratic"]
+    return [
+        *wide,
+        *(f"gaussian:sigma2=100,on={8 * row}:{8 * row + 8}" for row in range(8)),
+        "linear",
+        "quadratic",
+    ]
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -145,7 +179,9 @@ def test_ten_classes_of_digits(measure, loss):
     svm, model = SVC(C=10.0, gamma=1e-3), MKLClassifier(digit_kernels(), C=10.0, loss=loss)
     measure(lambda: model.fit(train, seen), peers={"SVC": lambda: lambda: svm.fit(train, seen)})
     measure.note(
-        gap=model.dual_gap_, accuracy=model.score(test, wanted), of_the_svm=svm.fit(train, seen).score(test, wanted)
+        gap=model.dual_gap_,
+        accuracy=model.score(test, wanted),
+        of_the_svm=svm.fit(train, seen).score(test, wanted),
     )
 
 
@@ -160,7 +196,9 @@ def by_easy_mkl(kernels, y):
 def by_himalaya(kernels, y):
     from himalaya.kernel_ridge import MultipleKernelRidgeCV
 
-    grams = np.array([kernels.combine([1.0], [m]) for m in range(kernels.n_kernels)], dtype=np.float32)
+    grams = np.array(
+        [kernels.combine([1.0], [m]) for m in range(kernels.n_kernels)], dtype=np.float32
+    )
     settings = {"solver_params": {"progress_bar": False, "n_iter": 20}, "random_state": 0}
     model = MultipleKernelRidgeCV(kernels="precomputed", solver="random_search", **settings)
     return lambda: model.fit(grams, y.astype(np.float32)[:, None])

@@ -1,6 +1,7 @@
 """Chains, one sequence a call; the floor is a matrix product of as many operations.
 
-Viterbi takes one operation for each position and pair of labels; forward-backward takes three, and exponentials.
+Viterbi takes one operation for each position and pair of labels; forward-backward takes three, and
+exponentials.
 """
 
 import numpy as np
@@ -45,4 +46,6 @@ def test_chain(measure, what, n, n_labels):
         once = floor.function
         assert floor.times == 1.0
         floor = Floor("products and exp", lambda: (once(), once(), once(), np.exp(potentials[0])))
-    measure(lambda: function(potentials), floor=floor, peers=peers, size=n if n_labels == 26 else None)
+    measure(
+        lambda: function(potentials), floor=floor, peers=peers, size=n if n_labels == 26 else None
+    )

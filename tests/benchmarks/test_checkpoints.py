@@ -34,7 +34,9 @@ def measure_writing(measure, folder, state):
 @pytest.mark.large
 @pytest.mark.parametrize("averaging", [False, True], ids=["weights", "weights and averages"])
 def test_a_checkpoint_of_fifty_million_features(measure, tmp_path, averaging):
-    bank = ArcTemplateBank(TemplateSet.resolve("martins507"), averaging, memory=200 * (1 + averaging))
+    bank = ArcTemplateBank(
+        TemplateSet.resolve("martins507"), averaging, memory=200 * (1 + averaging)
+    )
     bank.table[:] = np.random.default_rng(0).random(bank.table.shape, dtype=np.float32)
     trainer = OnlineTrainer(
         [bank],

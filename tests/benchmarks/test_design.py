@@ -1,7 +1,8 @@
 """Lasso and group lasso, one alpha and a path, against celer, skglm, adelie and scikit-learn.
 
-All minimize the same objective. A peer gets the loosest tolerance at which it reaches the relative duality gap at every
-point of the path; the same function certifies all gaps. The floor is one pass over the design.
+All minimize the same objective. A peer gets the loosest tolerance at which it reaches the relative
+duality gap at every point of the path; the same function certifies all gaps. The floor is one pass
+over the design.
 """
 
 from collections import deque
@@ -12,7 +13,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from omkl.batch import DAL, ColumnGroups, DesignProblem, LinearModel, as_design, certify, regularization_path
+from omkl.batch import (
+    DAL,
+    ColumnGroups,
+    DesignProblem,
+    LinearModel,
+    as_design,
+    certify,
+    regularization_path,
+)
 from omkl.losses import Logistic, Squared
 from omkl.regularizers import L21
 from tests.benchmarks.measuring import Floor, MissedError, elsewhere
@@ -27,7 +36,10 @@ WIDTHS = [1000, 10_000, pytest.param(100_000, marks=large), pytest.param(1_000_0
 
 
 def cases(*others):
-    """Combine shapes with parameters. A quick run, and the widest shape always, take the first of each."""
+    """Combine shapes with parameters.
+
+    A quick run, and the widest shape always, take the first of each.
+    """
     first = [options[0] for options in others]
     small = [(shape, *options) for shape in SHAPES for options in product(*others)]
     return [pytest.param(*case, marks=[large] * (list(case[1:]) != first)) for case in small] + [
@@ -46,10 +58,16 @@ def compiled():
 
 
 def design_of(m, n, condition, seed=0):
-    """Draw normal columns, independent or with a covariance whose spectrum falls as 1, 1/2, ..., 1/m."""
+    """Draw normal columns, independent or with a covariance whose spectrum falls as 1, 1/2, ...,
+    1/m.
+    """
     rng = np.random.default_rng(seed)
     A = np.empty((m, n), order="F")
-    root = np.linalg.qr(rng.normal(size=(m, m)))[0] / np.arange(1, m + 1) if condition == "bad" else None
+    root = (
+        np.linalg.qr(rng.normal(size=(m, m)))[0] / np.arange(1, m + 1)
+        if condition == "bad"
+        else None
+    )
     for start in range(0, n, 4096):
         block = rng.normal(size=(m, min(4096, n - start)))
         A[:, start : start + 4096] = block if root is None else root @ block
@@ -105,14 +123,20 @@ def celer(problem, tol):
     if size > 1:
         return package.GroupLasso(groups=size, alpha=problem.alpha, tol=tol, fit_intercept=False)
     if problem.loss.classifies:
-        return package.LogisticRegression(C=1 / (problem.alpha * len(problem.y)), tol=tol, fit_intercept=False)
+        return package.LogisticRegression(
+            C=1 / (problem.alpha * len(problem.y)), tol=tol, fit_intercept=False
+        )
     return package.Lasso(alpha=problem.alpha, tol=tol, fit_intercept=False)
 
 
 def sklearn(problem, tol):
     package = import_module("sklearn.linear_model")
     if problem.loss.classifies:
-        strength = {"C": 1 / (problem.alpha * len(problem.y)), "l1_ratio": 1.0, "solver": "liblinear"}
+        strength = {
+            "C": 1 / (problem.alpha * len(problem.y)),
+            "l1_ratio": 1.0,
+            "solver": "liblinear",
+        }
         return package.LogisticRegression(**strength, fit_intercept=False, tol=tol)
     return package.Lasso(alpha=problem.alpha, tol=tol, fit_intercept=False)
 
@@ -152,7 +176,9 @@ def measure_beside(measure, problem, peers, size=None):
 
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=["squared", "logistic"])
-@pytest.mark.parametrize(("shape", "condition", "share"), cases(["well", "bad"], [0.1, 0.01]), ids=str)
+@pytest.mark.parametrize(
+    ("shape", "condition", "share"), cases(["well", "bad"], [0.1, 0.01]), ids=str
+)
 def test_lasso(measure, shape, condition, share, loss):
     names = ["skglm", "celer", *(["sklearn"] if condition == "well" else [])]
     measure_solver(measure, problem_of(*design_of(*shape, condition), loss, share), names)
@@ -161,7 +187,9 @@ def test_lasso(measure, shape, condition, share, loss):
 @pytest.mark.parametrize("size", [4, 16, 64])
 @pytest.mark.parametrize(("shape", "condition"), cases(["well", "bad"]), ids=str)
 def test_group_lasso(measure, shape, condition, size):
-    measure_solver(measure, problem_of(*design_of(*shape, condition), Squared(), 0.1, size), ["skglm", "celer"])
+    measure_solver(
+        measure, problem_of(*design_of(*shape, condition), Squared(), 0.1, size), ["skglm", "celer"]
+    )
 
 
 @pytest.mark.parametrize("size", [1, 16])
@@ -171,7 +199,12 @@ def test_path(measure, shape, size, n_points):
     problem = problem_of(*design_of(*shape, "well"), Squared(), 1.0, size)
     alphas = problem.alpha * np.geomspace(1.0, 0.1, n_points)
     path = lambda: [None for _ in regularization_path(DAL(), problem, alphas, tol=PATH_GAP)]  # noqa: E731
-    measure(path, floor=a_pass(problem), peers={"adelie": adelie(problem, alphas, PATH_GAP)}, limit=LIMIT)
+    measure(
+        path,
+        floor=a_pass(problem),
+        peers={"adelie": adelie(problem, alphas, PATH_GAP)},
+        limit=LIMIT,
+    )
 
 
 @pytest.mark.parametrize("n", WIDTHS)

@@ -1,4 +1,5 @@
-"""Other linear models: counts, several outputs, nonnegative coefficients, sparse groups; against other packages.
+"""Other linear models: counts, several outputs, nonnegative coefficients, sparse groups; against
+other packages.
 
 As in ``test_design``, all minimize one objective to the same duality gap.
 """
@@ -13,13 +14,23 @@ import pytest
 from omkl.batch import as_design, stacked_problem
 from omkl.losses import Poisson, Squared
 from omkl.regularizers import L21, SparseGroup
-from tests.benchmarks.test_design import GAP, adelie, cases, design_of, measure_beside, peer, problem_of
+from tests.benchmarks.test_design import (
+    GAP,
+    adelie,
+    cases,
+    design_of,
+    measure_beside,
+    peer,
+    problem_of,
+)
 
 OUTPUTS, SIZE, SHARE_OF_L1 = 5, 16, 0.5
 
 
 def counts(A, y, share):
-    return problem_of(A, np.random.default_rng(1).poisson(np.exp(y / y.std())).astype(float), Poisson(), share)
+    return problem_of(
+        A, np.random.default_rng(1).poisson(np.exp(y / y.std())).astype(float), Poisson(), share
+    )
 
 
 def several_outputs(A, y, share, classes=False):
@@ -66,7 +77,9 @@ def skglm_sparse_groups(problem, tol):
     weights = np.full(n // SIZE, 1 - SHARE_OF_L1), np.full(n, SHARE_OF_L1)
     penalty = package.penalties.WeightedL1GroupL2(problem.alpha, *weights, starts, columns)
     solver = package.solvers.GroupBCD(tol=tol, fit_intercept=False, ws_strategy="fixpoint")
-    return package.GeneralizedLinearEstimator(package.datafits.QuadraticGroup(starts, columns), penalty, solver)
+    return package.GeneralizedLinearEstimator(
+        package.datafits.QuadraticGroup(starts, columns), penalty, solver
+    )
 
 
 def named(package, name, **options):
@@ -91,7 +104,8 @@ PEERS = {
     },
     "sparse group": {"skglm": skglm_sparse_groups},
 }
-#: Names of adelie's models. Its "multinomial" does not reach the gap in half a minute, so it is left out.
+#: Names of adelie's models. Its "multinomial" does not reach the gap in half a minute, so it is
+#: left out.
 ADELIE = {"poisson": "poisson", "multi-task": "multigaussian"}
 
 

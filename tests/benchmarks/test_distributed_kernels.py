@@ -1,8 +1,9 @@
 """Kernels on two workers, on one, and in this process: making them, and solving.
 
-Run with ``pytest tests/benchmarks/test_distributed_kernels.py --benchmark-only -s``: it prints more than a row holds.
-Workers are processes with one thread on this machine. Wall times are the least of several rounds. The CPU time of the
-client and the busiest worker together is what the wall time would be on an idle machine.
+Run with ``pytest tests/benchmarks/test_distributed_kernels.py --benchmark-only -s``: it prints more
+than a row holds. Workers are processes with one thread on this machine. Wall times are the least of
+several rounds. The CPU time of the client and the busiest worker together is what the wall time
+would be on an idle machine.
 """
 
 import os
@@ -32,14 +33,21 @@ def clients():
         found = {0: None}
         for n_workers in (1, 2):
             cluster = stack.enter_context(
-                LocalCluster(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0")
+                LocalCluster(
+                    n_workers=n_workers,
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address=":0",
+                )
             )
             found[n_workers] = stack.enter_context(Client(cluster, direct_to_workers=True))
         yield found
 
 
 class Times:
-    """Least wall time of several calls, and least CPU time of the client and the busiest worker together."""
+    """Least wall time of several calls, and least CPU time of the client and the busiest worker
+    together.
+    """
 
     def __init__(self, client):
         self.client, self.wall, self.path = client, float("inf"), float("inf")
@@ -49,7 +57,9 @@ class Times:
         result = function(*arguments)
         self.wall = min(self.wall, time.perf_counter() - wall)
         own, after = time.process_time() - own, self._workers()
-        self.path = min(self.path, own + max((after[key] - before[key] for key in after), default=0.0))
+        self.path = min(
+            self.path, own + max((after[key] - before[key] for key in after), default=0.0)
+        )
         return result
 
     def _workers(self):
@@ -72,9 +82,13 @@ def report(title, times):
     )
 
 
-@pytest.fixture(scope="module", params=[(3000, 200), (6000, 200), (6000, 400), (1000, 1000)], ids=str)
+@pytest.fixture(
+    scope="module", params=[(3000, 200), (6000, 200), (6000, 400), (1000, 1000)], ids=str
+)
 def stacks(request, clients):
-    """The same kernels in this process, on one worker and on two, with targets and the times of making them."""
+    """The same kernels in this process, on one worker and on two, with targets and the times of
+    making them.
+    """
     n_kernels, n_samples = request.param
     X, y = (values[:n_samples] for values in read_uci("ringnorm"))
     kernels = list(random_subset_gaussians(n_kernels, X.shape[1], 0))
@@ -91,8 +105,12 @@ def stacks(request, clients):
 @pytest.mark.parametrize("regularizer", ["block 1-norm", "elastic net"])
 def test_solving(benchmark, clients, stacks, loss, regularizer):
     stacks, y, making = stacks
-    solver, regularizer_ = (Spicy(), L21()) if regularizer == "block 1-norm" else (OneStep(), ElasticNet(0.5))
-    problems = {n: Problem(kernels, y, LOSSES[loss], regularizer_, 20.0) for n, kernels in stacks.items()}
+    solver, regularizer_ = (
+        (Spicy(), L21()) if regularizer == "block 1-norm" else (OneStep(), ElasticNet(0.5))
+    )
+    problems = {
+        n: Problem(kernels, y, LOSSES[loss], regularizer_, 20.0) for n, kernels in stacks.items()
+    }
     for problem in problems.values():
         solver.solve(problem)
     times = {n: Times(client) for n, client in clients.items()}
@@ -100,7 +118,9 @@ def test_solving(benchmark, clients, stacks, loss, regularizer):
         found = {n: times[n](solver.solve, problem) for n, problem in problems.items()}
     benchmark.pedantic(solver.solve, (problems[2],), rounds=1)
     last, kernels = found[0].history[-1], stacks[0]
-    differences = [abs(found[n].certificate.primal / found[0].certificate.primal - 1) for n in (1, 2)]
+    differences = [
+        abs(found[n].certificate.primal / found[0].certificate.primal - 1) for n in (1, 2)
+    ]
     title = f"{kernels.n_kernels} kernels, {kernels.n_samples} samples, {regularizer}, {loss}"
     report(
         f"{title} ({last['full_passes']:.1f} passes, {last['newton_steps']} Newton steps, working set "

@@ -1,4 +1,6 @@
-"""Streams that change: errors against the average of all iterates, the last one, SGD, and trees of river."""
+"""Streams that change: errors against the average of all iterates, the last one, SGD, and trees of
+river.
+"""
 
 import numpy as np
 import pytest
@@ -12,19 +14,27 @@ from omkl.online.trainer import OnlineTrainer
 
 N, CHANGE, BLOCK = 20_000, 10_000, 100
 #: Rows whose errors are counted: all but the first, and after the change, if there is one.
-PARTS = {"all": (1000, N), "0-500 after": (CHANGE, CHANGE + 500), "500-2,000 after": (CHANGE + 500, CHANGE + 2000)}
+PARTS = {
+    "all": (1000, N),
+    "0-500 after": (CHANGE, CHANGE + 500),
+    "500-2,000 after": (CHANGE + 500, CHANGE + 2000),
+}
 RATES = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 def rows(seed, sign_of, d=3, wrong=0.1):
-    """Draw rows whose class depends on a linear term, and on another one times a sign; some labels are wrong."""
+    """Draw rows whose class depends on a linear term, and on another one times a sign; some labels
+    are wrong.
+    """
     rng = np.random.default_rng(seed)
     X, sign = rng.normal(size=(N, d)), sign_of(np.arange(N), rng)
     return X, ((X[:, 0] + sign * 2 * np.sin(2 * X[:, 1]) > 0) ^ (rng.random(N) < wrong)).astype(int)
 
 
 def turning(seed, d=10, wrong=0.05):
-    """Draw rows whose class depends on a direction that turns once around, and on a term that stays."""
+    """Draw rows whose class depends on a direction that turns once around, and on a term that
+    stays.
+    """
     rng = np.random.default_rng(seed)
     X, angle = rng.normal(size=(N, d)), 2 * np.pi * np.arange(N) / N
     f = np.cos(angle) * X[:, 0] + np.sin(angle) * X[:, 1] + 0.5 * np.sin(2 * X[:, 2])
@@ -35,14 +45,21 @@ def from_river(name):
     """Read the rows of a generator of river, scaled by the first ones."""
     synth = pytest.importorskip("river.datasets.synth")
     if name == "hyperplane":
-        own = {"n_features": 10, "n_drift_features": 5, "mag_change": 0.001, "noise_percentage": 0.05}
+        own = {
+            "n_features": 10,
+            "n_drift_features": 5,
+            "mag_change": 0.001,
+            "noise_percentage": 0.05,
+        }
         stream = synth.Hyperplane(seed=0, **own)
     else:
         make, kind, before, after, own = {
             "SEA": (synth.SEA, "variant", 0, 3, {"noise": 0.1}),
             "Agrawal": (synth.Agrawal, "classification_function", 0, 2, {}),
         }[name]
-        parts = [make(**{kind: value}, **own, seed=seed) for seed, value in enumerate((before, after))]
+        parts = [
+            make(**{kind: value}, **own, seed=seed) for seed, value in enumerate((before, after))
+        ]
         stream = synth.ConceptDriftStream(*parts, position=CHANGE, width=100, seed=0)
     pairs = [(list(map(float, x.values())), int(y)) for x, y in stream.take(N)]
     X, y = np.array([x for x, _ in pairs]), np.array([y for _, y in pairs])
@@ -52,8 +69,12 @@ def from_river(name):
 STREAMS = {
     "no change": lambda: rows(0, lambda t, rng: np.ones(N)),
     "a sign flips": lambda: rows(0, lambda t, rng: np.where(t < CHANGE, 1.0, -1.0), 10, 0.05),
-    "it flips every 5,000 rows": lambda: rows(0, lambda t, rng: 1.0 - 2.0 * (t // 5000 % 2), 10, 0.05),
-    "it flips gradually": lambda: rows(0, lambda t, rng: np.where(rng.random(N) < (t - 5000) / 10_000, -1.0, 1.0)),
+    "it flips every 5,000 rows": lambda: rows(
+        0, lambda t, rng: 1.0 - 2.0 * (t // 5000 % 2), 10, 0.05
+    ),
+    "it flips gradually": lambda: rows(
+        0, lambda t, rng: np.where(rng.random(N) < (t - 5000) / 10_000, -1.0, 1.0)
+    ),
     "a direction turns": lambda: turning(0),
     **{name: lambda name=name: from_river(name) for name in ("SEA", "hyperplane", "Agrawal")},
 }
@@ -74,7 +95,9 @@ def sgd(Z, y, rate, alpha=1e-5):
 
 
 def learned(X, y, **options):
-    """Predict each block before learning it; return the model, and errors of the average and of the last iterate."""
+    """Predict each block before learning it; return the model, and errors of the average and of the
+    last iterate.
+    """
     meter, wrong = ProgressiveValidation(BLOCK), np.zeros(len(y))
     kernels = ["linear", "gaussian:features=100"]
     model = OnlineMKLClassifier(kernels, random_state=0, callbacks=[meter], **options)
@@ -89,7 +112,10 @@ def learned(X, y, **options):
 def trees(X, y):
     """Return the mistakes of an adaptive Hoeffding tree and of an adaptive random forest."""
     tree, forest = pytest.importorskip("river.tree"), pytest.importorskip("river.forest")
-    wrong = {"adaptive tree": tree.HoeffdingAdaptiveTreeClassifier(seed=0), "ARF": forest.ARFClassifier(seed=0)}
+    wrong = {
+        "adaptive tree": tree.HoeffdingAdaptiveTreeClassifier(seed=0),
+        "ARF": forest.ARFClassifier(seed=0),
+    }
     for name, model in wrong.items():
         mistakes = []
         for row, label in zip(X.tolist(), y.tolist()):
@@ -101,9 +127,13 @@ def trees(X, y):
 
 
 def best_sgd(model, X, y):
-    """Return the errors of SGD on the columns and the Fourier features of a model, with the best of its rates."""
+    """Return the errors of SGD on the columns and the Fourier features of a model, with the best of
+    its rates.
+    """
     inner = model.model_
-    tokens = inner.codec.encode(model._task().read(TrainingBlock(X, y), False), inner.trainer).tokens
+    tokens = inner.codec.encode(
+        model._task().read(TrainingBlock(X, y), False), inner.trainer
+    ).tokens
     maps = [bank for bank in inner.trainer.banks if isinstance(bank, FeatureMapBank)]
     Z = np.hstack([X, *(bank.features_of(tokens, np.arange(len(y))) for bank in maps)])
     return min((sgd(Z, 2.0 * y - 1.0, rate) for rate in RATES), key=np.mean)
@@ -123,8 +153,19 @@ def test_drift(measure, name, monkeypatch, capsys):
     with capsys.disabled():
         print(f"\n{name}: percent of errors; changes found at {found}")
         for rival, wrong in rivals.items():
-            parts = [f"{part} {100 * wrong[low:high].mean():5.2f}" for part, (low, high) in PARTS.items()]
+            parts = [
+                f"{part} {100 * wrong[low:high].mean():5.2f}" for part, (low, high) in PARTS.items()
+            ]
             print(f"{rival:>15} | {' | '.join(parts)}")
-    measure(lambda: OnlineMKLClassifier(["linear", "gaussian:features=100"], random_state=0).partial_fit(X, y))
+    measure(
+        lambda: OnlineMKLClassifier(
+            ["linear", "gaussian:features=100"], random_state=0
+        ).partial_fit(X, y)
+    )
     mean = {rival: 100 * wrong[slice(*PARTS["all"])].mean() for rival, wrong in rivals.items()}
-    measure.note(error=mean["omkl"], average_of_all=mean["average of all"], sgd=mean["SGD, best rate"], arf=mean["ARF"])
+    measure.note(
+        error=mean["omkl"],
+        average_of_all=mean["average of all"],
+        sgd=mean["SGD, best rate"],
+        arf=mean["ARF"],
+    )

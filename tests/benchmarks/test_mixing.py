@@ -42,12 +42,20 @@ def test_epoch_of_two_workers(benchmark, treebank):
         for n_workers in (1, 2):
             with (
                 LocalCluster(
-                    n_workers=n_workers, threads_per_worker=1, dashboard_address=None, silence_logs="ERROR"
+                    n_workers=n_workers,
+                    threads_per_worker=1,
+                    dashboard_address=None,
+                    silence_logs="ERROR",
                 ) as cluster,
                 Client(cluster, direct_to_workers=True) as client,
             ):
                 parser = DependencyParser(
-                    "martins507", regularizer="l2", labeled=False, epochs=EPOCHS, random_state=0, verbose=False
+                    "martins507",
+                    regularizer="l2",
+                    labeled=False,
+                    epochs=EPOCHS,
+                    random_state=0,
+                    verbose=False,
                 )
                 found[n_workers] = parser.fit(treebank, client=client).history_
 
@@ -72,9 +80,13 @@ def test_epoch_of_two_workers(benchmark, treebank):
 
 @pytest.mark.parametrize("make", [SequenceLabeler, DependencyParser], ids=["labeler", "parser"])
 def test_one_thread_and_two(benchmark, real_data, make):
-    """English: seconds by the clock and of CPU, and the score, without shards and with two of them on two threads."""
+    """English: seconds by the clock and of CPU, and the score, without shards and with two of them
+    on two threads.
+    """
     files = [real_data(FOLDER.format(part)) for part in ("train", "test")]
-    (*data,), (*held_out,) = map(read_sequences, files) if make is SequenceLabeler else [[file] for file in files]
+    (*data,), (*held_out,) = (
+        map(read_sequences, files) if make is SequenceLabeler else [[file] for file in files]
+    )
 
     def run():
         for shards in (None, 2):
@@ -93,7 +105,9 @@ def test_one_thread_and_two(benchmark, real_data, make):
 
 def test_mixing_beside_copying(benchmark, treebank):
     """Tables of 93 MB: mixing two shards of a thousand sentences."""
-    parser = DependencyParser("martins507", regularizer="l2", labeled=False, epochs=1, random_state=0, verbose=False)
+    parser = DependencyParser(
+        "martins507", regularizer="l2", labeled=False, epochs=1, random_state=0, verbose=False
+    )
     parser.fit(treebank[:2000])
     trainer, examples = parser.model_.trainer, ArcExamples.of(treebank[:2000], parser.templates_)
     state = {name: np.array(array) for name, array in trainer.state().items()}
@@ -103,7 +117,9 @@ def test_mixing_beside_copying(benchmark, treebank):
     weights = np.array([0.5, 0.5])
     mixing = cpu_seconds(lambda: mix(trainer, states, weights))
     benchmark.pedantic(lambda: mix(trainer, states, weights), rounds=3)
-    n_tables = sum(array.nbytes for name, array in state.items() if "table" in name or "sums" in name)
+    n_tables = sum(
+        array.nbytes for name, array in state.items() if "table" in name or "sums" in name
+    )
     source = np.ones(n_tables // 8)
     target = np.zeros_like(source)
     # mixing reads the tables of both shards, and writes one
@@ -130,20 +146,27 @@ def sentences_on_workers():
 
     def sentences(seed):
         words = np.random.default_rng(seed).zipf(1.3, size=(2500, 10)) % 20_000
-        return [([f"w{word}" for word in own], [str(word % 7) for word in own]) for own in words.tolist()]
+        return [
+            ([f"w{word}" for word in own], [str(word % 7) for word in own])
+            for own in words.tolist()
+        ]
 
     return (db.from_delayed([dask.delayed(sentences)(seed) for seed in range(8)]),)
 
 
 COLLECTIONS = {
-    "rows": (rows_on_workers, lambda: OnlineMKLClassifier(["linear", "gaussian:features=100"], random_state=0)),
+    "rows": (
+        rows_on_workers,
+        lambda: OnlineMKLClassifier(["linear", "gaussian:features=100"], random_state=0),
+    ),
     "sentences": (sentences_on_workers, lambda: SequenceLabeler(random_state=0)),
 }
 
 
 @pytest.mark.parametrize("name", COLLECTIONS)
 def test_collections_on_one_two_and_four_workers(benchmark, name):
-    """CPU seconds of this process and the busiest worker together, before the first epoch and of an epoch.
+    """CPU seconds of this process and the busiest worker together, before the first epoch and of an
+    epoch.
 
     This is the wall time where each worker has a core.
     """
@@ -151,7 +174,11 @@ def test_collections_on_one_two_and_four_workers(benchmark, name):
     notes = {}
 
     def seconds(client, epochs):
-        model, before, own = make().set_params(epochs=epochs), client.run(time.process_time), time.process_time()
+        model, before, own = (
+            make().set_params(epochs=epochs),
+            client.run(time.process_time),
+            time.process_time(),
+        )
         model.fit(*make_data(), client=client)
         own, after = time.process_time() - own, client.run(time.process_time)
         return own + max(after[key] - before[key] for key in after), model
@@ -159,7 +186,9 @@ def test_collections_on_one_two_and_four_workers(benchmark, name):
     def run():
         for n_workers in (1, 2, 4):
             with (
-                LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None) as cluster,
+                LocalCluster(
+                    n_workers=n_workers, threads_per_worker=1, dashboard_address=None
+                ) as cluster,
                 Client(cluster, direct_to_workers=True) as client,
             ):
                 seconds(client, 1)  # workers compile

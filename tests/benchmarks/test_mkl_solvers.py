@@ -1,4 +1,5 @@
-"""Every wrapper method, weight-constrained MKL and soft thresholding on one UCI problem, to a certified gap of 0.01.
+"""Every wrapper method, weight-constrained MKL and soft thresholding on one UCI problem, to a
+certified gap of 0.01.
 
 The kernels are those of Section 6.1 of Suzuki and Tomioka (2011) on pima.
 """
@@ -59,7 +60,12 @@ def measure_solver(measure, problem, solver, tol, **options):
     solve = lambda: solutions.append(solver.solve(problem, tol=tol, **options))  # noqa: E731
     measure(solve, floor=floor, once=True)
     solution, svms = solutions[-1], solutions[-1].history[-1].get("svm_evaluations", 0)
-    measure.note(gap=solution.certificate.gap, iterations=solution.n_iter, svms=svms, active=len(solution.model.active))
+    measure.note(
+        gap=solution.certificate.gap,
+        iterations=solution.n_iter,
+        svms=svms,
+        active=len(solution.model.active),
+    )
     return solution
 
 
@@ -67,7 +73,10 @@ def measure_solver(measure, problem, solver, tol, **options):
     "method", ["silp", *(pytest.param(m, marks=pytest.mark.large) for m in METHODS if m != "silp")]
 )
 def test_wrapper(measure, pima, method):
-    problem, solver = Problem(*pima, Hinge(), METHODS[method], C), resolve(Solver, method.split(",")[0], "solver")
+    problem, solver = (
+        Problem(*pima, Hinge(), METHODS[method], C),
+        resolve(Solver, method.split(",")[0], "solver"),
+    )
     measure_solver(measure, problem, solver, TOL)
 
 

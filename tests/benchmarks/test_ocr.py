@@ -1,4 +1,6 @@
-"""One OCR fold: Gram matrices, 20 epochs of MKL with three kernels, and prediction, with floors and peers."""
+"""One OCR fold: Gram matrices, 20 epochs of MKL with three kernels, and prediction, with floors and
+peers.
+"""
 
 import numpy as np
 import pytest
@@ -40,7 +42,9 @@ def test_gram_matrices(measure, fold):
     X = np.concatenate(fold[0][0])
     kernels = [as_kernel(spec).fit(X) for spec in KERNELS[1:]]
     X32 = X.astype(np.float32)
-    floor = Floor("product, stream", lambda: (X32 @ X32.T, np.ones((2, len(X), len(X)), np.float32)))
+    floor = Floor(
+        "product, stream", lambda: (X32 @ X32.T, np.ones((2, len(X), len(X)), np.float32))
+    )
     measure(lambda: dense_grams(kernels, [X, X]), floor=floor)
 
 
@@ -74,7 +78,9 @@ def test_ocr_20_epochs(measure, fold, tmp_path, case):
     images, letters = fold[0]
     kernels, n = (KERNELS if case == "MKL" else ["linear"]), sum(map(len, images))
     counter = GradientCounter()
-    SequenceLabeler(kernels, epochs=20, random_state=0, verbose=False, callbacks=[counter]).fit(images, letters)
+    SequenceLabeler(kernels, epochs=20, random_state=0, verbose=False, callbacks=[counter]).fit(
+        images, letters
+    )
     width = n if case == "MKL" else images[0].shape[1]
     stack, target = np.ones((500, width), np.float32), np.zeros((26, width), np.float32)
 
@@ -86,7 +92,11 @@ def test_ocr_20_epochs(measure, fold, tmp_path, case):
     records = []
 
     def fit():
-        records.append(SequenceLabeler(kernels, epochs=20, random_state=0, verbose=False).fit(images, letters).history_)
+        records.append(
+            SequenceLabeler(kernels, epochs=20, random_state=0, verbose=False)
+            .fit(images, letters)
+            .history_
+        )
 
     peers = {"SVC": lambda: by_svc(images, letters)} if case == "MKL" else {}
     peers = peers or {"CRFsuite": lambda: by_crfsuite(images, letters, tmp_path / "crfsuite")}
@@ -95,7 +105,9 @@ def test_ocr_20_epochs(measure, fold, tmp_path, case):
 
 
 def test_kernel_scoring(measure, fold):
-    """Predict; the floor is the inner products with the support and two products with the coefficients, by BLAS."""
+    """Predict; the floor is the inner products with the support and two products with the
+    coefficients, by BLAS.
+    """
     (images, letters), (test_images, _) = fold
     labeler = SequenceLabeler(KERNELS, random_state=0, verbose=False).fit(images, letters)
     test = test_images[:250]
@@ -112,11 +124,15 @@ def test_kernel_scoring(measure, fold):
         machine = by_svc(images, letters)()
         return lambda: machine.predict(X.astype(np.float64))
 
-    seconds = measure(lambda: labeler.predict(test), floor=Floor("product", products), peers={"SVC": svc})
+    seconds = measure(
+        lambda: labeler.predict(test), floor=Floor("product", products), peers={"SVC": svc}
+    )
     measure.note(letters_a_second=len(X) / seconds, support=len(support))
 
 
-@pytest.mark.parametrize("kernel", ["linear:explicit=False", "quadratic", "gaussian", "laplacian", "chi2"])
+@pytest.mark.parametrize(
+    "kernel", ["linear:explicit=False", "quadratic", "gaussian", "laplacian", "chi2"]
+)
 def test_kernel_rows(measure, kernel):
     """Compute kernels of 200 vectors with 5000 others, of 128 columns."""
     rng = np.random.default_rng(0)
@@ -127,7 +143,11 @@ def test_kernel_rows(measure, kernel):
     def sklearn():
         from sklearn.metrics import pairwise
 
-        name = {"linear:explicit=False": "linear", "quadratic": "polynomial", "gaussian": "rbf"}.get(kernel, kernel)
+        name = {
+            "linear:explicit=False": "linear",
+            "quadratic": "polynomial",
+            "gaussian": "rbf",
+        }.get(kernel, kernel)
         function = pairwise.PAIRWISE_KERNEL_FUNCTIONS["chi2" if kernel == "chi2" else name]
         return lambda: function(X, Z)
 

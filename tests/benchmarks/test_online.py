@@ -1,4 +1,6 @@
-"""Streams of rows: kernels on a budget, random features, explicit groups, growth; against other libraries."""
+"""Streams of rows: kernels on a budget, random features, explicit groups, growth; against other
+libraries.
+"""
 
 from itertools import cycle
 
@@ -55,9 +57,15 @@ def test_budget(measure, case):
 
 
 def fogd(X, y, n_features=400, eta=0.001, sigma=8.0):
-    """Fourier online gradient descent (Lu et al. 2016, Algorithm 1) with the hinge loss; returns its mistakes."""
+    """Fourier online gradient descent (Lu et al. 2016, Algorithm 1) with the hinge loss; returns
+    its mistakes.
+    """
     rng = np.random.default_rng(0)
-    directions, w, mistakes = rng.normal(size=(n_features // 2, X.shape[1])) / sigma, np.zeros(n_features), 0
+    directions, w, mistakes = (
+        rng.normal(size=(n_features // 2, X.shape[1])) / sigma,
+        np.zeros(n_features),
+        0,
+    )
     for x, label in zip(X, y):
         angles = directions @ x
         z = np.concatenate([np.cos(angles), np.sin(angles)])
@@ -69,7 +77,9 @@ def fogd(X, y, n_features=400, eta=0.001, sigma=8.0):
 
 
 def nogd(X, y, n_features=400, rank=80, eta=0.2, sigma=8.0):
-    """Nystrom online gradient descent (Lu et al. 2016, Algorithm 2): the first support vectors are the landmarks."""
+    """Nystrom online gradient descent (Lu et al. 2016, Algorithm 2): the first support vectors are
+    the landmarks.
+    """
 
     def values(A, B):
         return np.exp(-((A[:, None] - B) ** 2).sum(axis=2) / (2 * sigma**2))
@@ -97,9 +107,14 @@ def by_sgd(X, y, classes):
     from sklearn.linear_model import SGDClassifier
 
     def fit():
-        mapping, model = RBFSampler(gamma=1 / X.shape[1], n_components=400, random_state=0).fit(X[:1]), SGDClassifier()
+        mapping, model = (
+            RBFSampler(gamma=1 / X.shape[1], n_components=400, random_state=0).fit(X[:1]),
+            SGDClassifier(),
+        )
         for low in range(0, len(X), 100):
-            model.partial_fit(mapping.transform(X[low : low + 100]), y[low : low + 100], classes=classes)
+            model.partial_fit(
+                mapping.transform(X[low : low + 100]), y[low : low + 100], classes=classes
+            )
 
     return fit
 
@@ -110,7 +125,9 @@ def by_river(X, y):
     rows = [dict(enumerate(x)) for x in X.tolist()]
 
     def fit():
-        model = feature_extraction.RBFSampler(n_components=400, seed=0) | linear_model.PAClassifier()
+        model = (
+            feature_extraction.RBFSampler(n_components=400, seed=0) | linear_model.PAClassifier()
+        )
         for row, label in zip(rows, y > 0):
             model.predict_one(row)
             model.learn_one(row, bool(label))
@@ -118,7 +135,9 @@ def by_river(X, y):
     return fit
 
 
-@pytest.mark.parametrize("kernel", ["gaussian:features=400", "gaussian:features=400,map=nystrom", "budget 100"])
+@pytest.mark.parametrize(
+    "kernel", ["gaussian:features=400", "gaussian:features=400,map=nystrom", "budget 100"]
+)
 def test_random_features(measure, kernel):
     """One pass over two classes, with predictions before learning; the notes have the mistakes."""
     X, classes = clusters(1000, 20, seed=3)
@@ -145,7 +164,9 @@ def test_random_features(measure, kernel):
         "NOGD": lambda: lambda: nogd(X, y),
     }
     measure(fit, floor=floor, peers=peers if "nystrom" not in kernel else {})
-    measure.note(mistakes=wrong[-1] / len(y), fogd=int(fogd(X, y)) / len(y), nogd=int(nogd(X, y)) / len(y))
+    measure.note(
+        mistakes=wrong[-1] / len(y), fogd=int(fogd(X, y)) / len(y), nogd=int(nogd(X, y)) / len(y)
+    )
 
 
 @pytest.mark.parametrize("n_labels", [2, 10, 50])
@@ -168,7 +189,11 @@ def test_potentials_and_step(measure, n_labels, loss):
             bank.add_potentials(x, potentials)
             bank.step(x, gradient)
 
-    features, weights, out = kernel.features(X), np.zeros((n_labels, n_features)), np.empty(n_labels)
+    features, weights, out = (
+        kernel.features(X),
+        np.zeros((n_labels, n_features)),
+        np.empty(n_labels),
+    )
     measure(rounds, floor=Floor("product", lambda: [np.dot(weights, row, out) for row in features]))
 
 
@@ -197,7 +222,9 @@ N, BLOCK, NONZEROS, COLUMNS, GROUPS = 10_000, 1000, 100, 100_000, 10
 
 @njit(nogil=True)
 def touch_twice(starts, ids, values, table, sums):
-    """Read the weights of all non-zeros, and change them and their sums, as any learner with an average must."""
+    """Read the weights of all non-zeros, and change them and their sums, as any learner with an
+    average must.
+    """
     total = 0.0
     for i in range(starts.shape[0] - 1):
         score = 0.0
@@ -215,7 +242,9 @@ def test_explicit_groups(measure, kind):
     """Blocks of 1000 sparse rows; three of ten groups of columns are informative."""
     rng = np.random.default_rng(0)
     ids = rng.integers(0, COLUMNS, size=N * NONZEROS)
-    X = sparse.csr_matrix((rng.normal(size=N * NONZEROS), ids, np.arange(0, N * NONZEROS + 1, NONZEROS)), (N, COLUMNS))
+    X = sparse.csr_matrix(
+        (rng.normal(size=N * NONZEROS), ids, np.arange(0, N * NONZEROS + 1, NONZEROS)), (N, COLUMNS)
+    )
     X.sum_duplicates()
     y = X @ np.where(np.arange(COLUMNS) < COLUMNS * 3 // GROUPS, rng.normal(size=COLUMNS), 0.0)
     y = (y > 0).astype(int) if kind == "classifier" else y
@@ -229,19 +258,25 @@ def test_explicit_groups(measure, kind):
     def sgd():
         from sklearn.linear_model import SGDClassifier, SGDRegressor
 
-        peer = (SGDClassifier if kind == "classifier" else SGDRegressor)(average=True).partial_fit(*blocks[0], **first)
+        peer = (SGDClassifier if kind == "classifier" else SGDRegressor)(average=True).partial_fit(
+            *blocks[0], **first
+        )
         return lambda: [peer.partial_fit(*block) for block in blocks]
 
     table, sums = np.zeros(COLUMNS), np.zeros(COLUMNS)
     floor = Floor("gather", lambda: touch_twice(X.indptr, X.indices, X.data, table, sums))
-    seconds = measure(lambda: [model.partial_fit(*block) for block in blocks], floor=floor, peers={"SGD": sgd})
+    seconds = measure(
+        lambda: [model.partial_fit(*block) for block in blocks], floor=floor, peers={"SGD": sgd}
+    )
     measure.note(rows_a_second=N / seconds)
 
 
 def rows_of(n, d):
     """Make n rows of d numbers in blocks of 1,000, which repeat after ten."""
     rng = np.random.default_rng(0)
-    blocks = [(X, (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)) for X in rng.normal(size=(10, BLOCK, d))]
+    blocks = [
+        (X, (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)) for X in rng.normal(size=(10, BLOCK, d))
+    ]
     return Stream(lambda epoch: (blocks[i % 10] for i in range(n // BLOCK)))
 
 
@@ -250,7 +285,10 @@ def by_sgd_in_blocks(n, d, n_features):
     from sklearn.linear_model import SGDClassifier
 
     def fit():
-        model, mapping = SGDClassifier(average=True), RBFSampler(n_components=max(n_features, 1), random_state=0)
+        model, mapping = (
+            SGDClassifier(average=True),
+            RBFSampler(n_components=max(n_features, 1), random_state=0),
+        )
         mapping.fit(np.zeros((1, d)))
         for X, y in rows_of(n, d).blocks():
             model.partial_fit(mapping.transform(X) if n_features else X, y, classes=[0, 1])
@@ -272,7 +310,13 @@ def grow(measure, n, d, kernels, n_features=0):
     model.fit(rows_of(BLOCK, d))
     peers = {"SGD": lambda: by_sgd_in_blocks(n, d, n_features)}
     once = n > 10**5
-    seconds = measure(lambda: model.fit(rows_of(n, d)), peers=peers, size=n * d * len(kernels), once=once, limit=600.0)
+    seconds = measure(
+        lambda: model.fit(rows_of(n, d)),
+        peers=peers,
+        size=n * d * len(kernels),
+        once=once,
+        limit=600.0,
+    )
     measure.note(thousand_rows_a_second=n / seconds / 1e3)
 
 
@@ -284,7 +328,10 @@ def test_growth_with_rows(measure, n):
 @pytest.mark.parametrize("n_kernels", GROWTH["kernels"])
 def test_growth_with_kernels(measure, n_kernels):
     """Gaussians of 100 random features each; the peer has as many features together."""
-    kernels = [f"gaussian:sigma2={width},features=100" for width in np.geomspace(1, 100, n_kernels).round(3)]
+    kernels = [
+        f"gaussian:sigma2={width},features=100"
+        for width in np.geomspace(1, 100, n_kernels).round(3)
+    ]
     grow(measure, N, 10, kernels, 100 * n_kernels)
 
 
@@ -301,22 +348,33 @@ def test_learning_from_files(measure, tmp_path, suffix):
     import pyarrow.parquet
 
     X, y = map(np.concatenate, zip(*rows_of(100_000, 10).blocks()))
-    table, path = pa.table({**{f"c{j}": X[:, j] for j in range(10)}, "y": y}), tmp_path / f"a.{suffix}"
+    table, path = (
+        pa.table({**{f"c{j}": X[:, j] for j in range(10)}, "y": y}),
+        tmp_path / f"a.{suffix}",
+    )
     (pyarrow.csv.write_csv if suffix == "csv" else pyarrow.parquet.write_table)(table, path)
     stream = (stream_csv if suffix == "csv" else stream_parquet)(path, "y", block_size=BLOCK)
-    model = OnlineMKLClassifier(["linear", "gaussian:features=300"], epochs=1, random_state=0, verbose=False)
+    model = OnlineMKLClassifier(
+        ["linear", "gaussian:features=300"], epochs=1, random_state=0, verbose=False
+    )
     model.fit(rows_of(BLOCK, 10))
-    seconds = measure(lambda: model.fit(stream), floor=Floor("learning", lambda: model.fit(rows_of(100_000, 10))))
+    seconds = measure(
+        lambda: model.fit(stream), floor=Floor("learning", lambda: model.fit(rows_of(100_000, 10)))
+    )
     measure.note(thousand_rows_a_second=len(y) / seconds / 1e3)
 
 
 @pytest.mark.study
 @pytest.mark.parametrize("budget", ["none", "100", "500"])
 def test_accuracy_on_letters(measure, ocr, budget):
-    """One OCR fold of letters, three epochs, quadratic and Gaussian kernels; accuracy on three other folds."""
+    """One OCR fold of letters, three epochs, quadratic and Gaussian kernels; accuracy on three
+    other folds.
+    """
     from omkl import SequenceLabeler
 
     options = {} if budget == "none" else {"budget": int(budget)}
-    labeler = SequenceLabeler(["quadratic", "gaussian:sigma2=5"], epochs=3, random_state=0, verbose=False, **options)
+    labeler = SequenceLabeler(
+        ["quadratic", "gaussian:sigma2=5"], epochs=3, random_state=0, verbose=False, **options
+    )
     measure(lambda: labeler.fit(*ocr.of_folds(1)), once=True)
     measure.note(accuracy=labeler.score(*ocr.of_folds([2, 3, 4])))

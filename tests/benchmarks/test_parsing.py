@@ -1,4 +1,6 @@
-"""Training and parsing of English with 507 templates, against UDPipe; the floor fetches the weights."""
+"""Training and parsing of English with 507 templates, against UDPipe; the floor fetches the
+weights.
+"""
 
 import time
 
@@ -17,13 +19,17 @@ SENTENCES = 2000
 @pytest.fixture(scope="module")
 def treebanks(real_data):
     folder = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
-    train, test = (read_treebank(real_data(folder.format(part)), keep_text=False) for part in ("train", "test"))
+    train, test = (
+        read_treebank(real_data(folder.format(part)), keep_text=False) for part in ("train", "test")
+    )
     return train, test
 
 
 @pytest.fixture(scope="module")
 def whole_parser(treebanks):
-    parser = DependencyParser("martins507", regularizer="l2", epochs=1, random_state=0, verbose=False)
+    parser = DependencyParser(
+        "martins507", regularizer="l2", epochs=1, random_state=0, verbose=False
+    )
     return parser.fit(treebanks[0][:SENTENCES])
 
 
@@ -50,7 +56,15 @@ def udpipe_of(train, folder):
         sentence = Sentence()
 
     def fit():
-        options = ("morphodita_parsito", sentences, Sentences(), Trainer.NONE, Trainer.NONE, "iterations=1", error)
+        options = (
+            "morphodita_parsito",
+            sentences,
+            Sentences(),
+            Trainer.NONE,
+            Trainer.NONE,
+            "iterations=1",
+            error,
+        )
         (folder / "udpipe").write_bytes(Trainer.train(*options))
         return Model.load(str(folder / "udpipe"))
 
@@ -60,11 +74,24 @@ def udpipe_of(train, folder):
 @pytest.mark.parametrize("n", [200, pytest.param(SENTENCES, marks=pytest.mark.large)])
 def test_parser_epoch(measure, treebanks, whole_parser, tmp_path, n):
     part = treebanks[0][:n]
-    settings = {"regularizer": "l2", "epochs": 1, "labeled": False, "random_state": 0, "verbose": False}
+    settings = {
+        "regularizer": "l2",
+        "epochs": 1,
+        "labeled": False,
+        "random_state": 0,
+        "verbose": False,
+    }
     floor = all_lines(whole_parser.model_.trainer.banks[0], part.lengths)
     peers = {"UDPipe": lambda: udpipe_of(part, tmp_path)[0]} if n < SENTENCES else {}
-    seconds = measure(lambda: DependencyParser("martins507", **settings).fit(part), floor=floor, peers=peers, once=True)
-    squares = (treebanks[0].lengths.astype(float) ** 2).sum() / (part.lengths.astype(float) ** 2).sum()
+    seconds = measure(
+        lambda: DependencyParser("martins507", **settings).fit(part),
+        floor=floor,
+        peers=peers,
+        once=True,
+    )
+    squares = (treebanks[0].lengths.astype(float) ** 2).sum() / (
+        part.lengths.astype(float) ** 2
+    ).sum()
     measure.note(words_a_second=part.n_words / seconds, seconds_of_all_sentences=seconds * squares)
 
 
@@ -72,7 +99,9 @@ def test_template_scoring(measure, treebanks, parser):
     test = treebanks[1][:500]
     predictor, tokens = parser.predictor_, encode(test, parser.templates_)
     floor = all_lines(predictor.banks[0], test.lengths)
-    measure(lambda: [potentials_of(predictor, sentences) for sentences in tokens.blocks()], floor=floor)
+    measure(
+        lambda: [potentials_of(predictor, sentences) for sentences in tokens.blocks()], floor=floor
+    )
 
 
 def test_parsing(measure, treebanks, parser, tmp_path):

@@ -35,10 +35,16 @@ def river_and_rows():
 
 @pytest.mark.parametrize("case", [*CLASSIFIERS, "batch"])
 def test_predicting_one_row(measure, case):
-    """Predict one row of 20 numbers; the floor is its product with 100 others, the peers are linear."""
+    """Predict one row of 20 numbers; the floor is its product with 100 others, the peers are
+    linear.
+    """
     X, y = some_rows(300 if case == "batch" else 2000)
     batch = omkl.MKLClassifier(["linear", "gaussian"])
-    model = batch if case == "batch" else omkl.OnlineMKLClassifier(epochs=2, random_state=0, **CLASSIFIERS[case])
+    model = (
+        batch
+        if case == "batch"
+        else omkl.OnlineMKLClassifier(epochs=2, random_state=0, **CLASSIFIERS[case])
+    )
     model.fit(X, y)
     row, support = X[:1], X[:100]
 
@@ -78,17 +84,26 @@ def test_learning_one_row(measure, case):
         return lambda: peer.partial_fit(X[(i := turn()) : i + 1], y[i : i + 1])
 
     support = X[:100]
-    measure(learn, floor=Floor("product", lambda: X[:1] @ support.T), peers={"river": river, "SGD": sgd})
+    measure(
+        learn, floor=Floor("product", lambda: X[:1] @ support.T), peers={"river": river, "SGD": sgd}
+    )
 
 
 def test_one_example_after_the_other(measure):
-    """Predict and learn dicts of two numbers and a word, one at a time; river uses the numbers only."""
+    """Predict and learn dicts of two numbers and a word, one at a time; river uses the numbers
+    only.
+    """
     pytest.importorskip("river")
     from omkl.mkl.river import RiverClassifier
 
     rng = np.random.default_rng(0)
-    numbers, words = rng.normal(size=(2000, 2)).tolist(), rng.integers(0, 100_000, size=2000).tolist()
-    rows = [({"a": a, "b": b, "word": f"w{word}"}, a + b > 0) for (a, b), word in zip(numbers, words)]
+    numbers, words = (
+        rng.normal(size=(2000, 2)).tolist(),
+        rng.integers(0, 100_000, size=2000).tolist(),
+    )
+    rows = [
+        ({"a": a, "b": b, "word": f"w{word}"}, a + b > 0) for (a, b), word in zip(numbers, words)
+    ]
 
     def passing(model, rows):
         def run():
@@ -101,9 +116,14 @@ def test_one_example_after_the_other(measure):
     def river():
         from river import linear_model
 
-        return passing(linear_model.LogisticRegression(), [({"a": x["a"], "b": x["b"]}, y) for x, y in rows])
+        return passing(
+            linear_model.LogisticRegression(), [({"a": x["a"], "b": x["b"]}, y) for x, y in rows]
+        )
 
-    seconds = measure(passing(RiverClassifier(omkl.OnlineMKLClassifier(random_state=0)), rows), peers={"river": river})
+    seconds = measure(
+        passing(RiverClassifier(omkl.OnlineMKLClassifier(random_state=0)), rows),
+        peers={"river": river},
+    )
     measure.note(microseconds_an_example=1e6 * seconds / len(rows))
 
 
@@ -116,7 +136,10 @@ def test_threads_over_rows(measure, what):
     X = np.random.default_rng(0).normal(size=(3000, 50))
     y = (X[:, 0] + X[:, 1] ** 2 > 1).astype(int)
     if what == "predictions":
-        model, many = omkl.OnlineMKLClassifier(epochs=2, random_state=0).fit(X[:1000], y[:1000]), np.tile(X, (5, 1))
+        model, many = (
+            omkl.OnlineMKLClassifier(epochs=2, random_state=0).fit(X[:1000], y[:1000]),
+            np.tile(X, (5, 1)),
+        )
         calls = {n: lambda n=n: model.set_params(n_jobs=n).decision_function(many) for n in (1, 2)}
     else:
         kernels = [as_kernel(name).fit_view(X) for name in ("linear", "quadratic", "gaussian")]
@@ -128,7 +151,9 @@ def test_threads_over_rows(measure, what):
 @pytest.fixture(scope="module")
 def treebanks(real_data):
     folder = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
-    return [read_treebank(real_data(folder.format(part)), keep_text=False) for part in ("train", "test")]
+    return [
+        read_treebank(real_data(folder.format(part)), keep_text=False) for part in ("train", "test")
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +164,12 @@ def models(treebanks, tmp_path_factory):
     labeler = omkl.SequenceLabeler(epochs=2, random_state=0)
     return {
         "tagger": labeler.fit(words, tags),
-        "tagger on dicts": omkl.SequenceLabeler(epochs=2, random_state=0).fit([*map(token_features, words)], tags),
-        "parser": omkl.DependencyParser("martins507", epochs=1, random_state=0, verbose=False).fit(train),
+        "tagger on dicts": omkl.SequenceLabeler(epochs=2, random_state=0).fit(
+            [*map(token_features, words)], tags
+        ),
+        "parser": omkl.DependencyParser("martins507", epochs=1, random_state=0, verbose=False).fit(
+            train
+        ),
         "folder": folder,
     }
 
@@ -160,7 +189,9 @@ def tagging_by_crfsuite(train, path):
 
 @pytest.mark.parametrize("kind", ["tagger", "tagger on dicts", "parser"])
 def test_one_sentence(measure, treebanks, models, kind):
-    """Annotate one sentence of 20 words; tagging includes making the features, unless the input is dicts."""
+    """Annotate one sentence of 20 words; tagging includes making the features, unless the input is
+    dicts.
+    """
     sentence, model = next(s for s in treebanks[1] if len(s) == 20), models[kind]
     features = token_features(sentence.forms)
 
@@ -194,11 +225,15 @@ def test_two_threads(measure, treebanks, models, kind):
 
 
 def floor_of_loading(model, path):
-    """Read the file's bytes; make a dict as large as a tagger's, and fill memory as large as a parser's tables."""
+    """Read the file's bytes; make a dict as large as a tagger's, and fill memory as large as a
+    parser's tables.
+    """
     if isinstance(model, omkl.DependencyParser):
         table = model.predictor_.banks[0].table
         return Floor("bytes, cells", lambda: (path.read_bytes(), np.ones_like(table)))
-    values = [str(value) for own in model.model_.codec.encoder.vocabulary.ids.values() for value in own]
+    values = [
+        str(value) for own in model.model_.codec.encoder.vocabulary.ids.values() for value in own
+    ]
     text, ids = "\0".join(values), list(range(len(values)))
     return Floor("bytes, dict", lambda: (path.read_bytes(), dict(zip(text.split("\0"), ids))))
 
@@ -207,7 +242,11 @@ def floor_of_loading(model, path):
 @pytest.mark.parametrize("dtype", ["whole", "float64", "float32", "float16"])
 def test_loading(measure, treebanks, models, kind, dtype):
     test, model, path = treebanks[1], models[kind], models["folder"] / f"{kind}-{dtype}.npz"
-    options = {} if dtype == "whole" else {"training": False, "dtype": None if dtype == "float64" else dtype}
+    options = (
+        {}
+        if dtype == "whole"
+        else {"training": False, "dtype": None if dtype == "float64" else dtype}
+    )
     model.save(path, **options)
     loaded = omkl.load(path)
     measure(lambda: omkl.load(path), floor=floor_of_loading(loaded, path))

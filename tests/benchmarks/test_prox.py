@@ -1,4 +1,6 @@
-"""Proximity operator of the squared l1 norm; the floor reads and writes the norms, the peer sorts by numpy."""
+"""Proximity operator of the squared l1 norm; the floor reads and writes the norms, the peer sorts
+by numpy.
+"""
 
 import numpy as np
 import pytest
@@ -15,10 +17,21 @@ def by_sorting(norms, step):
 
 
 @pytest.mark.parametrize(
-    "p", [100, 1000, 10_000, 100_000, *(pytest.param(p, marks=pytest.mark.large) for p in (10**6, 10**7))]
+    "p",
+    [
+        100,
+        1000,
+        10_000,
+        100_000,
+        *(pytest.param(p, marks=pytest.mark.large) for p in (10**6, 10**7)),
+    ],
 )
 @pytest.mark.parametrize("regularizer", [SquaredL21(), L21()], ids=["squared-l1", "l1"])
 def test_prox(measure, p, regularizer):
     norms = np.random.default_rng(0).exponential(size=p)
-    peers = {"numpy": lambda: lambda: by_sorting(norms, 0.01)} if isinstance(regularizer, SquaredL21) else {}
+    peers = (
+        {"numpy": lambda: lambda: by_sorting(norms, 0.01)}
+        if isinstance(regularizer, SquaredL21)
+        else {}
+    )
     measure(lambda: regularizer.prox(norms, 0.01), floor=stream(16 * p), peers=peers, size=p)

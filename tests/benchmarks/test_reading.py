@@ -45,7 +45,10 @@ def splitting(path):
                     row = line.split("\t")
                     if row[0].isdigit():
                         fields = [*row[1:6], row[7]]
-                        words.append([t.setdefault(s, len(t)) for t, s in zip(tables, fields)] + [int(row[6])])
+                        words.append(
+                            [t.setdefault(s, len(t)) for t, s in zip(tables, fields)]
+                            + [int(row[6])]
+                        )
                 elif line == "\n" and words:
                     sentences.append(words)
                     words = []
@@ -90,7 +93,9 @@ def test_conllu(measure, corpus, how):
     if how == "whole":
         peers["UDPipe"] = lambda: by_udpipe(path)
     peers = peers if how in ("whole", "gz") else {}
-    seconds = measure(functions[how], floor=bytes_alone(compressed if how == "gz" else path), peers=peers)
+    seconds = measure(
+        functions[how], floor=bytes_alone(compressed if how == "gz" else path), peers=peers
+    )
     measure.note(million_tokens_a_second=treebank.n_words / seconds / 1e6)
 
 
@@ -100,7 +105,9 @@ def test_sentences_as_lists_of_strings(measure, corpus):
     peers = {"conllu": lambda: by_conllu(path), "pyconll": lambda: by_pyconll(path)}
 
     def read():
-        for sentence in (sentence for block in stream_conllu(path).blocks() for sentence in block.X):
+        for sentence in (
+            sentence for block in stream_conllu(path).blocks() for sentence in block.X
+        ):
             for name in COLUMNS:
                 getattr(sentence, name)
 
@@ -111,7 +118,9 @@ def test_sentences_as_lists_of_strings(measure, corpus):
 def test_writing(measure, corpus, tmp_path):
     """Write new heads and relations of all words."""
     treebank, target = corpus[2], tmp_path / "out.conllu"
-    changed = treebank.with_column("heads", np.zeros(treebank.n_words)).with_column("deprels", treebank.deprels)
+    changed = treebank.with_column("heads", np.zeros(treebank.n_words)).with_column(
+        "deprels", treebank.deprels
+    )
     floor = Floor("bytes", lambda: (tmp_path / "floor").write_bytes(treebank.text))
     measure(lambda: write_treebank(target, changed), floor=floor)
 

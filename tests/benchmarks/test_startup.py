@@ -52,7 +52,12 @@ def compiled(source):
     def run():
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-c", source]
-            subprocess.run(command, check=True, capture_output=True, env={**os.environ, "NUMBA_CACHE_DIR": folder})
+            subprocess.run(
+                command,
+                check=True,
+                capture_output=True,
+                env={**os.environ, "NUMBA_CACHE_DIR": folder},
+            )
 
     return run
 
@@ -70,7 +75,12 @@ def peer(source):
 def test_startup(measure, case):
     floor, source, peers = CASES[case]
     peers = {name: peer(theirs) for name, theirs in peers.items()}
-    measure(started(source), floor=Floor(floor or "python", started(floor)), peers=peers, clock="children")
+    measure(
+        started(source),
+        floor=Floor(floor or "python", started(floor)),
+        peers=peers,
+        clock="children",
+    )
 
 
 @pytest.mark.parametrize("case", FIRST_CALLS)

@@ -41,7 +41,9 @@ def files(tmp_path_factory):
     pyarrow.parquet.write_table(table, folder / "a.parquet", row_group_size=N)
     pyarrow.feather.write_feather(table, folder / "a.feather")
     categories = pa.array(rng.integers(0, 50, n)).cast(pa.string())
-    pyarrow.parquet.write_table(pa.table({"a": columns["c0"], "s": categories, "t": categories}), folder / "s.parquet")
+    pyarrow.parquet.write_table(
+        pa.table({"a": columns["c0"], "s": categories, "t": categories}), folder / "s.parquet"
+    )
     matrix = np.column_stack(list(columns.values()))
     np.savez(folder / "a.npz", X=matrix)
     np.savez_compressed(folder / "b.npz", X=matrix.round(2))
@@ -61,21 +63,31 @@ def by_sklearn(path):
 def by_pyarrow(path):
     from pyarrow import csv, feather, parquet
 
-    read = {".csv": csv.read_csv, ".parquet": parquet.read_table, ".feather": feather.read_table}[path.suffix]
-    return lambda: np.column_stack([column.to_numpy(zero_copy_only=False) for column in read(path).columns])
+    read = {".csv": csv.read_csv, ".parquet": parquet.read_table, ".feather": feather.read_table}[
+        path.suffix
+    ]
+    return lambda: np.column_stack(
+        [column.to_numpy(zero_copy_only=False) for column in read(path).columns]
+    )
 
 
 def by_pandas(path):
     import pandas
 
-    read = {".csv": pandas.read_csv, ".parquet": pandas.read_parquet, ".feather": pandas.read_feather}[path.suffix]
+    read = {
+        ".csv": pandas.read_csv,
+        ".parquet": pandas.read_parquet,
+        ".feather": pandas.read_feather,
+    }[path.suffix]
     return lambda: read(path).to_numpy()
 
 
 def by_polars(path):
     import polars
 
-    read = {".csv": polars.read_csv, ".parquet": polars.read_parquet, ".feather": polars.read_ipc}[path.suffix]
+    read = {".csv": polars.read_csv, ".parquet": polars.read_parquet, ".feather": polars.read_ipc}[
+        path.suffix
+    ]
     return lambda: read(path).to_numpy()
 
 
@@ -120,10 +132,17 @@ READERS = {
 def test_stream(measure, files, name, order):
     path, (make, peers) = files / name, READERS[name]
     stream = make(path) if order == "in order" else make(path).shuffled(random_state=0)
-    peers = {peer: lambda whole=whole: whole(path) for peer, whole in peers.items()} if order == "in order" else {}
+    peers = (
+        {peer: lambda whole=whole: whole(path) for peer, whole in peers.items()}
+        if order == "in order"
+        else {}
+    )
     floor = Floor("bytes", lambda: sum(map(len, chunks(path))))
     if name == "s.parquet":
         numbers, strings = np.arange(5.0 * N).tolist(), list(map(str, range(5 * N)))
-        floor = Floor("dicts", lambda: [{"a": a, "s": s, "t": t} for a, s, t in zip(numbers, strings, strings)])
+        floor = Floor(
+            "dicts",
+            lambda: [{"a": a, "s": s, "t": t} for a, s, t in zip(numbers, strings, strings)],
+        )
     seconds = measure(lambda: drain(stream), floor=floor, peers=peers)
     measure.note(thousand_rows_a_second=drain(stream) / seconds / 1e3)

@@ -9,7 +9,13 @@ from omkl.features import token_features
 from tests.benchmarks.measuring import stream
 
 EPOCHS = 10
-PERCEPTRON = {"loss": "perceptron", "regularizer": None, "eta0": 1.0, "schedule": "constant", "average": "uniform"}
+PERCEPTRON = {
+    "loss": "perceptron",
+    "regularizer": None,
+    "eta0": 1.0,
+    "schedule": "constant",
+    "average": "uniform",
+}
 SETTINGS = {
     "perceptron": PERCEPTRON,
     "MKL": {},
@@ -25,7 +31,9 @@ def corpus(real_data):
 
 
 def crfsuite(X, y, path, in_advance=False):
-    """Train CRFsuite's averaged perceptron; making features and loading data are timed, or done before."""
+    """Train CRFsuite's averaged perceptron; making features and loading data are timed, or done
+    before.
+    """
     import pycrfsuite
 
     def taken_in():
@@ -45,7 +53,9 @@ def accuracy(predicted, gold):
     return float(np.mean([a == b for p, g in zip(predicted, gold) for a, b in zip(p, g)]))
 
 
-@pytest.mark.parametrize("name", ["SVM", *(pytest.param(n, marks=pytest.mark.large) for n in SETTINGS if n != "SVM")])
+@pytest.mark.parametrize(
+    "name", ["SVM", *(pytest.param(n, marks=pytest.mark.large) for n in SETTINGS if n != "SVM")]
+)
 def test_training(measure, corpus, name, tmp_path):
     (X, y), (X_test, y_test) = corpus
     if measure.quick:
@@ -58,7 +68,11 @@ def test_training(measure, corpus, name, tmp_path):
     found = []
 
     def fit():
-        found.append(SequenceLabeler(epochs=EPOCHS, random_state=0, verbose=False, **SETTINGS[name]).fit(X, y))
+        found.append(
+            SequenceLabeler(epochs=EPOCHS, random_state=0, verbose=False, **SETTINGS[name]).fit(
+                X, y
+            )
+        )
 
     # each epoch reads and changes the weights of 27 templates a token, one cache line each
     floor = stream(64 * 2 * 27 * EPOCHS * sum(map(len, X)))

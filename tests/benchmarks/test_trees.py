@@ -1,4 +1,6 @@
-"""Trees, one sentence a call, against other libraries; the floors read the scores, or invert a matrix."""
+"""Trees, one sentence a call, against other libraries; the floors read the scores, or invert a
+matrix.
+"""
 
 from itertools import cycle
 
@@ -57,7 +59,9 @@ def test_chu_liu_edmonds(measure, kind, n):
         peers["networkx"] = lambda: by_networkx(scores)
     decode = NonProjectiveTree(kind != "any roots").decode
     peers = peers if kind == "any roots" else {}
-    measure(one_after_the_other(decode, scores), floor=stream(8 * (n + 1) ** 2), peers=peers, size=n)
+    measure(
+        one_after_the_other(decode, scores), floor=stream(8 * (n + 1) ** 2), peers=peers, size=n
+    )
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -65,7 +69,11 @@ def test_chu_liu_edmonds(measure, kind, n):
 def test_matrix_tree(measure, kind, n):
     scores = sentences(n)
     inverse = Floor("inverse", lambda: np.linalg.inv(scores[0][1:, 1:]))
-    measure(one_after_the_other(NonProjectiveTree(kind == "one root").marginals, scores), floor=inverse, size=n)
+    measure(
+        one_after_the_other(NonProjectiveTree(kind == "one root").marginals, scores),
+        floor=inverse,
+        size=n,
+    )
 
 
 @pytest.mark.parametrize("n", [20, 40, 80])

@@ -1,4 +1,6 @@
-"""A user's loss and regularizer in place of the built-in ones: with compiled functions, and in Python rounds."""
+"""A user's loss and regularizer in place of the built-in ones: with compiled functions, and in
+Python rounds.
+"""
 
 import numpy as np
 import pytest
@@ -23,7 +25,9 @@ PARTS = {
 
 @pytest.mark.parametrize("kind", PARTS)
 def test_users_parts(measure, kind):
-    """One epoch of squared loss and group lasso; the peer is the same with the parts of the library."""
+    """One epoch of squared loss and group lasso; the peer is the same with the parts of the
+    library.
+    """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(ROWS, COLUMNS))
     y = X @ rng.normal(size=COLUMNS) + rng.normal(size=ROWS)

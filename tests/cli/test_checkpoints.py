@@ -1,4 +1,6 @@
-"""Training commands that are killed and resumed write the same file; early stopping keeps the best epoch."""
+"""Training commands that are killed and resumed write the same file; early stopping keeps the best
+epoch.
+"""
 
 import json
 import signal
@@ -31,7 +33,14 @@ def test_a_killed_command_resumes_to_the_same_file(kind, treebank, tmp_path):
     assert main([*command, str(tmp_path / "straight.npz")]) == 0
 
     run = tmp_path / "run"
-    resumed = [*command, str(tmp_path / "resumed.npz"), "--checkpoint", str(run), "--checkpoint-every", "20 rounds"]
+    resumed = [
+        *command,
+        str(tmp_path / "resumed.npz"),
+        "--checkpoint",
+        str(run),
+        "--checkpoint-every",
+        "20 rounds",
+    ]
     process = subprocess.Popen([sys.executable, "-m", "omkl", *resumed])
     while not run.exists() or not any(run.glob("checkpoint-*")):
         assert process.poll() is None
@@ -81,9 +90,29 @@ def train(kind, files, out, *options):
     end = "conllu" if kind in ("parser", "labeler") else "svm"
     more = ["--templates", "small", "--memory", "9"] if kind == "parser" else []
     report = out.with_suffix(".json")
-    words = ["train", kind, files / f"t.{end}", "-o", out, "--random-state", "0", "--epochs", "2", "--json", report]
+    words = [
+        "train",
+        kind,
+        files / f"t.{end}",
+        "-o",
+        out,
+        "--random-state",
+        "0",
+        "--epochs",
+        "2",
+        "--json",
+        report,
+    ]
     assert (
-        main([*map(str, words), *more, "--quiet", *(option.format(dev=files / f"d.{end}") for option in options)]) == 0
+        main(
+            [
+                *map(str, words),
+                *more,
+                "--quiet",
+                *(option.format(dev=files / f"d.{end}") for option in options),
+            ]
+        )
+        == 0
     )
     return omkl.load(out), json.loads(report.read_text())
 
@@ -91,9 +120,22 @@ def train(kind, files, out, *options):
 @pytest.mark.parametrize("stream", [[], ["--stream"]], ids=["whole", "stream"])
 @pytest.mark.parametrize("kind", ["labeler", "parser", "classifier", "regressor"])
 def test_training_stops_by_the_dev_file(kind, stream, files, tmp_path):
-    options = ["--early-stopping", "--dev", "{dev}", "--epochs", "12", "--weighting", "norms", *stream]
-    model, metrics = train(kind, files, tmp_path / "m.npz", *options, "--log", str(tmp_path / "log.jsonl"))
-    noted = np.array([json.loads(line)["validation_score"] for line in (tmp_path / "log.jsonl").open()])
+    options = [
+        "--early-stopping",
+        "--dev",
+        "{dev}",
+        "--epochs",
+        "12",
+        "--weighting",
+        "norms",
+        *stream,
+    ]
+    model, metrics = train(
+        kind, files, tmp_path / "m.npz", *options, "--log", str(tmp_path / "log.jsonl")
+    )
+    noted = np.array(
+        [json.loads(line)["validation_score"] for line in (tmp_path / "log.jsonl").open()]
+    )
     assert len(noted) == model.n_iter_ == metrics["epochs"]
     if kind == "parser":
         assert metrics["dev"]["all"]["uas"] == pytest.approx(noted.max())

@@ -45,7 +45,9 @@ def test_a_parser_trained_on_workers_is_the_serial_one(treebank, serial, tmp_pat
         with distributed.LocalCluster(
             n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
         ) as cluster:
-            assert train(treebank, out, "--scheduler", cluster.scheduler_address, "--shards", "2") == 0
+            assert (
+                train(treebank, out, "--scheduler", cluster.scheduler_address, "--shards", "2") == 0
+            )
     for name, array in omkl.load(out).model_.trainer.state().items():
         assert_array_equal(array, serial[name], err_msg=name)
 

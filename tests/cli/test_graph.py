@@ -23,7 +23,9 @@ def corpus(tmp_path):
 
 
 def test_train_predict_evaluate_inspect_report(corpus, tmp_path, capsys):
-    model, output, metrics, page = (tmp_path / name for name in ("m.npz", "out.jsonl", "m.json", "page.html"))
+    model, output, metrics, page = (
+        tmp_path / name for name in ("m.npz", "out.jsonl", "m.json", "page.html")
+    )
     options = ["--random-state", "0", "--loss", "crf", "--dev", str(corpus), "--epochs", "5"]
     assert main(["train", "graph", str(corpus), "-o", str(model), *options]) == 0
     assert main(["predict", str(model), str(corpus), "-o", str(output), "--confidence"]) == 0
@@ -52,10 +54,19 @@ def test_train_predict_evaluate_inspect_report(corpus, tmp_path, capsys):
     [
         ("{", r'line 1: expected {"nodes"'),
         ('{"nodes": ["a"]}', r'line 1: expected {"nodes"'),
-        ('{"nodes": ["a"], "edges": [[0, 1]]}', r"line 1: Edge 0 of a graph, \(0, 1\), has a node outside"),
+        (
+            '{"nodes": ["a"], "edges": [[0, 1]]}',
+            r"line 1: Edge 0 of a graph, \(0, 1\), has a node outside",
+        ),
         ('{"nodes": ["a"], "edges": [], "y": "a"}', 'line 1: "y" must be a list of labels'),
-        ('{"nodes": ["a"], "edges": [], "y": ["b"]}\n{"nodes": ["a"], "edges": []}', 'line 2: "y" must be a list'),
-        ('{"nodes": ["a"], "edges": [], "edge_feature": []}', "line 1: 'edge_feature' is not one of nodes, edges"),
+        (
+            '{"nodes": ["a"], "edges": [], "y": ["b"]}\n{"nodes": ["a"], "edges": []}',
+            'line 2: "y" must be a list',
+        ),
+        (
+            '{"nodes": ["a"], "edges": [], "edge_feature": []}',
+            "line 1: 'edge_feature' is not one of nodes, edges",
+        ),
         ("", "holds no graphs"),
     ],
 )
@@ -68,7 +79,9 @@ def test_bad_files_are_refused(line, message, tmp_path):
 
 def test_numbers_are_arrays(tmp_path):
     path = tmp_path / "numbers.jsonl"
-    path.write_text('{"nodes": [[1, 2], [3, 4]], "edges": [[0, 1]], "edge_features": [[0.5]], "directed": true}')
+    path.write_text(
+        '{"nodes": [[1, 2], [3, 4]], "edges": [[0, 1]], "edge_features": [[0.5]], "directed": true}'
+    )
     [graph], labels = read_graphs(path)
     assert labels is None
     assert graph.nodes.tolist() == [[1.0, 2.0], [3.0, 4.0]]

@@ -1,4 +1,6 @@
-"""``omkl guarantee``, and ``omkl predict --error``: the marks are those of the library, in every form."""
+"""``omkl guarantee``, and ``omkl predict --error``: the marks are those of the library, in every
+form.
+"""
 
 import json
 import re
@@ -32,9 +34,20 @@ def folder(tmp_path_factory):
         (made / f"{name}.csv").write_text("a,b,c,y\n" + "".join(lines))
         write_treebank(made / f"{name}.conllu", Treebank.from_sentences(sentences(n, seed)))
     omkl.SequenceLabeler(loss="crf", random_state=0).fit(*words(200, 0)).save(made / "labeler.npz")
-    run("train", "classifier", made / "train.csv", "-o", made / "classifier.npz", "--random-state", 0, "--quiet")
+    run(
+        "train",
+        "classifier",
+        made / "train.csv",
+        "-o",
+        made / "classifier.npz",
+        "--random-state",
+        0,
+        "--quiet",
+    )
     treebank = Treebank.from_sentences(sentences(100))
-    parser = omkl.DependencyParser("small", order=1, epochs=2, memory=5, random_state=0).fit(treebank[:70])
+    parser = omkl.DependencyParser("small", order=1, epochs=2, memory=5, random_state=0).fit(
+        treebank[:70]
+    )
     parser.calibrate(treebank[70:]).save(made / "parser.npz")
     return made
 
@@ -42,38 +55,93 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize(("unit", "error"), [("output", 0.1), ("token", 0.03)])
 def test_labels_are_marked(folder, unit, error, tmp_path):
     checked, out = tmp_path / "checked.npz", tmp_path / "out.jsonl"
-    run("guarantee", folder / "labeler.npz", folder / "cal.jsonl", "-o", checked, "--unit", unit, "--quiet")
-    run("predict", checked, folder / "new.jsonl", "-o", out, "--error", error, "--confidence", "--quiet")
+    run(
+        "guarantee",
+        folder / "labeler.npz",
+        folder / "cal.jsonl",
+        "-o",
+        checked,
+        "--unit",
+        unit,
+        "--quiet",
+    )
+    run(
+        "predict",
+        checked,
+        folder / "new.jsonl",
+        "-o",
+        out,
+        "--error",
+        error,
+        "--confidence",
+        "--quiet",
+    )
     accepted = omkl.load(checked).accept(X := words(30, 2)[0], error=error)
-    marks = [np.where(np.broadcast_to(own, len(x)), "accept", "check").tolist() for own, x in zip(accepted, X)]
+    marks = [
+        np.where(np.broadcast_to(own, len(x)), "accept", "check").tolist()
+        for own, x in zip(accepted, X)
+    ]
     records = list(map(json.loads, out.read_text().splitlines()))
     assert [record["guarantee"] for record in records] == marks
     assert {mark for own in marks for mark in own} == {"accept", "check"}
-    run("predict", checked, folder / "new.jsonl", "-o", out, "--error", error, "--to", "text", "--quiet")
+    run(
+        "predict",
+        checked,
+        folder / "new.jsonl",
+        "-o",
+        out,
+        "--error",
+        error,
+        "--to",
+        "text",
+        "--quiet",
+    )
     lines = [line.split("\t") for line in out.read_text().splitlines() if line]
-    assert lines == [[y, mark] for record in records for y, mark in zip(record["y"], record["guarantee"])]
+    assert lines == [
+        [y, mark] for record in records for y, mark in zip(record["y"], record["guarantee"])
+    ]
 
 
 def test_rows_are_marked(folder, tmp_path):
     checked, out = tmp_path / "checked.npz", tmp_path / "out.txt"
-    run("guarantee", folder / "classifier.npz", folder / "cal.csv", "-o", checked, "--json", tmp_path / "curve.json")
+    run(
+        "guarantee",
+        folder / "classifier.npz",
+        folder / "cal.csv",
+        "-o",
+        checked,
+        "--json",
+        tmp_path / "curve.json",
+    )
     run("predict", checked, folder / "new.csv", "-o", out, "--error", 0.1, "--quiet")
     loaded = omkl.load(checked)
     with pytest.warns(UserWarning, match="feature names"):
         accepted = loaded.accept(rows(30, 2)[0], error=0.1)
-    assert [line.split("\t")[1] == "accept" for line in out.read_text().splitlines()] == accepted.tolist()
+    assert [
+        line.split("\t")[1] == "accept" for line in out.read_text().splitlines()
+    ] == accepted.tolist()
     assert json.loads((tmp_path / "curve.json").read_text())["curve"] == loaded.curve()
 
 
 def test_words_of_trees_are_marked_and_the_report_draws_the_curve(folder, tmp_path):
     checked, out = tmp_path / "checked.npz", tmp_path / "out.conllu"
     settings = ("--column", "heads", "--level", 0.8)
-    run("guarantee", folder / "parser.npz", folder / "cal.conllu", "-o", checked, *settings, "--quiet")
+    run(
+        "guarantee",
+        folder / "parser.npz",
+        folder / "cal.conllu",
+        "-o",
+        checked,
+        *settings,
+        "--quiet",
+    )
     run("predict", checked, folder / "new.conllu", "-o", out, "--error", 0.1, "--quiet")
     found, loaded = read_treebank(out, trees="given"), omkl.load(checked)
     assert (loaded.column, loaded.confidence) == ("heads", 0.8)
     marks = np.repeat(loaded.accept(folder / "new.conllu", error=0.1), found.lengths)
-    assert strings_of(found, "misc") == [f"Guarantee={'accept' if own else 'check'}" for own in marks]
+    assert strings_of(found, "misc") == [
+        f"Guarantee={'accept' if own else 'check'}" for own in marks
+    ]
     run("report", checked, folder / "new.conllu", "-o", tmp_path / "page.html", "--quiet")
     assert "What can be accepted" in (tmp_path / "page.html").read_text()
     run("evaluate", checked, folder / "new.conllu", "--quiet")
@@ -86,7 +154,9 @@ def test_words_of_trees_are_marked_and_the_report_draws_the_curve(folder, tmp_pa
         ("parser", "conllu", (omkl.DependencyParser, "parse"), (TreeDecoder, "from_potentials"), 1),
     ],
 )
-def test_marks_and_probabilities_need_one_prediction(model, suffix, unused, counted, n, folder, tmp_path, monkeypatch):
+def test_marks_and_probabilities_need_one_prediction(
+    model, suffix, unused, counted, n, folder, tmp_path, monkeypatch
+):
     checked, out, n_calls = tmp_path / "checked.npz", tmp_path / f"out.{suffix}", 0
     run("guarantee", folder / f"{model}.npz", folder / f"cal.{suffix}", "-o", checked, "--quiet")
     function = getattr(*counted)
@@ -99,13 +169,34 @@ def test_marks_and_probabilities_need_one_prediction(model, suffix, unused, coun
     with monkeypatch.context() as patched:
         patched.setattr(*counted, called)
         patched.setattr(*unused, None)
-        run("predict", checked, folder / f"new.{suffix}", "-o", out, "--error", 0.2, "--confidence", "--quiet")
+        run(
+            "predict",
+            checked,
+            folder / f"new.{suffix}",
+            "-o",
+            out,
+            "--error",
+            0.2,
+            "--confidence",
+            "--quiet",
+        )
     assert n_calls == n
     marked = out.read_text()
-    run("predict", folder / f"{model}.npz", folder / f"new.{suffix}", "-o", out, "--confidence", "--quiet")
+    run(
+        "predict",
+        folder / f"{model}.npz",
+        folder / f"new.{suffix}",
+        "-o",
+        out,
+        "--confidence",
+        "--quiet",
+    )
     assert re.sub(r"\|Guarantee=\w+|, \"guarantee\": \[.*?\]", "", marked) == out.read_text()
 
 
 def test_a_model_without_a_guarantee_is_refused(folder, capsys):
-    assert main(["predict", str(folder / "labeler.npz"), str(folder / "new.jsonl"), "--error", "0.1"]) == 2
+    assert (
+        main(["predict", str(folder / "labeler.npz"), str(folder / "new.jsonl"), "--error", "0.1"])
+        == 2
+    )
     assert "omkl guarantee" in capsys.readouterr().err

@@ -30,7 +30,10 @@ def corpus(tmp_path):
 @pytest.fixture
 def model(corpus, tmp_path):
     path = tmp_path / "model.npz"
-    assert main(["train", "labeler", str(corpus), "-o", str(path), "--random-state", "0", "--quiet"]) == 0
+    assert (
+        main(["train", "labeler", str(corpus), "-o", str(path), "--random-state", "0", "--quiet"])
+        == 0
+    )
     return path
 
 
@@ -39,8 +42,12 @@ def test_train_predict_evaluate_inspect(corpus, model, tmp_path, capsys):
     assert main(["predict", str(model), str(corpus), "-o", str(output)]) == 0
     labels = output.read_text().split("\n\n")
     assert labels[0] == "D\nN\nV\nP"
-    assert main(["predict", str(model), str(corpus), "-o", str(tmp_path / "l.jsonl"), "--quiet"]) == 0
-    assert json.loads((tmp_path / "l.jsonl").read_text().splitlines()[0]) == {"y": ["D", "N", "V", "P"]}
+    assert (
+        main(["predict", str(model), str(corpus), "-o", str(tmp_path / "l.jsonl"), "--quiet"]) == 0
+    )
+    assert json.loads((tmp_path / "l.jsonl").read_text().splitlines()[0]) == {
+        "y": ["D", "N", "V", "P"]
+    }
     assert main(["evaluate", str(model), str(corpus), "--json", str(metrics)]) == 0
     assert json.loads(metrics.read_text())["accuracy"] == 1.0
     assert main(["inspect", str(model), "--top", "3", "--json", str(metrics)]) == 0
@@ -57,7 +64,9 @@ def test_sentences_are_answered_before_standard_input_ends(model):
     """Each answer is read before the next sentence is written."""
     sentences = ["x\tw=the\tn=0\nx\tw=dog\tn=1\n\n", "\n", "x\tw=runs\tn=2\n\n"]
     command = [sys.executable, "-m", "omkl", "predict", str(model), "-", "--line-buffered"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
         process.stdin.write(sentences[0])
         assert [process.stdout.readline() for _ in range(3)] == ["D\n", "N\n", "\n"]
         process.stdin.write("".join(sentences[1:]))
@@ -68,7 +77,9 @@ def test_sentences_are_answered_before_standard_input_ends(model):
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("where", [["{data}"], ["-", "-o", "{data}.labels"], ["-", "--json", "{data}.json"]])
+@pytest.mark.parametrize(
+    "where", [["{data}"], ["-", "-o", "{data}.labels"], ["-", "--json", "{data}.json"]]
+)
 def test_line_buffering_is_for_standard_input_and_output(where, corpus, model, capsys):
     where = [word.format(data=corpus) for word in where]
     assert main(["predict", str(model), *where, "--line-buffered"]) == 2
@@ -77,7 +88,17 @@ def test_line_buffering_is_for_standard_input_and_output(where, corpus, model, c
 
 def test_a_model_that_only_predicts_is_small(corpus, model, tmp_path, capsys):
     small, output = tmp_path / "small.npz", tmp_path / "labels.txt"
-    train = ["train", "labeler", str(corpus), "-o", str(small), "--random-state", "0", "--quiet", "--predict-only"]
+    train = [
+        "train",
+        "labeler",
+        str(corpus),
+        "-o",
+        str(small),
+        "--random-state",
+        "0",
+        "--quiet",
+        "--predict-only",
+    ]
     assert main([*train, "--precision", "float16"]) == 0
     assert small.stat().st_size < 0.7 * model.stat().st_size
     assert main(["predict", str(small), str(corpus), "-o", str(output), "--quiet"]) == 0
@@ -90,21 +111,50 @@ def test_entities_are_evaluated_where_labels_mark_them(tmp_path, capsys):
     corpus, model, metrics = tmp_path / "ner.txt", tmp_path / "ner.npz", tmp_path / "metrics.json"
     corpus.write_text("B-PER\tw=Ann\nI-PER\tw=Lee\nO\tw=runs\n\n" * 8)
     options = ["-o", str(model), "--random-state", "0", "--quiet"]
-    assert main(["train", "labeler", str(corpus), *options, "--allowed-transitions", "BIO", "--dev", str(corpus)]) == 0
+    assert (
+        main(
+            [
+                "train",
+                "labeler",
+                str(corpus),
+                *options,
+                "--allowed-transitions",
+                "BIO",
+                "--dev",
+                str(corpus),
+            ]
+        )
+        == 0
+    )
     assert omkl.load(model).temperature_ > 0  # calibrated on --dev
     assert omkl.load(model).predict([[["w=Lee"], ["w=Lee"]]])[0][0] != "I-PER"
     corpus.write_text("B-PER\tw=Ann\nI-PER\tw=Lee\nO\tw=runs\n\nI-LOC\tw=Ghent\nO\tw=runs\n\n" * 8)
-    assert main(["train", "labeler", str(corpus), "-o", str(model), "--random-state", "0", "--quiet"]) == 0
+    assert (
+        main(["train", "labeler", str(corpus), "-o", str(model), "--random-state", "0", "--quiet"])
+        == 0
+    )
     assert main(["evaluate", str(model), str(corpus), "--json", str(metrics)]) == 0
     assert "Entities: precision 100.00%, recall 100.00%" in capsys.readouterr().out
     assert [row["type"] for row in json.loads(metrics.read_text())["entities"]] == ["PER", "LOC"]
-    assert main(["evaluate", str(model), str(corpus), "--scheme", "BIO", "--json", str(metrics)]) == 0
+    assert (
+        main(["evaluate", str(model), str(corpus), "--scheme", "BIO", "--json", str(metrics)]) == 0
+    )
     assert [row["type"] for row in json.loads(metrics.read_text())["entities"]] == ["PER"]
 
 
 def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
     metrics = tmp_path / "metrics.json"
-    files = ["train", "labeler", corpus, "-o", tmp_path / "m.npz", "--dev", corpus, "--json", metrics]
+    files = [
+        "train",
+        "labeler",
+        corpus,
+        "-o",
+        tmp_path / "m.npz",
+        "--dev",
+        corpus,
+        "--json",
+        metrics,
+    ]
     settings = "--loss crf --regularizer l2 --C 3 --epochs 5 --method rda --eta0 0.5 --average last --transitions none"
     assert main([*map(str, files), *settings.split()]) == 0
     assert "Token accuracy on" in capsys.readouterr().out
@@ -120,7 +170,10 @@ def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
     ("command", "message"),
     [
         (["train", "labeler", "{missing}", "-o", "{out}"], "no file"),
-        (["train", "labeler", "{corpus}", "-o", "{out}", "--C", "0"], "C must be a finite number > 0"),
+        (
+            ["train", "labeler", "{corpus}", "-o", "{out}", "--C", "0"],
+            "C must be a finite number > 0",
+        ),
         (["train", "labeler", "{unlabelled}", "-o", "{out}"], "holds no labels"),
         (["train", "labeler", "{corpus}", "-o", "{missing}/m.npz"], "there is no directory"),
         (["predict", "{missing}", "{corpus}", "-o", "{out}"], "There is no file"),
@@ -130,7 +183,9 @@ def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
         (["evaluate", "{model}", "{unlabelled}"], "holds no labels: give every line a"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(command, message, corpus, model, tmp_path, refused):
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    command, message, corpus, model, tmp_path, refused
+):
     paths = {name: tmp_path / name for name in ("missing", "out", "damaged", "empty")}
     paths |= {"corpus": corpus, "model": model, "unlabelled": tmp_path / "unlabelled.jsonl"}
     content = bytearray(model.read_bytes())
@@ -146,7 +201,13 @@ def test_bad_input_is_one_sentence_and_exit_code_2(command, message, corpus, mod
 
 def test_wrong_usage_is_one_sentence_and_exit_code_2(capsys):
     train = ["train", "labeler", "x", "-o", "m"]
-    for command in ([], ["frobnicate"], train[:3], [*train, "--C", "many"], ["demo", "--random-state", "-1"]):
+    for command in (
+        [],
+        ["frobnicate"],
+        train[:3],
+        [*train, "--C", "many"],
+        ["demo", "--random-state", "-1"],
+    ):
         assert main(command) == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert main(["--version"]) == 0
@@ -154,7 +215,9 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(capsys):
 
 
 def test_the_command_is_installed():
-    done = subprocess.run([sys.executable, "-m", "omkl", "--help"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "omkl", "--help"], capture_output=True, text=True, check=True
+    )
     for name in ("demo", "train", "predict", "evaluate", "inspect"):
         assert name in done.stdout
 
@@ -164,7 +227,15 @@ def test_charts_and_tables_line_up():
     assert lines[0].startswith("a longer name   75.0%  █")
     assert len({line.index("%") for line in lines}) == 1
     assert bar_chart({}) == []
-    assert len({len(line) for line in table([("a", 1, "0.5"), ("bcd", 22, "0.25")], ("name", "n", "x"))}) == 1
+    assert (
+        len(
+            {
+                len(line)
+                for line in table([("a", 1, "0.5"), ("bcd", 22, "0.25")], ("name", "n", "x"))
+            }
+        )
+        == 1
+    )
 
 
 def test_a_labeler_tags_treebanks_and_text(tmp_path, refused):
@@ -185,10 +256,43 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path, refused):
     assert main(["predict", model, str(blank), "-o", str(out), "--quiet"]) == 0
     assert out.read_text() == train.read_text()
     assert main(["predict", model, str(blank), "-o", str(out), "--quiet", "--confidence"]) == 2
-    assert main(["train", "labeler", str(train), "-o", model, "--epochs", "5", "--dev", str(train), "--quiet"]) == 0
+    assert (
+        main(
+            [
+                "train",
+                "labeler",
+                str(train),
+                "-o",
+                model,
+                "--epochs",
+                "5",
+                "--dev",
+                str(train),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     for output in ("out.conllu", "out.jsonl", "out.txt"):
-        assert main(["predict", model, str(blank), "-o", str(tmp_path / output), "--quiet", "--confidence"]) == 0
-    [notes] = {line.split("\t")[9].rpartition("=")[0] for line in out.read_text().splitlines() if "\t" in line}
+        assert (
+            main(
+                [
+                    "predict",
+                    model,
+                    str(blank),
+                    "-o",
+                    str(tmp_path / output),
+                    "--quiet",
+                    "--confidence",
+                ]
+            )
+            == 0
+        )
+    [notes] = {
+        line.split("\t")[9].rpartition("=")[0]
+        for line in out.read_text().splitlines()
+        if "\t" in line
+    }
     assert notes == "A=b|UposConf"
     record = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
     assert (record["y"], len(record["confidence"])) == (["DET", "NOUN"], 2)
@@ -201,7 +305,9 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path, refused):
     tags = [line.split("\t")[3] for line in out.read_text().splitlines() if "\t" in line]
     assert tags == 2 * [label for own in best for label in own.labels]
     records = (tmp_path / "out.jsonl").read_text().splitlines()
-    assert json.loads(records[0]) == {"nbest": [{"y": own.labels.tolist(), "score": own.score} for own in best]}
+    assert json.loads(records[0]) == {
+        "nbest": [{"y": own.labels.tolist(), "score": own.score} for own in best]
+    }
     lines = (tmp_path / "out.txt").read_text().splitlines()
     assert lines[:4] == [f"# 1 {best[0].score:.6g}", "DET", "NOUN", ""]
     text.write_text("the dog\n")
@@ -210,24 +316,44 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path, refused):
         ["the", "_", "DET"],
         ["dog", "_", "NOUN"],
     ]
-    refused(["predict", model, text, "--to", "conllu", "--format", "crfsuite"], "--format does not go with --to conllu")
+    refused(
+        ["predict", model, text, "--to", "conllu", "--format", "crfsuite"],
+        "--format does not go with --to conllu",
+    )
 
 
 @pytest.mark.parametrize(
-    ("damage", "reason"), [(("\t", " "), "bad.conllu, line 2: 1 columns"), (("\n", "\r"), "bad.conllu holds no s")]
+    ("damage", "reason"),
+    [(("\t", " "), "bad.conllu, line 2: 1 columns"), (("\n", "\r"), "bad.conllu holds no s")],
 )
-def test_a_treebank_without_tabs_or_line_ends_is_not_read_as_text(tmp_path, damage, reason, refused, capsys):
+def test_a_treebank_without_tabs_or_line_ends_is_not_read_as_text(
+    tmp_path, damage, reason, refused, capsys
+):
     row = "{}\t{}\t_\t{}\t_\t_\t0\troot\t_\t_\n"
     good, bad, model = tmp_path / "good.conllu", tmp_path / "bad.conllu", tmp_path / "model.npz"
-    good.write_text("# sent_id = 1\n" + row.format(1, "Dogs", "NOUN") + "\n" + row.format(1, "Run", "VERB") + "\n")
+    good.write_text(
+        "# sent_id = 1\n"
+        + row.format(1, "Dogs", "NOUN")
+        + "\n"
+        + row.format(1, "Run", "VERB")
+        + "\n"
+    )
     bad.write_bytes(good.read_bytes().replace(*(own.encode() for own in damage)))
     assert main(["train", "labeler", str(good), "-o", str(model), "--epochs", "1", "--quiet"]) == 0
-    for command in (["evaluate", model, bad], ["predict", model, bad, "--to", "conllu", "-o", tmp_path / "out"]):
+    for command in (
+        ["evaluate", model, bad],
+        ["predict", model, bad, "--to", "conllu", "-o", tmp_path / "out"],
+    ):
         refused(command, reason)
     if damage[0] == "\t":
         text = bad.rename(tmp_path / "text")
-        assert main(["predict", str(model), str(text), "--to", "conllu", "-o", str(tmp_path / "out")]) == 0
-        assert "text looks like CoNLL-U without tabs, and is read as text" in capsys.readouterr().err
+        assert (
+            main(["predict", str(model), str(text), "--to", "conllu", "-o", str(tmp_path / "out")])
+            == 0
+        )
+        assert (
+            "text looks like CoNLL-U without tabs, and is read as text" in capsys.readouterr().err
+        )
 
 
 COLUMNS = "He PRP B-NP\nreckons\tVBZ   B-VP\n. . O\n\nthe DT B-NP\ndeficit NN I-NP\n"
@@ -251,23 +377,45 @@ def test_columns_are_read_and_written(columns):
     assert read_sequences(columns / "out.jsonl") == (X, y)
     assert convert(columns / "out.jsonl", "-o", columns / "again.columns") == 0
     assert read_sequences(columns / "again.columns") == (X, y)
-    assert main(["train", "labeler", str(columns / "train.columns"), "-o", str(columns / "m.npz"), "--quiet"]) == 0
+    assert (
+        main(
+            [
+                "train",
+                "labeler",
+                str(columns / "train.columns"),
+                "-o",
+                str(columns / "m.npz"),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
 
 
-TEXT = st.text(st.characters(blacklist_characters="\t\n\r\0\1=", blacklist_categories=["Cs"]), min_size=1)
+TEXT = st.text(
+    st.characters(blacklist_characters="\t\n\r\0\1=", blacklist_categories=["Cs"]), min_size=1
+)
 WEIGHTS = st.floats(allow_nan=False, allow_infinity=False)
 ENTRIES = st.one_of(TEXT, st.dictionaries(st.one_of(TEXT, st.just("")), WEIGHTS, min_size=1))
 TOKENS = st.dictionaries(TEXT, ENTRIES, max_size=4)
 
 
-@given(st.lists(st.tuples(TOKENS, TEXT.filter(lambda label: not label.startswith("# "))), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.tuples(TOKENS, TEXT.filter(lambda label: not label.startswith("# "))),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_attributes_are_read_as_they_were_written(tmp_path_factory, pairs):
     """Colons and backslashes in names, weights of any size: CRFsuite's escapes."""
     path = tmp_path_factory.getbasetemp() / "round.crfsuite"
     x, y = map(list, zip(*pairs))
     assert write_sequences(path, [(x, y)], "crfsuite") == (1, len(x))
     X, Y = read_sequences(path)
-    whole = [{key: {v: 1.0} if isinstance(v, str) else v for key, v in token.items()} for token in x]
+    whole = [
+        {key: {v: 1.0} if isinstance(v, str) else v for key, v in token.items()} for token in x
+    ]
     assert ([whole], [y]) == (X, Y)
 
 
@@ -295,17 +443,42 @@ def test_values_that_cannot_be_read_back_are_refused(tmp_path, format, token, la
 def test_words_without_a_tag_have_no_label(tmp_path, refused):
     """The underscore of CoNLL-U is not a tag."""
     tags = ["DET", "NOUN", "_", "VERB"] * 5
-    lines = [f"1\tthe\t_\t{tags[i]}\t_\t_\t0\t_\t_\t_\n2\tdog\t_\tNOUN\t_\t_\t1\t_\t_\t_\n\n" for i in range(20)]
+    lines = [
+        f"1\tthe\t_\t{tags[i]}\t_\t_\t0\t_\t_\t_\n2\tdog\t_\tNOUN\t_\t_\t1\t_\t_\t_\n\n"
+        for i in range(20)
+    ]
     path, model, whole = (str(tmp_path / name) for name in ("t.conllu", "m.npz", "whole.conllu"))
     (tmp_path / "t.conllu").write_text("".join(lines))
-    (tmp_path / "whole.conllu").write_text("".join(line for line in lines if "the\t_\t_" not in line))
+    (tmp_path / "whole.conllu").write_text(
+        "".join(line for line in lines if "the\t_\t_" not in line)
+    )
     assert read_sequences(path)[1][1:3] == [["NOUN", "NOUN"], [None, "NOUN"]]
     for stream in ([], ["--stream"]):
-        assert main(["train", "labeler", path, "-o", model, "--epochs", "2", "--quiet", *stream, "--dev", whole]) == 0
+        assert (
+            main(
+                [
+                    "train",
+                    "labeler",
+                    path,
+                    "-o",
+                    model,
+                    "--epochs",
+                    "2",
+                    "--quiet",
+                    *stream,
+                    "--dev",
+                    whole,
+                ]
+            )
+            == 0
+        )
         assert omkl.load(model).classes_.tolist() == ["DET", "NOUN", "VERB"]
     assert convert(path, "-o", tmp_path / "t.jsonl") == 0
     assert read_sequences(tmp_path / "t.jsonl") == read_sequences(path)
-    refused(["train", "labeler", path, "-o", model, "--dev", path], "t.conllu has tokens without a label")
+    refused(
+        ["train", "labeler", path, "-o", model, "--dev", path],
+        "t.conllu has tokens without a label",
+    )
     with pytest.raises(InputError, match="all of them known"):
         omkl.evaluate_labels([["A", None]], [["A", "B"]])
 
@@ -315,7 +488,10 @@ def test_treebanks_become_conllu_and_words_with_tags(tmp_path):
     path, plain = tmp_path / "t.conllu", tmp_path / "t.conllx"
     write_treebank(path, treebank)
     lines = [line.split("\t") for line in path.read_text().splitlines()]
-    plain.write_text("\n".join("\t".join([*c[:5], "_", *c[6:8], "_", "_"]) if len(c) > 1 else "" for c in lines) + "\n")
+    plain.write_text(
+        "\n".join("\t".join([*c[:5], "_", *c[6:8], "_", "_"]) if len(c) > 1 else "" for c in lines)
+        + "\n"
+    )
     assert convert(plain, "-o", tmp_path / "out.conllu") == 0
     assert convert(path, "-o", tmp_path / "same.conllu") == 0
     assert (tmp_path / "same.conllu").read_bytes() == path.read_bytes()
@@ -351,12 +527,29 @@ def test_bad_conversions_are_one_sentence(content, output, message, tmp_path, re
 
 def test_files_of_conll_2003_are_recognized_by_their_first_line(tmp_path):
     """An original file of CoNLL 2003 has no telling suffix, and a line for each document."""
-    sentences = ["EU NNP I-NP B-ORG\nrejects VBZ I-VP O\n", "Peter NNP I-NP B-PER\nBlackburn NNP I-NP I-PER\n"]
-    (tmp_path / "eng.train").write_text("-DOCSTART- -X- -X- O\n\n" + "\n-DOCSTART- -X- -X- O\n\n".join(sentences))
+    sentences = [
+        "EU NNP I-NP B-ORG\nrejects VBZ I-VP O\n",
+        "Peter NNP I-NP B-PER\nBlackburn NNP I-NP I-PER\n",
+    ]
+    (tmp_path / "eng.train").write_text(
+        "-DOCSTART- -X- -X- O\n\n" + "\n-DOCSTART- -X- -X- O\n\n".join(sentences)
+    )
     X, y = read_sequences(tmp_path / "eng.train")
     assert [[token["c0"] for token in x] for x in X] == [["EU", "rejects"], ["Peter", "Blackburn"]]
     assert y == [["B-ORG", "O"], ["B-PER", "I-PER"]]
-    assert main(["train", "labeler", str(tmp_path / "eng.train"), "-o", str(tmp_path / "m.npz"), "--quiet"]) == 0
+    assert (
+        main(
+            [
+                "train",
+                "labeler",
+                str(tmp_path / "eng.train"),
+                "-o",
+                str(tmp_path / "m.npz"),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     (tmp_path / "attributes").write_text("B-ORG\tword=EU\tpiece=a b\nO\tword=rejects\n")
     assert read_sequences(tmp_path / "attributes")[1] == [["B-ORG", "O"]]
 
@@ -364,7 +557,9 @@ def test_files_of_conll_2003_are_recognized_by_their_first_line(tmp_path):
 @pytest.mark.parametrize("mark", [" ", "\t"])
 @pytest.mark.parametrize("gold", [True, False])
 def test_predictions_for_columns_are_beside_their_lines(mark, gold, tmp_path):
-    """Every line has its place, also documents, comments, several empty lines, and spaces at the end."""
+    """Every line has its place, also documents, comments, several empty lines, and spaces at the
+    end.
+    """
     train, path, out, model = (tmp_path / name for name in ("t.bio", "in.txt", "out.txt", "m.npz"))
     train.write_text("EU NNP B\nrejects VBZ O\n\n" * 20)
     rows = [f"-DOCSTART- -X-{' O' * gold}", "", "# id 0", f"EU NNP{' X' * gold}", f"rejects VBZ{' X' * gold}", "", "",
@@ -376,8 +571,20 @@ def test_predictions_for_columns_are_beside_their_lines(mark, gold, tmp_path):
     added = ["", "", "", "B", "O", "", "", "B"]
     expected = [line + mark * bool(label) + label for line, label in zip(lines, added)]
     assert out.read_text().splitlines() == expected
-    command = [sys.executable, "-m", "omkl", "predict", str(model), "/dev/stdin", "--quiet", "--confidence"]
-    piped = subprocess.run(command, input=path.read_text(), capture_output=True, text=True, check=True)
-    assert [line.rpartition(mark)[0] if label else line for line, label in zip(piped.stdout.splitlines(), added)] == (
-        expected
+    command = [
+        sys.executable,
+        "-m",
+        "omkl",
+        "predict",
+        str(model),
+        "/dev/stdin",
+        "--quiet",
+        "--confidence",
+    ]
+    piped = subprocess.run(
+        command, input=path.read_text(), capture_output=True, text=True, check=True
     )
+    assert [
+        line.rpartition(mark)[0] if label else line
+        for line, label in zip(piped.stdout.splitlines(), added)
+    ] == (expected)

@@ -1,4 +1,6 @@
-"""Options mean the same everywhere, help has examples that are commands, ``-`` is standard input; ``omkl demo``."""
+"""Options mean the same everywhere, help has examples that are commands, ``-`` is standard input;
+``omkl demo``.
+"""
 
 import io
 import json
@@ -27,7 +29,9 @@ def commands(group=opt.omkl, path="omkl"):
 
 
 COMMANDS = dict(commands())
-LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
+LEAVES = {
+    path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)
+}
 #: Options whose meaning depends on the command.
 DIFFERENT = {("keep", "omkl prune"), ("regularizer", "omkl prune")}
 
@@ -36,7 +40,11 @@ def test_an_option_means_the_same_wherever_it_is():
     seen = {}
     for path, command in LEAVES.items():
         for own in command.params:
-            if isinstance(own, click.Option) and (own.name, path) not in DIFFERENT and own.name not in ("output", "to"):
+            if (
+                isinstance(own, click.Option)
+                and (own.name, path) not in DIFFERENT
+                and own.name not in ("output", "to")
+            ):
                 form = [type(own.type), own.opts, own.metavar, own.is_flag, own.multiple]
                 if own.name not in ("C", "epochs", "loss", "order", "random_state"):
                     form += [own.help, own.default]
@@ -79,7 +87,12 @@ def test_help_has_examples_that_are_commands(path, capsys):
 
 def test_a_shell_completes_commands_options_and_files():
     env = {"_OMKL_COMPLETE": "bash_complete"}
-    cases = [("ev", "evaluate"), ("train ann", "annotator"), ("train parser --lik", "--likely"), ("predict m", "file,")]
+    cases = [
+        ("ev", "evaluate"),
+        ("train ann", "annotator"),
+        ("train parser --lik", "--likely"),
+        ("predict m", "file,"),
+    ]
     for words, found in cases:
         env |= {"COMP_WORDS": f"omkl {words}", "COMP_CWORD": str(len(words.split()))}
         with pytest.MonkeyPatch.context() as patch:
@@ -93,7 +106,10 @@ def test_a_shell_completes_commands_options_and_files():
 def files(tmp_path_factory):
     """Return a treebank, rows, and models of both, by name."""
     folder = tmp_path_factory.mktemp("files")
-    found = {name: str(folder / name) for name in ("t.conllu", "r.svm", "tagger.npz", "rows.npz", "parser.npz")}
+    found = {
+        name: str(folder / name)
+        for name in ("t.conllu", "r.svm", "tagger.npz", "rows.npz", "parser.npz")
+    }
     write_treebank(found["t.conllu"], synthetic_treebank(60, vocabulary=10, random_state=0))
     X, y = load_iris(return_X_y=True)
     dump_svmlight_file(X, y, found["r.svm"], zero_based=False)
@@ -118,8 +134,26 @@ def given(path, command, monkeypatch):
         ("r.svm", ["train", "classifier", "-", "--epochs", "1", "-o", "{out}"]),
         ("r.svm", ["train", "classifier", "-", "--epochs", "1", "--stream", "-o", "{out}"]),
         ("r.svm", ["train", "regressor", "{r.svm}", "--dev", "-", "--epochs", "1", "-o", "{out}"]),
-        ("t.conllu", ["train", "labeler", "-", "--format", "conllu", "--epochs", "1", "-o", "{out}"]),
-        ("t.conllu", ["train", "parser", "-", "--templates", "small", "--epochs", "1", "--memory", "9", "-o", "{out}"]),
+        (
+            "t.conllu",
+            ["train", "labeler", "-", "--format", "conllu", "--epochs", "1", "-o", "{out}"],
+        ),
+        (
+            "t.conllu",
+            [
+                "train",
+                "parser",
+                "-",
+                "--templates",
+                "small",
+                "--epochs",
+                "1",
+                "--memory",
+                "9",
+                "-o",
+                "{out}",
+            ],
+        ),
         ("r.svm", ["predict", "{rows.npz}", "-"]),
         ("rows.npz", ["predict", "-", "{r.svm}"]),
         ("r.svm", ["evaluate", "{rows.npz}", "-"]),
@@ -132,7 +166,9 @@ def given(path, command, monkeypatch):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )
-def test_a_dash_is_standard_input_wherever_a_file_is_read(what, command, files, tmp_path, monkeypatch, capsys):
+def test_a_dash_is_standard_input_wherever_a_file_is_read(
+    what, command, files, tmp_path, monkeypatch, capsys
+):
     out = str(tmp_path / "out.npz")
     places = {"{out}": out, **{f"{{{name}}}": path for name, path in files.items()}}
     assert given(files[what], [places.get(word, word) for word in command], monkeypatch) == 0
@@ -155,7 +191,9 @@ def test_a_model_goes_through_a_pipe(files, tmp_path):
     command = [sys.executable, "-m", "omkl", "train", "classifier", "-", "-o", "-", "--epochs", "1"]
     model = tmp_path / "model.npz"
     with open(files["r.svm"], "rb") as data, model.open("wb") as out:
-        done = subprocess.run([*command, "--random-state", "0"], stdin=data, stdout=out, stderr=subprocess.PIPE)
+        done = subprocess.run(
+            [*command, "--random-state", "0"], stdin=data, stdout=out, stderr=subprocess.PIPE
+        )
     assert (done.returncode, done.stderr) == (0, b"")
     assert model.read_bytes() == Path(files["rows.npz"]).read_bytes()
 
@@ -166,16 +204,31 @@ def test_on_error_skip_leaves_out_bad_records(tmp_path, capsys):
     words.write_text("D\tw=the\nN\tw=dog\n\nD\tw=the:x\n\n" * 5)
     for kind, path in (("classifier", rows), ("labeler", words)):
         for stream in ([], ["--stream"]):
-            train = ["train", kind, str(path), "-o", str(tmp_path / "m.npz"), "--epochs", "1", *stream]
+            train = [
+                "train",
+                kind,
+                str(path),
+                "-o",
+                str(tmp_path / "m.npz"),
+                "--epochs",
+                "1",
+                *stream,
+            ]
             assert main(train) == 2
             assert f"{path.name}, line" in capsys.readouterr().err
             assert main([*train, "--on-error", "skip", "--json", "-"]) == 0
             printed = capsys.readouterr()
             metrics = json.loads(printed.out)
-            assert metrics.get("examples", metrics.get("sequences")) == (10 if kind == "classifier" else 5)
+            assert metrics.get("examples", metrics.get("sequences")) == (
+                10 if kind == "classifier" else 5
+            )
             assert "5 records were skipped" in printed.err
         for command in ("evaluate", "inspect"):
-            own = [str(tmp_path / "m.npz"), *(["--data"] if command == "inspect" else []), str(path)]
+            own = [
+                str(tmp_path / "m.npz"),
+                *(["--data"] if command == "inspect" else []),
+                str(path),
+            ]
             assert main([command, *own]) == 2
             assert main([command, *own, "--on-error", "skip"]) == 0
 
@@ -188,11 +241,20 @@ def test_on_error_skip_leaves_out_bad_records(tmp_path, capsys):
         ("inspect MODEL --scheme BIO", "No such option '--scheme'"),
         ("inspect MODEL --target y", "--target goes with --data FILE"),
         ("report MODEL --worst 3", "--worst is about labelled data: name a file of them"),
-        ("train annotator TREES -o x.npz --parts upos --memory 9", "--memory is about trees, which --parts leaves out"),
-        ("predict REGRESSOR ROWS --nbest 2", "--nbest is for labelers and parsers, not an OnlineMKLRegressor"),
+        (
+            "train annotator TREES -o x.npz --parts upos --memory 9",
+            "--memory is about trees, which --parts leaves out",
+        ),
+        (
+            "predict REGRESSOR ROWS --nbest 2",
+            "--nbest is for labelers and parsers, not an OnlineMKLRegressor",
+        ),
         ("predict MODEL ROWS --confidence", "--confidence needs probabilities"),
         ("train classifier ROWS -o x.npz --checkpoint-every 5s", "--checkpoint DIRECTORY"),
-        ("train classifier ROWS -o x.npz --precision float16 --budget 9", "--predict-only does not go with --budget"),
+        (
+            "train classifier ROWS -o x.npz --precision float16 --budget 9",
+            "--predict-only does not go with --budget",
+        ),
         ("train classifier ROWS -o x.npz --workers 0", "workers must be a whole number > 0"),
         ("train classifier ROWS -o x.npz --scheduler tcp://127.0.0.1:1", "cannot be reached"),
     ],
@@ -237,7 +299,19 @@ def files_of_rows(tmp_path_factory):
     write_treebank(files["TREES"], synthetic_treebank(4, random_state=0))
     for kind, name, target in (("classifier", "MODEL", "y"), ("regressor", "REGRESSOR", "a")):
         loss = ["--loss", "hinge"] if kind == "classifier" else []
-        train = ["train", kind, files["ROWS"], "-o", files[name], "--target", target, "--epochs", "1", "--quiet", *loss]
+        train = [
+            "train",
+            kind,
+            files["ROWS"],
+            "-o",
+            files[name],
+            "--target",
+            target,
+            "--epochs",
+            "1",
+            "--quiet",
+            *loss,
+        ]
         assert main(train) == 0
     return files
 
@@ -259,7 +333,9 @@ def test_demo_prints_saves_and_draws(tmp_path, capsys):
     assert sum(metrics["kernel_weights"][name] for name in USEFUL) > 0.95
     assert 0.5 < sum(metrics["kernel_weights_by_norms"][name] for name in USEFUL) < 0.95
     assert (tmp_path / "group_weights.png").read_bytes().startswith(b"\x89PNG")
-    assert omkl.load(tmp_path / "dates.npz").kernel_weights_ == pytest.approx(metrics["kernel_weights"])
+    assert omkl.load(tmp_path / "dates.npz").kernel_weights_ == pytest.approx(
+        metrics["kernel_weights"]
+    )
 
 
 def test_demo_without_matplotlib_says_what_is_missing(tmp_path, capsys, monkeypatch):

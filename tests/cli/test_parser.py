@@ -37,8 +37,24 @@ def treebanks(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(treebanks):
     path = treebanks / "parser.npz"
-    command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(path), "--epochs", "3", "--quiet"]
-    settings = ["--templates", str(treebanks / "templates.txt"), "--random-state", "0", "--memory", "20"]
+    command = [
+        "train",
+        "parser",
+        str(treebanks / "train.conllu"),
+        "-o",
+        str(path),
+        "--epochs",
+        "3",
+        "--quiet",
+    ]
+    settings = [
+        "--templates",
+        str(treebanks / "templates.txt"),
+        "--random-state",
+        "0",
+        "--memory",
+        "20",
+    ]
     assert main([*command, *settings]) == 0
     return path
 
@@ -65,28 +81,65 @@ def test_predict_writes_the_confidence_of_a_calibrated_parser(treebanks, model, 
     assert main(command) == 0
     omkl.load(model).calibrate(test).save(tmp_path / "same.npz")
     assert (tmp_path / "calibrated.npz").read_bytes() == (tmp_path / "same.npz").read_bytes()
-    assert main(["predict", str(tmp_path / "calibrated.npz"), test, "-o", str(out), "--confidence"]) == 0
+    assert (
+        main(["predict", str(tmp_path / "calibrated.npz"), test, "-o", str(out), "--confidence"])
+        == 0
+    )
     parsed = read_treebank(out, single_root=True)
     assert np.array_equal(parsed.heads, omkl.load(model).parse(test).heads)
-    assert all(misc.startswith("HeadConf=") and "|RelConf=" in misc for sentence in parsed for misc in sentence.misc)
+    assert all(
+        misc.startswith("HeadConf=") and "|RelConf=" in misc
+        for sentence in parsed
+        for misc in sentence.misc
+    )
 
 
 def test_first_parsers_are_trained_by_one_option(treebanks, tmp_path):
     out, templates = tmp_path / "m.npz", str(treebanks / "templates.txt")
-    command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--epochs", "1", "--memory", "10"]
+    command = [
+        "train",
+        "parser",
+        str(treebanks / "train.conllu"),
+        "-o",
+        str(out),
+        "--epochs",
+        "1",
+        "--memory",
+        "10",
+    ]
     assert main([*command, "--likely", "0.95", "--multi-root", "--quiet"]) == 0
     parser = omkl.load(out)
-    assert (parser.likely, parser.first_.single_root, len(parser.first_.first_.templates_)) == (0.95, False, 26)
+    assert (parser.likely, parser.first_.single_root, len(parser.first_.first_.templates_)) == (
+        0.95,
+        False,
+        26,
+    )
     assert parser.model_.codec.stage.first[0].model_.codec.stage.selection.margin > 0
-    assert (parser.order, parser.first_.first_.templates_.names[0]) == (2, "h.upos m.upos direction")
+    assert (parser.order, parser.first_.first_.templates_.names[0]) == (
+        2,
+        "h.upos m.upos direction",
+    )
     assert main([*command, "--order", "1", "--templates", templates, "--C", "5", "--quiet"]) == 0
     parser = omkl.load(out)
-    assert (parser.order, parser.C, len(parser.templates_), parser.model_.codec.stage.first) == (1, 5.0, 4, ())
+    assert (parser.order, parser.C, len(parser.templates_), parser.model_.codec.stage.first) == (
+        1,
+        5.0,
+        4,
+        (),
+    )
 
 
 def test_templates_are_kept_by_number_or_as_few_as_do(treebanks, tmp_path, refused):
     out, templates = tmp_path / "m.npz", str(treebanks / "templates.txt")
-    command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--templates", templates]
+    command = [
+        "train",
+        "parser",
+        str(treebanks / "train.conllu"),
+        "-o",
+        str(out),
+        "--templates",
+        templates,
+    ]
     for keep, most in (("2", 2), ("auto", 4)):
         assert main([*command, "--epochs", "2", "--memory", "10", "--keep", keep, "--quiet"]) == 0
         assert len(omkl.load(out).templates_) <= most
@@ -99,8 +152,12 @@ def test_the_best_trees_are_written_with_their_scores(treebanks, model, tmp_path
     written = read_treebank(out)
     parser, sentences = omkl.load(model), read_treebank(test)
     best = parser.predict_nbest(sentences, 3)
-    assert [sentence.heads for sentence in written] == [own.heads.tolist() for found in best for own in found]
-    assert [sentence.deprels for sentence in written] == [own.deprels for found in best for own in found]
+    assert [sentence.heads for sentence in written] == [
+        own.heads.tolist() for found in best for own in found
+    ]
+    assert [sentence.deprels for sentence in written] == [
+        own.deprels for found in best for own in found
+    ]
     comments = gzip.decompress(out.read_bytes()).decode().splitlines()[:2]
     assert comments == ["# rank = 1", f"# score = {best[0][0].score:.6g}"]
     capsys.readouterr()
@@ -133,7 +190,9 @@ def test_predict_replaces_heads_and_relations_only(treebanks, model, tmp_path, c
 
 def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
     metrics, smaller = tmp_path / "m.json", tmp_path / "small.npz"
-    assert main(["evaluate", str(model), str(treebanks / "test.conllu"), "--json", str(metrics)]) == 0
+    assert (
+        main(["evaluate", str(model), str(treebanks / "test.conllu"), "--json", str(metrics)]) == 0
+    )
     assert "without PUNCT: UAS" in capsys.readouterr().out
     uas = json.loads(metrics.read_text())["all"]["uas"]
     assert uas > 0.4
@@ -148,21 +207,45 @@ def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
     assert records[0].keys() == omkl.load(model).group_report(treebanks / "test.conllu")[0].keys()
     assert main(["inspect", str(model), "--group", "tags"]) == 0
     assert "h.upos=" in capsys.readouterr().out
-    prune = ["prune", str(model), "--keep", "3", "-o", str(smaller), "--dev", str(treebanks / "test.conllu")]
+    prune = [
+        "prune",
+        str(model),
+        "--keep",
+        "3",
+        "-o",
+        str(smaller),
+        "--dev",
+        str(treebanks / "test.conllu"),
+    ]
     assert main(prune) == 0
     assert "Kept 3 of 4 templates" in capsys.readouterr().out
     assert "h.form m.form" not in omkl.load(smaller).templates_.names
     assert omkl.load(smaller).temperature_ is not None  # by --dev, as in training
-    retrain = ["--retrain", str(treebanks / "train.conllu"), "--regularizer", "l2", "--json", str(metrics), "--quiet"]
+    retrain = [
+        "--retrain",
+        str(treebanks / "train.conllu"),
+        "--regularizer",
+        "l2",
+        "--json",
+        str(metrics),
+        "--quiet",
+    ]
     assert main([*prune, *retrain]) == 0
     assert omkl.load(smaller).regularizer == "l2"
     assert json.loads(metrics.read_text())["dev"]["all"]["uas"] > uas - 0.05
 
 
 def test_pruning_draws_its_curve_and_names_the_knee(treebanks, model, tmp_path, capsys):
-    train, small, picture = str(treebanks / "train.conllu"), tmp_path / "small.npz", tmp_path / "curve.svg"
+    train, small, picture = (
+        str(treebanks / "train.conllu"),
+        tmp_path / "small.npz",
+        tmp_path / "curve.svg",
+    )
     prune = ["prune", str(model), "-o", str(small), "--retrain", train]
-    assert main([*prune, "--keep", "auto", "--plot", str(picture), "--json", str(tmp_path / "m.json")]) == 0
+    assert (
+        main([*prune, "--keep", "auto", "--plot", str(picture), "--json", str(tmp_path / "m.json")])
+        == 0
+    )
     pruned, printed = omkl.load(small), capsys.readouterr().out
     assert f"Kept {len(pruned.templates_)} of 4 templates" in printed
     assert "behind the best" in printed
@@ -170,7 +253,10 @@ def test_pruning_draws_its_curve_and_names_the_knee(treebanks, model, tmp_path, 
     assert [point["templates"] for point in curve] == [4, 1]  # three have a weight
     assert curve == pruned.pruning_curve_
     assert picture.read_text().startswith("<?xml")
-    line, knee = omkl.reports.plot_pruning(pruned).lines[0], omkl.reports.plot_pruning(pruned).lines[-1]
+    line, knee = (
+        omkl.reports.plot_pruning(pruned).lines[0],
+        omkl.reports.plot_pruning(pruned).lines[-1],
+    )
     assert line.get_ydata().tolist() == [point["accuracy"] for point in curve]
     assert knee.get_xdata()[0] == len(pruned.templates_)
     with pytest.raises(omkl.exceptions.InputError, match='fit it with keep="auto"'):
@@ -183,8 +269,14 @@ def test_pruning_draws_its_curve_and_names_the_knee(treebanks, model, tmp_path, 
     assert "--plot must end in .svg, .png, .pdf" in capsys.readouterr().err
 
 
-def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, tmp_path, capsys, refused):
-    gold, system, metrics = str(treebanks / "test.conllu"), str(tmp_path / "parsed.conllu"), tmp_path / "m.json"
+def test_evaluate_compares_two_treebanks_as_it_does_a_parser(
+    treebanks, model, tmp_path, capsys, refused
+):
+    gold, system, metrics = (
+        str(treebanks / "test.conllu"),
+        str(tmp_path / "parsed.conllu"),
+        tmp_path / "m.json",
+    )
     assert main(["predict", str(model), gold, "-o", system, "--quiet"]) == 0
     assert main(["evaluate", str(model), gold, "--json", str(metrics)]) == 0
     of_model, printed = json.loads(metrics.read_text()), capsys.readouterr().out
@@ -196,9 +288,13 @@ def test_evaluate_compares_two_treebanks_as_it_does_a_parser(treebanks, model, t
     assert json.loads(metrics.read_text()) == of_model
     assert "UPOS               100.00%" in printed
     assert f"LAS with subtypes   {of_model['all']['las_subtypes']:.2%}" in printed
-    assert main(["evaluate", str(model), gold, "--jobs", "2", "--json", str(metrics), "--quiet"]) == 0
+    assert (
+        main(["evaluate", str(model), gold, "--jobs", "2", "--json", str(metrics), "--quiet"]) == 0
+    )
     assert json.loads(metrics.read_text()) == of_model
-    refused(["evaluate", gold, system, "--target", "y"], "--target does not go with a pair of treebanks")
+    refused(
+        ["evaluate", gold, system, "--target", "y"], "--target does not go with a pair of treebanks"
+    )
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -207,7 +303,9 @@ def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
     out, log = tmp_path / "m.npz", tmp_path / "log.jsonl"
     command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--epochs", "100000",
                "--templates", "small", "--memory", "20", "--log", str(log)]  # fmt: skip
-    process = subprocess.Popen([sys.executable, "-u", "-m", "omkl", *command], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "omkl", *command], stdout=subprocess.PIPE, text=True
+    )
     while not log.exists() or log.read_text().count("\n") < 3:
         assert process.poll() is None
         time.sleep(0.05)
@@ -234,21 +332,42 @@ def test_a_process_that_ignores_ctrl_c_still_does():
     ("command", "message"),
     [
         (["train", "parser", "{cycle}", "-o", "{out}"], "cycle, line 1"),
-        (["train", "parser", "{train}", "-o", "{out}", "--templates", "{bad}"], "bad, line 1: there is no field"),
+        (
+            ["train", "parser", "{train}", "-o", "{out}", "--templates", "{bad}"],
+            "bad, line 1: there is no field",
+        ),
         (["predict", "{model}", "{missing}", "-o", "{out}"], "no file"),
         (
-            ["train", "parser", "{train}", "-o", "{out}", "--lexicon", "a={bad}", "--lexicon", "a={train}"],
+            [
+                "train",
+                "parser",
+                "{train}",
+                "-o",
+                "{out}",
+                "--lexicon",
+                "a={bad}",
+                "--lexicon",
+                "a={train}",
+            ],
             "with a unique name",
         ),
-        (["predict", "{model}", "{train}", "-o", "{out}", "--to", "text"], "writes conllu or jsonl, not text"),
-        (["predict", "{model}", "{train}", "-o", "{out}", "--nbest", "2", "--confidence"], "not go with --nbest"),
+        (
+            ["predict", "{model}", "{train}", "-o", "{out}", "--to", "text"],
+            "writes conllu or jsonl, not text",
+        ),
+        (
+            ["predict", "{model}", "{train}", "-o", "{out}", "--nbest", "2", "--confidence"],
+            "not go with --nbest",
+        ),
         (
             ["predict", "{model}", "{train}", "-o", "{out}", "--target", "y"],
             "--target does not go with a DependencyParser",
         ),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(command, message, treebanks, model, tmp_path, refused):
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    command, message, treebanks, model, tmp_path, refused
+):
     paths = {name: tmp_path / name for name in ("cycle", "bad", "out", "missing")}
     paths |= {"train": treebanks / "train.conllu", "model": model}
     paths["cycle"].write_text("1\ta\t_\tX\t_\t_\t2\tdep\t_\t_\n2\tb\t_\tX\t_\t_\t1\tdep\t_\t_\n\n")
@@ -264,8 +383,16 @@ def folder(tmp_path_factory):
     write_treebank(folder / "train.conllu", Treebank.from_sentences(sentences(150)))
     write_treebank(folder / "test.conllu", Treebank.from_sentences(sentences(40, seed=1)))
     arguments = ["--epochs", "3", "--templates", "small", "--random-state", "0"]
-    paths = [str(folder / "train.conllu"), "-o", str(folder / "model.npz"), "--dev", str(folder / "test.conllu")]
-    assert main(["train", "annotator", *paths, *arguments, "--json", str(folder / "train.json")]) == 0
+    paths = [
+        str(folder / "train.conllu"),
+        "-o",
+        str(folder / "model.npz"),
+        "--dev",
+        str(folder / "test.conllu"),
+    ]
+    assert (
+        main(["train", "annotator", *paths, *arguments, "--json", str(folder / "train.json")]) == 0
+    )
     return folder
 
 
@@ -275,20 +402,46 @@ def test_training_and_inspect_tell_what_was_learned(folder, capsys):
     assert metrics["dev"]["all"]["las"] > 0.9
     assert main(["inspect", str(folder / "model.npz"), "--json", str(folder / "inspect.json")]) == 0
     assert "upos" in capsys.readouterr().out
-    assert json.loads((folder / "inspect.json").read_text())["kernel_weights"] == metrics["kernel_weights"]
+    assert (
+        json.loads((folder / "inspect.json").read_text())["kernel_weights"]
+        == metrics["kernel_weights"]
+    )
 
 
 def test_parts_of_annotators_are_inspected(folder, capsys, refused):
-    model, gold, metrics = (str(folder / name) for name in ("model.npz", "test.conllu", "part.json"))
+    model, gold, metrics = (
+        str(folder / name) for name in ("model.npz", "test.conllu", "part.json")
+    )
     for part in ("upos", "xpos", "trees"):
         if part not in omkl.load(model).models():
             continue
-        assert main(["inspect", model, "--part", part, "--data", gold, "--groups", "3", "--json", metrics]) == 0
+        assert (
+            main(
+                [
+                    "inspect",
+                    model,
+                    "--part",
+                    part,
+                    "--data",
+                    gold,
+                    "--groups",
+                    "3",
+                    "--json",
+                    metrics,
+                ]
+            )
+            == 0
+        )
         assert "of two alike, only one can go" in " ".join(capsys.readouterr().out.split())
         found = json.loads(Path(metrics).read_text())
         measured = {row["group"] for row in found["group_report"] if "loss_increase" in row}
         assert measured >= found["kernel_weights"].keys()
-    assert main(["inspect", model, "--part", "upos", "--group", "word", "--top", "2", "--json", metrics]) == 0
+    assert (
+        main(
+            ["inspect", model, "--part", "upos", "--group", "word", "--top", "2", "--json", metrics]
+        )
+        == 0
+    )
     assert {f["group"] for f in json.loads(Path(metrics).read_text())["top_features"]} == {"word"}
     capsys.readouterr()
     assert main(["inspect", model, "--groups", "12", "--top", "1"]) == 0
@@ -304,12 +457,18 @@ def test_evaluate_agrees_with_predict(folder, capsys):
     assert "words a second" in capsys.readouterr().out
     assert main(["evaluate", model, gold, "--json", str(folder / "own.json"), "--quiet"]) == 0
     assert main(["evaluate", gold, out, "--json", str(folder / "files.json"), "--quiet"]) == 0
-    own, files = (json.loads((folder / name).read_text())["all"] for name in ("own.json", "files.json"))
+    own, files = (
+        json.loads((folder / name).read_text())["all"] for name in ("own.json", "files.json")
+    )
     assert own == files
 
 
 def test_columns_without_gold_annotation_have_no_score(folder, capsys, refused):
-    words, lemmas, model = folder / "words.conllu", folder / "lemmas.conllu", str(folder / "model.npz")
+    words, lemmas, model = (
+        folder / "words.conllu",
+        folder / "lemmas.conllu",
+        str(folder / "model.npz"),
+    )
     gold = read_treebank(folder / "test.conllu")
     plain = Treebank.from_sentences([Sentence(forms=sentence.forms) for sentence in gold])
     write_treebank(words, plain)
@@ -324,11 +483,17 @@ def test_columns_without_gold_annotation_have_no_score(folder, capsys, refused):
 def test_lines_of_standard_input_are_annotated_one_by_one(folder, capfdbinary, monkeypatch):
     lines = b"the bobas tatated the dadas\n\nthe dadas\n"
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(lines)))
-    assert main(["predict", str(folder / "model.npz"), "-", "--line-buffered", "--to", "jsonl"]) == 0
+    assert (
+        main(["predict", str(folder / "model.npz"), "-", "--line-buffered", "--to", "jsonl"]) == 0
+    )
     found = [json.loads(line)["forms"] for line in capfdbinary.readouterr().out.splitlines()]
     assert found == [["the", "bobas", "tatated", "the", "dadas"], ["the", "dadas"]]
-    written = b"".join(b"%d\t%b%b\n" % (i, word, b"\t_" * 8) for i, word in enumerate((b"the", b"dadas"), 1))
-    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"# one\n" + written + b"\n# two\n" + written + b"\n")))
+    written = b"".join(
+        b"%d\t%b%b\n" % (i, word, b"\t_" * 8) for i, word in enumerate((b"the", b"dadas"), 1)
+    )
+    monkeypatch.setattr(
+        sys, "stdin", TextIOWrapper(BytesIO(b"# one\n" + written + b"\n# two\n" + written + b"\n"))
+    )
     assert main(["predict", str(folder / "model.npz"), "-", "--line-buffered"]) == 0
     out = capfdbinary.readouterr().out.decode()
     assert out.count("\n\n") == 2
@@ -352,7 +517,9 @@ def annotator_of_second_order(tmp_path_factory):
 
 @pytest.mark.parametrize("options", [[], ["--line-buffered"]])
 @pytest.mark.parametrize("text", ["hello\n", "the\nthe bobas tatated the dadas\nhello\n"])
-def test_lines_of_one_word_are_annotated(annotator_of_second_order, text, options, capfdbinary, monkeypatch):
+def test_lines_of_one_word_are_annotated(
+    annotator_of_second_order, text, options, capfdbinary, monkeypatch
+):
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(text.encode())))
     command = ["predict", annotator_of_second_order, "-", "--to", "jsonl", "--quiet", *options]
     assert main(command) == 0
@@ -382,11 +549,19 @@ def test_models_of_rows_are_not_calibrated(tmp_path, refused):
     classifier = omkl.OnlineMKLClassifier(["linear"], epochs=1).fit(np.eye(4), [0, 1, 0, 1])
     classifier.save(tmp_path / "model.npz")
     (tmp_path / "rows.csv").write_text("a,b,c,d,y\n1,0,0,0,0\n")
-    command = ["calibrate", tmp_path / "model.npz", tmp_path / "rows.csv", "-o", tmp_path / "out.npz"]
+    command = [
+        "calibrate",
+        tmp_path / "model.npz",
+        tmp_path / "rows.csv",
+        "-o",
+        tmp_path / "out.npz",
+    ]
     refused(command, "must hold a labeler, a parser or an annotator, got an OnlineMKLClassifier")
 
 
-@pytest.mark.parametrize(("kind", "options"), [("annotator", []), ("parser", []), ("parser", ["--nbest", "2"])])
+@pytest.mark.parametrize(
+    ("kind", "options"), [("annotator", []), ("parser", []), ("parser", ["--nbest", "2"])]
+)
 def test_old_enhanced_trees_are_removed(folder, model, treebanks, tmp_path, capsys, kind, options):
     path, other = (model, treebanks) if kind == "parser" else (folder / "model.npz", folder)
     lines = []
@@ -400,7 +575,10 @@ def test_old_enhanced_trees_are_removed(folder, model, treebanks, tmp_path, caps
     (tmp_path / "in.conllu").write_text("\n".join(lines))
     command = ["predict", str(path), str(tmp_path / "in.conllu"), *options]
     assert main([*command, "-o", str(tmp_path / "out.conllu")]) == 0
-    assert capsys.readouterr().err.count("enhanced dependencies (DEPS) and empty nodes are removed") == 1
+    assert (
+        capsys.readouterr().err.count("enhanced dependencies (DEPS) and empty nodes are removed")
+        == 1
+    )
     written = (tmp_path / "out.conllu").read_text()
     assert "ghost" not in written
     rows = [line.split("\t") for line in written.split("\n") if line[:1].isdigit()]
@@ -411,7 +589,10 @@ def test_old_enhanced_trees_are_removed(folder, model, treebanks, tmp_path, caps
 
 def test_text_on_standard_input_is_annotated(folder, capfdbinary, monkeypatch):
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"the bobas tatated the dadas\n")))
-    assert main(["predict", str(folder / "model.npz"), "-", "-o", str(folder / "o.jsonl"), "--quiet"]) == 0
+    assert (
+        main(["predict", str(folder / "model.npz"), "-", "-o", str(folder / "o.jsonl"), "--quiet"])
+        == 0
+    )
     record = json.loads((folder / "o.jsonl").read_text())
     assert record["forms"] == ["the", "bobas", "tatated", "the", "dadas"]
     assert record["upos"] == ["DET", "NOUN", "VERB", "DET", "NOUN"]
@@ -420,7 +601,13 @@ def test_text_on_standard_input_is_annotated(folder, capfdbinary, monkeypatch):
 
 def test_a_failed_calibration_keeps_the_model(folder, capsys):
     (folder / "bare.conllu").write_text("1\tthe\t_\tDET\t_\t_\t_\t_\t_\t_\n\n")
-    paths = [str(folder / "train.conllu"), "-o", str(folder / "kept.npz"), "--dev", str(folder / "bare.conllu")]
+    paths = [
+        str(folder / "train.conllu"),
+        "-o",
+        str(folder / "kept.npz"),
+        "--dev",
+        str(folder / "bare.conllu"),
+    ]
     assert main(["train", "annotator", *paths, "--epochs", "1", "--templates", "small"]) == 0
     assert "Scores are not made probabilities by" in capsys.readouterr().out
     assert omkl.load(folder / "kept.npz").annotate([["the", "bobas"]])[0].upos[0] == "DET"
@@ -440,8 +627,16 @@ def raw(tmp_path_factory):
     (folder / "train.conllu").write_text(RAW)
     (folder / "book.txt").write_bytes(b"The bird sleeps.\r\n\r\nThe cat\r\nsleeps.")
     arguments = ["--epochs", "2", "--templates", "small", "--memory", "5", "--random-state", "0"]
-    paths = [str(folder / "train.conllu"), "-o", str(folder / "model.npz"), "--dev", str(folder / "train.conllu")]
-    assert main(["train", "annotator", *paths, *arguments, "--json", str(folder / "train.json")]) == 0
+    paths = [
+        str(folder / "train.conllu"),
+        "-o",
+        str(folder / "model.npz"),
+        "--dev",
+        str(folder / "train.conllu"),
+    ]
+    assert (
+        main(["train", "annotator", *paths, *arguments, "--json", str(folder / "train.json")]) == 0
+    )
     return folder
 
 
@@ -450,8 +645,24 @@ def test_raw_text_is_split(raw, capsysbinary, monkeypatch):
     assert metrics["parts"][0] == "tokens"
     assert metrics["dev_raw"]["sentences_f1"] > 0.95
     model, text = str(raw / "model.npz"), str(raw / "book.txt")
-    assert main(["predict", model, "--text", text, "-o", str(raw / "book.conllu"), "--offsets", "--quiet"]) == 0
-    rows = [line.split("\t") for line in (raw / "book.conllu").read_text().split("\n") if "\t" in line]
+    assert (
+        main(
+            [
+                "predict",
+                model,
+                "--text",
+                text,
+                "-o",
+                str(raw / "book.conllu"),
+                "--offsets",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
+    rows = [
+        line.split("\t") for line in (raw / "book.conllu").read_text().split("\n") if "\t" in line
+    ]
     assert [row[1] for row in rows] == ["The", "bird", "sleeps", ".", "The", "cat", "sleeps", "."]
     assert rows[2][-1] == "SpaceAfter=No|TokenRange=9:15"
     assert rows[5][-1] == "TokenRange=24:27"
@@ -460,7 +671,9 @@ def test_raw_text_is_split(raw, capsysbinary, monkeypatch):
     capsysbinary.readouterr()
     assert main(["predict", model, "--text", "-"]) == 0
     written = capsysbinary.readouterr().out
-    assert written.replace(b"\t_\n", b"\n").startswith(b"# sent_id = 1\n# text = The bird sleeps.\n1\tThe\tthe\tDET")
+    assert written.replace(b"\t_\n", b"\n").startswith(
+        b"# sent_id = 1\n# text = The bird sleeps.\n1\tThe\tthe\tDET"
+    )
 
 
 def test_evaluation_of_raw_text(raw, capsys):
@@ -481,7 +694,10 @@ def test_evaluation_of_raw_text(raw, capsys):
         ("predict MODEL", "Name one file to read: INPUT, or for an annotator --text FILE."),
         ("predict MODEL BOOK --text BOOK", "Name one file to read"),
         ("predict MODEL BOOK --offsets", "--offsets needs --text"),
-        ("predict WORDS --text BOOK", "This annotator has no tokenizer: its training data had no raw text"),
+        (
+            "predict WORDS --text BOOK",
+            "This annotator has no tokenizer: its training data had no raw text",
+        ),
         ("predict PARSER --text BOOK", "--text is for annotators, not a DependencyParser"),
         ("evaluate PARSER TRAIN --raw", "--raw is for annotators, not a DependencyParser"),
         ("evaluate WORDS TEST --raw", "The treebank has no raw text, which is in comments # text"),
@@ -491,13 +707,35 @@ def test_evaluation_of_raw_text(raw, capsys):
 )
 def test_bad_commands_for_raw_text(raw, folder, model, refused, command, message):
     (raw / "latin.txt").write_bytes(b"caf\xe9 noir")
-    places = {"MODEL": raw / "model.npz", "WORDS": folder / "model.npz", "PARSER": model, "BOOK": raw / "book.txt"}
-    places |= {"TRAIN": raw / "train.conllu", "TEST": folder / "test.conllu", "LATIN": raw / "latin.txt"}
+    places = {
+        "MODEL": raw / "model.npz",
+        "WORDS": folder / "model.npz",
+        "PARSER": model,
+        "BOOK": raw / "book.txt",
+    }
+    places |= {
+        "TRAIN": raw / "train.conllu",
+        "TEST": folder / "test.conllu",
+        "LATIN": raw / "latin.txt",
+    }
     refused([places.get(word, word) for word in command.split()], message)
 
 
 def test_an_empty_text_gives_an_empty_file(raw):
     (raw / "empty.txt").write_text("\n")
     out = raw / "empty.conllu"
-    assert main(["predict", str(raw / "model.npz"), "--text", str(raw / "empty.txt"), "-o", str(out), "--quiet"]) == 0
+    assert (
+        main(
+            [
+                "predict",
+                str(raw / "model.npz"),
+                "--text",
+                str(raw / "empty.txt"),
+                "-o",
+                str(out),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     assert out.read_bytes() == b""

@@ -1,4 +1,6 @@
-"""Classifiers and regressors on the command line: the same model as in Python, from every format of rows."""
+"""Classifiers and regressors on the command line: the same model as in Python, from every format of
+rows.
+"""
 
 import json
 import signal
@@ -39,11 +41,24 @@ def write(path, X, y):
 @pytest.mark.parametrize("kind", ["classifier", "regressor"])
 def test_train_predict_evaluate_and_inspect(kind, suffix, tables, tmp_path, capsys):
     X, y = tables[kind]
-    data, model, output, report = (tmp_path / name for name in ("data" + suffix, "m.npz", "out.txt", "report.json"))
+    data, model, output, report = (
+        tmp_path / name for name in ("data" + suffix, "m.npz", "out.txt", "report.json")
+    )
     target = write(data, X, y)
     kernels = ["linear", "linear:on=0:2"]
     common = ["--epochs", "3", "--random-state", "0", "--json", str(report)]
-    train = ["train", kind, str(data), "-o", str(model), "--dev", str(data), *target, "--kernels", *kernels]
+    train = [
+        "train",
+        kind,
+        str(data),
+        "-o",
+        str(model),
+        "--dev",
+        str(data),
+        *target,
+        "--kernels",
+        *kernels,
+    ]
     assert main([*train, *common]) == 0
     trained = json.loads(report.read_text())
     assert trained["examples"] == 150
@@ -70,9 +85,13 @@ def test_train_predict_evaluate_and_inspect(kind, suffix, tables, tmp_path, caps
 
     assert main(["inspect", str(model), "--data", str(data), *target, "--json", str(report)]) == 0
     records, expected = json.loads(report.read_text())["group_report"], ours.group_report(X, y)
-    assert [r["group"] for r in records] == [r["group"] for r in expected] == [*kernels, "intercept"]
+    assert (
+        [r["group"] for r in records] == [r["group"] for r in expected] == [*kernels, "intercept"]
+    )
     for column in ("norm", "loss_increase", "standard_error"):
-        np.testing.assert_allclose([r[column] for r in records], [r[column] for r in expected], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            [r[column] for r in records], [r[column] for r in expected], rtol=1e-9, atol=1e-12
+        )
     assert "std. error" in capsys.readouterr().out
 
     assert main(["inspect", str(model), "--top", "2", "--json", str(report)]) == 0
@@ -85,7 +104,17 @@ def test_training_on_a_stream_is_partial_fit_on_its_shuffled_blocks(kind, tables
     X, y = tables[kind]
     data, model = tmp_path / "data.svm", tmp_path / "model.npz"
     zero_based = write(data, X, y)
-    arguments = [*zero_based, "--stream", "--epochs", "3", "--weighting", "norms", "--random-state", "0", "--quiet"]
+    arguments = [
+        *zero_based,
+        "--stream",
+        "--epochs",
+        "3",
+        "--weighting",
+        "norms",
+        "--random-state",
+        "0",
+        "--quiet",
+    ]
     assert main(["train", kind, str(data), "-o", str(model), *arguments]) == 0
     stream = omkl.data.open_stream(data, zero_based=True).shuffled(random_state=0)
     ours = type(omkl.load(model))(random_state=0, epochs=3, n_examples=150, weighting="norms")
@@ -99,10 +128,19 @@ def test_training_on_a_stream_is_partial_fit_on_its_shuffled_blocks(kind, tables
 def test_confidence_is_the_probability_of_the_class(kind, tables, tmp_path):
     X, y = tables["classifier"]
     names = np.array(["setosa", "versicolor", "virginica"])[y]
-    model = kind(["linear"], loss="crf" if kind is omkl.OnlineMKLClassifier else "logistic").fit(X, names)
+    model = kind(["linear"], loss="crf" if kind is omkl.OnlineMKLClassifier else "logistic").fit(
+        X, names
+    )
     model.save(tmp_path / "m.npz")
     write(tmp_path / "x.npz", X, y)
-    predict = ["predict", str(tmp_path / "m.npz"), str(tmp_path / "x.npz"), "--confidence", "--quiet", "-o"]
+    predict = [
+        "predict",
+        str(tmp_path / "m.npz"),
+        str(tmp_path / "x.npz"),
+        "--confidence",
+        "--quiet",
+        "-o",
+    ]
     for output in ("o.txt", "o.jsonl"):
         assert main([*predict, str(tmp_path / output)]) == 0
     records = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
@@ -115,18 +153,25 @@ def test_confidence_is_the_probability_of_the_class(kind, tables, tmp_path):
 
 def test_columns_of_strings_are_groups(tmp_path):
     data, model, output = (tmp_path / name for name in ("data.csv", "model.npz", "out.jsonl"))
-    data.write_text("colour,size,kind\n" + "red,1,cherry\ngreen,8,melon\nred,2,cherry\ngreen,9,melon\n" * 5)
+    data.write_text(
+        "colour,size,kind\n" + "red,1,cherry\ngreen,8,melon\nred,2,cherry\ngreen,9,melon\n" * 5
+    )
     assert main(["train", "classifier", str(data), "-o", str(model), "--quiet"]) == 0
     kernels = {"linear", "quadratic", "gaussian", "narrow gaussian", "quadratic:ranges"}
     assert set(omkl.load(model).kernel_weights_) == kernels | {"colour"}
     unlabelled = tmp_path / "new.csv"
     unlabelled.write_text("colour,size\nred,1\ngreen,7\n")
     assert main(["predict", str(model), str(unlabelled), "-o", str(output), "--quiet"]) == 0
-    assert [json.loads(line)["y"] for line in output.read_text().splitlines()] == ["cherry", "melon"]
+    assert [json.loads(line)["y"] for line in output.read_text().splitlines()] == [
+        "cherry",
+        "melon",
+    ]
 
 
 def test_text_columns_stay_text(tmp_path):
-    data, new, model, out = (tmp_path / name for name in ("data.csv", "new.csv", "model.npz", "out.jsonl"))
+    data, new, model, out = (
+        tmp_path / name for name in ("data.csv", "new.csv", "model.npz", "out.jsonl")
+    )
     rows = [(f"{k % 9:02d}", k, "high" if k % 9 > 4 else "low") for k in range(90)]
     data.write_text("zip,size,y\n" + "".join(f"{code},{size},{y}\n" for code, size, y in rows))
     new.write_text("zip,size\n02,1\n07,1\n")
@@ -141,11 +186,20 @@ def test_text_columns_stay_text(tmp_path):
 def test_the_same_command_gives_the_same_model(tmp_path):
     data, model, out = (tmp_path / name for name in ("data.csv", "model.npz", "out.jsonl"))
     rng = np.random.default_rng(0)
-    data.write_text("x,y\n" + "".join(f"{x},{int(x + e > 0)}\n" for x, e in rng.normal(size=(60, 2))))
+    data.write_text(
+        "x,y\n" + "".join(f"{x},{int(x + e > 0)}\n" for x, e in rng.normal(size=(60, 2)))
+    )
     seen = []
     for _ in range(2):  # the held-out tenth and the order are drawn
-        assert main(["train", "classifier", str(data), "-o", str(model), "--quiet", "--early-stopping"]) == 0
-        assert main(["predict", str(model), str(data), "-o", str(out), "--quiet", "--confidence"]) == 0
+        assert (
+            main(
+                ["train", "classifier", str(data), "-o", str(model), "--quiet", "--early-stopping"]
+            )
+            == 0
+        )
+        assert (
+            main(["predict", str(model), str(data), "-o", str(out), "--quiet", "--confidence"]) == 0
+        )
         seen.append(out.read_text())
     assert seen[0] == seen[1]
 
@@ -195,9 +249,23 @@ def test_scales_of_columns_are_inspected(kind, tables, tmp_path, capsys):
     X, y = tables["classifier"]
     model = kind().fit(1e3 * X, y)
     model.save(tmp_path / "model.npz")
-    assert main(["inspect", str(tmp_path / "model.npz"), "--groups", "3", "--json", str(tmp_path / "m.json")]) == 0
+    assert (
+        main(
+            [
+                "inspect",
+                str(tmp_path / "model.npz"),
+                "--groups",
+                "3",
+                "--json",
+                str(tmp_path / "m.json"),
+            ]
+        )
+        == 0
+    )
     found = json.loads((tmp_path / "m.json").read_text())["column_scales"]
-    np.testing.assert_allclose(list(found.values()), np.transpose([1e3 * X.mean(axis=0), 1e3 * X.std(axis=0)]))
+    np.testing.assert_allclose(
+        list(found.values()), np.transpose([1e3 * X.mean(axis=0), 1e3 * X.std(axis=0)])
+    )
     printed = capsys.readouterr().out.partition("Scales of the columns")[2].splitlines()
     first = next(iter(found))
     assert printed[1].split() == ["column", "mean", "deviation"]
@@ -215,13 +283,17 @@ def test_columns_are_found_by_their_names(tmp_path, stream):
     for name, columns in files.items():
         values = dict(zip("abcyx", [*X.T, y, y]))
         rows = zip(*(values[column].tolist() for column in columns))
-        (tmp_path / f"{name}.csv").write_text("\n".join(",".join(map(str, row)) for row in [columns, *rows]))
+        (tmp_path / f"{name}.csv").write_text(
+            "\n".join(",".join(map(str, row)) for row in [columns, *rows])
+        )
     model, target = str(tmp_path / "m.npz"), ["--target", "y", "--quiet"]
     training = ["-o", model, "--epochs", "9", "--random-state", "0", *target, *stream]
     assert main(["train", "classifier", str(tmp_path / "same.csv"), *training]) == 0
     for name in ("same", "turned"):
         report = str(tmp_path / f"{name}.json")
-        assert main(["evaluate", model, str(tmp_path / f"{name}.csv"), "--json", report, *target]) == 0
+        assert (
+            main(["evaluate", model, str(tmp_path / f"{name}.csv"), "--json", report, *target]) == 0
+        )
     assert (tmp_path / "same.json").read_text() == (tmp_path / "turned.json").read_text()
     assert json.loads((tmp_path / "same.json").read_text())["accuracy"] > 0.9
     assert main(["evaluate", model, str(tmp_path / "short.csv"), *target]) == 2

@@ -52,11 +52,15 @@ def whole(stream, epoch=0):
     y = [block.y for block in blocks]
     if y[0] is None:
         return X, None
-    return X, np.concatenate(y) if isinstance(y[0], np.ndarray) else [label for part in y for label in part]
+    return X, np.concatenate(y) if isinstance(y[0], np.ndarray) else [
+        label for part in y for label in part
+    ]
 
 
 def peak_memory(stream):
-    """Return the peak of bytes allocated by Python, numpy and Arrow in a pass, the smaller of two measurements."""
+    """Return the peak of bytes allocated by Python, numpy and Arrow in a pass, the smaller of two
+    measurements.
+    """
     return min(_peak_of_pass(stream) for _ in range(2))
 
 
@@ -78,5 +82,9 @@ def listed(X, y):
     if isinstance(X, Treebank) or (isinstance(X, list) and X and isinstance(X[0], Sentence)):
         X = [sentence.__getstate__() for sentence in X]
     rows = X.toarray() if sparse.issparse(X) else X
-    rows = np.where(np.isnan(rows), None, rows).tolist() if isinstance(rows, np.ndarray) else list(rows)
+    rows = (
+        np.where(np.isnan(rows), None, rows).tolist()
+        if isinstance(rows, np.ndarray)
+        else list(rows)
+    )
     return list(zip(rows, [None] * len(rows) if y is None else list(y)))

@@ -1,4 +1,6 @@
-"""CSV, Parquet and Arrow, also at URLs: blocks hold what pyarrow reads at once, and errors name the wrong rows."""
+"""CSV, Parquet and Arrow, also at URLs: blocks hold what pyarrow reads at once, and errors name the
+wrong rows.
+"""
 
 import csv
 import functools
@@ -23,7 +25,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from omkl.data import open_stream, read_treebank, stream_csv, stream_npz, stream_parquet, stream_svmlight
+from omkl.data import (
+    open_stream,
+    read_treebank,
+    stream_csv,
+    stream_npz,
+    stream_parquet,
+    stream_svmlight,
+)
 from omkl.data.csv_files import _after_last_row as after_last_row
 from omkl.exceptions import (
     DamagedFileError,
@@ -64,7 +73,9 @@ WRITERS = {
     "row groups": lambda table, path: pyarrow.parquet.write_table(table, path, row_group_size=100),
     "one group": pyarrow.parquet.write_table,
     "feather": pyarrow.feather.write_feather,
-    "mapped": lambda table, path: pyarrow.feather.write_feather(table, path, compression="uncompressed", chunksize=77),
+    "mapped": lambda table, path: pyarrow.feather.write_feather(
+        table, path, compression="uncompressed", chunksize=77
+    ),
 }
 
 
@@ -91,7 +102,9 @@ ROWS = [
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "dictionary"])
 def test_strings_make_dicts_without_what_is_missing(tmp_path, kind):
-    table = pa.table({name: [row.get(name) for row in ROWS] for name in ("size", "color")} | {"y": list("abab")})
+    table = pa.table(
+        {name: [row.get(name) for row in ROWS] for name in ("size", "color")} | {"y": list("abab")}
+    )
     if kind == "csv":
         stream = stream_csv(to_csv(tmp_path / "a.csv", table), "y")
     else:
@@ -121,10 +134,14 @@ CATEGORIES = [
 ]
 
 
-@pytest.mark.parametrize(("type", "values", "expected"), CATEGORIES, ids=lambda item: str(item)[:12])
+@pytest.mark.parametrize(
+    ("type", "values", "expected"), CATEGORIES, ids=lambda item: str(item)[:12]
+)
 def test_categories_of_any_type(tmp_path, type, values, expected):
     column = pa.DictionaryArray.from_arrays(pa.array([1, 0, 0], pa.int8()), pa.array(values, type))
-    path = arrow_file(tmp_path / "a.arrow", pa.table({"x": column, "s": ["s", "s", "s"], "y": [1, 2, 3]}))
+    path = arrow_file(
+        tmp_path / "a.arrow", pa.table({"x": column, "s": ["s", "s", "s"], "y": [1, 2, 3]})
+    )
     X, _ = whole(stream_parquet(path, "y"))
     assert [row.get("x") for row in X] == [expected[1], expected[0], expected[0]]
 
@@ -143,13 +160,20 @@ def test_dates_of_text_are_days(tmp_path, cells, days):
     assert_array_equal(whole(stream_csv(path))[0], np.column_stack([days, np.ones(len(days))]))
     text = whole(stream_csv(path, categorical=["when"]))[0]
     assert [row.get("when", "") for row in text] == cells
-    parsed = pandas.to_datetime([None if cell in ("", "NA") else cell for cell in cells], format="ISO8601", utc=True)
+    parsed = pandas.to_datetime(
+        [None if cell in ("", "NA") else cell for cell in cells], format="ISO8601", utc=True
+    )
     assert_array_equal((parsed - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(days=1), days)
 
 
 def test_a_cell_that_is_no_date_is_named(tmp_path):
-    path = write(tmp_path / "a.csv", "when,x\n" + "2024-01-01,1\n" * 200_000 + "2024-01-02 12:00,1\nsoon,1\n,1\n")
-    with pytest.raises(DataFileError, match="row 200003: 'soon' in column 'when' is not a date: name the column"):
+    path = write(
+        tmp_path / "a.csv",
+        "when,x\n" + "2024-01-01,1\n" * 200_000 + "2024-01-02 12:00,1\nsoon,1\n,1\n",
+    )
+    with pytest.raises(
+        DataFileError, match="row 200003: 'soon' in column 'when' is not a date: name the column"
+    ):
         whole(stream_csv(path))
     with pytest.warns(DataWarning, match="1 record"):
         X, _ = whole(stream_csv(path, on_error="skip"))
@@ -171,7 +195,9 @@ def test_truth_values_of_text_are_numbers_but_for_classes(tmp_path):
     assert_array_equal(X, [[1, 1], [0, 2], [np.nan, 3]])
     assert y.tolist() == [True, False, True]
     path = write(tmp_path / "b.csv", "ok,x\n" + "true,1\n" * 300_000 + "0,1\nmaybe,1\n")
-    with pytest.raises(DataFileError, match="row 300003: 'maybe' in column 'ok' is not a truth value: name the"):
+    with pytest.raises(
+        DataFileError, match="row 300003: 'maybe' in column 'ok' is not a truth value: name the"
+    ):
         whole(stream_csv(path))
     with pytest.warns(DataWarning, match="1 record"):
         assert whole(stream_csv(path, on_error="skip"))[0][-2:, 0].tolist() == [1, 0]
@@ -191,7 +217,9 @@ def test_numbers_that_are_categories(tmp_path):
     assert whole(stream_csv(path, "y", categorical=["y"]))[1].tolist() == ["0", "1"]
 
 
-@pytest.mark.parametrize("text", ["a, y\n1, p\n2,  q \n", "a,y\n 1,p\n2 ,q\n", 'a,y\n1, p\n2," q"\n'])
+@pytest.mark.parametrize(
+    "text", ["a, y\n1, p\n2,  q \n", "a,y\n 1,p\n2 ,q\n", 'a,y\n1, p\n2," q"\n']
+)
 def test_spaces_around_cells_are_dropped(tmp_path, text):
     (tmp_path / "t.csv").write_text(text)
     X, y = stream_csv(tmp_path / "t.csv", "y").read()
@@ -235,7 +263,9 @@ def test_files_without_a_header_and_with_other_delimiters(tmp_path):
 def test_lists_are_vectors(tmp_path, rng, fixed, dtype):
     vectors = rng.integers(0, 100, (30, 5)).astype(dtype)
     of = pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), 5 if fixed else -1)
-    table = pa.table({"v": pa.array(vectors.tolist(), of), "x": np.arange(30, dtype=np.float32), "s": ["a"] * 30})
+    table = pa.table(
+        {"v": pa.array(vectors.tolist(), of), "x": np.arange(30, dtype=np.float32), "s": ["a"] * 30}
+    )
     for write_table in (pyarrow.parquet.write_table, pyarrow.feather.write_feather):
         write_table(table, tmp_path / "a.parquet")
         X, _ = whole(stream_parquet(tmp_path / "a.parquet", columns=["v"], block_size=7))
@@ -253,7 +283,9 @@ def check_wrong_rows(make, message, n_skipped, expected):
         whole(make("raise"))
     stream = make("skip")
     for _ in range(2):
-        with pytest.warns(DataWarning, match=f"{n_skipped} records? w.* skipped, the first at .*{message}"):
+        with pytest.warns(
+            DataWarning, match=f"{n_skipped} records? w.* skipped, the first at .*{message}"
+        ):
             X, y = whole(stream)
         assert X.tolist() == expected
         assert y.tolist() == [0] * len(expected)
@@ -307,7 +339,9 @@ def test_rows_of_tables_that_are_wrong_are_named_or_counted(tmp_path):
     pyarrow.parquet.write_table(pa.table({"v": vectors, "y": [False] * 5}), path)
     for size in (1, 2, 50):  # a block may hold nothing else
         check_wrong_rows(
-            lambda on_error, size=size: stream_parquet(path, "y", on_error=on_error, block_size=size),
+            lambda on_error, size=size: stream_parquet(
+                path, "y", on_error=on_error, block_size=size
+            ),
             "a.parquet, row 1: the list in column 'v' has 0 numbers",
             3,
             [[1.0], [2.0]],
@@ -333,7 +367,9 @@ def test_tables_that_are_cut_short_are_left_out(tmp_path, rng, writer):
     with pytest.raises(DataFileError, match=r"a\.parquet is damaged, or no Parquet or Arrow file"):
         stream_parquet(path)
     stream = stream_parquet([good, path], on_error="skip")
-    with pytest.warns(DataWarning, match="after 0 examples: the file is damaged, and the rest of it is left"):
+    with pytest.warns(
+        DataWarning, match="after 0 examples: the file is damaged, and the rest of it is left"
+    ):
         assert_array_equal(whole(stream)[0][:, 0], table["a"].to_numpy())
     assert stream.skipped == 1
 
@@ -341,9 +377,13 @@ def test_tables_that_are_cut_short_are_left_out(tmp_path, rng, writer):
 def test_a_table_that_is_damaged_is_read_up_to_there(tmp_path, rng):
     values = rng.standard_normal(20_000)
     path = tmp_path / "a.parquet"
-    pyarrow.parquet.write_table(pa.table({"a": values}), path, row_group_size=1000, write_page_checksum=True)
+    pyarrow.parquet.write_table(
+        pa.table({"a": values}), path, row_group_size=1000, write_page_checksum=True
+    )
     damage(path)
-    with pytest.raises(DamagedFileError, match=r"a\.parquet, after \d+ examples: the file is damaged"):
+    with pytest.raises(
+        DamagedFileError, match=r"a\.parquet, after \d+ examples: the file is damaged"
+    ):
         whole(stream_parquet(path))
     with pytest.warns(DataWarning, match="the file is damaged, and the rest of it is left out"):
         X, _ = whole(stream_parquet(path, on_error="skip"))
@@ -407,7 +447,9 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
 
 
 cells = st.text(st.sampled_from('ab1,\n\r"\t é'), max_size=6)
-tables = st.integers(2, 4).flatmap(lambda width: st.lists(st.tuples(*[cells] * width), min_size=1, max_size=8))
+tables = st.integers(2, 4).flatmap(
+    lambda width: st.lists(st.tuples(*[cells] * width), min_size=1, max_size=8)
+)
 
 
 @given(table=tables, stray=st.integers(0, 40))
@@ -423,13 +465,17 @@ def test_after_any_cut_the_rest_begins_with_a_row(table, stray):
 
 @given(table=tables)
 def test_rows_are_those_of_pythons_reader(table, tmp_path_factory):
-    """Quoted line ends and quotation marks; blank and empty cells are missing, and spaces around others go."""
+    """Quoted line ends and quotation marks; blank and empty cells are missing, and spaces around
+    others go.
+    """
     path = tmp_path_factory.mktemp("csv") / "a.csv"
     names = [f"c{i}" for i in range(len(table[0]))]
     with path.open("w", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([names, *table])
     found = stream_csv(path, categorical=names).read().X
-    assert found == [{name: cell.strip() for name, cell in zip(names, row) if cell.strip()} for row in table]
+    assert found == [
+        {name: cell.strip() for name, cell in zip(names, row) if cell.strip()} for row in table
+    ]
 
 
 def test_a_quotation_mark_that_is_never_closed_ends_the_file(tmp_path):
@@ -458,7 +504,9 @@ def test_missing_cells(tmp_path):
     assert X == [{"country": "NA", "x": 1.0}, {"country": "DE"}, {}]
     assert y.tolist() == ["null", "b", "NA"]
     good = "".join(f"{k},{'NA' if k % 2 else k},0\n" for k in range(300))
-    X, _ = whole(stream_csv(write(tmp_path / "b.csv", f"a,b,y\n{good}?,1,0\n1,NA,0\n"), "y", columns=["b"]))
+    X, _ = whole(
+        stream_csv(write(tmp_path / "b.csv", f"a,b,y\n{good}?,1,0\n1,NA,0\n"), "y", columns=["b"])
+    )
     assert_array_equal(X[:, 0], [*(np.nan if k % 2 else k for k in range(300)), 1, np.nan])
 
 
@@ -472,7 +520,9 @@ def test_integer_targets_are_exact(tmp_path):
 @pytest.mark.parametrize("bad", ["?", "1_0", "12a", '"1,2"'])
 def test_one_bad_cell_makes_no_column_of_strings(tmp_path, bad):
     path = write(tmp_path / "a.csv", f"a,b\n1,2\n3,4\n{bad},6\n7,8\n")
-    with pytest.raises(DataFileError, match=r"row 4: .* in column 'a' is not a number: name the column"):
+    with pytest.raises(
+        DataFileError, match=r"row 4: .* in column 'a' is not a number: name the column"
+    ):
         whole(stream_csv(path))
     with pytest.warns(DataWarning, match="1 record was skipped"):
         assert_array_equal(whole(stream_csv(path, on_error="skip"))[0], [[1, 2], [3, 4], [7, 8]])
@@ -526,7 +576,9 @@ def test_a_pipe_is_read_once_and_from_its_beginning(tmp_path):
 @pytest.mark.parametrize("stream", [stream_parquet, stream_npz, stream_svmlight])
 def test_a_pipe_that_must_be_read_here_and_there_is_refused_at_once(tmp_path, stream):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DataFileError, match="is a pipe, which can be read only once and from the start"):
+    with pytest.raises(
+        DataFileError, match="is a pipe, which can be read only once and from the start"
+    ):
         whole(stream(tmp_path / "pipe"))
     with pytest.raises(DataFileError, match="is a pipe"):
         open_stream([tmp_path / "pipe"])
@@ -552,7 +604,9 @@ def server(tmp_path):
         def log_message(self, *_):
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path)) as running:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path)
+    ) as running:
         thread = threading.Thread(target=running.serve_forever, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{running.server_port}"
@@ -572,11 +626,17 @@ def test_text_is_read_from_a_server(tmp_path, server, suffix):
     same_examples(open_stream(f"{server}/a.csv{suffix}", target="y"), open_stream(path, target="y"))
 
 
-@pytest.mark.parametrize("write_table", [pa.parquet.write_table, pa.feather.write_feather], ids=["parquet", "feather"])
+@pytest.mark.parametrize(
+    "write_table", [pa.parquet.write_table, pa.feather.write_feather], ids=["parquet", "feather"]
+)
 def test_tables_are_read_from_a_store(tmp_path, store, write_table):
-    write_table(pa.table({"a": np.arange(3000.0), "y": np.arange(3000) % 2}), tmp_path / "a.parquet")
+    write_table(
+        pa.table({"a": np.arange(3000.0), "y": np.arange(3000) % 2}), tmp_path / "a.parquet"
+    )
     store.put_file(str(tmp_path / "a.parquet"), "/a.parquet")
-    same_examples(stream_parquet("memory://a.parquet", "y"), stream_parquet(tmp_path / "a.parquet", "y"))
+    same_examples(
+        stream_parquet("memory://a.parquet", "y"), stream_parquet(tmp_path / "a.parquet", "y")
+    )
 
 
 def test_patterns_directories_and_what_they_say(store):

@@ -1,4 +1,6 @@
-"""Streams of every format of text: joined blocks are the whole file, and what is wrong is named or left out."""
+"""Streams of every format of text: joined blocks are the whole file, and what is wrong is named or
+left out.
+"""
 
 import io
 import re
@@ -26,7 +28,13 @@ from omkl.data import (
 )
 from omkl.data.streams import Skipped
 from omkl.data.svmlight import _parsed
-from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError, TruncatedFileError
+from omkl.exceptions import (
+    DamagedFileError,
+    DataFileError,
+    DataWarning,
+    InputError,
+    TruncatedFileError,
+)
 
 from .stream_files import COMPRESSIONS, cut_short, damage, listed, peak_memory, whole, write
 
@@ -49,7 +57,8 @@ def texts(tmp_path_factory):
     rng = np.random.default_rng(0)
     csv = pa.BufferOutputStream()
     pyarrow.csv.write_csv(
-        pa.table({"a": rng.standard_normal(4000), "y": np.arange(4000), "b": [0.5, None] * 2000}), csv
+        pa.table({"a": rng.standard_normal(4000), "y": np.arange(4000), "b": [0.5, None] * 2000}),
+        csv,
     )
     path = tmp_path_factory.mktemp("text") / "a.conllu"
     write_treebank(path, synthetic_treebank(600, random_state=0))
@@ -68,7 +77,9 @@ def read_whole(format, path):
         return load_svmlight_file(str(path), n_features=40)
     if format == "csv":
         table = pyarrow.csv.read_csv(path)
-        return np.column_stack([table["a"].to_numpy(), table["b"].to_numpy()]), table["y"].to_numpy()
+        return np.column_stack([table["a"].to_numpy(), table["b"].to_numpy()]), table[
+            "y"
+        ].to_numpy()
     return (read_treebank(path), None) if format == "conllu" else read_sequences(path)
 
 
@@ -99,7 +110,9 @@ def test_a_file_cut_short_is_read_up_to_there(tmp_path, texts, format, suffix):
         found = listed(*whole(stream))
     n = len(found) - len(expected)
     assert stream.skipped == 1
-    assert (len(expected) // 4 if suffix != ".bz2" else 0) <= n < len(expected)  # a block of bz2 is the whole file
+    assert (
+        (len(expected) // 4 if suffix != ".bz2" else 0) <= n < len(expected)
+    )  # a block of bz2 is the whole file
     assert found == expected + expected[:n]
 
 
@@ -108,7 +121,9 @@ def test_a_file_cut_short_is_read_up_to_there(tmp_path, texts, format, suffix):
 def test_a_damaged_file_is_never_read_to_its_end(tmp_path, texts, format, suffix):
     good = write(tmp_path / f"good.{format}", texts[format])
     path = damage(write(tmp_path / f"a.{format}{suffix}", texts[format]))
-    with pytest.raises(DataFileError, match=rf"a\.{format}{suffix}, (after \d+ \w+: the file is|line \d+:|row \d+)"):
+    with pytest.raises(
+        DataFileError, match=rf"a\.{format}{suffix}, (after \d+ \w+: the file is|line \d+:|row \d+)"
+    ):
         whole(STREAMS[format]([good, path]))
     stream = STREAMS[format]([good, path], on_error="skip")
     with pytest.warns(DataWarning, match="skipped"):
@@ -118,7 +133,8 @@ def test_a_damaged_file_is_never_read_to_its_end(tmp_path, texts, format, suffix
 
 WORDS, NUMBERS = '{"x": ["a", "b"], "y": ["A", "B"]}\n', '{"x": [[1, 2.5]]}\n'
 DICTS = '{"x": [{"w": "a", "v": [1, 2], "d": {"e": true}, "n": null}]}\n'
-# a format, examples that are right, a wrong one, the number of its line after them, and what the message says
+# a format, examples that are right, a wrong one, the number of its line after them, and what the
+# message says
 WRONG = [
     *(
         ("svm", SPARSE, f"{line}\n", 4, message)
@@ -149,7 +165,10 @@ WRONG = [
         for number in ["nan", "inf", "1e999", "-Infinity", "1_0", "x" * 5000]
     ),
     ("columns", "a A\nb B\n\n", "a b c\n\n", 4, "found 3 columns for a token, not 2"),
-    *(("jsonl", JSONL, f"{line}\n", 4, "expected") for line in ['{"x": [', '{"x": ["\udcff"], "y": [1]}']),
+    *(
+        ("jsonl", JSONL, f"{line}\n", 4, "expected")
+        for line in ['{"x": [', '{"x": ["\udcff"], "y": [1]}']
+    ),
     ("jsonl", JSONL, '{"x": [{}], "y": 3}\n', 4, '"y" must be a list'),
     ("jsonl", JSONL, '{"x": [{}]}\n', 4, "expected dicts with labels, as in the sequences before"),
     *(
@@ -201,7 +220,9 @@ def test_memory_is_that_of_a_block_whatever_the_size_of_the_file(tmp_path, texts
     header, body = b"", texts[format]
     if format == "csv":
         header, body = body.split(b"\n", 1)[0] + b"\n", body.split(b"\n", 1)[1]
-    n = (120_000 if format in ("crfsuite", "jsonl") else 4_000_000) // len(body)  # more than is read at a time
+    n = (120_000 if format in ("crfsuite", "jsonl") else 4_000_000) // len(
+        body
+    )  # more than is read at a time
     small, large = (write(tmp_path / f"{k}.{format}", header + body * (k * n)) for k in (1, 3))
     peaks = [peak_memory(STREAMS[format](path, block_size=20)) for path in (small, large)]
     assert peaks[1] - peaks[0] < 0.5 * (large.stat().st_size - small.stat().st_size)
@@ -226,7 +247,9 @@ def random_text(rng, n=500, d=40, zero_based=False):
 
 NUMBER = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
-    st.from_regex(r"[+-]?([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,2})?", fullmatch=True),
+    st.from_regex(
+        r"[+-]?([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,2})?", fullmatch=True
+    ),
 )
 
 
@@ -261,7 +284,9 @@ def test_blanks_comments_and_queries_are_read_as_scikit_learn_reads_them(text):
 
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
 @pytest.mark.parametrize("zero_based", [False, True])
-def test_blocks_of_svmlight_are_the_whole_file_whatever_counts_from_zero(tmp_path, rng, suffix, zero_based):
+def test_blocks_of_svmlight_are_the_whole_file_whatever_counts_from_zero(
+    tmp_path, rng, suffix, zero_based
+):
     text = random_text(rng, zero_based=zero_based)
     path = write(tmp_path / f"a.svm{suffix}", text)
     expected = load_svmlight_file(io.BytesIO(text), zero_based=zero_based)

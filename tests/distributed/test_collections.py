@@ -1,4 +1,6 @@
-"""Dask collections are learned as parameter mixing learns their partitions in this process, to the same bits."""
+"""Dask collections are learned as parameter mixing learns their partitions in this process, to the
+same bits.
+"""
 
 import os
 import signal
@@ -12,7 +14,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler, StructuredPredictor
+from omkl import (
+    DependencyParser,
+    OnlineMKLClassifier,
+    OnlineMKLRegressor,
+    SequenceLabeler,
+    StructuredPredictor,
+)
 from omkl.distributed.mixing import ParameterMixing
 from omkl.estimators import sources
 from omkl.estimators.sources import TrainingBlock
@@ -49,11 +57,26 @@ SETTINGS = {"epochs": 3, "random_state": 0}
 
 MODELS = {
     "rows": (lambda: OnlineMKLClassifier(class_weight={0: 2.0}), X, Y, WEIGHTS),
-    "rows, features and dual averaging": (lambda: OnlineMKLClassifier(FIXED, method="rda", loss="crf"), X, Y, None),
+    "rows, features and dual averaging": (
+        lambda: OnlineMKLClassifier(FIXED, method="rda", loss="crf"),
+        X,
+        Y,
+        None,
+    ),
     "numbers": (lambda: OnlineMKLRegressor(schedule="linear", eta0=0.3), X, X[:, 0] ** 2, WEIGHTS),
-    "sparse rows": (lambda: OnlineMKLClassifier(["linear"]), sparse.csr_matrix(X * (X > 0)), Y, None),
+    "sparse rows": (
+        lambda: OnlineMKLClassifier(["linear"]),
+        sparse.csr_matrix(X * (X > 0)),
+        Y,
+        None,
+    ),
     "frame with text": (OnlineMKLClassifier, FRAME, pd.Series(Y), None),
-    "frame of numbers": (lambda: OnlineMKLRegressor(["gaussian:on=a", "linear"]), FRAME[["a", "b"]], FRAME.d, None),
+    "frame of numbers": (
+        lambda: OnlineMKLRegressor(["gaussian:on=a", "linear"]),
+        FRAME[["a", "b"]],
+        FRAME.d,
+        None,
+    ),
     "words": (lambda: SequenceLabeler(order=2), WORDS, TAGS, WEIGHTS),
     "dicts": (lambda: SequenceLabeler(loss="crf", shuffle=False), DICTS, TAGS, None),
     "vectors": (lambda: SequenceLabeler(transitions_by_position=True), VECTORS, TAGS, None),
@@ -77,24 +100,40 @@ def collected(values, n_parts=PARTS):
     if isinstance(values, list):
         return db.from_delayed(parts)
     if sparse.issparse(values):
-        blocks = [da.from_delayed(part, (np.nan, values.shape[1]), meta=values[:0]) for part in parts]
+        blocks = [
+            da.from_delayed(part, (np.nan, values.shape[1]), meta=values[:0]) for part in parts
+        ]
         return da.concatenate(blocks, allow_unknown_chunksizes=True)
-    return da.from_array(values, chunks=(tuple(map(len, parts_of(values, n_parts))), *values.shape[1:]))
+    return da.from_array(
+        values, chunks=(tuple(map(len, parts_of(values, n_parts))), *values.shape[1:])
+    )
 
 
 def trained_here(model, X, y, weights):
-    """Encode the parts one after the other with a growing vocabulary, and mix the parameters of all in this process."""
+    """Encode the parts one after the other with a growing vocabulary, and mix the parameters of all
+    in this process.
+    """
     task, model_ = model._task(), model._new_model(model._task().codec)
     codec = model_.codec
     data = task.read(TrainingBlock(X, y, weights), True)
     codec.known = codec._outputs.learn(data.labels, data.weights)
     if data.weights is not None and isinstance(model, OnlineMKLRegressor):
-        codec.known.level = codec._outputs.learn(np.asarray(y)[weights > 0].tolist(), weights[weights > 0]).level
+        codec.known.level = codec._outputs.learn(
+            np.asarray(y)[weights > 0].tolist(), weights[weights > 0]
+        ).level
     kept = np.arange(N) if weights is None else np.flatnonzero(weights)
-    codec.encoder.fit(task.read(sources._some(TrainingBlock(X, y, None), kept), True)._replace(total=len(kept)))
-    codec.structure, codec.longest = codec._outputs.structure(codec.known), int(np.diff(data.offsets).max())
+    codec.encoder.fit(
+        task.read(sources._some(TrainingBlock(X, y, None), kept), True)._replace(total=len(kept))
+    )
+    codec.structure, codec.longest = (
+        codec._outputs.structure(codec.known),
+        int(np.diff(data.offsets).max()),
+    )
     blocks = list(map(TrainingBlock, parts_of(X), parts_of(y), parts_of(weights)))
-    blocks = [b if b.y is None or weights is None else sources._some(b, np.flatnonzero(b[2])) for b in blocks]
+    blocks = [
+        b if b.y is None or weights is None else sources._some(b, np.flatnonzero(b[2]))
+        for b in blocks
+    ]
     parts = [task.read(block, False) for block in blocks]
     codec.encoder.start_scales()
     for part in parts:
@@ -104,7 +143,9 @@ def trained_here(model, X, y, weights):
     shards = [codec.encode_known(part) for part in parts]
     model_.start(in_shards=True)
     model_.set_objective(None, sum(part.total_weight for part in shards))
-    source = ArraySource(Sharded(shards, list(map(len, shards))), np.random.default_rng(0) if model.shuffle else None)
+    source = ArraySource(
+        Sharded(shards, list(map(len, shards))), np.random.default_rng(0) if model.shuffle else None
+    )
     TrainingLoop(model_.trainer, source, make_pass=ParameterMixing(len(shards))).run(model.epochs)
     model._adopt(model_)
     return model
@@ -128,17 +169,24 @@ def test_a_collection_is_learned_as_its_partitions_here(client, name, reloaded):
         assert_array_equal(found, expected)
 
 
-# ---- clusters ---------------------------------------------------------------------------------------------------
+# ---- clusters ------------------------------------------------------------------------------------
 
 
 def cluster_of(n_workers, **options):
-    options = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": "CRITICAL", **options}
+    options = {
+        "threads_per_worker": 1,
+        "dashboard_address": ":0",
+        "silence_logs": "CRITICAL",
+        **options,
+    }
     return distributed.LocalCluster(n_workers=n_workers, **options)
 
 
 def array_model(client, n_parts=5, **settings):
     settings = {**SETTINGS, **settings}
-    return OnlineMKLClassifier(FIXED, **settings).fit(collected(X, n_parts), collected(Y, n_parts), client=client)
+    return OnlineMKLClassifier(FIXED, **settings).fit(
+        collected(X, n_parts), collected(Y, n_parts), client=client
+    )
 
 
 @pytest.fixture(scope="module")
@@ -154,15 +202,21 @@ def test_threads_of_this_process_and_one_worker_learn_the_same_bits(expected):
 
 
 def test_equal_partitions_are_learned_as_interleaved_shards(client):
-    """Shards of data in memory have the rows j, j + S, ..., and shuffling depends on the kind of the data."""
+    """Shards of data in memory have the rows j, j + S, ..., and shuffling depends on the kind of
+    the data.
+    """
     rows = da.concatenate([da.from_array(X[j::3]) for j in range(3)])
     y = da.concatenate([da.from_array(Y[j::3]) for j in range(3)])
     here = OnlineMKLClassifier(FIXED, shuffle=False, **SETTINGS).fit(X, Y, shards=3)
-    assert_same_state(OnlineMKLClassifier(FIXED, shuffle=False, **SETTINGS).fit(rows, y, client=client), here)
+    assert_same_state(
+        OnlineMKLClassifier(FIXED, shuffle=False, **SETTINGS).fit(rows, y, client=client), here
+    )
 
 
 class Mortal:
-    """Linear kernel that kills the first worker that has computed it 20 times, in the middle of a pass."""
+    """Linear kernel that kills the first worker that has computed it 20 times, in the middle of a
+    pass.
+    """
 
     def __init__(self, flag):
         self.flag, self.parent, self.calls = str(flag), os.getpid(), 0
@@ -179,7 +233,9 @@ class Mortal:
 @pytest.mark.parametrize("n_workers", [1, 2])
 def test_a_worker_that_dies_in_an_epoch_changes_nothing(client, n_workers, tmp_path):
     def fit(on):
-        model = OnlineMKLClassifier([Custom(Mortal(tmp_path / "killed"), normalize=None)], **SETTINGS)
+        model = OnlineMKLClassifier(
+            [Custom(Mortal(tmp_path / "killed"), normalize=None)], **SETTINGS
+        )
         return model.fit(collected(X), collected(Y), client=on)
 
     with cluster_of(n_workers) as cluster, distributed.Client(cluster) as other:
@@ -210,7 +266,8 @@ def test_workers_that_join_take_their_share(expected):
 
 
 def test_data_that_no_worker_and_not_this_process_could_hold():
-    """Two workers of 700 MB, of which omkl takes half: partitions are spilled to disk, and learned from there.
+    """Two workers of 700 MB, of which omkl takes half: partitions are spilled to disk, and learned
+    from there.
 
     An idle worker takes 350 MB, most of it for its imports.
     """
@@ -236,24 +293,30 @@ def test_data_that_no_worker_and_not_this_process_could_hold():
             return found
 
         patch.setattr(distributed.Client, "gather", watched)
-        model = OnlineMKLClassifier(["gaussian:features=10"], epochs=1, random_state=0).fit(X, y, client=client)
+        model = OnlineMKLClassifier(["gaussian:features=10"], epochs=1, random_state=0).fit(
+            X, y, client=client
+        )
     assert max(largest) < 2e6
     assert model.history_[0]["examples"] == 240_000
     assert model.history_[0]["shards"] == 30
 
 
-# ---- bad input --------------------------------------------------------------------------------------------------
+# ---- bad input -----------------------------------------------------------------------------------
 
 ROWS, CLASSES = da.from_array(X, chunks=(30, 4)), da.from_array(Y, chunks=30)
 PAIRS = db.from_sequence(list(zip(WORDS, TAGS)), npartitions=PARTS)
 
 
 def frame_of(*parts):
-    return dd.from_delayed([dask.delayed(part) for part in parts], meta=parts[0].iloc[:0], verify_meta=False)
+    return dd.from_delayed(
+        [dask.delayed(part) for part in parts], meta=parts[0].iloc[:0], verify_meta=False
+    )
 
 
 def rows_of(*parts):
-    blocks = [da.from_delayed(dask.delayed(part), (np.nan, X.shape[1]), dtype=float) for part in parts]
+    blocks = [
+        da.from_delayed(dask.delayed(part), (np.nan, X.shape[1]), dtype=float) for part in parts
+    ]
     return da.concatenate(blocks, allow_unknown_chunksizes=True)
 
 
@@ -262,10 +325,14 @@ def test_empty_partitions_are_left_out(client):
     expected = OnlineMKLClassifier(FIXED, **SETTINGS).fit(ROWS, CLASSES, client=client)
     parts = [X[:0], X[:30], X[30:60], X[:0], X[60:]]
     y = da.from_array(Y, chunks=((0, 30, 30, 0, 30),))
-    assert_same_state(OnlineMKLClassifier(FIXED, **SETTINGS).fit(rows_of(*parts), y, client=client), expected)
+    assert_same_state(
+        OnlineMKLClassifier(FIXED, **SETTINGS).fit(rows_of(*parts), y, client=client), expected
+    )
     doubled = [da.concatenate([own[:30], own]) for own in (ROWS, CLASSES)]
     weights = da.concatenate([da.zeros(30, chunks=30), da.ones(90, chunks=30)])
-    assert_same_state(OnlineMKLClassifier(FIXED, **SETTINGS).fit(*doubled, weights, client=client), expected)
+    assert_same_state(
+        OnlineMKLClassifier(FIXED, **SETTINGS).fit(*doubled, weights, client=client), expected
+    )
     expected = SequenceLabeler(**SETTINGS).fit(PAIRS, client=client)
     pairs = db.concat([PAIRS.filter(lambda pair: False), PAIRS])
     assert_same_state(SequenceLabeler(**SETTINGS).fit(pairs, client=client), expected)
@@ -283,16 +350,31 @@ RENAMED = FRAME[["a", "b"]].rename(columns={"b": "c"})
 REFUSED = {
     "y in memory": (classifier, (ROWS, Y), {}, "y must be a Dask collection .* got ndarray"),
     "X in memory": (classifier, (X, CLASSES), {}, "X must be a Dask collection .* got ndarray"),
-    "weights in memory": (classifier, (ROWS, CLASSES, WEIGHTS), {}, "sample_weight must be a Dask collection"),
+    "weights in memory": (
+        classifier,
+        (ROWS, CLASSES, WEIGHTS),
+        {},
+        "sample_weight must be a Dask collection",
+    ),
     "no y": (classifier, (ROWS,), {}, "y must be given, unless X is a bag of pairs"),
-    "a bag of words": (SequenceLabeler, (PAIRS.pluck(0),), {}, "y must be given, unless X is a bag of pairs"),
+    "a bag of words": (
+        SequenceLabeler,
+        (PAIRS.pluck(0),),
+        {},
+        "y must be given, unless X is a bag of pairs",
+    ),
     "an object": (
         classifier,
         (dask.delayed(X), CLASSES),
         {},
         "X must be a dask.dataframe, .* a dask.delayed object",
     ),
-    "other partitions": (classifier, (ROWS, CLASSES.rechunk(10)), {}, "same partitions, got 3 of X, 9 of y"),
+    "other partitions": (
+        classifier,
+        (ROWS, CLASSES.rechunk(10)),
+        {},
+        "same partitions, got 3 of X, 9 of y",
+    ),
     "other chunks": (
         classifier,
         (ROWS, CLASSES.rechunk(((29, 31, 30),))),
@@ -301,8 +383,18 @@ REFUSED = {
     ),
     "no examples": (classifier, (ROWS[:0], CLASSES[:0]), {}, "all its partitions are empty"),
     "no weights": (classifier, (ROWS, CLASSES, 0.0 * CLASSES), {}, "all its partitions are empty"),
-    "a negative weight": (classifier, (ROWS, CLASSES, CLASSES - 1), {}, "sample_weight must hold 62 finite numbers"),
-    "another width": (classifier, (rows_of(X[:30], X[30:60, :3], X[60:]), CLASSES), {}, "Partition 1 of X has rows of"),
+    "a negative weight": (
+        classifier,
+        (ROWS, CLASSES, CLASSES - 1),
+        {},
+        "sample_weight must hold 62 finite numbers",
+    ),
+    "another width": (
+        classifier,
+        (rows_of(X[:30], X[30:60, :3], X[60:]), CLASSES),
+        {},
+        "Partition 1 of X has rows of",
+    ),
     "other columns": (
         classifier,
         (frame_of(FRAME[["a", "b"]][:30], FRAME[["a", "b"]][30:60], RENAMED[60:]), CLASSES),
@@ -327,14 +419,24 @@ REFUSED = {
         {},
         "Sequence 0 of y must be a list of 1",
     ),
-    "shards": (classifier, (ROWS, CLASSES), {"shards": 3}, "shards must be None for Dask collections"),
+    "shards": (
+        classifier,
+        (ROWS, CLASSES),
+        {"shards": 3},
+        "shards must be None for Dask collections",
+    ),
     "validation": (
         lambda: classifier(early_stopping=True),
         (ROWS, CLASSES),
         {"validation": (ROWS, CLASSES)},
         r"validation must be a pair \(X, y\) in memory",
     ),
-    "early stopping": (lambda: classifier(early_stopping=True), (ROWS, CLASSES), {}, "early_stopping needs validation"),
+    "early stopping": (
+        lambda: classifier(early_stopping=True),
+        (ROWS, CLASSES),
+        {},
+        "early_stopping needs validation",
+    ),
     "balanced": (
         lambda: classifier(class_weight="balanced"),
         (ROWS, CLASSES),
@@ -347,8 +449,18 @@ REFUSED = {
         {},
         "class_weight must leave an example a weight above 0",
     ),
-    "radius": (lambda: classifier(radius="auto"), (ROWS, CLASSES), {}, "`radius` must be a number or None"),
-    "budget": (lambda: OnlineMKLClassifier(["gaussian"], budget=9), (ROWS, CLASSES), {}, "leave budget="),
+    "radius": (
+        lambda: classifier(radius="auto"),
+        (ROWS, CLASSES),
+        {},
+        "`radius` must be a number or None",
+    ),
+    "budget": (
+        lambda: OnlineMKLClassifier(["gaussian"], budget=9),
+        (ROWS, CLASSES),
+        {},
+        "leave budget=",
+    ),
     "trees": (DependencyParser, (PAIRS,), {}, "DependencyParser takes no Dask collections"),
     "own structures": (
         lambda: StructuredPredictor(Multiclass(2), [InterceptBank(2, averaging=True)]),
@@ -375,10 +487,14 @@ def test_other_methods_and_sessions_without_a_client(client, monkeypatch):
         with pytest.raises(InputError, match="Only fit takes Dask collections"):
             refused(ROWS)
     frame = dd.from_pandas(FRAME[["a", "b"]], npartitions=2)
-    model = OnlineMKLRegressor(**SETTINGS).fit(frame, dd.from_pandas(FRAME.d, npartitions=2), client=client)
+    model = OnlineMKLRegressor(**SETTINGS).fit(
+        frame, dd.from_pandas(FRAME.d, npartitions=2), client=client
+    )
     predicted = frame.map_partitions(model.predict, meta=(None, float)).compute()
     assert_allclose(predicted, model.predict(FRAME[["a", "b"]]), rtol=1e-12)
-    monkeypatch.setattr(distributed, "default_client", lambda: [].index("no client"))  # a ValueError, as of Dask
+    monkeypatch.setattr(
+        distributed, "default_client", lambda: [].index("no client")
+    )  # a ValueError, as of Dask
     with pytest.raises(InputError, match="Dask collections need a cluster: pass client="):
         classifier().fit(ROWS, CLASSES)
 
@@ -401,7 +517,9 @@ def test_a_resumed_run_and_early_stopping(client, tmp_path):
         return classifier().fit(ROWS, y, client=client, **options)
 
     expected = fit()
-    classifier(callbacks=[Stop()]).fit(ROWS, CLASSES, client=client, checkpoint=tmp_path, checkpoint_every=0.0)
+    classifier(callbacks=[Stop()]).fit(
+        ROWS, CLASSES, client=client, checkpoint=tmp_path, checkpoint_every=0.0
+    )
     with pytest.raises(InputError, match="content of the data"):
         fit(2 - CLASSES, checkpoint=tmp_path, resume=True)
     early = classifier(early_stopping=True, n_iter_no_change=1, epochs=9)

@@ -1,4 +1,6 @@
-"""Iterative parameter mixing: one shard is serial training, several are the dense average and a proximal step."""
+"""Iterative parameter mixing: one shard is serial training, several are the dense average and a
+proximal step.
+"""
 
 import copy
 
@@ -41,17 +43,31 @@ from omkl.parsing.sentences import ArcExamples
 from omkl.regularizers import L21, Ridge, SquaredL21
 from omkl.structures import Binary, Chain, NonProjectiveTree
 
-from ..groups.test_step_for_step import KERNELS, SETTINGS, K, Problem, explicit_bank, literal_of, trainer_of
+from ..groups.test_step_for_step import (
+    KERNELS,
+    SETTINGS,
+    K,
+    Problem,
+    explicit_bank,
+    literal_of,
+    trainer_of,
+)
 from ..passes import Kill, fit, online_trainer
 
 
 class Sequences:
-    """Short sequences as examples, of which the first kernel tells the labels; of weight 1, or of random ones."""
+    """Short sequences as examples, of which the first kernel tells the labels; of weight 1, or of
+    random ones.
+    """
 
     def __init__(self, explicit, seed=0, n_sequences=11, weighted=False):
         own = Problem(seed, n_sequences)
         self.offsets, self.X, self.gold = own.offsets, own.X, own.gold
-        self.weights = np.random.default_rng(seed).uniform(0.1, 3.0, n_sequences) if weighted else np.ones(n_sequences)
+        self.weights = (
+            np.random.default_rng(seed).uniform(0.1, 3.0, n_sequences)
+            if weighted
+            else np.ones(n_sequences)
+        )
         self.tokens = own.tokens(KERNELS.values() if explicit else ())
 
     def __len__(self):
@@ -64,7 +80,9 @@ class Sequences:
     def part(self, chosen):
         part = copy.copy(self)
         part.tokens, part.weights = self.tokens.only(chosen), self.weights[chosen]
-        part.gold = np.concatenate([self.gold[self.offsets[s] : self.offsets[s + 1]] for s in chosen])
+        part.gold = np.concatenate(
+            [self.gold[self.offsets[s] : self.offsets[s + 1]] for s in chosen]
+        )
         part.offsets = part.tokens.offsets
         return part
 
@@ -73,7 +91,9 @@ def make_trainer(explicit, setting, average, schedule=None):
     names, kernels, averaging = list(KERNELS), list(KERNELS.values()), average is not None
     if explicit:
         return trainer_of([explicit_bank(names, kernels, averaging)], setting, average, schedule)
-    return trainer_of([KernelExpansion(names, kernels, ["x"] * 3, K, averaging)], setting, average, schedule)
+    return trainer_of(
+        [KernelExpansion(names, kernels, ["x"] * 3, K, averaging)], setting, average, schedule
+    )
 
 
 class Recorded:
@@ -93,7 +113,10 @@ def naive_mix(start, shards, weights, options):
     mixed = copy.deepcopy(start)
 
     def mean(name):
-        return [sum(w * part for w, part in zip(weights, parts)) for parts in zip(*(getattr(s, name) for s in shards))]
+        return [
+            sum(w * part for w, part in zip(weights, parts))
+            for parts in zip(*(getattr(s, name) for s in shards))
+        ]
 
     mixed.theta, mixed.gradients, mixed.sums = mean("theta"), mean("gradients"), mean("sums")
     mixed.weight = sum(w * shard.weight for w, shard in zip(weights, shards))
@@ -162,7 +185,9 @@ def check_against_naive(trainer, naive, data, tolerance=1e-8):
 def test_mixing_is_the_dense_average_with_one_proximal_step(
     explicit, setting, n_shards, seed, average, narrow, weighted
 ):
-    """Potentials, norms and averages, through folds (of a narrow range of scales), deaths and rebirths."""
+    """Potentials, norms and averages, through folds (of a narrow range of scales), deaths and
+    rebirths.
+    """
     options, data = SETTINGS[setting], Sequences(explicit, seed, weighted=weighted)
     with pytest.MonkeyPatch.context() as patch:
         if narrow:
@@ -181,18 +206,22 @@ def test_mixing_is_the_dense_average_with_one_proximal_step(
 
 @pytest.mark.parametrize("schedule", [DistanceOverGradients, MeanPolyak, LinearDecay, InverseSqrt])
 @pytest.mark.parametrize("explicit", [True, False], ids=["explicit", "expansion"])
-@pytest.mark.parametrize("setting", ["sparse mkl: groups die and come back", "free transitions", "dual averaging"])
+@pytest.mark.parametrize(
+    "setting", ["sparse mkl: groups die and come back", "free transitions", "dual averaging"]
+)
 def test_one_shard_is_the_serial_algorithm(explicit, setting, schedule):
     """The same bits, in every array of the training state and in the history."""
     data = Sequences(explicit)
-    serial, mixed = (make_trainer(explicit, setting, PolynomialAverage(), schedule()) for _ in range(2))
+    serial, mixed = (
+        make_trainer(explicit, setting, PolynomialAverage(), schedule()) for _ in range(2)
+    )
     expected = fit(serial, data, epochs=4, rng=np.random.default_rng(5))
     found = fit(mixed, data, epochs=4, rng=np.random.default_rng(5), make_pass=ParameterMixing(1))
     assert_same_state(mixed.state(), serial.state())
     for one, other in zip(found, expected):
-        assert {name: value for name, value in one.items() if name in other and "seconds" not in name} == {
-            name: value for name, value in other.items() if "seconds" not in name
-        }
+        assert {
+            name: value for name, value in one.items() if name in other and "seconds" not in name
+        } == {name: value for name, value in other.items() if "seconds" not in name}
 
 
 def assert_same_state(state, other):
@@ -206,7 +235,12 @@ def test_dense_banks_are_mixed_alike():
     data = Sequences(explicit=True)
     banks = [InterceptBank(K, averaging=True), TransitionBank(K, positions=3, averaging=True)]
     trainer = online_trainer(
-        [], Chain(K, by_position=True), regularizer=None, lambda_=0.0, average=UniformAverage(), unpenalized=banks
+        [],
+        Chain(K, by_position=True),
+        regularizer=None,
+        lambda_=0.0,
+        average=UniformAverage(),
+        unpenalized=banks,
     )
     means, averages = [0.0, 0.0], [0.0, 0.0]
     for j in range(2):
@@ -219,16 +253,22 @@ def test_dense_banks_are_mixed_alike():
     fit(trainer, data, make_pass=ParameterMixing(2))
     for i, bank in enumerate(trainer.banks):
         assert_allclose(trainer.group_state.scales[i] * bank.table, means[i], atol=1e-12)
-        assert_allclose(bank.averaged().table * trainer.group_state.total_weight, averages[i], atol=1e-12)
+        assert_allclose(
+            bank.averaged().table * trainer.group_state.total_weight, averages[i], atol=1e-12
+        )
 
 
 class Classification:
-    """Binary data of which the first of ten groups of features tells nearly everything, and most are noise."""
+    """Binary data of which the first of ten groups of features tells nearly everything, and most
+    are noise.
+    """
 
     def __init__(self, n=80, seed=0):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(n, 20))
-        gold = (X[:, 0] + 0.5 * X[:, 1] + 0.3 * X[:, 2] + 0.3 * rng.normal(size=n) > 0).astype(np.int64)
+        gold = (X[:, 0] + 0.5 * X[:, 1] + 0.3 * X[:, 2] + 0.3 * rng.normal(size=n) > 0).astype(
+            np.int64
+        )
         rows = sparse.csr_array(X)
         features = Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data)
         self.tokens, self.gold = Tokens(np.arange(n + 1), features), gold
@@ -246,7 +286,9 @@ class Classification:
 
     def trainer(self, regularizer, lambda_, schedule, **options):
         bank = ExplicitBank([f"g{k}" for k in range(10)], np.repeat(np.arange(10), 2), 1)
-        return OnlineTrainer([bank], Binary(), CRF(), regularizer, lambda_=lambda_, schedule=schedule, **options)
+        return OnlineTrainer(
+            [bank], Binary(), CRF(), regularizer, lambda_=lambda_, schedule=schedule, **options
+        )
 
 
 @pytest.mark.parametrize("regularizer", [L21(), SquaredL21()])
@@ -256,7 +298,13 @@ def test_mixing_ends_where_serial_training_does(regularizer):
     objectives = []
     for n_shards in (1, 4):
         trainer = data.trainer(regularizer, 0.1, InverseSqrt(0.5))
-        fit(trainer, data, epochs=150, rng=np.random.default_rng(0), make_pass=ParameterMixing(n_shards))
+        fit(
+            trainer,
+            data,
+            epochs=150,
+            rng=np.random.default_rng(0),
+            make_pass=ParameterMixing(n_shards),
+        )
         objectives.append(trainer.mean_loss(data) + 0.1 * trainer.penalty())
     assert_allclose(objectives[1], objectives[0], rtol=0.02)
 
@@ -286,7 +334,13 @@ def test_dual_averaging_keeps_the_same_groups_in_shards():
     alive = []
     for n_shards in (1, 4):
         trainer = data.trainer(L21(), 0.05, InverseSqrt(0.5), method="rda")
-        fit(trainer, data, epochs=20, rng=np.random.default_rng(0), make_pass=ParameterMixing(n_shards))
+        fit(
+            trainer,
+            data,
+            epochs=20,
+            rng=np.random.default_rng(0),
+            make_pass=ParameterMixing(n_shards),
+        )
         alive.append(trainer.norms > 0)
     assert_array_equal(alive[0], alive[1])
     assert 0 < alive[0].sum() < 5
@@ -306,9 +360,14 @@ def test_adaptive_schedules_take_in_all_shards():
     distance.load_state({"numbers": numbers_of_schedule(2.0, 4.0, 0.5)})
     copies = [numbers_of_schedule(3.0, 6.0, 1.0), numbers_of_schedule(2.0, 10.0, 0.5)]
     distance.mix([{"numbers": numbers} for numbers in copies], weights)
-    assert_array_equal(distance.numbers, numbers_of_schedule(3.0, 4.0 + 0.25 * 2.0 + 0.75 * 6.0, 1.0))
+    assert_array_equal(
+        distance.numbers, numbers_of_schedule(3.0, 4.0 + 0.25 * 2.0 + 0.75 * 6.0, 1.0)
+    )
     polyak = MeanPolyak()
-    start = {"_horizon": np.array(100.0), "numbers": numbers_of_schedule(losses=2.0, squares=4.0, largest=0.5)}
+    start = {
+        "_horizon": np.array(100.0),
+        "numbers": numbers_of_schedule(losses=2.0, squares=4.0, largest=0.5),
+    }
     polyak.load_state(start)
     copies = [
         numbers_of_schedule(losses=3.0, squares=6.0, largest=1.0),
@@ -335,7 +394,13 @@ def test_epochs_of_shards_have_callbacks_and_can_be_stopped():
         seen.append(record)
         return record["epoch"] == 2
 
-    history = fit(make_trainer(True, "mkl", None), data, epochs=9, callbacks=[stop], make_pass=ParameterMixing(3))
+    history = fit(
+        make_trainer(True, "mkl", None),
+        data,
+        epochs=9,
+        callbacks=[stop],
+        make_pass=ParameterMixing(3),
+    )
     assert history == seen
     assert len(history) == 2
     losses = [history[-1][f"loss:shard{j}"] for j in (1, 2, 3)]
@@ -348,19 +413,30 @@ def test_bad_input_is_refused():
     with pytest.raises(InputError, match="shards must be a whole number > 0"):
         ParameterMixing(0)
     for n_shards in (1, 2):
-        with pytest.raises(InputError, match="Kill needs single rounds, which shards do not report"):
-            fit(make_trainer(True, "mkl", None), data, callbacks=[Kill(9)], make_pass=ParameterMixing(n_shards))
+        with pytest.raises(
+            InputError, match="Kill needs single rounds, which shards do not report"
+        ):
+            fit(
+                make_trainer(True, "mkl", None),
+                data,
+                callbacks=[Kill(9)],
+                make_pass=ParameterMixing(n_shards),
+            )
     with pytest.raises(InputError, match="11 examples do not make 12 shards"):
         fit(make_trainer(True, "mkl", None), data, make_pass=ParameterMixing(12))
     bank = CachedKernelBank(["linear"], [KERNELS["linear"]], ["x"], data.tokens, K)
-    trainer = OnlineTrainer([bank], Chain(K), StructuredHinge(), L21(), lambda_=0.1, schedule=InverseSqrt())
+    trainer = OnlineTrainer(
+        [bank], Chain(K), StructuredHinge(), L21(), lambda_=0.1, schedule=InverseSqrt()
+    )
     with pytest.raises(InputError, match="CachedKernelBank"):
         fit(trainer, data, make_pass=ParameterMixing(2))
     with pytest.raises(InputError, match=r"dask\.distributed\.Client"):
         ParameterMixing(None, "tcp://127.0.0.1:8786")
 
 
-TEMPLATES = TemplateSet(["h.upos m.upos", "h.upos m.upos distance", "h.form m.form direction", "h.upos between.upos"])
+TEMPLATES = TemplateSet(
+    ["h.upos m.upos", "h.upos m.upos distance", "h.form m.form direction", "h.upos between.upos"]
+)
 ARC_SETTINGS = {
     "ridge": {"regularizer": Ridge(), "lambda_": 0.05},
     "mkl": {"regularizer": SquaredL21(), "lambda_": 0.1},
@@ -388,7 +464,9 @@ def arc_trainer(dtype, n_lines, regularizer, lambda_, method="fobos"):
 
 
 def scores_of(bank, examples):
-    return np.concatenate([own.arcs.ravel() for own in arc_scores(bank, [x for x, _, _ in examples])])
+    return np.concatenate(
+        [own.arcs.ravel() for own in arc_scores(bank, [x for x, _, _ in examples])]
+    )
 
 
 def arc_scores(bank, inputs):
@@ -414,19 +492,31 @@ def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, n
         for x, y, _ in examples.part(np.arange(j, 30, n_shards)):
             shard.update(x, y)
         figures = np.append(shard.group_state.total_shrinkage, shard.shrinkage)
-        states.append({key: np.array(array) for key, array in shard.state().items()} | {"shrinkage": figures})
+        states.append(
+            {key: np.array(array) for key, array in shard.state().items()} | {"shrinkage": figures}
+        )
         total += weight * shard.group_state.total_weight
-        averages += weight * shard.group_state.total_weight * scores_of(shard.predictor().banks[0], examples)
+        averages += (
+            weight
+            * shard.group_state.total_weight
+            * scores_of(shard.predictor().banks[0], examples)
+        )
         if name == "dual averaging":  # sums of gradients are mixed
             shard.group_state.scales[:] = 1.0
         means += weight * scores_of(shard.banks[0], examples)
-    monkeypatch.setattr(trainer, "terms", [])  # the proximal step of the mix is tested with small models
+    monkeypatch.setattr(
+        trainer, "terms", []
+    )  # the proximal step of the mix is tested with small models
     mix(trainer, states, weights)
     if name == "dual averaging":
         trainer.group_state.scales[:] = 1.0
     tolerance = 1e-9 if dtype == np.float64 else 1e-4
-    assert_allclose(scores_of(trainer.banks[0], examples), means, atol=tolerance * np.abs(means).max())
-    assert_allclose(scores_of(trainer.predictor().banks[0], examples), averages / total, atol=tolerance * 10)
+    assert_allclose(
+        scores_of(trainer.banks[0], examples), means, atol=tolerance * np.abs(means).max()
+    )
+    assert_allclose(
+        scores_of(trainer.predictor().banks[0], examples), averages / total, atol=tolerance * 10
+    )
 
 
 @pytest.mark.parametrize("name", ARC_SETTINGS)

@@ -51,10 +51,12 @@ def stack(request, connect):
     return DistributedStack.from_kernels(KERNELS, X, connect(), budget=request.param)
 
 
-# ---- the same answers -------------------------------------------------------------------------------------------
+# ---- the same answers ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("which", [None, np.array([3]), np.array([M - 1, 0, 120, 119]), np.arange(0), np.arange(40)])
+@pytest.mark.parametrize(
+    "which", [None, np.array([3]), np.array([M - 1, 0, 120, 119]), np.arange(0), np.arange(40)]
+)
 def test_a_distributed_stack_answers_as_a_packed_one(stack, packed, which):
     rng = np.random.default_rng(2)
     size = M if which is None else len(which)
@@ -103,7 +105,9 @@ def assert_same_solution(found, expected, exactly):
 
 @pytest.mark.parametrize(("solver", "loss", "regularizer", "C"), CASES, ids=str)
 def test_a_solver_finds_what_it_finds_on_one_machine(stack, packed, solver, loss, regularizer, C):
-    found, expected = (solver.solve(Problem(k, Y, loss, regularizer, C), 1e-4) for k in (stack, packed))
+    found, expected = (
+        solver.solve(Problem(k, Y, loss, regularizer, C), 1e-4) for k in (stack, packed)
+    )
     assert_same_solution(found, expected, exactly=len(stack._cache.recent) > 0)
 
 
@@ -116,7 +120,7 @@ def test_given_matrices_arrive_as_they_are(client, packed):
     assert_array_equal(there.products(vector, np.arange(5)), here.products(vector, np.arange(5)))
 
 
-# ---- memory -----------------------------------------------------------------------------------------------------
+# ---- memory --------------------------------------------------------------------------------------
 
 
 def test_fewer_kernels_than_workers(client):
@@ -127,7 +131,9 @@ def test_fewer_kernels_than_workers(client):
 
 def test_cross_validation_on_workers_finds_what_it_finds_here(client):
     kernels = [*random_subset_gaussians(10, 6, 0), "linear"]
-    model = MKLClassifierCV(kernels, Cs=[0.1, 1.0, 10.0], cv=3, scoring="neg_log_loss", dtype="float64", tol=1e-6)
+    model = MKLClassifierCV(
+        kernels, Cs=[0.1, 1.0, 10.0], cv=3, scoring="neg_log_loss", dtype="float64", tol=1e-6
+    )
     here, there = (clone(model).fit(X, Y, client=where) for where in (None, client))
     assert_allclose(there.scores_, here.scores_, rtol=1e-5)
     assert there.C_ == here.C_
@@ -139,7 +145,7 @@ def wait_until(condition):
         time.sleep(0.05)
 
 
-# ---- workers that die -------------------------------------------------------------------------------------------
+# ---- workers that die ----------------------------------------------------------------------------
 
 
 def kill(client, worker):
@@ -191,7 +197,7 @@ def set_status(name, dask_worker):
     dask_worker.status = distributed.Status[name]
 
 
-# ---- what is refused --------------------------------------------------------------------------------------------
+# ---- what is refused -----------------------------------------------------------------------------
 
 
 def refuse(error, match, client, kernels=KERNELS[:4]):
@@ -213,7 +219,9 @@ def test_clients_that_are_none(client, monkeypatch):
 def test_a_cluster_without_workers(monkeypatch):
     monkeypatch.setattr("omkl.distributed.cluster.WORKER_TIMEOUT", 0.2)
     with (
-        distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs="CRITICAL") as cluster,
+        distributed.LocalCluster(
+            n_workers=0, dashboard_address=":0", silence_logs="CRITICAL"
+        ) as cluster,
         distributed.Client(cluster) as client,
     ):
         refuse(DistributionError, "has had no running worker for 0.2 s", client)
@@ -228,7 +236,12 @@ def test_kernels(client):
         ["gaussian:on=7:9"],
     )
     lock = threading.Lock()
-    refuse(InputError, "cannot be sent to workers", client, [Custom(lambda left, right: lock and left @ right.T)])
+    refuse(
+        InputError,
+        "cannot be sent to workers",
+        client,
+        [Custom(lambda left, right: lock and left @ right.T)],
+    )
     with pytest.raises(FileNotFoundError, match="of my own"):
         DistributedStack.from_kernels([Custom(broken_kernel)], X, client)
     with pytest.raises(InputError, match="Kernel 2 is not positive semidefinite"):
@@ -241,7 +254,7 @@ def broken_kernel(left, right):
     raise FileNotFoundError("of my own")
 
 
-# ---- estimators -------------------------------------------------------------------------------------------------
+# ---- estimators ----------------------------------------------------------------------------------
 
 
 def test_a_classifier_fitted_on_workers_is_the_one_fitted_here(client, reloaded):
@@ -266,7 +279,9 @@ def test_sparse_inputs_are_learned_on_workers_as_they_are_here(client):
     stack = DistributedStack.from_kernels(kernels.values(), rows, client)
     assert_array_equal(
         stack.combine(np.ones(3)),
-        PackedStack.from_kernels(map(as_kernel, kernels.values()), rows.tocsr()).combine(np.ones(3)),
+        PackedStack.from_kernels(map(as_kernel, kernels.values()), rows.tocsr()).combine(
+            np.ones(3)
+        ),
     )
 
 
@@ -274,11 +289,16 @@ def test_several_classes_share_the_kernels(client, monkeypatch):
     made = []
     original = DistributedStack.from_kernels.__func__
     monkeypatch.setattr(
-        DistributedStack, "from_kernels", classmethod(lambda *args: made.append(original(*args)) or made[-1])
+        DistributedStack,
+        "from_kernels",
+        classmethod(lambda *args: made.append(original(*args)) or made[-1]),
     )
     X, y = load_iris(return_X_y=True)
     kernels = ["gaussian", "laplacian"]  # none has a low rank, which would be stored as a factor
-    here, there = MKLClassifier(kernels, C=10.0).fit(X, y), MKLClassifier(kernels, C=10.0).fit(X, y, client=client)
+    here, there = (
+        MKLClassifier(kernels, C=10.0).fit(X, y),
+        MKLClassifier(kernels, C=10.0).fit(X, y, client=client),
+    )
     assert len(made) == 1
     assert_array_equal(there.decision_function(X), here.decision_function(X))
 
@@ -292,7 +312,7 @@ def test_a_regressor_on_given_matrices_and_a_path(client):
     assert [record["objective"] for record in there] == [record["objective"] for record in here]
 
 
-# ---- kernels that are already on the cluster --------------------------------------------------------------------
+# ---- kernels that are already on the cluster -----------------------------------------------------
 
 WIDTHS = (0.5, 5.0, 50.0, 7.0)
 GRAMS = [Gaussian(sigma2=sigma2)(X) for sigma2 in WIDTHS]
@@ -317,15 +337,21 @@ def delayed_grams(form):
     }[form]
 
 
-@pytest.mark.parametrize("form", ["delayed", "named", "arrays", "one array", "beside an array here"])
+@pytest.mark.parametrize(
+    "form", ["delayed", "named", "arrays", "one array", "beside an array here"]
+)
 @pytest.mark.parametrize("some", [False, True], ids=["all", "weights of 0"])
 def test_delayed_kernels_are_learned_as_those_given(client, form, some):
     weights = np.tile([1.0, 0.0, 2.0, 0.5], N // 4) if some else None
     here = MKLClassifier("precomputed", C=10.0).fit(GRAMS, Y, weights, client=client)
-    there = MKLClassifier("precomputed", C=10.0).fit(delayed_grams(form), Y, weights)  # with the client made last
+    there = MKLClassifier("precomputed", C=10.0).fit(
+        delayed_grams(form), Y, weights
+    )  # with the client made last
     assert_array_equal(there.dual_coef_, here.dual_coef_)
     assert list(there.kernel_weights_.values()) == list(here.kernel_weights_.values())
-    assert list(there.kernel_weights_) == (list("abcd") if form == "named" else [f"kernel {m}" for m in range(4)])
+    assert list(there.kernel_weights_) == (
+        list("abcd") if form == "named" else [f"kernel {m}" for m in range(4)]
+    )
     assert_array_equal(there.decision_function(GRAMS), here.decision_function(GRAMS))
 
 
@@ -335,7 +361,9 @@ def test_delayed_kernels_of_a_lost_worker_are_computed_again(client, packed):
     expected = stack.block_quadratics(Y[None])
     kill(client, stack.workers[0])
     assert_array_equal(stack.block_quadratics(Y[None]), expected)
-    assert_allclose(expected, PackedStack.from_grams(GRAMS, np.float64).block_quadratics(Y[None]), rtol=1e-12)
+    assert_allclose(
+        expected, PackedStack.from_grams(GRAMS, np.float64).block_quadratics(Y[None]), rtol=1e-12
+    )
 
 
 def test_delayed_kernels_that_are_none(client):
@@ -343,7 +371,9 @@ def test_delayed_kernels_that_are_none(client):
 
     regressor = MKLRegressor("precomputed")
     with pytest.raises(InputError, match=r"Kernel 1 has shape \(79, 79\), not \(80, 80\)"):
-        regressor.fit([*delayed_grams("delayed")[:1], dask.delayed(gram_of)(1.0)[1:, 1:]], Y, client=client)
+        regressor.fit(
+            [*delayed_grams("delayed")[:1], dask.delayed(gram_of)(1.0)[1:, 1:]], Y, client=client
+        )
     with pytest.raises(InputError, match="Kernel 0 is not symmetric"):
         regressor.fit([dask.delayed(np.triu)(GRAMS[0])], Y, client=client)
     with pytest.raises(InputError, match="Names of kernels must be strings"):

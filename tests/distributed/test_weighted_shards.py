@@ -1,4 +1,6 @@
-"""Sample and class weights in shards mean what they do in one process; threads equal workers, bit by bit."""
+"""Sample and class weights in shards mean what they do in one process; threads equal workers, bit
+by bit.
+"""
 
 import numpy as np
 import pytest
@@ -32,7 +34,9 @@ ONLINE = {
 
 
 def classifier(kernels=("linear", "gaussian:sigma2=3"), **settings):
-    return OnlineMKLClassifier(list(kernels), **{"epochs": 3, "random_state": 0, "C": 2.0, **settings})
+    return OnlineMKLClassifier(
+        list(kernels), **{"epochs": 3, "random_state": 0, "C": 2.0, **settings}
+    )
 
 
 def one_shard(monkeypatch):
@@ -53,7 +57,9 @@ def test_one_shard_with_weights_is_the_serial_fit(setting, monkeypatch):
     mixed = classifier(["linear", "polynomial:degree=2"], **settings).fit(X, Y, WEIGHTS, shards=1)
     assert_same_state(mixed, serial)
     assert mixed.history_[-1]["shards"] == 1
-    assert [record["loss"] for record in mixed.history_] == [record["loss"] for record in serial.history_]
+    assert [record["loss"] for record in mixed.history_] == [
+        record["loss"] for record in serial.history_
+    ]
 
 
 @pytest.mark.parametrize("setting", ONLINE)
@@ -61,21 +67,29 @@ def test_examples_without_weight_are_absent(setting):
     kept = WEIGHTS > 0
     weighted = classifier(**ONLINE[setting]).fit(X, Y, WEIGHTS, shards=3)
     absent = classifier(**ONLINE[setting]).fit(X[kept], Y[kept], WEIGHTS[kept], shards=3)
-    assert_allclose(weighted.decision_function(X), absent.decision_function(X), rtol=1e-12, atol=1e-14)
+    assert_allclose(
+        weighted.decision_function(X), absent.decision_function(X), rtol=1e-12, atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("setting", ONLINE)
 def test_whole_weights_are_copies(setting):
     copies = np.random.default_rng(1).integers(0, 4, size=len(Y))
     weighted = classifier(**ONLINE[setting]).fit(X, Y, copies, shards=2)
-    repeated = classifier(**ONLINE[setting]).fit(np.repeat(X, copies, axis=0), np.repeat(Y, copies), shards=2)
-    assert_allclose(weighted.decision_function(X), repeated.decision_function(X), rtol=1e-10, atol=1e-12)
+    repeated = classifier(**ONLINE[setting]).fit(
+        np.repeat(X, copies, axis=0), np.repeat(Y, copies), shards=2
+    )
+    assert_allclose(
+        weighted.decision_function(X), repeated.decision_function(X), rtol=1e-10, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("setting", ONLINE)
 @pytest.mark.parametrize("shards", [2, 4])
 def test_class_weights_are_sample_weights(setting, shards):
-    by_class = classifier(class_weight=CLASS_WEIGHTS, **ONLINE[setting]).fit(X, Y, WEIGHTS, shards=shards)
+    by_class = classifier(class_weight=CLASS_WEIGHTS, **ONLINE[setting]).fit(
+        X, Y, WEIGHTS, shards=shards
+    )
     each = WEIGHTS * [CLASS_WEIGHTS[label] for label in Y]
     assert_same_state(by_class, classifier(**ONLINE[setting]).fit(X, Y, each, shards=shards))
 
@@ -89,14 +103,17 @@ def test_balanced_class_weights_are_those_of_all_shards_together():
 
 @pytest.mark.parametrize("setting", ONLINE)
 def test_two_shards_of_equal_data_are_one_of_them(setting):
-    """Shard j has the examples j, j + 2, ..., so examples given twice in a row make two equal shards."""
+    """Shard j has the examples j, j + 2, ..., so examples given twice in a row make two equal
+    shards.
+    """
     weights = np.random.default_rng(2).choice([0.3, 0.7, 1.0], size=len(Y))  # presented once each
     settings = {"loss": "hinge", **ONLINE[setting], "shuffle": False}
     doubled = [np.repeat(values, 2, axis=0) for values in (X, Y, weights)]
     # C multiplies the sum of losses, which is twice that of one shard
     mixed = classifier(C=1.0, **settings).fit(*doubled, shards=2)
     alone = classifier(C=2.0, **settings).fit(X, Y, weights)
-    # the proximal step of a mix gives back what a sum over groups has taken, and what coupled norms have, nearly
+    # the proximal step of a mix gives back what a sum over groups has taken, and what coupled norms
+    # have, nearly
     coupled = settings.get("method") != "rda" and "regularizer" not in settings
     close = {"atol": 0.3} if coupled else {"rtol": 1e-7, "atol": 1e-9}
     assert_allclose(mixed.decision_function(X), alone.decision_function(X), **close)
@@ -107,7 +124,9 @@ def test_regressors_labelers_and_parsers_leave_out_what_has_no_weight():
     kept = WEIGHTS > 0
     settings = {"epochs": 2, "random_state": 0}
     whole = OnlineMKLRegressor(["linear"], **settings).fit(X, X[:, 0], WEIGHTS, shards=2)
-    part = OnlineMKLRegressor(["linear"], **settings).fit(X[kept], X[kept, 0], WEIGHTS[kept], shards=2)
+    part = OnlineMKLRegressor(["linear"], **settings).fit(
+        X[kept], X[kept, 0], WEIGHTS[kept], shards=2
+    )
     assert_allclose(whole.predict(X), part.predict(X), rtol=1e-10)
 
     sentences = [[{"w": f"w{i % 7}"}, {"w": f"w{i % 5}"}] for i in range(20)]
@@ -127,14 +146,22 @@ def test_regressors_labelers_and_parsers_leave_out_what_has_no_weight():
     part = DependencyParser("small", **settings).fit(
         [treebank[i] for i in kept.tolist()], sample_weight=weights[kept], shards=2
     )
-    assert_allclose(list(whole.template_weights_.values()), list(part.template_weights_.values()), rtol=1e-9)
+    assert_allclose(
+        list(whole.template_weights_.values()), list(part.template_weights_.values()), rtol=1e-9
+    )
 
 
 WORDS = {"epochs": 2, "random_state": 0}
 MODELS = {
-    "explicit and Fourier": lambda: omkl.OnlineMKLClassifier(["linear", "gaussian:features=30"], **WORDS),
-    "expansion, crf": lambda: omkl.OnlineMKLClassifier(["quadratic", "gaussian"], loss="crf", **WORDS),
-    "rates by distance": lambda: omkl.OnlineMKLClassifier(["gaussian:features=30"], eta0="auto", method="rda", **WORDS),
+    "explicit and Fourier": lambda: omkl.OnlineMKLClassifier(
+        ["linear", "gaussian:features=30"], **WORDS
+    ),
+    "expansion, crf": lambda: omkl.OnlineMKLClassifier(
+        ["quadratic", "gaussian"], loss="crf", **WORDS
+    ),
+    "rates by distance": lambda: omkl.OnlineMKLClassifier(
+        ["gaussian:features=30"], eta0="auto", method="rda", **WORDS
+    ),
     "regressor": lambda: omkl.OnlineMKLRegressor(["linear", "gaussian"], **WORDS),
 }
 
@@ -148,7 +175,9 @@ def rows(rng):
 @pytest.mark.parametrize("name", MODELS)
 def test_rows_are_learned_to_the_same_bits(name, rows):
     X, y = rows
-    found = [MODELS[name]().set_params(n_jobs=n_jobs).fit(X, y, shards=3) for n_jobs in (None, 2, 3, 5)]
+    found = [
+        MODELS[name]().set_params(n_jobs=n_jobs).fit(X, y, shards=3) for n_jobs in (None, 2, 3, 5)
+    ]
     for model in found[1:]:
         assert_same_state(model, found[0])
 
@@ -157,7 +186,10 @@ def test_rows_are_learned_to_the_same_bits(name, rows):
 def test_sequences_are_learned_to_the_same_bits(loss, rng):
     X = [[f"w{rng.integers(30)}" for _ in range(rng.integers(1, 9))] for _ in range(90)]
     y = [[word[-1] for word in x] for x in X]
-    found = [omkl.SequenceLabeler(loss=loss, n_jobs=n_jobs, **WORDS).fit(X, y, shards=4) for n_jobs in (None, 4)]
+    found = [
+        omkl.SequenceLabeler(loss=loss, n_jobs=n_jobs, **WORDS).fit(X, y, shards=4)
+        for n_jobs in (None, 4)
+    ]
     for mine, other in zip(*(model.decision_function(X) for model in found)):
         assert_array_equal(mine, other)
 
@@ -166,7 +198,9 @@ def test_sequences_are_learned_to_the_same_bits(loss, rng):
 def test_trees_are_learned_to_the_same_bits(templates):
     treebank = synthetic_treebank(120, vocabulary=20, random_state=0)
     found = [
-        omkl.DependencyParser(templates, epochs=2, memory=10, random_state=0, n_jobs=n_jobs).fit(treebank, shards=3)
+        omkl.DependencyParser(templates, epochs=2, memory=10, random_state=0, n_jobs=n_jobs).fit(
+            treebank, shards=3
+        )
         for n_jobs in (None, 3)
     ]
     assert_same_state(*found)
@@ -177,7 +211,10 @@ def test_predictions_do_not_depend_on_threads(rows, monkeypatch):
     X, y = np.tile(rows[0], (4, 1)), rows[1]
     monkeypatch.setattr(inputs, "AT_A_TIME", 70)
     dicts = [{"a": float(row[0]), "b": f"w{int(3 * row[1])}"} for row in X]
-    for model in (*(make() for make in MODELS.values()), omkl.OnlineMKLClassifier(budget=20, **WORDS)):
+    for model in (
+        *(make() for make in MODELS.values()),
+        omkl.OnlineMKLClassifier(budget=20, **WORDS),
+    ):
         model.fit(*rows)
         function = getattr(model, "decision_function", model.predict)
         found = [function(X) for n_jobs in (None, 2, -1) if model.set_params(n_jobs=n_jobs)]
@@ -193,12 +230,17 @@ def test_predictions_do_not_depend_on_threads(rows, monkeypatch):
 
 def test_gram_matrices_do_not_depend_on_threads(rng):
     X = rng.normal(size=(700, 4))
-    kernels = [as_kernel(name).fit_view(X) for name in ("linear", "quadratic", "gaussian", "laplacian")]
+    kernels = [
+        as_kernel(name).fit_view(X) for name in ("linear", "quadratic", "gaussian", "laplacian")
+    ]
     found = [dense_grams(kernels, [X] * 4, np.float64, n_jobs) for n_jobs in (None, 2, 5)]
     for other in found[1:]:
         assert_array_equal(found[0], other)
     model = omkl.OnlineMKLClassifier(["gaussian"], **WORDS)
-    scores = [model.set_params(n_jobs=n_jobs).fit(X, X[:, 0] > 0).decision_function(X) for n_jobs in (None, 3)]
+    scores = [
+        model.set_params(n_jobs=n_jobs).fit(X, X[:, 0] > 0).decision_function(X)
+        for n_jobs in (None, 3)
+    ]
     assert_array_equal(*scores)
 
 
@@ -208,7 +250,9 @@ def test_predictions_of_certified_models_do_not_depend_on_threads(rng, settings)
     y = X[:, 0] + X[:, 1] ** 2
     kernels = ["linear", "gaussian:on=[0,2]", "gaussian"]
     regressor = omkl.MKLRegressor(kernels, **settings).fit(X[:200], y[:200])
-    classifier = omkl.MKLClassifier(kernels, **settings).fit(X[:200], np.digitize(y[:200], [0.0, 1.0]))
+    classifier = omkl.MKLClassifier(kernels, **settings).fit(
+        X[:200], np.digitize(y[:200], [0.0, 1.0])
+    )
     for model, function in ((regressor, "predict"), (classifier, "decision_function")):
         found = [getattr(model.set_params(n_jobs=n_jobs), function)(X) for n_jobs in (None, 2, 5)]
         for other in found[1:]:

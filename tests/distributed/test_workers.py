@@ -1,4 +1,6 @@
-"""Shards on two worker processes over TCP equal shards here, even if a worker is killed in an epoch."""
+"""Shards on two worker processes over TCP equal shards here, even if a worker is killed in an
+epoch.
+"""
 
 import copy
 import os
@@ -33,14 +35,21 @@ def test_a_parser_trained_by_two_workers_is_the_serial_one(client):
     assert_same_state(there, here)
     for name, array in here.model_.codec.relations.trainer.state().items():
         assert_array_equal(array, there.model_.codec.relations.trainer.state()[name], err_msg=name)
-    assert [record["loss:shard2"] for record in there.history_] == [r["loss:shard2"] for r in here.history_]
+    assert [record["loss:shard2"] for record in there.history_] == [
+        r["loss:shard2"] for r in here.history_
+    ]
 
 
 @pytest.mark.parametrize(("kernels", "early_stopping"), [(None, False), (["linear"], True)])
 def test_a_labeler_trained_by_two_workers_is_the_serial_one(client, kernels, early_stopping):
     data = handwritten_dates()
     X, y = data.train_images[:30], data.train_digits[:30]
-    settings = {"epochs": 2, "early_stopping": early_stopping, "n_iter_no_change": 1, "random_state": 0}
+    settings = {
+        "epochs": 2,
+        "early_stopping": early_stopping,
+        "n_iter_no_change": 1,
+        "random_state": 0,
+    }
     here = SequenceLabeler(kernels, **settings).fit(X, y, shards=3)
     there = SequenceLabeler(kernels, **settings).fit(X, y, client=client, shards=3)
     assert_same_state(there, here)
@@ -80,7 +89,11 @@ class Mortal:
 
     def part(self, chosen):
         part = copy.copy(self)
-        part.tokens, part.gold, part.fatal = self.tokens.only(chosen), self.gold[chosen], self.fatal[chosen]
+        part.tokens, part.gold, part.fatal = (
+            self.tokens.only(chosen),
+            self.gold[chosen],
+            self.fatal[chosen],
+        )
         return part
 
 
@@ -103,4 +116,6 @@ def test_a_worker_that_is_killed_costs_its_pass_and_no_more(client, tmp_path):
 def test_what_a_shard_raises_is_raised_here(client):
     X, y = np.full((10, 2), 1e90), np.arange(10) % 2
     with pytest.raises(DivergenceError, match="diverged"):
-        OnlineMKLClassifier(["linear:normalize=None"], eta0=1e99, random_state=0).fit(X, y, client=client)
+        OnlineMKLClassifier(["linear:normalize=None"], eta0=1e99, random_state=0).fit(
+            X, y, client=client
+        )

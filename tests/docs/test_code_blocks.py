@@ -1,10 +1,12 @@
-"""Every block of code in README and documentation runs, and prints what the block of text after it says.
+"""Every block of code in README and documentation runs, and prints what the block of text after it
+says.
 
-    python tests/docs/test_code_blocks.py --write docs/guide/labels.md ...      write what the blocks print
+    python tests/docs/test_code_blocks.py --write docs/guide/labels.md ...      write what the
+    blocks print
 
-The blocks of a page run in order, in one namespace, in a folder that has the files of ``samples.py``. A block of
-``text`` directly after a block of ``python`` or ``bash`` is its output; decimals and
-shares may differ by one unit in their last digit.
+The blocks of a page run in order, in one namespace, in a folder that has the files of
+``samples.py``. A block of ``text`` directly after a block of ``python`` or ``bash`` is its output;
+decimals and shares may differ by one unit in their last digit.
 """
 
 import contextlib
@@ -29,7 +31,9 @@ from omkl.cli import main
 ROOT = Path(__file__).parents[2]
 #: Where omkl is imported from, by commands as well.
 INSTALLED = str(Path(omkl.__file__).parents[1])
-FENCE = re.compile(r"^```(python|bash)\n(.*?)^```$(\n\n?```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"^```(python|bash)\n(.*?)^```$(\n\n?```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
+)
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CODE = [page for page in PAGES if FENCE.search(page.read_text(encoding="utf-8"))]
 #: Commands that tests skip: ``.ci/run`` runs them, or they are for other machines.
@@ -72,15 +76,24 @@ def run_page(page, folder):
     commands = Path(folder) / ".commands"
     commands.mkdir()
     for name, module in (("omkl", " -m omkl"), ("python", "")):
-        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{module} "$@"\n', encoding="utf-8")
+        (commands / name).write_text(
+            f'#!/bin/sh\nexec "{sys.executable}"{module} "$@"\n', encoding="utf-8"
+        )
         (commands / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "PYTHONPATH": INSTALLED, "COLUMNS": "100"}
+    environment = {
+        **os.environ,
+        "PATH": f"{commands}:{os.environ['PATH']}",
+        "PYTHONPATH": INSTALLED,
+        "COLUMNS": "100",
+    }
     namespace = {"__name__": "__main__"}
     with contextlib.chdir(folder):
         for block in blocks_of(page.read_text(encoding="utf-8")):
             if block.language == "python":
                 printed = io.StringIO()
-                code = compile("\n" * (block.line - 1) + block.code, str(page), "exec", dont_inherit=True)
+                code = compile(
+                    "\n" * (block.line - 1) + block.code, str(page), "exec", dont_inherit=True
+                )
                 with contextlib.redirect_stdout(printed):
                     exec(code, namespace)
                 yield block, printed.getvalue()
@@ -89,7 +102,9 @@ def run_page(page, folder):
 
 
 def run_commands(block, page, environment):
-    """Run commands and return their output: omkl in this process, which saves its start, others in bash."""
+    """Run commands and return their output: omkl in this process, which saves its start, others in
+    bash.
+    """
     printed = io.StringIO()
     for line in block.code.splitlines():
         where = f"{page}, line {block.line}: {line}"
@@ -97,7 +112,9 @@ def run_commands(block, page, environment):
             continue
         if alone := ALONE.fullmatch(line):
             own = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-            given = io.TextIOWrapper(io.BytesIO(_given(alone["source"], alone["what"])), encoding="utf-8")
+            given = io.TextIOWrapper(
+                io.BytesIO(_given(alone["source"], alone["what"])), encoding="utf-8"
+            )
             with contextlib.redirect_stdout(own), mock.patch("sys.stdin", given):
                 assert main(shlex.split(alone["arguments"], comments=True)) == 0, where
             if alone["file"]:
@@ -106,7 +123,9 @@ def run_commands(block, page, environment):
                 lines = own.buffer.getvalue().decode().splitlines(keepends=True)
                 printed.write("".join(lines[: int(alone["head"]) if alone["head"] else None]))
         else:
-            run = subprocess.run(["bash", "-eu", "-c", line], capture_output=True, text=True, env=environment)
+            run = subprocess.run(
+                ["bash", "-eu", "-c", line], capture_output=True, text=True, env=environment
+            )
             assert run.returncode == 0, where + run.stderr
             assert "omkl: error" not in run.stderr, where + run.stderr
             printed.write(run.stdout)
@@ -128,7 +147,9 @@ def last_unit(number):
 
 
 def same(expected, printed):
-    """Compare two texts except for spaces; decimals and shares may differ by one unit in their last digit."""
+    """Compare two texts except for spaces; decimals and shares may differ by one unit in their last
+    digit.
+    """
     if NUMBER.sub("0", expected).split() != NUMBER.sub("0", printed).split():
         return False
     for left, right in zip(NUMBER.finditer(expected), NUMBER.findall(printed)):
@@ -155,7 +176,9 @@ def test_code_on_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monke
 
 @pytest.mark.parametrize("page", ["docs/getting_started.md", "docs/guide/tables.md"])
 def test_pages_that_train_on_arrays_print_the_same_on_one_thread(page, tmp_path):
-    """Sums in products of matrices, and so the last digits of kernels, depend on the number of threads."""
+    """Sums in products of matrices, and so the last digits of kernels, depend on the number of
+    threads.
+    """
     with threadpool_limits(1):
         check_page(ROOT / page, tmp_path)
 
@@ -170,8 +193,14 @@ def test_printed_numbers_may_differ_by_one_unit_in_their_last_digit():
 def test_all_code_is_in_blocks_that_are_run():
     """All languages of blocks are known, so that no code is skipped."""
     for page in PAGES:
-        languages = set(re.findall(r"^\s*[`~:]{3,}\s*([\w{}-]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
-        assert languages.isdisjoint({"py", "pycon", "python3", "sh", "shell", "console", "{code-block}"}), page
+        languages = set(
+            re.findall(
+                r"^\s*[`~:]{3,}\s*([\w{}-]+)", page.read_text(encoding="utf-8"), re.MULTILINE
+            )
+        )
+        assert languages.isdisjoint(
+            {"py", "pycon", "python3", "sh", "shell", "console", "{code-block}"}
+        ), page
 
 
 def write(page):

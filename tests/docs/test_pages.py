@@ -1,6 +1,8 @@
-"""Every public name is in the API reference; built pages are checked if they are there; one version, one extra for all.
+"""Every public name is in the API reference; built pages are checked if they are there; one
+version, one extra for all.
 
-``OMKL_DOCS=docs/_build/html python -m pytest tests/docs/test_pages.py`` checks the pages that sphinx has built there.
+``OMKL_DOCS=docs/_build/html python -m pytest tests/docs/test_pages.py`` checks the pages that
+sphinx has built there.
 """
 
 import ast
@@ -35,7 +37,9 @@ def public_names():
     """Yield ``(module, name)`` of all public names except modules."""
     for module in map(importlib.import_module, MODULES):
         names = getattr(module, "__all__", None) or [
-            name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__
+            name
+            for name, value in vars(module).items()
+            if getattr(value, "__module__", None) == module.__name__
         ]
         for name in names:
             value = getattr(module, name)
@@ -45,7 +49,12 @@ def public_names():
 
 def options(own=command, path="omkl"):
     """``(command, option)`` of a command and those below it."""
-    yield from ((path, option) for parameter in own.params for option in parameter.opts if option.startswith("-"))
+    yield from (
+        (path, option)
+        for parameter in own.params
+        for option in parameter.opts
+        if option.startswith("-")
+    )
     for name in own.list_commands(None) if isinstance(own, click.Group) else ():
         yield from options(own.get_command(None, name), f"{path} {name}")
 
@@ -75,7 +84,9 @@ class Links(HTMLParser):
         self.anchors |= {attrs.get("id"), attrs.get("name")}
         if tag == "a" and "href" in attrs:
             self.targets.append(attrs["href"])
-        elif tag in ("script", "img", "iframe", "source") or (tag == "link" and attrs.get("rel") == "stylesheet"):
+        elif tag in ("script", "img", "iframe", "source") or (
+            tag == "link" and attrs.get("rel") == "stylesheet"
+        ):
             self.loaded.append(attrs.get("src") or attrs.get("href") or "")
 
 
@@ -101,7 +112,9 @@ def test_every_example_begins_with_a_title():
 
 
 def test_no_list_in_a_docstring_goes_on_after_a_backslash():
-    """In a raw docstring the line is not continued, and what it lists is no list to the reader of numpydoc."""
+    """In a raw docstring the line is not continued, and what it lists is no list to the reader of
+    numpydoc.
+    """
     for path in Path(omkl.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -115,7 +128,9 @@ def test_every_public_name_has_a_built_page(built):
 
 
 def test_every_option_is_in_the_reference_of_the_command_line():
-    spec = importlib.util.spec_from_file_location("command_reference", DOCS / "command_reference.py")
+    spec = importlib.util.spec_from_file_location(
+        "command_reference", DOCS / "command_reference.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     pages = re.split(r"^## (.+)$", module.reference(command), flags=re.MULTILINE)[1:]
@@ -152,7 +167,11 @@ DEVELOPERS = {"all", "docs", "peers", "test"}
 
 def test_the_version_comes_from_one_place():
     assert omkl.__version__ == version("omkl")
-    for file in [*ROOT.glob("*.cff"), *(ROOT / "docs").glob("*.py"), *(ROOT / "omkl").rglob("*.py")]:
+    for file in [
+        *ROOT.glob("*.cff"),
+        *(ROOT / "docs").glob("*.py"),
+        *(ROOT / "omkl").rglob("*.py"),
+    ]:
         assert f'"{PROJECT["version"]}"' not in file.read_text(encoding="utf-8"), file
 
 

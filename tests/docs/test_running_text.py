@@ -1,4 +1,6 @@
-"""Examples in the running text of README and documentation: parts as strings, and calls of omkl's functions."""
+"""Examples in the running text of README and documentation: parts as strings, and calls of omkl's
+functions.
+"""
 
 import ast
 import inspect
@@ -71,10 +73,18 @@ def takes(function, call):
 def test_parts_and_calls_in_running_text_exist(page):
     for code, tree in examples(page):
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and SPEC.fullmatch(node.value):
-                assert is_a_part(node.value), f"{page}: {code} names no part of omkl with these settings"
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and SPEC.fullmatch(node.value)
+            ):
+                assert is_a_part(node.value), (
+                    f"{page}: {code} names no part of omkl with these settings"
+                )
             if isinstance(node, ast.Call) and (functions := functions_of(node)):
-                assert any(takes(function, node) for function in functions), f"{page}: {code} has other arguments"
+                assert any(takes(function, node) for function in functions), (
+                    f"{page}: {code} has other arguments"
+                )
 
 
 def test_wrong_parts_and_calls_are_found():

@@ -14,7 +14,12 @@ from omkl.reports import plot_weights
 pandas = pytest.importorskip("pandas")
 
 rng = np.random.default_rng(0)
-AGE, PAY, CITY, GRADE = rng.normal(size=60), rng.normal(size=60), rng.choice(list("abc"), 60), rng.integers(1, 3, 60)
+AGE, PAY, CITY, GRADE = (
+    rng.normal(size=60),
+    rng.normal(size=60),
+    rng.choice(list("abc"), 60),
+    rng.integers(1, 3, 60),
+)
 TARGET = AGE + 2.0 * (CITY == "a") * (GRADE == 1) + 0.1 * PAY
 CLASSES = np.where(TARGET > 0.5, "yes", "no")
 FRAME = pandas.DataFrame({"age": AGE, "city": CITY, "pay": PAY, "grade": pandas.Categorical(GRADE)})
@@ -59,7 +64,9 @@ def test_each_category_is_a_column_of_0_and_1(estimator, y, reloaded):
         model.set_params(groups=None)
     assert not hasattr(model.fit(FRAME[["age", "pay"]], y), "categories_")
     with pytest.raises(InputError, match="'pay' of X must hold finite numbers, got NaN in row 7"):
-        model.set_params(missing="error").fit(FRAME.assign(pay=FRAME["pay"].where(FRAME.index != 7)), y)
+        model.set_params(missing="error").fit(
+            FRAME.assign(pay=FRAME["pay"].where(FRAME.index != 7)), y
+        )
 
 
 def test_types_of_columns_do_not_matter():
@@ -77,7 +84,9 @@ def test_types_of_columns_do_not_matter():
 def test_unknown_categories_count_as_missing():
     learner = omkl.MKLRegressor(["linear", "gaussian"])
     model = clone(learner).fit(FRAME.assign(city=FRAME["city"].where(FRAME.index > 5)), TARGET)
-    with pytest.warns(DataWarning, match="Column 'city' of X has unknown values, .*: 'Rome'") as told:
+    with pytest.warns(
+        DataWarning, match="Column 'city' of X has unknown values, .*: 'Rome'"
+    ) as told:
         found = model.predict(FRAME[:3].assign(city=["Rome", "a", "Rome"]))
     assert [warning.filename for warning in told] == [__file__]
     assert_array_equal(found, model.predict(FRAME[:3].assign(city=[None, "a", np.nan])))
@@ -107,16 +116,26 @@ def test_models_on_categories_need_the_same_columns():
         ("gaussian:on=[3,age]", "gaussian:on=[5,6,0]"),
         ("gaussian:on='*a*'", "gaussian:on=[0,4,5,6]"),
         ("gaussian:on=1:3", "gaussian:on=1:5"),
-        (Average([Gaussian(on="grade"), "linear:on=0"]), Average([Gaussian(on=(5, 6)), "linear:on=0"])),
+        (
+            Average([Gaussian(on="grade"), "linear:on=0"]),
+            Average([Gaussian(on=(5, 6)), "linear:on=0"]),
+        ),
     ],
 )
 def test_kernels_select_all_categories_of_a_column(given, columns):
     model = omkl.MKLRegressor({"k": given}).fit(FRAME, TARGET)
-    assert_array_equal(model.predict(FRAME), omkl.MKLRegressor({"k": columns}).fit(ENCODED, TARGET).predict(ENCODED))
+    assert_array_equal(
+        model.predict(FRAME),
+        omkl.MKLRegressor({"k": columns}).fit(ENCODED, TARGET).predict(ENCODED),
+    )
 
 
 def test_a_kernel_per_column_selects_columns_with_categories():
-    weights = omkl.MKLRegressor(per_column("linear", list(FRAME.columns)), C=10.0).fit(FRAME, TARGET).kernel_weights_
+    weights = (
+        omkl.MKLRegressor(per_column("linear", list(FRAME.columns)), C=10.0)
+        .fit(FRAME, TARGET)
+        .kernel_weights_
+    )
     assert weights["city"] > 0.0
 
 
@@ -130,7 +149,9 @@ def test_a_kernel_per_column_selects_columns_with_categories():
 )
 def test_groups_hold_all_categories_of_a_column(groups, names):
     model = omkl.GroupLasso(0.02, groups=groups).fit(FRAME, TARGET)
-    labels = GROUPS if groups is None else np.array([0, 1, 1, 1, 1 if type(groups) is list else 0, 0, 0])
+    labels = (
+        GROUPS if groups is None else np.array([0, 1, 1, 1, 1 if type(groups) is list else 0, 0, 0])
+    )
     labels = np.array([0, 1, 1, 1, 0, 1, 1]) if isinstance(groups, dict) else labels
     assert_agree(model.coef_, omkl.GroupLasso(0.02, groups=labels).fit(ENCODED, TARGET).coef_)
     assert {label.get_text() for label in plot_weights(model).get_yticklabels()} == set(names)

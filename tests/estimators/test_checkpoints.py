@@ -1,4 +1,6 @@
-"""Runs that are killed at any moment and resumed give the same bytes; streams equal ``partial_fit``."""
+"""Runs that are killed at any moment and resumed give the same bytes; streams equal
+``partial_fit``.
+"""
 
 import itertools
 import os
@@ -24,11 +26,28 @@ from ..passes import Kill, Killed, assert_same_state
 PARAMETERS = [
     {},
     {"loss": "crf", "regularizer": "elastic-net:mu=0.5", "average": "uniform:start=10"},
-    {"loss": "perceptron", "regularizer": None, "average": None, "eta0": 0.1, "schedule": "constant"},
+    {
+        "loss": "perceptron",
+        "regularizer": None,
+        "average": None,
+        "eta0": 0.1,
+        "schedule": "constant",
+    },
     {"method": "rda", "regularizer": "group-lasso", "C": 0.1},
     {"eta0": 0.5, "schedule": "linear", "regularizer": "lq:q=1.5", "radius": 10.0},
-    {"eta0": 0.5, "schedule": "mean-polyak", "regularizer": "l1", "cache_size": 0, "kernels": ["linear"]},
-    {"eta0": 0.5, "schedule": "mean-polyak", "method": "rda", "kernels": ["gaussian:features=20", "linear"]},
+    {
+        "eta0": 0.5,
+        "schedule": "mean-polyak",
+        "regularizer": "l1",
+        "cache_size": 0,
+        "kernels": ["linear"],
+    },
+    {
+        "eta0": 0.5,
+        "schedule": "mean-polyak",
+        "method": "rda",
+        "kernels": ["gaussian:features=20", "linear"],
+    },
     {"eta0": 0.5, "schedule": "linear", "method": "rda", "cache_size": 0},
     {"cache_size": 0, "C": 100.0},
     {"cache_size": 0.005, "C": 100.0},
@@ -65,13 +84,17 @@ def assert_equal_files(straight, resumed, folder):
 
 @pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
 @pytest.mark.parametrize("estimator", [SequenceLabeler, OnlineMKLClassifier])
-def test_a_resumed_run_gives_the_bytes_of_an_uninterrupted_one(estimator, parameters, rng, tmp_path):
+def test_a_resumed_run_gives_the_bytes_of_an_uninterrupted_one(
+    estimator, parameters, rng, tmp_path
+):
     X, y = sequences(rng)
     if estimator is OnlineMKLClassifier:
         X, y = np.concatenate(X), np.concatenate(y)
 
     def make(callbacks=None):
-        return estimator(**{"epochs": 4, "verbose": False, "random_state": 3, **parameters}, callbacks=callbacks)
+        return estimator(
+            **{"epochs": 4, "verbose": False, "random_state": 3, **parameters}, callbacks=callbacks
+        )
 
     def fit(model, **options):
         return model.fit(X, y, **options)
@@ -82,13 +105,21 @@ def test_a_resumed_run_gives_the_bytes_of_an_uninterrupted_one(estimator, parame
     assert len(list((tmp_path / "run").iterdir())) <= 2
 
 
-@pytest.mark.parametrize("parameters", [{"loss": "crf"}, {"radius": 5.0}, {"method": "rda", "early_stopping": True}])
+@pytest.mark.parametrize(
+    "parameters", [{"loss": "crf"}, {"radius": 5.0}, {"method": "rda", "early_stopping": True}]
+)
 def test_parsers_too_in_both_phases(parameters, rng, tmp_path):
     treebank = synthetic_treebank(30, random_state=0)
 
     def make(callbacks=None):
         return DependencyParser(
-            "small", epochs=2, memory=9.0, verbose=False, random_state=1, callbacks=callbacks, **parameters
+            "small",
+            epochs=2,
+            memory=9.0,
+            verbose=False,
+            random_state=1,
+            callbacks=callbacks,
+            **parameters,
         )
 
     def fit(model, **options):
@@ -98,7 +129,9 @@ def test_parsers_too_in_both_phases(parameters, rng, tmp_path):
     resumed = trained_with_kills(fit, make, tmp_path / "run", "5 rounds", 60, rng)
     assert_equal_files(straight, resumed, tmp_path)
     # the latest checkpoint is in the second phase, so the first is not repeated
-    again = fit(make(callbacks=[Kill(0)]), checkpoint=tmp_path / "run", resume=True).set_params(callbacks=None)
+    again = fit(make(callbacks=[Kill(0)]), checkpoint=tmp_path / "run", resume=True).set_params(
+        callbacks=None
+    )
     assert_equal_files(straight, again, tmp_path)
 
 
@@ -149,7 +182,9 @@ def test_sigkill_at_any_instant(tmp_path, rng):
 def interrupted(X, y, folder, **parameters):
     parameters = {"epochs": 2, "verbose": False, "random_state": 0, **parameters}
     with pytest.raises(Killed):
-        SequenceLabeler(callbacks=[Kill(20)], **parameters).fit(X, y, checkpoint=folder, checkpoint_every="2 rounds")
+        SequenceLabeler(callbacks=[Kill(20)], **parameters).fit(
+            X, y, checkpoint=folder, checkpoint_every="2 rounds"
+        )
 
 
 def test_another_configuration_or_data_set_is_refused_by_the_field_that_differs(rng, tmp_path):
@@ -171,16 +206,24 @@ def test_another_configuration_or_data_set_is_refused_by_the_field_that_differs(
         with pytest.raises(InputError):
             resume(**other)
     with pytest.raises(InputError):
-        OnlineMKLClassifier().fit(np.concatenate(X), np.concatenate(y), checkpoint=tmp_path, resume=True)
+        OnlineMKLClassifier().fit(
+            np.concatenate(X), np.concatenate(y), checkpoint=tmp_path, resume=True
+        )
     resume()
 
 
-def test_a_checkpoint_of_another_version_or_of_an_earlier_run_is_refused(rng, tmp_path, monkeypatch):
+def test_a_checkpoint_of_another_version_or_of_an_earlier_run_is_refused(
+    rng, tmp_path, monkeypatch
+):
     X, y = sequences(rng)
     with monkeypatch.context() as earlier:
         earlier.setattr("omkl.estimators.training.version", lambda name: "0.0.1")
         interrupted(X, y, tmp_path)
-    for options in ({"checkpoint": tmp_path, "resume": True}, {"checkpoint": tmp_path}, {"resume": True}):
+    for options in (
+        {"checkpoint": tmp_path, "resume": True},
+        {"checkpoint": tmp_path},
+        {"resume": True},
+    ):
         with pytest.raises(InputError):
             SequenceLabeler(epochs=2, random_state=0).fit(X, y, **options)
 
@@ -217,7 +260,15 @@ def test_a_full_disk_leaves_the_previous_checkpoint_and_training_goes_on(rng, tm
 
 
 @pytest.mark.parametrize(
-    ("every", "due"), [(0, True), ("0s", True), ("1h", False), (3600, False), ("5 rounds", True), ("6 rounds", False)]
+    ("every", "due"),
+    [
+        (0, True),
+        ("0s", True),
+        ("1h", False),
+        (3600, False),
+        ("5 rounds", True),
+        ("6 rounds", False),
+    ],
 )
 def test_checkpoints_are_due_after_time_or_rounds(every, due, tmp_path):
     checkpoints = Checkpoints(tmp_path, every)
@@ -236,7 +287,9 @@ def test_runs_in_shards_resume_between_epochs(labeled, tmp_path):
     treebank = synthetic_treebank(40, random_state=0)
 
     def fit(**options):
-        parser = DependencyParser("small", epochs=3, memory=6.0, labeled=labeled, verbose=False, random_state=1)
+        parser = DependencyParser(
+            "small", epochs=3, memory=6.0, labeled=labeled, verbose=False, random_state=1
+        )
         return parser.fit(treebank, shards=2, **options)
 
     straight = fit()
@@ -260,7 +313,12 @@ def tagged(rng, n=60):
     X, y = [], []
     for i in range(n):
         kinds = rng.integers(0, 2 + i // 20, rng.integers(1, 6))
-        X.append([{"word": f"w{k}{rng.integers(3)}", **({"late": f"l{k}"} if i > 30 else {})} for k in kinds])
+        X.append(
+            [
+                {"word": f"w{k}{rng.integers(3)}", **({"late": f"l{k}"} if i > 30 else {})}
+                for k in kinds
+            ]
+        )
         y.append([f"t{k}" for k in kinds])
     return X, y
 
@@ -274,35 +332,74 @@ def cases(rng):
     words, tags = tagged(rng)
     return {
         "arrays": (OnlineMKLClassifier(KERNELS), Stream.from_arrays(X, y, 32), {}),
-        "scales": (OnlineMKLClassifier(), Stream.from_arrays(np.where(X > 1.5, np.nan, X), y, 32), {}),
-        "sparse": (OnlineMKLClassifier(), Stream.from_arrays(sparse.csr_array(X), y, 50), {"classes": [0, 1, 2]}),
-        "shuffled": (OnlineMKLClassifier(KERNELS), Stream.from_arrays(X, y, 20).shuffled(90, random_state=1), {}),
-        "growing": (OnlineMKLClassifier(KERNELS), Stream.from_arrays(X, np.sort(y), 32), {"classes": "growing"}),
+        "scales": (
+            OnlineMKLClassifier(),
+            Stream.from_arrays(np.where(X > 1.5, np.nan, X), y, 32),
+            {},
+        ),
+        "sparse": (
+            OnlineMKLClassifier(),
+            Stream.from_arrays(sparse.csr_array(X), y, 50),
+            {"classes": [0, 1, 2]},
+        ),
+        "shuffled": (
+            OnlineMKLClassifier(KERNELS),
+            Stream.from_arrays(X, y, 20).shuffled(90, random_state=1),
+            {},
+        ),
+        "growing": (
+            OnlineMKLClassifier(KERNELS),
+            Stream.from_arrays(X, np.sort(y), 32),
+            {"classes": "growing"},
+        ),
         "feature maps": (
             OnlineMKLClassifier(["gaussian:features=30", "laplacian:features=12,map=nystrom"]),
             Stream.from_arrays(X, np.sort(y), 32),
             {"classes": "growing"},
         ),
         "decayed feature maps": (
-            OnlineMKLClassifier(["gaussian:features=30"], average="decayed:half_life=3", eta0=0.1, schedule="constant"),
+            OnlineMKLClassifier(
+                ["gaussian:features=30"],
+                average="decayed:half_life=3",
+                eta0=0.1,
+                schedule="constant",
+            ),
             Stream.from_arrays(X, y, 32),
             {},
         ),
-        "budget": (OnlineMKLClassifier(DUAL, budget=30), Stream.from_arrays(X, np.sort(y), 32), {"classes": "growing"}),
+        "budget": (
+            OnlineMKLClassifier(DUAL, budget=30),
+            Stream.from_arrays(X, np.sort(y), 32),
+            {"classes": "growing"},
+        ),
         "decayed budget": (
             OnlineMKLRegressor(DUAL, budget=30, average="decayed:half_life=5"),
             Stream.from_arrays(X, X[:, 0], 32),
             {},
         ),
         "own kernel": (OnlineMKLClassifier([cosine, "linear"]), Stream.from_arrays(X, y, 32), {}),
-        "regression": (OnlineMKLRegressor(KERNELS), Stream.from_arrays(X, X[:, 0] * X[:, 1], 32), {}),
+        "regression": (
+            OnlineMKLRegressor(KERNELS),
+            Stream.from_arrays(X, X[:, 0] * X[:, 1], 32),
+            {},
+        ),
         "decayed": (
-            OnlineMKLClassifier(["linear"], average="decayed:half_life=3", eta0=0.1, schedule="constant"),
+            OnlineMKLClassifier(
+                ["linear"], average="decayed:half_life=3", eta0=0.1, schedule="constant"
+            ),
             Stream.from_arrays(X, y, 32),
             {},
         ),
-        "sequences": (SequenceLabeler(), Stream.from_arrays(words, tags, 7), {"classes": "growing"}),
-        "l1": (SequenceLabeler(regularizer="l1", C=5.0), Stream.from_arrays(words, tags, 7), {"classes": "growing"}),
+        "sequences": (
+            SequenceLabeler(),
+            Stream.from_arrays(words, tags, 7),
+            {"classes": "growing"},
+        ),
+        "l1": (
+            SequenceLabeler(regularizer="l1", C=5.0),
+            Stream.from_arrays(words, tags, 7),
+            {"classes": "growing"},
+        ),
         "trees": (
             DependencyParser("small", memory=6.0, n_examples=60),
             Stream.from_arrays(synthetic_treebank(60, random_state=0), block_size=9),
@@ -339,7 +436,9 @@ def test_fit_is_a_loop_over_partial_fit_and_resumes_with_the_same_bits(name, rng
 
 
 @pytest.mark.parametrize("kernels", [["linear"], ["gaussian:sigma2=2", "laplacian:sigma=3"]])
-@pytest.mark.parametrize("schedule", [{}, {"eta0": 0.1, "schedule": "linear"}, {"eta0": 1.0, "schedule": "polyak"}])
+@pytest.mark.parametrize(
+    "schedule", [{}, {"eta0": 0.1, "schedule": "linear"}, {"eta0": 1.0, "schedule": "polyak"}]
+)
 def test_arrays_in_the_given_order_are_learned_as_a_stream_is_bit_for_bit(kernels, schedule, rng):
     X, y = points(rng)
     settings = {"epochs": 3, "verbose": False, "n_examples": len(y), **schedule}
@@ -357,7 +456,9 @@ def test_arrays_in_the_given_order_are_learned_as_a_stream_is_bit_for_bit(kernel
 
 def test_chains_gain_labels_and_their_transitions(rng):
     X, y = tagged(rng)
-    labeler = SequenceLabeler(epochs=3, verbose=False).fit(Stream.from_arrays(X, y, 5), classes="growing")
+    labeler = SequenceLabeler(epochs=3, verbose=False).fit(
+        Stream.from_arrays(X, y, 5), classes="growing"
+    )
     assert set(labeler.classes_) == {label for labels in y for label in labels}
     assert labeler.transitions_.shape == (len(labeler.classes_),) * 2
     assert labeler.score(X, y) > 0.8
@@ -365,7 +466,9 @@ def test_chains_gain_labels_and_their_transitions(rng):
 
 def test_parsers_take_in_relations_and_fields_that_come_late():
     early, late = synthetic_treebank(20, random_state=0), synthetic_treebank(20, random_state=1)
-    renamed = [Sentence(**{**s.__getstate__(), "deprels": ["late:" + d for d in s.deprels]}) for s in late]
+    renamed = [
+        Sentence(**{**s.__getstate__(), "deprels": ["late:" + d for d in s.deprels]}) for s in late
+    ]
     parser = DependencyParser("small", epochs=1, memory=5.0).partial_fit(early).partial_fit(renamed)
     assert {d.partition(":")[0] for s in parser.parse(late) for d in s.deprels} >= {"late"}
 
@@ -416,7 +519,9 @@ def test_progressive_error_is_that_of_testing_before_training(rng):
     for x, label in zip(X[1:], y[1:]):
         wrong.append(model.predict([x])[0] != label)
         model.partial_fit([x], [label])
-    assert_allclose([record["error"] for record in meter.records], np.reshape(wrong, (3, 100)).mean(axis=1))
+    assert_allclose(
+        [record["error"] for record in meter.records], np.reshape(wrong, (3, 100)).mean(axis=1)
+    )
     assert [record["round"] for record in meter.records] == [100, 200, 300]
     assert_allclose(sum(values_of(meter.records[-1], "weight").values()), 1.0)
 
@@ -431,7 +536,9 @@ def test_records_of_endless_streams_stay_bounded(rng, monkeypatch):
     covered = np.diff([0] + [record["round"] for record in bounded.records])
     assert len(set(covered)) == 1
     losses = np.array([record["loss"] for record in fine.records])
-    assert_allclose([record["loss"] for record in bounded.records], losses.reshape(-1, covered[0]).mean(axis=1))
+    assert_allclose(
+        [record["loss"] for record in bounded.records], losses.reshape(-1, covered[0]).mean(axis=1)
+    )
 
 
 @pytest.mark.parametrize("name", ["arrays", "sequences", "trees", "regression"])
@@ -450,6 +557,8 @@ def test_shards_of_a_stream_are_mixed_and_resume(name, rng, tmp_path, monkeypatc
     for block in stream.blocks():  # and go on alone
         model.partial_fit(*((block.X,) if block.y is None else block))
     with pytest.raises(InputError):
-        type(estimator)(**estimator.get_params()).fit(stream, **options, **{**run, "shards": None}, resume=True)
+        type(estimator)(**estimator.get_params()).fit(
+            stream, **options, **{**run, "shards": None}, resume=True
+        )
     with pytest.raises(InputError):
         estimator.set_params(callbacks=[Kill(0)]).fit(stream, shards=2, **options)

@@ -1,4 +1,6 @@
-"""Columns by name or position, frames, sparse inputs, and arguments of regularizers for single groups."""
+"""Columns by name or position, frames, sparse inputs, and arguments of regularizers for single
+groups.
+"""
 
 import itertools
 
@@ -47,7 +49,7 @@ def frame(request):
     return lambda X, names: module.DataFrame({name: X[:, j] for j, name in enumerate(names)})
 
 
-# ---- on= ----------------------------------------------------------------------------------------------------------
+# ---- on= -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -59,7 +61,10 @@ def frame(request):
         ("gaussian:on=[age,hours per week],sigma2=2", Gaussian(2.0, on=(0, 2))),
         (Linear(on=["income", "age"]), Linear(on=[1, 0])),
         (Gaussian(on="hours per week"), Gaussian(on=-1)),
-        (Average(["linear:on=age", "gaussian:on=[income,age]"]), Average([Linear(on=0), Gaussian(on=[1, 0])])),
+        (
+            Average(["linear:on=age", "gaussian:on=[income,age]"]),
+            Average([Linear(on=0), Gaussian(on=[1, 0])]),
+        ),
     ],
 )
 def test_a_column_by_name_is_the_column_at_its_position(model, named, placed, table, frame):
@@ -95,7 +100,9 @@ def test_an_average_is_of_its_kernels_on_their_columns(budget, rng):
     X = np.column_stack([rng.choice([-1.0, 1.0], 200), 100 * rng.normal(size=(200, 9))])
     y = X[:, 0] > 0
     for kernel in ("linear:on=0:1", Average(["linear:on=0:1"])):
-        model = omkl.OnlineMKLClassifier([kernel], budget=budget, epochs=3, random_state=0).fit(X, y)
+        model = omkl.OnlineMKLClassifier([kernel], budget=budget, epochs=3, random_state=0).fit(
+            X, y
+        )
         assert model.score(X, y) == 1.0
 
 
@@ -113,7 +120,7 @@ def test_columns_that_are_not_there_get_one_sentence(model, kernel, message, tab
         MODELS[model]([kernel]).fit(pandas.DataFrame(table[0], columns=NAMES), table[1])
 
 
-# ---- data frames --------------------------------------------------------------------------------------------------
+# ---- data frames ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -133,7 +140,9 @@ def test_sequences_of_data_frames_are_aligned_by_name(rng, frame):
     y = [np.where(x[:, 0] > 0, "a", "b") for x in X]
     frames = [frame(x, NAMES) for x in X]
     turned = [frame(x[:, [2, 0, 1]], [NAMES[2], *NAMES[:2]]) for x in X]
-    model = omkl.SequenceLabeler(["gaussian:on=age", "linear"], epochs=3, random_state=0).fit(frames, y)
+    model = omkl.SequenceLabeler(["gaussian:on=age", "linear"], epochs=3, random_state=0).fit(
+        frames, y
+    )
     arrays = omkl.SequenceLabeler(["gaussian:on=0", "linear"], epochs=3, random_state=0).fit(X, y)
     for given in (X, frames, turned):
         for mine, other in zip(model.decision_function(given), arrays.decision_function(X)):
@@ -148,12 +157,16 @@ def test_a_table_with_text_is_rows_of_dicts(rng, frame):
     cities = rng.choice(["a", "b", "c"], 60)
     y = np.where((cities == "a") | (X[:, 0] > 0.5), 1, 0)
     given = frame(X, ["age", "income"])
-    given = given.assign(city=cities) if hasattr(given, "assign") else given.with_columns(city=cities)
+    given = (
+        given.assign(city=cities) if hasattr(given, "assign") else given.with_columns(city=cities)
+    )
     dicts = [{"age": a, "income": i, "city": str(c)} for (a, i), c in zip(X.tolist(), cities)]
     for kernels in (["linear:on=age"], ["gaussian:on=age"], ["gaussian:on=[age,income]"]):
         settings = {"kernels": kernels, "epochs": 4, "shuffle": False, "random_state": 0}
         model = omkl.OnlineMKLClassifier(**settings).fit(given, y)
-        assert_array_equal(model.predict(given), omkl.OnlineMKLClassifier(**settings).fit(dicts, y).predict(dicts))
+        assert_array_equal(
+            model.predict(given), omkl.OnlineMKLClassifier(**settings).fit(dicts, y).predict(dicts)
+        )
         with pytest.raises(InputError):
             model.predict(frame(X, ["age", "income"]))
 
@@ -167,10 +180,12 @@ def test_a_kernel_on_numbers_of_dicts_is_the_one_on_their_columns(table):
     assert_allclose(named.decision_function(dicts), arrays.decision_function(X))
 
 
-# ---- memory order, sparse matrices --------------------------------------------------------------------------------
+# ---- memory order, sparse matrices ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernels", [["gaussian"], ["linear", "quadratic:on=0:4"], ["linear:on=0:6"]])
+@pytest.mark.parametrize(
+    "kernels", [["gaussian"], ["linear", "quadratic:on=0:4"], ["linear:on=0:6"]]
+)
 def test_batch_learns_from_sparse_matrices_what_it_does_from_dense_ones(kernels, rng, reloaded):
     X = sparse.random(60, 12, 0.4, format="csr", random_state=0)
     y = np.asarray(X.sum(axis=1)).ravel() > 2.0
@@ -186,12 +201,16 @@ def test_sequences_may_be_sparse_matrices(rng):
     X = [sparse.random(n, 9, 0.5, format="csr", random_state=n) for n in (3, 5, 4, 6)]
     y = [np.where(np.asarray(x[:, [0]].todense()).ravel() > 0, "a", "b") for x in X]
     model = omkl.SequenceLabeler(["linear"], epochs=4, random_state=0).fit(X, y)
-    dense = omkl.SequenceLabeler(["linear"], epochs=4, random_state=0).fit([x.toarray() for x in X], y)
-    for mine, other in zip(model.decision_function(X), dense.decision_function([x.toarray() for x in X])):
+    dense = omkl.SequenceLabeler(["linear"], epochs=4, random_state=0).fit(
+        [x.toarray() for x in X], y
+    )
+    for mine, other in zip(
+        model.decision_function(X), dense.decision_function([x.toarray() for x in X])
+    ):
         assert_allclose(mine, other)
 
 
-# ---- units --------------------------------------------------------------------------------------------------------
+# ---- units ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "laplacian", "b1", "chi2"])
@@ -213,7 +232,11 @@ def test_the_median_is_over_distinct_rows():
     column = np.concatenate([np.zeros(90), np.linspace(1e5, 2e5, 10)])[:, None]
     gaussian = Gaussian().fit(column)
     assert 1e8 < gaussian.width_ < 1e11
-    assert gaussian.width_ == Gaussian().fit(np.repeat(column, 3, axis=0)).width_ == Gaussian().fit(column[::-1]).width_
+    assert (
+        gaussian.width_
+        == Gaussian().fit(np.repeat(column, 3, axis=0)).width_
+        == Gaussian().fit(column[::-1]).width_
+    )
     assert Gaussian().fit(np.full((20, 2), 7.0))(np.full((3, 2), 7.0)).tolist() == [[1.0] * 3] * 3
 
 
@@ -227,11 +250,20 @@ def test_integers_are_numbers():
 @pytest.mark.parametrize("power", [-30, 3])
 def test_numbers_of_dicts_know_no_units(power, rng, reloaded):
     """Multiplying a number by a power of two gives the same bits, also after saving and loading."""
-    age, income, city = rng.normal(40, 12, 200), rng.lognormal(11, 0.6, 200), rng.choice(["a", "b", "c"], 200)
-    signal = (age - 40) / 12 + (np.log(income) - 11) / 0.6 + (city == "a") + 0.3 * rng.normal(size=200)
+    age, income, city = (
+        rng.normal(40, 12, 200),
+        rng.lognormal(11, 0.6, 200),
+        rng.choice(["a", "b", "c"], 200),
+    )
+    signal = (
+        (age - 40) / 12 + (np.log(income) - 11) / 0.6 + (city == "a") + 0.3 * rng.normal(size=200)
+    )
     y = np.where(signal > np.quantile(signal, 0.67), "yes", "no")
     tables = [
-        [{"age": a, "pay": p * unit, "note": [str(c)]} for a, p, c in zip(age.tolist(), income.tolist(), city)]
+        [
+            {"age": a, "pay": p * unit, "note": [str(c)]}
+            for a, p, c in zip(age.tolist(), income.tolist(), city)
+        ]
         for unit in (1.0, 2.0**power)
     ]
     models = [omkl.OnlineMKLClassifier(epochs=3, shuffle=False).fit(rows, y) for rows in tables]
@@ -240,7 +272,7 @@ def test_numbers_of_dicts_know_no_units(power, rng, reloaded):
         assert_array_equal(model.decision_function(tables[1]), scores)
 
 
-# ---- targets and inputs of every kind -------------------------------------------------------------------------------
+# ---- targets and inputs of every kind ------------------------------------------------------------
 
 LEARNERS = {
     "online": lambda: omkl.OnlineMKLClassifier("linear", epochs=2, random_state=0),
@@ -264,18 +296,27 @@ def test_classes_are_what_they_are_whatever_holds_them(learner, table):
         assert model.classes_.tolist() == [False, True]
         assert model.predict(X).dtype == bool
         assert_array_equal(model.decision_function(X), plain.decision_function(X))
-    assert LEARNERS[learner]().fit(X, pandas.array(y.astype(int), dtype="Int64")).classes_.dtype == np.int64
+    assert (
+        LEARNERS[learner]().fit(X, pandas.array(y.astype(int), dtype="Int64")).classes_.dtype
+        == np.int64
+    )
 
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))
 Y = (X[:, 0] + 0.5 * X[:, 1] > 0).astype(int)
 #: Of three kinds of banks, so that the order of groups inside a model is another one.
-KERNELS = {"g": "gaussian:on=0:2,sigma2=2", "l": "linear:on=1:3", "m": "gaussian:on=3,features=50,sigma2=1"}
+KERNELS = {
+    "g": "gaussian:on=0:2,sigma2=2",
+    "l": "linear:on=1:3",
+    "m": "gaussian:on=3,features=50,sigma2=1",
+}
 
 
 def classifier(regularizer, **parameters):
-    return omkl.OnlineMKLClassifier(KERNELS, regularizer=regularizer, epochs=3, random_state=0, **parameters)
+    return omkl.OnlineMKLClassifier(
+        KERNELS, regularizer=regularizer, epochs=3, random_state=0, **parameters
+    )
 
 
 def both(make):
@@ -284,12 +325,19 @@ def both(make):
 
 
 PAIRS = {
-    "weighted": (WeightedSquaredL21([1.0, 3.0, 0.0]), WeightedSquaredL21({"m": 0.0, "g": 1.0, "l": 3.0})),
+    "weighted": (
+        WeightedSquaredL21([1.0, 3.0, 0.0]),
+        WeightedSquaredL21({"m": 0.0, "g": 1.0, "l": 3.0}),
+    ),
     "overlapping": both(lambda g: OverlappingGroups([[g[0], g[1]], [g[1], g[2]]], [1.0, 4.0])),
-    "exact": both(lambda g: OverlappingGroups([[g[0], g[1]], [g[1], g[2]]], [1.0, 4.0], exact=True)),
+    "exact": both(
+        lambda g: OverlappingGroups([[g[0], g[1]], [g[1], g[2]]], [1.0, 4.0], exact=True)
+    ),
     "tree": both(lambda g: TreeGroups([[g[0], g[1], g[2]], [g[2]]], [1.0, 5.0])),
     "scaled": both(lambda g: 0.3 * TreeGroups([[g[0], g[1]], [g[1]]])),
-    "sum": both(lambda g: 0.5 * Ridge() + 2 * OverlappingGroups([[g[1]], [g[0], g[2]]], [3.0, 1.0])),
+    "sum": both(
+        lambda g: 0.5 * Ridge() + 2 * OverlappingGroups([[g[1]], [g[0], g[2]]], [3.0, 1.0])
+    ),
     "weighted sum": (
         Ridge() + WeightedSquaredL21([0.5, 1.0, 9.0]),
         Ridge() + WeightedSquaredL21({"l": 1.0, "m": 9.0, "g": 0.5}),
@@ -301,7 +349,9 @@ PAIRS = {
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 @pytest.mark.parametrize("shards", [None, 2])
 def test_arguments_by_position_are_those_by_name(case, method, shards):
-    by_position, by_name = (classifier(r, method=method).fit(X, Y, shards=shards) for r in PAIRS[case])
+    by_position, by_name = (
+        classifier(r, method=method).fit(X, Y, shards=shards) for r in PAIRS[case]
+    )
     assert_array_equal(by_position.decision_function(X), by_name.decision_function(X))
     assert by_position.kernel_weights_ == by_name.kernel_weights_
 
@@ -317,7 +367,9 @@ def test_arguments_by_position_keep_their_groups_as_groups_are_added(last, reloa
     found = []
     for group in (2, "transitions"):
         model = omkl.SequenceLabeler(
-            regularizer=OverlappingGroups([[group]], [50.0]) + 0.1 * Ridge(), transitions="regularized", random_state=0
+            regularizer=OverlappingGroups([[group]], [50.0]) + 0.1 * Ridge(),
+            transitions="regularized",
+            random_state=0,
         )
         for data in (SENTENCES, SENTENCES, RICHER, RICHER):
             model.partial_fit(data, TAGS)
@@ -333,7 +385,9 @@ def test_arguments_by_position_keep_their_groups_as_groups_are_added(last, reloa
 @pytest.mark.parametrize("weights", [[1.0, 1.0], {"a": 1.0, "b": 1.0}])
 def test_groups_without_arguments_are_refused_and_the_model_goes_on(weights):
     model, other = (
-        omkl.SequenceLabeler(regularizer=WeightedSquaredL21(weights), random_state=0).partial_fit(SENTENCES, TAGS)
+        omkl.SequenceLabeler(regularizer=WeightedSquaredL21(weights), random_state=0).partial_fit(
+            SENTENCES, TAGS
+        )
         for _ in range(2)
     )
     with pytest.raises(InputError):
@@ -366,7 +420,12 @@ def test_weights_of_composites_are_norms_over_slopes(one, other):
     b = np.array([norms[name] for name in KERNELS])
     bound, width = regularizer.bind(list(KERNELS)), 1e-6 * b.max()
     steps = width * np.eye(3)
-    slopes = np.array([(bound.value(b + step) - bound.value(np.maximum(b - step, 0))) / (2 * width) for step in steps])
+    slopes = np.array(
+        [
+            (bound.value(b + step) - bound.value(np.maximum(b - step, 0))) / (2 * width)
+            for step in steps
+        ]
+    )
     expected = np.where(b > 2 * width, b / slopes, 0.0)
     assert_allclose(list(model.kernel_weights_.values()), expected / expected.sum(), atol=1e-5)
 
@@ -375,7 +434,9 @@ def test_weights_of_composites_are_norms_over_slopes(one, other):
 def test_sums_with_the_sparse_group_lasso_have_weights(term):
     """It is no function of norms; as a single coordinate it counts as the sum of the norms does."""
     kernels = {"g": "linear:on=0:2", "l": "linear:on=1:3", "m": "linear:on=3"}
-    model = omkl.OnlineMKLClassifier(kernels, regularizer=term + SparseGroup(0.5), epochs=2, random_state=0).fit(X, Y)
+    model = omkl.OnlineMKLClassifier(
+        kernels, regularizer=term + SparseGroup(0.5), epochs=2, random_state=0
+    ).fit(X, Y)
     assert_allclose(sum(model.kernel_weights_.values()), 1.0)
     norms = np.array([3.0, 2.0, 1.0])
     bound = term.bind(list(kernels))
@@ -387,7 +448,10 @@ def test_sums_with_the_sparse_group_lasso_have_weights(term):
     ("by_name", "in_order"),
     [
         (WeightedSquaredL21({"c": 3.0, "a": 1.0, "b": 2.0}), WeightedSquaredL21([1.0, 2.0, 3.0])),
-        (OverlappingGroups([["a", "b"], ["b", "c"]], exact=True), OverlappingGroups([[0, 1], [1, 2]], exact=True)),
+        (
+            OverlappingGroups([["a", "b"], ["b", "c"]], exact=True),
+            OverlappingGroups([[0, 1], [1, 2]], exact=True),
+        ),
         (TreeGroups([["a", "b", "c"], ["a"]]), TreeGroups([[0, 1, 2], [0]])),
     ],
 )
@@ -395,7 +459,9 @@ def test_sums_with_the_sparse_group_lasso_have_weights(term):
 def test_regularizers_of_a_design_call_its_groups_by_name(by_name, in_order, groups, rng):
     X = rng.normal(size=(40, 3))
     models = [
-        omkl.GroupLasso(0.05, groups=groups, regularizer=regularizer, solver="sparsa").fit(X, X[:, 0] - X[:, 1])
+        omkl.GroupLasso(0.05, groups=groups, regularizer=regularizer, solver="sparsa").fit(
+            X, X[:, 0] - X[:, 1]
+        )
         for regularizer in (by_name, in_order)
     ]
     assert_array_equal(models[0].coef_, models[1].coef_)

@@ -14,7 +14,12 @@ from omkl.kernels import GramMatrices
 RNG = np.random.default_rng(3)
 X3 = RNG.normal(size=(90, 4))
 Y3 = np.array(["low", "mid", "top"])[np.digitize(X3[:, 0] + 0.5 * X3[:, 1] ** 2, [-0.3, 0.8])]
-WORDS = [["the", "old", "dog", "barks"], ["a", "cat", "sleeps"], ["the", "cat", "saw", "a", "dog"], ["dogs", "bark"]]
+WORDS = [
+    ["the", "old", "dog", "barks"],
+    ["a", "cat", "sleeps"],
+    ["the", "cat", "saw", "a", "dog"],
+    ["dogs", "bark"],
+]
 TAGS = [["D", "A", "N", "V"], ["D", "N", "V"], ["D", "N", "V", "D", "N"], ["N", "V"]]
 
 
@@ -37,15 +42,24 @@ OPTIONS = [
     {"loss": "crf", "average": None},
     {"budget": 20},
     {"kernels": {"few": "gaussian:features=40", "lin": "linear"}},
-    {"kernels": {"marks": "gaussian:features=40,map=nystrom,normalize=average", "lin": "linear:on=1:4"}},
+    {
+        "kernels": {
+            "marks": "gaussian:features=40,map=nystrom,normalize=average",
+            "lin": "linear:on=1:4",
+        }
+    },
 ]
 COSTS = {"loss": "hinge", "cost": 1.0 - np.eye(3)}
 
 
-@pytest.mark.parametrize(("options", "classes"), [*((own, n) for own in OPTIONS for n in (2, 3)), (COSTS, 3)], ids=str)
+@pytest.mark.parametrize(
+    ("options", "classes"), [*((own, n) for own in OPTIONS for n in (2, 3)), (COSTS, 3)], ids=str
+)
 def test_a_class_against_the_next_best(options, classes):
     y = Y3 if classes == 3 else np.where(Y3 == "low", "low", "high")
-    model = omkl.OnlineMKLClassifier(**{"kernels": KERNELS, "epochs": 3, "random_state": 0, **options}).fit(X3, y)
+    model = omkl.OnlineMKLClassifier(
+        **{"kernels": KERNELS, "epochs": 3, "random_state": 0, **options}
+    ).fit(X3, y)
     scores = model.decision_function(X3[:5])
     for x, score, predicted in zip(X3[:5], scores, model.predict(X3[:5])):
         why = model.explain(x, n=10**6)
@@ -66,32 +80,48 @@ def test_support_vectors_are_those_of_the_model():
     support, A = model.support_vectors_["g"][index], model.dual_coef_["g"][index]
     kernel = model.model_.codec.encoder.kernels["g"]
     low, top = (model.classes_.tolist().index(name) for name in ("low", "top"))
-    np.testing.assert_allclose(why.features[0]["adds"], kernel(X3[:1], support[None])[0, 0] * (A[top] - A[low]))
+    np.testing.assert_allclose(
+        why.features[0]["adds"], kernel(X3[:1], support[None])[0, 0] * (A[top] - A[low])
+    )
 
 
 @pytest.mark.parametrize("as_frame", [False, True])
-@pytest.mark.parametrize("kind", ["MKLClassifier", "MKLRegressor", "OnlineMKLClassifier", "OnlineMKLRegressor"])
+@pytest.mark.parametrize(
+    "kind", ["MKLClassifier", "MKLRegressor", "OnlineMKLClassifier", "OnlineMKLRegressor"]
+)
 def test_a_support_vector_is_named_by_its_place_or_its_value(kind, as_frame):
     X = pd.DataFrame(X3, columns=["w", "x", "y", "z"]) if as_frame else X3
-    model = getattr(omkl, kind)({"all": "gaussian:sigma2=1", "one": "gaussian:sigma2=1,on=1"}, regularizer="ridge")
+    model = getattr(omkl, kind)(
+        {"all": "gaussian:sigma2=1", "one": "gaussian:sigma2=1,on=1"}, regularizer="ridge"
+    )
     why = model.fit(X, Y3 if "Classifier" in kind else X3[:, 1]).explain(X[:1], n=10**6)
     place = "support vector" if kind.startswith("Online") else "row"
     column = "x" if as_frame else "1" if kind.startswith("Online") else "column 1"
     values = {f"one[{column} = {value:.4g}]" for value in X3[:, 1]}
-    for group, accepted in {"all": {f"all[{place} {i}]" for i in range(len(X3))}, "one": values}.items():
+    for group, accepted in {
+        "all": {f"all[{place} {i}]" for i in range(len(X3))},
+        "one": values,
+    }.items():
         names = {record["feature"] for record in why.features if record["group"] == group}
         assert names
         assert names <= accepted
 
 
 def test_dicts_and_what_features_are_called():
-    rows = [{"colour": c, "size": s} for c, s in zip(["red", "blue"] * 20, np.linspace(-2, 2, 40).tolist())]
+    rows = [
+        {"colour": c, "size": s}
+        for c, s in zip(["red", "blue"] * 20, np.linspace(-2, 2, 40).tolist())
+    ]
     model = omkl.OnlineMKLClassifier(random_state=0).fit(rows, ["r", "b"] * 20)
     why = model.explain({"colour": "red", "size": 1.0, "unknown": "x"})
     assert_sums(why, abs(model.decision_function([{"colour": "red", "size": 1.0}])[0]))
     assert why.features[0]["feature"] == "colour=red"
     names = {record["feature"] for record in why.features}
-    assert names <= {record["feature"] for record in model.top_features(100)} <= {"colour=red", "colour=blue", "size"}
+    assert (
+        names
+        <= {record["feature"] for record in model.top_features(100)}
+        <= {"colour=red", "colour=blue", "size"}
+    )
 
 
 def test_a_number_is_the_sum_of_its_parts():
@@ -156,7 +186,9 @@ def test_second_order_is_compared_with_the_best_of_all_other_labellings():
 
 
 TREES = [
-    Sentence(forms=["dogs", "bark"], upos=["NOUN", "VERB"], heads=[2, 0], deprels=["nsubj", "root"]),
+    Sentence(
+        forms=["dogs", "bark"], upos=["NOUN", "VERB"], heads=[2, 0], deprels=["nsubj", "root"]
+    ),
     Sentence(
         forms=["the", "old", "dog", "saw", "cats"],
         upos=["DET", "ADJ", "NOUN", "VERB", "NOUN"],
@@ -178,7 +210,9 @@ TREES = [
     ids=str,
 )
 def test_a_tree_against_the_next_best(options):
-    parser = omkl.DependencyParser("small", epochs=3, memory=10, random_state=0, **options).fit(TREES)
+    parser = omkl.DependencyParser("small", epochs=3, memory=10, random_state=0, **options).fit(
+        TREES
+    )
     best, second = parser.predict_nbest(TREES[1:2], 2)[0]
     why = parser.explain(TREES[1], n=10**6)
     assert why.output.tolist() == parser.predict(TREES[1:2])[0].tolist()
@@ -192,9 +226,9 @@ def test_a_tree_against_the_next_best(options):
 
 
 def test_features_of_arcs_are_what_templates_see():
-    parser = omkl.DependencyParser(["h.form m.form", "m.upos direction"], epochs=3, memory=10, random_state=0).fit(
-        TREES
-    )
+    parser = omkl.DependencyParser(
+        ["h.form m.form", "m.upos direction"], epochs=3, memory=10, random_state=0
+    ).fit(TREES)
     names = {record["feature"] for record in parser.explain(TREES[0]).features}
     assert names <= {
         "h.form=bark m.form=dogs",
@@ -211,7 +245,10 @@ def test_features_of_arcs_are_what_templates_see():
 
 def test_parts_of_an_annotator():
     annotator = omkl.Annotator(
-        ["upos", "trees"], folds=2, random_state=0, parser=omkl.DependencyParser("small", memory=10, epochs=2)
+        ["upos", "trees"],
+        folds=2,
+        random_state=0,
+        parser=omkl.DependencyParser("small", memory=10, epochs=2),
     ).fit(TREES)
     annotated = annotator.annotate([["dogs", "saw", "cats"]])
     assert_sums(annotator.parser_.explain(annotated))
@@ -220,7 +257,10 @@ def test_parts_of_an_annotator():
     assert_sums(tags)
 
 
-MAPPED = {"marks": "gaussian:features=20,map=nystrom,normalize=diagonal,on=0:2", "quad": "quadratic:explicit=True"}
+MAPPED = {
+    "marks": "gaussian:features=20,map=nystrom,normalize=diagonal,on=0:2",
+    "quad": "quadratic:explicit=True",
+}
 
 
 @pytest.mark.parametrize("multiclass", ["shared", "ovr"])
@@ -289,7 +329,9 @@ def test_sparse_linear_models(groups):
         assert_sums(model.explain(sparse.csr_array(X3[:1])), scores[-1] - scores[-2])
     binary = omkl.SparseLogisticRegression(0.01, groups=groups).fit(X3, Y3 == "low")
     assert_sums(binary.explain(X3[1], label=True), binary.decision_function(X3[1:2])[0])
-    counts = omkl.GroupLasso(0.01, groups=groups, loss="poisson").fit(X3, RNG.poisson(np.exp(0.5 * X3[:, 0])))
+    counts = omkl.GroupLasso(0.01, groups=groups, loss="poisson").fit(
+        X3, RNG.poisson(np.exp(0.5 * X3[:, 0]))
+    )
     why = counts.explain(X3[2], offset=0.7)
     assert why.groups["offset"] == 0.7
     np.testing.assert_allclose(np.exp(why.margin), counts.predict(X3[2:3], offset=[0.7])[0])
@@ -297,14 +339,23 @@ def test_sparse_linear_models(groups):
     several = omkl.GroupLasso(0.01, groups=groups).fit(X3, X3[:, :2] + 1)
     assert_sums(several.explain(X3[0], target=1), several.predict(X3[:1])[0, 1])
     names = {None: {"column 0", "intercept"}, 2: {"group 0", "intercept"}, 4: {"a", "intercept"}}
-    assert names[None if groups is None else len(groups)] <= several.explain(X3[0], target=0).groups.keys()
+    assert (
+        names[None if groups is None else len(groups)]
+        <= several.explain(X3[0], target=0).groups.keys()
+    )
 
 
 def test_parts_of_kernels_are_named_by_columns(reloaded):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X3, columns=list("wxyz"))
-    kernels = {"lin": "linear:on=[y,w]", "quad": "quadratic:on=[x,y]", "waves": "gaussian:features=4"}
-    model = omkl.OnlineMKLClassifier(kernels, regularizer="l2", weighting="norms", random_state=0).fit(frame, Y3)
+    kernels = {
+        "lin": "linear:on=[y,w]",
+        "quad": "quadratic:on=[x,y]",
+        "waves": "gaussian:features=4",
+    }
+    model = omkl.OnlineMKLClassifier(
+        kernels, regularizer="l2", weighting="norms", random_state=0
+    ).fit(frame, Y3)
     quadratic = [f"quad[{name}]" for name in ("x^2", "x * y", "x", "y^2", "y", "constant")]
     for own in (model, reloaded(model)):
         assert {r["feature"] for r in own.top_features(100)} == {"lin[y]", "lin[w]", *quadratic}
@@ -325,7 +376,9 @@ def test_parts_of_kernels_are_named_by_columns(reloaded):
 
 
 def test_text():
-    model = omkl.OnlineMKLClassifier([f"gaussian:sigma2={s}" for s in range(1, 15)], random_state=0).fit(X3, Y3)
+    model = omkl.OnlineMKLClassifier(
+        [f"gaussian:sigma2={s}" for s in range(1, 15)], random_state=0
+    ).fit(X3, Y3)
     why = model.explain(X3[0], n=3)
     text = str(why)
     assert "others" in text

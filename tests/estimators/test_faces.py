@@ -1,4 +1,6 @@
-"""Behaviour of all online estimators: class weights, histories, streams, errors, and scikit-learn's tools."""
+"""Behaviour of all online estimators: class weights, histories, streams, errors, and scikit-learn's
+tools.
+"""
 
 import numpy as np
 import pandas as pd
@@ -60,12 +62,20 @@ def test_class_weights_are_sample_weights(rng):
 
 def test_class_weights_of_sequences_of_one_token_are_those_of_a_classifier(rng):
     X, y = rare(rng)
-    settings = {"kernels": ["linear"], "epochs": 3, "random_state": 0, "shuffle": False, "class_weight": "balanced"}
+    settings = {
+        "kernels": ["linear"],
+        "epochs": 3,
+        "random_state": 0,
+        "shuffle": False,
+        "class_weight": "balanced",
+    }
     labeler = SequenceLabeler(transitions=None, **settings).fit(X[:, None], y[:, None])
     counts = np.bincount(y)
     weighted = SequenceLabeler(transitions=None, **{**settings, "class_weight": None})
     weighted.fit(X[:, None], y[:, None], len(y) / (2 * counts[y]))
-    assert_array_equal(np.concatenate(labeler.predict(X[:, None])), np.concatenate(weighted.predict(X[:, None])))
+    assert_array_equal(
+        np.concatenate(labeler.predict(X[:, None])), np.concatenate(weighted.predict(X[:, None]))
+    )
 
 
 def test_weights_of_sentences_are_copies():
@@ -87,7 +97,16 @@ def test_records_are_flat_and_the_same_in_fit_partial_fit_and_streams(rng):
     streamed = OnlineMKLClassifier(["linear"], epochs=2).fit(stream)
     sharded = OnlineMKLClassifier(["linear"], epochs=2).fit(X, y, shards=2)
     names = set(fitted.history_[0])
-    assert {"epoch", "round", "examples", "loss", "penalty", "objective", "rate", "seconds"} <= names
+    assert {
+        "epoch",
+        "round",
+        "examples",
+        "loss",
+        "penalty",
+        "objective",
+        "rate",
+        "seconds",
+    } <= names
     assert values_of(fitted.history_[0], "weight") == {"linear": 1.0}
     assert [record["epoch"] for record in looped.history_] == [1, 2]
     for model in (looped, streamed, sharded):
@@ -101,7 +120,9 @@ def test_streams_are_scored_as_arrays_are(rng):
     stream = Stream.from_arrays(X, y, 40)
     for model, target in ((OnlineMKLClassifier(), y), (OnlineMKLRegressor(), X[:, 0])):
         model.fit(X, target)
-        assert model.score(Stream.from_arrays(X, target, 40)) == pytest.approx(model.score(X, target))
+        assert model.score(Stream.from_arrays(X, target, 40)) == pytest.approx(
+            model.score(X, target)
+        )
     labeler = SequenceLabeler().fit(X[:, None], y[:, None])
     pairs = Stream.from_arrays(list(X[:, None]), list(y[:, None]), 40)
     assert labeler.score(pairs) == pytest.approx(labeler.score(X[:, None], y[:, None]))
@@ -115,7 +136,9 @@ def test_a_label_that_is_missing_is_refused(missing, rng):
         with pytest.raises(InputError):
             SequenceLabeler().fit(words, [["D", missing]])
     with pytest.raises(ValueError, match=r"row 1|NaN|missing"):
-        OnlineMKLClassifier().fit([{"a": 1.0}, {"a": 2.0}, {"b": 1.0}], np.array(["x", missing, "y"], dtype=object))
+        OnlineMKLClassifier().fit(
+            [{"a": 1.0}, {"a": 2.0}, {"b": 1.0}], np.array(["x", missing, "y"], dtype=object)
+        )
     for make in (MKLClassifier, SparseLogisticRegression):
         with pytest.raises(ValueError, match=r"row 1|NaN"):
             make().fit(rng.normal(size=(3, 2)), np.array(["x", missing, "y"], dtype=object))
@@ -132,7 +155,9 @@ ESTIMATORS = [
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
-@pytest.mark.parametrize("weights", [["heavy"] * 40, np.ones(39), np.zeros(40), -np.ones(40), [np.nan] * 40])
+@pytest.mark.parametrize(
+    "weights", [["heavy"] * 40, np.ones(39), np.zeros(40), -np.ones(40), [np.nan] * 40]
+)
 def test_weights_that_are_none_are_refused(make, weights, rng):
     with pytest.raises(InputError):
         make().fit(rng.normal(size=(40, 2)), np.arange(40) % 2, sample_weight=weights)
@@ -152,13 +177,19 @@ def test_one_weight_is_that_of_all(make, rng):
 )
 def test_what_cannot_be_used_is_refused_by_its_name(parameter, value, rng):
     with pytest.raises(InputError, match=parameter.removesuffix("s")):
-        OnlineMKLClassifier("linear", **{parameter: value}).fit(rng.normal(size=(10, 2)), np.arange(10) % 2)
+        OnlineMKLClassifier("linear", **{parameter: value}).fit(
+            rng.normal(size=(10, 2)), np.arange(10) % 2
+        )
 
 
 def test_two_classes_have_one_score_whatever_they_cost(rng):
     X, y = rng.normal(size=(60, 2)), np.arange(60) % 2
-    costly = OnlineMKLClassifier("linear", loss="hinge", cost=[[0.0, 1.0], [9.0, 0.0]], random_state=0).fit(X, y)
-    growing = OnlineMKLClassifier("linear", loss="crf", random_state=0).partial_fit(X, y, classes="growing")
+    costly = OnlineMKLClassifier(
+        "linear", loss="hinge", cost=[[0.0, 1.0], [9.0, 0.0]], random_state=0
+    ).fit(X, y)
+    growing = OnlineMKLClassifier("linear", loss="crf", random_state=0).partial_fit(
+        X, y, classes="growing"
+    )
     for model in (costly, growing):
         assert_array_equal(model.predict(X), (model.decision_function(X) > 0).astype(int))
     assert_allclose(growing.predict_proba(X)[:, 1], expit(growing.decision_function(X)))
@@ -190,7 +221,9 @@ def test_arguments_by_position_follow_the_users_order_of_kernels(rng):
     y = np.sign(X[:, 0] * X[:, 1])
     for kernels in (["gaussian", "linear"], ["linear", "gaussian"]):
         weights = np.where(np.array(kernels) == "linear", 0.0, 1e6)
-        free = OnlineMKLClassifier(kernels, regularizer=WeightedSquaredL21(weights), epochs=3, random_state=0)
+        free = OnlineMKLClassifier(
+            kernels, regularizer=WeightedSquaredL21(weights), epochs=3, random_state=0
+        )
         assert free.fit(X, y).kernel_weights_["linear"] > 0.99
 
 
@@ -214,13 +247,17 @@ def test_a_users_class_that_is_defined_is_found(rng, reloaded):
 def test_a_structure_of_ones_own_predicts_and_scores_streams(rng):
     y = rng.integers(0, 2, size=30).tolist()
     inputs = [
-        Tokens(np.array([0, 1]), Features(np.array([0, 1]), np.array([k], np.int32), np.ones(1))).everything()
+        Tokens(
+            np.array([0, 1]), Features(np.array([0, 1]), np.array([k], np.int32), np.ones(1))
+        ).everything()
         for k in y
     ]
     bank = ExplicitBank(["identity"], groups=[0, 0], n_outputs=2, averaging=True)
     model = omkl.StructuredPredictor(Multiclass(2), [bank], random_state=0).fit(inputs, y)
     assert model.predict(iter([(x, None) for x in inputs])) == model.predict(inputs)
-    assert model.predict(Stream.from_iterable(lambda: zip(inputs, y), block_size=7)) == model.predict(inputs)
+    assert model.predict(
+        Stream.from_iterable(lambda: zip(inputs, y), block_size=7)
+    ) == model.predict(inputs)
     wrong = [1 - k for k in y]
     assert model.score(zip(inputs, wrong)) == model.score(inputs, wrong) == -1.0
     with pytest.raises(InputError):
@@ -253,10 +290,14 @@ def test_the_history_has_the_weighted_mean_of_the_losses(rng):
     X = rng.normal(size=(60, 3))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     halves, ones = (
-        OnlineMKLClassifier("linear", epochs=2, C=C, random_state=0).fit(X, y, sample_weight=np.full(60, w))
+        OnlineMKLClassifier("linear", epochs=2, C=C, random_state=0).fit(
+            X, y, sample_weight=np.full(60, w)
+        )
         for w, C in ((0.5, 2.0), (1.0, 1.0))
     )
-    assert_allclose([r["loss"] for r in halves.history_], [r["loss"] for r in ones.history_], rtol=1e-9)
+    assert_allclose(
+        [r["loss"] for r in halves.history_], [r["loss"] for r in ones.history_], rtol=1e-9
+    )
 
 
 CLASSIFIERS = [
@@ -278,23 +319,35 @@ REGRESSORS = [
 @pytest.fixture(scope="module")
 def table():
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({"a": rng.normal(size=90), "noise": rng.normal(size=90), "b": rng.choice(["u", "v", "w"], 90)})
+    X = pd.DataFrame(
+        {
+            "a": rng.normal(size=90),
+            "noise": rng.normal(size=90),
+            "b": rng.choice(["u", "v", "w"], 90),
+        }
+    )
     return X, X["a"] + 2.0 * (X["b"] == "u")
 
 
 def of_columns(estimator):
     numbers, words = ("scaled", StandardScaler(), ["a", "noise"]), ("words", OneHotEncoder(), ["b"])
-    return make_pipeline(ColumnTransformer([numbers, words], sparse_threshold=0.0), clone(estimator))
+    return make_pipeline(
+        ColumnTransformer([numbers, words], sparse_threshold=0.0), clone(estimator)
+    )
 
 
-@pytest.mark.parametrize("estimator", CLASSIFIERS + REGRESSORS, ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.parametrize(
+    "estimator", CLASSIFIERS + REGRESSORS, ids=lambda estimator: type(estimator).__name__
+)
 def test_pipelines_of_columns_are_cross_validated_and_their_columns_ranked(table, estimator):
     X, target = table
     y = np.where(target > 1.0, "high", "low") if is_classifier(estimator) else target
     model = of_columns(estimator)
     found = cross_validate(model, X, y, cv=3, return_estimator=True)
     assert found["test_score"].mean() > (0.85 if is_classifier(estimator) else 0.7)
-    importances = permutation_importance(found["estimator"][0], X, y, n_repeats=3, random_state=0).importances_mean
+    importances = permutation_importance(
+        found["estimator"][0], X, y, n_repeats=3, random_state=0
+    ).importances_mean
     assert importances[1] < min(importances[0], importances[2])
 
 
@@ -320,13 +373,17 @@ def test_weights_are_routed():
     set_config(enable_metadata_routing=True)
     try:
         scaler = StandardScaler().set_fit_request(sample_weight=False)
-        model = make_pipeline(scaler, omkl.MKLClassifier(["linear"]).set_fit_request(sample_weight=True))
+        model = make_pipeline(
+            scaler, omkl.MKLClassifier(["linear"]).set_fit_request(sample_weight=True)
+        )
         assert model.fit(X, y, sample_weight=weights)[-1].classes_.tolist() == [0, 1]
     finally:
         set_config(enable_metadata_routing=False)
 
 
-@pytest.mark.parametrize("model", [omkl.SequenceLabeler(C=3.5), omkl.MKLClassifier(C=3.5), omkl.GraphLabeler(C=3.5)])
+@pytest.mark.parametrize(
+    "model", [omkl.SequenceLabeler(C=3.5), omkl.MKLClassifier(C=3.5), omkl.GraphLabeler(C=3.5)]
+)
 def test_estimators_follow_the_protocol_of_scikit_learn(model):
     copy = clone(model)
     assert repr(copy) == repr(model) == f"{type(model).__name__}(C=3.5)"

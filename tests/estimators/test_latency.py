@@ -1,4 +1,6 @@
-"""Predictions of single rows, in blocks and in threads: shortcuts and caches change neither predictions nor errors."""
+"""Predictions of single rows, in blocks and in threads: shortcuts and caches change neither
+predictions nor errors.
+"""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +22,9 @@ MODELS = {
     "classifier": lambda: omkl.OnlineMKLClassifier(epochs=2, random_state=0),
     "budget": lambda: omkl.OnlineMKLClassifier(epochs=2, budget=20, random_state=0),
     "Fourier": lambda: omkl.OnlineMKLClassifier(["gaussian:features=30"], epochs=2, random_state=0),
-    "columns": lambda: omkl.OnlineMKLClassifier(["linear:on=0:2", "gaussian:on=[1,3]"], epochs=2, random_state=0),
+    "columns": lambda: omkl.OnlineMKLClassifier(
+        ["linear:on=0:2", "gaussian:on=[1,3]"], epochs=2, random_state=0
+    ),
     "regressor": lambda: omkl.OnlineMKLRegressor(epochs=2, random_state=0),
     "batch": lambda: omkl.MKLClassifier(["linear", "gaussian"]),
 }
@@ -37,8 +41,14 @@ def model(request, data):
     return MODELS[request.param]().fit(*data)
 
 
-def test_rows_that_are_checked_here_are_predicted_as_those_that_scikit_learn_checks(model, data, monkeypatch):
-    rows = [data[0][i : i + 1] for i in range(10)] + [data[0], data[0].astype(np.float32), (5 * data[0]).astype(int)]
+def test_rows_that_are_checked_here_are_predicted_as_those_that_scikit_learn_checks(
+    model, data, monkeypatch
+):
+    rows = [data[0][i : i + 1] for i in range(10)] + [
+        data[0],
+        data[0].astype(np.float32),
+        (5 * data[0]).astype(int),
+    ]
     quick = [model.predict(row) for row in rows]
     for module in (frames, base):
         monkeypatch.setattr(module, "are_known_columns", lambda *arguments: False)
@@ -61,7 +71,10 @@ def test_examples_that_are_checked_here_teach_the_same(data, monkeypatch):
 
 
 def some_dicts(rng, n):
-    dicts = [{"a": rng.normal(), "b": None if i % 7 == 0 else rng.normal(), "word": f"w{i % 11}"} for i in range(n)]
+    dicts = [
+        {"a": rng.normal(), "b": None if i % 7 == 0 else rng.normal(), "word": f"w{i % 11}"}
+        for i in range(n)
+    ]
     return [{**row, "late": "x"} if i > 30 else row for i, row in enumerate(dicts)]
 
 
@@ -88,14 +101,20 @@ def test_examples_learned_one_by_one_teach_what_the_training_loop_teaches(case, 
     if case == "new labels":
         y, classes = np.arange(70) // 20 + np.arange(70) % 2, "growing"
     elif case == "weights":
-        y, weights = X[:, 0] + rng.normal(size=70), [None if i % 3 else i / 10 + 0.5 for i in range(70)]
+        y, weights = (
+            X[:, 0] + rng.normal(size=70),
+            [None if i % 3 else i / 10 + 0.5 for i in range(70)],
+        )
     elif case == "dicts":
         X = some_dicts(rng, 70)
     elif case == "sentences":
         X, y = some_sentences(rng, 70)
         classes = "growing"
     models, noted = [], []
-    for callbacks in (None, [lambda trainer, record: noted.append(record["epoch"])]):  # the loop tells callbacks
+    for callbacks in (
+        None,
+        [lambda trainer, record: noted.append(record["epoch"])],
+    ):  # the loop tells callbacks
         model = kind(random_state=0, callbacks=callbacks, **parameters)
         for i, j in [(0, 10), *((i, i + 1) for i in range(10, 70))]:
             declared = {} if i or classes is None else {"classes": classes}
@@ -120,7 +139,11 @@ def test_examples_learned_one_by_one_teach_what_the_training_loop_teaches(case, 
     ],
 )
 def test_a_bad_example_after_others_changes_nothing(data, row, label, weight, message, tmp_path):
-    model = omkl.OnlineMKLClassifier(["linear"], random_state=0).fit(*data).partial_fit(data[0][:5], data[1][:5])
+    model = (
+        omkl.OnlineMKLClassifier(["linear"], random_state=0)
+        .fit(*data)
+        .partial_fit(data[0][:5], data[1][:5])
+    )
     model.save(tmp_path / "before", training=True)
     with pytest.raises(ValueError, match=message):
         model.partial_fit(row, label, sample_weight=weight)
@@ -150,7 +173,9 @@ def test_a_row_without_the_names_of_columns_is_warned_of_as_ever(data):
         model.predict(data[0][:1])
 
 
-@pytest.mark.parametrize("labels", [["a"], np.array(["a"]), np.array([None], dtype=object), np.array([0.5])])
+@pytest.mark.parametrize(
+    "labels", [["a"], np.array(["a"]), np.array([None], dtype=object), np.array([0.5])]
+)
 def test_a_label_that_is_none_of_the_model_is_refused_one_at_a_time(data, labels):
     model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(*data)
     with pytest.raises((InputError, ValueError)):
@@ -174,7 +199,9 @@ def test_features_of_several_kernels_are_those_of_sparse_rows(rng):
     model = omkl.OnlineMKLClassifier(kernels, epochs=2, random_state=0).fit(X, y)
     encoder = model.model_.codec.encoder
     features = encoder.encode(X, np.arange(31)).features
-    parts = [sparse.csr_array(kernel.fit(X).features(kernel.view(X))) for kernel in kernels.values()]
+    parts = [
+        sparse.csr_array(kernel.fit(X).features(kernel.view(X))) for kernel in kernels.values()
+    ]
     expected = sparse.hstack(parts, format="csr")
     for found, wanted in zip(features, (expected.indptr, expected.indices, expected.data)):
         np.testing.assert_array_equal(found, wanted)
@@ -182,7 +209,9 @@ def test_features_of_several_kernels_are_those_of_sparse_rows(rng):
 
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
 def test_a_single_class_is_predicted_until_there_is_another(loss):
-    model = omkl.OnlineMKLClassifier(loss=loss, random_state=0).partial_fit([{"a": "x"}], ["one"], classes="growing")
+    model = omkl.OnlineMKLClassifier(loss=loss, random_state=0).partial_fit(
+        [{"a": "x"}], ["one"], classes="growing"
+    )
     assert model.predict([{"a": "x"}, {"b": 1.0}]).tolist() == ["one", "one"]
     assert model.decision_function([{"a": "x"}]).shape == (1, 1)
     if loss == "crf":
@@ -192,11 +221,17 @@ def test_a_single_class_is_predicted_until_there_is_another(loss):
 
 
 @pytest.mark.parametrize("average", ["quadratic", "last"])
-@pytest.mark.parametrize("kernels", [None, ["linear:on=a", "gaussian:on=[a,b]"], ["gaussian:on=b,features=20"]])
+@pytest.mark.parametrize(
+    "kernels", [None, ["linear:on=a", "gaussian:on=[a,b]"], ["gaussian:on=b,features=20"]]
+)
 def test_rows_between_examples_are_predicted_as_by_the_frozen_model(rng, kernels, average):
-    data = [{"a": float(a), "b": float(b), "c": f"{int(c)}"} for a, b, c in 3 * rng.normal(size=(60, 3))]
+    data = [
+        {"a": float(a), "b": float(b), "c": f"{int(c)}"} for a, b, c in 3 * rng.normal(size=(60, 3))
+    ]
     y = [int(row["a"] + row["b"] > 0) + 2 * (row["c"] == "1") for row in data]
-    model = omkl.OnlineMKLClassifier(kernels, average=average, random_state=0).partial_fit(data[:10], y[:10], range(4))
+    model = omkl.OnlineMKLClassifier(kernels, average=average, random_state=0).partial_fit(
+        data[:10], y[:10], range(4)
+    )
     for i in range(10, 60):
         model.partial_fit(data[i : i + 1], y[i : i + 1])
         rows = data[i - 10 : i + 1]
@@ -225,7 +260,10 @@ def test_few_tokens_are_encoded_as_many_are(seed, monkeypatch):
     def tokens():
         own = keys if rng.random() < 0.5 else list(rng.permutation(keys)[: rng.integers(1, 5)])
         few = values[: rng.choice([len(numbers), len(numbers) + 2, len(values)])]
-        return [{str(key): few[rng.integers(len(few))] for key in own} for _ in range(rng.integers(1, 4))]
+        return [
+            {str(key): few[rng.integers(len(few))] for key in own}
+            for _ in range(rng.integers(1, 4))
+        ]
 
     chunks = [(tokens(), bool(rng.random() < 0.6)) for _ in range(40)]
     found = []
@@ -261,7 +299,10 @@ def test_sequences_between_examples_are_labeled_as_by_the_frozen_model(rng, kern
 
 
 def sentences(rng, n):
-    X = [[f"{rng.choice(list('abc'))}{rng.integers(20)}" for _ in range(rng.integers(1, 9))] for _ in range(n)]
+    X = [
+        [f"{rng.choice(list('abc'))}{rng.integers(20)}" for _ in range(rng.integers(1, 9))]
+        for _ in range(n)
+    ]
     return X, [[word[0] for word in x] for x in X]
 
 

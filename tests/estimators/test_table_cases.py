@@ -78,7 +78,9 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_every_estimator_refuses_the_column_by_name(estimator, case):
     column, message = REFUSED[case]
-    with pytest.raises(InputError, match=f"Column 'c' of X must hold finite numbers, got .*{message}"):
+    with pytest.raises(
+        InputError, match=f"Column 'c' of X must hold finite numbers, got .*{message}"
+    ):
         estimator.fit(frame_of(column), IS_FIRST)
 
 
@@ -152,7 +154,9 @@ def test_numbers_are_categories_in_later_blocks_of_a_stream_of_text():
     for later in (texts, numbers):
         blocks = [Block(texts, IS_FIRST, ["c", "size"]), Block(later, IS_FIRST, ["c", "size"])]
         model = omkl.OnlineMKLClassifier(random_state=0, epochs=2)
-        scores.append(model.fit(Stream.from_iterable(blocks, block_size=N)).decision_function(texts))
+        scores.append(
+            model.fit(Stream.from_iterable(blocks, block_size=N)).decision_function(texts)
+        )
     assert_array_equal(*scores)
 
 
@@ -190,7 +194,9 @@ def test_dates_as_text_are_said_once(estimator):
         estimator.fit(X.assign(c=days(WHEN)), IS_FIRST)
 
 
-@pytest.mark.parametrize("texts", [["2024-02-29", "soon"], ["2024-02-29", "2024-13-01"], ["1", "2"]])
+@pytest.mark.parametrize(
+    "texts", [["2024-02-29", "soon"], ["2024-02-29", "2024-13-01"], ["1", "2"]]
+)
 def test_text_that_is_not_all_dates_stays_text(texts):
     (column,) = read_columns(pd.DataFrame({"c": texts}))
     assert column == ("c", TEXT, texts)
@@ -208,7 +214,9 @@ def test_a_column_of_identifiers_changes_nothing_and_is_named(estimator, reloade
     with pytest.warns(DataWarning, match="Column 'id' of X is left out: .*59 values in 60 rows"):
         model = estimator.fit(X.assign(id=names), IS_FIRST)
     assert model.column_kinds_[-1] == IDENTIFIER
-    without = ESTIMATORS["online"]() if hasattr(model, "model_") else type(model)(**model.get_params())
+    without = (
+        ESTIMATORS["online"]() if hasattr(model, "model_") else type(model)(**model.get_params())
+    )
     expected = without.fit(X, IS_FIRST).decision_function(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -305,5 +313,7 @@ def test_labels_of_tokens_that_differ_in_a_last_nul_are_two():
 @pytest.mark.parametrize("name", ["OnlineMKLRegressor", "OnlineMKLClassifier"])
 def test_several_outputs_point_to_the_estimator_that_learns_them(name):
     better = name.removeprefix("Online")
-    with pytest.raises(InputError, match=rf"{name} .* y of shape \(60, 2\): {better} learns several"):
+    with pytest.raises(
+        InputError, match=rf"{name} .* y of shape \(60, 2\): {better} learns several"
+    ):
         getattr(omkl, name)().fit(SIZE[:, None], np.column_stack([IS_FIRST, CODES > 1]))

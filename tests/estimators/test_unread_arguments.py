@@ -30,7 +30,10 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))
 Y = (X[:, 0] + 0.3 * X[:, 1] > 0.4).astype(int)
 WEIGHTS = RNG.integers(0, 4, 60)
-SEQUENCES, LABELS = [X[i : i + 6] for i in range(0, 60, 6)], [Y[i : i + 6].tolist() for i in range(0, 60, 6)]
+SEQUENCES, LABELS = (
+    [X[i : i + 6] for i in range(0, 60, 6)],
+    [Y[i : i + 6].tolist() for i in range(0, 60, 6)],
+)
 
 
 def classifier(**parameters):
@@ -69,12 +72,20 @@ def test_sequences_of_weight_zero_are_as_if_they_were_not_there():
 def test_sentences_of_weight_zero_are_as_if_they_were_not_there():
     def sentence(root, relation):
         return Sentence(
-            ["dogs", "bark"], ["dog", "bark"], ["NOUN", "VERB"], ["N", "V"], heads=[2, 0], deprels=[relation, root]
+            ["dogs", "bark"],
+            ["dog", "bark"],
+            ["NOUN", "VERB"],
+            ["N", "V"],
+            heads=[2, 0],
+            deprels=[relation, root],
         )
 
     sentences = [sentence("root", "nsubj"), sentence("root", "obj"), sentence("top", "dep")]
     make = lambda: DependencyParser("small", epochs=2, memory=10, random_state=0)  # noqa: E731
-    weighted, without = make().fit(sentences, sample_weight=[2, 1, 0]), make().fit(sentences[:2], sample_weight=[2, 1])
+    weighted, without = (
+        make().fit(sentences, sample_weight=[2, 1, 0]),
+        make().fit(sentences[:2], sample_weight=[2, 1]),
+    )
     assert weighted.template_weights_ == without.template_weights_
     assert weighted.parse(sentences)[0].deprels == without.parse(sentences)[0].deprels
     assert weighted.history_[-1]["loss"] == without.history_[-1]["loss"]
@@ -88,7 +99,9 @@ def test_a_stream_of_weighted_classes_has_the_objective_of_the_arrays():
     total = float(np.where(Y == 1, 2.5, 1.0).sum())
     assert_allclose(arrays.model_.trainer.lambda_, 1 / total)
     assert_allclose(stream.model_.trainer.lambda_, 1 / total)
-    one_pass = classifier(**{**parameters, "epochs": 1}).fit(Stream.from_arrays(X, Y, block_size=17))
+    one_pass = classifier(**{**parameters, "epochs": 1}).fit(
+        Stream.from_arrays(X, Y, block_size=17)
+    )
     looped = classifier(**parameters).partial_fit(X, Y)
     assert_allclose(one_pass.history_[-1]["loss"], looped.history_[-1]["loss"], rtol=1e-12)
 
@@ -107,8 +120,17 @@ def test_targets_beside_trees_are_refused():
         for own, of in zip(words, heads)
     ]
     parser = DependencyParser("small", epochs=1, memory=1, random_state=0).fit(trees)
-    annotator = Annotator(parser=parser, tagger=SequenceLabeler(epochs=1), folds=2, random_state=0).fit(trees)
-    calls = [parser.fit, parser.partial_fit, parser.score, parser.group_report, annotator.fit, annotator.score]
+    annotator = Annotator(
+        parser=parser, tagger=SequenceLabeler(epochs=1), folds=2, random_state=0
+    ).fit(trees)
+    calls = [
+        parser.fit,
+        parser.partial_fit,
+        parser.score,
+        parser.group_report,
+        annotator.fit,
+        annotator.score,
+    ]
     for call in calls:
         with pytest.raises(InputError):
             call(trees, heads)
@@ -117,7 +139,10 @@ def test_targets_beside_trees_are_refused():
 def test_numbers_that_are_missing_are_found():
     frame = pandas.DataFrame({"a": [1.0, 2.0, 3.0], "b": [1.0, np.nan, np.inf]})
     nullable = pandas.DataFrame({"a": pandas.array([1, None, 3], dtype="Int64")})
-    for model in [own(missing="error") for own in (OnlineMKLClassifier, MKLClassifier, SparseLogisticRegression)]:
+    for model in [
+        own(missing="error")
+        for own in (OnlineMKLClassifier, MKLClassifier, SparseLogisticRegression)
+    ]:
         for table in (frame, nullable, frame.to_numpy(), frame[::2], frame.to_numpy().tolist()):
             with pytest.raises(InputError):
                 model.fit(table, [0, 1, 0][: len(table)])
@@ -128,7 +153,9 @@ def test_other_separators_of_a_table_are_named(tmp_path, refused):
     for other in ("1;2;q\n", "2;3;q\n"):
         (tmp_path / "semicolons.csv").write_text("a;b;y\n1;2;p\n" + other)
         named = ["--target", "y", "-o", out, "--quiet"]
-        refused(["train", "classifier", tmp_path / "semicolons.csv", *named], "give --delimiter ';'")
+        refused(
+            ["train", "classifier", tmp_path / "semicolons.csv", *named], "give --delimiter ';'"
+        )
         arguments = ["train", "classifier", str(tmp_path / "semicolons.csv"), "-o", out, "--quiet"]
         refused(arguments, "give --delimiter ';'")
         assert main([*arguments, "--delimiter", ";"]) == 0
@@ -194,9 +221,9 @@ REFUSED = {
     "early stopping": lambda: classifier(early_stopping=True).partial_fit(X, Y),
     "eta0 beside a schedule": lambda: classifier(eta0=0.01, schedule=Constant(1.0)).fit(X, Y),
     "a cost with the CRF loss": lambda: classifier(loss="crf", cost=1.0 - np.eye(2)).fit(X, Y),
-    "positions without transitions": lambda: labeler(transitions=None, transitions_by_position=True).fit(
-        SEQUENCES, LABELS
-    ),
+    "positions without transitions": lambda: labeler(
+        transitions=None, transitions_by_position=True
+    ).fit(SEQUENCES, LABELS),
     "None as a vector": lambda: labeler().fit([[[1.0], None]], [["D", "N"]]),
     "bytes as a word": lambda: labeler().fit([[b"dog", "dog"]], [["D", "N"]]),
     "a set of labels": lambda: labeler().fit([WORDS, WORDS], [TAGS, set(TAGS)]),
@@ -206,10 +233,17 @@ REFUSED = {
     "dicts for rows": lambda: classifier().fit(X, Y).predict([{"a": 1.0}]),
     "numbers as names of matrices": lambda: MKLClassifier("precomputed").fit({0: X @ X.T}, Y),
     "numbers as names of kernels": lambda: classifier().set_params(kernels={1: "linear"}).fit(X, Y),
-    "classes beside those of the model": lambda: classifier().partial_fit(X, Y).partial_fit(X, Y, classes=[0, 1, 2]),
-    "growing classes of a model": lambda: classifier().partial_fit(X, Y).partial_fit(X, Y, classes="growing"),
+    "classes beside those of the model": lambda: (
+        classifier().partial_fit(X, Y).partial_fit(X, Y, classes=[0, 1, 2])
+    ),
+    "growing classes of a model": lambda: (
+        classifier().partial_fit(X, Y).partial_fit(X, Y, classes="growing")
+    ),
     "a weight of no class": lambda: classifier(class_weight={"1": 10.0}).fit(X, Y),
-    **{f"{value} among dicts": lambda value=value: DICTS.predict([{"a": value}]) for value in (np.inf, -np.inf)},
+    **{
+        f"{value} among dicts": lambda value=value: DICTS.predict([{"a": value}])
+        for value in (np.inf, -np.inf)
+    },
     "a parameter changed between examples": lambda: (
         copy.deepcopy(DICTS).set_params(C=-1.0).partial_fit([{"a": 1.0}], [0])
     ),
@@ -222,10 +256,14 @@ REFUSED = {
         }.items()
     },
     "weights of a stream": lambda: classifier().fit(STREAM, sample_weight=np.ones(60)),
-    "weights of a stream, in part": lambda: OnlineMKLRegressor().partial_fit(STREAM, sample_weight=np.ones(60)),
+    "weights of a stream, in part": lambda: OnlineMKLRegressor().partial_fit(
+        STREAM, sample_weight=np.ones(60)
+    ),
     "early stopping on a stream": lambda: classifier(early_stopping=True).fit(STREAM),
     "a radius from a stream": lambda: classifier(radius="auto").fit(STREAM),
-    "a cost of growing classes": lambda: classifier(cost=1.0 - np.eye(3)).fit(STREAM, classes="growing"),
+    "a cost of growing classes": lambda: classifier(cost=1.0 - np.eye(3)).fit(
+        STREAM, classes="growing"
+    ),
     "a stream without outputs": lambda: classifier().fit(Stream.from_arrays(X)),
     "a stream without examples": lambda: classifier().fit(Stream.from_arrays(X[:0], Y[:0])),
     "scores without outputs": lambda: classifier().fit(X, Y).score(X),
@@ -262,15 +300,24 @@ class NoLoss(StructuredLoss):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: omkl.OnlineMKLRegressor(["linear"], loss=Absolute()), r"Absolute must define gradient\(\)\."),
-        (lambda: omkl.MKLRegressor(["linear"], loss=Absolute()), r"Absolute must define gradient\(\)\."),
+        (
+            lambda: omkl.OnlineMKLRegressor(["linear"], loss=Absolute()),
+            r"Absolute must define gradient\(\)\.",
+        ),
+        (
+            lambda: omkl.MKLRegressor(["linear"], loss=Absolute()),
+            r"Absolute must define gradient\(\)\.",
+        ),
         (lambda: omkl.GroupLasso(loss=Absolute()), r"Absolute must define gradient\(\)\."),
         (
             lambda: omkl.OnlineMKLRegressor(["linear"], regularizer=NoPenalty()),
             r"NoPenalty must define value\(\), slopes\(\), prox\(\)\.",
         ),
         (lambda: omkl.MKLRegressor([NoKernel()]), r"NoKernel must define raw\(\)\."),
-        (lambda: omkl.OnlineMKLClassifier(["linear"], loss=NoLoss()), "NoLoss must define value_and_gradient"),
+        (
+            lambda: omkl.OnlineMKLClassifier(["linear"], loss=NoLoss()),
+            "NoLoss must define value_and_gradient",
+        ),
     ],
     ids=["value alone", "batch", "design", "penalty", "kernel", "structured"],
 )

@@ -1,4 +1,6 @@
-"""Early stopping on given examples keeps the model of the best epoch; StructuredPredictor on a multiclass problem."""
+"""Early stopping on given examples keeps the model of the best epoch; StructuredPredictor on a
+multiclass problem.
+"""
 
 import numpy as np
 import pandas
@@ -15,7 +17,13 @@ from omkl.structures import Multiclass
 
 from ..passes import Kill, Killed, assert_same_state
 
-SETTINGS = {"epochs": 30, "early_stopping": True, "n_iter_no_change": 2, "weighting": "norms", "random_state": 0}
+SETTINGS = {
+    "epochs": 30,
+    "early_stopping": True,
+    "n_iter_no_change": 2,
+    "weighting": "norms",
+    "random_state": 0,
+}
 
 
 def iris():
@@ -32,8 +40,16 @@ VECTORS = [X[3 * i : 3 * i + 3] for i in range(50)]
 CODES = [Y[3 * i : 3 * i + 3].tolist() for i in range(50)]
 CASES = {
     "arrays": (omkl.OnlineMKLClassifier(**SETTINGS), (X[:100], Y[:100]), (X[100:], Y[100:])),
-    "in order": (omkl.OnlineMKLClassifier(**SETTINGS, shuffle=False), (X[:100], Y[:100]), (X[100:], Y[100:])),
-    "sparse": (omkl.OnlineMKLClassifier(**SETTINGS), (csr_array(X[:100]), Y[:100]), (csr_array(X[100:]), Y[100:])),
+    "in order": (
+        omkl.OnlineMKLClassifier(**SETTINGS, shuffle=False),
+        (X[:100], Y[:100]),
+        (X[100:], Y[100:]),
+    ),
+    "sparse": (
+        omkl.OnlineMKLClassifier(**SETTINGS),
+        (csr_array(X[:100]), Y[:100]),
+        (csr_array(X[100:]), Y[100:]),
+    ),
     "frames": (
         omkl.OnlineMKLClassifier(**SETTINGS),
         (pandas.DataFrame(X[:100], columns=list("abcd")), Y[:100]),
@@ -41,7 +57,11 @@ CASES = {
     ),
     "numbers": (omkl.OnlineMKLRegressor(**SETTINGS), (Z[:300], T[:300]), (Z[300:], T[300:])),
     "words": (omkl.SequenceLabeler(**SETTINGS), (WORDS[:90], TAGS[:90]), (WORDS[90:], TAGS[90:])),
-    "vectors": (omkl.SequenceLabeler(**SETTINGS), (VECTORS[:35], CODES[:35]), (VECTORS[35:], CODES[35:])),
+    "vectors": (
+        omkl.SequenceLabeler(**SETTINGS),
+        (VECTORS[:35], CODES[:35]),
+        (VECTORS[35:], CODES[35:]),
+    ),
     "trees": (omkl.DependencyParser("small", memory=9, **SETTINGS), (TREES[:90],), TREES[90:]),
     "stream": (
         omkl.OnlineMKLClassifier(**SETTINGS),
@@ -59,7 +79,9 @@ def test_the_model_is_that_of_the_best_epoch_on_the_examples_given(name):
     model.set_params(callbacks=[lambda trainer, record: noted.append(record["validation_score"])])
     model.fit(*training, validation=validation)
     assert len(noted) == model.n_iter_ <= int(np.argmax(noted)) + 3
-    measured = model.score(*validation) if isinstance(validation, tuple) else model.score(validation)
+    measured = (
+        model.score(*validation) if isinstance(validation, tuple) else model.score(validation)
+    )
     assert measured == pytest.approx(max(noted))
 
 
@@ -69,7 +91,9 @@ def test_examples_of_weight_zero_are_in_neither_part():
     model = omkl.OnlineMKLClassifier(**SETTINGS)
     model.fit(X[:100], Y[:100], weights, validation=(X[100:], Y[100:]))
     assert {record["examples"] for record in model.history_} == {66}
-    assert model.score(X[100:], Y[100:]) == pytest.approx(max(r["validation_score"] for r in model.history_))
+    assert model.score(X[100:], Y[100:]) == pytest.approx(
+        max(r["validation_score"] for r in model.history_)
+    )
 
 
 def test_what_nobody_looks_at_or_does_not_fit_is_refused():
@@ -107,7 +131,9 @@ def one_token(features):
 @pytest.fixture
 def data(rng):
     y = rng.integers(0, N_CLASSES, 60)
-    return [one_token([k, N_CLASSES + noise]) for k, noise in zip(y, rng.integers(0, 2, 60))], y.tolist()
+    return [
+        one_token([k, N_CLASSES + noise]) for k, noise in zip(y, rng.integers(0, 2, 60))
+    ], y.tolist()
 
 
 def bank(averaging=True, kind=ExplicitBank):
@@ -167,7 +193,9 @@ def test_mistakes_are_refused(data, tmp_path):
         predictor().fit(data[0], [0, 1])
     with pytest.raises(InputError, match="averaging=True"):
         omkl.StructuredPredictor(Multiclass(N_CLASSES), [bank(averaging=False)]).fit(*data)
-    own = omkl.StructuredPredictor(Multiclass(N_CLASSES), [bank(kind=OwnBank)], random_state=0).fit(*data)
+    own = omkl.StructuredPredictor(Multiclass(N_CLASSES), [bank(kind=OwnBank)], random_state=0).fit(
+        *data
+    )
     with pytest.raises(ModelFileError, match="OwnBank"):
         own.save(tmp_path / "model.npz")
     assert not (tmp_path / "model.npz").exists()
@@ -176,7 +204,11 @@ def test_mistakes_are_refused(data, tmp_path):
 @pytest.mark.parametrize(
     ("cls", "name", "message"),
     [
-        (omkl.SequenceLabeler, "regulariser", "has no parameter 'regulariser'; did you mean 'regularizer'"),
+        (
+            omkl.SequenceLabeler,
+            "regulariser",
+            "has no parameter 'regulariser'; did you mean 'regularizer'",
+        ),
         (omkl.GroupLasso, "aplha", "did you mean 'alpha'"),
         (omkl.MKLClassifier, "qqqq", "MKLClassifier has no parameter 'qqqq': choose from C, "),
     ],
@@ -191,8 +223,15 @@ def test_a_missing_number_in_a_stream_is_named_after_the_blocks_before():
     table.loc[104, "c"] = np.nan
     rows = Stream.from_arrays(table.to_numpy(), Y, 40)
     strict = {"missing": "error"}
-    for learn in (omkl.OnlineMKLClassifier(epochs=1, **strict).fit, omkl.OnlineMKLClassifier(**strict).partial_fit):
-        with pytest.raises(InputError, match=r"After 80 examples of the stream: Column 2 of X .* NaN in row 24"):
+    for learn in (
+        omkl.OnlineMKLClassifier(epochs=1, **strict).fit,
+        omkl.OnlineMKLClassifier(**strict).partial_fit,
+    ):
+        with pytest.raises(
+            InputError, match=r"After 80 examples of the stream: Column 2 of X .* NaN in row 24"
+        ):
             learn(rows)
-    with pytest.raises(InputError, match=r"^Column 'c' of X must hold finite numbers, got NaN in row 104"):
+    with pytest.raises(
+        InputError, match=r"^Column 'c' of X must hold finite numbers, got NaN in row 104"
+    ):
         omkl.OnlineMKLClassifier(**strict).partial_fit(table, Y)

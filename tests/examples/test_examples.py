@@ -58,7 +58,9 @@ def figures_of(tmp_path):
 OUTPUTS = {
     path.stem: option
     for path in sorted(EXAMPLES.glob("*.py"))
-    for option in re.findall(r'add_argument\((?:"-o", )?"(--output|--json)"', path.read_text(encoding="utf-8"))
+    for option in re.findall(
+        r'add_argument\((?:"-o", )?"(--output|--json)"', path.read_text(encoding="utf-8")
+    )
 }
 
 
@@ -100,7 +102,9 @@ def test_scaling_in_kernels_and_samples(figures_of, real_data):
 def test_gaps_fall_with_time(figures_of, real_data):
     real_data("uci/sonar.csv.gz")
     methods = ("spicy-logistic", "hessian")
-    traces = figures_of("duality_gap", "--C", "2", "--tol", "0.001", "--methods", *methods)["traces"]
+    traces = figures_of("duality_gap", "--C", "2", "--tol", "0.001", "--methods", *methods)[
+        "traces"
+    ]
     assert list(traces) == list(methods)
     for trace in traces.values():
         assert trace[-1]["gap"] <= 0.001 < trace[0]["gap"]
@@ -144,11 +148,15 @@ def test_every_story_ends_well(capsys):
 
 
 def test_combinations_find_the_one_kernel_and_cannot_add_up_several(tmp_path):
-    printed = run_example("online_opponents", tmp_path, "--examples", "1500", "--streams", "sum", "one of ten")
+    printed = run_example(
+        "online_opponents", tmp_path, "--examples", "1500", "--streams", "sum", "one of ten"
+    )
     records = json.loads((tmp_path / "online_opponents.json").read_text())["records"]
     assert all(record["method"] in printed for record in records)
     error = {(record["stream"], record["method"]): record["error"] for record in records}
-    assert error["sum", "MKL"] < min(error["sum", method] for method in ("Hedge", "OMKC", "Raker", "AdaRaker"))
+    assert error["sum", "MKL"] < min(
+        error["sum", method] for method in ("Hedge", "OMKC", "Raker", "AdaRaker")
+    )
     assert max(error["one of ten", method] for method in ("Hedge", "OMKC", "Raker")) < 0.35
 
 
@@ -159,7 +167,10 @@ def test_the_weights_follow_the_drift(options, tmp_path):
     found = json.loads((tmp_path / "stream_mkl.json").read_text())
     for model in found["models"]:
         weights = [values_of(record, "weight") for record in model["records"]]
-        assert max(weights[len(weights) // 2 - 1], key=weights[len(weights) // 2 - 1].get) == "vector 1"
+        assert (
+            max(weights[len(weights) // 2 - 1], key=weights[len(weights) // 2 - 1].get)
+            == "vector 1"
+        )
         assert weights[-1]["vector 2"] > weights[-1]["vector 3"]
     assert (tmp_path / "stream_mkl.png").stat().st_size > 10_000
 
@@ -174,7 +185,9 @@ def test_useless_columns_stand_beside_what_is_there():
             whole, *attributes = columns.split("|")
             assert whole == f"Whole={feats}".replace("|", ",")
             assert "|".join(attributes[: -len(example.JUNK)]) == feats
-            assert [attribute.partition("=")[0] for attribute in attributes[-len(example.JUNK) :]] == list(example.JUNK)
+            assert [
+                attribute.partition("=")[0] for attribute in attributes[-len(example.JUNK) :]
+            ] == list(example.JUNK)
     others = example.useless_values(treebank, seed=2)
     assert example.useless_values(treebank, seed=1) != others
     numbers = [columns["Word"] for words in others for columns in words]
@@ -188,7 +201,20 @@ def test_no_useless_template_and_no_useless_key_is_left(tmp_path):
     treebank = Treebank.from_sentences(sentences)
     for name, part in (("train", treebank[:110]), ("test", treebank[110:])):
         write_treebank(tmp_path / f"{name}.conllu", part)
-    options = ["--templates", "small", "--sentences", "100", "--seeds", "0", "--keep", "10", "--epochs", "3", "-o", "."]
+    options = [
+        "--templates",
+        "small",
+        "--sentences",
+        "100",
+        "--seeds",
+        "0",
+        "--keep",
+        "10",
+        "--epochs",
+        "3",
+        "-o",
+        ".",
+    ]
     printed = run_example("templates", tmp_path, "train.conllu", "test.conllu", *options)
     assert (tmp_path / "templates.png").exists() or "No figure" in printed
     rows = {row["method"]: row for row in table_of(tmp_path / "templates.csv")}
@@ -209,7 +235,8 @@ def made_up():
     rng = np.random.default_rng(0)
     digits = np.repeat(np.arange(10), 12)
     return {
-        name: (1 + k / 5) * rng.standard_normal((10, width))[digits] + rng.standard_normal((120, width))
+        name: (1 + k / 5) * rng.standard_normal((10, width))[digits]
+        + rng.standard_normal((120, width))
         for k, (name, width) in enumerate(WIDTHS.items())
     }, digits
 
@@ -246,13 +273,43 @@ def test_the_table_tells_views_from_noise(made_up, tmp_path):
     views, digits = made_up
     header = [f"{name}{i}" for name, width in WIDTHS.items() for i in range(width)]
     numbers = np.column_stack([*views.values(), digits])
-    np.savetxt(tmp_path / "mfeat.csv", numbers, "%.4f", delimiter=",", header=",".join([*header, "y"]), comments="")
-    methods = ["SVC, all columns", "best view", "uniform", "EasyMKL", "mkl", "online, unseen", "batch, unseen", "told"]
-    options = ["--data", "mfeat.csv", "--train", "50", "--useless", "0", "3", "--splits", "1", "-o", "."]
+    np.savetxt(
+        tmp_path / "mfeat.csv",
+        numbers,
+        "%.4f",
+        delimiter=",",
+        header=",".join([*header, "y"]),
+        comments="",
+    )
+    methods = [
+        "SVC, all columns",
+        "best view",
+        "uniform",
+        "EasyMKL",
+        "mkl",
+        "online, unseen",
+        "batch, unseen",
+        "told",
+    ]
+    options = [
+        "--data",
+        "mfeat.csv",
+        "--train",
+        "50",
+        "--useless",
+        "0",
+        "3",
+        "--splits",
+        "1",
+        "-o",
+        ".",
+    ]
     printed = run_example("views", tmp_path, *options, "--methods", *methods)
     assert (tmp_path / "views.png").exists() or "No figure" in printed
     rows = table_of(tmp_path / "views.csv")
-    assert [(row["method"], row["useless"]) for row in rows] == [(m, n) for n in ("0", "3") for m in methods]
+    assert [(row["method"], row["useless"]) for row in rows] == [
+        (m, n) for n in ("0", "3") for m in methods
+    ]
     assert all(float(row["accuracy"]) > 80 for row in rows)
     alive = {row["method"]: row["useless alive"] for row in rows if row["useless"] == "3"}
     assert alive["uniform"] == "3"
@@ -314,7 +371,9 @@ def test_pairs_of_arcs_help(tmp_path):
     train, test = tmp_path / "train.conllu", tmp_path / "test.conllu"
     write_treebank(train, treebank[:90])
     write_treebank(test, treebank[90:])
-    run_example("parser_orders", tmp_path, str(train), str(test), "--seeds", "1", "-o", str(tmp_path))
+    run_example(
+        "parser_orders", tmp_path, str(train), str(test), "--seeds", "1", "-o", str(tmp_path)
+    )
     (row,) = json.loads((tmp_path / "parser_orders.json").read_text())["rows"]
     assert row["uas"] > 30
     assert row["search_errors"] < 20
@@ -332,9 +391,9 @@ def test_likelihoods_need_a_larger_C_than_the_hinge(tmp_path, real_data):
 
 def test_snakes_follow_from_their_neighbours(figures_of, real_data):
     real_data("graphs/snakes.npz")
-    both, direction, useless = figures_of("snakes", "--seeds", "1", "--epochs", "4", "--train", "60", "--test", "20")[
-        "rows"
-    ]
+    both, direction, useless = figures_of(
+        "snakes", "--seeds", "1", "--epochs", "4", "--train", "60", "--test", "20"
+    )["rows"]
     assert both["accuracy"] > direction["accuracy"] > 75
     assert useless["accuracy"] > 85
     assert useless["largest useless weight"] < 0.3
@@ -346,14 +405,26 @@ def test_edges_help_words_to_be_right_as_a_whole(tmp_path, real_data):
     sizes = ("--sentences", "40", "--documents", "12", "--rows", "60", "--seeds", "1")
     printed = run_example("graph_tasks", tmp_path, *sizes, "-o", str(tmp_path))
     rows = json.loads((tmp_path / "graph_tasks.json").read_text())["rows"]
-    assert [row["model"].split(":")[0] for row in rows] == ["words"] * 3 + ["documents"] * 2 + ["rows"] * 4
+    assert [row["model"].split(":")[0] for row in rows] == ["words"] * 3 + ["documents"] * 2 + [
+        "rows"
+    ] * 4
     assert all(row["model"] in printed and row["nodes"] > 60 for row in rows)
     assert [rows[i]["gain nodes"] for i in (0, 3, 5)] == [0.0, 0.0, 0.0]
     assert min(rows[1]["gain whole"], rows[2]["gain whole"]) > 1
 
 
 def test_kernels_on_columns_are_as_good_as_a_support_vector_machine(tmp_path):
-    options = ("--tables", "wine", "--splits", "1", "--methods", "elastic-net", "SVM", "--json", "columns.json")
+    options = (
+        "--tables",
+        "wine",
+        "--splits",
+        "1",
+        "--methods",
+        "elastic-net",
+        "SVM",
+        "--json",
+        "columns.json",
+    )
     run_example("column_kernels", tmp_path, *options)
     rows = json.loads((tmp_path / "columns.json").read_text())["rows"]
     assert [(row["noise"], row["method"]) for row in rows] == [
@@ -363,11 +434,14 @@ def test_kernels_on_columns_are_as_good_as_a_support_vector_machine(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "module", "package"), [("EBM", "interpret", "interpret-core"), ("pyGAM", "pygam", "pygam")]
+    ("method", "module", "package"),
+    [("EBM", "interpret", "interpret-core"), ("pyGAM", "pygam", "pygam")],
 )
 def test_models_of_other_libraries_say_what_to_install(method, module, package, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingDependencyError, match=f"{method} needs another package: pip install {package}"):
+    with pytest.raises(
+        MissingDependencyError, match=f"{method} needs another package: pip install {package}"
+    ):
         load_example("column_kernels").score("wine", 0, False, method, "gaussian")
 
 

@@ -10,12 +10,18 @@ import omkl
 from omkl.exceptions import DataWarning
 
 RNG = np.random.default_rng(0)
-TOKENS = [[{"word": f"w{i}", "postag": f"t{i % 5}"} for i in RNG.integers(50, size=8)] for _ in range(60)]
+TOKENS = [
+    [{"word": f"w{i}", "postag": f"t{i % 5}"} for i in RNG.integers(50, size=8)] for _ in range(60)
+]
 LABELS = [[token["postag"] for token in x] for x in TOKENS]
 WORDS = [[token["word"] for token in x] for x in TOKENS]
 RENAMED = [[{"word": token["word"], "pos": token["postag"]} for token in x] for x in TOKENS]
-ATTRIBUTES = [[[f"word={token['word']}", f"postag={token['postag']}"] for token in x] for x in TOKENS]
-ROWS, RENAMED_ROWS, ROW_LABELS = (list(chain.from_iterable(own)) for own in (TOKENS, RENAMED, LABELS))
+ATTRIBUTES = [
+    [[f"word={token['word']}", f"postag={token['postag']}"] for token in x] for x in TOKENS
+]
+ROWS, RENAMED_ROWS, ROW_LABELS = (
+    list(chain.from_iterable(own)) for own in (TOKENS, RENAMED, LABELS)
+)
 
 
 def labeler(X):
@@ -23,14 +29,21 @@ def labeler(X):
 
 
 @pytest.mark.parametrize(
-    ("trained", "given"), [(TOKENS, RENAMED), (ATTRIBUTES, [[token[:1] for token in x] for x in ATTRIBUTES])]
+    ("trained", "given"),
+    [(TOKENS, RENAMED), (ATTRIBUTES, [[token[:1] for token in x] for x in ATTRIBUTES])],
 )
 def test_absent_keys_are_named_once_a_call(trained, given, tmp_path):
     model = labeler(trained)
     model.save(tmp_path / "model.npz")
     for own in (model, omkl.load(tmp_path / "model.npz")):
-        for call, arguments in ((own.predict, [given]), (own.score, [given, LABELS]), (own.evaluate, [given, LABELS])):
-            with pytest.warns(DataWarning, match="no 'postag', from which the model has learned") as found:
+        for call, arguments in (
+            (own.predict, [given]),
+            (own.score, [given, LABELS]),
+            (own.evaluate, [given, LABELS]),
+        ):
+            with pytest.warns(
+                DataWarning, match="no 'postag', from which the model has learned"
+            ) as found:
                 call(*arguments)
             assert len(found) == 1
 
@@ -44,7 +57,9 @@ def test_words_and_dicts_are_compared():
 
 
 def test_absence_by_chance_is_no_reason_to_warn():
-    rare = [[dict(token, rare="yes") if i == 0 else token for token in x] for i, x in enumerate(TOKENS)]
+    rare = [
+        [dict(token, rare="yes") if i == 0 else token for token in x] for i, x in enumerate(TOKENS)
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataWarning)
         labeler(TOKENS).predict([RENAMED[0][:1]])

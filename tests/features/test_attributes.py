@@ -45,14 +45,31 @@ def test_keys_of_attributes(attribute, key, value):
 def forms(word):
     """The same token in each of the forms in which it can be given."""
     yield [f"word:{word}", f"next:end:{word[-1]}", "next:known", ("length", len(word)), "bias"]
-    yield [f"word={word}", f"next:end={word[-1]}", "next=known", ("length", len(word)), ("bias", 1.0)]
+    yield [
+        f"word={word}",
+        f"next:end={word[-1]}",
+        "next=known",
+        ("length", len(word)),
+        ("bias", 1.0),
+    ]
     yield {"word": word, "next": {"end": word[-1], "known": True}, "length": len(word), "bias": 1}
-    yield {f"word={word}": 1.0, f"next:end:{word[-1]}": 1, "next:known": 1, "length": len(word), "bias": True}
+    yield {
+        f"word={word}": 1.0,
+        f"next:end:{word[-1]}": 1,
+        "next:known": 1,
+        "length": len(word),
+        "bias": True,
+    }
 
 
 def test_all_forms_of_a_token_are_the_same_features():
-    in_forms = [[[list(forms(word))[i] for word in sentence] for sentence in WORDS] for i in range(4)]
-    models = [omkl.SequenceLabeler(regularizer="l2", epochs=2, random_state=0).fit(X, TAGS) for X in in_forms]
+    in_forms = [
+        [[list(forms(word))[i] for word in sentence] for sentence in WORDS] for i in range(4)
+    ]
+    models = [
+        omkl.SequenceLabeler(regularizer="l2", epochs=2, random_state=0).fit(X, TAGS)
+        for X in in_forms
+    ]
     expected = models[0].decision_function(in_forms[0])
     for model in models:
         assert set(model.kernel_weights_) == {"word", "next:end", "next", "length", "bias"}
@@ -109,7 +126,9 @@ def test_bad_attributes_are_refused(X, message):
 def test_a_group_for_each_feature_is_said_once():
     X = [[[f"w_{i}_{j}", "bias"] for j in range(4)] for i in range(60)]
     y = [["A", "B", "A", "B"]] * 60
-    with pytest.warns(DataWarning, match="241 groups of 241 features, such as 'w_59_3'.*word=main") as found:
+    with pytest.warns(
+        DataWarning, match="241 groups of 241 features, such as 'w_59_3'.*word=main"
+    ) as found:
         model = omkl.SequenceLabeler(regularizer="l2", epochs=1, random_state=0).fit(X, y)
     assert sum("groups of" in str(own.message) for own in found) == 1
     with warnings.catch_warnings():

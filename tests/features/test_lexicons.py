@@ -1,4 +1,6 @@
-"""Lexicons of labelers and annotators: equal to features made by hand, in files, streams and on the command line."""
+"""Lexicons of labelers and annotators: equal to features made by hand, in files, streams and on the
+command line.
+"""
 
 import json
 import pickle
@@ -37,7 +39,9 @@ def by_hand(X, name, values):
             for suffix, width in (("", None), (":4", 4)):
                 for k in (0, -2, -1, 1, 2):
                     value = values.get(padded[i + k], values.get(padded[i + k].lower()))
-                    token[name + suffix + (f"[{k:+}]" if k else "")] = None if value is None else value[:width]
+                    token[name + suffix + (f"[{k:+}]" if k else "")] = (
+                        None if value is None else value[:width]
+                    )
             token |= pairs
         found.append(tokens)
     return found
@@ -60,7 +64,12 @@ def test_a_lexicon_is_a_feature_of_dicts(tmp_path, reloaded):
     path.unlink()
     dicts = by_hand(X, "cluster", some)
     expected = omkl.SequenceLabeler(**settings).fit(dicts[:80], y[:80])
-    for own in (model, reloaded(model), reloaded(model, training=False), pickle.loads(pickle.dumps(model))):
+    for own in (
+        model,
+        reloaded(model),
+        reloaded(model, training=False),
+        pickle.loads(pickle.dumps(model)),
+    ):
         assert_same(own, expected, X, dicts)
     refitted = reloaded(model).fit(X[:80], y[:80])
     assert_same(refitted, expected, X, dicts)
@@ -69,19 +78,30 @@ def test_a_lexicon_is_a_feature_of_dicts(tmp_path, reloaded):
 
 def test_clusters_tag_words_that_training_has_not():
     X, y, clusters = told_by_clusters()
-    model = omkl.SequenceLabeler(lexicons={"cluster": clusters}, epochs=5, random_state=0).fit(X[:80], y[:80])
+    model = omkl.SequenceLabeler(lexicons={"cluster": clusters}, epochs=5, random_state=0).fit(
+        X[:80], y[:80]
+    )
     new, gold, others = told_by_clusters(seed=1)
     blind = model.score([[f"{word}x" for word in x] for x in new], gold)
     assert blind < 0.6
-    model = omkl.SequenceLabeler(lexicons={"cluster": clusters | others}, epochs=5, random_state=0).fit(X[:80], y[:80])
+    model = omkl.SequenceLabeler(
+        lexicons={"cluster": clusters | others}, epochs=5, random_state=0
+    ).fit(X[:80], y[:80])
     assert model.score(new, gold) > 0.9
 
 
 def test_lexicons_come_with_streams_parts_and_shards():
     X, y, clusters = told_by_clusters()
-    dicts, settings = by_hand(X, "cluster", clusters), {"lexicons": {"cluster": clusters}, "random_state": 0}
-    streamed = omkl.SequenceLabeler(epochs=2, **settings).fit(Stream.from_arrays(X, y, 17), classes=TAGS)
-    plain = omkl.SequenceLabeler(epochs=2, random_state=0).fit(Stream.from_arrays(dicts, y, 17), classes=TAGS)
+    dicts, settings = (
+        by_hand(X, "cluster", clusters),
+        {"lexicons": {"cluster": clusters}, "random_state": 0},
+    )
+    streamed = omkl.SequenceLabeler(epochs=2, **settings).fit(
+        Stream.from_arrays(X, y, 17), classes=TAGS
+    )
+    plain = omkl.SequenceLabeler(epochs=2, random_state=0).fit(
+        Stream.from_arrays(dicts, y, 17), classes=TAGS
+    )
     assert_same(streamed, plain, X, dicts)
     partial, expected = omkl.SequenceLabeler(**settings), omkl.SequenceLabeler(random_state=0)
     for low in range(0, len(X), 40):
@@ -90,20 +110,29 @@ def test_lexicons_come_with_streams_parts_and_shards():
         expected.partial_fit(dicts[rows], y[rows], classes=classes)
     assert_same(partial, expected, X, dicts)
     sharded = omkl.SequenceLabeler(epochs=2, **settings).fit(X, y, shards=2)
-    assert_same(sharded, omkl.SequenceLabeler(epochs=2, random_state=0).fit(dicts, y, shards=2), X, dicts)
+    assert_same(
+        sharded, omkl.SequenceLabeler(epochs=2, random_state=0).fit(dicts, y, shards=2), X, dicts
+    )
 
 
 def test_prefixes_are_features_only_if_values_share_them():
     X, y, _ = told_by_clusters(20)
     kinds = {"kind": {word: "person" if word < "w5" else "place" for x in X for word in x}}
     keys = omkl.SequenceLabeler(lexicons=kinds, epochs=1).fit(X, y).kernel_weights_
-    assert [key for key in keys if key.startswith("kind")] == ["kind", *(f"kind[{k:+}]" for k in (-2, -1, 1, 2))]
+    assert [key for key in keys if key.startswith("kind")] == [
+        "kind",
+        *(f"kind[{k:+}]" for k in (-2, -1, 1, 2)),
+    ]
 
 
 @pytest.mark.parametrize(
     ("X", "lexicons", "message"),
     [
-        ([[{"w": "a"}, {"w": "b"}]], {"c": {"a": "1"}}, "must be a string, got tokens of type dict"),
+        (
+            [[{"w": "a"}, {"w": "b"}]],
+            {"c": {"a": "1"}},
+            "must be a string, got tokens of type dict",
+        ),
         ([[["w=a"], ["w=b"]]], {"c": {"a": "1"}}, "got tokens of type list"),
         ([np.zeros((2, 3))], {"c": {"a": "1"}}, "got tokens of type array"),
         ([["a", "b"]], {"word": {"a": "1"}}, "no fields, got 'word'"),
@@ -126,7 +155,7 @@ def test_a_run_is_not_resumed_with_another_lexicon(tmp_path):
         labeler.fit(X, y, checkpoint=tmp_path, resume=True)
 
 
-# ---- annotators -------------------------------------------------------------------------------------------------
+# ---- annotators ----------------------------------------------------------------------------------
 
 
 def treebank(seed=0):
@@ -147,7 +176,14 @@ def treebank(seed=0):
 
 def untrained(**settings):
     parser = omkl.DependencyParser(["h.upos m.upos", "m.upos distance"], epochs=2, memory=10)
-    return omkl.Annotator(**{"tagger": omkl.SequenceLabeler(epochs=4), "parser": parser, "random_state": 0, **settings})
+    return omkl.Annotator(
+        **{
+            "tagger": omkl.SequenceLabeler(epochs=4),
+            "parser": parser,
+            "random_state": 0,
+            **settings,
+        }
+    )
 
 
 def test_lexicons_serve_tags_morphology_and_trees(reloaded):
@@ -170,27 +206,49 @@ def test_lexicons_serve_tags_morphology_and_trees(reloaded):
 
 def test_a_tagger_keeps_its_own_lexicons(reloaded):
     train, clusters = treebank()
-    model = untrained(tagger=omkl.SequenceLabeler(epochs=2, lexicons={"cluster": clusters}), parts=["upos", "feats"])
+    model = untrained(
+        tagger=omkl.SequenceLabeler(epochs=2, lexicons={"cluster": clusters}),
+        parts=["upos", "feats"],
+    )
     for own in (model.fit(train), reloaded(model)):
         assert own.lexicons is None
         assert list(own.tagger.lexicons) == ["cluster"]
         assert "cluster" in own.kernel_weights_["feats of NOUN"]
-    for name, given in (("tagger", model.tagger), ("parser", omkl.DependencyParser(lexicons={"cluster": clusters}))):
-        with pytest.raises(InputError, match=f"Only one of `lexicons` and those of `{name}` can be given"):
+    for name, given in (
+        ("tagger", model.tagger),
+        ("parser", omkl.DependencyParser(lexicons={"cluster": clusters})),
+    ):
+        with pytest.raises(
+            InputError, match=f"Only one of `lexicons` and those of `{name}` can be given"
+        ):
             untrained(**{"lexicons": {"cluster": clusters}, name: given}).fit(train)
 
 
 def test_lexicons_from_the_command_line(tmp_path):
     train, clusters = treebank()
-    files = {name: str(tmp_path / name) for name in ("t.conllu", "c.tsv", "m.npz", "m.json", "t.jsonl")}
+    files = {
+        name: str(tmp_path / name) for name in ("t.conllu", "c.tsv", "m.npz", "m.json", "t.jsonl")
+    }
     write_treebank(files["t.conllu"], train)
-    (tmp_path / "c.tsv").write_text("".join(f"{word}\t{value}\n" for word, value in clusters.items()))
-    options = ["-o", files["m.npz"], "--lexicon", f"cluster={files['c.tsv']}", "--epochs", "2", "--quiet"]
+    (tmp_path / "c.tsv").write_text(
+        "".join(f"{word}\t{value}\n" for word, value in clusters.items())
+    )
+    options = [
+        "-o",
+        files["m.npz"],
+        "--lexicon",
+        f"cluster={files['c.tsv']}",
+        "--epochs",
+        "2",
+        "--quiet",
+    ]
     assert main(["train", "labeler", files["t.conllu"], *options, "--json", files["m.json"]]) == 0
     assert "cluster:4" in json.loads((tmp_path / "m.json").read_text())["kernel_weights"]
     assert main(["train", "labeler", files["t.conllu"], *options, "--stream"]) == 0
     assert list(omkl.load(files["m.npz"]).lexicons) == ["cluster"]
-    assert main(["train", "annotator", files["t.conllu"], *options, "--parts", "upos", "feats"]) == 0
+    assert (
+        main(["train", "annotator", files["t.conllu"], *options, "--parts", "upos", "feats"]) == 0
+    )
     assert "cluster" in omkl.load(files["m.npz"]).kernel_weights_["upos"]
     write_sequences(files["t.jsonl"], [([{"w": "a"}, {"w": "b"}], ["A", "B"])], "jsonl")
     assert main(["train", "labeler", files["t.jsonl"], *options]) == 2

@@ -1,4 +1,6 @@
-"""Fields of one's own in templates: attributes of FEATS and MISC, and lexicons, which a model file holds."""
+"""Fields of one's own in templates: attributes of FEATS and MISC, and lexicons, which a model file
+holds.
+"""
 
 import json
 
@@ -26,17 +28,25 @@ def told_by(column):
         heads = [0 if word == head else head for word in range(1, n + 1)]
         entries = ["Id=1|Rank=top" if word == head else "Id=2|Rank=low" for word in range(1, n + 1)]
         forms = [f"w{rng.integers(500)}" for _ in range(n)]
-        sentences.append(Sentence(forms=forms, heads=heads, deprels=["dep"] * n, **{column: entries}))
+        sentences.append(
+            Sentence(forms=forms, heads=heads, deprels=["dep"] * n, **{column: entries})
+        )
     return sentences
 
 
 def parser(templates, **settings):
-    return omkl.DependencyParser(templates, **{"epochs": 3, "memory": 20, "random_state": 0, **settings})
+    return omkl.DependencyParser(
+        templates, **{"epochs": 3, "memory": 20, "random_state": 0, **settings}
+    )
 
 
 @pytest.mark.parametrize(
     ("column", "template"),
-    [("misc", "h.misc:Rank m.misc:Rank"), ("feats", "h.Rank m.feats:Rank"), ("misc", "h.misc m.misc")],
+    [
+        ("misc", "h.misc:Rank m.misc:Rank"),
+        ("feats", "h.Rank m.feats:Rank"),
+        ("misc", "h.misc m.misc"),
+    ],
 )
 def test_attributes_of_columns_tell_heads(column, template, tmp_path):
     sentences = told_by(column)
@@ -60,18 +70,31 @@ def test_fields_are_read_from_their_columns():
     assert reader_of("misc:Note")("SpaceAfter=No|Note") == "Note"
     assert reader_of("feats:case")("Case=Nom") == "_"
     own = {"cluster": Lexicon.of(ANIMALS, "cluster")}
-    assert values_of("cluster", ["dog", "Dog", "rex", "_", "tree"], own) == ["0110", "0110", "_", "_", "_"]
+    assert values_of("cluster", ["dog", "Dog", "rex", "_", "tree"], own) == [
+        "0110",
+        "0110",
+        "_",
+        "_",
+        "_",
+    ]
     assert values_of("cluster:3", ["cow", "Rex", "tree"], own) == ["011", "000", "_"]
 
 
 def test_a_lexicon_of_a_file_is_that_of_a_dict(tmp_path):
     path = tmp_path / "animals.tsv"
-    path.write_text("".join(f"{word}\t{value}\n" for word, value in ANIMALS.items()) + "\n", encoding="utf-8")
+    path.write_text(
+        "".join(f"{word}\t{value}\n" for word, value in ANIMALS.items()) + "\n", encoding="utf-8"
+    )
     words = [*ANIMALS, "COW", "none", "_"]
     from_file, from_dict = Lexicon.of(path, "a"), Lexicon.of(ANIMALS, "a")
     again = unpack_lexicons(["a"], pack_lexicons({"a": from_file}))["a"]
     expected = [ANIMALS.get(word, ANIMALS.get(word.lower(), "_")) for word in words]
-    assert from_file.values_of(words) == from_dict.values_of(words) == again.values_of(words) == expected
+    assert (
+        from_file.values_of(words)
+        == from_dict.values_of(words)
+        == again.values_of(words)
+        == expected
+    )
 
 
 def clustered(rng, n_sentences):
@@ -114,13 +137,17 @@ def test_relations_are_told_by_lexicons_too(reloaded):
     model = parser(["h.cluster m.cluster"], lexicons={"cluster": clusters}).fit(sentences[:100])
     for candidate in (model, reloaded(model)):
         assert candidate.evaluate(sentences[100:])["las"] > 0.95
-    blind = parser(["h.cluster m.cluster"], lexicons={"cluster": dict.fromkeys(clusters, "1")}).fit(sentences[:100])
+    blind = parser(["h.cluster m.cluster"], lexicons={"cluster": dict.fromkeys(clusters, "1")}).fit(
+        sentences[:100]
+    )
     assert blind.evaluate(sentences[100:])["las"] < 0.6
 
 
 def test_templates_of_parts_look_at_lexicons(reloaded):
     sentences, clusters = clustered(np.random.default_rng(3), 80)
-    model = parser(["m.form distance", "g.cluster m.cluster"], lexicons={"cluster": clusters}).fit(sentences)
+    model = parser(["m.form distance", "g.cluster m.cluster"], lexicons={"cluster": clusters}).fit(
+        sentences
+    )
     loaded = reloaded(model)
     assert set(loaded.lexicons) == {"cluster"}
     assert [s.heads for s in loaded.parse(sentences)] == [s.heads for s in model.parse(sentences)]
@@ -136,11 +163,27 @@ def test_auto_has_templates_for_each_lexicon():
 def test_a_lexicon_from_the_command_line(tmp_path):
     sentences, clusters = clustered(np.random.default_rng(2), 60)
     write_treebank(tmp_path / "t.conllu", Treebank.from_sentences(sentences))
-    (tmp_path / "c.tsv").write_text("".join(f"{word}\t{value}\n" for word, value in clusters.items()))
+    (tmp_path / "c.tsv").write_text(
+        "".join(f"{word}\t{value}\n" for word, value in clusters.items())
+    )
     (tmp_path / "t.txt").write_text("h.cluster m.cluster:1\n")
     files = [str(tmp_path / name) for name in ("t.conllu", "m.npz", "t.txt", "c.tsv", "m.json")]
-    command = ["train", "parser", files[0], "-o", files[1], "--templates", files[2], "--epochs", "2", "--quiet"]
-    assert main([*command, "--lexicon", f"cluster={files[3]}", "--dev", files[0], "--json", files[4]]) == 0
+    command = [
+        "train",
+        "parser",
+        files[0],
+        "-o",
+        files[1],
+        "--templates",
+        files[2],
+        "--epochs",
+        "2",
+        "--quiet",
+    ]
+    assert (
+        main([*command, "--lexicon", f"cluster={files[3]}", "--dev", files[0], "--json", files[4]])
+        == 0
+    )
     (tmp_path / "c.tsv").unlink()
     assert json.loads((tmp_path / "m.json").read_text())["dev"]["all"]["uas"] == 1.0
     assert omkl.load(files[1]).score(files[0]) == 1.0
@@ -168,7 +211,10 @@ LINES = {
         ({"a b": ANIMALS}, "after a small letter"),
         ({"cluster": 5}, "must be a path or a dict"),
         ({"cluster": "missing.tsv"}, "no file"),
-        ({"cluster": {"a": None}}, "'cluster' must give each word one value, a string, got None for 'a'"),
+        (
+            {"cluster": {"a": None}},
+            "'cluster' must give each word one value, a string, got None for 'a'",
+        ),
         ({"cluster": {"a": float("nan")}}, "got nan for 'a'"),
         ({"cluster": {"a": ""}}, "got '' for 'a'"),
         ({"cluster": {1: "a"}}, "got 'a' for 1"),

@@ -33,7 +33,9 @@ def test_scales_are_those_of_all_present_entries(X, rng):
 
 def test_rows_are_standardized_by_the_rows_up_to_them(X):
     _, (filled, found) = followed(X)
-    expected = [[part[0] for part in followed(X[: i + 1])[0].apply(X[i : i + 1])] for i in range(len(X))]
+    expected = [
+        [part[0] for part in followed(X[: i + 1])[0].apply(X[i : i + 1])] for i in range(len(X))
+    ]
     assert_allclose(filled, [row for row, _ in expected])
     assert_allclose(found, [row for _, row in expected], atol=1e-9)
     assert (found[np.isnan(X)] == 0.0).all()
@@ -54,7 +56,9 @@ def test_merged_scales_are_those_of_all_rows(X):
     assert_allclose(scales.deviations, whole.deviations)
 
 
-@pytest.mark.parametrize("spec", ["gaussian", "quadratic:on=[0,2]", "gaussian:sigma2=3,features=200", "linear"])
+@pytest.mark.parametrize(
+    "spec", ["gaussian", "quadratic:on=[0,2]", "gaussian:sigma2=3,features=200", "linear"]
+)
 def test_a_standardizing_kernel_equals_the_kernel_on_scaled_columns(spec, rng):
     X, Y = rng.normal(size=(2, 30, 3)) * [1e-6, 1.0, 1e6] + [0.0, 5.0, -3e6]
     scaler = StandardScaler().fit(X)

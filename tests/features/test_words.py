@@ -1,4 +1,6 @@
-"""Sequences of words and of attribute lists give the same models as the equivalent dicts; templates of words."""
+"""Sequences of words and of attribute lists give the same models as the equivalent dicts; templates
+of words.
+"""
 
 import warnings
 
@@ -15,7 +17,9 @@ from omkl.features import TEMPLATES, token_features
 from omkl.features.vocabulary import AttributeLists, Vocabulary
 from omkl.features.words import WordEncoder, Words
 
-WORD = st.one_of(st.sampled_from(["a", "A", "b|a", "|", "<s>", "ß", "Zürich", "x-9"]), st.text(max_size=4))
+WORD = st.one_of(
+    st.sampled_from(["a", "A", "b|a", "|", "<s>", "ß", "Zürich", "x-9"]), st.text(max_size=4)
+)
 SENTENCES = st.lists(st.lists(WORD, min_size=1, max_size=6), min_size=1, max_size=6)
 
 
@@ -108,18 +112,27 @@ def test_words_come_in_streams_and_in_parts(rng):
     assert streamed.score(X, y) > 0.9
     partial = omkl.SequenceLabeler(random_state=0)
     for low in range(0, len(X), 20):
-        partial.partial_fit(X[low : low + 20], y[low : low + 20], classes=["DET", "NOUN"] if low == 0 else None)
+        partial.partial_fit(
+            X[low : low + 20], y[low : low + 20], classes=["DET", "NOUN"] if low == 0 else None
+        )
         assert len(partial.predict([["unseen", "words"]])[0]) == 2
     assert partial.score(X, y) > 0.9
     dicts = omkl.SequenceLabeler(random_state=0)
     for low in range(0, len(X), 20):
-        dicts.partial_fit(as_dicts(X[low : low + 20]), y[low : low + 20], classes=["DET", "NOUN"] if low == 0 else None)
+        dicts.partial_fit(
+            as_dicts(X[low : low + 20]),
+            y[low : low + 20],
+            classes=["DET", "NOUN"] if low == 0 else None,
+        )
     assert dicts.kernel_weights_ == partial.kernel_weights_
 
 
 def attributes(X):
     """Return attributes as CRFsuite takes them: strings, one of them without a value."""
-    return [[[f"{k}={v}" for k, v in f.items() if isinstance(v, str)] + ["bias"] for f in s] for s in as_dicts(X)]
+    return [
+        [[f"{k}={v}" for k, v in f.items() if isinstance(v, str)] + ["bias"] for f in s]
+        for s in as_dicts(X)
+    ]
 
 
 def test_attribute_lists_are_short_for_dicts(rng):
@@ -130,7 +143,9 @@ def test_attribute_lists_are_short_for_dicts(rng):
     by_list = omkl.SequenceLabeler(epochs=3, random_state=0).fit(lists, y)
     by_dict = omkl.SequenceLabeler(epochs=3, random_state=0).fit(dicts, y)
     assert list(by_list.kernel_weights_) == list(by_dict.kernel_weights_)
-    assert_allclose(list(by_list.kernel_weights_.values()), list(by_dict.kernel_weights_.values()), rtol=1e-9)
+    assert_allclose(
+        list(by_list.kernel_weights_.values()), list(by_dict.kernel_weights_.values()), rtol=1e-9
+    )
     expected = by_dict.decision_function(dicts)
     for model, inputs in ((by_list, lists), (by_list, dicts), (by_dict, lists)):
         for own, other in zip(model.decision_function(inputs), expected):
@@ -142,20 +157,35 @@ def test_numbers_are_the_same_feature_in_dicts_lists_and_files(rng, tmp_path, to
     """Numbers from dicts, CRFsuite's files and JSON lines are the same features."""
     X, y = tagged(rng)
     dicts = [
-        [{"word": w, "length": float(len(w)), "bias": True, "empty": "", "z": 0, "in": {"x": 1.5}} for w in x]
+        [
+            {
+                "word": w,
+                "length": float(len(w)),
+                "bias": True,
+                "empty": "",
+                "z": 0,
+                "in": {"x": 1.5},
+            }
+            for w in x
+        ]
         for x in X
     ]
     write_sequences(tmp_path / "a", zip(dicts, y), to)
     read, _ = read_sequences(tmp_path / "a", to)
     write_sequences(tmp_path / "again", zip(read, y), "jsonl")
     again, _ = read_sequences(tmp_path / "again", "jsonl")
-    models = [omkl.SequenceLabeler(regularizer="l2", epochs=2, random_state=0).fit(x, y) for x in (dicts, read, again)]
+    models = [
+        omkl.SequenceLabeler(regularizer="l2", epochs=2, random_state=0).fit(x, y)
+        for x in (dicts, read, again)
+    ]
     expected = models[0].decision_function(dicts)
     for model in models:
         for held in (dicts, read, again):
             assert_equal_features(model.decision_function(held), expected)
     sizes = omkl.SequenceLabeler().partial_fit([[{"length": 8.0}, {"length": 16.0}]], [["A", "B"]])
-    assert_array_equal(sizes.decision_function([[["length"]]])[0], sizes.decision_function([[{"length": 1}]])[0])
+    assert_array_equal(
+        sizes.decision_function([[["length"]]])[0], sizes.decision_function([[{"length": 1}]])[0]
+    )
 
 
 def test_attributes_of_files_count_as_often_as_they_are_there(rng, tmp_path):
@@ -164,7 +194,10 @@ def test_attributes_of_files_count_as_often_as_they_are_there(rng, tmp_path):
     write_sequences(tmp_path / "a.crfsuite", zip(lists, y), "crfsuite")
     read, _ = read_sequences(tmp_path / "a.crfsuite")
     assert 3.0 in read[0][0]["word"].values()
-    models = [omkl.SequenceLabeler(regularizer="l2", epochs=2, random_state=0).fit(x, y) for x in (lists, read)]
+    models = [
+        omkl.SequenceLabeler(regularizer="l2", epochs=2, random_state=0).fit(x, y)
+        for x in (lists, read)
+    ]
     for own, other in zip(*(model.decision_function(x) for model, x in zip(models, (lists, read)))):
         assert_allclose(own, other, atol=1e-9)
     write_sequences(tmp_path / "b", [([{"k": {None: 2.0, "v": 1.0}}], ["A"])], "crfsuite")
@@ -242,8 +275,17 @@ def test_templates_tell_what_a_word_looks_like():
     first, second, third = token_features(["McDonald's", "9-to-5", "x"])
     assert first["shape"] == "XxXxx'x"
     assert second["shape"] == "d-xx-d"
-    assert (first["word"], first["prefix3"], first["suffix2"], third["suffix5"]) == ("McDonald's", "mcd", "'s", "x")
-    assert [second[name] for name in ("has_digit", "has_hyphen", "is_capital")] == [True, True, False]
+    assert (first["word"], first["prefix3"], first["suffix2"], third["suffix5"]) == (
+        "McDonald's",
+        "mcd",
+        "'s",
+        "x",
+    )
+    assert [second[name] for name in ("has_digit", "has_hyphen", "is_capital")] == [
+        True,
+        True,
+        False,
+    ]
     assert [third[name] for name in ("has_digit", "has_hyphen", "is_capital")] == [False] * 3
     assert token_features(["NATO"])[0]["is_upper"]
 

@@ -17,7 +17,11 @@ from omkl.online import driver
 from omkl.sequences.labeling import potentials_of
 from omkl.structures import GraphLayout, PairwiseGraph
 
-KERNELS = {"linear": "linear", "gaussian": "gaussian:sigma2=5", "fourier": "gaussian:sigma2=2,features=20"}
+KERNELS = {
+    "linear": "linear",
+    "gaussian": "gaussian:sigma2=5",
+    "fourier": "gaussian:sigma2=2,features=20",
+}
 
 
 def draw_chains(n=25, K=4, seed=0):
@@ -35,7 +39,9 @@ def draw_grids(n=12, useless=0, seed=0, directed=True):
     rng, X, y = np.random.default_rng(seed), [], []
     for _ in range(n):
         height, width = rng.integers(3, 6, size=2)
-        labels = np.cumsum(rng.integers(0, 2, size=height))[:, None] % 3 + np.zeros((1, width), dtype=int)
+        labels = np.cumsum(rng.integers(0, 2, size=height))[:, None] % 3 + np.zeros(
+            (1, width), dtype=int
+        )
         graph = grid(0.7 * np.eye(3)[labels] + rng.normal(size=(height, width, 3)))
         flat = labels.ravel()
         changes = flat[graph.edges[:, 0]] != flat[graph.edges[:, 1]]
@@ -76,7 +82,10 @@ def test_chains_are_trained_in_compiled_passes(loss, monkeypatch):
     learn = driver.Driver.learn
     monkeypatch.setattr(driver.Driver, "learn", lambda *given: rounds.append(1) or learn(*given))
     assert_array_equal(labeler.fit(as_graphs(X), y).predictor_.norms, alone)
-    assert_allclose(SequenceLabeler(["linear"], loss=loss, epochs=3, random_state=0).fit(X, y).predictor_.norms, alone)
+    assert_allclose(
+        SequenceLabeler(["linear"], loss=loss, epochs=3, random_state=0).fit(X, y).predictor_.norms,
+        alone,
+    )
     assert rounds
     rounds.clear()
     others = [Graph(x.nodes, x.edges[::-1], directed=True) for x in as_graphs(X)]
@@ -90,7 +99,8 @@ def test_the_order_of_the_ends_of_undirected_edges_changes_nothing(pairs, edge_k
     X, y = draw_grids(6, directed=False)
     flipped = [Graph(x.nodes, x.edges[:, ::-1], x.edge_features) for x in X]
     first, second = (
-        GraphLabeler("linear", edge_kernels, pairs=pairs, epochs=2, random_state=0).fit(own, y) for own in (X, flipped)
+        GraphLabeler("linear", edge_kernels, pairs=pairs, epochs=2, random_state=0).fit(own, y)
+        for own in (X, flipped)
     )
     assert_allclose(first.predictor_.norms, second.predictor_.norms, rtol=1e-9)
     assert_allclose(first.transitions_, second.transitions_, atol=1e-9)
@@ -103,25 +113,46 @@ def draw_neighbours(n=15, seed=0):
     rng, graphs = np.random.default_rng(seed), []
     for x in X:
         own = [
-            {"near": float(row[1]), "change": "yes" if row[0] > 0.5 else "no", "say": f"v{rng.integers(3)}", "at": row}
+            {
+                "near": float(row[1]),
+                "change": "yes" if row[0] > 0.5 else "no",
+                "say": f"v{rng.integers(3)}",
+                "at": row,
+            }
             for row in x.edge_features
         ]
         graphs.append(Graph(x.nodes, x.edges, own))
     return graphs, y
 
 
-TWO_KINDS = {"edge:near": "potts", "edge:change": "equal", "edge:close": "potts", "transitions": "equal"}
+TWO_KINDS = {
+    "edge:near": "potts",
+    "edge:change": "equal",
+    "edge:close": "potts",
+    "transitions": "equal",
+}
 CLOSE = {"close": "gaussian:sigma2=2,on=at", "at": "linear:on=at"}
 
 
 def two_kinds():
-    return GraphLabeler("linear", CLOSE, pairs=TWO_KINDS, weighting="norms", epochs=3, random_state=0)
+    return GraphLabeler(
+        "linear", CLOSE, pairs=TWO_KINDS, weighting="norms", epochs=3, random_state=0
+    )
 
 
 def test_each_group_of_edges_has_its_kind_of_pairs():
     X, y = draw_neighbours()
-    model = GraphLabeler("linear", pairs={name: TWO_KINDS[name] for name in ("edge:near", "edge:change")})
-    X = [Graph(x.nodes, x.edges, [{k: v for k, v in own.items() if k != "at"} for own in x.edge_features]) for x in X]
+    model = GraphLabeler(
+        "linear", pairs={name: TWO_KINDS[name] for name in ("edge:near", "edge:change")}
+    )
+    X = [
+        Graph(
+            x.nodes,
+            x.edges,
+            [{k: v for k, v in own.items() if k != "at"} for own in x.edge_features],
+        )
+        for x in X
+    ]
     model.set_params(random_state=0, epochs=3, weighting="norms").fit(X, y)
     ties = {}  # a full matrix of weights for each feature
     for record in model.top_features(10_000):
@@ -136,7 +167,8 @@ def test_each_group_of_edges_has_its_kind_of_pairs():
     assert ties["say=v0"][~np.eye(3, dtype=bool)].any()
     for x, own in zip(X, potentials_of(model.model_, X)):
         scores = [
-            sum(v * ties[k] if k == "near" else ties[f"{k}={v}"] for k, v in edge.items()) for edge in x.edge_features
+            sum(v * ties[k] if k == "near" else ties[f"{k}={v}"] for k, v in edge.items())
+            for edge in x.edge_features
         ]
         assert_allclose(own.pairwise, np.array(scores) + model.transitions_, atol=1e-12)
 
@@ -144,14 +176,21 @@ def test_each_group_of_edges_has_its_kind_of_pairs():
 def test_a_kind_for_all_groups_is_that_kind():
     X, y = draw_grids(10, useless=1, directed=False)
     kernels = {"linear": "linear:on=0:2", "gaussian": "gaussian:sigma2=5,on=0:2"}
-    X = [Graph(x.nodes, x.edges, np.hstack([x.edge_features, np.zeros((len(x.edges), 1))])) for x in X]
+    X = [
+        Graph(x.nodes, x.edges, np.hstack([x.edge_features, np.zeros((len(x.edges), 1))]))
+        for x in X
+    ]
     settings = {"epochs": 2, "random_state": 0, "transitions": None}
     alone = GraphLabeler("linear", kernels, pairs="potts", **settings).fit(X, y)
     named = {f"edge:{name}": "potts" for name in kernels}
-    beside = GraphLabeler("linear", {**kernels, "empty": "linear:on=3:4"}, pairs=named, **settings).fit(X, y)
+    beside = GraphLabeler(
+        "linear", {**kernels, "empty": "linear:on=3:4"}, pairs=named, **settings
+    ).fit(X, y)
     norms = dict(zip(beside.predictor_.group_names, beside.predictor_.norms))
     assert norms.pop("edge:empty") == 0.0
-    assert_allclose([norms[name] for name in alone.predictor_.group_names], alone.predictor_.norms, rtol=1e-9)
+    assert_allclose(
+        [norms[name] for name in alone.predictor_.group_names], alone.predictor_.norms, rtol=1e-9
+    )
 
 
 def test_two_kinds_of_pairs_are_saved_explained_and_trained_in_streams(tmp_path):
@@ -164,10 +203,16 @@ def test_two_kinds_of_pairs_are_saved_explained_and_trained_in_streams(tmp_path)
         for own, other in zip(omkl.load(tmp_path / "model").predict(X), model.predict(X)):
             assert_array_equal(own, other)
     first, second = (omkl.load(tmp_path / "model") for _ in range(2))
-    assert_array_equal(first.partial_fit(X, y).predictor_.norms, second.partial_fit(X, y).predictor_.norms)
+    assert_array_equal(
+        first.partial_fit(X, y).predictor_.norms, second.partial_fit(X, y).predictor_.norms
+    )
     why = model.explain(X[0])
     assert sum(why.groups.values()) == pytest.approx(why.margin)
-    names = {record["feature"] for record in model.explain(X[0], n=1000).features if record["group"] == "edge:change"}
+    names = {
+        record["feature"]
+        for record in model.explain(X[0], n=1000).features
+        if record["group"] == "edge:change"
+    }
     assert names <= {"change=yes", "change=no"}
     assert names
     streamed = two_kinds().fit(Stream.from_iterable(list(zip(X, y)), block_size=4))
@@ -177,7 +222,10 @@ def test_two_kinds_of_pairs_are_saved_explained_and_trained_in_streams(tmp_path)
 
 
 def test_new_groups_of_edges_have_the_default_kind():
-    X = [Graph(["a", "b"], [(0, 1)], [{"kind": "near"}]), Graph(["c", "a"], [(0, 1)], [{"kind": "far", "more": 2.0}])]
+    X = [
+        Graph(["a", "b"], [(0, 1)], [{"kind": "near"}]),
+        Graph(["c", "a"], [(0, 1)], [{"kind": "far", "more": 2.0}]),
+    ]
     model = GraphLabeler(pairs={"edge:kind": "potts"}, random_state=0).partial_fit(
         X[:1], [["A", "B"]], classes="growing"
     )
@@ -239,17 +287,30 @@ def test_checkpoints_shards_and_streams(tmp_path):
     assert_array_equal(labeler.fit(X, y, checkpoint=tmp_path, resume=True).predictor_.norms, whole)
     assert labeler.fit(X, y, shards=2).score(X, y) > 0.5
     streamed = labeler.fit(Stream.from_iterable(list(zip(X, y)), block_size=5))
-    partial = GraphLabeler(["linear"], ["linear"], random_state=0).partial_fit(X[:5], y[:5], classes=[0, 1, 2])
+    partial = GraphLabeler(["linear"], ["linear"], random_state=0).partial_fit(
+        X[:5], y[:5], classes=[0, 1, 2]
+    )
     partial.partial_fit(X[5:], y[5:])
     assert min(streamed.score(X, y), partial.score(X, y)) > 0.4
 
 
 def test_the_share_of_proved_labellings_is_recorded():
     X, y = draw_grids()
-    labeler = GraphLabeler("linear", "linear", transitions=None, epochs=1, random_state=0, loss="perceptron")
-    kept = [labeler.fit(X, y), clone(labeler).fit(Stream.from_iterable(list(zip(X, y)))), clone(labeler)]
-    assert all(0.0 < model.history_[-1]["proved"] <= 1.0 for model in (*kept[:2], kept[2].partial_fit(X, y)))
-    assert "proved" not in clone(labeler).fit(X, y, shards=2).history_[-1]  # nothing is claimed that was not counted
+    labeler = GraphLabeler(
+        "linear", "linear", transitions=None, epochs=1, random_state=0, loss="perceptron"
+    )
+    kept = [
+        labeler.fit(X, y),
+        clone(labeler).fit(Stream.from_iterable(list(zip(X, y)))),
+        clone(labeler),
+    ]
+    assert all(
+        0.0 < model.history_[-1]["proved"] <= 1.0
+        for model in (*kept[:2], kept[2].partial_fit(X, y))
+    )
+    assert (
+        "proved" not in clone(labeler).fit(X, y, shards=2).history_[-1]
+    )  # nothing is claimed that was not counted
     chains = as_graphs(draw_chains()[0])  # whose best labellings need no proof
     for loss in ("perceptron", "crf"):
         labeler.set_params(edge_kernels=None, loss=loss)
@@ -258,14 +319,19 @@ def test_the_share_of_proved_labellings_is_recorded():
 
 def test_early_stopping_calibrates():
     X, y = draw_grids(30)
-    model = GraphLabeler(["linear"], ["linear"], early_stopping=True, epochs=5, random_state=0).fit(X, y)
+    model = GraphLabeler(["linear"], ["linear"], early_stopping=True, epochs=5, random_state=0).fit(
+        X, y
+    )
     assert model.temperature_ > 0.0
     for own in model.calibrate(X, y).predict_marginals(X):
         assert_allclose(own.sum(axis=1), 1.0)
 
 
 def test_features_grow_with_the_data():
-    X = [Graph(["a", "b"], [(0, 1)], [{"kind": "near"}]), Graph(["c", "a"], [(0, 1)], [{"kind": "far", "more": 2.0}])]
+    X = [
+        Graph(["a", "b"], [(0, 1)], [{"kind": "near"}]),
+        Graph(["c", "a"], [(0, 1)], [{"kind": "far", "more": 2.0}]),
+    ]
     model = GraphLabeler(random_state=0).partial_fit(X[:1], [["A", "B"]], classes="growing")
     model.partial_fit(X[1:], [["C", "A"]])
     assert list(model.classes_) == ["A", "B", "C"]
@@ -285,12 +351,25 @@ def test_constraints(grids):
     assert labels[0] == 2
     assert labels[1] in (0, 1)
     free = GraphLabeler(
-        ["linear"], ["linear"], allowed_pairs={0: [0, 1], 1: [1, 2], 2: [2, 0]}, random_state=0, epochs=2
+        ["linear"],
+        ["linear"],
+        allowed_pairs={0: [0, 1], 1: [1, 2], 2: [2, 0]},
+        random_state=0,
+        epochs=2,
     )
     free.fit(X, y)
     for x, own in zip(X, free.predict(X)):
-        assert set(map(tuple, own[x.edges].tolist())) <= {(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (2, 0)}
-    with pytest.raises(InputError, match=r"forbidden at edge 0 of graph 0, between the nodes \(0, 1\)"):
+        assert set(map(tuple, own[x.edges].tolist())) <= {
+            (0, 0),
+            (0, 1),
+            (1, 1),
+            (1, 2),
+            (2, 2),
+            (2, 0),
+        }
+    with pytest.raises(
+        InputError, match=r"forbidden at edge 0 of graph 0, between the nodes \(0, 1\)"
+    ):
         free.predict(X[:1], [[0, 2] + [None] * (len(X[0]) - 2)])
     with pytest.raises(InputError, match="All labels are forbidden at node 1 of graph 0"):
         free.predict(X[:1], [[None, set()] + [None] * (len(X[0]) - 2)])
@@ -306,9 +385,13 @@ def test_n_best_labellings(grids):
     chosen = [[None, 1, None]] * len(X)
     for labels in (None, chosen):
         for found, own, potentials in zip(
-            model.predict_nbest(X, 4, labels), model.predict(X, labels), potentials_of(model.model_, X, labels)
+            model.predict_nbest(X, 4, labels),
+            model.predict(X, labels),
+            potentials_of(model.model_, X, labels),
         ):
-            scores = [model.structure_.score(potentials, np.array(y)) for y in product(range(3), repeat=3)]
+            scores = [
+                model.structure_.score(potentials, np.array(y)) for y in product(range(3), repeat=3)
+            ]
             assert_allclose([score for _, score in found], sorted(scores, reverse=True)[:4])
             assert_array_equal(found[0].labels, own)
 
@@ -316,9 +399,13 @@ def test_n_best_labellings(grids):
 def test_partial_labels_and_weights():
     X, y = draw_grids()
     rng = np.random.default_rng(0)
-    partial = [[None if rng.random() < 0.3 else label for label in labels.ravel().tolist()] for labels in y]
+    partial = [
+        [None if rng.random() < 0.3 else label for label in labels.ravel().tolist()] for labels in y
+    ]
     for loss in ("hinge", "crf"):
-        model = GraphLabeler(["linear"], ["linear"], loss=loss, epochs=3, random_state=0).fit(X, partial)
+        model = GraphLabeler(["linear"], ["linear"], loss=loss, epochs=3, random_state=0).fit(
+            X, partial
+        )
         assert model.score(X, y) > 0.5
     weights = np.array([0.0, 2.0] * 6)
     copies = [x for x, weight in zip(X, weights) for _ in range(int(weight))]
@@ -327,7 +414,12 @@ def test_partial_labels_and_weights():
     first = GraphLabeler(["linear"], ["linear"], **settings).fit(X, y, weights)
     second = GraphLabeler(["linear"], ["linear"], **settings).fit(copies, repeated)
     assert_allclose(first.predictor_.norms, second.predictor_.norms)
-    assert GraphLabeler(["linear"], ["linear"], class_weight="balanced", **settings).fit(X, y).score(X, y) > 0.4
+    assert (
+        GraphLabeler(["linear"], ["linear"], class_weight="balanced", **settings)
+        .fit(X, y)
+        .score(X, y)
+        > 0.4
+    )
 
 
 def test_explanations_sum_to_the_margin(grids):
@@ -350,9 +442,13 @@ def test_evaluation_and_marginals_of_small_graphs(grids):
     assert found["accuracy"] == model.score(X, y)
     assert found["graphs"] == len(X)
     triangle = Graph(np.eye(3), [(0, 1), (1, 2), (2, 0)])
-    crf = GraphLabeler(["linear"], loss="crf", epochs=5, random_state=0).fit([triangle], [[0, 1, 2]])
+    crf = GraphLabeler(["linear"], loss="crf", epochs=5, random_state=0).fit(
+        [triangle], [[0, 1, 2]]
+    )
     potentials = next(potentials_of(crf.model_, [triangle]))
-    scores = [crf.structure_.score(potentials, np.array(labels)) for labels in product(range(3), repeat=3)]
+    scores = [
+        crf.structure_.score(potentials, np.array(labels)) for labels in product(range(3), repeat=3)
+    ]
     assert crf.certificates([triangle])[0].score == pytest.approx(max(scores))
 
 
@@ -374,7 +470,9 @@ def test_directed_graphs_have_edges_both_ways(loss, with_features):
     found = model.certificates(X)
     assert np.mean([certificate.proved for certificate in found]) > 0.8
     for potentials, certificate in zip(potentials_of(model.model_, X), found):
-        scores = [model.structure_.score(potentials, np.array(own)) for own in product(range(2), repeat=3)]
+        scores = [
+            model.structure_.score(potentials, np.array(own)) for own in product(range(2), repeat=3)
+        ]
         assert certificate.bound >= max(scores) - 1e-9
         assert certificate.score == pytest.approx(max(scores))
 
@@ -413,7 +511,9 @@ def test_allowed_pairs_that_no_labelling_keeps_are_refused_by_number():
 
 def test_graphs_of_networkx_are_accepted():
     graph = networkx.cycle_graph(4)
-    networkx.set_node_attributes(graph, {i: "even" if i % 2 == 0 else "odd" for i in graph}, "parity")
+    networkx.set_node_attributes(
+        graph, {i: "even" if i % 2 == 0 else "odd" for i in graph}, "parity"
+    )
     model = GraphLabeler(random_state=0).fit([graph], [[0, 1, 0, 1]])
     assert model.predict([graph])[0].tolist() == [0, 1, 0, 1]
 
@@ -429,12 +529,27 @@ LINE = Graph(np.eye(2), [(0, 1)], np.ones((1, 1)))
         ([LINE, np.eye(2)], [[0, 1]] * 2, {}, "Graph 1 of X must be an omkl.data.Graph"),
         ([LINE], [[0, 1, 1]], {}, "Sequence 0 of y must be a list of 2 labels"),
         ([LINE], [[None, None]], {}, "a label other than None"),
-        ([LINE, Graph(np.eye(2), [(0, 1)], np.ones((1, 2)))], [[0, 1]] * 2, {}, "Features of edges: .* shape"),
+        (
+            [LINE, Graph(np.eye(2), [(0, 1)], np.ones((1, 2)))],
+            [[0, 1]] * 2,
+            {},
+            "Features of edges: .* shape",
+        ),
         ([LINE, Graph(np.eye(2), [(0, 1)])], [[0, 1]] * 2, {}, "Graph 1 has no features of edges"),
         ([Graph(np.eye(2), [(0, 1)], [[np.nan]])], [[0, 1]], {}, "Features of edges: .* finite"),
         ([Graph(np.full((2, 2), np.inf), [(0, 1)])], [[0, 1]], {}, "finite"),
-        ([LINE, Graph(np.eye(2), [(0, 1)], np.ones((1, 1)), directed=True)], [[0, 1]] * 2, {}, "all directed or all"),
-        ([Graph(np.eye(2), [(0, 1)], directed=True)], [[0, 1]], {"pairs": "symmetric"}, "does not fit the directed"),
+        (
+            [LINE, Graph(np.eye(2), [(0, 1)], np.ones((1, 1)), directed=True)],
+            [[0, 1]] * 2,
+            {},
+            "all directed or all",
+        ),
+        (
+            [Graph(np.eye(2), [(0, 1)], directed=True)],
+            [[0, 1]],
+            {"pairs": "symmetric"},
+            "does not fit the directed",
+        ),
         ([LINE], [[0, 1]], {"pairs": "full"}, "does not fit the undirected"),
         ([LINE], [[0, 1]], {"pairs": "some"}, "pairs"),
         (
@@ -443,9 +558,19 @@ LINE = Graph(np.eye(2), [(0, 1)], np.ones((1, 1)))
             {"pairs": {"linear": "potts"}},
             "Keys of `pairs` must be one of 'edge:linear', 'transitions'",
         ),
-        ([LINE], [[0, 1]], {"pairs": {"edge:linear": "some"}}, "must be one of 'full', .* got 'some'"),
+        (
+            [LINE],
+            [[0, 1]],
+            {"pairs": {"edge:linear": "some"}},
+            "must be one of 'full', .* got 'some'",
+        ),
         ([LINE], [[0, 1]], {"pairs": {"transitions": "full"}}, "does not fit the undirected"),
-        ([Graph(np.eye(2), [(0, 1)])], [[0, 1]], {"edge_kernels": "linear"}, "edge_kernels must be None"),
+        (
+            [Graph(np.eye(2), [(0, 1)])],
+            [[0, 1]],
+            {"edge_kernels": "linear"},
+            "edge_kernels must be None",
+        ),
         ([LINE], [[0, 1]], {"allowed_pairs": {0: [0]}}, "must be symmetric"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Algorithm 1 and dual averaging written down literally: dense joint feature vectors, no lazy scale, no cache."""
+"""Algorithm 1 and dual averaging written down literally: dense joint feature vectors, no lazy
+scale, no cache.
+"""
 
 import numpy as np
 
@@ -25,7 +27,9 @@ class NaiveModel:
         l1=0.0,
     ):
         self.features = feature_maps
-        self.theta = [np.zeros((f.shape[1], n_labels)) for f in feature_maps] + [np.zeros((n_labels, n_labels))]
+        self.theta = [np.zeros((f.shape[1], n_labels)) for f in feature_maps] + [
+            np.zeros((n_labels, n_labels))
+        ]
         self.gradients = [np.zeros_like(t) for t in self.theta]
         self.sums = [np.zeros_like(t) for t in self.theta]
         self.weight = 0.0
@@ -49,14 +53,18 @@ class NaiveModel:
         loss, D = self.loss.value_and_gradient(self.structure, self.potentials(low, high), y)
         self.gradient = [np.zeros_like(t) for t in self.theta]
         if D is not None:
-            parts = [features[low:high].T @ D.unary for features in self.features] + [D.pairwise.sum(axis=0)]
+            parts = [features[low:high].T @ D.unary for features in self.features] + [
+                D.pairwise.sum(axis=0)
+            ]
             self.gradient = [weight * part for part in parts]
         rate = self.rate(self.round)
         if self.method == "fobos":
             start = [theta - rate * gradient for theta, gradient in zip(self.theta, self.gradient)]
             step = rate * self.lambda_ * weight
         else:
-            self.gradients = [total + gradient for total, gradient in zip(self.gradients, self.gradient)]
+            self.gradients = [
+                total + gradient for total, gradient in zip(self.gradients, self.gradient)
+            ]
             start = [-rate * total for total in self.gradients]
             step = rate * self.presented * self.lambda_
         norms = np.array([np.linalg.norm(t) for t in start])
@@ -69,7 +77,9 @@ class NaiveModel:
             self.theta = [t * self.radius / length for t in self.theta]
         self.pending += self.l1 * step
         if self.shrinks:
-            self.theta = [np.sign(t) * np.maximum(np.abs(t) - self.pending, 0.0) for t in self.theta]
+            self.theta = [
+                np.sign(t) * np.maximum(np.abs(t) - self.pending, 0.0) for t in self.theta
+            ]
             self.pending = 0.0
         if self.average is not None:
             w = weight * self.average.weight(self.round)

@@ -1,4 +1,6 @@
-"""Every bank against the literal Algorithm 1, round by round: potentials, norms, averages, births and deaths."""
+"""Every bank against the literal Algorithm 1, round by round: potentials, norms, averages, births
+and deaths.
+"""
 
 import numpy as np
 import pytest
@@ -32,7 +34,11 @@ from ..passes import online_trainer
 from .naive import NaiveModel
 
 K, D = 3, 4
-KERNELS = {"linear": Linear(normalize=None), "quadratic": Polynomial(2), "cubic-free": Polynomial(2, coef0=0.0)}
+KERNELS = {
+    "linear": Linear(normalize=None),
+    "quadratic": Polynomial(2),
+    "cubic-free": Polynomial(2, coef0=0.0),
+}
 
 
 class Problem:
@@ -54,7 +60,9 @@ class Problem:
         features = None
         if explicit:
             stacked = sparse.hstack(self.features(explicit), format="csr")
-            features = Features(stacked.indptr.astype(np.int64), stacked.indices.astype(np.int32), stacked.data)
+            features = Features(
+                stacked.indptr.astype(np.int64), stacked.indices.astype(np.int32), stacked.data
+            )
         return Tokens(self.offsets, features, {"x": self.X})
 
 
@@ -83,13 +91,19 @@ def banks_of(kind, problem, averaging):
         bank = BudgetedExpansion
         return [bank(names, kernels, views, K, 300, averaging)], tokens
     memory = {"cached": 2**30, "on demand": 5 * 3 * 8 * tokens.n_tokens}[kind]
-    return [CachedKernelBank(names, kernels, views, tokens, K, averaging, np.float64, memory)], tokens
+    return [
+        CachedKernelBank(names, kernels, views, tokens, K, averaging, np.float64, memory)
+    ], tokens
 
 
 KINDS = ["explicit", "mapped", "cached", "on demand", "expansion", "budget", "mixed"]
 SETTINGS = {
     "mkl": {"regularizer": SquaredL21(), "lambda_": 0.02},
-    "sparse mkl: groups die and come back": {"regularizer": SquaredL21(), "lambda_": 0.6, "rate": 0.5},
+    "sparse mkl: groups die and come back": {
+        "regularizer": SquaredL21(),
+        "lambda_": 0.6,
+        "rate": 0.5,
+    },
     "group lasso": {"regularizer": L21(), "lambda_": 0.5},
     "strong group lasso": {"regularizer": L21(), "lambda_": 2.0},
     "crf": {"regularizer": ElasticNet(0.5), "lambda_": 0.1, "loss": CRF()},
@@ -180,8 +194,12 @@ def test_norms_and_potentials_follow_the_literal_algorithm(kind, setting):
     assert_allclose(tracked, trainer.group_state.square_norms, atol=1e-9)
 
 
-@pytest.mark.parametrize("average", [UniformAverage(), UniformAverage(start=30), PolynomialAverage(2)], ids=str)
-@pytest.mark.parametrize("setting", ["mkl", "sparse mkl: groups die and come back", "dual averaging", "crf"])
+@pytest.mark.parametrize(
+    "average", [UniformAverage(), UniformAverage(start=30), PolynomialAverage(2)], ids=str
+)
+@pytest.mark.parametrize(
+    "setting", ["mkl", "sparse mkl: groups die and come back", "dual averaging", "crf"]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_lazy_averages_are_the_averages(kind, setting, average, monkeypatch):
     # a narrow range makes scales fold every few rounds
@@ -213,12 +231,25 @@ def test_kernels_without_features_agree_cached_and_expanded(kernel):
         precision = np.float64
         banks = [bank(["k"], [kernel], ["x"], *where, K, True, precision)]
         trainer = online_trainer(
-            banks, Chain(K), lambda_=0.01, average=UniformAverage(), unpenalized=[TransitionBank(K, averaging=True)]
+            banks,
+            Chain(K),
+            lambda_=0.01,
+            average=UniformAverage(),
+            unpenalized=[TransitionBank(K, averaging=True)],
         )
-        steps = [trainer.update(x := tokens.sequence(s), problem.gold[x.low : x.high]) for s in problem.order]
+        steps = [
+            trainer.update(x := tokens.sequence(s), problem.gold[x.low : x.high])
+            for s in problem.order
+        ]
         trainer.release()
         predictor = Predictor(trainer.banks, trainer.structure)
-        models.append(([step.loss for step in steps], trainer.norms, predictor.potentials(tokens.everything()).unary))
+        models.append(
+            (
+                [step.loss for step in steps],
+                trainer.norms,
+                predictor.potentials(tokens.everything()).unary,
+            )
+        )
     for other in models[1:]:
         for mine, theirs in zip(models[0], other):
             assert_allclose(mine, theirs, atol=1e-8)
@@ -231,7 +262,12 @@ def test_penalties_on_coordinates_act_on_maps_as_on_explicit_features(average, m
     for kind in ("explicit", "mapped"):
         (bank,), tokens = banks_of(kind, problem, average is not None)
         trainer = online_trainer(
-            [bank], Chain(K), loss=CRF(), regularizer=SparseGroup(0.5), lambda_=0.05, average=average
+            [bank],
+            Chain(K),
+            loss=CRF(),
+            regularizer=SparseGroup(0.5),
+            lambda_=0.05,
+            average=average,
         )
         for s in problem.order:
             x = tokens.sequence(s)
@@ -244,7 +280,9 @@ def test_penalties_on_coordinates_act_on_maps_as_on_explicit_features(average, m
 @pytest.mark.parametrize("every", [1, 128])
 @pytest.mark.parametrize("average", [None, UniformAverage(start=30), PolynomialAverage(2)], ids=str)
 @pytest.mark.parametrize("kind", ["explicit", "mapped"])
-def test_coordinates_shrink_by_the_steps_of_all_rounds_since_the_last_time(kind, average, every, monkeypatch):
+def test_coordinates_shrink_by_the_steps_of_all_rounds_since_the_last_time(
+    kind, average, every, monkeypatch
+):
     monkeypatch.setattr("omkl.groups.group_state.SCALE_RANGE", (0.5, 2.0))
     monkeypatch.setattr("omkl.online.trainer.SHRINK_EVERY", every)
     problem = Problem()
@@ -252,20 +290,38 @@ def test_coordinates_shrink_by_the_steps_of_all_rounds_since_the_last_time(kind,
     regularizer, lambda_ = SparseGroup(0.3), 0.1 if every == 1 else 0.01
     transitions = TransitionBank(K, averaging=average is not None)
     trainer = online_trainer(
-        [*banks, transitions], Chain(K), loss=CRF(), regularizer=regularizer, lambda_=lambda_, average=average
+        [*banks, transitions],
+        Chain(K),
+        loss=CRF(),
+        regularizer=regularizer,
+        lambda_=lambda_,
+        average=average,
     )
     maps = [kernel.features(problem.X) for kernel in KERNELS.values()]
-    parts = trainer.structure, trainer.loss, 0.3 * L21(), lambda_, trainer.schedule, "fobos", np.inf, average
+    parts = (
+        trainer.structure,
+        trainer.loss,
+        0.3 * L21(),
+        lambda_,
+        trainer.schedule,
+        "fobos",
+        np.inf,
+        average,
+    )
     naive = NaiveModel(maps, K, *parts, l1=0.7)
     for t, s in enumerate(problem.order, 1):
-        naive.shrinks = t % 2 ** int(np.log2(max(min(every, t / 8, 1 / 16 / (0.7 * lambda_)), 1))) == 0
+        naive.shrinks = (
+            t % 2 ** int(np.log2(max(min(every, t / 8, 1 / 16 / (0.7 * lambda_)), 1))) == 0
+        )
         x = tokens.sequence(s)
         y = problem.gold[x.low : x.high]
         assert_allclose(trainer.update(x, y).loss, naive.update(x.low, x.high, y), atol=1e-8)
         assert_allclose(trainer.group_state.norms, naive.norms, atol=1e-8)
     zeros = np.concatenate([theta.ravel() for theta in naive.theta]) == 0.0
     assert 0.05 < zeros.mean() < 0.95
-    assert_allclose(trainer.predictor().norms, [np.linalg.norm(theta) for theta in naive.averaged()], atol=1e-8)
+    assert_allclose(
+        trainer.predictor().norms, [np.linalg.norm(theta) for theta in naive.averaged()], atol=1e-8
+    )
     found = trainer.predictor().potentials(tokens.everything())
     naive.theta = naive.averaged()
     assert_allclose(found.unary, naive.potentials(0, tokens.n_tokens).unary, atol=1e-8)
@@ -274,8 +330,12 @@ def test_coordinates_shrink_by_the_steps_of_all_rounds_since_the_last_time(kind,
 def test_single_precision_keeps_norms_to_six_digits():
     problem = Problem(rounds=400)
     tokens = problem.tokens()
-    bank = CachedKernelBank(["g", "q"], [Gaussian(1.0), Polynomial(2)], ["x", "x"], tokens, K, dtype=np.float32)
-    trainer = OnlineTrainer([bank], Chain(K), StructuredHinge(), SquaredL21(), lambda_=0.01, schedule=InverseSqrt(1.0))
+    bank = CachedKernelBank(
+        ["g", "q"], [Gaussian(1.0), Polynomial(2)], ["x", "x"], tokens, K, dtype=np.float32
+    )
+    trainer = OnlineTrainer(
+        [bank], Chain(K), StructuredHinge(), SquaredL21(), lambda_=0.01, schedule=InverseSqrt(1.0)
+    )
     for s in problem.order:
         x = tokens.sequence(s)
         trainer.update(x, problem.gold[x.low : x.high])
@@ -291,6 +351,8 @@ def test_a_feature_beyond_the_table_is_an_error_not_a_crash():
     problem = Problem()
     tokens = problem.tokens([KERNELS["linear"]])
     bank = ExplicitBank(["linear"], np.zeros(D - 1, dtype=int), K)
-    trainer = OnlineTrainer([bank], Chain(K), StructuredHinge(), Ridge(), lambda_=1.0, schedule=InverseSqrt(1.0))
+    trainer = OnlineTrainer(
+        [bank], Chain(K), StructuredHinge(), Ridge(), lambda_=1.0, schedule=InverseSqrt(1.0)
+    )
     with pytest.raises(InputError, match="the bank has 3 features"):
         trainer.update(tokens.sequence(0), problem.gold[: problem.offsets[1]])

@@ -55,7 +55,13 @@ def test_models_in_single_precision_are_those_in_double_precision(loss, rng):
     found = {}
     for dtype in ("float32", "float64"):
         last = LastTrainer()
-        options = {"loss": loss, "dtype": dtype, "epochs": 30, "callbacks": [last], "random_state": 0}
+        options = {
+            "loss": loss,
+            "dtype": dtype,
+            "epochs": 30,
+            "callbacks": [last],
+            "random_state": 0,
+        }
         model = omkl.SequenceLabeler(["gaussian", "gaussian:sigma2=9"], **options).fit(X, y)
         assert_allclose(last.norms, last.norms_of_coefficients, rtol=1e-4)
         found[dtype] = last, model

@@ -1,4 +1,6 @@
-"""Bounds, thresholds and conformal sets: against scipy, against literal tests, and over draws of exchangeable data."""
+"""Bounds, thresholds and conformal sets: against scipy, against literal tests, and over draws of
+exchangeable data.
+"""
 
 import numpy as np
 import pytest
@@ -30,7 +32,9 @@ def curve_of(sure, wrong, confidence=0.9):
 
 
 def literal_threshold(sure, wrong, error):
-    """Test one threshold after the other by exact tails, from the first at which a test can succeed."""
+    """Test one threshold after the other by exact tails, from the first at which a test can
+    succeed.
+    """
     n_least, found = max(FIRST * len(sure), np.log(DELTA) / np.log(1.0 - error)), np.inf
     for threshold in THRESHOLDS:
         accepted = sure >= threshold
@@ -47,7 +51,10 @@ def test_thresholds_are_those_of_literal_tests(error):
     rng = np.random.default_rng(0)
     for n in (5, 60, 400, 400, 400):
         sure, wrong = outputs(n, rng)
-        found, literal = chosen_threshold(curve_of(sure, wrong), error, 0.9), literal_threshold(sure, wrong, error)
+        found, literal = (
+            chosen_threshold(curve_of(sure, wrong), error, 0.9),
+            literal_threshold(sure, wrong, error),
+        )
         np.testing.assert_array_equal(sure >= found, sure >= literal)
 
 
@@ -86,7 +93,9 @@ def sequences(n, rng):
     """Draw tokens of sequences of 1 to 8 tokens; some sequences are much harder than others."""
     lengths = rng.integers(1, 9, n)
     owners = np.repeat(np.arange(n), lengths)
-    sure = rng.beta(6.0, 0.5 + rng.random(n) * lengths / 4)[owners] * rng.beta(8.0, 1.0, len(owners))
+    sure = rng.beta(6.0, 0.5 + rng.random(n) * lengths / 4)[owners] * rng.beta(
+        8.0, 1.0, len(owners)
+    )
     return sure, rng.random(len(owners)) > sure**0.5, owners
 
 
@@ -118,7 +127,9 @@ def test_curves_of_tokens_are_means_over_sequences():
     sure, wrong, owners = sequences(40, np.random.default_rng(4))
     curve = error_curve(sure, wrong, owners, 40, 0.9, False)
     for i in (0, len(curve["threshold"]) // 2, -1):
-        assert curve["error"][i] == pytest.approx(share_of_errors(sure, wrong, owners, curve["threshold"][i]))
+        assert curve["error"][i] == pytest.approx(
+            share_of_errors(sure, wrong, owners, curve["threshold"][i])
+        )
     # the bound is where the test begins to succeed
     n, error, bound = (curve[name][5:] for name in ("examples", "error", "bound"))
     below = bound < 1.0
@@ -126,7 +137,9 @@ def test_curves_of_tokens_are_means_over_sequences():
     assert (mean_test(n, error, bound - 1e-9)[below] > DELTA).all()
 
 
-@pytest.mark.parametrize("draw", [lambda rng: rng.random((2000, 60)) * 0.4, lambda rng: rng.random((2000, 60)) < 0.2])
+@pytest.mark.parametrize(
+    "draw", [lambda rng: rng.random((2000, 60)) * 0.4, lambda rng: rng.random((2000, 60)) < 0.2]
+)
 def test_means_at_the_bound_are_seldom_taken_for_smaller(draw):
     means = draw(np.random.default_rng(5)).mean(axis=1)
     p = mean_test(np.full(2000, 60), means, np.full(2000, 0.2))
@@ -134,26 +147,32 @@ def test_means_at_the_bound_are_seldom_taken_for_smaller(draw):
         assert np.mean(p <= level) <= binom.ppf(0.999, 2000, level) / 2000
 
 
-# ---- conformal sets ----------------------------------------------------------------------------------------------
+# ---- conformal sets ------------------------------------------------------------------------------
 
 
 def test_conformal_thresholds_have_the_rank_of_split_conformal_prediction():
     scores = np.random.default_rng(6).random(30)
     for miss in (0.04, 0.1, 0.5, 0.9):
         rank = int(np.ceil(31 * (1.0 - miss)))
-        assert conformal_threshold(scores, np.ones(30, int), miss) == np.sort(scores)[::-1][rank - 1]
+        assert (
+            conformal_threshold(scores, np.ones(30, int), miss) == np.sort(scores)[::-1][rank - 1]
+        )
     assert conformal_threshold(scores, np.ones(30, int), 0.03) == -np.inf
     assert conformal_threshold(scores, np.ones(30, int), 1.0) == np.inf
 
 
 def test_sets_cover_a_token_of_a_random_sequence_as_often_as_they_say():
-    """Long sequences are harder: thresholds that counted tokens rather than sequences would be too low."""
+    """Long sequences are harder: thresholds that counted tokens rather than sequences would be too
+    low.
+    """
     rng, covered, by_tokens = np.random.default_rng(7), [], []
     for _ in range(DRAWS):
         lengths = rng.integers(1, 9, 61)
         scores = rng.random(lengths.sum()) ** np.repeat(lengths, lengths)
         known = lengths[:60].sum()
-        covered.append((scores[known:] >= conformal_threshold(scores[:known], lengths[:60], 0.2)).mean())
+        covered.append(
+            (scores[known:] >= conformal_threshold(scores[:known], lengths[:60], 0.2)).mean()
+        )
         by_tokens.append((scores[known:] >= np.quantile(scores[:known], 0.2)).mean())
     assert np.mean(covered) == pytest.approx(0.8, abs=0.04)
     assert np.mean(by_tokens) > 0.83

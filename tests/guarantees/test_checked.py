@@ -1,4 +1,6 @@
-"""guarantee: promises kept by labelers, parsers, annotators, classifiers and regressors, and what it costs."""
+"""guarantee: promises kept by labelers, parsers, annotators, classifiers and regressors, and what
+it costs.
+"""
 
 import itertools
 
@@ -22,7 +24,9 @@ def words(n, seed):
         length = rng.integers(1, 5)
         kinds = rng.integers(0, 6, length)
         X.append([f"w{kind}" for kind in kinds])
-        y.append(["B-X" if rng.random() < (kind % 2 or 0.04 * kind) else "O" for kind in kinds.tolist()])
+        y.append(
+            ["B-X" if rng.random() < (kind % 2 or 0.04 * kind) else "O" for kind in kinds.tolist()]
+        )
     return X, y
 
 
@@ -49,7 +53,9 @@ def test_accepted_sequences_tokens_and_entities_are_as_right_as_promised(labeler
         assert np.mean(shares) <= 0.02
         assert len(shares) > 1000
         if unit == "entity":
-            assert {label for labels, own in zip(labeler.predict(X), accepted) for label in labels[own]} == {"B-X"}
+            assert {
+                label for labels, own in zip(labeler.predict(X), accepted) for label in labels[own]
+            } == {"B-X"}
 
 
 def test_sets_hold_the_labels_of_whole_sequences_or_of_tokens(labeler):
@@ -58,7 +64,10 @@ def test_sets_hold_the_labels_of_whole_sequences_or_of_tokens(labeler):
     covered = [all(map(set.__contains__, own, gold)) for own, gold in zip(whole, y)]
     assert np.mean(covered) >= 0.88
     tokens = omkl.guarantee(labeler, *words(800, 2), unit="token").sets(X, miss=0.02)
-    assert np.mean([np.mean([g in s for g, s in zip(gold, own)]) for own, gold in zip(tokens, y)]) >= 0.97
+    assert (
+        np.mean([np.mean([g in s for g, s in zip(gold, own)]) for own, gold in zip(tokens, y)])
+        >= 0.97
+    )
     sizes = [np.mean([len(own) for own in itertools.chain(*found)]) for found in (whole, tokens)]
     assert all(1.0 < size < 1.9 for size in sizes)
     labeler.predict(X[:5], labels=whole[:5])  # sets are constraints
@@ -107,12 +116,14 @@ def test_a_graph_is_as_sure_as_a_chain_with_the_same_scores():
     checked = omkl.guarantee(model, graphs, y, unit="token")
     accepted = checked.accept(graphs[:50], error=0.1)
     assert [len(own) for own in accepted] == list(map(len, X[:50]))
-    for answer, marginals in zip(answers_of(model, graphs[:20]), model.predict_marginals(graphs[:20])):
+    for answer, marginals in zip(
+        answers_of(model, graphs[:20]), model.predict_marginals(graphs[:20])
+    ):
         np.testing.assert_allclose(answer.tokens, marginals.max(axis=1), atol=1e-9)
         assert answer.sure <= answer.tokens.min() + 1e-9
 
 
-# ---- rows --------------------------------------------------------------------------------------------------------
+# ---- rows ----------------------------------------------------------------------------------------
 
 
 def rows(n, seed):
@@ -121,7 +132,9 @@ def rows(n, seed):
     return X, np.where(X[:, 0] + 0.4 * rng.normal(size=n) > 0, "yes", "no")
 
 
-@pytest.mark.parametrize("model", [omkl.OnlineMKLClassifier(random_state=0), omkl.MKLClassifierCV(["linear"], Cs=3)])
+@pytest.mark.parametrize(
+    "model", [omkl.OnlineMKLClassifier(random_state=0), omkl.MKLClassifierCV(["linear"], Cs=3)]
+)
 def test_accepted_classes_are_as_right_as_promised_and_files_keep_the_promise(model, tmp_path):
     X, y = rows(3000, 0)
     checked = omkl.guarantee(model.fit(*rows(300, 1)), *rows(500, 2))
@@ -191,7 +204,7 @@ def test_intervals_cover_numbers_as_often_as_promised(model):
         checked.accept(X, error=0.1)
 
 
-# ---- streams -----------------------------------------------------------------------------------------------------
+# ---- streams -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("adversary", ["outside", "inside", "alternating"])
@@ -204,7 +217,13 @@ def test_intervals_miss_as_often_as_promised_on_adversarial_sequences(adversary)
     for i, x in enumerate(X[:, None]):
         [[low, high]] = checked.sets(x, miss=0.2)
         is_outside = adversary == "outside" or (adversary == "alternating" and i // 50 % 2)
-        y = high + 1.0 if is_outside and high < np.inf else 0.5 * (low + high) if np.isfinite(low) else 0.0
+        y = (
+            high + 1.0
+            if is_outside and high < np.inf
+            else 0.5 * (low + high)
+            if np.isfinite(low)
+            else 0.0
+        )
         missed += not low <= y <= high
         checked.partial_fit(x, [y], miss=0.2, rate=0.1)
     assert abs(missed / 300 - 0.2) <= 1.1 / (0.1 * 300)
@@ -219,7 +238,9 @@ def test_a_stream_that_changes_is_covered_and_learned():
         X, y = numbers(n, seed)
         return X, (-3.0 if turned else 1.0) * y
 
-    model = omkl.OnlineMKLRegressor(["linear"], random_state=0).partial_fit(*drifting(300, 6, False))
+    model = omkl.OnlineMKLRegressor(["linear"], random_state=0).partial_fit(
+        *drifting(300, 6, False)
+    )
     still, moving = (omkl.guarantee(model, *drifting(100, 7, False)) for _ in range(2))
     X, y = drifting(600, 8, True)
     rates = []
@@ -237,7 +258,7 @@ def test_a_stream_that_changes_is_covered_and_learned():
         moving.accept(X, error=0.1)
 
 
-# ---- sentences ---------------------------------------------------------------------------------------------------
+# ---- sentences -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +279,9 @@ TEMPLATES = {1: "small", 2: ["h.form m.form", "h.upos m.upos distance", "g.upos 
 @pytest.mark.parametrize("order", [1, 2])
 def test_accepted_trees_and_arcs_are_as_right_as_promised(order, treebanks, tmp_path):
     train, dev, calibration, test = treebanks
-    parser = omkl.DependencyParser(TEMPLATES[order], order=order, epochs=2, memory=10, random_state=0)
+    parser = omkl.DependencyParser(
+        TEMPLATES[order], order=order, epochs=2, memory=10, random_state=0
+    )
     parser.fit(train).calibrate(dev)
     parsed = parser.parse(test)
     answers = list(answers_of(parser, test))
@@ -267,7 +290,9 @@ def test_accepted_trees_and_arcs_are_as_right_as_promised(order, treebanks, tmp_
         arcs = marginals.arcs[heads, np.arange(1, len(heads) + 1)]
         np.testing.assert_allclose(answer.tokens, arcs * marginals.relations.max(axis=1), rtol=1e-6)
         assert answer.sure == pytest.approx(answer.tokens.prod())
-    wrong = (parsed.heads != test.heads) | (np.array(strings_of(parsed, "deprels")) != strings_of(test, "deprels"))
+    wrong = (parsed.heads != test.heads) | (
+        np.array(strings_of(parsed, "deprels")) != strings_of(test, "deprels")
+    )
     gold = [answer.wrong for answer in answers_of(parser, test, compare=True)]
     np.testing.assert_array_equal(np.concatenate(gold), wrong)
     checked = omkl.guarantee(parser, calibration)
@@ -277,7 +302,9 @@ def test_accepted_trees_and_arcs_are_as_right_as_promised(order, treebanks, tmp_
     assert accepted.mean() > 0.3
     heads = omkl.guarantee(parser, calibration, column="heads", unit="token")
     found = heads.sets(test, miss=0.1)
-    shares = [np.mean([h in own for h, own in zip(gold, sets)]) for gold, sets in zip(test.trees(), found)]
+    shares = [
+        np.mean([h in own for h, own in zip(gold, sets)]) for gold, sets in zip(test.trees(), found)
+    ]
     assert np.mean(shares) >= 0.85
     checked.save(tmp_path / "parser.npz", training=False)
     loaded = omkl.load(tmp_path / "parser.npz")
@@ -286,7 +313,9 @@ def test_accepted_trees_and_arcs_are_as_right_as_promised(order, treebanks, tmp_
 
 
 def test_each_column_of_an_annotator_has_a_guarantee(tmp_path):
-    train, dev, calibration, test = (Treebank.from_sentences(sentences(n, seed=n)) for n in (150, 30, 80, 40))
+    train, dev, calibration, test = (
+        Treebank.from_sentences(sentences(n, seed=n)) for n in (150, 30, 80, 40)
+    )
     parser = omkl.DependencyParser("small", epochs=2, memory=10)
     model = omkl.Annotator(parser=parser, tagger=omkl.SequenceLabeler(epochs=2), random_state=0)
     model.fit(train).calibrate(dev)
@@ -296,8 +325,13 @@ def test_each_column_of_an_annotator_has_a_guarantee(tmp_path):
         accepted = checked.accept(test, error=0.3)
         assert [len(own) for own in accepted] == test.lengths.tolist()
         if column is not None:
-            sides = (t.heads if column == "heads" else np.array(strings_of(t, column)) for t in (test, annotated))
-            wrong = np.concatenate([answer.wrong for answer in answers_of(model, test, None, column, compare=True)])
+            sides = (
+                t.heads if column == "heads" else np.array(strings_of(t, column))
+                for t in (test, annotated)
+            )
+            wrong = np.concatenate(
+                [answer.wrong for answer in answers_of(model, test, None, column, compare=True)]
+            )
             np.testing.assert_array_equal(wrong, np.not_equal(*sides))
     [first, *_] = omkl.guarantee(model, calibration, column="upos").sets(test, miss=0.1)
     assert all(isinstance(own, set) for own in first)
@@ -308,7 +342,7 @@ def test_each_column_of_an_annotator_has_a_guarantee(tmp_path):
     np.testing.assert_array_equal(np.concatenate(loaded), np.concatenate(accepted))
 
 
-# ---- bad input ---------------------------------------------------------------------------------------------------
+# ---- bad input -----------------------------------------------------------------------------------
 
 
 def test_too_few_examples_are_refused_with_the_number_that_is_needed(labeler):
@@ -336,11 +370,17 @@ REFUSED = {
     "error": lambda labeler: omkl.guarantee(labeler, *words(30, 9)).accept([["w1"]], error=0.0),
     "miss": lambda labeler: omkl.guarantee(labeler, *words(30, 9)).sets([["w1"]], miss=5),
     "calibrate": lambda labeler: omkl.guarantee(HINGE.fit(*words(30, 9)), *words(30, 9)),
-    "logistic": lambda labeler: omkl.guarantee(omkl.MKLClassifier(loss="hinge").fit(*rows(30, 0)), *rows(30, 1)),
-    "crf": lambda labeler: omkl.guarantee(omkl.OnlineMKLClassifier(loss="hinge").fit(*rows(30, 0)), *rows(30, 1)),
+    "logistic": lambda labeler: omkl.guarantee(
+        omkl.MKLClassifier(loss="hinge").fit(*rows(30, 0)), *rows(30, 1)
+    ),
+    "crf": lambda labeler: omkl.guarantee(
+        omkl.OnlineMKLClassifier(loss="hinge").fit(*rows(30, 0)), *rows(30, 1)
+    ),
     "label of every token": lambda labeler: omkl.guarantee(labeler, [["w1", "w2"]], [["O", None]]),
     "mark entities": lambda labeler: omkl.guarantee(labeler, [["w1"]], [["noun"]], unit="entity"),
-    "one output": lambda labeler: omkl.guarantee(omkl.MKLClassifier().fit(*rows(30, 0)), rows(30, 1)[0], ["no"]),
+    "one output": lambda labeler: omkl.guarantee(
+        omkl.MKLClassifier().fit(*rows(30, 0)), rows(30, 1)[0], ["no"]
+    ),
     "not fitted": lambda labeler: omkl.guarantee(omkl.MKLClassifier(), *rows(30, 0)),
     "of omkl": lambda labeler: omkl.guarantee("labeler", *words(30, 9)),
 }
@@ -353,7 +393,9 @@ def test_bad_input_is_refused(labeler, said):
 
 
 def test_a_refused_block_of_a_stream_changes_nothing(monkeypatch):
-    checked = omkl.guarantee(omkl.OnlineMKLRegressor(["linear"], random_state=0).fit(*numbers(30, 3)), *numbers(30, 4))
+    checked = omkl.guarantee(
+        omkl.OnlineMKLRegressor(["linear"], random_state=0).fit(*numbers(30, 3)), *numbers(30, 4)
+    )
     before = checked.scores_.copy()
 
     def refuse(X, y):

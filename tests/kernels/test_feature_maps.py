@@ -1,4 +1,6 @@
-"""Random Fourier features and the Nyström method: errors, exactness, seeds, names; the papers' families of kernels."""
+"""Random Fourier features and the Nyström method: errors, exactness, seeds, names; the papers'
+families of kernels.
+"""
 
 import numpy as np
 import pytest
@@ -55,7 +57,12 @@ def test_the_error_of_fourier_features_falls_as_the_root_of_their_number(name, d
     exact = as_kernel(name).fit(digits)(digits)
     sizes = np.array([100, 400, 1600, 6400])
     errors = [
-        np.mean([rms_error(as_kernel(f"{name}:features={size},seed={seed}"), digits, exact) for seed in range(5)])
+        np.mean(
+            [
+                rms_error(as_kernel(f"{name}:features={size},seed={seed}"), digits, exact)
+                for seed in range(5)
+            ]
+        )
         for size in sizes
     ]
     assert errors[-1] < 0.015
@@ -70,14 +77,24 @@ def test_orthogonal_frequencies_beat_independent_ones(digits):
 
     exact = Gaussian(2.0)(digits)
     errors = {
-        cls: np.mean([rms_error(FourierFeatures(cls(2.0), 400, seed), digits, exact) for seed in range(5)])
+        cls: np.mean(
+            [rms_error(FourierFeatures(cls(2.0), 400, seed), digits, exact) for seed in range(5)]
+        )
         for cls in (Gaussian, Independent)
     }
     assert errors[Gaussian] < 0.9 * errors[Independent]
 
 
 @pytest.mark.parametrize(
-    "spec", ["gaussian", "laplacian:normalize=average", "chi2", "cubic", "linear", "quadratic:normalize=trace"]
+    "spec",
+    [
+        "gaussian",
+        "laplacian:normalize=average",
+        "chi2",
+        "cubic",
+        "linear",
+        "quadratic:normalize=trace",
+    ],
 )
 def test_nystrom_with_all_landmarks_is_the_kernel(spec, X):
     exact = as_kernel(spec).fit(X)(X)
@@ -146,7 +163,9 @@ def test_fourier_features_of_sparse_rows_are_those_of_dense_ones(X, rng):
 
 def test_objects_say_what_strings_say(X):
     assert as_kernel("gaussian:sigma2=2,features=50") == FourierFeatures(Gaussian(2.0), 50)
-    assert as_kernel("gaussian:on=0:2,features=50,map=nystrom") == Nystrom(Gaussian(on=slice(0, 2)), 50)
+    assert as_kernel("gaussian:on=0:2,features=50,map=nystrom") == Nystrom(
+        Gaussian(on=slice(0, 2)), 50
+    )
     assert as_kernel("gaussian:explicit=False,features=50").explicit is False
     mine = Nystrom(Custom(lambda X, Y: np.minimum(X[:, :1], Y[:, :1].T), "min"), 40).fit(X)
     assert_allclose(mine(X), np.minimum(X[:, :1], X[:, :1].T), atol=1e-8)
@@ -188,7 +207,8 @@ def test_what_cannot_be_approximated_is_refused_in_one_sentence(make, message):
 
 
 @pytest.mark.parametrize(
-    "spec", [*SPECS, "linear", "quadratic:normalize=trace", "cubic:coef0=2,gamma=0.5,normalize=None"]
+    "spec",
+    [*SPECS, "linear", "quadratic:normalize=trace", "cubic:coef0=2,gamma=0.5,normalize=None"],
 )
 def test_parts_of_an_input_sum_to_the_product_of_its_features(spec, X, rng):
     kernel = as_kernel(spec).fit(X)
@@ -197,7 +217,9 @@ def test_parts_of_an_input_sum_to_the_product_of_its_features(spec, X, rng):
     for row, own in zip(X[:3], features):
         assert_allclose(kernel.parts(row[None], weights).sum(), own @ weights, atol=1e-9)
     parts = kernel.parts(X[:1], weights)
-    assert len({kernel.part_name(i, "abcdef".__getitem__, 6) for i in range(len(parts))}) == len(parts)
+    assert len({kernel.part_name(i, "abcdef".__getitem__, 6) for i in range(len(parts))}) == len(
+        parts
+    )
 
 
 def test_the_name_of_a_monomial_is_what_it_is(rng):
@@ -205,7 +227,10 @@ def test_the_name_of_a_monomial_is_what_it_is(rng):
     X = rng.normal(size=(4, 3))
     for i, values in enumerate(kernel.features(X).T):
         name = kernel.part_name(i, "abc".__getitem__, 3).replace("^", "**")
-        ratios = [value / eval(name, {**dict(zip("abc", x)), "constant": 1.0}) for value, x in zip(values, X)]
+        ratios = [
+            value / eval(name, {**dict(zip("abc", x)), "constant": 1.0})
+            for value, x in zip(values, X)
+        ]
         assert_allclose(ratios, ratios[0])
 
 
@@ -216,9 +241,13 @@ def test_27_kernels_on_each_variable_and_on_all(rng):
     stack = PackedStack.from_kernels(kernels, X, np.float64)
     np.testing.assert_allclose(stack.traces(), 1.0, rtol=1e-12)
     distances = (X[:, None, 2] - X[None, :, 2]) ** 2
-    np.testing.assert_allclose(stack.combine([1.0], [2 * 27]), np.exp(-distances / (2 * 0.1**2)) / 30, atol=1e-12)
+    np.testing.assert_allclose(
+        stack.combine([1.0], [2 * 27]), np.exp(-distances / (2 * 0.1**2)) / 30, atol=1e-12
+    )
     cubic = (X @ X.T + 1) ** 3
-    np.testing.assert_allclose(stack.combine([1.0], [27 * 5 - 1]), cubic / np.trace(cubic), rtol=1e-12)
+    np.testing.assert_allclose(
+        stack.combine([1.0], [27 * 5 - 1]), cubic / np.trace(cubic), rtol=1e-12
+    )
 
 
 def test_random_subsets_are_lazy_and_reproducible(rng):
@@ -247,7 +276,9 @@ def test_one_kernel_a_column_tells_which_matter_in_any_units(rng):
 
 @pytest.mark.parametrize("module", ["pandas", "polars"])
 def test_columns_of_a_data_frame_are_those_with_numbers(module):
-    frame = pytest.importorskip(module).DataFrame({"age": [1, 2], "city": ["a", "b"], "well": [True, False]})
+    frame = pytest.importorskip(module).DataFrame(
+        {"age": [1, 2], "city": ["a", "b"], "well": [True, False]}
+    )
     expected = {name: Gaussian(3.0, on=name, standardize=True) for name in ("age", "well")}
     assert per_column("gaussian:sigma2=3", frame) == expected
     with pytest.raises(InputError, match="has columns already"):

@@ -1,4 +1,6 @@
-"""Kernel functions against their definitions and scikit-learn; normalisation; explicit features; Gram matrices."""
+"""Kernel functions against their definitions and scikit-learn; normalisation; explicit features;
+Gram matrices.
+"""
 
 import numpy as np
 import pytest
@@ -59,7 +61,9 @@ def definitions(sigma2=2.0, sigma=3.0, h=1.5):
     ]
 
 
-@pytest.mark.parametrize(("kernel", "definition"), definitions(), ids=lambda p: getattr(p, "name", ""))
+@pytest.mark.parametrize(
+    ("kernel", "definition"), definitions(), ids=lambda p: getattr(p, "name", "")
+)
 def test_a_kernel_is_its_definition(kernel, definition, X, Y):
     expected = [[definition(x, y) for y in Y] for x in X]
     assert_allclose(kernel(X, Y), expected, rtol=1e-10, atol=1e-12)
@@ -173,19 +177,27 @@ def test_bits_of_a_row_on_demand_do_not_depend_on_the_rows_beside_it(X, dtype):
     kernels = [as_kernel(spec).fit(X) for spec in KERNELS]
     together, alone = (GramRows(kernels, [X] * len(kernels), dtype) for _ in range(2))
     wanted = np.random.default_rng(0).permutation(len(X))[:23].tolist()
-    assert_array_equal(together[wanted], np.concatenate([alone[[row]] for row in wanted[::-1]][::-1], axis=1))
+    assert_array_equal(
+        together[wanted], np.concatenate([alone[[row]] for row in wanted[::-1]][::-1], axis=1)
+    )
 
 
 def test_rows_on_demand_of_views_that_differ(X):
     """Kernels on one array share its products; each has its own array."""
     views = [X, X[:, :2].copy(), X]
-    kernels = [as_kernel(spec).fit(view) for spec, view in zip(["linear", "gaussian", "quadratic"], views)]
+    kernels = [
+        as_kernel(spec).fit(view) for spec, view in zip(["linear", "gaussian", "quadratic"], views)
+    ]
     rows = GramRows(kernels, views, np.float64)[[5, 0]]
-    assert_allclose(rows, [kernel(view)[[5, 0]] for kernel, view in zip(kernels, views)], rtol=1e-12, atol=1e-12)
+    assert_allclose(
+        rows, [kernel(view)[[5, 0]] for kernel, view in zip(kernels, views)], rtol=1e-12, atol=1e-12
+    )
 
 
 def test_float32_distances_survive_a_large_offset(X):
-    """Single precision alone would lose them: the vectors are 1000 times as long as their distances."""
+    """Single precision alone would lose them: the vectors are 1000 times as long as their
+    distances.
+    """
     shifted = X + 1000.0
     gram = dense_grams([Gaussian(1.0)], [shifted], np.float32)[0]
     assert_allclose(gram, Gaussian(1.0)(X), atol=2e-3)
@@ -211,20 +223,45 @@ def test_invalid_kernels_are_refused(make):
 
 
 def test_names_are_short_and_read_back():
-    for spec in ("linear", "quadratic", "cubic", "gaussian:sigma2=5", "polynomial:degree=4", "laplacian"):
+    for spec in (
+        "linear",
+        "quadratic",
+        "cubic",
+        "gaussian:sigma2=5",
+        "polynomial:degree=4",
+        "laplacian",
+    ):
         assert as_kernel(spec).name == spec
-    for spec in ("gaussian:on=0:3", "linear:on=[0,2]", "gaussian:sigma2=5.0,on=age", "quadratic:on=1"):
+    for spec in (
+        "gaussian:on=0:3",
+        "linear:on=[0,2]",
+        "gaussian:sigma2=5.0,on=age",
+        "quadratic:on=1",
+    ):
         assert as_kernel(as_kernel(spec).name) == as_kernel(spec)
 
 
 def test_pairs_of_columns_have_the_product_of_their_kernels():
     X = np.random.default_rng(0).normal(size=(20, 3)) * [1.0, 30.0, 1.0]
     for spec in ("gaussian", "linear", "quadratic:normalize=diagonal"):
-        kernels = {name: kernel.fit(X) for name, kernel in per_column(spec, X, pairs=[(0, 2), (1, 0)]).items()}
-        assert list(kernels) == ["column 0", "column 1", "column 2", "column 0 x column 2", "column 1 x column 0"]
-        assert_allclose(kernels["column 0 x column 2"](X), kernels["column 0"](X) * kernels["column 2"](X))
+        kernels = {
+            name: kernel.fit(X)
+            for name, kernel in per_column(spec, X, pairs=[(0, 2), (1, 0)]).items()
+        }
+        assert list(kernels) == [
+            "column 0",
+            "column 1",
+            "column 2",
+            "column 0 x column 2",
+            "column 1 x column 0",
+        ]
+        assert_allclose(
+            kernels["column 0 x column 2"](X), kernels["column 0"](X) * kernels["column 2"](X)
+        )
         pair = kernels["column 1 x column 0"]
-        assert_allclose(pair(X, X[:4]), kernels["column 0"](X, X[:4]) * kernels["column 1"](X, X[:4]))
+        assert_allclose(
+            pair(X, X[:4]), kernels["column 0"](X, X[:4]) * kernels["column 1"](X, X[:4])
+        )
         assert_allclose(pair.diagonal(pair.view(X)), np.diag(pair(X)))
     assert "age x income" in per_column("gaussian", ["age", "income"], pairs=[("age", "income")])
     for wrong in ("ab", (0, 1, 2), (1, 1), 0):

@@ -42,7 +42,9 @@ def grams_of(kernels):
     ]
     return np.array(
         [
-            kernel.fit(X)(X) if kernel.on is None else kernel.fit_view(view).between(Pair(view, view))
+            kernel.fit(X)(X)
+            if kernel.on is None
+            else kernel.fit_view(view).between(Pair(view, view))
             for kernel, view in views
         ]
     )
@@ -60,7 +62,8 @@ STACKS = {
     "single precision from data": lambda: PackedStack.from_kernels(KERNELS, X),
     "factored": lambda: FactoredStack([np.linalg.cholesky(g + 1e-13 * np.eye(N)) for g in GRAMS]),
     "mixed": lambda: MixedStack(
-        [DenseStack(GRAMS[[4, 0]]), PackedStack.from_grams(GRAMS[[1, 5, 2, 3]], np.float64)], [4, 0, 1, 5, 2, 3]
+        [DenseStack(GRAMS[[4, 0]]), PackedStack.from_grams(GRAMS[[1, 5, 2, 3]], np.float64)],
+        [4, 0, 1, 5, 2, 3],
     ),
     "lazy": lambda: LazyStack(KERNELS, X, np.float64, budget=3 * N * (N + 1) * 4),
     "Nystrom on all samples": lambda: FactoredStack.from_kernels(nystrom(N), X, np.float64),
@@ -80,7 +83,9 @@ def test_a_stack_of_some_of_the_samples_answers_as_plain_matrices_do(kind, which
     """As copies and as views, and nested."""
     first, second = np.arange(0, N, 2), np.array([0, 2, 3, 20, 33])
     stack = form(STACKS[kind](), first)
-    answers_alike(stack, DenseStack(GRAMS).restricted(first), which, 1e-4 if "single" in kind else 1e-7)
+    answers_alike(
+        stack, DenseStack(GRAMS).restricted(first), which, 1e-4 if "single" in kind else 1e-7
+    )
     dense = DenseStack(GRAMS[:, first[second][:, None], first[second]])
     answers_alike(stack.restricted(second), dense, which, 1e-4 if "single" in kind else 1e-7)
 
@@ -101,7 +106,9 @@ def test_products_of_packed_kernels_of_any_size(dtype):
         stack = PackedStack.from_grams(grams, dtype)
         for vectors in (rng.normal(size=n), rng.normal(size=(2, n))):
             expected = DenseStack(grams).products(vectors, np.array([2, 0]))
-            np.testing.assert_allclose(stack.products(vectors, np.array([2, 0])), expected, rtol=1e-12, atol=1e-11)
+            np.testing.assert_allclose(
+                stack.products(vectors, np.array([2, 0])), expected, rtol=1e-12, atol=1e-11
+            )
 
 
 def answers_alike(stack, dense, which, atol):
@@ -109,12 +116,18 @@ def answers_alike(stack, dense, which, atol):
     size = 6 if which is None else len(which)
     vector, vectors, weights = rng.normal(size=n), rng.normal(size=(size, n)), rng.random(size)
     for m in (0, 5):
-        np.testing.assert_allclose(stack.packed(m), dense.combine([1.0], [m])[np.tril_indices(n)], atol=atol)
+        np.testing.assert_allclose(
+            stack.packed(m), dense.combine([1.0], [m])[np.tril_indices(n)], atol=atol
+        )
     close = dict(rtol=max(1e-7, 0.1 * atol), atol=atol)
     assert (stack.n_kernels, stack.n_samples) == (6, n)
     for _ in range(2):
-        np.testing.assert_allclose(stack.quadratics(vector, which), dense.quadratics(vector, which), **close)
-        np.testing.assert_allclose(stack.products(vector, which), dense.products(vector, which), **close)
+        np.testing.assert_allclose(
+            stack.quadratics(vector, which), dense.quadratics(vector, which), **close
+        )
+        np.testing.assert_allclose(
+            stack.products(vector, which), dense.products(vector, which), **close
+        )
     for n_vectors in (packed.SINGLY + 2, 3):
         blocks = rng.normal(size=(n_vectors, n))
         each = rng.normal(size=(size, n_vectors, n))
@@ -122,14 +135,24 @@ def answers_alike(stack, dense, which, atol):
         traces = np.einsum("pmn,pn->m", of_all, blocks)
         own = dict(rtol=close["rtol"], atol=n_vectors * atol)
         np.testing.assert_allclose(stack.block_quadratics(blocks, which), traces, **own)
-        np.testing.assert_allclose(stack.block_products(blocks, which), of_all.swapaxes(0, 1), **close)
-        of_each = np.array([dense.products(rows, which) for rows in each.swapaxes(0, 1)]).swapaxes(0, 1)
+        np.testing.assert_allclose(
+            stack.block_products(blocks, which), of_all.swapaxes(0, 1), **close
+        )
+        of_each = np.array([dense.products(rows, which) for rows in each.swapaxes(0, 1)]).swapaxes(
+            0, 1
+        )
         np.testing.assert_allclose(stack.block_products(each, which), of_each, **close)
     summed = np.tensordot(weights, of_all, axes=(0, 1))
     if stack.n_parts == 1:
-        np.testing.assert_allclose(stack.summed(weights, which).block_products(blocks)[0], summed, **close)
-        np.testing.assert_allclose(stack.products(vectors, which), dense.products(vectors, which), **close)
-        np.testing.assert_allclose(stack.combine(weights, which), dense.combine(weights, which), **close)
+        np.testing.assert_allclose(
+            stack.summed(weights, which).block_products(blocks)[0], summed, **close
+        )
+        np.testing.assert_allclose(
+            stack.products(vectors, which), dense.products(vectors, which), **close
+        )
+        np.testing.assert_allclose(
+            stack.combine(weights, which), dense.combine(weights, which), **close
+        )
         for samples in (np.array([n - 1, 0, 3]), np.arange(0), np.arange(n)[::-2]):
             rows = stack.combine(weights, which, samples)
             np.testing.assert_allclose(rows, dense.combine(weights, which)[samples], **close)
@@ -139,7 +162,9 @@ def answers_alike(stack, dense, which, atol):
         for total in (stack.summed(weights, which), WeightedSum(stack, weights, which)):
             np.testing.assert_allclose(total.products(vector)[0], combined @ vector, **close)
             np.testing.assert_allclose(total.products(vector[None])[0], combined @ vector, **close)
-            np.testing.assert_allclose(total.quadratics(vector)[0], vector @ combined @ vector, **close)
+            np.testing.assert_allclose(
+                total.quadratics(vector)[0], vector @ combined @ vector, **close
+            )
             np.testing.assert_allclose(total.diagonals()[0], np.diagonal(combined), **close)
             np.testing.assert_allclose(total.combine([1.0], samples=few), combined[few], **close)
 
@@ -209,7 +234,11 @@ def test_matrices_are_packed_from_any_layout(layout, dtype, n_kernels):
 
 
 def test_integers_and_single_precision_are_packed():
-    for grams in (np.array([np.eye(9, dtype=int)] * 3), np.ones((3, 9, 9), np.float32), [np.eye(9).tolist()] * 3):
+    for grams in (
+        np.array([np.eye(9, dtype=int)] * 3),
+        np.ones((3, 9, 9), np.float32),
+        [np.eye(9).tolist()] * 3,
+    ):
         made = PackedStack.from_grams(grams)
         np.testing.assert_array_equal(made.combine([0, 0, 1]), np.asarray(grams[2], float))
 

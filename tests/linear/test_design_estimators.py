@@ -1,4 +1,6 @@
-"""GroupLasso and SparseLogisticRegression: scikit-learn's checks, solutions, cross-validation, copies, errors."""
+"""GroupLasso and SparseLogisticRegression: scikit-learn's checks, solutions, cross-validation,
+copies, errors.
+"""
 
 import numpy as np
 import pandas
@@ -79,7 +81,9 @@ def test_a_path_is_the_separate_fits(cancer, solver):
     X, y = cancer
     path = SparseLogisticRegression(tol=1e-5, solver=solver).path(X, y, 6)
     assert path[0]["active"] == 0
-    assert [record["alpha"] for record in path] == sorted((record["alpha"] for record in path), reverse=True)
+    assert [record["alpha"] for record in path] == sorted(
+        (record["alpha"] for record in path), reverse=True
+    )
     for record in path[1:]:
         separate = SparseLogisticRegression(record["alpha"], tol=1e-5).fit(X, y)
         losses = np.logaddexp(0, -(2 * y - 1) * separate.decision_function(X))
@@ -96,7 +100,9 @@ def test_a_warm_start_is_clipped_where_coefficients_must_be_positive(diabetes):
     assert model.coef_.min() < 0
     model.set_params(positive=True).fit(X, y)
     assert model.dual_gap_ <= 1e-8
-    assert_allclose(model.coef_, GroupLasso(0.3, positive=True, tol=1e-8).fit(X, y).coef_, atol=1e-3)
+    assert_allclose(
+        model.coef_, GroupLasso(0.3, positive=True, tol=1e-8).fit(X, y).coef_, atol=1e-3
+    )
     assert model.coef_.min() >= 0
 
 
@@ -129,27 +135,39 @@ def test_groups_are_called_by_the_names_of_columns(estimator, diabetes, reloaded
     X, y = diabetes
     frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(10)])
     positions = [[9, 0, 1, 2], [3, 4], [5, 6, 7, 8]]
-    named = {"body": ["c9", "c0", "c1", 2], "pressure": ["c3", "c4"], "blood": ["c5", "c6", "c7", "c8"]}
+    named = {
+        "body": ["c9", "c0", "c1", 2],
+        "pressure": ["c3", "c4"],
+        "blood": ["c5", "c6", "c7", "c8"],
+    }
     expected = clone(estimator).set_params(groups=positions).fit(X, y)
     model = clone(estimator).set_params(groups=named).fit(frame, y)
     assert_array_equal(model.coef_, expected.coef_)
     explained = model.explain(frame[:1])
     own_names = dict(zip(["group 0", "group 1", "group 2"], named))
-    assert explained.groups == {own_names.get(g, g): adds for g, adds in expected.explain(X[:1]).groups.items()}
+    assert explained.groups == {
+        own_names.get(g, g): adds for g, adds in expected.explain(X[:1]).groups.items()
+    }
     assert {"body", "blood"} < set(explained.groups)
     assert reloaded(model).explain(frame[:1]).groups == explained.groups
-    assert_array_equal(clone(estimator).set_params(groups=list(named.values())).fit(frame, y).coef_, expected.coef_)
+    assert_array_equal(
+        clone(estimator).set_params(groups=list(named.values())).fit(frame, y).coef_, expected.coef_
+    )
     with pytest.raises(InputError, match=r"columns of X, .* got ..c10"):
         clone(estimator).set_params(groups=[["c10"]]).fit(frame, y)
 
 
 @pytest.mark.parametrize("estimator", [GroupLasso(0.3), GroupLassoCV(3, cv=2)])
-def test_groups_and_their_weights_are_found_by_name_whatever_holds_them(estimator, diabetes, reloaded):
+def test_groups_and_their_weights_are_found_by_name_whatever_holds_them(
+    estimator, diabetes, reloaded
+):
     X, y = diabetes
     frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(10)])
     labels = ["one"] * 3 + ["two"] * 5 + ["three"] * 2
     sizes = {"two": 5.0, "one": 2.0, "three": 1.0}
-    expected = clone(estimator).set_params(groups=labels, group_weights=[2.0, 1.0, 5.0]).fit(frame, y)
+    expected = (
+        clone(estimator).set_params(groups=labels, group_weights=[2.0, 1.0, 5.0]).fit(frame, y)
+    )
     series = pandas.Series(labels, index=frame.columns)
     columns = {name: frame.columns[series.to_numpy() == name] for name in ("one", "three", "two")}
     for groups in (series, columns, {name: set(own) for name, own in columns.items()}):
@@ -192,7 +210,10 @@ def test_explanations_are_of_inputs_as_they_are_read(diabetes):
         (GroupLasso(group_weights="size"), "sqrt-size"),
         (GroupLasso(loss="hinge"), "classification"),
         (GroupLasso(loss="epsilon-insensitive", solver="ist"), "second derivative"),
-        (GroupLasso(regularizer="l1", groups=[[0, 1, 2], [3, 4, 5, 6, 7, 8, 9]]), "leave out groups"),
+        (
+            GroupLasso(regularizer="l1", groups=[[0, 1, 2], [3, 4, 5, 6, 7, 8, 9]]),
+            "leave out groups",
+        ),
         (GroupLasso(regularizer="mkl"), "'sparsa' accepts others"),
         (GroupLasso(solver="cd"), "Unknown solver"),
         (SparseLogisticRegression(loss="squared"), "regression"),
@@ -281,7 +302,9 @@ def test_zero_targets_without_an_intercept_and_constant_ones(diabetes):
     # without an intercept a constant target is no constant model
     model = GroupLasso(0.01, fit_intercept=False, tol=1e-8).fit(X + 1.0, np.full(len(y), 3.0))
     assert_allclose(
-        model.coef_, Lasso(0.01, fit_intercept=False, tol=1e-12).fit(X + 1.0, np.full(len(y), 3.0)).coef_, atol=1e-4
+        model.coef_,
+        Lasso(0.01, fit_intercept=False, tol=1e-12).fit(X + 1.0, np.full(len(y), 3.0)).coef_,
+        atol=1e-4,
     )
     with pytest.warns(UserWarning, match="y is constant"):
         model = GroupLasso(loss="epsilon-insensitive").fit(X, np.full(len(y), 3.0))
@@ -305,7 +328,9 @@ def test_other_numbers_of_columns_and_huge_numbers_are_refused(diabetes):
 def test_columns_without_a_group_are_refused(labels):
     X = np.random.default_rng(0).normal(size=(20, 3))
     with pytest.raises(InputError, match="groups"):
-        GroupLasso(0.1, groups=np.array(labels, dtype=None if labels[0] == 0 else object)).fit(X, X[:, 0])
+        GroupLasso(0.1, groups=np.array(labels, dtype=None if labels[0] == 0 else object)).fit(
+            X, X[:, 0]
+        )
 
 
 def by_comparison(X, columns):
@@ -320,8 +345,17 @@ def test_copies_are_those_that_comparison_finds(seed, m, n, n_values):
     X, y = rng.integers(-1, n_values, (m, n)) * 1.5, rng.integers(0, 2, (m, 1))
     X = X[rng.integers(0, m, m)] if seed % 2 else X
     expected = by_comparison(X, y)
-    with_zeros = sparse.csr_array((X.ravel(), np.tile(np.arange(n), m), np.arange(0, m * n + 1, n)), shape=X.shape)
-    for design in (X, np.asfortranarray(X), -0.0 + X, sparse.csc_array(X), sparse.csr_array(X), with_zeros):
+    with_zeros = sparse.csr_array(
+        (X.ravel(), np.tile(np.arange(n), m), np.arange(0, m * n + 1, n)), shape=X.shape
+    )
+    for design in (
+        X,
+        np.asfortranarray(X),
+        -0.0 + X,
+        sparse.csc_array(X),
+        sparse.csr_array(X),
+        with_zeros,
+    ):
         found = identical_samples(design, y, None)
         if len(set(expected)) == m:
             assert found is None
@@ -334,7 +368,10 @@ def test_models_of_copies_are_those_of_weights(rng, convert):
     X, weights = rng.normal(size=(40, 60)), rng.integers(0, 4, 40)
     y = X[:, 0] - X[:, 1] + 0.1 * rng.normal(size=40)
     copies, order = np.repeat(np.arange(40), weights), rng.permutation(40)
-    for model, target in ((GroupLasso(0.05), y), (SparseLogisticRegression(0.02, class_weight="balanced"), y > 0)):
+    for model, target in (
+        (GroupLasso(0.05), y),
+        (SparseLogisticRegression(0.02, class_weight="balanced"), y > 0),
+    ):
         repeated = model.fit(convert(X[copies]), target[copies]).coef_
         weighted = model.fit(convert(X[order]), target[order], sample_weight=weights[order]).coef_
         assert_allclose(weighted, repeated, rtol=1e-6, atol=1e-9)
@@ -380,10 +417,15 @@ def test_the_lasso_is_that_of_scikit_learn(diabetes):
     assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)
 
 
-@pytest.mark.parametrize("convert", [np.asarray, sparse.csc_array, sparse.csr_array, aslinearoperator, np.float32])
+@pytest.mark.parametrize(
+    "convert", [np.asarray, sparse.csc_array, sparse.csr_array, aslinearoperator, np.float32]
+)
 def test_groups_are_scored_as_grid_search_scores_them_on_designs_of_all_kinds(diabetes, convert):
     X, y = diabetes
-    alphas, weights = [20.0, 5.0, 1.0], np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
+    alphas, weights = (
+        [20.0, 5.0, 1.0],
+        np.random.default_rng(0).integers(0, 3, len(y)).astype(float),
+    )
     single = GroupLasso(groups=GROUPS, group_weights="sqrt-size", tol=1e-8)
     search = GridSearchCV(single, {"alpha": alphas}, cv=3).fit(X, y)
     settings = {"groups": GROUPS, "group_weights": "sqrt-size", "cv": 3, "tol": 1e-8}
@@ -399,7 +441,9 @@ def test_groups_are_scored_as_grid_search_scores_them_on_designs_of_all_kinds(di
     ones = np.where(np.arange(len(y)) < 300, 1.0, 0.0)
     assert_allclose(
         kept.fit(convert(X), y, ones).coef_,
-        GroupLasso(kept.alpha_, groups=GROUPS, group_weights="sqrt-size", tol=1e-8).fit(X[:300], y[:300]).coef_,
+        GroupLasso(kept.alpha_, groups=GROUPS, group_weights="sqrt-size", tol=1e-8)
+        .fit(X[:300], y[:300])
+        .coef_,
         atol=1e-2,
     )
 
@@ -408,7 +452,9 @@ def test_groups_are_scored_as_grid_search_scores_them_on_designs_of_all_kinds(di
 def test_classes_are_scored_as_grid_search_scores_them(cancer, scoring):
     X, y = cancer
     alphas = [0.1, 0.02, 0.005]
-    search = GridSearchCV(SparseLogisticRegression(tol=1e-7), {"alpha": alphas}, cv=3, scoring=scoring).fit(X, y)
+    search = GridSearchCV(
+        SparseLogisticRegression(tol=1e-7), {"alpha": alphas}, cv=3, scoring=scoring
+    ).fit(X, y)
     model = SparseLogisticRegressionCV(alphas, tol=1e-7, cv=3, scoring=scoring).fit(X, y)
     assert_allclose(model.scores_, scores_of(search), atol=1e-4)
     assert model.alpha_ == search.best_params_["alpha"]
@@ -442,7 +488,9 @@ def test_a_constant_target_is_learned_and_samples_are_kept_together(diabetes):
         assert_array_equal(GroupLassoCV([1.0], cv=2).fit(X, np.ones(len(y))).predict(X), 1.0)
     together = np.arange(len(y)) // 50
     model = GroupLassoCV([5.0], cv=GroupKFold(3), tol=1e-8).fit(X, y, sample_groups=together)
-    search = GridSearchCV(GroupLasso(tol=1e-8), {"alpha": [5.0]}, cv=GroupKFold(3)).fit(X, y, groups=together)
+    search = GridSearchCV(GroupLasso(tol=1e-8), {"alpha": [5.0]}, cv=GroupKFold(3)).fit(
+        X, y, groups=together
+    )
     assert_allclose(model.scores_, scores_of(search), atol=1e-5)
 
 

@@ -47,7 +47,10 @@ def iris():
 
 def test_single_columns_of_several_outputs_are_the_multi_task_lasso(outputs):
     X, Y = outputs
-    ours, theirs = GroupLasso(0.3, tol=1e-9).fit(X, Y), MultiTaskLasso(0.3, tol=1e-10, max_iter=10_000).fit(X, Y)
+    ours, theirs = (
+        GroupLasso(0.3, tol=1e-9).fit(X, Y),
+        MultiTaskLasso(0.3, tol=1e-10, max_iter=10_000).fit(X, Y),
+    )
     assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
     assert_allclose(ours.predict(X), theirs.predict(X), atol=1e-3)
     assert ours.dual_gap_ <= 1e-9
@@ -58,7 +61,9 @@ def test_single_columns_of_several_outputs_are_the_multi_task_lasso(outputs):
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_lq_norms_of_several_outputs_are_solved_by_sparsa(outputs, fit_intercept):
-    """A generic convex solver finds the same objective; the default solver refuses what it cannot solve."""
+    """A generic convex solver finds the same objective; the default solver refuses what it cannot
+    solve.
+    """
     (X, Y), groups, q = outputs, np.arange(30) // 3, 1.5
     settings = {"regularizer": f"block-q:q={q}", "groups": groups, "fit_intercept": fit_intercept}
     model = GroupLasso(0.3, solver="sparsa", tol=1e-7, max_iter=20_000, **settings).fit(X, Y)
@@ -82,15 +87,23 @@ def test_weights_offsets_and_warm_starts_of_several_outputs(outputs, reloaded):
     twice = GroupLasso(0.3, groups=np.arange(30) // 3, tol=1e-9).fit(
         np.repeat(X, weights.astype(int), axis=0), np.repeat(Y, weights.astype(int), axis=0)
     )
-    model = GroupLasso(0.3, groups=np.arange(30) // 3, tol=1e-9, warm_start=True).fit(X, Y, sample_weight=weights)
+    model = GroupLasso(0.3, groups=np.arange(30) // 3, tol=1e-9, warm_start=True).fit(
+        X, Y, sample_weight=weights
+    )
     assert_allclose(model.coef_, twice.coef_, atol=1e-4)
     assert model.fit(X, Y, sample_weight=weights).history_[0]["gap"] <= 1e-8
     offset = np.random.default_rng(1).normal(size=Y.shape)
-    shifted, plain = GroupLasso(0.3, tol=1e-9).fit(X, Y, offset=offset), GroupLasso(0.3, tol=1e-9).fit(X, Y - offset)
+    shifted, plain = (
+        GroupLasso(0.3, tol=1e-9).fit(X, Y, offset=offset),
+        GroupLasso(0.3, tol=1e-9).fit(X, Y - offset),
+    )
     assert_allclose(shifted.predict(X, offset=offset), plain.predict(X) + offset, atol=1e-4)
     assert_array_equal(reloaded(model).predict(X), model.predict(X))
     with pytest.warns(UserWarning, match="constant"):
-        assert_allclose(GroupLasso().fit(X, np.tile([1.0, 2.0], (100, 1))).predict(X), np.tile([1.0, 2.0], (100, 1)))
+        assert_allclose(
+            GroupLasso().fit(X, np.tile([1.0, 2.0], (100, 1))).predict(X),
+            np.tile([1.0, 2.0], (100, 1)),
+        )
 
 
 def test_paths_and_cross_validation_of_several_outputs(outputs):
@@ -108,7 +121,9 @@ def test_paths_and_cross_validation_of_several_outputs(outputs):
 def test_multinomial_probabilities_without_penalty_are_those_of_scikit_learn(iris):
     X, y = iris
     # scikit-learn's penalty, of all coefficients' squares, is that of groups of single columns
-    ours = SparseLogisticRegression(0.02, multiclass="multinomial", regularizer="ridge", tol=1e-10).fit(X, y)
+    ours = SparseLogisticRegression(
+        0.02, multiclass="multinomial", regularizer="ridge", tol=1e-10
+    ).fit(X, y)
     theirs = LogisticRegression(C=1 / (0.02 * 150), tol=1e-8, max_iter=1000).fit(X, y)
     assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
     assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-4)
@@ -117,20 +132,27 @@ def test_multinomial_probabilities_without_penalty_are_those_of_scikit_learn(iri
 
 def test_all_classes_share_the_columns_of_a_multinomial_model(iris):
     X, y = iris
-    model = SparseLogisticRegression(0.1, multiclass="multinomial", tol=1e-7, class_weight="balanced").fit(X, y)
+    model = SparseLogisticRegression(
+        0.1, multiclass="multinomial", tol=1e-7, class_weight="balanced"
+    ).fit(X, y)
     chosen = model.coef_ != 0
     assert (chosen == chosen[0]).all()
     assert 0 < chosen[0].sum() < 4
     assert model.score(X, y) > 0.9
     assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
-    best = SparseLogisticRegressionCV(6, multiclass="multinomial", cv=3, scoring="neg_log_loss").fit(X, y)
+    best = SparseLogisticRegressionCV(
+        6, multiclass="multinomial", cv=3, scoring="neg_log_loss"
+    ).fit(X, y)
     assert best.scores_.mean(axis=0).max() > -0.3
     assert best.coef_.shape == (3, 4)
 
 
 def test_two_classes_are_the_logistic_loss_and_other_losses_are_refused(iris):
     X, y = iris
-    two = [SparseLogisticRegression(0.02, multiclass=kind).fit(X, y == "a").coef_ for kind in ("ovr", "multinomial")]
+    two = [
+        SparseLogisticRegression(0.02, multiclass=kind).fit(X, y == "a").coef_
+        for kind in ("ovr", "multinomial")
+    ]
     assert_array_equal(*two)
     with pytest.raises(InputError, match="its own loss"):
         SparseLogisticRegression(loss="hinge", multiclass="multinomial").fit(X, y)
@@ -155,7 +177,10 @@ def test_every_kind_of_design_gives_the_same_models(outputs, convert):
         (GroupLasso(0.2, regularizer="sparse-group", positive=True, **options), Y[:, 0]),
         (GroupLasso(0.2, loss="poisson", **options), np.abs(np.round(Y[:, 0]))),
         (SparseLogisticRegression(0.05, multiclass="multinomial", **options), Y.argmax(axis=1)),
-        (SparseLogisticRegressionCV([0.1, 0.05], multiclass="multinomial", cv=2, **options), Y.argmax(axis=1)),
+        (
+            SparseLogisticRegressionCV([0.1, 0.05], multiclass="multinomial", cv=2, **options),
+            Y.argmax(axis=1),
+        ),
     ):
         reference = clone(model).fit(X, y).coef_
         assert_allclose(clone(model).fit(convert(X), y).coef_, reference, atol=2e-3)
@@ -174,11 +199,16 @@ def test_each_label_has_the_binary_model(reloaded):
     for k, own in enumerate(Y.T):
         alone = SparseLogisticRegression(0.02, groups=GROUPS, tol=1e-6).fit(X, own)
         np.testing.assert_allclose(scores[:, k], alone.decision_function(X), atol=1e-9)
-        np.testing.assert_allclose(model.predict_proba(X)[:, k], alone.predict_proba(X)[:, 1], atol=1e-9)
+        np.testing.assert_allclose(
+            model.predict_proba(X)[:, k], alone.predict_proba(X)[:, 1], atol=1e-9
+        )
         np.testing.assert_array_equal(model.predict(X)[:, k], alone.predict(X))
     assert model.score(X, Y) == np.mean((model.predict(X) == Y).all(axis=1))
     np.testing.assert_array_equal(reloaded(model).predict_proba(X), model.predict_proba(X))
-    for other in (model.fit(sparse.csr_array(X), sparse.csr_array(Y)), model.fit(aslinearoperator(X), Y)):
+    for other in (
+        model.fit(sparse.csr_array(X), sparse.csr_array(Y)),
+        model.fit(aslinearoperator(X), Y),
+    ):
         np.testing.assert_allclose(other.decision_function(X), scores, atol=1e-5)
     assert model.path(X, Y, 3)[0]["coef"].shape == (3, 9)
 
@@ -205,7 +235,9 @@ def test_cross_validation_is_that_of_grid_search():
     grid = GridSearchCV(SparseLogisticRegression(tol=1e-6), {"alpha": alphas}, cv=cv).fit(X, Y)
     assert chosen.alpha_ == grid.best_params_["alpha"]
     by_value = {record["alpha"]: record["mean_score"] for record in chosen.cv_results_}
-    np.testing.assert_allclose([by_value[a] for a in alphas], grid.cv_results_["mean_test_score"], atol=0.01)
+    np.testing.assert_allclose(
+        [by_value[a] for a in alphas], grid.cv_results_["mean_test_score"], atol=0.01
+    )
     np.testing.assert_array_equal(chosen.predict(X), grid.predict(X))
 
 
@@ -237,7 +269,11 @@ def counts():
     """Draw a design, counts, and the logarithms of their exposures."""
     rng = np.random.default_rng(0)
     X, exposure = rng.normal(size=(120, 12)), rng.uniform(0.5, 4, 120)
-    return X, rng.poisson(exposure * np.exp(0.6 * X[:, 0] - 0.4 * X[:, 1] + 0.3)).astype(float), np.log(exposure)
+    return (
+        X,
+        rng.poisson(exposure * np.exp(0.6 * X[:, 0] - 0.4 * X[:, 1] + 0.3)).astype(float),
+        np.log(exposure),
+    )
 
 
 @pytest.mark.parametrize("solver", ["dal", "sparsa"])
@@ -252,18 +288,24 @@ def test_a_ridge_of_counts_is_that_of_scikit_learn(counts, solver):
 @pytest.mark.parametrize("intercept", [True, False])
 def test_groups_of_counts_with_exposures_are_those_of_a_convex_solver(counts, intercept):
     X, y, offset = counts
-    model = GroupLasso(0.3, groups=OF_TWELVE, loss="poisson", fit_intercept=intercept, tol=1e-9).fit(
-        X, y, offset=offset
-    )
+    model = GroupLasso(
+        0.3, groups=OF_TWELVE, loss="poisson", fit_intercept=intercept, tol=1e-9
+    ).fit(X, y, offset=offset)
     w, b = cp.Variable(12), cp.Variable() if intercept else 0.0
     z = X @ w + b + offset
     loss = cp.sum(cp.exp(z) - cp.multiply(y, z)) / 120
-    cp.Problem(cp.Minimize(loss + 0.3 * sum(cp.norm(w[g == OF_TWELVE]) for g in range(4)))).solve(solver="CLARABEL")
+    cp.Problem(cp.Minimize(loss + 0.3 * sum(cp.norm(w[g == OF_TWELVE]) for g in range(4)))).solve(
+        solver="CLARABEL"
+    )
     assert model.dual_gap_ <= 1e-9
     assert 0 < np.count_nonzero(model.coef_) < 12
     assert_allclose(model.coef_, w.value, atol=1e-4)
     assert_allclose(model.predict(X, offset=offset), np.exp(z.value), rtol=1e-3)
-    assert model.score(X, y, offset=offset) == r2_score(y, model.predict(X, offset=offset)) != model.score(X, y)
+    assert (
+        model.score(X, y, offset=offset)
+        == r2_score(y, model.predict(X, offset=offset))
+        != model.score(X, y)
+    )
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber", "epsilon-insensitive"])
@@ -289,8 +331,12 @@ def test_an_offset_of_scores_is_a_column_whose_coefficient_is_known(counts):
     assert_array_equal(ours.predict(X, offset=known), np.where(scores > 0, "many", "few"))
     assert_allclose(ours.predict_proba(X, offset=known)[:, 1], 1 / (1 + np.exp(-scores)))
     assert ours.score(X, labels, offset=known) == np.mean(ours.predict(X, offset=known) == labels)
-    unregularized = SparseLogisticRegression(1e-9, tol=1e-9).fit(X[:, :2], labels, offset=np.zeros(120))
-    assert_allclose(unregularized.coef_, LogisticRegression(C=np.inf).fit(X[:, :2], labels).coef_, atol=1e-3)
+    unregularized = SparseLogisticRegression(1e-9, tol=1e-9).fit(
+        X[:, :2], labels, offset=np.zeros(120)
+    )
+    assert_allclose(
+        unregularized.coef_, LogisticRegression(C=np.inf).fit(X[:, :2], labels).coef_, atol=1e-3
+    )
 
 
 def test_every_class_may_have_an_offset_of_its_own(counts):
@@ -300,20 +346,32 @@ def test_every_class_may_have_an_offset_of_its_own(counts):
     together = SparseLogisticRegression(0.02, tol=1e-7).fit(X, labels, offset=offsets)
     alone = SparseLogisticRegression(0.02, tol=1e-7).fit(X, labels == 1, offset=-offset)
     assert_array_equal(together.coef_[1], alone.coef_[0])
-    assert_allclose(together.decision_function(X, offset=offsets) - together.decision_function(X), offsets, atol=1e-12)
+    assert_allclose(
+        together.decision_function(X, offset=offsets) - together.decision_function(X),
+        offsets,
+        atol=1e-12,
+    )
 
 
 def test_a_path_and_cross_validation_know_the_offset(counts):
     X, y, offset = counts
     path = GroupLasso(loss="poisson", groups=OF_TWELVE, tol=1e-6).path(X, y, 5, offset=offset)
     assert path[0]["active"] == 0
-    one = GroupLasso(path[3]["alpha"], loss="poisson", groups=OF_TWELVE, tol=1e-6).fit(X, y, offset=offset)
+    one = GroupLasso(path[3]["alpha"], loss="poisson", groups=OF_TWELVE, tol=1e-6).fit(
+        X, y, offset=offset
+    )
     assert_allclose(path[3]["coef"], one.coef_, atol=1e-3)
-    chosen = GroupLassoCV(5, loss="poisson", groups=OF_TWELVE, cv=3, scoring="neg_mean_poisson_deviance")
+    chosen = GroupLassoCV(
+        5, loss="poisson", groups=OF_TWELVE, cv=3, scoring="neg_mean_poisson_deviance"
+    )
     chosen.fit(X, y, offset=offset, sample_weight=np.where(np.arange(120) < 10, 0.0, 1.0))
-    refit = GroupLasso(chosen.alpha_, loss="poisson", groups=OF_TWELVE).fit(X[10:], y[10:], offset=offset[10:])
+    refit = GroupLasso(chosen.alpha_, loss="poisson", groups=OF_TWELVE).fit(
+        X[10:], y[10:], offset=offset[10:]
+    )
     assert_allclose(chosen.coef_, refit.coef_, atol=1e-6)
-    own = GroupLassoCV(5, loss="poisson", groups=OF_TWELVE, cv=3, scoring="neg_mean_poisson_deviance").fit(X, y)
+    own = GroupLassoCV(
+        5, loss="poisson", groups=OF_TWELVE, cv=3, scoring="neg_mean_poisson_deviance"
+    ).fit(X, y)
     assert own.scores_.mean(axis=0).max() < chosen.scores_.mean(axis=0).max()
 
 
@@ -339,12 +397,19 @@ OF_TEN = [[0, 1], [2, 3], [4, 5, 6, 7], [8, 9]]
 def test_sparse_groups_are_those_of_a_convex_solver(diabetes, positive):
     X, y = diabetes
     model = GroupLasso(
-        2.0, groups=OF_TEN, regularizer="sparse-group:sigma=0.6", group_weights="sqrt-size", positive=positive, tol=1e-9
+        2.0,
+        groups=OF_TEN,
+        regularizer="sparse-group:sigma=0.6",
+        group_weights="sqrt-size",
+        positive=positive,
+        tol=1e-9,
     ).fit(X, y)
     w, b = cp.Variable(10), cp.Variable()
     penalty = 0.6 * sum(np.sqrt(len(g)) * cp.norm(w[g]) for g in OF_TEN) + 0.4 * cp.norm1(w)
     loss = 0.5 * cp.sum_squares(y - X @ w - b) / len(y)
-    cp.Problem(cp.Minimize(loss + 2.0 * penalty), [w >= 0] if positive else []).solve(solver="CLARABEL")
+    cp.Problem(cp.Minimize(loss + 2.0 * penalty), [w >= 0] if positive else []).solve(
+        solver="CLARABEL"
+    )
     assert_allclose(model.coef_, w.value, atol=1e-3)
     assert model.dual_gap_ <= 1e-9
     chosen = [np.count_nonzero(model.coef_[group]) for group in OF_TEN]
@@ -354,7 +419,9 @@ def test_sparse_groups_are_those_of_a_convex_solver(diabetes, positive):
 def test_a_positive_elastic_net_agrees_with_scikit_learn(diabetes):
     X, y = diabetes
     ours = GroupLasso(0.5, regularizer="elastic-net:mu=0.4", positive=True, tol=1e-10).fit(X, y)
-    theirs = ElasticNet(alpha=0.5, l1_ratio=0.6, positive=True, tol=1e-10, max_iter=10_000).fit(X, y)
+    theirs = ElasticNet(alpha=0.5, l1_ratio=0.6, positive=True, tol=1e-10, max_iter=10_000).fit(
+        X, y
+    )
     assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
 
 
@@ -366,7 +433,9 @@ def test_groups_of_weight_zero_stay_whatever_alpha_is(diabetes, reloaded):
     assert path[0]["active"] == 0
     assert_allclose(path[0]["coef"][[2, 3]], first.coef_, rtol=1e-6)
     assert_allclose(path[0]["intercept"], first.intercept_)
-    model = GroupLasso(path[2]["alpha"], groups=OF_TEN, group_weights=weights, tol=1e-8, warm_start=True).fit(X, y)
+    model = GroupLasso(
+        path[2]["alpha"], groups=OF_TEN, group_weights=weights, tol=1e-8, warm_start=True
+    ).fit(X, y)
     assert_allclose(model.coef_, path[2]["coef"], atol=1e-2)
     assert model.fit(X, y).history_[0]["gap"] <= 1e-7
     assert_allclose(reloaded(model).predict(X), X @ model.coef_ + model.intercept_)
@@ -399,7 +468,11 @@ def test_groups_of_weight_zero_that_separate_the_classes_are_refused(settings, m
         settings = {}
     groups = [[0, 1], *([j] for j in range(2, 8))]
     model = SparseLogisticRegression(
-        0.05, groups=groups, group_weights=[0.0, 1, 1, 1, 1, 1, 1], multiclass=multiclass, **settings
+        0.05,
+        groups=groups,
+        group_weights=[0.0, 1, 1, 1, 1, 1, 1],
+        multiclass=multiclass,
+        **settings,
     )
     with pytest.raises(InputError, match="weight 0 separate the classes"):
         model.fit(rows, y)
@@ -409,7 +482,9 @@ def test_groups_of_weight_zero_that_separate_the_classes_are_refused(settings, m
 
 def test_alpha_is_chosen_for_sparse_and_positive_groups(diabetes):
     X, y = diabetes
-    model = GroupLassoCV(5, groups=OF_TEN, regularizer="sparse-group", positive=True, cv=3).fit(X, y)
+    model = GroupLassoCV(5, groups=OF_TEN, regularizer="sparse-group", positive=True, cv=3).fit(
+        X, y
+    )
     assert model.coef_.min() >= 0.0
     assert model.scores_.mean(axis=0).max() > 0.35
     with pytest.raises(InputError, match="dal"):
@@ -426,6 +501,13 @@ def test_steps_whose_loss_overflows_are_shortened():
     Y = rng.poisson(np.exp(np.clip(X @ rng.normal(size=(d, K)) * 0.5 + rng.normal(), -4, 5)))
     groups = [own.tolist() for own in np.array_split(np.arange(d), d // 2)]
     weights = np.exp(1.5 * rng.normal(size=len(groups)))
-    settings = {"loss": "poisson", "regularizer": "block-q", "solver": "sparsa", "fit_intercept": False}
-    model = GroupLasso(0.05602882908658123, groups=groups, group_weights=weights, **settings).fit(X, Y)
+    settings = {
+        "loss": "poisson",
+        "regularizer": "block-q",
+        "solver": "sparsa",
+        "fit_intercept": False,
+    }
+    model = GroupLasso(0.05602882908658123, groups=groups, group_weights=weights, **settings).fit(
+        X, Y
+    )
     assert model.dual_gap_ <= 1e-3

@@ -41,7 +41,14 @@ from omkl.structures import (
 from ..structures.conftest import enumerate_trees
 
 N, K = 4, 3
-LOSSES = [StructuredHinge(), StructuredHinge(cost_weight=2.5), CRF(), SoftmaxMargin(), SoftmaxMargin(2.5), Perceptron()]
+LOSSES = [
+    StructuredHinge(),
+    StructuredHinge(cost_weight=2.5),
+    CRF(),
+    SoftmaxMargin(),
+    SoftmaxMargin(2.5),
+    Perceptron(),
+]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
 seeds = st.integers(0, 10**6)
 
@@ -123,13 +130,17 @@ def test_no_gradient_where_gold_wins_by_far(loss):
 def test_the_softmax_margin_by_enumeration_of_every_structure(structure, outputs, weight):
     rng = np.random.default_rng(0)
     zeros = structure.zeros(3)
-    arrays = [rng.normal(size=np.shape(part)) for part in (zeros if isinstance(zeros, tuple) else [zeros])]
+    arrays = [
+        rng.normal(size=np.shape(part)) for part in (zeros if isinstance(zeros, tuple) else [zeros])
+    ]
     potentials = type(zeros)(*arrays) if isinstance(zeros, tuple) else arrays[0]
     hinge = StructuredHinge(weight)
     for gold in outputs:
         value, _ = SoftmaxMargin(weight).value_and_gradient(structure, potentials, gold)
         ahead = [structure.score(potentials, y) + weight * structure.cost(gold, y) for y in outputs]
-        assert_allclose(value, np.logaddexp.reduce(ahead) - structure.score(potentials, gold), atol=1e-9)
+        assert_allclose(
+            value, np.logaddexp.reduce(ahead) - structure.score(potentials, gold), atol=1e-9
+        )
         assert value >= hinge.value_and_gradient(structure, potentials, gold)[0] - 1e-9
 
 
@@ -159,13 +170,17 @@ def test_losses_by_name():
 
 
 def test_a_perceptron_sees_violations_that_cost_nothing():
-    """The loss has no margin, so it does not depend on the cost: labels with zero cost are still separated."""
+    """The loss has no margin, so it does not depend on the cost: labels with zero cost are still
+    separated.
+    """
     structure = Multiclass(3, costs=[[0, 0, 1], [0, 0, 1], [1, 1, 0]])
     value, gradient = Perceptron().value_and_gradient(structure, np.array([0.0, 5.0, 1.0]), 0)
     assert value == 5.0
     assert_allclose(gradient.unary, [[-1.0, 1.0, 0.0]])
     chain = Chain(2, costs=np.zeros((2, 2)))
-    value, gradient = Perceptron().value_and_gradient(chain, (np.array([[0.0, 2.0]]), np.zeros((2, 2))), np.array([0]))
+    value, gradient = Perceptron().value_and_gradient(
+        chain, (np.array([[0.0, 2.0]]), np.zeros((2, 2))), np.array([0])
+    )
     assert value == 2.0
     assert_allclose(gradient.unary, [[-1.0, 1.0]])
 
@@ -212,7 +227,9 @@ def test_conjugate_is_the_supremum(loss, number, share):
     np.testing.assert_allclose(loss.conjugate(y, rho)[0], -best.fun, atol=1e-6)
 
 
-@pytest.mark.parametrize("make", [lambda: EpsilonInsensitive(-1.0), lambda: Huber(0.0), lambda: Quantile(1.0)])
+@pytest.mark.parametrize(
+    "make", [lambda: EpsilonInsensitive(-1.0), lambda: Huber(0.0), lambda: Quantile(1.0)]
+)
 def test_bad_parameters_are_refused(make):
     with pytest.raises(InputError):
         make()
@@ -225,10 +242,14 @@ def test_the_constant_of_least_quantile_loss_is_the_quantile():
     assert constants[np.argmin(losses)] == np.quantile(y, 0.9)
 
 
-@pytest.mark.parametrize("loss", [Hinge(), EpsilonInsensitive(0.3), EpsilonInsensitive(0.0), Quantile(0.2)], ids=repr)
+@pytest.mark.parametrize(
+    "loss", [Hinge(), EpsilonInsensitive(0.3), EpsilonInsensitive(0.0), Quantile(0.2)], ids=repr
+)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 12), ties=st.booleans())
 def test_no_kink_is_lower_than_the_best_shift(loss, seed, n, ties):
-    """A piecewise linear function has its minimum at a kink; equal classes and weights make a piece flat."""
+    """A piecewise linear function has its minimum at a kink; equal classes and weights make a piece
+    flat.
+    """
     rng = np.random.default_rng(seed)
     y = np.sign(rng.normal(size=n)) if loss.classifies else rng.normal(size=n)
     z, weights = (np.zeros(n), np.ones(n)) if ties else (rng.normal(size=n), rng.random(n) + 0.1)
@@ -256,7 +277,9 @@ def test_value_and_gradient_agree_with_the_batch_methods(loss, y, z):
 
 def test_poisson_is_half_the_deviance_and_takes_counts_only():
     y, z = np.array([0.0, 2.0, 7.5]), np.array([-1.0, 0.5, 2.0])
-    np.testing.assert_allclose(Poisson().value(y, z).mean(), 0.5 * mean_poisson_deviance(y, np.exp(z)))
+    np.testing.assert_allclose(
+        Poisson().value(y, z).mean(), 0.5 * mean_poisson_deviance(y, np.exp(z))
+    )
     assert Poisson().value(np.array([1.0]), np.array([1e4]))[0] == np.inf
     with pytest.raises(InputError, match="row 1"):
         Poisson().check_targets(np.array([1.0, -2.0]))

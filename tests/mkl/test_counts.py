@@ -20,7 +20,9 @@ POISSON = {"loss": "poisson"}
 
 def test_a_linear_kernel_is_the_poisson_regression_of_scikit_learn():
     weights = rng.uniform(0.5, 2.0, 200)
-    model = omkl.MKLRegressor([Linear(normalize=None)], C=0.2, regularizer="uniform", tol=1e-8, **POISSON)
+    model = omkl.MKLRegressor(
+        [Linear(normalize=None)], C=0.2, regularizer="uniform", tol=1e-8, **POISSON
+    )
     model.fit(X[TRAIN], COUNTS[TRAIN], weights)
     other = PoissonRegressor(alpha=1.0 / (0.2 * weights.sum()), tol=1e-10, max_iter=1000)
     other.fit(X[TRAIN], COUNTS[TRAIN], weights)
@@ -31,7 +33,12 @@ def test_a_linear_kernel_is_the_poisson_regression_of_scikit_learn():
 @pytest.mark.parametrize("form", [omkl.MKLRegressor, omkl.MKLRegressorCV])
 def test_curves_of_counts_are_found_without_being_told_anything(form, tmp_path):
     model = form(per_column("gaussian", X), **POISSON).fit(X[TRAIN], COUNTS[TRAIN])
-    curves = omkl.MKLRegressorCV(per_column("gaussian", X)).fit(X[TRAIN], COUNTS[TRAIN]).predict(X[TEST]).clip(0.1)
+    curves = (
+        omkl.MKLRegressorCV(per_column("gaussian", X))
+        .fit(X[TRAIN], COUNTS[TRAIN])
+        .predict(X[TEST])
+        .clip(0.1)
+    )
     line = PoissonRegressor(alpha=0.01).fit(X[TRAIN], COUNTS[TRAIN]).predict(X[TEST])
     found = model.predict(X[TEST]), MEANS[TEST], curves, line
     deviances = [mean_poisson_deviance(COUNTS[TEST], own) for own in found]
@@ -52,7 +59,9 @@ def test_a_copied_row_has_twice_the_weight_and_outputs_share_kernels():
     assert_allclose(once, again, rtol=1e-2)
 
 
-@pytest.mark.parametrize(("y", "message"), [(COUNTS - 1, "counts are >= 0"), (0 * COUNTS, "only zeros")])
+@pytest.mark.parametrize(
+    ("y", "message"), [(COUNTS - 1, "counts are >= 0"), (0 * COUNTS, "only zeros")]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_targets_that_are_no_counts_are_refused(y, message):
     with pytest.raises(InputError, match=message):
@@ -64,16 +73,22 @@ def test_targets_that_are_no_counts_are_refused(y, message):
 def test_C_is_chosen_by_the_deviance_of_counts():
     settings = {"Cs": [0.1, 1.0, 10.0], "cv": 3, **POISSON}
     model = omkl.MKLRegressorCV(["gaussian"], **settings).fit(X, COUNTS)
-    theirs = omkl.MKLRegressorCV(["gaussian"], scoring="neg_mean_poisson_deviance", **settings).fit(X, COUNTS)
+    theirs = omkl.MKLRegressorCV(["gaussian"], scoring="neg_mean_poisson_deviance", **settings).fit(
+        X, COUNTS
+    )
     assert_allclose(2.0 * model.scores_, theirs.scores_)
     assert model.C_ == theirs.C_
-    several = omkl.MKLRegressorCV(["gaussian"], **settings).fit(X, np.column_stack([COUNTS, COUNTS]))
+    several = omkl.MKLRegressorCV(["gaussian"], **settings).fit(
+        X, np.column_stack([COUNTS, COUNTS])
+    )
     assert several.scores_.shape == (3, 3)
 
 
 @pytest.mark.parametrize(("seed", "regularizer"), [(161, "uniform"), (427, "elastic-net")])
 def test_the_gap_keeps_its_digits_beside_kernels_of_large_entries(seed, regularizer):
-    """Norms of dual points were updated in each step, and kept the rounding errors of the first steps."""
+    """Norms of dual points were updated in each step, and kept the rounding errors of the first
+    steps.
+    """
     rng = np.random.default_rng(seed)
     n = int(rng.integers(15, 60))
     small = rng.normal(size=(n, 3))
@@ -83,10 +98,17 @@ def test_the_gap_keeps_its_digits_beside_kernels_of_large_entries(seed, regulari
     grams += [size * (large @ large.T), size * np.exp(-squared_distances(large))]
     y = rng.poisson(np.exp(0.7 * small[:, 0] + 0.5 * large[:, 0])).astype(np.longdouble)
     C = 10.0 ** rng.uniform(-2, 2)
-    model = omkl.MKLRegressor("precomputed", regularizer=regularizer, C=C, **POISSON).fit(grams, y.astype(float))
+    model = omkl.MKLRegressor("precomputed", regularizer=regularizer, C=C, **POISSON).fit(
+        grams, y.astype(float)
+    )
     exact = [gram.astype(np.longdouble) for gram in grams]
-    alphas, rho = model.dual_coef_.astype(np.longdouble), model.dual_variables_[0].astype(np.longdouble)
-    outputs = sum(gram @ alpha for gram, alpha in zip(exact, alphas)) + np.longdouble(model.intercept_[0])
+    alphas, rho = (
+        model.dual_coef_.astype(np.longdouble),
+        model.dual_variables_[0].astype(np.longdouble),
+    )
+    outputs = sum(gram @ alpha for gram, alpha in zip(exact, alphas)) + np.longdouble(
+        model.intercept_[0]
+    )
     norms = np.sqrt([alpha @ gram @ alpha for gram, alpha in zip(exact, alphas)])
     dual_norms = np.sqrt([rho @ gram @ rho for gram in exact])
     own = np.where(y > 0, y * np.log(np.maximum(y, 1)), 0) - y

@@ -1,4 +1,6 @@
-"""Cross-validation as scikit-learn's grid search does it, and stability selection against fits one by one."""
+"""Cross-validation as scikit-learn's grid search does it, and stability selection against fits one
+by one.
+"""
 
 import warnings
 
@@ -18,17 +20,25 @@ from omkl.kernels import Gaussian, per_column
 
 from .test_mkl import WEIGHT_CHECKS
 
-KERNELS = {"wide": "gaussian:sigma2=20", "narrow": "gaussian:sigma2=2", "linear": "linear:normalize=None"}
+KERNELS = {
+    "wide": "gaussian:sigma2=20",
+    "narrow": "gaussian:sigma2=2",
+    "linear": "linear:normalize=None",
+}
 CS = [0.01, 0.1, 1.0, 10.0]
 
 
 #: C is chosen for the log-loss of noise, in which all classes count alike.
-BY_LOSS = {"check_class_weight_classifiers": "C is chosen by log-loss, whatever the weights of the classes"}
+BY_LOSS = {
+    "check_class_weight_classifiers": "C is chosen by log-loss, whatever the weights of the classes"
+}
 
 
 @parametrize_with_checks(
     [MKLClassifierCV(Cs=4, cv=3), MKLRegressorCV(Cs=4, cv=3)],
-    expected_failed_checks=lambda model: WEIGHT_CHECKS | (BY_LOSS if isinstance(model, MKLClassifierCV) else {}),
+    expected_failed_checks=lambda model: (
+        WEIGHT_CHECKS | (BY_LOSS if isinstance(model, MKLClassifierCV) else {})
+    ),
 )
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
@@ -53,10 +63,14 @@ def searched(estimator, X, y, **options):
 def test_two_classes_are_scored_as_grid_search_scores_them(cancer, scoring, n_jobs):
     X, y = cancer
     search, scores = searched(MKLClassifier(KERNELS, tol=1e-7), X, y, scoring=scoring, cv=4)
-    model = MKLClassifierCV(KERNELS, Cs=CS, tol=1e-7, scoring=scoring, cv=4, n_jobs=n_jobs).fit(X, y)
+    model = MKLClassifierCV(KERNELS, Cs=CS, tol=1e-7, scoring=scoring, cv=4, n_jobs=n_jobs).fit(
+        X, y
+    )
     assert_allclose(model.scores_, scores, atol=1e-4)
     assert search.best_params_["C"] == model.C_
-    assert [record["mean_score"] for record in model.cv_results_] == pytest.approx(scores.mean(axis=0), abs=1e-4)
+    assert [record["mean_score"] for record in model.cv_results_] == pytest.approx(
+        scores.mean(axis=0), abs=1e-4
+    )
     assert_array_equal(model.dual_coef_, search.best_estimator_.dual_coef_)
     assert model.kernel_weights_ == search.best_estimator_.kernel_weights_
     assert_array_equal(model.predict_proba(X), search.best_estimator_.predict_proba(X))
@@ -69,14 +83,18 @@ def test_several_classes_are_scored_as_grid_search_scores_them(settings, cv):
     X, y = load_iris(return_X_y=True)
     names = np.array(["setosa", "versicolor", "virginica"])[y]
     search, scores = searched(MKLClassifier(KERNELS, tol=1e-6, **settings), X, names, cv=cv)
-    model = MKLClassifierCV(KERNELS, Cs=CS, tol=1e-6, cv=cv, scoring="accuracy", **settings).fit(X, names)
+    model = MKLClassifierCV(KERNELS, Cs=CS, tol=1e-6, cv=cv, scoring="accuracy", **settings).fit(
+        X, names
+    )
     assert_allclose(model.scores_, scores, atol=1e-12)
     assert search.best_params_["C"] == model.C_
     assert list(model.classes_) == ["setosa", "versicolor", "virginica"]
 
 
 def expected_choice(grid, Cs):
-    """Return the most accurate C whose log-loss is the least up to a standard error, of folds of equal size."""
+    """Return the most accurate C whose log-loss is the least up to a standard error, of folds of
+    equal size.
+    """
     losses, right = grid
     means = losses.mean(axis=1)
     best = int(means.argmin())
@@ -127,7 +145,9 @@ def test_the_first_C_is_that_of_a_single_model_and_the_best_has_neighbours(form)
     assert natural in search.Cs_
     assert len(search.Cs_) == 4 or search.Cs_[0] < search.C_ < search.Cs_[-1]
     assert_allclose(np.diff(np.log(search.Cs_)), np.log(5.0))
-    assert_allclose([len(search.cv_results_), *search.scores_.shape], [len(search.Cs_), 3, len(search.Cs_)])
+    assert_allclose(
+        [len(search.cv_results_), *search.scores_.shape], [len(search.Cs_), 3, len(search.Cs_)]
+    )
 
 
 def test_the_default_is_no_less_accurate_than_a_single_model():
@@ -137,7 +157,9 @@ def test_the_default_is_no_less_accurate_than_a_single_model():
         X, held_out, y, truth = train_test_split(X, y, test_size=0.5, random_state=0, stratify=y)
         single, search = MKLClassifier().fit(X, y), MKLClassifierCV().fit(X, y)
         assert search.score(held_out, truth) >= single.score(held_out, truth) - 0.01
-        worse = log_loss(truth, search.predict_proba(held_out)) - log_loss(truth, single.predict_proba(held_out))
+        worse = log_loss(truth, search.predict_proba(held_out)) - log_loss(
+            truth, single.predict_proba(held_out)
+        )
         assert worse < 0.05
 
 
@@ -148,7 +170,11 @@ def test_numbers_are_scored_as_grid_search_scores_them():
         alone = MKLRegressor(["gaussian:sigma2=0.02", "linear:normalize=None"], tol=1e-8)
         search, scores = searched(alone, X, y, scoring=scoring or "neg_mean_squared_error", cv=4)
         model = MKLRegressorCV(
-            ["gaussian:sigma2=0.02", "linear:normalize=None"], Cs=CS, tol=1e-8, cv=4, scoring=scoring
+            ["gaussian:sigma2=0.02", "linear:normalize=None"],
+            Cs=CS,
+            tol=1e-8,
+            cv=4,
+            scoring=scoring,
         ).fit(X, y)
         assert_allclose(model.scores_, scores, rtol=1e-4, atol=1e-4)
         assert search.best_params_["C"] == model.C_
@@ -190,7 +216,9 @@ def test_groups_stay_together(cancer):
     groups = np.arange(len(y)) // 10
     settings = {"cv": GroupKFold(3), "tol": 1e-6, "scoring": "accuracy"}
     model = MKLClassifierCV(KERNELS, Cs=CS, **settings).fit(X, y, groups=groups)
-    search = GridSearchCV(MKLClassifier(KERNELS, tol=1e-6), {"C": CS}, cv=GroupKFold(3)).fit(X, y, groups=groups)
+    search = GridSearchCV(MKLClassifier(KERNELS, tol=1e-6), {"C": CS}, cv=GroupKFold(3)).fit(
+        X, y, groups=groups
+    )
     assert_allclose(model.scores_.mean(axis=0), search.cv_results_["mean_test_score"], atol=1e-12)
     with pytest.raises(ValueError, match="inconsistent"):
         MKLClassifierCV(KERNELS, cv=GroupKFold(3)).fit(X, y, groups=groups[:-1])
@@ -205,7 +233,10 @@ def test_a_score_that_is_undefined_is_left_out_of_means(cancer):
         model = MKLClassifierCV(KERNELS, Cs=CS, cv=splits, scoring="roc_auc").fit(X, y)
     assert np.isnan(model.scores_[0]).all()
     assert_allclose([record["mean_score"] for record in model.cv_results_], model.scores_[1])
-    with pytest.raises(InputError, match="undefined in every fold"), pytest.warns(UserWarning, match="Only one class"):
+    with (
+        pytest.raises(InputError, match="undefined in every fold"),
+        pytest.warns(UserWarning, match="Only one class"),
+    ):
         MKLClassifierCV(KERNELS, Cs=CS, cv=splits[:1], scoring="roc_auc").fit(X, y)
 
 
@@ -231,7 +262,9 @@ def test_a_scorer_of_ones_own(cancer):
         return accuracy_score(y, model.predict(X))
 
     for scoring in (accuracy, get_scorer("accuracy")):
-        assert_array_equal(MKLClassifierCV(KERNELS, scoring=scoring, **settings).fit(X, y).scores_, named.scores_)
+        assert_array_equal(
+            MKLClassifierCV(KERNELS, scoring=scoring, **settings).fit(X, y).scores_, named.scores_
+        )
 
 
 @pytest.mark.parametrize(
@@ -245,7 +278,10 @@ def test_a_scorer_of_ones_own(cancer):
         ({"loss": "hinge", "scoring": "neg_log_loss"}, "MKLClassifierCV has none .* predict_proba"),
         ({"scoring": ["accuracy", "f1"]}, "scoring must be"),
         ({"cv": [([], [3, 4])]}, "must have folds"),
-        ({"cv": [(np.arange(19), np.arange(20, 150))]}, "a part of y that a fold trains on holds one class only"),
+        (
+            {"cv": [(np.arange(19), np.arange(20, 150))]},
+            "a part of y that a fold trains on holds one class only",
+        ),
     ],
 )
 def test_bad_parameters_are_refused_in_one_sentence(cancer, settings, message):
@@ -267,7 +303,9 @@ def test_bad_parameters_are_refused_in_one_sentence(cancer, settings, message):
         ({"cv": GroupKFold(3)}, "cv=GroupKFold.* 'groups'"),
     ],
 )
-def test_folds_and_scores_are_refused_before_anything_is_solved(cancer, estimator, settings, message, monkeypatch):
+def test_folds_and_scores_are_refused_before_anything_is_solved(
+    cancer, estimator, settings, message, monkeypatch
+):
     monkeypatch.setattr("omkl.mkl.training.TrainingSet.problems", None)
     with pytest.raises(InputError, match=message):
         estimator(KERNELS, **settings).fit(*cancer)
@@ -285,7 +323,9 @@ def noisy():
 
 
 def test_paths_of_one_column_kernels_converge(cancer):
-    """The first models of a warm start at a small C were worse than the start, and taken for no progress."""
+    """The first models of a warm start at a small C were worse than the start, and taken for no
+    progress.
+    """
     X, y = load_breast_cancer(as_frame=True, return_X_y=True)
     X, _, y, _ = train_test_split(X, y, random_state=0)
     with warnings.catch_warnings():

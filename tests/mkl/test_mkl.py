@@ -1,4 +1,6 @@
-"""MKLClassifier and MKLRegressor: scikit-learn's conventions, solutions, weights, Gram matrices, approximations."""
+"""MKLClassifier and MKLRegressor: scikit-learn's conventions, solutions, weights, Gram matrices,
+approximations.
+"""
 
 import tracemalloc
 import warnings
@@ -66,14 +68,22 @@ def test_scikit_learn_conventions(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("solver", ["spicy", "simplemkl", "gmkl", "silp", "levelmkl", "hessianmkl", "lp-norm"])
+@pytest.mark.parametrize(
+    "solver", ["spicy", "simplemkl", "gmkl", "silp", "levelmkl", "hessianmkl", "lp-norm"]
+)
 def test_one_kernel_is_a_support_vector_machine(cancer, solver):
     """One kernel of squared norm: whatever the solver, the hinge gives the SVM with cost 1 / C."""
     X, y = cancer
     svm = SVC(C=2.0, gamma=1 / 20, tol=1e-8).fit(X, y)
     regularizer = "uniform" if solver == "spicy" else "mkl"
     model = MKLClassifier(
-        [Gaussian(10.0)], loss="hinge", regularizer=regularizer, C=2.0, solver=solver, tol=1e-6, dtype="float64"
+        [Gaussian(10.0)],
+        loss="hinge",
+        regularizer=regularizer,
+        C=2.0,
+        solver=solver,
+        tol=1e-6,
+        dtype="float64",
     )
     assert_allclose(model.fit(X, y).decision_function(X), svm.decision_function(X), atol=5e-3)
     assert model.dual_gap_ <= 1e-6
@@ -116,13 +126,19 @@ def test_probabilities_are_those_of_the_logistic_loss(cancer):
     model = MKLClassifier(KERNELS, C=10.0).fit(X, y)
     probabilities = model.predict_proba(X)
     assert_allclose(probabilities.sum(axis=1), 1.0)
-    assert_allclose(np.log(probabilities[:, 1] / probabilities[:, 0]), model.decision_function(X), atol=1e-8)
+    assert_allclose(
+        np.log(probabilities[:, 1] / probabilities[:, 0]), model.decision_function(X), atol=1e-8
+    )
     with pytest.raises(AttributeError) as refusal:
         MKLClassifier(loss="hinge").fit(X, y).predict_proba(X)
-    assert "has probabilities with loss=\"logistic\", not with loss='hinge'" in str(refusal.value.__cause__)
+    assert "has probabilities with loss=\"logistic\", not with loss='hinge'" in str(
+        refusal.value.__cause__
+    )
 
 
-@pytest.mark.parametrize("kernels", [KERNELS, "precomputed", None], ids=["kernels", "precomputed", "default"])
+@pytest.mark.parametrize(
+    "kernels", [KERNELS, "precomputed", None], ids=["kernels", "precomputed", "default"]
+)
 def test_a_saved_model_predicts_the_same_bits(cancer, kernels, reloaded):
     X, y = cancer
     train, test = (grams_of(X, X), grams_of(X, X[:30])) if kernels == "precomputed" else (X, X[:30])
@@ -154,7 +170,19 @@ def test_the_gap_is_that_of_the_stored_model(cancer):
 
 
 @pytest.mark.parametrize(
-    "solver", ["spicy", "one-step", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl", "gmkl", "lp-norm"]
+    "solver",
+    [
+        "spicy",
+        "one-step",
+        "ista",
+        "fista",
+        "silp",
+        "simplemkl",
+        "levelmkl",
+        "hessianmkl",
+        "gmkl",
+        "lp-norm",
+    ],
 )
 def test_every_solver_has_a_regularizer_of_its_own(cancer, solver):
     X, y = cancer
@@ -166,7 +194,9 @@ def test_every_solver_has_a_regularizer_of_its_own(cancer, solver):
 
 def test_the_defaults_of_regression_predict_as_well_as_ridge():
     X, y = load_diabetes(return_X_y=True)
-    ours, ridge = (cross_val_score(model, X, y, cv=3).mean() for model in (MKLRegressor(), Ridge(alpha=0.1)))
+    ours, ridge = (
+        cross_val_score(model, X, y, cv=3).mean() for model in (MKLRegressor(), Ridge(alpha=0.1))
+    )
     assert ours > ridge - 0.03
 
 
@@ -175,14 +205,24 @@ def test_scikit_learn_selects_columns_that_are_used():
     X = rng.normal(size=(120, 6))
     y = X[:, 2] * X[:, 5] + X[:, 1] > 0
     frame = pd.DataFrame({"noise": X[:, 0], "text": np.where(X[:, 1] > 0, "up", "down")})
-    assert RFE(MKLClassifier(), n_features_to_select=3).fit(X, y).get_support().tolist() == [0, 1, 1, 0, 0, 1]
+    assert RFE(MKLClassifier(), n_features_to_select=3).fit(X, y).get_support().tolist() == [
+        0,
+        1,
+        1,
+        0,
+        0,
+        1,
+    ]
     kept = (
         SelectFromModel(MKLRegressor(), threshold=-np.inf, max_features=2)
         .fit(X, X[:, 0] - X[:, 3] ** 2 + 1e6)
         .get_support()
     )
     assert np.flatnonzero(kept).tolist() == [0, 3]
-    assert SelectFromModel(MKLClassifier()).fit(frame, X[:, 1] > 0).get_support().tolist() == [False, True]
+    assert SelectFromModel(MKLClassifier()).fit(frame, X[:, 1] > 0).get_support().tolist() == [
+        False,
+        True,
+    ]
     model = MKLClassifier(per_column("gaussian", X), weighting="norms", tol=1e-4).fit(X, y)
     assert_allclose(model.feature_importances_, list(model.kernel_weights_.values()), atol=1e-6)
     assert not hasattr(MKLClassifier("precomputed").fit(X @ X.T, y), "feature_importances_")
@@ -190,7 +230,9 @@ def test_scikit_learn_selects_columns_that_are_used():
 
 def test_weights_on_their_own_scale_are_those_of_citi(cancer):
     X, y = cancer
-    model = MKLClassifier(KERNELS, loss="hinge", regularizer="elastic-net-weights:eta=0.6", solver="gmkl").fit(X, y)
+    model = MKLClassifier(
+        KERNELS, loss="hinge", regularizer="elastic-net-weights:eta=0.6", solver="gmkl"
+    ).fit(X, y)
     theta = np.array(list(model.unscaled_kernel_weights_.values()))
     assert_allclose(0.6 * theta.sum() + 0.4 * theta @ theta, 1.0, rtol=1e-6)
     assert_allclose(theta / theta.sum(), list(model.kernel_weights_.values()))
@@ -217,7 +259,10 @@ def test_the_few_are_found_at_default_kernels_and_C(loss):
             X[:, :2] += 1.5 * y[:, None]
             found = (
                 recall_score(y[400:], model.fit(X[:400], y[:400]).predict(X[400:]))
-                for model in (SVC(class_weight="balanced"), MKLClassifier(loss=loss, class_weight="balanced"))
+                for model in (
+                    SVC(class_weight="balanced"),
+                    MKLClassifier(loss=loss, class_weight="balanced"),
+                )
             )
             for values, recall in zip((svm, ours), found):
                 values.append(recall)
@@ -227,7 +272,13 @@ def test_the_few_are_found_at_default_kernels_and_C(loss):
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 0.5, 1: 3.0}, {1: 7.0}])
 def test_class_weights_are_those_of_scikit_learn(few_positives, class_weight):
     X, y, new, _ = few_positives
-    settings = {"loss": "hinge", "regularizer": "uniform", "C": 1.0, "tol": 1e-6, "class_weight": class_weight}
+    settings = {
+        "loss": "hinge",
+        "regularizer": "uniform",
+        "C": 1.0,
+        "tol": 1e-6,
+        "class_weight": class_weight,
+    }
     ours = MKLClassifier([Gaussian(10.0)], **settings).fit(X, y).decision_function(new)
     svm = SVC(gamma=0.05, class_weight=class_weight, tol=1e-8).fit(X, y)
     assert_allclose(ours, svm.decision_function(new), atol=5e-3)
@@ -254,7 +305,10 @@ def test_whole_weights_are_repetitions_and_zeros_leave_out(cancer, estimator, pr
     repeated = np.repeat(np.arange(80), weights)
     if precomputed:
         estimator = clone(estimator).set_params(kernels="precomputed")
-        grams, cross = GramMatrices(grams_of(X[train], X[train])), GramMatrices(grams_of(X[train], X[test]))
+        grams, cross = (
+            GramMatrices(grams_of(X[train], X[train])),
+            GramMatrices(grams_of(X[train], X[test])),
+        )
         weighted = clone(estimator).fit(grams, y[train], sample_weight=weights).predict(cross)
         again = clone(estimator).fit(grams[np.ix_(repeated, repeated)], y[repeated])
         expected = again.predict(cross[np.ix_(np.arange(len(X) - 80), repeated)])
@@ -282,10 +336,15 @@ def test_matrices_give_the_model_that_kernels_give(cancer, as_array):
     grams = grams_of(X[train], X[train])
     given = MKLClassifier("precomputed", C=2.0, dtype="float64", tol=1e-6)
     given.fit(np.stack(grams, axis=-1) if as_array else grams, y[train])
-    assert_allclose(list(given.kernel_weights_.values()), list(model.kernel_weights_.values()), atol=1e-3)
+    assert_allclose(
+        list(given.kernel_weights_.values()), list(model.kernel_weights_.values()), atol=1e-3
+    )
     cross = grams_of(X[train], X[test])
     assert_allclose(given.decision_function(cross), model.decision_function(X[test]), atol=1e-2)
-    only_active = [matrix if weight > 0 else None for matrix, weight in zip(cross, given.kernel_weights_.values())]
+    only_active = [
+        matrix if weight > 0 else None
+        for matrix, weight in zip(cross, given.kernel_weights_.values())
+    ]
     assert_array_equal(given.decision_function(only_active), given.decision_function(cross))
 
 
@@ -293,9 +352,17 @@ def test_matrices_give_the_model_that_kernels_give(cancer, as_array):
 def test_matrices_are_the_same_whatever_holds_them(cancer, held):
     X, y = cancer
     gram = X @ X.T
-    expected = MKLClassifier("precomputed").fit({"linear": gram}, y).decision_function({"linear": gram})
-    for own in ({"linear": held(gram)}, [held(gram)], *([] if held is np.ndarray.tolist else [held(gram)])):
-        assert_allclose(MKLClassifier("precomputed").fit(own, y).decision_function(own), expected, rtol=1e-9)
+    expected = (
+        MKLClassifier("precomputed").fit({"linear": gram}, y).decision_function({"linear": gram})
+    )
+    for own in (
+        {"linear": held(gram)},
+        [held(gram)],
+        *([] if held is np.ndarray.tolist else [held(gram)]),
+    ):
+        assert_allclose(
+            MKLClassifier("precomputed").fit(own, y).decision_function(own), expected, rtol=1e-9
+        )
 
 
 @pytest.mark.parametrize("form", [list, np.asarray, np.asfortranarray])
@@ -307,10 +374,16 @@ def test_arrays_of_matrices_are_taken_with_the_kernels_first_or_last(cancer, for
     grams, rows = grams_of(X[train], X[train]), grams_of(X[train], X[test])
     weights = np.arange(80) % 3 if weighted else None
     expected = MKLClassifier("precomputed").fit(dict(zip("abcdefg", grams)), y[train], weights)
-    given, later = (form(own if form is list else np.stack(own, axis=axis)) for own in (grams, rows))
+    given, later = (
+        form(own if form is list else np.stack(own, axis=axis)) for own in (grams, rows)
+    )
     model = MKLClassifier("precomputed").fit(given, y[train], weights)
     assert_array_equal(model.dual_coef_, expected.dual_coef_)
-    assert_allclose(model.decision_function(later), expected.decision_function(dict(zip("abcdefg", rows))), rtol=1e-9)
+    assert_allclose(
+        model.decision_function(later),
+        expected.decision_function(dict(zip("abcdefg", rows))),
+        rtol=1e-9,
+    )
 
 
 @pytest.mark.parametrize("form", ["stack", "array"])
@@ -319,14 +392,19 @@ def test_cross_validation_cuts_precomputed_kernels(cancer, form):
     grams = {f"width {width}": Gaussian(width)(X, X) for width in (5.0, 30.0)}
     given = GramMatrices(grams) if form == "stack" else np.stack(list(grams.values()), axis=-1)
     scores = cross_val_score(MKLClassifier("precomputed", tol=1e-6), given, y, cv=3)
-    assert_allclose(scores, cross_val_score(MKLClassifier([Gaussian(5.0), Gaussian(30.0)], tol=1e-6), X, y, cv=3))
+    assert_allclose(
+        scores,
+        cross_val_score(MKLClassifier([Gaussian(5.0), Gaussian(30.0)], tol=1e-6), X, y, cv=3),
+    )
 
 
 def test_the_learned_kernel_serves_other_estimators(cancer):
     X, y = cancer
     train, test = slice(0, 80), slice(80, None)
     model = MKLClassifier(KERNELS, loss="hinge").fit(X[train], y[train])
-    expected = sum(w * gram for w, gram in zip(model.kernel_weights_.values(), grams_of(X[train], X[test])))
+    expected = sum(
+        w * gram for w, gram in zip(model.kernel_weights_.values(), grams_of(X[train], X[test]))
+    )
     assert_allclose(model.transform(X[test]), expected, atol=1e-12)
     svm = SVC(kernel="precomputed").fit(model.transform(X[train]), y[train])
     assert svm.score(model.transform(X[test]), y[test]) > 0.8
@@ -336,7 +414,9 @@ def test_the_learned_kernel_serves_other_estimators(cancer):
     ("tol", "dtype", "expected"),
     [(1e-2, "auto", np.float32), (1e-5, "auto", np.float64), (1e-2, "float64", np.float64)],
 )
-def test_large_kernels_are_stored_in_single_precision_unless_the_tolerance_is_small(tol, dtype, expected):
+def test_large_kernels_are_stored_in_single_precision_unless_the_tolerance_is_small(
+    tol, dtype, expected
+):
     assert precision(dtype, 100, 2000, tol) == expected
     assert precision("auto", 3, 100, tol) == np.float64
 
@@ -365,7 +445,9 @@ def test_matrices_with_names_are_told_apart_by_them(cancer):
     model = MKLClassifier("precomputed", C=2.0).fit(grams, y)
     other_order = GramMatrices(dict(reversed(grams.items())))
     assert_array_equal(model.decision_function(other_order), model.decision_function(grams))
-    assert_array_equal(model.decision_function(GramMatrices(list(grams.values()))), model.decision_function(grams))
+    assert_array_equal(
+        model.decision_function(GramMatrices(list(grams.values()))), model.decision_function(grams)
+    )
     with pytest.raises(InputError, match="no kernel 'another'"):
         model.decision_function({**grams, "another": grams_of(X, X)[0]})
 
@@ -373,7 +455,9 @@ def test_matrices_with_names_are_told_apart_by_them(cancer):
 def test_stopping_early_warns_with_the_gap(cancer):
     X, y = cancer
     with pytest.warns(ConvergenceWarning, match=r"relative duality gap of .* not within tol=1e-06"):
-        model = MKLClassifier(KERNELS, solver="ista", tol=1e-6, max_iter=5, dtype="float64").fit(X, y)
+        model = MKLClassifier(KERNELS, solver="ista", tol=1e-6, max_iter=5, dtype="float64").fit(
+            X, y
+        )
     assert model.dual_gap_ > 1e-6
 
 
@@ -397,7 +481,10 @@ def test_stopping_early_warns_with_the_gap(cancer):
         ({"kernels": ["gaussian:on=7:7"]}, "selects the column"),
         ({"kernels": ["gaussian", "gaussian"]}, "Two kernels"),
         *(
-            ({"regularizer": "l1", "solver": solver}, r"coordinates|group norms|needs a regularizer")
+            (
+                {"regularizer": "l1", "solver": solver},
+                r"coordinates|group norms|needs a regularizer",
+            )
             for solver in ("spicy", "one-step", "fista")
         ),
     ],
@@ -461,25 +548,36 @@ def test_a_constant_prediction_warns(cancer, scale, solver):
         model = MKLClassifier("precomputed", solver=solver, C=1.0).fit(grams, y)
     assert len(set(model.predict(grams))) == 1
     with pytest.warns(UserWarning, match=r"one prediction|No sample|No kernel|No training sample"):
-        MKLRegressor("precomputed", solver=solver, C=1.0).fit([1e-4 * gram for gram in grams], y + 0.1 * X[:, 0])
+        MKLRegressor("precomputed", solver=solver, C=1.0).fit(
+            [1e-4 * gram for gram in grams], y + 0.1 * X[:, 0]
+        )
 
 
 @pytest.mark.parametrize(
     "settings",
     [dict(C=1e16), dict(C=1e16, loss="hinge"), dict(tol=1e-308), dict(tol=1e-308, loss="hinge")],
-    ids=["C of the logistic loss", "C of the hinge", "tol of the logistic loss", "tol of the hinge"],
+    ids=[
+        "C of the logistic loss",
+        "C of the hinge",
+        "tol of the logistic loss",
+        "tol of the hinge",
+    ],
 )
 def test_a_search_that_rounding_stops_ends_early_with_a_warning(cancer, settings):
     """Without the check it would try a hundred rounds of up to 150 steps."""
     X, y = cancer
-    with pytest.warns(ConvergenceWarning, match="rounding prevents progress: raise tol, lower C, or scale"):
+    with pytest.warns(
+        ConvergenceWarning, match="rounding prevents progress: raise tol, lower C, or scale"
+    ):
         model = MKLClassifier(["gaussian", "linear"], **settings).fit(X[:100], y[:100])
     assert model.n_iter_ < 40
     assert model.dual_gap_ > model.tol
     assert model.score(X[:100], y[:100]) > 0.9
 
 
-@pytest.mark.parametrize("model", [MKLClassifier(), MKLClassifierCV(Cs=2, cv=2)], ids=["fixed", "cv"])
+@pytest.mark.parametrize(
+    "model", [MKLClassifier(), MKLClassifierCV(Cs=2, cv=2)], ids=["fixed", "cv"]
+)
 def test_classes_of_two_kinds_are_refused_by_their_types(model):
     labels = np.array(["a", 1] * 10, dtype=object)
     with pytest.raises(InputError, match="got int and str"):
@@ -498,7 +596,7 @@ def more_cancer():
     return StandardScaler().fit_transform(X)[:300], y[:300]
 
 
-# ---- online -------------------------------------------------------------------------------------------------------
+# ---- online --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["fobos", "rda"])
@@ -506,18 +604,28 @@ def more_cancer():
 def test_an_exact_map_trains_as_the_kernel_does(digits, method, loss):
     X, y = digits[0][:60], digits[1][:60]
     settings = {"loss": loss, "method": method, "epochs": 4, "random_state": 0}
-    dual = OnlineMKLClassifier({"a": "gaussian:sigma2=5", "b": "laplacian:sigma=9"}, **settings).fit(X, y)
-    maps = {"a": "gaussian:sigma2=5,features=60,map=nystrom", "b": "laplacian:sigma=9,features=60,map=nystrom"}
+    dual = OnlineMKLClassifier(
+        {"a": "gaussian:sigma2=5", "b": "laplacian:sigma=9"}, **settings
+    ).fit(X, y)
+    maps = {
+        "a": "gaussian:sigma2=5,features=60,map=nystrom",
+        "b": "laplacian:sigma=9,features=60,map=nystrom",
+    }
     explicit = OnlineMKLClassifier(maps, **settings).fit(X, y)
     assert_allclose(explicit.decision_function(X), dual.decision_function(X), atol=1e-6)
     assert explicit.kernel_weights_ == pytest.approx(dual.kernel_weights_, abs=1e-7)
-    assert [r["loss"] for r in explicit.history_] == pytest.approx([r["loss"] for r in dual.history_], abs=1e-7)
+    assert [r["loss"] for r in explicit.history_] == pytest.approx(
+        [r["loss"] for r in dual.history_], abs=1e-7
+    )
 
 
 def test_features_of_a_large_training_set_are_never_all_in_memory(rng):
     X, y = rng.normal(size=(5000, 5)), rng.integers(0, 2, 5000)
     settings = {"epochs": 1, "random_state": 0, "verbose": False}
-    whole, bounded = (OnlineMKLClassifier(["gaussian:features=1000"], cache_size=size, **settings) for size in (100, 1))
+    whole, bounded = (
+        OnlineMKLClassifier(["gaussian:features=1000"], cache_size=size, **settings)
+        for size in (100, 1)
+    )
     peaks = []
     for model in (whole, bounded):
         model.fit(X[:50], y[:50])
@@ -527,10 +635,12 @@ def test_features_of_a_large_training_set_are_never_all_in_memory(rng):
         tracemalloc.stop()
     assert peaks[0] > 40e6  # 5000 examples of 1000 features
     assert peaks[1] < 26e6  # a window of 16 MiB, a block of temporary arrays, and the data
-    assert_allclose(bounded.decision_function(X), whole.decision_function(X), rtol=1e-10, atol=1e-12)
+    assert_allclose(
+        bounded.decision_function(X), whole.decision_function(X), rtol=1e-10, atol=1e-12
+    )
 
 
-# ---- batch --------------------------------------------------------------------------------------------------------
+# ---- batch ---------------------------------------------------------------------------------------
 
 LOW_RANK = {
     "fourier": "gaussian:sigma2=20,features=16",
@@ -551,7 +661,12 @@ def as_grams(kernels, X):
 @pytest.mark.parametrize("solver", ["spicy", "fista", "one-step"])
 def test_factors_give_the_model_that_matrices_give(more_cancer, solver):
     X, y = more_cancer
-    settings = {"C": 3.0, "solver": solver, "dtype": "float64", "tol": 1e-7 if solver != "fista" else 1e-4}
+    settings = {
+        "C": 3.0,
+        "solver": solver,
+        "dtype": "float64",
+        "tol": 1e-7 if solver != "fista" else 1e-4,
+    }
     factored = MKLClassifier(LOW_RANK, **settings).fit(X, y)
     assert list(factored.kernel_representations_.values()) == [
         "factor of rank 16",
@@ -566,7 +681,9 @@ def test_factors_give_the_model_that_matrices_give(more_cancer, solver):
     objectives = [model.history_[-1]["primal"] for model in (factored, dense)]
     assert objectives[0] == pytest.approx(objectives[1], rel=settings["tol"])
     assert_allclose(
-        factored.decision_function(X), dense.decision_function(list(grams)), atol=300 * settings["tol"] ** 0.5
+        factored.decision_function(X),
+        dense.decision_function(list(grams)),
+        atol=300 * settings["tol"] ** 0.5,
     )
 
 
@@ -582,7 +699,9 @@ def test_predictions_on_training_samples_are_the_solvers_own(more_cancer, dtype)
     expansion = Expansion(np.arange(len(grams)), model.dual_coef_, model.intercept_[0])
     certificate = certify(problem, expansion, model.dual_variables_[0])
     assert_allclose(model.decision_function(X), certificate.outputs, atol=1e-9)
-    assert certificate.gap == pytest.approx(model.dual_gap_, abs=1e-5 if dtype == "float32" else 1e-10)
+    assert certificate.gap == pytest.approx(
+        model.dual_gap_, abs=1e-5 if dtype == "float32" else 1e-10
+    )
 
 
 def test_explicit_says_how_a_kernel_is_held(more_cancer):
@@ -608,15 +727,20 @@ class TestMoreThanFitsIntoMemory:
     @pytest.fixture(autouse=True)
     def _little_memory(self, monkeypatch):
         """Allow memory for factors of rank 60, but not for a Gram matrix."""
-        monkeypatch.setattr("omkl.mkl.kernel_sources.packed_bytes_fit", lambda n_kernels, *_: n_kernels == 0)
+        monkeypatch.setattr(
+            "omkl.mkl.kernel_sources.packed_bytes_fit", lambda n_kernels, *_: n_kernels == 0
+        )
         monkeypatch.setattr("omkl.mkl.kernel_sources.affordable_rank", lambda *_: 60)
 
     def test_kernels_are_approximated_where_that_is_allowed(self, more_cancer):
         X, y = more_cancer
         with pytest.warns(
-            MemoryWarning, match=r"3 kernels of 300 samples .* 60 landmarks, which leaves out 0\.\d+ of 'l'"
+            MemoryWarning,
+            match=r"3 kernels of 300 samples .* 60 landmarks, which leaves out 0\.\d+ of 'l'",
         ):
-            model = MKLClassifier(self.KERNELS, C=3.0, dtype="float64", tol=1e-5, approximate=True).fit(X, y)
+            model = MKLClassifier(
+                self.KERNELS, C=3.0, dtype="float64", tol=1e-5, approximate=True
+            ).fit(X, y)
         assert all("factor of rank" in held for held in model.kernel_representations_.values())
         assert model.dual_gap_ <= 1e-5
         maps = {
@@ -638,7 +762,9 @@ class TestMoreThanFitsIntoMemory:
     def test_small_ones_are_computed_anew(self, more_cancer, approximate):
         X, y = more_cancer
         with pytest.warns(MemoryWarning, match="3 kernels .* in every pass"):
-            model = MKLClassifier(self.KERNELS, C=3.0, dtype="float64", tol=1e-4, approximate=approximate).fit(X, y)
+            model = MKLClassifier(
+                self.KERNELS, C=3.0, dtype="float64", tol=1e-4, approximate=approximate
+            ).fit(X, y)
         assert set(model.kernel_representations_.values()) == {"computed in every pass"}
 
     def test_large_ones_are_approximated(self, more_cancer, monkeypatch):
@@ -647,7 +773,9 @@ class TestMoreThanFitsIntoMemory:
         with pytest.warns(MemoryWarning, match="do not fit into memory: .* Nyström"):
             MKLClassifier(self.KERNELS, dtype="float64").fit(X, y)
         monkeypatch.setattr("omkl.mkl.kernel_sources.packed_bytes_fit", lambda *_: True)
-        with pytest.warns(MemoryWarning, match="are large: .* Nyström .* approximate=False stores them exactly"):
+        with pytest.warns(
+            MemoryWarning, match="are large: .* Nyström .* approximate=False stores them exactly"
+        ):
             MKLClassifier(self.KERNELS, dtype="float64").fit(X, y)
         exact = MKLClassifier(self.KERNELS, dtype="float64", approximate=False).fit(X, y)
         assert "dense" in exact.kernel_representations_.values()

@@ -1,4 +1,6 @@
-"""OnlineMKLClassifier and OnlineMKLRegressor; batch MKL on several labels or targets, whose kernels are shared."""
+"""OnlineMKLClassifier and OnlineMKLRegressor; batch MKL on several labels or targets, whose kernels
+are shared.
+"""
 
 import pickle
 
@@ -33,12 +35,18 @@ from omkl.online import values_of
     [
         omkl.OnlineMKLClassifier(),
         omkl.OnlineMKLClassifier(kernels=["linear"], loss="crf", method="rda"),
-        omkl.OnlineMKLClassifier(kernels=["laplacian", "b1"], regularizer="elastic-net", cache_size=0, epochs=5),
+        omkl.OnlineMKLClassifier(
+            kernels=["laplacian", "b1"], regularizer="elastic-net", cache_size=0, epochs=5
+        ),
         omkl.OnlineMKLClassifier(kernels=["gaussian"], budget=20, epochs=10),
         omkl.OnlineMKLRegressor(),
         omkl.OnlineMKLRegressor(kernels=["linear"], loss="huber", method="rda"),
         omkl.OnlineMKLRegressor(
-            kernels=["laplacian"], loss="epsilon-insensitive", regularizer="elastic-net", cache_size=0, epochs=8
+            kernels=["laplacian"],
+            loss="epsilon-insensitive",
+            regularizer="elastic-net",
+            cache_size=0,
+            epochs=8,
         ),
     ]
 )
@@ -53,8 +61,13 @@ def test_it_does_not_depend_on_how_zeros_and_indices_are_held(rng):
     wide, stored = plain.copy(), sparse.csr_array(np.where(X == 0.0, 1.0, X))
     wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
     stored.data[X.ravel() == 0.0] = 0.0
-    for same, others in ((plain, (wide, stored, sparse.bsr_array(X))), (X, (np.where(X == 0.0, -0.0, X),))):
-        expected = omkl.OnlineMKLClassifier("linear", random_state=0).fit(same, y).decision_function(X)
+    for same, others in (
+        (plain, (wide, stored, sparse.bsr_array(X))),
+        (X, (np.where(X == 0.0, -0.0, X),)),
+    ):
+        expected = (
+            omkl.OnlineMKLClassifier("linear", random_state=0).fit(same, y).decision_function(X)
+        )
         for other in others:
             model = omkl.OnlineMKLClassifier("linear", random_state=0).fit(other, y)
             assert_array_equal(model.decision_function(X), expected)
@@ -66,7 +79,9 @@ def test_accuracy_is_that_of_a_good_kernel_machine(load):
     parts = train_test_split(X, y, random_state=0)
     classifier = omkl.OnlineMKLClassifier(random_state=0).fit(parts[0], parts[2])
     assert classifier.score(parts[1], parts[3]) > 0.95
-    assert classifier.decision_function(X).shape == ((len(X),) if len(classifier.classes_) == 2 else (len(X), 10))
+    assert classifier.decision_function(X).shape == (
+        (len(X),) if len(classifier.classes_) == 2 else (len(X), 10)
+    )
 
 
 def test_sparse_input_is_dense_input():
@@ -110,7 +125,9 @@ def test_a_costlier_mistake_gets_a_wider_margin():
 
 def test_more_classes_than_the_examples_have_are_declared():
     X, y = load_iris(return_X_y=True)
-    model = omkl.OnlineMKLClassifier(epochs=2, random_state=0).fit(X[y > 0], y[y > 0], classes=np.arange(4))
+    model = omkl.OnlineMKLClassifier(epochs=2, random_state=0).fit(
+        X[y > 0], y[y > 0], classes=np.arange(4)
+    )
     assert model.classes_.tolist() == [0, 1, 2, 3]
     assert model.decision_function(X).shape == (150, 4)
     with pytest.raises(InputError, match="2 must be one of the labels"):
@@ -122,7 +139,9 @@ def test_more_classes_than_the_examples_have_are_declared():
 def test_a_copy_goes_on_training_like_the_original(options, mmap_mode, tmp_path):
     """Views of shared arrays must be views again in a copy."""
     X, y = load_iris(return_X_y=True)
-    first = omkl.OnlineMKLClassifier(["linear", "gaussian"], random_state=0, epochs=2, **options).fit(X, y)
+    first = omkl.OnlineMKLClassifier(
+        ["linear", "gaussian"], random_state=0, epochs=2, **options
+    ).fit(X, y)
     first.partial_fit(X[:5], y[:5])
     joblib.dump(first, tmp_path / "model")
     copies = [joblib.load(tmp_path / "model", mmap_mode), pickle.loads(pickle.dumps(first))]
@@ -133,7 +152,12 @@ def test_a_copy_goes_on_training_like_the_original(options, mmap_mode, tmp_path)
         assert first.kernel_weights_ == model.kernel_weights_
 
 
-KERNELS = {"linear": "linear", "dual": "linear:explicit=False", "gaussian": "gaussian:sigma2=1", "b1": "b1:h=2"}
+KERNELS = {
+    "linear": "linear",
+    "dual": "linear:explicit=False",
+    "gaussian": "gaussian:sigma2=1",
+    "b1": "b1:h=2",
+}
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +176,9 @@ def test_a_fit_on_arrays_is_a_stream_of_its_examples(iris):
     """Same rounds, same order, same bits, for all dual kernels of the model in one bank."""
     X, y = iris
     options = {"budget": 15, "n_examples": len(y), "weighting": "norms"}
-    fitted = omkl.OnlineMKLClassifier(KERNELS, epochs=1, shuffle=False, random_state=0, **options).fit(X, y)
+    fitted = omkl.OnlineMKLClassifier(
+        KERNELS, epochs=1, shuffle=False, random_state=0, **options
+    ).fit(X, y)
     streamed = omkl.OnlineMKLClassifier(KERNELS, **options)
     for low in range(0, len(y), 20):
         streamed.partial_fit(X[low : low + 20], y[low : low + 20], classes=[0, 1, 2])
@@ -168,9 +194,12 @@ def test_a_fit_on_arrays_is_a_stream_of_its_examples(iris):
 def test_a_budget_that_is_not_spent_changes_nothing(iris):
     X, y = iris
     models = [
-        omkl.OnlineMKLClassifier(KERNELS, epochs=3, random_state=0, budget=budget).fit(X, y) for budget in (None, 500)
+        omkl.OnlineMKLClassifier(KERNELS, epochs=3, random_state=0, budget=budget).fit(X, y)
+        for budget in (None, 500)
     ]
-    assert_allclose(models[0].decision_function(X), models[1].decision_function(X), rtol=1e-5, atol=1e-6)
+    assert_allclose(
+        models[0].decision_function(X), models[1].decision_function(X), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_memory_is_constant_on_a_stream():
@@ -233,7 +262,9 @@ def test_with_one_kernel_and_a_ridge_it_is_kernel_ridge_regression(diabetes, cac
         return 0.5 * np.sum((y - predicted) ** 2) + square_norm / (2 * C)
 
     optimum = objective(exact.predict(kernel(X)), exact.dual_coef_ @ kernel(X) @ exact.dual_coef_)
-    reached = objective(model.predict(X), sum(norm**2 for norm in values_of(model.history_[-1], "norm").values()))
+    reached = objective(
+        model.predict(X), sum(norm**2 for norm in values_of(model.history_[-1], "norm").values())
+    )
     assert optimum <= reached * (1 + 1e-9)
     assert reached < 1.001 * optimum
     assert_allclose(model.predict(X), exact.predict(kernel(X)), atol=0.05 * y.std())
@@ -273,7 +304,10 @@ def test_targets_may_have_any_unit(diabetes, regularizer):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_targets_may_be_far_from_zero(diabetes, loss):
     X, y = diabetes
-    near, far = (omkl.OnlineMKLRegressor(loss=loss, epochs=3, random_state=0).fit(X, y + s) for s in (0.0, 2.0**20))
+    near, far = (
+        omkl.OnlineMKLRegressor(loss=loss, epochs=3, random_state=0).fit(X, y + s)
+        for s in (0.0, 2.0**20)
+    )
     assert_allclose(far.predict(X) - 2.0**20, near.predict(X), atol=1e-6)
     assert near.level_ == np.sort(y)[(len(y) - 1) // 2]
 
@@ -294,7 +328,12 @@ def test_a_stream_is_the_same_however_it_is_cut_into_calls(diabetes, loss):
 def test_early_stopping_keeps_the_model_of_the_best_r2(diabetes):
     X, y = diabetes
     model = omkl.OnlineMKLRegressor(
-        "gaussian:sigma2=1", C=100.0, epochs=60, early_stopping=True, validation_fraction=0.3, random_state=0
+        "gaussian:sigma2=1",
+        C=100.0,
+        epochs=60,
+        early_stopping=True,
+        validation_fraction=0.3,
+        random_state=0,
     ).fit(X, y)
     scores = [record["validation_score"] for record in model.history_]
     assert model.n_iter_ == min(60, int(np.argmax(scores)) + 1 + model.n_iter_no_change)
@@ -308,12 +347,17 @@ def test_sparse_input_and_dicts_are_dense_input():
     thin = omkl.OnlineMKLRegressor("linear", **settings).fit(sparse.csr_matrix(X), y)
     assert_allclose(dense.predict(X), thin.predict(sparse.csr_array(X)), rtol=1e-12)
     rows = [{"x": row} for row in X]
-    assert_array_equal(omkl.OnlineMKLRegressor("linear:on=x", **settings).fit(rows, y).predict(rows), dense.predict(X))
+    assert_array_equal(
+        omkl.OnlineMKLRegressor("linear:on=x", **settings).fit(rows, y).predict(rows),
+        dense.predict(X),
+    )
 
 
 def test_strongest_features_have_no_label():
     X = [{"colour": c, "size": float(s)} for c, s in zip("rgbrgb", range(6))]
-    model = omkl.OnlineMKLRegressor(epochs=30, random_state=0).fit(X, [5.0, 0.0, 0.0, 5.0, 0.0, 0.0])
+    model = omkl.OnlineMKLRegressor(epochs=30, random_state=0).fit(
+        X, [5.0, 0.0, 0.0, 5.0, 0.0, 0.0]
+    )
     strongest = model.top_features(1)[0]
     assert strongest["feature"] == "colour=r"
     assert set(strongest) == {"feature", "group", "weight"}
@@ -321,7 +365,9 @@ def test_strongest_features_have_no_label():
 
 def test_no_iterate_leaves_the_ball_that_holds_the_solution(diabetes):
     X, y = diabetes
-    model = omkl.OnlineMKLRegressor(C=0.1, radius="auto", fit_intercept=False, epochs=3, random_state=0).fit(X, y)
+    model = omkl.OnlineMKLRegressor(
+        C=0.1, radius="auto", fit_intercept=False, epochs=3, random_state=0
+    ).fit(X, y)
     # the mean loss of predicting 0 bounds the penalty of the solution, C * sum(y^2 / 2)
     assert_allclose(model.model_.trainer.radius, np.sqrt(2 * 0.1 * np.sum(y**2) / 2))
     assert np.linalg.norm(model.model_.trainer.norms) <= model.model_.trainer.radius
@@ -359,7 +405,9 @@ def measured():
 def test_outputs_with_one_kernel_are_kernel_ridge_regression(measured):
     X, y = measured
     ridge = KernelRidge(alpha=0.5, kernel="rbf", gamma=1 / 8).fit(X, y)
-    model = MKLRegressor([Gaussian(4.0)], C=2.0, regularizer="uniform", fit_intercept=False, tol=1e-9).fit(X, y)
+    model = MKLRegressor(
+        [Gaussian(4.0)], C=2.0, regularizer="uniform", fit_intercept=False, tol=1e-9
+    ).fit(X, y)
     assert_allclose(model.predict(X), ridge.predict(X), atol=1e-4)
     assert model.dual_coef_.shape == (3, 1, len(X))
     assert model.intercept_.shape == (3,)
@@ -386,8 +434,14 @@ def test_labels_with_one_kernel_are_binary_classifiers(labelled):
     options = {"C": 2.0, "regularizer": "uniform", "tol": 1e-8}
     model = MKLClassifier([Gaussian(10.0)], **options).fit(X, y)
     each = [MKLClassifier([Gaussian(10.0)], **options).fit(X, column) for column in y.T]
-    assert_allclose(model.decision_function(X), np.column_stack([m.decision_function(X) for m in each]), atol=1e-3)
-    assert_allclose(model.predict_proba(X), np.column_stack([m.predict_proba(X)[:, 1] for m in each]), atol=1e-3)
+    assert_allclose(
+        model.decision_function(X),
+        np.column_stack([m.decision_function(X) for m in each]),
+        atol=1e-3,
+    )
+    assert_allclose(
+        model.predict_proba(X), np.column_stack([m.predict_proba(X)[:, 1] for m in each]), atol=1e-3
+    )
     assert_array_equal(model.predict(X), model.predict_proba(X) > 0.5)
     from_sparse = MKLClassifier([Gaussian(10.0)], **options).fit(X, sparse.csr_array(y))
     assert_array_equal(model.predict(X), from_sparse.predict(X))
@@ -414,7 +468,9 @@ def test_labels_of_all_or_none_are_predicted_so(labelled, reloaded):
 @pytest.mark.parametrize("kind", ["labels", "targets"])
 def test_cross_validation_is_that_of_grid_search(labelled, measured, kind):
     (X, y), Cs = (labelled if kind == "labels" else measured), [0.05, 1.0, 20.0]
-    single, search = (MKLClassifier, MKLClassifierCV) if kind == "labels" else (MKLRegressor, MKLRegressorCV)
+    single, search = (
+        (MKLClassifier, MKLClassifierCV) if kind == "labels" else (MKLRegressor, MKLRegressorCV)
+    )
     grid = GridSearchCV(single(THREE, tol=1e-7), {"C": Cs}, cv=3).fit(X, y)
     scoring = "accuracy" if kind == "labels" else "r2"
     model = search(THREE, Cs=Cs, cv=3, scoring=scoring, tol=1e-7).fit(X, y)
@@ -431,7 +487,10 @@ def test_folds_may_lack_a_label(labelled):
 
 
 def test_paths_take_several_outputs(labelled, measured):
-    for estimator, (X, y) in ((MKLClassifier(THREE, C=1.0), labelled), (MKLRegressor(THREE, C=1.0), measured)):
+    for estimator, (X, y) in (
+        (MKLClassifier(THREE, C=1.0), labelled),
+        (MKLRegressor(THREE, C=1.0), measured),
+    ):
         record = estimator.path(X, y, [0.1, 1.0])[1]
         assert_allclose(record["model"].predict(X), estimator.fit(X, y).predict(X), atol=0.1)
 
@@ -452,11 +511,15 @@ def test_invalid_labels_are_refused(labelled, settings, make, match):
 
 @pytest.mark.parametrize("n_rows", [1, 2])
 def test_predictions_between_rounds_are_those_of_the_averaged_model(n_rows):
-    """The first prediction after a round averages the features of its rows; the second one copies the model."""
+    """The first prediction after a round averages the features of its rows; the second one copies
+    the model.
+    """
     generator = np.random.default_rng(4)
     rows = [{"word": str(generator.integers(5)), "size": generator.normal()} for _ in range(40)]
     model = omkl.OnlineMKLClassifier(loss="crf", random_state=0)
     for low in range(0, 36, 4):
-        model.partial_fit(rows[low : low + 4], list("abca"), classes=list("abc") if low == 0 else None)
+        model.partial_fit(
+            rows[low : low + 4], list("abca"), classes=list("abc") if low == 0 else None
+        )
         found = [model.decision_function(rows[-n_rows:]) for _ in range(2)]
         assert_array_equal(*found)

@@ -59,7 +59,9 @@ def test_the_model_is_that_of_the_kernels_that_are_left(data):
     kept = {name: KERNELS[name] for name in KERNELS if name not in model.left_out_}
     alone = MKLRegressor(kept, regularizer="mkl", C=5.0, tol=1e-6).fit(X, y)
     np.testing.assert_allclose(model.predict(X), alone.predict(X), atol=1e-3)
-    np.testing.assert_allclose(model.history_[-1]["primal"], alone.history_[-1]["primal"], rtol=1e-5)
+    np.testing.assert_allclose(
+        model.history_[-1]["primal"], alone.history_[-1]["primal"], rtol=1e-5
+    )
 
 
 def test_a_fold_chooses_by_its_training_part_alone(data, monkeypatch):
@@ -106,19 +108,28 @@ def test_weak_evidence_is_named_and_makes_nothing_worse(data):
     X, _ = data
     noise = np.random.default_rng(2).standard_normal(120)
     model = out_of_sample(MKLRegressor)
-    with pytest.warns(DataWarning, match="0 of 14 kernels help beyond chance, but the model uses 14,") as warned:
+    with pytest.warns(
+        DataWarning, match="0 of 14 kernels help beyond chance, but the model uses 14,"
+    ) as warned:
         model.fit(X, noise)
     assert len(warned) == 1
     assert model.left_out_ == []
     assert list(model.evidence_) == list(KERNELS)
     assert max(model.evidence_.values()) < 3.0
-    assert model.kernel_weights_ == MKLRegressor(KERNELS, weighting="norms").fit(X, noise).kernel_weights_
+    assert (
+        model.kernel_weights_
+        == MKLRegressor(KERNELS, weighting="norms").fit(X, noise).kernel_weights_
+    )
     with pytest.warns(DataWarning, match="0 of 14 kernels help beyond chance"):
         out_of_sample(MKLRegressor).path(X, noise, C=[0.1])
 
 
-@pytest.mark.parametrize(("settings", "n"), [({}, 2), ({"regularizer": "mkl"}, 14), ({"solver": "one-step"}, 14)])
-def test_by_default_kernels_are_chosen_out_of_sample_if_the_regularizer_is_not_given(data, settings, n):
+@pytest.mark.parametrize(
+    ("settings", "n"), [({}, 2), ({"regularizer": "mkl"}, 14), ({"solver": "one-step"}, 14)]
+)
+def test_by_default_kernels_are_chosen_out_of_sample_if_the_regularizer_is_not_given(
+    data, settings, n
+):
     model = MKLRegressor(KERNELS, C=10.0, **settings).fit(*data)
     assert len(KERNELS) - len(model.left_out_) == n
 
@@ -138,7 +149,9 @@ def test_a_cluster_chooses_as_one_machine_does(data):
     distributed = pytest.importorskip("distributed")
     X, y = data
     here = out_of_sample(MKLRegressor, C=10.0).fit(X, y)
-    with distributed.Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as client:
+    with distributed.Client(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as client:
         there = out_of_sample(MKLRegressor, C=10.0).fit(X, y, client=client)
     assert there.left_out_ == here.left_out_
     np.testing.assert_allclose(there.predict(X), here.predict(X), atol=0.02)
@@ -147,7 +160,10 @@ def test_a_cluster_chooses_as_one_machine_does(data):
 def test_inspect_tells_how_many_are_left_out(data, tmp_path, capsys):
     model = out_of_sample(MKLRegressor, C=10.0).fit(*data)
     model.save(tmp_path / "model.npz")
-    assert main(["inspect", str(tmp_path / "model.npz"), "--json", str(tmp_path / "metrics.json")]) == 0
+    assert (
+        main(["inspect", str(tmp_path / "model.npz"), "--json", str(tmp_path / "metrics.json")])
+        == 0
+    )
     assert f"{len(model.left_out_)} are left out" in capsys.readouterr().out
     assert json.loads((tmp_path / "metrics.json").read_text())["left_out"] == model.left_out_
 

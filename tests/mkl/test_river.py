@@ -38,26 +38,38 @@ def test_check_of_river(name, check):
 
 def rows(rng, n=60):
     for _ in range(n):
-        x = {"a": float(rng.normal()), "b": float(rng.normal()), "word": str(rng.choice(["one", "two", "three"]))}
+        x = {
+            "a": float(rng.normal()),
+            "b": float(rng.normal()),
+            "word": str(rng.choice(["one", "two", "three"])),
+        }
         yield x, ["no", "yes"][int(x["a"] + (x["word"] == "two") > 0.3)]
 
 
 def test_it_learns_and_predicts_as_its_estimator_does(rng):
     kernels = ["linear:on=a", "gaussian:on=[a,b],features=20"]
     parameters = {"kernels": kernels, "loss": "crf", "random_state": 0}
-    model, plain = RiverClassifier(omkl.OnlineMKLClassifier(**parameters)), omkl.OnlineMKLClassifier(**parameters)
+    model, plain = (
+        RiverClassifier(omkl.OnlineMKLClassifier(**parameters)),
+        omkl.OnlineMKLClassifier(**parameters),
+    )
     for x, y in rows(rng):
         model.learn_one(x, y)
         plain.partial_fit([x], [y], **({} if hasattr(plain, "model_") else {"classes": "growing"}))
         assert model.predict_one(x) == plain.predict([x])[0]
         found = plain.predict_proba([x])[0]
         assert model.predict_proba_one(x) == dict(zip(plain.classes_.tolist(), found.tolist()))
-    np.testing.assert_array_equal(model.estimator_.decision_function([x]), plain.decision_function([x]))
+    np.testing.assert_array_equal(
+        model.estimator_.decision_function([x]), plain.decision_function([x])
+    )
 
 
 def test_weights_count_as_sample_weights_do(rng):
     data = list(rows(rng))
-    kernels = ["linear:on=a", "gaussian:on=[a,b],sigma2=1,features=20"]  # scales see a row of weight 2 only once
+    kernels = [
+        "linear:on=a",
+        "gaussian:on=[a,b],sigma2=1,features=20",
+    ]  # scales see a row of weight 2 only once
     models = [RiverClassifier(omkl.OnlineMKLClassifier(kernels, random_state=0)) for _ in range(2)]
     for i, (x, y) in enumerate(data):
         models[0].learn_one(x, y, w=float(i % 3))
@@ -75,12 +87,18 @@ def test_it_goes_on_from_what_an_estimator_has_learned_and_leaves_it_alone(rng):
     for x, label in data[30:]:
         model.learn_one(x, label)
     np.testing.assert_array_equal(fitted.decision_function(X), before)
-    together = fitted.partial_fit(X[30:], y[30:])  # products of many rows round otherwise than those of one
-    np.testing.assert_allclose(model.estimator_.decision_function(X), together.decision_function(X), atol=1e-12)
+    together = fitted.partial_fit(
+        X[30:], y[30:]
+    )  # products of many rows round otherwise than those of one
+    np.testing.assert_allclose(
+        model.estimator_.decision_function(X), together.decision_function(X), atol=1e-12
+    )
 
 
 def test_it_is_evaluated_by_river():
-    model = preprocessing.StandardScaler() | RiverClassifier(omkl.OnlineMKLClassifier(random_state=0))
+    model = preprocessing.StandardScaler() | RiverClassifier(
+        omkl.OnlineMKLClassifier(random_state=0)
+    )
     assert evaluate.progressive_val_score(datasets.Phishing(), model, metrics.ROCAUC()).get() > 0.9
 
 
@@ -112,10 +130,15 @@ def test_sets_keep_their_coverage_on_a_stream_that_changes(rng):
     def drawn(n, decisive):
         for values in rng.normal(size=(n, 2)).tolist():
             x = dict(zip("ab", values))
-            yield x, ["low", "mid", "high"][np.digitize(x[decisive] + 0.3 * rng.normal(), [-0.5, 0.5])]
+            yield (
+                x,
+                ["low", "mid", "high"][np.digitize(x[decisive] + 0.3 * rng.normal(), [-0.5, 0.5])],
+            )
 
     X, y = zip(*drawn(400, "a"))
-    first = omkl.OnlineMKLClassifier(random_state=0).partial_fit(list(X[:200]), y[:200], classes="growing")
+    first = omkl.OnlineMKLClassifier(random_state=0).partial_fit(
+        list(X[:200]), y[:200], classes="growing"
+    )
     checked = omkl.guarantee(first, list(X[200:]), y[200:])
     model, covered, still, sizes = RiverClassifier(checked, miss=0.1), [], [], []
     for x, label in drawn(600, "b"):
@@ -135,7 +158,10 @@ def test_sets_keep_their_coverage_on_a_stream_that_changes(rng):
 def test_without_river_one_sentence_says_what_to_do():
     code = "import sys; sys.modules['river'] = None\nimport omkl.mkl.river"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "MissingDependencyError: RiverClassifier and RiverRegressor need river: pip install" in finished.stderr
+    assert (
+        "MissingDependencyError: RiverClassifier and RiverRegressor need river: pip install"
+        in finished.stderr
+    )
 
 
 def test_keys_that_are_equal_as_strings_are_refused():

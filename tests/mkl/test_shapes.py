@@ -16,7 +16,9 @@ from omkl.kernels import Gaussian, Linear, per_column
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
 pytest.importorskip("pyarrow")
-pytestmark = pytest.mark.filterwarnings("ignore:On held-out samples", "ignore:No training sample", "ignore:The best")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:On held-out samples", "ignore:No training sample", "ignore:The best"
+)
 
 rng = np.random.default_rng(0)
 X = np.column_stack([rng.normal(size=(90, 3)), rng.integers(0, 3, 90)])
@@ -77,13 +79,21 @@ def test_text_and_missing_numbers_have_bars(form, online):
     batch = omkl.MKLClassifier({**numbers, "job": Linear(on="job")}, **ELASTIC)
     model = omkl.OnlineMKLClassifier(numbers, **ONLINE) if online else batch
     shapes = model.fit(frame, SCORE > 0.0).shapes(frame)
-    found = {part.columns: dict(zip(part.grid.tolist(), part.effect.tolist())) for part in shapes.parts}
+    found = {
+        part.columns: dict(zip(part.grid.tolist(), part.effect.tolist())) for part in shapes.parts
+    }
     assert found.keys() == {("age",), ("job",), ("size",), ("missing",)}
     assert found["job",].keys() == {"cook", "smith", "missing"}
     assert found["missing",].keys() == {"age", "none"}
     total = [
-        shapes.intercept + found["age",][age] + found["job",][job or "missing"] + found["size",][size] + none
-        for age, job, size, none in zip(ages, jobs, np.round(X[:, 1]), [found["missing",]["none"]] * 90)
+        shapes.intercept
+        + found["age",][age]
+        + found["job",][job or "missing"]
+        + found["size",][size]
+        + none
+        for age, job, size, none in zip(
+            ages, jobs, np.round(X[:, 1]), [found["missing",]["none"]] * 90
+        )
         if age == age
     ]
     assert_allclose(total, model.decision_function(frame)[ages == ages], atol=1e-9)
@@ -96,17 +106,25 @@ def test_bands_are_those_of_weighted_ridges_on_bootstrap_rows():
     fitted = {name: kernel.fit(X) for name, kernel in kernels.items()}
     weights = model.unscaled_kernel_weights_
     gram = sum(weights[name] * kernel(X) for name, kernel in fitted.items())
-    # with the weights fixed, a machine with the sum of the kernels has the solution of the whole problem
+    # with the weights fixed, a machine with the sum of the kernels has the solution of the whole
+    # problem
     rhos = []
-    for rows in [np.arange(90), *(np.sort(resample(np.arange(90), random_state=random)) for _ in range(20))]:
-        system = np.block([[gram[np.ix_(rows, rows)] + np.eye(90) / C, np.ones((90, 1))], [np.ones((1, 90)), 0.0]])
+    for rows in [
+        np.arange(90),
+        *(np.sort(resample(np.arange(90), random_state=random)) for _ in range(20)),
+    ]:
+        system = np.block(
+            [[gram[np.ix_(rows, rows)] + np.eye(90) / C, np.ones((90, 1))], [np.ones((1, 90)), 0.0]]
+        )
         rhos.append((rows, np.linalg.solve(system, np.append(y[rows], 0.0))[:-1]))
     again = model.shapes(X, y, random_state=3)
     for part, same in zip(shapes.parts, again.parts):
         points = np.tile(X[:1], (len(part.grid), 1))
         points[:, [int(name[-1]) for name in part.columns]] = part.grid.reshape(len(part.grid), -1)
         name = " x ".join(part.columns)
-        drawn = np.array([weights[name] * fitted[name](points, X[rows]) @ rho for rows, rho in rhos])
+        drawn = np.array(
+            [weights[name] * fitted[name](points, X[rows]) @ rho for rows, rho in rhos]
+        )
         whole = drawn[0] - part.effect
         assert_allclose(whole, whole.mean(), atol=1e-4)
         drawn -= (drawn @ part.density)[:, None]
@@ -127,13 +145,22 @@ def test_classes_and_pairs_have_bands_and_surfaces(tmp_path):
     for columns, part in found.items():
         places = [int(name[-1]) for name in columns]
         at = np.array(
-            [np.abs(part.grid.reshape(len(part.grid), -1) - row).max(axis=1).argmin() for row in X[:, places]]
+            [
+                np.abs(part.grid.reshape(len(part.grid), -1) - row).max(axis=1).argmin()
+                for row in X[:, places]
+            ]
         )
         total += part.effect[at]
-    assert_allclose(total, model.decision_function(X), atol=0.2)  # up to 100 points are not all rows
+    assert_allclose(
+        total, model.decision_function(X), atol=0.2
+    )  # up to 100 points are not all rows
     model.save(tmp_path / "model")
-    assert_array_equal(omkl.load(tmp_path / "model").shapes(X).parts[0].effect, shapes.parts[0].effect)
-    online = omkl.OnlineMKLRegressor(per_column("gaussian", X, pairs=[(1, 2)]), **ONLINE).fit(X, SCORE)
+    assert_array_equal(
+        omkl.load(tmp_path / "model").shapes(X).parts[0].effect, shapes.parts[0].effect
+    )
+    online = omkl.OnlineMKLRegressor(per_column("gaussian", X, pairs=[(1, 2)]), **ONLINE).fit(
+        X, SCORE
+    )
     assert ("column 1", "column 2") in {part.columns for part in online.shapes(X).parts}
 
 
@@ -143,7 +170,11 @@ def test_classes_and_pairs_have_bands_and_surfaces(tmp_path):
         (omkl.MKLRegressor(["gaussian"]), X, "one or two columns.* is on 4"),
         (omkl.OnlineMKLRegressor(random_state=0), X, "one or two columns.* is on 4"),
         (omkl.MKLRegressor("precomputed"), X @ X.T, "Gram matrices"),
-        (omkl.MKLRegressor(per_column("linear", sparse.csr_array(X))), sparse.csr_array(X), "array of numbers"),
+        (
+            omkl.MKLRegressor(per_column("linear", sparse.csr_array(X))),
+            sparse.csr_array(X),
+            "array of numbers",
+        ),
     ],
 )
 def test_shapes_of_other_models_are_refused(model, rows, message):
@@ -166,7 +197,7 @@ def test_columns_without_a_grid_are_refused():
         model.shapes(frame, SCORE[:-1])
 
 
-# ---- pairs ------------------------------------------------------------------------------------------------------
+# ---- pairs ---------------------------------------------------------------------------------------
 
 
 def objective(estimator, pairs, y):
@@ -198,15 +229,21 @@ def test_exactly_the_missing_pairs_lower_the_objective(estimator, y):
             assert after > before * (1.0 - 1e-5)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "epsilon-insensitive:epsilon=0.3", "quantile:quantile=0.7"])
+@pytest.mark.parametrize(
+    "loss", ["hinge", "epsilon-insensitive:epsilon=0.3", "quantile:quantile=0.7"]
+)
 @pytest.mark.parametrize(("regularizer", "C"), [("mkl", 3.0), ("uniform", 1.0), ("block1", 1.0)])
 def test_pairs_are_neither_dropped_nor_added_where_losses_have_kinks(loss, regularizer, C):
-    """A line search from the model finds no descent at a kink, so that pairs that help were dropped."""
+    """A line search from the model finds no descent at a kink, so that pairs that help were
+    dropped.
+    """
     for seed in range(3):
         rng = np.random.default_rng(seed)
         rows = rng.normal(size=(40, 4))
         score = rows[:, 0] * rows[:, 1] + rows[:, 2] + 0.1 * rng.normal(size=40)
-        form, y = (omkl.MKLClassifier, score > 0.0) if loss == "hinge" else (omkl.MKLRegressor, score)
+        form, y = (
+            (omkl.MKLClassifier, score > 0.0) if loss == "hinge" else (omkl.MKLRegressor, score)
+        )
         settings = {"loss": loss, "regularizer": regularizer, "C": C, "tol": 1e-7}
 
         def least(pairs, form=form, rows=rows, y=y, settings=settings):
@@ -227,9 +264,15 @@ def test_a_missing_interaction_comes_first_and_nothing_is_missing_without_one():
     model = omkl.MKLRegressor(per_column("gaussian", frame), **ELASTIC).fit(frame, SCORE)
     (first, *_) = model.missing_pairs(frame, SCORE, n=2)
     assert first["pair"] == ("b", "c")
-    linear = omkl.MKLRegressor(per_column("linear", X), regularizer="block1", C=0.03).fit(X, X[:, 0])
+    linear = omkl.MKLRegressor(per_column("linear", X), regularizer="block1", C=0.03).fit(
+        X, X[:, 0]
+    )
     assert linear.missing_pairs(X, X[:, 0]) == []
-    found = omkl.MKLRegressor(KERNELS, **ELASTIC).fit(frame.to_numpy(), SCORE).missing_pairs(frame.to_numpy(), SCORE)
+    found = (
+        omkl.MKLRegressor(KERNELS, **ELASTIC)
+        .fit(frame.to_numpy(), SCORE)
+        .missing_pairs(frame.to_numpy(), SCORE)
+    )
     assert found[0]["pair"] == (1, 2)
     both = omkl.MKLRegressor(per_column("gaussian", X, pairs=[(1, 2)]), **ELASTIC).fit(X, SCORE)
     assert (1, 2) not in [own["pair"] for own in both.missing_pairs(X, SCORE)]

@@ -29,7 +29,9 @@ from omkl.kernels import Gaussian, Linear, per_column
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
 pytest.importorskip("pyarrow")
-pytestmark = pytest.mark.filterwarnings("ignore:The best", "ignore:On held-out samples", "ignore:No training sample")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The best", "ignore:On held-out samples", "ignore:No training sample"
+)
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(90, 3))
@@ -58,7 +60,8 @@ def test_units_and_offsets_of_columns_change_nothing(estimator, y):
 
 
 @pytest.mark.parametrize(
-    ("load", "n", "reached"), [(load_wine, 178, 0.95), (load_breast_cancer, 400, 0.94), (load_digits, 500, 0.93)]
+    ("load", "n", "reached"),
+    [(load_wine, 178, 0.95), (load_breast_cancer, 400, 0.94), (load_digits, 500, 0.93)],
 )
 def test_tables_are_learned_well_by_default(load, n, reached):
     rows, y = load(return_X_y=True)
@@ -71,7 +74,10 @@ def test_a_noisy_table_is_not_overfitted_by_default():
     rows, y = load_diabetes(return_X_y=True)
     train, test, y_train, y_test = train_test_split(rows[:300], y[:300], random_state=0)
     model = omkl.MKLRegressor().fit(train, y_train)
-    others = [omkl.MKLRegressor(C=C).fit(train, y_train).score(test, y_test) for C in (0.01 * model.C_, 100 * model.C_)]
+    others = [
+        omkl.MKLRegressor(C=C).fit(train, y_train).score(test, y_test)
+        for C in (0.01 * model.C_, 100 * model.C_)
+    ]
     assert model.score(test, y_test) > max(0.35, *others)
 
 
@@ -84,7 +90,9 @@ def test_the_automatic_C_is_that_of_leaving_samples_out():
         for i in range(40):
             rest = np.delete(np.arange(40), i)
             ones = np.ones((39, 1))
-            system = np.block([[gram[np.ix_(rest, rest)] + np.eye(39) / C, ones], [ones.T, np.zeros((1, 1))]])
+            system = np.block(
+                [[gram[np.ix_(rest, rest)] + np.eye(39) / C, ones], [ones.T, np.zeros((1, 1))]]
+            )
             solved = np.linalg.solve(system, np.append(noisy[rest], 0.0))
             found.append(noisy[i] - gram[i, rest] @ solved[:-1] - solved[-1])
         return np.square(found).sum()
@@ -99,7 +107,10 @@ def test_the_automatic_C_is_that_of_leaving_samples_out():
 def test_default_kernels_are_these_on_standardized_columns(rng):
     X, y = rng.normal(size=(90, 3)) * [1.0, 1e3, 1e-3] + 5.0, rng.normal(size=90)
     X = np.column_stack([X, np.ones(90)])  # a constant column changes nothing
-    Z, ranges = StandardScaler().fit_transform(X), (X - X.mean(axis=0))[:, :3] / np.ptp(X[:, :3], axis=0)
+    Z, ranges = (
+        StandardScaler().fit_transform(X),
+        (X - X.mean(axis=0))[:, :3] / np.ptp(X[:, :3], axis=0),
+    )
     median = np.median(pdist(Z, "sqeuclidean")) / 2.0
     grams = {
         "linear": Z @ Z.T / 3.0,
@@ -115,7 +126,9 @@ def test_default_kernels_are_these_on_standardized_columns(rng):
     model = omkl.MKLRegressor(C=1.0, tol=1e-8).fit(X, y)
     expected = omkl.MKLRegressor("precomputed", C=1.0, tol=1e-8).fit(grams, y)
     assert list(model.kernel_weights_) == list(grams)
-    assert_allclose(list(model.kernel_weights_.values()), list(expected.kernel_weights_.values()), atol=1e-6)
+    assert_allclose(
+        list(model.kernel_weights_.values()), list(expected.kernel_weights_.values()), atol=1e-6
+    )
     assert_allclose(model.predict(X), expected.predict(grams), atol=1e-6)
 
 
@@ -125,9 +138,15 @@ def test_default_regression_is_better_than_a_tuned_support_vector_machine(table)
         X, y = make_regression(400, 20, n_informative=8, noise=40.0, random_state=0)
     else:
         X, y = make_friedman1(400, noise=1.0, random_state=0)
-    svr = make_pipeline(StandardScaler(), TransformedTargetRegressor(SVR(), transformer=StandardScaler()))
-    search = GridSearchCV(svr, {"transformedtargetregressor__regressor__C": [0.3, 1.0, 3.0, 10.0, 30.0]})
-    scores = [own.fit(X[:280], y[:280]).score(X[280:], y[280:]) for own in (search, omkl.MKLRegressor())]
+    svr = make_pipeline(
+        StandardScaler(), TransformedTargetRegressor(SVR(), transformer=StandardScaler())
+    )
+    search = GridSearchCV(
+        svr, {"transformedtargetregressor__regressor__C": [0.3, 1.0, 3.0, 10.0, 30.0]}
+    )
+    scores = [
+        own.fit(X[:280], y[:280]).score(X[280:], y[280:]) for own in (search, omkl.MKLRegressor())
+    ]
     assert scores[1] > scores[0] + 0.02
 
 
@@ -135,7 +154,9 @@ def test_a_constant_column_of_text_changes_nothing():
     rows, y = load_wine(as_frame=True, return_X_y=True)
     with_text = rows.assign(region="Piemonte")
     models = [omkl.MKLClassifier().fit(frame, y) for frame in (rows, with_text)]
-    assert_allclose(models[1].decision_function(with_text), models[0].decision_function(rows), atol=1e-9)
+    assert_allclose(
+        models[1].decision_function(with_text), models[0].decision_function(rows), atol=1e-9
+    )
 
 
 def test_scales_are_learned_saved_and_reported(reloaded):
@@ -143,7 +164,9 @@ def test_scales_are_learned_saved_and_reported(reloaded):
     frame, seen = pandas.DataFrame(HOLES * factors, columns=list("abc")), FILLED[:, :3] * factors
     model = omkl.MKLRegressor().fit(frame, Y)
     assert list(model.column_scales_) == ["a", "b", "c"]
-    assert_allclose(np.transpose(list(model.column_scales_.values())), [seen.mean(axis=0), seen.std(axis=0)])
+    assert_allclose(
+        np.transpose(list(model.column_scales_.values())), [seen.mean(axis=0), seen.std(axis=0)]
+    )
     again = reloaded(model)
     assert again.column_scales_ == model.column_scales_
     assert_array_equal(again.predict(frame), model.predict(frame))
@@ -151,7 +174,7 @@ def test_scales_are_learned_saved_and_reported(reloaded):
     assert omkl.MKLRegressor(["gaussian"]).fit(frame, Y).column_scales_ == {}
 
 
-# ---- missing entries ------------------------------------------------------------------------------------------------
+# ---- missing entries -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernels", [None, ON_NUMBERS])
@@ -172,37 +195,55 @@ def test_missing_entries_are_the_mean_and_a_kernel_of_their_own(kernels, reloade
     assert_allclose(model.predict(sparse.csr_array(X)), model.predict(X))
     complete = omkl.MKLRegressor(kernels, C=1.0).fit(X, Y)
     assert "missing" not in complete.kernel_weights_
-    assert_allclose(complete.predict([[np.nan, 1.0, 2.0]]), complete.predict([[X[:, 0].mean(), 1.0, 2.0]]))
+    assert_allclose(
+        complete.predict([[np.nan, 1.0, 2.0]]), complete.predict([[X[:, 0].mean(), 1.0, 2.0]])
+    )
 
 
 @pytest.mark.parametrize(("estimator", "y"), LINEAR, ids=lambda own: type(own).__name__)
 @pytest.mark.parametrize("groups", [None, [0, 1, 1], [[0], [1, 2]], {"p": [0, 2], "q": [1]}])
 def test_linear_models_have_a_group_of_missing_entries(estimator, y, groups, reloaded):
     model = clone(estimator).set_params(groups=groups).fit(HOLES, y)
-    labels = {str([0, 1, 1]): [0, 1, 1], str([[0], [1, 2]]): [0, 1, 1], str({"p": [0, 2], "q": [1]}): [0, 1, 0]}
-    expected = clone(estimator).set_params(groups=[*labels.get(str(groups), [0, 1, 2]), 5, 5]).fit(FILLED, y)
+    labels = {
+        str([0, 1, 1]): [0, 1, 1],
+        str([[0], [1, 2]]): [0, 1, 1],
+        str({"p": [0, 2], "q": [1]}): [0, 1, 0],
+    }
+    expected = (
+        clone(estimator)
+        .set_params(groups=[*labels.get(str(groups), [0, 1, 2]), 5, 5])
+        .fit(FILLED, y)
+    )
     assert_allclose(model.coef_, expected.coef_, atol=1e-9)
     assert_array_equal(reloaded(model).predict(HOLES), model.predict(HOLES))
     row = HOLES[ABSENT[:, 0]][:1]
-    assert {"missing"} & set(str(model.explain(row)).split()) or not np.any(np.atleast_2d(model.coef_)[:, 3])
+    assert {"missing"} & set(str(model.explain(row)).split()) or not np.any(
+        np.atleast_2d(model.coef_)[:, 3]
+    )
 
 
 def test_text_beside_missing_numbers_keeps_its_categories():
     frame = pandas.DataFrame(HOLES, columns=list("abc")).assign(t=np.where(Y > 0.0, "up", None))
     model = omkl.MKLRegressor(["linear:on=t"], C=1.0).fit(frame, Y)
     assert list(model.kernel_weights_) == ["linear:on=t", "missing"]
-    assert omkl.GroupLasso(0.01, groups={"n": ["a", "b", "c"], "t": ["t"]}).fit(frame, Y).coef_.shape == (6,)
+    assert omkl.GroupLasso(0.01, groups={"n": ["a", "b", "c"], "t": ["t"]}).fit(
+        frame, Y
+    ).coef_.shape == (6,)
 
 
-# ---- dates, booleans, nullable and object columns -------------------------------------------------------------------
+# ---- dates, booleans, nullable and object columns ------------------------------------------------
 
 DAYS = [datetime.datetime(1500 + k, 1 + k % 12, 3) for k in range(89)] + [None]
 OPEN = [True, None, False] * 30
 FRAMES = {
-    "objects": pandas.DataFrame({"day": pandas.Series(DAYS, dtype=object), "open": OPEN, "size": [None, *X[1:, 0]]}),
+    "objects": pandas.DataFrame(
+        {"day": pandas.Series(DAYS, dtype=object), "open": OPEN, "size": [None, *X[1:, 0]]}
+    ),
     "nullable": pandas.DataFrame(
         {
-            "day": pandas.Series(DAYS, dtype="datetime64[s]").dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo"),
+            "day": pandas.Series(DAYS, dtype="datetime64[s]")
+            .dt.tz_localize("UTC")
+            .dt.tz_convert("Asia/Tokyo"),
             "open": pandas.array(OPEN, dtype="boolean"),
             "size": pandas.array([None, *X[1:, 0]], dtype="Float64"),
         }
@@ -220,15 +261,19 @@ NUMBERS = np.column_stack(
 
 
 @pytest.mark.parametrize("kind", [*FRAMES, "array"])
-@pytest.mark.parametrize("estimator", [omkl.MKLRegressor(), omkl.GroupLasso(0.01)], ids=["kernels", "linear"])
+@pytest.mark.parametrize(
+    "estimator", [omkl.MKLRegressor(), omkl.GroupLasso(0.01)], ids=["kernels", "linear"]
+)
 def test_dates_and_booleans_are_numbers_in_every_table(kind, estimator):
     table = FRAMES["objects"].to_numpy() if kind == "array" else FRAMES[kind]
     model = clone(estimator).fit(NUMBERS, Y)
     assert model.missing_columns_ == [0, 1, 2]
-    assert_allclose(clone(estimator).fit(table, Y).predict(table), model.predict(NUMBERS), atol=1e-9)
+    assert_allclose(
+        clone(estimator).fit(table, Y).predict(table), model.predict(NUMBERS), atol=1e-9
+    )
 
 
-# ---- bad input ------------------------------------------------------------------------------------------------------
+# ---- bad input -----------------------------------------------------------------------------------
 
 
 def with_entry(value, column="b"):
@@ -240,31 +285,75 @@ def with_entry(value, column="b"):
 @pytest.mark.parametrize(
     ("table", "missing", "message"),
     [
-        (with_entry(np.inf), "indicator", r"Column 'b' of X must hold finite numbers, got inf in row 7\."),
-        (with_entry(-1e300), "indicator", r"Column 'b' of X .* up to 1e\+100, got -1e\+300 in row 7\."),
-        (with_entry("much"), "indicator", r"Column 'b' of X must hold finite numbers, got 'much' in row 7\."),
-        (with_entry(np.nan), "error", r"Column 'b' of X must hold finite numbers, got NaN in row 7\."),
-        (with_entry(np.nan).assign(c=DAYS), "error", r"Column 'b' of X must hold finite numbers, got NaN in row 7\."),
+        (
+            with_entry(np.inf),
+            "indicator",
+            r"Column 'b' of X must hold finite numbers, got inf in row 7\.",
+        ),
+        (
+            with_entry(-1e300),
+            "indicator",
+            r"Column 'b' of X .* up to 1e\+100, got -1e\+300 in row 7\.",
+        ),
+        (
+            with_entry("much"),
+            "indicator",
+            r"Column 'b' of X must hold finite numbers, got 'much' in row 7\.",
+        ),
+        (
+            with_entry(np.nan),
+            "error",
+            r"Column 'b' of X must hold finite numbers, got NaN in row 7\.",
+        ),
+        (
+            with_entry(np.nan).assign(c=DAYS),
+            "error",
+            r"Column 'b' of X must hold finite numbers, got NaN in row 7\.",
+        ),
         (with_entry([1.0, 2.0]), "indicator", r"column .*b"),
-        (with_entry(np.inf).to_numpy(), "indicator", r"Column 1 of X must hold finite numbers, got inf in row 7\."),
-        (with_entry(1e300).to_numpy(float), "indicator", r"Column 1 of X .* got 1e\+300 in row 7\."),
-        (with_entry(None).to_numpy(), "error", r"Column 1 of X must hold finite numbers, got NaN in row 7\."),
-        (with_entry(np.nan).rename(columns={"a": "missing"}), "indicator", r"must not have a column 'missing'"),
+        (
+            with_entry(np.inf).to_numpy(),
+            "indicator",
+            r"Column 1 of X must hold finite numbers, got inf in row 7\.",
+        ),
+        (
+            with_entry(1e300).to_numpy(float),
+            "indicator",
+            r"Column 1 of X .* got 1e\+300 in row 7\.",
+        ),
+        (
+            with_entry(None).to_numpy(),
+            "error",
+            r"Column 1 of X must hold finite numbers, got NaN in row 7\.",
+        ),
+        (
+            with_entry(np.nan).rename(columns={"a": "missing"}),
+            "indicator",
+            r"must not have a column 'missing'",
+        ),
     ],
 )
-@pytest.mark.parametrize("estimator", [omkl.MKLRegressor(), omkl.GroupLasso(0.01)], ids=["kernels", "linear"])
+@pytest.mark.parametrize(
+    "estimator", [omkl.MKLRegressor(), omkl.GroupLasso(0.01)], ids=["kernels", "linear"]
+)
 def test_bad_entries_are_named_with_column_and_row(estimator, table, missing, message):
     with pytest.raises(InputError, match=message):
         clone(estimator).set_params(missing=missing).fit(table, Y)
 
 
-@pytest.mark.parametrize("estimator", [omkl.MKLRegressor(), omkl.GroupLasso(0.01)], ids=["kernels", "linear"])
+@pytest.mark.parametrize(
+    "estimator", [omkl.MKLRegressor(), omkl.GroupLasso(0.01)], ids=["kernels", "linear"]
+)
 def test_text_is_refused_where_numbers_were(estimator):
     frame = pandas.DataFrame(X, columns=list("abc"))
     model = clone(estimator).fit(frame, Y)
-    with pytest.raises(InputError, match=r"Column 'c' of X must hold finite numbers, got '1\.5' in row 0"):
+    with pytest.raises(
+        InputError, match=r"Column 'c' of X must hold finite numbers, got '1\.5' in row 0"
+    ):
         model.predict(frame.assign(c="1.5"))
-    with pytest.raises(InputError, match=r"y must hold classes or numbers in every row, got nothing in row 4\."):
+    with pytest.raises(
+        InputError, match=r"y must hold classes or numbers in every row, got nothing in row 4\."
+    ):
         model.fit(frame, np.where(np.arange(90) == 4, np.nan, Y))
 
 
@@ -278,7 +367,9 @@ def test_columns_that_are_constant_or_all_missing_change_nothing(value):
 
 def test_a_class_that_no_sample_gets_is_named_with_a_remedy():
     rare = np.where(np.quantile(Y, 0.95) < Y, "rare", "usual")
-    with pytest.warns(UserWarning, match="No training sample gets the class 'rare' .* class_weight"):
+    with pytest.warns(
+        UserWarning, match="No training sample gets the class 'rare' .* class_weight"
+    ):
         omkl.MKLClassifier(["linear"], C=0.1, weighting="norms").fit(X, rare)
     balanced = omkl.MKLClassifier(["linear"], class_weight="balanced").fit(X, rare)
     assert set(balanced.predict(X)) == {"rare", "usual"}

@@ -13,11 +13,15 @@ pytest.importorskip("pyarrow")
 
 @pytest.fixture(scope="module")
 def table():
-    """Classes inside and outside of a circle, numbers in different units, and a useless column of text."""
+    """Classes inside and outside of a circle, numbers in different units, and a useless column of
+    text.
+    """
     rng = np.random.default_rng(0)
     points = rng.normal(size=(400, 2))
     y = np.where((points**2).sum(axis=1) < 1.4, "in", "out")
-    frame = pd.DataFrame({"big": 1e6 + 1e3 * points[:, 0], "small": 1e-6 * points[:, 1], "constant": 0.1})
+    frame = pd.DataFrame(
+        {"big": 1e6 + 1e3 * points[:, 0], "small": 1e-6 * points[:, 1], "constant": 0.1}
+    )
     return frame, frame.assign(text=rng.choice(list("abc"), 400)), y
 
 
@@ -34,8 +38,12 @@ def test_numbers_keep_their_kernels_beside_text(table, tmp_path, reloaded):
     ]
     assert model.score(mixed[300:], y[300:]) > 0.9
     again = reloaded(model)
-    np.testing.assert_array_equal(again.decision_function(mixed[300:]), model.decision_function(mixed[300:]))
-    standard = (frame - frame[:300].mean()) / frame[:300].std(ddof=0).replace(0.0, 1.0).clip(lower=1e-9)
+    np.testing.assert_array_equal(
+        again.decision_function(mixed[300:]), model.decision_function(mixed[300:])
+    )
+    standard = (frame - frame[:300].mean()) / frame[:300].std(ddof=0).replace(0.0, 1.0).clip(
+        lower=1e-9
+    )
     standard["constant"] = 0.0
     alone = omkl.OnlineMKLClassifier(epochs=10, random_state=0).fit(standard[:300], y[:300])
     assert abs(model.score(mixed[300:], y[300:]) - alone.score(standard[300:], y[300:])) < 0.03
@@ -46,7 +54,9 @@ def test_units_of_numbers_beside_text_do_not_matter(table):
     other = mixed.assign(big=mixed["big"] / 1e3, small=mixed["small"] * 1e9)
     regressor = omkl.OnlineMKLRegressor(epochs=2, random_state=0, shuffle=False)
     models = [clone(regressor).fit(X, y == "in") for X in (mixed, other)]
-    np.testing.assert_allclose(models[0].predict(mixed), models[1].predict(other), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        models[0].predict(mixed), models[1].predict(other), rtol=1e-6, atol=1e-6
+    )
 
 
 def test_missing_numbers_beside_text_count_as_the_mean(table):

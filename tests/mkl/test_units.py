@@ -20,13 +20,20 @@ UNITS = 10.0 ** np.linspace(-6, 6, 4)
 def table(rng):
     """Numbers in different units and offsets, and two classes that depend on products of columns."""
     X = rng.normal(size=(120, 4))
-    return UNITS * (X + np.array([0.0, 1.0, -5.0, 0.0])), (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
+    return UNITS * (X + np.array([0.0, 1.0, -5.0, 0.0])), (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(
+        int
+    )
 
 
 def literally(X):
     """Standardize each row by the mean and standard deviation of the rows up to it."""
     rows = [X[: i + 1] for i in range(len(X))]
-    return np.array([(own[-1] - own.mean(axis=0)) / np.where(own.std(axis=0) > 0, own.std(axis=0), 1) for own in rows])
+    return np.array(
+        [
+            (own[-1] - own.mean(axis=0)) / np.where(own.std(axis=0) > 0, own.std(axis=0), 1)
+            for own in rows
+        ]
+    )
 
 
 def test_default_kernels_are_those_on_standardized_columns(table):
@@ -58,14 +65,18 @@ def test_default_kernels_are_those_on_standardized_columns(table):
 def test_units_change_no_prediction(kind, table, reloaded):
     X, y = table
     X[5, 2] = np.nan
-    first, second = (kind(random_state=0).fit(units * X, y) for units in (1.0, 10.0 ** np.linspace(-6, 6, 4)))
+    first, second = (
+        kind(random_state=0).fit(units * X, y) for units in (1.0, 10.0 ** np.linspace(-6, 6, 4))
+    )
     assert_allclose(first.predict(X), second.predict(X * 10.0 ** np.linspace(-6, 6, 4)), rtol=1e-6)
     assert_array_equal(reloaded(first).predict(X), first.predict(X))
 
 
 def test_ranges_need_all_rows(table):
     X, y = table
-    with pytest.raises(InputError, match="needs the ranges of all rows: in streams, use standardize=True"):
+    with pytest.raises(
+        InputError, match="needs the ranges of all rows: in streams, use standardize=True"
+    ):
         omkl.OnlineMKLClassifier(["quadratic:standardize=range"]).partial_fit(X, y)
 
 
@@ -78,7 +89,9 @@ def test_rows_of_a_stream_are_standardized_as_they_come(table):
         model.partial_fit(X[rows], y[rows], **({"classes": [0, 1]} if 0 in rows else {}))
         plain.partial_fit(literally(X)[rows], y[rows], **({"classes": [0, 1]} if 0 in rows else {}))
     standard = StandardScaler().fit(X).transform(X)
-    assert_allclose(model.decision_function(X), plain.decision_function(standard), rtol=1e-6, atol=1e-7)
+    assert_allclose(
+        model.decision_function(X), plain.decision_function(standard), rtol=1e-6, atol=1e-7
+    )
 
 
 def as_dicts(X):
@@ -98,7 +111,9 @@ def test_any_split_of_a_stream_gives_the_same_model(form, table, rng, reloaded):
         inputs = pandas.DataFrame(X, columns=list("abcd")).assign(t=["u", "v"] * 60)
     scores = []
     for size in (1, 7, 120):
-        model = omkl.OnlineMKLClassifier(weighting="norms")  # Hedge weighs a group from the block in which it appears
+        model = omkl.OnlineMKLClassifier(
+            weighting="norms"
+        )  # Hedge weighs a group from the block in which it appears
         for low in range(0, len(y), size):
             classes = {"classes": [0, 1]} if low == 0 else {}
             model.partial_fit(inputs[low : low + size], y[low : low + size], **classes)
@@ -106,7 +121,13 @@ def test_any_split_of_a_stream_gives_the_same_model(form, table, rng, reloaded):
     assert_allclose(scores[1], scores[0], rtol=1e-9, atol=1e-12)
     assert_allclose(scores[2], scores[0], rtol=1e-9, atol=1e-12)
     assert_array_equal(reloaded(model).decision_function(inputs), scores[2])
-    assert model.kernel_weights_.keys() >= {"linear", "quadratic", "gaussian", "narrow gaussian", "missing"}
+    assert model.kernel_weights_.keys() >= {
+        "linear",
+        "quadratic",
+        "gaussian",
+        "narrow gaussian",
+        "missing",
+    }
 
 
 def test_wine_needs_no_preparation():
@@ -123,7 +144,9 @@ def test_rare_classes_are_predicted():
     """They are found about as often as by a linear model."""
     scores = []
     for seed in range(6):
-        X, y = make_classification(1500, 20, n_informative=5, weights=[0.97], flip_y=0, random_state=seed)
+        X, y = make_classification(
+            1500, 20, n_informative=5, weights=[0.97], flip_y=0, random_state=seed
+        )
         models = omkl.OnlineMKLClassifier(random_state=0), LogisticRegression()
         predicted = (model.fit(X[:1000], y[:1000]).predict(X[1000:]) for model in models)
         scores.append([balanced_accuracy_score(y[1000:], own) for own in predicted])
@@ -144,7 +167,9 @@ def test_missing_numbers_are_told_by_a_group(kernels, rng):
     assert model.top_features(1, "missing")[0]["feature"] == "missing=1"
     # without the group, a missing number counts as the mean of its column
     mean = np.where(np.isnan(holes), X.mean(axis=0), holes)
-    assert_allclose(complete.decision_function(holes), complete.decision_function(mean), rtol=1e-6, atol=1e-9)
+    assert_allclose(
+        complete.decision_function(holes), complete.decision_function(mean), rtol=1e-6, atol=1e-9
+    )
 
 
 def test_missing_numbers_can_be_refused(table):
@@ -169,28 +194,50 @@ def test_numbers_of_dicts_are_the_columns_of_an_array(table):
     parameters = {"random_state": 0, "shuffle": False, "weighting": "norms"}
     model = omkl.OnlineMKLRegressor(**parameters).fit(rows, y)
     assert list(model.column_scales_) == list("abcd")
-    names = ["linear", "quadratic", "gaussian", "narrow gaussian", "quadratic:ranges", "late", "missing"]
+    names = [
+        "linear",
+        "quadratic",
+        "gaussian",
+        "narrow gaussian",
+        "quadratic:ranges",
+        "late",
+        "missing",
+    ]
     assert sorted(model.kernel_weights_) == sorted(names)
     del rows[3]["late"]
     expected = omkl.OnlineMKLRegressor(**parameters).fit(X, y).predict(X)
-    assert_allclose(omkl.OnlineMKLRegressor(**parameters).fit(rows, y).predict(rows), expected, rtol=1e-9)
+    assert_allclose(
+        omkl.OnlineMKLRegressor(**parameters).fit(rows, y).predict(rows), expected, rtol=1e-9
+    )
 
 
 def test_dates_of_dicts_are_days():
     days = [datetime.datetime(1500, 1, 1) + datetime.timedelta(days=7 * i) for i in range(30)]
     zoned = [day.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=6))) for day in days]
     first = (days[0] - datetime.datetime(1970, 1, 1)).days
-    for values, start in ((days, first), (zoned, first - 0.25), ([day - days[0] for day in days], 0)):
-        model = omkl.OnlineMKLRegressor(epochs=1).fit([{"when": value} for value in values], np.arange(30.0))
+    for values, start in (
+        (days, first),
+        (zoned, first - 0.25),
+        ([day - days[0] for day in days], 0),
+    ):
+        model = omkl.OnlineMKLRegressor(epochs=1).fit(
+            [{"when": value} for value in values], np.arange(30.0)
+        )
         assert_allclose(model.column_scales_["when"], (start + 7 * 14.5, 7 * np.std(np.arange(30))))
 
 
 @pytest.mark.parametrize(
     ("value", "found"),
-    [(np.inf, "'b' must hold a number.* got inf in row or token 1"), (-1e300, "-1e.300"), ([1.0], r"got '\[1.0\]'")],
+    [
+        (np.inf, "'b' must hold a number.* got inf in row or token 1"),
+        (-1e300, "-1e.300"),
+        ([1.0], r"got '\[1.0\]'"),
+    ],
 )
 def test_wrong_numbers_of_dicts_are_named(value, found):
-    model = omkl.OnlineMKLClassifier().partial_fit([{"a": 1.0, "b": 2.0}], ["x"], classes=["x", "y"])
+    model = omkl.OnlineMKLClassifier().partial_fit(
+        [{"a": 1.0, "b": 2.0}], ["x"], classes=["x", "y"]
+    )
     with pytest.raises(InputError, match=found):
         model.partial_fit([{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": value}], ["x", "y"])
 
@@ -206,7 +253,10 @@ def test_a_key_that_turns_from_number_to_text_is_refused():
 def test_constant_and_empty_columns_change_nothing(table):
     X, y = table
     wide = np.column_stack([X, np.full(len(X), 7.0), np.full(len(X), np.nan)])
-    scores = [omkl.OnlineMKLClassifier(epochs=5, random_state=0).fit(own, y).score(own, y) for own in (X, wide)]
+    scores = [
+        omkl.OnlineMKLClassifier(epochs=5, random_state=0).fit(own, y).score(own, y)
+        for own in (X, wide)
+    ]
     assert abs(scores[0] - scores[1]) < 0.05
 
 

@@ -15,7 +15,12 @@ from omkl.regularizers import L1, L21, Ridge, SquaredL21
 
 N = 400
 LABEL_LOSSES = ["hinge", "hinge:cost_weight=0.3", "crf", "softmax-margin", "perceptron"]
-NUMBER_LOSSES = ["squared", "huber:delta=0.5", "epsilon-insensitive:epsilon=0.2", "quantile:quantile=0.3"]
+NUMBER_LOSSES = [
+    "squared",
+    "huber:delta=0.5",
+    "epsilon-insensitive:epsilon=0.2",
+    "quantile:quantile=0.3",
+]
 KERNELS = [
     ["linear"],
     ["linear", "gaussian:features=20"],
@@ -66,7 +71,10 @@ def one_of(rng, values):
 def rows(rng, kind, n=N):
     if kind == "dicts":
         words = rng.choice(["a", "b", "c"], size=(n, 2))
-        return [{"word": w, "other": v, "size": float(s)} for (w, v), s in zip(words.tolist(), rng.normal(size=n))]
+        return [
+            {"word": w, "other": v, "size": float(s)}
+            for (w, v), s in zip(words.tolist(), rng.normal(size=n))
+        ]
     X = rng.normal(size=(n, 6)) * (rng.random((n, 6)) < 0.7)
     return sparse.csr_array(X) if kind == "sparse" else X
 
@@ -142,7 +150,10 @@ def sequence_configuration(rng):
     lengths, options = rng.integers(1, 6, size=N // 4), shared_options(rng)
     codes = [rng.integers(4, size=n) for n in lengths]
     if one_of(rng, ["words", "vectors"]) == "words":
-        X = [[{"a": f"w{c + rng.integers(3)}", "b": f"v{rng.integers(5)}"} for c in own.tolist()] for own in codes]
+        X = [
+            [{"a": f"w{c + rng.integers(3)}", "b": f"v{rng.integers(5)}"} for c in own.tolist()]
+            for own in codes
+        ]
         if options["method"] == "fobos" and rng.integers(3) == 0:
             options |= {"regularizer": one_of(rng, ON_COORDINATES), "weighting": "norms"}
     else:
@@ -168,8 +179,13 @@ def any_configuration(rng):
 
 def budget_configuration(rng):
     """Draw a labeler in epochs, or a classifier in blocks, which tests for drift; both on a budget."""
-    polynomial = one_of(rng, ["polynomial:explicit=False", "polynomial:explicit=False,normalize=diagonal,degree=3"])
-    options = {**shared_options(rng), "kernels": [one_of(rng, ["gaussian", "laplacian"]), polynomial, "linear"]}
+    polynomial = one_of(
+        rng, ["polynomial:explicit=False", "polynomial:explicit=False,normalize=diagonal,degree=3"]
+    )
+    options = {
+        **shared_options(rng),
+        "kernels": [one_of(rng, ["gaussian", "laplacian"]), polynomial, "linear"],
+    }
     options |= {"budget": int(rng.integers(1, 60)), "loss": one_of(rng, LABEL_LOSSES)}
     options["dtype"] = one_of(rng, ["auto", "float32"])
     if options["regularizer"] == "weighted":
@@ -179,9 +195,13 @@ def budget_configuration(rng):
     if rng.integers(2):
         blocks = slice(0, N // 3), slice(N // 3, N // 3 + 1), slice(N // 3 + 1, N)
         model = OnlineMKLClassifier(**options)
-        return Configuration(model, X, y, weights_of(rng, N), "partial_fit", blocks, {"classes": [0, 1, 2]})
+        return Configuration(
+            model, X, y, weights_of(rng, N), "partial_fit", blocks, {"classes": [0, 1, 2]}
+        )
     ends = np.arange(3, N, 5)
-    return Configuration(SequenceLabeler(**options), np.split(X, ends), np.split(y, ends), call="fit")
+    return Configuration(
+        SequenceLabeler(**options), np.split(X, ends), np.split(y, ends), call="fit"
+    )
 
 
 def restart_configuration(rng):
@@ -222,7 +242,9 @@ def drift_configuration(rng):
     X = rng.normal(size=(n, 4))
     score = X @ rng.normal(size=4)
     score[half:] *= -1.0
-    bounds = [0, 100, 101, 800, n] if one_of(rng, ["few", "many"]) == "few" else [*range(0, n, 150), n]
+    bounds = (
+        [0, 100, 101, 800, n] if one_of(rng, ["few", "many"]) == "few" else [*range(0, n, 150), n]
+    )
     blocks = tuple(slice(low, high) for low, high in pairwise(bounds))
     kind = one_of(rng, ["classes", "numbers", "sequences"])
     if kind == "numbers":
@@ -250,7 +272,10 @@ def growing_configuration(rng):
     blocks = tuple(slice(low, low + 40) for low in range(0, 200, 40))
 
     def row(number):
-        words = {"a": f"w{rng.integers(2 + 3 * number)}", f"kind{rng.integers(1 + number)}": f"v{rng.integers(3)}"}
+        words = {
+            "a": f"w{rng.integers(2 + 3 * number)}",
+            f"kind{rng.integers(1 + number)}": f"v{rng.integers(3)}",
+        }
         return {**words, "size": float(rng.normal())} if has_numbers else words
 
     kind = one_of(rng, ["classes", "numbers", "sequences"])
@@ -261,7 +286,10 @@ def growing_configuration(rng):
     if kind == "sequences":
         lengths = rng.integers(1, 5, size=200).tolist()
         X = [[row(number) for _ in range(length)] for number, length in zip(numbers, lengths)]
-        y = [rng.integers(2 + number, size=length).tolist() for number, length in zip(numbers, lengths)]
+        y = [
+            rng.integers(2 + number, size=length).tolist()
+            for number, length in zip(numbers, lengths)
+        ]
         y[0], X[0] = [0, 1], [row(0), row(0)]
         model = SequenceLabeler(loss=one_of(rng, LABEL_LOSSES), **options)
         return Configuration(model, X, y, weights, "partial_fit", blocks, {"classes": "growing"})
@@ -279,7 +307,10 @@ def single_configuration(rng):
     """Draw rows or sequences that are learned one at a time, after a first block."""
     kind = one_of(rng, ["any", "growing", "budget"])
     drawn = next(own for own in (KINDS[kind](rng) for _ in range(50)) if own.blocks)
-    ends = [drawn.blocks[0].stop, *range(drawn.blocks[0].stop + 1, min(len(drawn.y), drawn.blocks[0].stop + 60))]
+    ends = [
+        drawn.blocks[0].stop,
+        *range(drawn.blocks[0].stop + 1, min(len(drawn.y), drawn.blocks[0].stop + 60)),
+    ]
     blocks = drawn.blocks[0], *(slice(low, high) for low, high in pairwise(ends))
     weights = None if drawn.weights is None else np.where(drawn.weights == 0.0, 0.3, drawn.weights)
     return drawn._replace(blocks=blocks, weights=weights, call="partial_fit")
@@ -300,17 +331,21 @@ def draw(kind, seed):
     return KINDS[kind](np.random.default_rng([sorted(KINDS).index(kind), seed]))
 
 
-# ---- training ---------------------------------------------------------------------------------------------------
+# ---- training ------------------------------------------------------------------------------------
 
 
 def train(configuration, between=None, callbacks=None, **options):
-    """Return a trained copy of the estimator; ``between(model)`` replaces it between the blocks of "partial_fit"."""
+    """Return a trained copy of the estimator; ``between(model)`` replaces it between the blocks of
+    "partial_fit".
+    """
     model = clone(configuration.model).set_params(callbacks=callbacks)
     X, y, blocks = configuration.X, configuration.y, configuration.blocks
     if configuration.call == "fit":
         return model.fit(X, y, sample_weight=configuration.weights, **options)
     if configuration.call == "stream":
-        return model.fit(Stream(lambda epoch: ((X[block], y[block]) for block in blocks)), **options)
+        return model.fit(
+            Stream(lambda epoch: ((X[block], y[block]) for block in blocks)), **options
+        )
     for number in range(len(blocks)):
         if number and between is not None:
             model = between(model)
@@ -324,7 +359,9 @@ def uncompiled(trainer):
 
 
 def alternating(rng):
-    """Return a substitute of ``fastest_pass`` that changes between compiled and Python rounds after a few rounds."""
+    """Return a substitute of ``fastest_pass`` that changes between compiled and Python rounds after
+    a few rounds.
+    """
 
     def choose(trainer, examples, room=lambda: driver.AT_A_TIME, testing=False):
         if driver.fastest_pass(trainer, examples) is None:
@@ -352,14 +389,16 @@ def alternate(monkeypatch, seed):
     monkeypatch.setattr(training_loop, "fastest_pass", alternating(np.random.default_rng(seed)))
 
 
-# ---- comparison -------------------------------------------------------------------------------------------------
+# ---- comparison ----------------------------------------------------------------------------------
 
 
 def predictions(model, X):
     """Return the scores of the averaged model, or its predicted numbers."""
     if isinstance(model, SequenceLabeler):
         return np.concatenate(model.decision_function(X))
-    return model.decision_function(X) if isinstance(model, OnlineMKLClassifier) else model.predict(X)
+    return (
+        model.decision_function(X) if isinstance(model, OnlineMKLClassifier) else model.predict(X)
+    )
 
 
 def assert_same_state(found, expected):

@@ -1,4 +1,6 @@
-"""Models that are saved, copied or resumed in the middle go on with the same bits; threads share no memory."""
+"""Models that are saved, copied or resumed in the middle go on with the same bits; threads share no
+memory.
+"""
 
 import io
 import pickle
@@ -29,7 +31,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::omkl.exceptions.DataWarning")  
 
 def draw_blocks(kind, seed):
     """Draw a configuration that is trained block by block."""
-    configuration = next(own for own in (draw(kind, seed + 100 * k) for k in range(50)) if own.blocks)
+    configuration = next(
+        own for own in (draw(kind, seed + 100 * k) for k in range(50)) if own.blocks
+    )
     return configuration._replace(call="partial_fit")
 
 
@@ -77,7 +81,10 @@ def test_a_copy_goes_on_with_the_same_bits(way, kind, seed, tmp_path, monkeypatc
         return copy
 
     model = train(configuration, between)
-    states = [{name: np.array(array) for name, array in own.model_.trainer.state().items()} for own in originals]
+    states = [
+        {name: np.array(array) for name, array in own.model_.trainer.state().items()}
+        for own in originals
+    ]
     predictions(model, configuration.X)
     for own, state in zip(originals, states, strict=True):  # the copies have not changed them
         for name, array in own.model_.trainer.state().items():
@@ -88,7 +95,9 @@ def test_a_copy_goes_on_with_the_same_bits(way, kind, seed, tmp_path, monkeypatc
 
 def draw_epochs(kind, seed):
     """Draw a configuration that is trained in epochs."""
-    return next(own for own in (draw(kind, seed + 100 * k) for k in range(50)) if own.call != "partial_fit")
+    return next(
+        own for own in (draw(kind, seed + 100 * k) for k in range(50)) if own.call != "partial_fit"
+    )
 
 
 @pytest.mark.parametrize("kind", ["any", "budget", "restart", "drift"])
@@ -117,7 +126,7 @@ def test_rounds_may_change_between_both_where_a_run_is_resumed(kind, tmp_path, m
     assert_same_model(model, train(configuration), configuration.X)
 
 
-# ---- threads ----------------------------------------------------------------------------------------------------
+# ---- threads -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["any", "budget", "restart", "drift", "growing"])
@@ -131,7 +140,9 @@ def test_models_are_trained_in_threads_at_once(kind, monkeypatch):
 
 
 def some_inputs(configuration: Configuration, part: int):
-    """Return a part of the inputs: some parts are so short that they are scored without a copy of the model."""
+    """Return a part of the inputs: some parts are so short that they are scored without a copy of
+    the model.
+    """
     n = len(configuration.y)
     rows = slice(part * n // 8, part * n // 8 + (10 if part % 2 else n // 8))
     return configuration.X[rows]
@@ -158,7 +169,9 @@ def test_threads_predict_with_the_same_model(kind, seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_threads_predict_with_a_model_that_has_just_learned(seed):
-    """The first prediction after training makes the averaged model, which takes as long for all threads."""
+    """The first prediction after training makes the averaged model, which takes as long for all
+    threads.
+    """
     configuration = draw_blocks("growing", 400 + seed)
     model = train(configuration)
     expected = predictions(deepcopy(model), configuration.X)

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from numba import config
 from numpy.testing import assert_allclose, assert_array_equal
 
-from omkl import GraphLabeler, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler, groups, losses
+from omkl import (
+    GraphLabeler,
+    OnlineMKLClassifier,
+    OnlineMKLRegressor,
+    SequenceLabeler,
+    groups,
+    losses,
+)
 from omkl.data import Graph
 from omkl.estimators.token_codec import Examples
 from omkl.groups import ExplicitBank, InterceptBank, TransitionBank, feature_maps
@@ -37,7 +44,7 @@ if config.DISABLE_JIT:  # all rounds take long
     DRAWS, MIXED = DRAWS[::8], MIXED[::4]
 
 
-# ---- random configurations --------------------------------------------------------------------------------------
+# ---- random configurations -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("kind", "seed"), DRAWS)
@@ -45,7 +52,9 @@ def test_the_model_is_that_of_the_trainer(kind, seed, monkeypatch):
     configuration = draw(kind, seed)
     model = train(configuration)
     part = driver.uncompiled_part(model.model_.trainer)
-    assert part is None or isinstance(part, groups.KernelExpansion)  # cached kernels become one at the end
+    assert part is None or isinstance(
+        part, groups.KernelExpansion
+    )  # cached kernels become one at the end
     monkeypatch.setattr(driver, "uncompiled_part", uncompiled)
     assert_same_model(model, train(configuration), configuration.X)
 
@@ -88,7 +97,7 @@ def test_the_configurations_are_those_that_they_should_be():
     assert all(len(model.model_.trainer.group_names) > 4 for model in grown)
 
 
-# ---- parts that are seldom drawn --------------------------------------------------------------------------------
+# ---- parts that are seldom drawn -----------------------------------------------------------------
 
 
 def trained_both_ways(train_one, monkeypatch):
@@ -104,9 +113,20 @@ def trained_both_ways(train_one, monkeypatch):
 def test_penalties_on_coordinates_are_those_of_the_trainer(regularizer, average, monkeypatch):
     rng = np.random.default_rng(0)
     codes = [rng.integers(3, size=rng.integers(1, 5)).tolist() for _ in range(150)]
-    X = [[{"a": f"w{c + rng.integers(3)}", "b": f"v{rng.integers(9)}"} for c in own] for own in codes]
-    options = {"loss": "crf", "regularizer": regularizer, "average": average, "epochs": 3, "C": 0.3, "random_state": 0}
-    found, expected = trained_both_ways(lambda: SequenceLabeler(**options).fit(X, codes), monkeypatch)
+    X = [
+        [{"a": f"w{c + rng.integers(3)}", "b": f"v{rng.integers(9)}"} for c in own] for own in codes
+    ]
+    options = {
+        "loss": "crf",
+        "regularizer": regularizer,
+        "average": average,
+        "epochs": 3,
+        "C": 0.3,
+        "random_state": 0,
+    }
+    found, expected = trained_both_ways(
+        lambda: SequenceLabeler(**options).fit(X, codes), monkeypatch
+    )
     assert driver.uncompiled_part(found.model_.trainer) is None
     assert_same_model(found, expected, X)
     table = found.predictor_.banks[0].table
@@ -116,21 +136,29 @@ def test_penalties_on_coordinates_are_those_of_the_trainer(regularizer, average,
 @pytest.mark.parametrize("loss", ["hinge", "crf", "softmax-margin", "perceptron"])
 @pytest.mark.parametrize("transitions", ["free", "regularized", None])
 @pytest.mark.parametrize("with_others", [False, True])
-def test_graphs_that_are_chains_are_learned_in_compiled_calls(loss, transitions, with_others, monkeypatch):
+def test_graphs_that_are_chains_are_learned_in_compiled_calls(
+    loss, transitions, with_others, monkeypatch
+):
     rng = np.random.default_rng(0)
     y = [rng.integers(3, size=rng.integers(1, 7)) for _ in range(40)]
     graphs = []
     for labels in y:
         edges = [(t, t + 1) for t in range(len(labels) - 1)]
-        graphs.append(Graph(np.eye(3)[labels] + rng.normal(size=(len(labels), 3)), edges, directed=True))
+        graphs.append(
+            Graph(np.eye(3)[labels] + rng.normal(size=(len(labels), 3)), edges, directed=True)
+        )
     if with_others:  # a block with another graph is learned in rounds
         graphs[30] = Graph(rng.normal(size=(3, 3)), [(0, 1), (1, 2), (0, 2)], directed=True)
         y[30] = np.array([0, 1, 2])
 
     def train_one():
-        labeler = GraphLabeler(["linear", "gaussian:features=8"], loss=loss, transitions=transitions, random_state=0)
+        labeler = GraphLabeler(
+            ["linear", "gaussian:features=8"], loss=loss, transitions=transitions, random_state=0
+        )
         for low in (0, 20):
-            labeler.partial_fit(graphs[low : low + 20], y[low : low + 20], classes=[0, 1, 2] if low == 0 else None)
+            labeler.partial_fit(
+                graphs[low : low + 20], y[low : low + 20], classes=[0, 1, 2] if low == 0 else None
+            )
         return labeler
 
     found, expected = trained_both_ways(train_one, monkeypatch)
@@ -148,7 +176,9 @@ def single_precision(average, regularizer):
     ids = rng.integers(0, 30, size=3 * n).astype(np.int32)
     features = Features(3 * np.arange(n + 1), ids, rng.normal(size=3 * n))
     gold = (ids[::3] % 4).astype(np.int64)
-    examples = Examples(Tokens(offsets, features), gold, np.arange(120), rng.random(120), single=False)
+    examples = Examples(
+        Tokens(offsets, features), gold, np.arange(120), rng.random(120), single=False
+    )
     averaging = average is not None
     banks = [ExplicitBank(["a", "b", "c"], np.arange(30) // 10, 4, averaging, np.float32)]
     free = [TransitionBank(4, averaging=averaging), InterceptBank(4, averaging)]
@@ -174,7 +204,11 @@ def test_features_that_do_not_fit_into_memory_are_those_of_the_trainer(n_columns
     y = [(own[:, 0] > 0.0).astype(int) for own in X]
 
     def train_one():
-        kernels = ["gaussian:features=60", "polynomial:degree=2,features=30", "gaussian:features=20,map=nystrom"]
+        kernels = [
+            "gaussian:features=60",
+            "polynomial:degree=2,features=30",
+            "gaussian:features=20,map=nystrom",
+        ]
         model = SequenceLabeler(kernels, regularizer="block1", random_state=0, cache_size=0)
         return model.partial_fit(X[:30], y[:30], classes=[0, 1]).partial_fit(X[30:], y[30:])
 
@@ -208,7 +242,7 @@ def test_shards_are_those_of_the_trainer(seed, monkeypatch):
     assert_same_state(found.model_.trainer, expected.model_.trainer)
 
 
-# ---- callbacks and parts of users -------------------------------------------------------------------------------
+# ---- callbacks and parts of users ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", ["classes", "numbers", "sequences"])
@@ -225,7 +259,9 @@ def test_costs_before_each_round_are_those_of_the_trainer(task, monkeypatch):
             OnlineMKLClassifier(callbacks=[meter], **options).partial_fit(X, X[:, 0] > 0)
         else:
             pairs = list(X.reshape(-1, 2, 3))
-            labels = [[int(v > 0) if v < 1 else None for v in pair[:, 0].tolist()] for pair in pairs]
+            labels = [
+                [int(v > 0) if v < 1 else None for v in pair[:, 0].tolist()] for pair in pairs
+            ]
             SequenceLabeler(callbacks=[meter], **options).partial_fit(pairs, labels, classes=[0, 1])
         return [{**record, "seconds": 0} for record in meter.records]
 
@@ -244,7 +280,9 @@ def test_callbacks_that_count_rounds_see_the_same(every, monkeypatch):
         if not compiled:
             monkeypatch.setattr(driver, "uncompiled_part", lambda trainer: trainer)
         meter = ProgressiveValidation(every, lambda trainer, record: record["round"] >= 300)
-        model = OnlineMKLClassifier(["linear", "gaussian:features=8"], callbacks=[meter], random_state=0)
+        model = OnlineMKLClassifier(
+            ["linear", "gaussian:features=8"], callbacks=[meter], random_state=0
+        )
         found.append((meter.records, model.partial_fit(X, y).model_.trainer.round))
     (records, last), (expected, expected_last) = found
     assert last == expected_last == (301 if every == 7 else N)
@@ -253,7 +291,9 @@ def test_callbacks_that_count_rounds_see_the_same(every, monkeypatch):
 
 
 def test_parts_of_the_user_are_learned_by_the_trainer():
-    """A compiled pass is left alone where it does not know the part, even if the part is derived from a known one."""
+    """A compiled pass is left alone where it does not know the part, even if the part is derived
+    from a known one.
+    """
 
     class Halved(SquaredL21):
         def prox(self, norms, step):
@@ -261,14 +301,22 @@ def test_parts_of_the_user_are_learned_by_the_trainer():
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 2)), rng.integers(0, 2, 50)
-    own, known = (OnlineMKLClassifier(["linear"], regularizer=r, weighting="norms") for r in (Halved(), SquaredL21()))
+    own, known = (
+        OnlineMKLClassifier(["linear"], regularizer=r, weighting="norms")
+        for r in (Halved(), SquaredL21())
+    )
     assert driver.uncompiled_part(own.fit(X, y).model_.trainer) is not None
     assert driver.uncompiled_part(known.fit(X, y).model_.trainer) is None
 
 
 @pytest.mark.parametrize(
     ("base", "method"),
-    [(losses.Squared, "gradient"), (SquaredL21, "prox"), (Chain, "decode"), (groups.ExplicitBank, "step")],
+    [
+        (losses.Squared, "gradient"),
+        (SquaredL21, "prox"),
+        (Chain, "decode"),
+        (groups.ExplicitBank, "step"),
+    ],
 )
 def test_a_class_that_overrides_a_method_declares_its_own_compiled_form(base, method):
     assert base.compiled is not None
@@ -301,7 +349,9 @@ class SomeRounds(EveryRound):
 
 
 @pytest.mark.parametrize(("callback", "size", "told"), [(EveryRound, 1, 1), (SomeRounds, 30, 0)])
-def test_a_callback_that_sees_every_round_is_named_where_progress_is_shown(callback, size, told, capfd):
+def test_a_callback_that_sees_every_round_is_named_where_progress_is_shown(
+    callback, size, told, capfd
+):
     rng = np.random.default_rng(0)
     model = OnlineMKLRegressor(["linear"], epochs=2, callbacks=[callback()], verbose=True)
     sizes = model.fit(rng.normal(size=(60, 2)), rng.normal(size=60)).callbacks[0].sizes
@@ -311,7 +361,9 @@ def test_a_callback_that_sees_every_round_is_named_where_progress_is_shown(callb
     assert capfd.readouterr().err.count(reason) == told
 
 
-@pytest.mark.parametrize("loss", [losses.Poisson(), losses.Quantile(0.3), losses.Huber(0.5)], ids=repr)
+@pytest.mark.parametrize(
+    "loss", [losses.Poisson(), losses.Quantile(0.3), losses.Huber(0.5)], ids=repr
+)
 @given(y=st.floats(0, 5), z=st.floats(-3, 3))
 def test_compiled_losses_of_numbers_are_the_losses(loss, y, z):
     function, parameters = loss.compiled

@@ -1,4 +1,6 @@
-"""Reports on groups, sample weights, and callbacks: weights, values of groups, records, and their file."""
+"""Reports on groups, sample weights, and callbacks: weights, values of groups, records, and their
+file.
+"""
 
 import copy
 import importlib.util
@@ -42,13 +44,18 @@ KERNELS = {"g": "gaussian:on=0:2,sigma2=1", "l": "linear", "n": "gaussian:on=3:6
 def rows(n, n_classes=2, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 6))
-    return X, np.array(["a", "b", "c"])[(X[:, 0] ** 2 > 1).astype(int) + (n_classes > 2) * (X[:, 1] > 0.5)]
+    return X, np.array(["a", "b", "c"])[
+        (X[:, 0] ** 2 > 1).astype(int) + (n_classes > 2) * (X[:, 1] > 0.5)
+    ]
 
 
 def dicts(n, seed=0):
     X, y = rows(n, 3, seed)
     rng = np.random.default_rng(seed)
-    return [{"x": x, "word": f"w{int(4 * x[2])}", "length": float(x[3]), "junk": f"j{rng.integers(9)}"} for x in X], y
+    return [
+        {"x": x, "word": f"w{int(4 * x[2])}", "length": float(x[3]), "junk": f"j{rng.integers(9)}"}
+        for x in X
+    ], y
 
 
 def classifier(kernels=None, **settings):
@@ -78,13 +85,18 @@ def without(model, name):
 def losses(model, *data):
     """Loss of each example at the model that predicts."""
     trainer, predictor = model.model_.trainer, model.predictor_
-    examples = model.model_.codec.encode_known(model._read_known(omkl.estimators.sources.TrainingBlock(*data)))
+    examples = model.model_.codec.encode_known(
+        model._read_known(omkl.estimators.sources.TrainingBlock(*data))
+    )
     return np.array(
-        [trainer.loss.value_and_gradient(trainer.structure, predictor.potentials(x), y)[0] for x, y, _ in examples]
+        [
+            trainer.loss.value_and_gradient(trainer.structure, predictor.potentials(x), y)[0]
+            for x, y, _ in examples
+        ]
     )
 
 
-# ---- the weights are those of the model that predicts -----------------------------------------------------------
+# ---- the weights are those of the model that predicts --------------------------------------------
 
 
 def averaged_norms(model, kernels):
@@ -122,7 +134,9 @@ def test_weights_follow_from_the_norms_of_the_averaged_model(settings):
 def test_history_has_the_weights_of_the_iterates():
     model = classifier().fit(*rows(60))
     norms = model.model_.trainer.norms
-    expected = dict(zip(model.model_.trainer.group_names, SquaredL21().normalized_kernel_weights(norms)))
+    expected = dict(
+        zip(model.model_.trainer.group_names, SquaredL21().normalized_kernel_weights(norms))
+    )
     last = {name: model.history_[-1][f"weight:{name}"] for name in KERNELS}
     assert last == pytest.approx(expected)
     assert last != pytest.approx(model.kernel_weights_, rel=1e-3)
@@ -131,33 +145,51 @@ def test_history_has_the_weights_of_the_iterates():
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 def test_a_constraint_that_does_not_bind_changes_no_weight(method):
     data = rows(60)
-    plain, bounded = (classifier(regularizer=r, method=method).fit(*data) for r in (Ridge(), Ridge() + L21Ball(1e9)))
+    plain, bounded = (
+        classifier(regularizer=r, method=method).fit(*data)
+        for r in (Ridge(), Ridge() + L21Ball(1e9))
+    )
     assert_allclose(list(plain.kernel_weights_.values()), np.full(3, 1 / 3))
     assert_allclose(list(bounded.kernel_weights_.values()), np.full(3, 1 / 3))
 
 
-# ---- how much a group helps -------------------------------------------------------------------------------------
+# ---- how much a group helps ----------------------------------------------------------------------
 
 
 def fitted(kind):
     """A model, and held-out data."""
     if kind == "parser":
         treebank = synthetic_treebank(150, vocabulary=10, random_state=3)
-        templates = ["h.upos m.upos direction", "h.lemma m.lemma", "h.upos m.upos", "h.xpos between.upos m.xpos"]
+        templates = [
+            "h.upos m.upos direction",
+            "h.lemma m.lemma",
+            "h.upos m.upos",
+            "h.xpos between.upos m.xpos",
+        ]
         model = omkl.DependencyParser(templates, epochs=2, memory=5, labeled=False, random_state=0)
         return model.fit(treebank[:100]), (treebank[100:],)
     if kind == "labeler":
         X, y = zip(*(rows(5, 3, seed) for seed in range(40)))
-        model = omkl.SequenceLabeler(KERNELS, epochs=3, random_state=0, transitions_by_position=True)
+        model = omkl.SequenceLabeler(
+            KERNELS, epochs=3, random_state=0, transitions_by_position=True
+        )
         return model.fit(X[:25], y[:25]), (X[25:], y[25:])
     if kind == "dicts":
-        model = classifier(["linear:on=x", "gaussian:on=x,features=30", "gaussian:on=x"], loss="crf", C=1.0)
+        model = classifier(
+            ["linear:on=x", "gaussian:on=x,features=30", "gaussian:on=x"], loss="crf", C=1.0
+        )
         return model.fit(*dicts(60)), dicts(40, seed=1)
     if kind == "regressor":
         X, _ = rows(80)
         y = np.sin(X[:, 0]) + X[:, 3]
-        return omkl.OnlineMKLRegressor(KERNELS, epochs=3, random_state=0).fit(X[:50], y[:50]), (X[50:], y[50:])
-    settings = {"budget": {"budget": 15}, "rda": {"method": "rda", "regularizer": "group-lasso"}}.get(kind, {})
+        return omkl.OnlineMKLRegressor(KERNELS, epochs=3, random_state=0).fit(X[:50], y[:50]), (
+            X[50:],
+            y[50:],
+        )
+    settings = {
+        "budget": {"budget": 15},
+        "rda": {"method": "rda", "regularizer": "group-lasso"},
+    }.get(kind, {})
     return classifier(**settings).fit(*rows(60, 3)), rows(40, 3, seed=1)
 
 
@@ -169,7 +201,9 @@ def zeroed(model, name):
         return model.prune(len(others))
 
 
-@pytest.mark.parametrize("kind", ["classifier", "budget", "rda", "regressor", "dicts", "labeler", "parser"])
+@pytest.mark.parametrize(
+    "kind", ["classifier", "budget", "rda", "regressor", "dicts", "labeler", "parser"]
+)
 def test_a_group_helps_by_what_the_loss_is_larger_without_its_parameters(kind):
     model, held_out = fitted(kind)
     records = model.group_report(*held_out)
@@ -180,7 +214,9 @@ def test_a_group_helps_by_what_the_loss_is_larger_without_its_parameters(kind):
         rest = losses(zeroed(model, record["group"]), *held_out)
         assert_allclose(record["loss_without"], rest.mean(), atol=1e-6)
         assert_allclose(record["loss_increase"], (rest - whole).mean(), atol=1e-6)
-        assert_allclose(record["standard_error"], np.std(rest - whole, ddof=1) / np.sqrt(len(rest)), atol=1e-6)
+        assert_allclose(
+            record["standard_error"], np.std(rest - whole, ddof=1) / np.sqrt(len(rest)), atol=1e-6
+        )
         assert record["weight"] == model.kernel_weights_.get(record["group"])
     assert any(record["loss_increase"] > 2 * record["standard_error"] > 0 for record in records)
     assert sum(record["bytes_share"] for record in records) == pytest.approx(1.0)
@@ -211,7 +247,9 @@ def test_blocks_of_a_stream_are_measured_as_the_whole():
 def test_twins_help_little_as_long_as_both_are_there():
     X, y = rows(200)
     kernels = {"one": Gaussian(1.0, on=slice(0, 2)), "two": Gaussian(1.0, on=slice(0, 2))}
-    single = classifier({"one": kernels["one"]}, C=10.0).fit(X, y).group_report(*rows(100, seed=1))[0]
+    single = (
+        classifier({"one": kernels["one"]}, C=10.0).fit(X, y).group_report(*rows(100, seed=1))[0]
+    )
     twins = classifier(kernels, C=10.0).fit(X, y).group_report(*rows(100, seed=1))[:2]
     assert_allclose(twins[0]["loss_increase"], twins[1]["loss_increase"], rtol=1e-6)
     assert twins[0]["loss_increase"] < 0.7 * single["loss_increase"]
@@ -219,10 +257,14 @@ def test_twins_help_little_as_long_as_both_are_there():
 
 def test_one_example_has_no_standard_error():
     model = classifier().fit(*rows(60))
-    assert all(record["standard_error"] is None for record in model.group_report(*(a[:1] for a in rows(5))))
+    assert all(
+        record["standard_error"] is None for record in model.group_report(*(a[:1] for a in rows(5)))
+    )
 
 
-@pytest.mark.parametrize(("y", "message"), [(["a", "zzz"], "zzz"), (None, "requires y"), (["a"], "inconsistent")])
+@pytest.mark.parametrize(
+    ("y", "message"), [(["a", "zzz"], "zzz"), (None, "requires y"), (["a"], "inconsistent")]
+)
 def test_data_that_cannot_be_measured_is_an_error(y, message):
     with pytest.raises(ValueError, match=message):
         classifier().fit(*rows(60)).group_report(rows(2)[0], y)
@@ -249,7 +291,12 @@ def test_inputs_of_a_kind_of_their_own_are_measured_one_by_one():
             self.group_state.square_norms[0] = np.sum(self.table**2)
 
     trainer = omkl.online.OnlineTrainer(
-        [Columns(np.eye(2))], Multiclass(2), omkl.losses.CRF(), None, lambda_=0.0, schedule=omkl.online.Constant(1.0)
+        [Columns(np.eye(2))],
+        Multiclass(2),
+        omkl.losses.CRF(),
+        None,
+        lambda_=0.0,
+        schedule=omkl.online.Constant(1.0),
     )
     examples = [omkl.online.Example(np.array([x]), 0) for x in ([2.0, 0.0], [0.0, 1.0])]
     (record,) = group_report([trainer], [examples])
@@ -269,14 +316,18 @@ def lines_of(path):
 
 def test_a_line_for_every_epoch_is_the_history(tmp_path):
     log = RecordLog(tmp_path / "log")
-    model = omkl.OnlineMKLClassifier(epochs=4, early_stopping=True, callbacks=[log], random_state=0).fit(IRIS, SPECIES)
+    model = omkl.OnlineMKLClassifier(
+        epochs=4, early_stopping=True, callbacks=[log], random_state=0
+    ).fit(IRIS, SPECIES)
     pandas.testing.assert_frame_equal(lines_of(tmp_path / "log"), pandas.DataFrame(model.history_))
     assert "validation_score" in lines_of(tmp_path / "log")
 
 
 def test_listeners_get_the_records_of_a_stream_that_comes_in_pieces(tmp_path):
     told = []
-    meter = ProgressiveValidation(40, RecordLog(tmp_path / "log"), lambda trainer, record: told.append(record))
+    meter = ProgressiveValidation(
+        40, RecordLog(tmp_path / "log"), lambda trainer, record: told.append(record)
+    )
     model = omkl.OnlineMKLClassifier(callbacks=[meter], random_state=0)
     for low in range(0, 150, 25):
         model.partial_fit(IRIS[low : low + 25], SPECIES[low : low + 25], classes=[0, 1, 2])
@@ -293,16 +344,22 @@ def test_a_listener_ends_training():
 def test_shards_are_counted_after_every_mix():
     told = []
     meter = ProgressiveValidation(100, lambda trainer, record: told.append(record["examples"]))
-    omkl.OnlineMKLClassifier(["linear"], epochs=2, callbacks=[meter], random_state=0).fit(IRIS, SPECIES, shards=2)
+    omkl.OnlineMKLClassifier(["linear"], epochs=2, callbacks=[meter], random_state=0).fit(
+        IRIS, SPECIES, shards=2
+    )
     assert told == [150, 150]
 
 
-@pytest.mark.parametrize("wrap", [lambda log: log, lambda log: ProgressiveValidation(50, log)], ids=["epochs", "50"])
+@pytest.mark.parametrize(
+    "wrap", [lambda log: log, lambda log: ProgressiveValidation(50, log)], ids=["epochs", "50"]
+)
 def test_a_resumed_run_writes_the_file_of_an_uninterrupted_one(wrap, tmp_path):
     def fit(path, **running):
         stop = running.pop("stop", None)
         callbacks = [wrap(RecordLog(path)), *([stop] if stop else [])]
-        return omkl.OnlineMKLClassifier(epochs=4, callbacks=callbacks, random_state=0).fit(IRIS, SPECIES, **running)
+        return omkl.OnlineMKLClassifier(epochs=4, callbacks=callbacks, random_state=0).fit(
+            IRIS, SPECIES, **running
+        )
 
     def die(trainer, record):
         if record["epoch"] == 3:
@@ -313,7 +370,9 @@ def test_a_resumed_run_writes_the_file_of_an_uninterrupted_one(wrap, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fit(tmp_path / "log", stop=die, **running)
     fit(tmp_path / "log", resume=True, **running)
-    whole, resumed = (lines_of(tmp_path / name).drop(columns="seconds") for name in ("whole", "log"))
+    whole, resumed = (
+        lines_of(tmp_path / name).drop(columns="seconds") for name in ("whole", "log")
+    )
     pandas.testing.assert_frame_equal(whole, resumed)
 
 
@@ -366,7 +425,10 @@ X = RNG.normal(size=(40, 6))
 GOLD = (X[:, 0] + 0.5 * X[:, 2] + 0.7 * RNG.normal(size=40) > 0).astype(np.int64)
 SIGNS = 2 * GOLD - 1
 SPARSE = sparse.csr_array(X)
-TOKENS = Tokens(np.arange(41), Features(SPARSE.indptr.astype(np.int64), SPARSE.indices.astype(np.int32), SPARSE.data))
+TOKENS = Tokens(
+    np.arange(41),
+    Features(SPARSE.indptr.astype(np.int64), SPARSE.indices.astype(np.int32), SPARSE.data),
+)
 
 
 def trainer_of(regularizer, lambda_, schedule, average=None, loss=None, **options):
@@ -401,7 +463,11 @@ def optimum(penalty, lambda_, weights, loss):
 
 def objective(w, penalty, lambda_, weights, loss):
     margins = SIGNS * (X @ w)
-    losses_of = np.maximum(0, 1 - margins) if isinstance(loss, StructuredHinge) else np.logaddexp(0, -margins)
+    losses_of = (
+        np.maximum(0, 1 - margins)
+        if isinstance(loss, StructuredHinge)
+        else np.logaddexp(0, -margins)
+    )
     return weights @ losses_of / weights.sum() + lambda_ * penalty(cp.Constant(w)).value
 
 
@@ -413,7 +479,9 @@ def test_random_weights_approach_the_weighted_batch_optimum(name, method):
         pytest.skip("dual averaging has no coordinates")
     weights = np.random.default_rng(0).uniform(0.05, 1.0, size=len(GOLD))
     for loss in (StructuredHinge(), CRF()):
-        trainer = trainer_of(regularizer, 0.1, InverseSqrt(1.0), PolynomialAverage(2), loss, method=method)
+        trainer = trainer_of(
+            regularizer, 0.1, InverseSqrt(1.0), PolynomialAverage(2), loss, method=method
+        )
         train(trainer, weights, 300)
         reached = objective(trainer.banks[0].averaged_table()[:, 0], penalty, 0.1, weights, loss)
         best = optimum(penalty, 0.1, weights, loss)
@@ -423,10 +491,16 @@ def test_random_weights_approach_the_weighted_batch_optimum(name, method):
 @pytest.mark.parametrize("weight", [0.5, 3.0])
 @pytest.mark.parametrize("schedule", [DistanceOverGradients, MeanPolyak])
 @pytest.mark.parametrize("method", ["fobos", "rda"])
-def test_a_constant_weight_changes_nothing_but_the_unit_of_rates_that_find_their_own(weight, schedule, method):
+def test_a_constant_weight_changes_nothing_but_the_unit_of_rates_that_find_their_own(
+    weight, schedule, method
+):
     """The regularizer is relative to the weighted mean of the losses_of: a constant weight cancels."""
     weighted, plain = (
-        train(trainer_of(SquaredL21(), 0.05, schedule(), UniformAverage(), method=method), np.full(40, w), 5)
+        train(
+            trainer_of(SquaredL21(), 0.05, schedule(), UniformAverage(), method=method),
+            np.full(40, w),
+            5,
+        )
         for w in (weight, 1.0)
     )
     assert_allclose(weighted.norms, plain.norms, rtol=1e-9)
@@ -437,7 +511,11 @@ def test_a_constant_weight_changes_nothing_but_the_unit_of_rates_that_find_their
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 @pytest.mark.parametrize("weight", [0.5, 3.0])
 def test_a_constant_weight_is_a_rate(weight, method):
-    weighted = train(trainer_of(SquaredL21(), 0.05, InverseSqrt(0.6 / weight), method=method), np.full(40, weight), 5)
+    weighted = train(
+        trainer_of(SquaredL21(), 0.05, InverseSqrt(0.6 / weight), method=method),
+        np.full(40, weight),
+        5,
+    )
     plain = train(trainer_of(SquaredL21(), 0.05, InverseSqrt(0.6), method=method), np.ones(40), 5)
     assert_allclose(weighted.norms, plain.norms, rtol=1e-9)
 
@@ -446,7 +524,8 @@ def test_a_constant_weight_is_a_rate(weight, method):
 def test_an_example_without_weight_is_absent(method):
     weights = (np.arange(40) % 3 > 0).astype(float)
     trainer, other = (
-        trainer_of(SquaredL21(), 0.05, DistanceOverGradients(), UniformAverage(), method=method) for _ in range(2)
+        trainer_of(SquaredL21(), 0.05, DistanceOverGradients(), UniformAverage(), method=method)
+        for _ in range(2)
     )
     train(trainer, weights, 3)
     rng = np.random.default_rng(0)
@@ -462,7 +541,9 @@ def test_an_example_without_weight_is_absent(method):
 @pytest.mark.parametrize("weight", [0.5, 3.0])
 def test_classifiers_with_a_constant_weight_have_the_optimum_of_the_matching_C(weight, method):
     weighted = omkl.OnlineMKLClassifier("linear", C=0.1, method=method, epochs=200, random_state=0)
-    plain = omkl.OnlineMKLClassifier("linear", C=0.1 * weight, method=method, epochs=200, random_state=0)
+    plain = omkl.OnlineMKLClassifier(
+        "linear", C=0.1 * weight, method=method, epochs=200, random_state=0
+    )
     weighted.fit(X, GOLD, sample_weight=np.full(40, weight))
     plain.fit(X, GOLD)
     assert_allclose(weighted.decision_function(X), plain.decision_function(X), atol=0.03)
@@ -470,7 +551,9 @@ def test_classifiers_with_a_constant_weight_have_the_optimum_of_the_matching_C(w
 
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 def test_large_weights_have_the_optimum_of_as_many_copies_and_cost_two_presentations(method):
-    """An example of weight 3000 counts three times as much as one of weight 1000, and C by the thousand less."""
+    """An example of weight 3000 counts three times as much as one of weight 1000, and C by the
+    thousand less.
+    """
     weights = np.where(GOLD == 1, 3.0, 1.0)
     copies = omkl.OnlineMKLClassifier("linear", C=0.1, method=method, epochs=200, random_state=0)
     copies.fit(X, GOLD, sample_weight=weights)
@@ -482,6 +565,8 @@ def test_large_weights_have_the_optimum_of_as_many_copies_and_cost_two_presentat
 
 
 def test_class_weights_of_a_thousand_cost_two_presentations():
-    model = omkl.OnlineMKLClassifier("linear", C=0.1, class_weight={0: 1000.0, 1: 1.0}, epochs=5, random_state=0)
+    model = omkl.OnlineMKLClassifier(
+        "linear", C=0.1, class_weight={0: 1000.0, 1: 1.0}, epochs=5, random_state=0
+    )
     assert model.fit(X, GOLD).history_[0]["examples"] <= 2 * len(GOLD)
     assert (model.predict(X)[GOLD == 0] == 0).all()

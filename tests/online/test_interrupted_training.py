@@ -1,4 +1,6 @@
-"""Errors and Ctrl-C in the middle of compiled calls leave the model that they leave in rounds of the trainer."""
+"""Errors and Ctrl-C in the middle of compiled calls leave the model that they leave in rounds of
+the trainer.
+"""
 
 import ctypes
 import gc
@@ -22,7 +24,9 @@ KERNELS = {
 
 
 class Fault(losses.Squared):
-    """The squared loss, whose compiled function does something else for some targets, or in a round."""
+    """The squared loss, whose compiled function does something else for some targets, or in a
+    round.
+    """
 
     def __init__(self, function, round=0):
         self.function = function
@@ -88,14 +92,20 @@ def both_ways(train_one, monkeypatch):
 @pytest.mark.parametrize("banks", KERNELS)
 @pytest.mark.parametrize("average", ["quadratic", "decayed:half_life=5", None])
 @pytest.mark.parametrize("place", [100, 231, 299])
-@pytest.mark.parametrize(("function", "error"), [(infinite, "inf"), (undefined, "nan"), (failing, "has failed")])
-def test_after_an_error_in_a_round_the_model_is_that_of_rounds(banks, average, place, function, error, monkeypatch):
+@pytest.mark.parametrize(
+    ("function", "error"), [(infinite, "inf"), (undefined, "nan"), (failing, "has failed")]
+)
+def test_after_an_error_in_a_round_the_model_is_that_of_rounds(
+    banks, average, place, function, error, monkeypatch
+):
     X, y = data()
     y[place] = FAULTY
     states = []
 
     def train_one():
-        model = OnlineMKLRegressor(loss=Fault(function), average=average, random_state=0, **KERNELS[banks])
+        model = OnlineMKLRegressor(
+            loss=Fault(function), average=average, random_state=0, **KERNELS[banks]
+        )
         model.partial_fit(X[BLOCKS[0]], y[BLOCKS[0]])
         expected = ValueError if function is failing else DivergenceError
         with pytest.raises(expected, match=error) as caught:
@@ -115,7 +125,11 @@ def test_after_an_error_in_a_round_the_model_is_that_of_rounds(banks, average, p
 
 def test_a_diverging_model_names_the_same_round(monkeypatch):
     rng = np.random.default_rng(0)
-    X, y, messages = [{"size": 1e99 * v} for v in rng.normal(size=400).tolist()], rng.normal(size=400), []
+    X, y, messages = (
+        [{"size": 1e99 * v} for v in rng.normal(size=400).tolist()],
+        rng.normal(size=400),
+        [],
+    )
 
     def train_one():
         model = OnlineMKLRegressor(eta0=1e50, schedule="constant", regularizer=None)
@@ -134,7 +148,9 @@ def test_a_diverging_model_names_the_same_round(monkeypatch):
 def test_ctrl_c_in_a_compiled_call_leaves_a_model_after_whole_rounds(banks, average, ctrl_c):
     X, y = data()
     models = [
-        OnlineMKLRegressor(loss=Fault(interrupted, round), average=average, random_state=0, **KERNELS[banks])
+        OnlineMKLRegressor(
+            loss=Fault(interrupted, round), average=average, random_state=0, **KERNELS[banks]
+        )
         for round in (231, 1000)
     ]
     stopped, straight = models
@@ -192,7 +208,7 @@ def test_a_failing_callback_leaves_the_model_of_rounds(error, banks, kind, monke
     assert_same_model(found, expected, X)
 
 
-# ---- memory -----------------------------------------------------------------------------------------------------
+# ---- memory --------------------------------------------------------------------------------------
 
 
 class Banks:
@@ -228,7 +244,9 @@ def test_between_calls_a_model_holds_no_input_of_rounds(banks, monkeypatch):
         return make(self, inputs)
 
     monkeypatch.setattr(driver.PackedModel, "refresh", refresh)
-    model = OnlineMKLRegressor(random_state=0, **KERNELS[banks]).partial_fit(X[BLOCKS[0]], y[BLOCKS[0]])
+    model = OnlineMKLRegressor(random_state=0, **KERNELS[banks]).partial_fit(
+        X[BLOCKS[0]], y[BLOCKS[0]]
+    )
     model.model_.trainer.forget_input()
     gc.collect()
     held = [own for own in (reference() for reference in found) if own is not None]

@@ -1,4 +1,6 @@
-"""The trainer: convergence to the optimum, special cases, learning rates, trees, state, histories, errors."""
+"""The trainer: convergence to the optimum, special cases, learning rates, trees, state, histories,
+errors.
+"""
 
 from typing import NamedTuple
 
@@ -56,12 +58,16 @@ NAMES = ["a", "b", "c", "d"]
 
 
 class Classification:
-    """Binary data of which the first group of two features tells nearly everything, and the last two are noise."""
+    """Binary data of which the first group of two features tells nearly everything, and the last
+    two are noise.
+    """
 
     def __init__(self, n=60, seed=0):
         rng = np.random.default_rng(seed)
         self.X = rng.normal(size=(n, 8))
-        self.gold = (self.X[:, 0] + 0.5 * self.X[:, 2] + 0.3 * rng.normal(size=n) > 0).astype(np.int64)
+        self.gold = (self.X[:, 0] + 0.5 * self.X[:, 2] + 0.3 * rng.normal(size=n) > 0).astype(
+            np.int64
+        )
         rows = sparse.csr_array(self.X)
         features = Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data)
         self.tokens = Tokens(np.arange(n + 1), features, {"x": self.X})
@@ -70,7 +76,9 @@ class Classification:
     def bank(self, averaging=False, n_outputs=1):
         return ExplicitBank(NAMES, np.repeat(np.arange(4), 2), n_outputs, averaging)
 
-    def trainer(self, regularizer, lambda_=0.1, schedule=None, loss=None, averaging=None, **options):
+    def trainer(
+        self, regularizer, lambda_=0.1, schedule=None, loss=None, averaging=None, **options
+    ):
         bank = self.bank(averaging is not None)
         return online_trainer(
             [bank],
@@ -94,8 +102,14 @@ PENALTIES = {
     "group lasso": (L21(), lambda w: sum(cp.norm(w[g]) for g in GROUPS)),
     "ridge": (Ridge(), lambda w: 0.5 * cp.sum_squares(w)),
     "lasso": (L1(), cp.norm1),
-    "sparse group": (SparseGroup(0.5), lambda w: 0.5 * cp.norm1(w) + 0.5 * sum(cp.norm(w[g]) for g in GROUPS)),
-    "tree": (TreeGroups([["a", "b"], ["b"], ["c", "d"]]), lambda w: cp.norm(w[:4]) + cp.norm(w[2:4]) + cp.norm(w[4:])),
+    "sparse group": (
+        SparseGroup(0.5),
+        lambda w: 0.5 * cp.norm1(w) + 0.5 * sum(cp.norm(w[g]) for g in GROUPS),
+    ),
+    "tree": (
+        TreeGroups([["a", "b"], ["b"], ["c", "d"]]),
+        lambda w: cp.norm(w[:4]) + cp.norm(w[2:4]) + cp.norm(w[4:]),
+    ),
 }
 
 
@@ -116,7 +130,11 @@ def test_the_averaged_model_approaches_the_batch_optimum(data, name, loss):
     optimum = batch_optimum(data, penalty, 0.05, loss)
     w = trainer.banks[0].averaged_table()[:, 0]
     margins = (2 * data.gold - 1) * (data.X @ w)
-    losses = np.maximum(0, 1 - margins) if isinstance(loss, StructuredHinge) else np.logaddexp(0, -margins)
+    losses = (
+        np.maximum(0, 1 - margins)
+        if isinstance(loss, StructuredHinge)
+        else np.logaddexp(0, -margins)
+    )
     objective = losses.mean() + 0.05 * penalty(cp.Constant(w)).value
     assert optimum - 1e-6 <= objective <= optimum * 1.02
 
@@ -138,7 +156,9 @@ def test_distance_over_gradients_reaches_the_optimum_without_tuning(data):
         scaled.tokens.features.values[:] *= scale
         # features times c and lambda times c^2 is the same problem in other units
         lambda_ = 0.05 * scale**2
-        trainer = data.trainer(Ridge(), lambda_, DistanceOverGradients(), averaging=PolynomialAverage(2))
+        trainer = data.trainer(
+            Ridge(), lambda_, DistanceOverGradients(), averaging=PolynomialAverage(2)
+        )
         fit(trainer, scaled.examples, epochs=100, rng=np.random.default_rng(0))
         w = trainer.banks[0].averaged_table()[:, 0]
         losses = np.maximum(0, 1 - (2 * data.gold - 1) * (scale * data.X @ w))
@@ -206,7 +226,9 @@ def test_perceptron_is_rosenblatts(data):
 def test_l1_refuses_kernels_and_dual_averaging(data):
     bank = KernelExpansion(["gaussian"], [Gaussian(1.0)], ["x"], 1)
     with pytest.raises(InputError, match=r"'gaussian' cannot.*'coordinates'"):
-        OnlineTrainer([bank], Binary(), StructuredHinge(), L1(), lambda_=0.1, schedule=InverseSqrt(1.0))
+        OnlineTrainer(
+            [bank], Binary(), StructuredHinge(), L1(), lambda_=0.1, schedule=InverseSqrt(1.0)
+        )
     with pytest.raises(InputError, match="dual averaging does not support"):
         data.trainer(L1(), method="rda")
 
@@ -215,7 +237,13 @@ def test_two_groups_of_one_name_and_a_state_that_does_not_fit_are_refused(data):
     with pytest.raises(InputError, match="do not fit the model"):
         data.bank(n_outputs=2).load_state(data.bank().state())
     with pytest.raises(InputError, match="'a'"):
-        online_trainer([data.bank(), data.bank()], Binary(), regularizer=Ridge(), lambda_=1, schedule=Constant(1.0))
+        online_trainer(
+            [data.bank(), data.bank()],
+            Binary(),
+            regularizer=Ridge(),
+            lambda_=1,
+            schedule=Constant(1.0),
+        )
 
 
 def test_divergence_is_reported_with_the_round(data):
@@ -241,7 +269,9 @@ def test_history_tells_loss_objective_norms_and_weights(data):
     assert [record["epoch"] for record in history] == [1, 2, 3, 4]
     last = history[-1]
     assert last["round"] == 4 * len(data.examples)
-    assert_allclose(last["objective"], last["loss"] + 0.1 * 0.5 * sum(values_of(last, "norm").values()) ** 2)
+    assert_allclose(
+        last["objective"], last["loss"] + 0.1 * 0.5 * sum(values_of(last, "norm").values()) ** 2
+    )
     assert_allclose(sum(values_of(last, "weight").values()), 1.0)
     assert last["weight:a"] == max(values_of(last, "weight").values())
     assert history[-1]["loss"] < history[0]["loss"]
@@ -262,7 +292,9 @@ def test_groups_that_arrive_late_join_the_others(data):
     trainer = online_trainer(
         [bank, TransitionBank(2, averaging=True)], Chain(2), lambda_=0.05, average=UniformAverage()
     )
-    few = Features(np.arange(len(data.gold) + 1), np.zeros(len(data.gold), np.int32), data.X[:, 0].copy())
+    few = Features(
+        np.arange(len(data.gold) + 1), np.zeros(len(data.gold), np.int32), data.X[:, 0].copy()
+    )
     early = Tokens(np.arange(len(data.gold) + 1), few)
     for i, y in enumerate(data.gold):
         trainer.update(early.sequence(i), np.array([y]))
@@ -283,7 +315,10 @@ def test_groups_that_arrive_late_join_the_others(data):
 @pytest.mark.parametrize(
     ("average", "growth"),
     [
-        (DecayedAverage(0.7), lambda t: 2.0 ** (1 / 0.7)),  # more rounds than half-lives that a double could count
+        (
+            DecayedAverage(0.7),
+            lambda t: 2.0 ** (1 / 0.7),
+        ),  # more rounds than half-lives that a double could count
         (DecayedAverage(3.0), lambda t: 2.0 ** (1 / 3)),
         (RecentAverage(), lambda t: ((t + 1) / t) ** 2 * np.exp((np.sqrt(t + 1) - np.sqrt(t)) / 3)),
     ],
@@ -299,7 +334,9 @@ def test_averages_weight_models_by_their_age_for_ever(average, growth, data, mon
         total = total / growth(max(t, 1)) + trainer.group_state.scales[0] * trainer.banks[0].table
         weight = weight / growth(max(t, 1)) + 1.0
         if t % 37 == 0:
-            assert_allclose(trainer.predictor().banks[0].table[first], (total / weight)[first], rtol=1e-10)
+            assert_allclose(
+                trainer.predictor().banks[0].table[first], (total / weight)[first], rtol=1e-10
+            )
 
 
 @pytest.mark.parametrize("method", ["fobos", "rda"])
@@ -346,7 +383,9 @@ def test_linear_decay_ends_at_its_last_rate_and_is_constant_without_an_end():
 
 
 def trained(schedule, epochs):
-    trainer = online_trainer([InterceptBank(3, True)], Multiclass(3), regularizer=None, lambda_=1.0, schedule=schedule)
+    trainer = online_trainer(
+        [InterceptBank(3, True)], Multiclass(3), regularizer=None, lambda_=1.0, schedule=schedule
+    )
     rates = []
 
     class Watch:
@@ -367,7 +406,9 @@ def test_mean_polyak_is_the_ratio_of_sums_so_far():
     squares = np.cumsum([square for _, _, square in rounds])
     left = 1 - np.arange(15) / 15
     assert rounds[0][0] == pytest.approx(0.7 * rounds[0][1] / rounds[0][2])
-    assert_allclose([rate for rate, _, _ in rounds[1:]], 0.7 * losses[:-1] / squares[:-1] * left[1:])
+    assert_allclose(
+        [rate for rate, _, _ in rounds[1:]], 0.7 * losses[:-1] / squares[:-1] * left[1:]
+    )
 
 
 def test_fit_tells_the_schedule_where_the_end_is():
@@ -376,12 +417,22 @@ def test_fit_tells_the_schedule_where_the_end_is():
 
 @pytest.mark.parametrize("schedule", [DistanceOverGradients, MeanPolyak])
 @pytest.mark.parametrize(
-    ("regularizer", "method"), [(L21(), "fobos"), (L21(), "rda"), (L1(), "fobos"), (SparseGroup(), "fobos")], ids=repr
+    ("regularizer", "method"),
+    [(L21(), "fobos"), (L21(), "rda"), (L1(), "fobos"), (SparseGroup(), "fobos")],
+    ids=repr,
 )
 @pytest.mark.parametrize("lambda_", [2.5, 0.3])
-def test_rates_survive_a_first_proximal_step_that_sets_every_group_to_zero(schedule, regularizer, method, lambda_):
-    """The first gradient is shorter than lambda; the mean of all is 0.8 long, so 0.3 has a model and 2.5 none."""
-    features = Features(np.arange(9), np.array([2, 2, 0, 1, 0, 1, 0, 1], dtype=np.int32), np.array([0.2] * 2 + [1] * 6))
+def test_rates_survive_a_first_proximal_step_that_sets_every_group_to_zero(
+    schedule, regularizer, method, lambda_
+):
+    """The first gradient is shorter than lambda; the mean of all is 0.8 long, so 0.3 has a model
+    and 2.5 none.
+    """
+    features = Features(
+        np.arange(9),
+        np.array([2, 2, 0, 1, 0, 1, 0, 1], dtype=np.int32),
+        np.array([0.2] * 2 + [1] * 6),
+    )
     tokens, gold = Tokens(np.arange(9), features), [0, 1, 0, 1, 0, 1, 0, 1]
     trainer = online_trainer(
         [ExplicitBank(["words"], np.zeros(3, dtype=np.int32), 2)],
@@ -402,7 +453,9 @@ def test_rates_survive_a_first_proximal_step_that_sets_every_group_to_zero(sched
 
 
 def test_a_gradient_without_length_is_none_to_the_rates():
-    """B1 splines need not be positive semidefinite: the square of a gradient can come out below zero."""
+    """B1 splines need not be positive semidefinite: the square of a gradient can come out below
+    zero.
+    """
     schedule = DistanceOverGradients()
     assert schedule.observe(1.0, -0.5, 1.0, 7.0) == 7.0
     assert schedule(2) == 1.0
@@ -411,7 +464,9 @@ def test_a_gradient_without_length_is_none_to_the_rates():
     assert schedule(3) == pytest.approx(schedule.numbers[DISTANCE] / 2.0)
 
 
-@pytest.mark.parametrize("schedule", [DistanceOverGradients(), MeanPolyak()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize(
+    "schedule", [DistanceOverGradients(), MeanPolyak()], ids=lambda s: type(s).__name__
+)
 def test_a_weight_that_was_not_met_before_makes_no_longer_step(schedule):
     """A step is never longer than if all examples had the largest weight."""
     schedule.plan(1000)
@@ -459,14 +514,18 @@ class ArcBank(DenseBank):
         super().__init__(name, (1, 1, n_values))
 
     def add_potentials(self, x, potentials):
-        potentials.arcs[:] += self.group_state.scales[0] * self.table[0, 0][getattr(x, self.names[0])]
+        potentials.arcs[:] += (
+            self.group_state.scales[0] * self.table[0, 0][getattr(x, self.names[0])]
+        )
 
     def step(self, x, gradient):
         self._values = getattr(x, self.names[0])
         super().step(x, gradient)
 
     def _own(self, gradient):
-        sums = np.bincount(self._values.ravel(), weights=gradient.arcs.ravel(), minlength=self.table.size)
+        sums = np.bincount(
+            self._values.ravel(), weights=gradient.arcs.ravel(), minlength=self.table.size
+        )
         return sums.reshape(self.table.shape)
 
 
@@ -474,12 +533,18 @@ def sentences(structure, count, seed):
     rng = np.random.default_rng(seed)
     for _ in range(count):
         n = rng.integers(2, 9)
-        x = TaggedSentence(rng.integers(0, N_TAGS, size=n), rng.integers(0, 50, size=(n + 1, n + 1)))
+        x = TaggedSentence(
+            rng.integers(0, N_TAGS, size=n), rng.integers(0, 50, size=(n + 1, n + 1))
+        )
         yield Example(x, structure.decode(TRUE_WEIGHTS[x.pairs]))
 
 
-@pytest.mark.parametrize("structure", [NonProjectiveTree(), NonProjectiveTree(False), ProjectiveTree()], ids=repr)
-@pytest.mark.parametrize("loss", [StructuredHinge(), CRF(), Perceptron()], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize(
+    "structure", [NonProjectiveTree(), NonProjectiveTree(False), ProjectiveTree()], ids=repr
+)
+@pytest.mark.parametrize(
+    "loss", [StructuredHinge(), CRF(), Perceptron()], ids=lambda loss: type(loss).__name__
+)
 def test_the_trainer_learns_to_parse_and_which_features_matter(structure, loss):
     trainer = online_trainer(
         [ArcBank("pairs", (N_TAGS + 1) ** 2), ArcBank("noise", 50)],

@@ -112,7 +112,14 @@ def rows(rng):
 
 
 def fitted(rows, loss, regularizer, **options):
-    options = {"epochs": 2, "C": 0.3, "weighting": "norms", "random_state": 0, "verbose": False, **options}
+    options = {
+        "epochs": 2,
+        "C": 0.3,
+        "weighting": "norms",
+        "random_state": 0,
+        "verbose": False,
+        **options,
+    }
     return OnlineMKLRegressor(KERNELS, loss=loss, regularizer=regularizer, **options).fit(*rows)
 
 
@@ -139,7 +146,9 @@ def test_they_learn_what_parts_of_the_library_learn(rows):
     ],
     ids=["loss", "regularizer", "term"],
 )
-def test_parts_without_them_learn_the_same_in_python_and_are_named(rows, loss, regularizer, name, capfd):
+def test_parts_without_them_learn_the_same_in_python_and_are_named(
+    rows, loss, regularizer, name, capfd
+):
     model = fitted(rows, loss, regularizer, verbose=True)
     factor = 2.0 if "+" in name else 1.0
     compiled = fitted(rows, OwnSquared(), factor * OwnLasso(), verbose=True)
@@ -157,7 +166,9 @@ def test_a_loss_of_labels_calls_the_structure(rng, n_classes):
     options = {"weighting": "norms", "random_state": 0}
     model = OnlineMKLClassifier(KERNELS, loss=OwnPerceptron(), **options).fit(X, y)
     assert driver.uncompiled_part(model.model_.trainer) is None
-    in_python = OnlineMKLClassifier(KERNELS, loss=OwnPerceptron(), callbacks=[EveryRound()], **options).fit(X, y)
+    in_python = OnlineMKLClassifier(
+        KERNELS, loss=OwnPerceptron(), callbacks=[EveryRound()], **options
+    ).fit(X, y)
     assert_array_equal(model.decision_function(X), in_python.decision_function(X))
     builtin = OnlineMKLClassifier(KERNELS, loss="perceptron", **options).fit(X, y)
     assert_allclose(model.decision_function(X), builtin.decision_function(X), rtol=1e-9, atol=1e-9)
@@ -167,7 +178,10 @@ def test_a_loss_of_labels_calls_the_structure(rng, n_classes):
 @pytest.mark.parametrize("callbacks", [(), [EveryRound()]], ids=["compiled", "rounds in Python"])
 @pytest.mark.parametrize(
     ("function", "error", "message"),
-    [(reciprocal_error, ZeroDivisionError, "division by zero"), (refusing_error, ValueError, r"'no target', 0\.0")],
+    [
+        (reciprocal_error, ZeroDivisionError, "division by zero"),
+        (refusing_error, ValueError, r"'no target', 0\.0"),
+    ],
     ids=["division", "raised"],
 )
 def test_errors_of_their_functions_reach_the_user(rows, callbacks, function, error, message):
@@ -175,8 +189,15 @@ def test_errors_of_their_functions_reach_the_user(rows, callbacks, function, err
         compiled = function, np.empty(0)
 
     X, y = np.vstack([rows[0], np.zeros(5)]), np.append(rows[1], 0.0)
-    options = {"regularizer": OwnLasso(), "weighting": "norms", "fit_intercept": False, "shuffle": False}
-    model = OnlineMKLRegressor(["linear"], loss=Failing(), eta0=1e-3, callbacks=callbacks, **options)
+    options = {
+        "regularizer": OwnLasso(),
+        "weighting": "norms",
+        "fit_intercept": False,
+        "shuffle": False,
+    }
+    model = OnlineMKLRegressor(
+        ["linear"], loss=Failing(), eta0=1e-3, callbacks=callbacks, **options
+    )
     with pytest.raises(error, match=message):
         model.fit(X, y)
 
@@ -189,9 +210,13 @@ def test_functions_of_another_signature_are_refused(rows):
     class WrongLasso(PlainLasso):
         compiled = squared_error, np.empty(0)
 
-    with pytest.raises(InputError, match=r"shrink must be UniTuple\(float64 x 2\)\(y: float64.*takes \(norms, step"):
+    with pytest.raises(
+        InputError, match=r"shrink must be UniTuple\(float64 x 2\)\(y: float64.*takes \(norms, step"
+    ):
         fitted(rows, WrongLoss(), OwnLasso())
-    with pytest.raises(InputError, match=r"squared_error must be none\(norms: array.*takes \(y, z, parameters\)"):
+    with pytest.raises(
+        InputError, match=r"squared_error must be none\(norms: array.*takes \(y, z, parameters\)"
+    ):
         fitted(rows, OwnSquared(), WrongLasso())
 
 
@@ -200,11 +225,15 @@ def test_what_is_no_compiled_function_is_refused(rows):
     class WrongLoss(PlainSquared):
         compiled = (lambda y, z, parameters: (0.0, 0.0)), np.empty(0)
 
-    with pytest.raises(InputError, match=r"must be a compiled function with the decorator numba\.njit"):
+    with pytest.raises(
+        InputError, match=r"must be a compiled function with the decorator numba\.njit"
+    ):
         fitted(rows, WrongLoss(), OwnLasso())
 
 
-@pytest.mark.parametrize("parameters", [[1.0], np.array([1]), np.ones((1, 1)), np.ones(4)[::2]], ids=repr)
+@pytest.mark.parametrize(
+    "parameters", [[1.0], np.array([1]), np.ones((1, 1)), np.ones(4)[::2]], ids=repr
+)
 def test_parameters_of_another_type_are_refused(rows, parameters):
     class WrongLoss(PlainSquared):
         compiled = squared_error, parameters

@@ -1,4 +1,6 @@
-"""Evaluation of treebanks with different words of the same characters, against the definition of each score."""
+"""Evaluation of treebanks with different words of the same characters, against the definition of
+each score.
+"""
 
 import itertools
 import random
@@ -33,7 +35,8 @@ def drawn(rng):
         n = len(own)
         root = rng.randrange(n)
         heads = [
-            0 if i == root else 1 + rng.choice([root, *range(min(i, root))] if i > root else [root]) for i in range(n)
+            0 if i == root else 1 + rng.choice([root, *range(min(i, root))] if i > root else [root])
+            for i in range(n)
         ]
         columns = {
             name: [rng.choice(values) for _ in own]
@@ -84,11 +87,15 @@ def f1(gold, predicted, right):
 
 
 def expected(gold, predicted):
-    """Compute the scores from the definitions in Zeman et al. (2018), for treebanks without multiword tokens."""
+    """Compute the scores from the definitions in Zeman et al. (2018), for treebanks without
+    multiword tokens.
+    """
     both = [span for span in gold if span in predicted]
 
     def functions(words, span):
-        own = [(s, w["relation"], w["upos"], w["feats"]) for s, w in words.items() if w["head"] == span]
+        own = [
+            (s, w["relation"], w["upos"], w["feats"]) for s, w in words.items() if w["head"] == span
+        ]
         return {child for child in own if child[1] in FUNCTION_RELATIONS}
 
     def content(words):
@@ -101,7 +108,9 @@ def expected(gold, predicted):
         return gold[span]["lemmas"] == "_" or same(span, "lemmas")
 
     def mlas(span):
-        return same(span, "head", "relation", "upos", "feats") and functions(gold, span) == functions(predicted, span)
+        return same(span, "head", "relation", "upos", "feats") and functions(
+            gold, span
+        ) == functions(predicted, span)
 
     everywhere = {
         "words_f1": lambda span: True,
@@ -121,7 +130,8 @@ def expected(gold, predicted):
     scores = {name: f1(gold, predicted, sum(map(rule, both))) for name, rule in everywhere.items()}
     ours, theirs = content(gold), content(predicted)
     return scores | {
-        name: f1(ours, theirs, sum(rule(span) for span in both if span in ours)) for name, rule in of_content.items()
+        name: f1(ours, theirs, sum(rule(span) for span in both if span in ours))
+        for name, rule in of_content.items()
     }
 
 
@@ -193,7 +203,11 @@ def test_multiword_tokens_are_aligned_by_forms(gold, predicted, n):
 def test_words_of_one_token_are_aligned_by_a_longest_common_subsequence(ours, theirs):
     words = [[Word(form, 0, 9, True) for form in forms] for forms in (ours, theirs)]
     found = aligned(*words)
-    longest = max(n for n in range(6) if set(itertools.combinations(ours, n)) & set(itertools.combinations(theirs, n)))
+    longest = max(
+        n
+        for n in range(6)
+        if set(itertools.combinations(ours, n)) & set(itertools.combinations(theirs, n))
+    )
     assert len(found) == longest
     assert all(ours[g] == theirs[p] for g, p in found)
     assert (found[1:] > found[:-1]).all()
@@ -201,7 +215,13 @@ def test_words_of_one_token_are_aligned_by_a_longest_common_subsequence(ours, th
 
 def test_multiword_tokens_of_files(tmp_path):
     row = "{}\t{}" + "\t_" * 5 + "\t_\t_\t_\n"
-    text = row.format("1-2", "zum") + row.format(1, "zu") + row.format(2, "dem") + row.format(3, "x y") + "\n"
+    text = (
+        row.format("1-2", "zum")
+        + row.format(1, "zu")
+        + row.format(2, "dem")
+        + row.format(3, "x y")
+        + "\n"
+    )
     (tmp_path / "a.conllu").write_text(text + text)
     treebank = read_treebank(tmp_path / "a.conllu", trees=False)
     found = Segmentation.of(treebank)
@@ -211,7 +231,10 @@ def test_multiword_tokens_of_files(tmp_path):
     assert [word.in_multiword for word in found.words] == [True, True, False] * 2
     write_treebank(tmp_path / "b.conllu", treebank[:1])
     for other in (treebank[:1], Treebank.from_sentences([Sentence(["zum", "x", "z"])])):
-        with pytest.raises(InputError, match=r"must have the same characters; at character (5|6), the gold one has "):
+        with pytest.raises(
+            InputError,
+            match=r"must have the same characters; at character (5|6), the gold one has ",
+        ):
             evaluate_treebanks(treebank, other)
 
 
@@ -239,7 +262,9 @@ def test_the_same_words_in_other_tokens(tmp_path):
     rows = "".join(f"{i}\t{form}" + "\t_" * 5 + "\t_\t_\t_\n" for i, form in enumerate("ab", 1))
     for name, first in (("split", ""), ("one", "1-2\tab" + "\t_" * 8 + "\n")):
         (tmp_path / f"{name}.conllu").write_text(f"{first}{rows}\n")
-    split, one = (read_treebank(tmp_path / f"{name}.conllu", trees=False) for name in ("split", "one"))
+    split, one = (
+        read_treebank(tmp_path / f"{name}.conllu", trees=False) for name in ("split", "one")
+    )
     scores = evaluate_treebanks(one, split)
     assert (scores["tokens_f1"], scores["words_f1"], scores["sentences_f1"]) == (0.0, 1.0, 1.0)
     assert evaluate_treebanks(one, one)["tokens_f1"] == 1.0

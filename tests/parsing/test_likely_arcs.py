@@ -1,4 +1,6 @@
-"""A parser scores the likely arcs of a first parser; trees under constraints and their probabilities."""
+"""A parser scores the likely arcs of a first parser; trees under constraints and their
+probabilities.
+"""
 
 from copy import copy
 
@@ -14,17 +16,31 @@ from omkl.groups import TemplateSet, initial_potentials
 from omkl.groups.templates.layout import ArcGuide
 from omkl.parsing import decoding
 from omkl.parsing.sentences import Guide, encode
-from omkl.parsing.stages import Selection, advice_of, candidate_arcs, completed, cross_fit, likely_margin
+from omkl.parsing.stages import (
+    Selection,
+    advice_of,
+    candidate_arcs,
+    completed,
+    cross_fit,
+    likely_margin,
+)
 from omkl.structures import NonProjectiveTree
 
 from ..structures.conftest import Trees
 
-GRAMMAR = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance", "h.upos between.upos m.upos")
+GRAMMAR = (
+    "h.upos m.upos direction",
+    "h.lemma m.lemma",
+    "m.xpos distance",
+    "h.upos between.upos m.upos",
+)
 FEW = ("m.xpos distance", "h.upos m.upos")
 
 
 def parser(templates=GRAMMAR, **settings):
-    return omkl.DependencyParser(templates, **{"epochs": 2, "memory": 20, "random_state": 0, **settings})
+    return omkl.DependencyParser(
+        templates, **{"epochs": 2, "memory": 20, "random_state": 0, **settings}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +79,10 @@ def test_likely_arcs_are_within_the_margin_or_of_a_tree(n, seed, margin):
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=(n + 1, n + 1))
     scores[rng.random(scores.shape) < 0.2] = -np.inf
-    heads, right = (np.array([rng.choice([h for h in range(n + 1) if h != m]) for m in range(1, n + 1)]) for _ in "ab")
+    heads, right = (
+        np.array([rng.choice([h for h in range(n + 1) if h != m]) for m in range(1, n + 1)])
+        for _ in "ab"
+    )
     scores[heads, np.arange(1, n + 1)] = rng.normal(size=n)
     gold, guide = treebank_of(right), Guide(heads, [ArcGuide(scores.copy())])
     [found] = candidate_arcs(guide, gold, Selection(margin), [right], corrects=False).arcs
@@ -105,7 +124,9 @@ def test_unlikely_arcs_have_probability_zero(grammar, fitted):
     _, test = grammar
     calibrated = copy(fitted).calibrate(test)
     sentences, _ = potentials_of(fitted, test)
-    for x, tree, marginals in zip(sentences, fitted.predict(test), calibrated.predict_marginals(test)):
+    for x, tree, marginals in zip(
+        sentences, fitted.predict(test), calibrated.predict_marginals(test)
+    ):
         likely = mask_of(x)
         assert np.all(likely[tree, np.arange(1, len(x) + 1)])
         assert np.all(marginals.arcs[~likely] == 0)
@@ -139,7 +160,9 @@ def test_unknown_heads_are_those_of_the_best_tree_that_agrees(grammar, fitted):
     known = gold.heads >= 0
     assert np.array_equal(heads[known], right[known])
     for own, arcs, tree in zip(gold.trees(), guide.arcs, np.split(heads, gold.offsets[1:-1])):
-        scores = np.where((own >= 0) & (np.arange(len(own) + 1)[:, None] != own), -np.inf, arcs.potentials[:, 1:])
+        scores = np.where(
+            (own >= 0) & (np.arange(len(own) + 1)[:, None] != own), -np.inf, arcs.potentials[:, 1:]
+        )
         assert np.array_equal(NonProjectiveTree().decode(np.insert(scores, 0, 0.0, axis=1)), tree)
     parser(likely=0.5).fit(gold)
 
@@ -147,7 +170,14 @@ def test_unknown_heads_are_those_of_the_best_tree_that_agrees(grammar, fitted):
 def test_the_first_parser_is_small_and_quick(grammar):
     train, _ = grammar
     quick = parser(likely=0.9, single_root=False, random_state=4).fit(train[:60])
-    settings = {"C": 1.0, "epochs": 3, "labeled": False, "single_root": False, "random_state": 4, "memory": 20}
+    settings = {
+        "C": 1.0,
+        "epochs": 3,
+        "labeled": False,
+        "single_root": False,
+        "random_state": 4,
+        "memory": 20,
+    }
     small = omkl.DependencyParser("small", order=1, **settings).fit(train[:60])
     assert np.array_equal(quick.first_.parse(train).heads, small.parse(train).heads)
 
@@ -175,7 +205,10 @@ def test_fields_of_trees_are_those_of_relatives():
     upos = encode(treebank, TemplateSet(["m.upos"]))
     code = dict(zip("*ABCDEF", upos.columns[0, upos.roots[0] :].tolist()))
     code["."] = int(encode(treebank, TemplateSet(["m-1.upos"])).columns[0, 0])
-    found = {field: tokens.columns[tokens.fields.index(field), tokens.roots[0] + 1 :].tolist() for field in fields}
+    found = {
+        field: tokens.columns[tokens.fields.index(field), tokens.roots[0] + 1 :].tolist()
+        for field in fields
+    }
     expected = {
         "parent_upos": "BDB*DE",
         "parent_parent_upos": "D*D**D",
@@ -187,7 +220,9 @@ def test_fields_of_trees_are_those_of_relatives():
     for field, letters in expected.items():
         assert found[field] == [code[letter] for letter in letters], field
     assert found["valency"][0] == found["valency"][2] == found["valency"][5]  # no children
-    assert found["valency"][1] == found["valency"][3] != found["valency"][4]  # one on either side, none on the left
+    assert (
+        found["valency"][1] == found["valency"][3] != found["valency"][4]
+    )  # one on either side, none on the left
 
 
 def test_advice_comes_from_parsers_that_have_not_seen_the_sentence(grammar):
@@ -239,7 +274,9 @@ def models(grammar_and_held_out):
 
 
 def decoder(**settings):
-    return omkl.DependencyParser(THREE, **{"epochs": 3, "memory": 20, "random_state": 0, **settings})
+    return omkl.DependencyParser(
+        THREE, **{"epochs": 3, "memory": 20, "random_state": 0, **settings}
+    )
 
 
 def test_no_sentences_have_no_trees(models):
@@ -268,7 +305,9 @@ def test_marginals_are_those_of_the_model_by_enumeration(name, models, grammar_a
         if name == "hinge":
             assert found.relations.shape == (len(own) - 1, len(model.relations_))
             np.testing.assert_allclose(found.relations.sum(axis=1), 1.0)
-    for parsed, found in zip(model.parse(test), model.predict_marginals(test) if name == "hinge" else []):
+    for parsed, found in zip(
+        model.parse(test), model.predict_marginals(test) if name == "hinge" else []
+    ):
         assert [model.relations_[best] for best in found.relations.argmax(axis=1)] == parsed.deprels
 
 
@@ -276,7 +315,10 @@ def test_calibrated_probabilities_are_the_shares_that_are_right(models, grammar_
     model, test = models["hinge"], grammar_and_held_out[2]
     marginals, parsed = model.predict_marginals(test), model.parse(test)
     sure = np.concatenate(
-        [own.arcs[sentence.heads, np.arange(1, len(sentence) + 1)] for own, sentence in zip(marginals, parsed)]
+        [
+            own.arcs[sentence.heads, np.arange(1, len(sentence) + 1)]
+            for own, sentence in zip(marginals, parsed)
+        ]
     )
     assert abs(sure.mean() - (parsed.heads == test.heads).mean()) < 0.05
     assert 0.1 < model.temperature_ < 10
@@ -293,7 +335,9 @@ def test_held_out_sentences_calibrate_and_files_keep_it(grammar_and_held_out, re
     model = decoder(early_stopping=True).fit(grammar_and_held_out[0])
     assert model.temperature_ > 0
     assert model.relation_temperature_ > 0
-    first, second = (each.predict_marginals(grammar_and_held_out[2]) for each in (model, reloaded(model)))
+    first, second = (
+        each.predict_marginals(grammar_and_held_out[2]) for each in (model, reloaded(model))
+    )
     for own, loaded in zip(first, second):
         assert np.array_equal(own.arcs, loaded.arcs)
         assert np.array_equal(own.relations, loaded.relations)
@@ -319,7 +363,9 @@ def test_the_best_parses_come_in_order(models, grammar_and_held_out):
     found = model.predict_nbest(test, 4)
     for own, parses, best in zip(arcs_of(model, test), found, model.parse(test)):
         scores = Trees(len(own) - 1, single_root=True).scores(own)
-        np.testing.assert_allclose([parse.score for parse in parses], np.sort(scores)[::-1][:4], atol=1e-9)
+        np.testing.assert_allclose(
+            [parse.score for parse in parses], np.sort(scores)[::-1][:4], atol=1e-9
+        )
         assert parses[0].heads.tolist() == best.heads
         assert parses[0].deprels == best.deprels
         assert all(len(parse.deprels) == len(best.heads) for parse in parses)
@@ -329,20 +375,30 @@ def test_trees_keep_to_arcs_that_are_required_and_forbidden(models, grammar_and_
     model, test = models["crf"], short(grammar_and_held_out[2])
     best = model.predict(test)
     forbidden = [[(int(heads[0]), 1)] if len(heads) > 1 else None for heads in best]
-    required = [[((1 if heads[-1] != 1 else 0) if len(heads) > 2 else int(heads[-1]), len(heads))] for heads in best]
+    required = [
+        [((1 if heads[-1] != 1 else 0) if len(heads) > 2 else int(heads[-1]), len(heads))]
+        for heads in best
+    ]
     for arcs in ({"forbidden": forbidden}, {"required": required}):
         parsed = model.predict_nbest(test, 1, **arcs)
         for i, (own, [found]) in enumerate(zip(arcs_of(model, test), parsed)):
             trees = Trees(len(own) - 1, single_root=True)
             scores = trees.scores(own)
-            must, must_not = (arcs.get(name, [None] * 99)[i] or [] for name in ("required", "forbidden"))
+            must, must_not = (
+                arcs.get(name, [None] * 99)[i] or [] for name in ("required", "forbidden")
+            )
             fits = [
-                all(heads[m - 1] == h for h, m in must) and all(heads[m - 1] != h for h, m in must_not)
+                all(heads[m - 1] == h for h, m in must)
+                and all(heads[m - 1] != h for h, m in must_not)
                 for heads in trees.heads
             ]
             assert found.score == pytest.approx(scores[fits].max())
-        assert [s.heads for s in model.parse(test, **arcs)] == [found.heads.tolist() for [found] in parsed]
-        for [(h, m)], own in zip(required if "required" in arcs else [], model.predict_marginals(test, **arcs)):
+        assert [s.heads for s in model.parse(test, **arcs)] == [
+            found.heads.tolist() for [found] in parsed
+        ]
+        for [(h, m)], own in zip(
+            required if "required" in arcs else [], model.predict_marginals(test, **arcs)
+        ):
             assert own.arcs[h, m] == pytest.approx(1.0)
 
 
@@ -379,7 +435,9 @@ def test_confidence_is_noted_beside_what_misc_has(models, grammar_and_held_out):
     for word, misc in enumerate(parsed.misc):
         values = dict(entry.split("=") for entry in misc.split("|"))
         assert values.pop("SpaceAfter", None) == ("No" if word == 0 else None)
-        assert float(values.pop("HeadConf")) == pytest.approx(found.arcs[parsed.heads[word], word + 1], abs=6e-4)
+        assert float(values.pop("HeadConf")) == pytest.approx(
+            found.arcs[parsed.heads[word], word + 1], abs=6e-4
+        )
         assert float(values.pop("RelConf")) == pytest.approx(found.relations[word].max(), abs=6e-4)
         assert not values
 

@@ -1,4 +1,6 @@
-"""Training of the parser on grammars of known structure, model files, lists of words, bad input, and scores."""
+"""Training of the parser on grammars of known structure, model files, lists of words, bad input,
+and scores.
+"""
 
 import warnings
 from dataclasses import replace
@@ -16,7 +18,13 @@ from omkl.exceptions import DataFileError, DataWarning, InputError
 from omkl.groups import TemplateSet
 
 INFORMATIVE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
-USELESS = ("h.form m.form direction", "m.feats distance", "h.xpos m.form", "h+1.upos m-1.upos direction", "h.feats")
+USELESS = (
+    "h.form m.form direction",
+    "m.feats distance",
+    "h.xpos m.form",
+    "h+1.upos m-1.upos direction",
+    "h.feats",
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +46,9 @@ def test_mkl_finds_the_informative_templates(grammar, loss, method):
     assert set(sorted(weights, key=weights.get)[-3:]) == set(INFORMATIVE)
 
 
-@pytest.mark.parametrize("settings", [{}, {"projective": True}, {"loss": "perceptron"}, {"regularizer": "l2"}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"projective": True}, {"loss": "perceptron"}, {"regularizer": "l2"}]
+)
 def test_parses_are_trees_with_one_root(grammar, settings):
     train, test = grammar
     if settings.get("projective"):
@@ -67,7 +77,8 @@ def test_several_roots():
 def test_relations_are_learned(grammar):
     train, test = grammar
     found = parser(INFORMATIVE).fit(train).evaluate(test)
-    # relations follow the tags of head and modifier but for one word in twenty, and need the right head
+    # relations follow the tags of head and modifier but for one word in twenty, and need the right
+    # head
     assert 0.8 * found["uas"] < found["las"] <= found["uas"]
     unlabeled = parser(INFORMATIVE, labeled=False).fit(train)
     assert unlabeled.evaluate(test)["las"] is None
@@ -80,13 +91,23 @@ def test_root_arcs_have_the_relations_of_training(others, reloaded):
     on_root, elsewhere = ["root", *others], ["dep", "obj"]
     sentences = []
     for _ in range(50):  # words tell their relations
-        relations = [str(rng.choice(on_root)), *(str(label) for label in rng.choice(elsewhere, rng.integers(1, 5)))]
+        relations = [
+            str(rng.choice(on_root)),
+            *(str(label) for label in rng.choice(elsewhere, rng.integers(1, 5))),
+        ]
         heads = [0, *(int(rng.integers(1, i + 1)) for i in range(1, len(relations)))]
         words = {"forms": relations, "lemmas": relations, "upos": relations}
         sentences.append(Sentence(**words, heads=heads, deprels=relations))
-    test = [Sentence(forms=words, lemmas=words, upos=words) for words in (["dep"], ["root", "root"], ["obj", "dep"])]
+    test = [
+        Sentence(forms=words, lemmas=words, upos=words)
+        for words in (["dep"], ["root", "root"], ["obj", "dep"])
+    ]
     model = parser(["distance"], epochs=2).fit(sentences)
-    streamed = parser(["distance"], weighting="norms").partial_fit(sentences[:5]).partial_fit(sentences[5:])
+    streamed = (
+        parser(["distance"], weighting="norms")
+        .partial_fit(sentences[:5])
+        .partial_fit(sentences[5:])
+    )
     for each in (model, streamed, reloaded(model)):
         for sentence in each.parse(test):
             for head, relation in zip(sentence.heads, sentence.deprels):
@@ -109,7 +130,9 @@ def test_saved_parsers_predict_the_same_and_train_on(grammar, reloaded):
 def test_template_files_and_lexicons_are_read_once(grammar, tmp_path):
     templates, lexicon = tmp_path / "templates.txt", tmp_path / "lexicon.tsv"
     templates.write_text("h.upos m.upos\nh.kind m.upos\n")
-    lexicon.write_text("".join(f"{form}\tx\n" for form in sorted(set(grammar[0].strings["forms"].tolist()))))
+    lexicon.write_text(
+        "".join(f"{form}\tx\n" for form in sorted(set(grammar[0].strings["forms"].tolist())))
+    )
     for path in (templates, str(templates)):
         models = [parser(path, lexicons={"kind": lexicon}, epochs=1).fit(grammar[0][:50])]
         texts = templates.read_bytes(), lexicon.read_bytes()
@@ -118,7 +141,10 @@ def test_template_files_and_lexicons_are_read_once(grammar, tmp_path):
         models[0].save(tmp_path / "model.npz")
         models += [omkl.load(tmp_path / "model.npz"), models[0].prune(2)]
         assert models[1].templates == ["h.upos m.upos", "h.kind m.upos"]
-        trees = [model.partial_fit(grammar[0][50:60]).parse(grammar[1][:9]).heads.tolist() for model in models]
+        trees = [
+            model.partial_fit(grammar[0][50:60]).parse(grammar[1][:9]).heads.tolist()
+            for model in models
+        ]
         assert trees[0] == trees[1] == trees[2]
         templates.write_bytes(texts[0])
         lexicon.write_bytes(texts[1])
@@ -129,7 +155,9 @@ def test_the_strongest_features_have_names(grammar):
     model = parser().fit(train)
     features = model.top_features(6)
     assert all(set(feature) == {"feature", "group", "weight"} for feature in features)
-    assert [abs(f["weight"]) for f in features] == sorted((abs(f["weight"]) for f in features), reverse=True)
+    assert [abs(f["weight"]) for f in features] == sorted(
+        (abs(f["weight"]) for f in features), reverse=True
+    )
     one = model.top_features(1, "h.upos m.upos direction")[0]["feature"]
     assert one.startswith("h.upos=")
     assert one.endswith(("left", "right"))
@@ -150,9 +178,13 @@ def test_long_sentences_and_unknown_words(grammar):
 def without_heads(treebank, share, rng):
     """Remove the heads of some words, but keep one in each sentence."""
     unknown = rng.random(treebank.n_words) < share
-    unknown[treebank.offsets[:-1] + (rng.random(len(treebank)) * treebank.lengths).astype(int)] = False
+    unknown[treebank.offsets[:-1] + (rng.random(len(treebank)) * treebank.lengths).astype(int)] = (
+        False
+    )
     heads, deprels = np.where(unknown, -1, treebank.heads), np.where(unknown, 0, treebank.deprels)
-    return replace(treebank, heads=heads.astype(np.int32), deprels=deprels.astype(np.int32), text=None), unknown
+    return replace(
+        treebank, heads=heads.astype(np.int32), deprels=deprels.astype(np.int32), text=None
+    ), unknown
 
 
 @pytest.mark.parametrize("settings", [{}, {"loss": "crf"}, {"loss": "perceptron"}], ids=str)
@@ -177,7 +209,11 @@ def test_partial_trees_that_fit_no_tree(tmp_path):
     def sentence(*heads):
         return Sentence(forms=list("abcd"), heads=list(heads))
 
-    cases = {"word 1": sentence(2, 1, None, None), "root": sentence(0, None, 0, None), "9": sentence(None, 9, 1, 0)}
+    cases = {
+        "word 1": sentence(2, 1, None, None),
+        "root": sentence(0, None, 0, None),
+        "9": sentence(None, 9, 1, 0),
+    }
     for message, wrong in cases.items():
         with pytest.raises(InputError, match=message):
             parser(["m.form"]).fit([wrong])
@@ -222,10 +258,18 @@ CYCLE = [Sentence(forms=["a", "b", "c"], heads=[2, 1, 0])]
         ({"C": -1}, None, "C must be"),
         ({"templates": "nothing507"}, None, "must be a file, one of"),
         ({"loss": "likelihood"}, None, "Unknown loss"),
-        ({"templates": ["m.lemma"]}, [Sentence(forms=["a"], heads=[0])], "Every template needs a field"),
+        (
+            {"templates": ["m.lemma"]},
+            [Sentence(forms=["a"], heads=[0])],
+            "Every template needs a field",
+        ),
         ({}, [1, 2], "Sentence 1 must be"),
         ({}, [], "no sentence"),
-        ({}, [Sentence(forms=["a"], heads=[0]), Sentence(forms=["a"])], "Sentence 2 has no word with a head"),
+        (
+            {},
+            [Sentence(forms=["a"], heads=[0]), Sentence(forms=["a"])],
+            "Sentence 2 has no word with a head",
+        ),
         ({}, [Sentence(forms=["a", "b"], heads=[0, 0])], "single_root=True"),
         ({}, CYCLE, "Sentence 1, word 1: .*a cycle, 1 -> 2 -> 1"),
         ({}, [Sentence(forms=["a"], heads=[4])], "the head 4 .* out of range"),
@@ -245,8 +289,17 @@ def test_bad_input_is_refused_and_the_parser_stays(grammar, settings, sentences,
 
 
 def test_gold_trees_are_checked_wherever_they_are_used(grammar):
-    model, treebank = parser(epochs=1).fit(grammar[0][:20]), Treebank.from_sentences(CYCLE, trees=False)
-    for method in (model.partial_fit, model.evaluate, model.score, model.calibrate, model.group_report):
+    model, treebank = (
+        parser(epochs=1).fit(grammar[0][:20]),
+        Treebank.from_sentences(CYCLE, trees=False),
+    )
+    for method in (
+        model.partial_fit,
+        model.evaluate,
+        model.score,
+        model.calibrate,
+        model.group_report,
+    ):
         with pytest.raises(InputError, match="a cycle"):
             method(treebank)
     with pytest.warns(DataWarning):
@@ -256,7 +309,9 @@ def test_gold_trees_are_checked_wherever_they_are_used(grammar):
 @pytest.fixture(scope="module")
 def model():
     treebank = synthetic_treebank(60, random_state=0)
-    return omkl.DependencyParser(["m.form distance", "h.form m.form"], epochs=1, random_state=0).fit(treebank)
+    return omkl.DependencyParser(
+        ["m.form distance", "h.form m.form"], epochs=1, random_state=0
+    ).fit(treebank)
 
 
 def silently_parsed(model, X):
@@ -302,8 +357,26 @@ def test_paths_are_read_together(model, tmp_path):
     assert len(model.parse([Path(path), str(path)])) == 10
 
 
-RELATIONS = ("nsubj", "nsubj:pass", "obl:tmod", "det", "case", "case:gen", "punct", "aux", "root", "_")
-FEATS = ("_", "Number=Sing", "Typo=Yes", "Case=Nom|Number=Sing", "Number=Sing|Case=Nom", "Typo=Yes|Number=Sing")
+RELATIONS = (
+    "nsubj",
+    "nsubj:pass",
+    "obl:tmod",
+    "det",
+    "case",
+    "case:gen",
+    "punct",
+    "aux",
+    "root",
+    "_",
+)
+FEATS = (
+    "_",
+    "Number=Sing",
+    "Typo=Yes",
+    "Case=Nom|Number=Sing",
+    "Number=Sing|Case=Nom",
+    "Typo=Yes|Number=Sing",
+)
 #: Relations of content words and of function words, and universal features.
 CONTENT = {
     "acl", "advcl", "advmod", "amod", "appos", "ccomp", "compound", "conj", "csubj", "dep", "discourse", "dislocated",
@@ -357,7 +430,10 @@ def by_definition(pairs, counts=lambda gold, i: True):
                     say["mlas"] = head, relation, upos, frozenset(feats), below
                 for name, what in say.items():
                     said[name][side].add((word, what))
-    return {name: 2 * len(gold & system) / max(len(gold) + len(system), 1) for name, (gold, system) in said.items()}
+    return {
+        name: 2 * len(gold & system) / max(len(gold) + len(system), 1)
+        for name, (gold, system) in said.items()
+    }
 
 
 @st.composite
@@ -370,12 +446,26 @@ def annotations(draw):
         forms = rng.choice(["a", "b", ","], n).tolist()
         pair = []
         for _ in range(2):
-            order = rng.permutation(n) + 1  # each word hangs on the root or on one before it in some order
+            order = (
+                rng.permutation(n) + 1
+            )  # each word hangs on the root or on one before it in some order
             heads = np.zeros(n, int)
             heads[order - 1] = [rng.choice([0, *order[:k]]) for k in range(n)]
-            columns = {"lemmas": ["x", "y", "_"], "upos": ["NOUN", "PUNCT"], "xpos": ["_", "N"], "feats": FEATS}
+            columns = {
+                "lemmas": ["x", "y", "_"],
+                "upos": ["NOUN", "PUNCT"],
+                "xpos": ["_", "N"],
+                "feats": FEATS,
+            }
             columns = {name: rng.choice(values, n).tolist() for name, values in columns.items()}
-            pair.append(Sentence(forms, heads=heads.tolist(), deprels=rng.choice(RELATIONS, n).tolist(), **columns))
+            pair.append(
+                Sentence(
+                    forms,
+                    heads=heads.tolist(),
+                    deprels=rng.choice(RELATIONS, n).tolist(),
+                    **columns,
+                )
+            )
         pairs.append(tuple(pair))
     return pairs
 
@@ -386,7 +476,9 @@ def without_annotation(sentences):
                "mlas": "upos feats", "blex": "lemmas"}  # fmt: skip
     empty = {name for name in ("upos", "xpos", "feats", "lemmas")
              if all(set(getattr(sentence, name)) <= {"_"} for sentence in sentences)}  # fmt: skip
-    return dict.fromkeys(score for score, names in columns.items() if empty.issuperset(names.split()))
+    return dict.fromkeys(
+        score for score, names in columns.items() if empty.issuperset(names.split())
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -413,7 +505,11 @@ def test_tables_count_what_the_scores_count(pairs):
     gold, system = (Treebank.from_sentences(sentences) for sentences in zip(*pairs))
     found = evaluate_treebanks(gold, system)
     n = gold.n_words
-    assert sum(row["gold"] for row in found["lengths"]) == sum(row["predicted"] for row in found["lengths"]) == n
+    assert (
+        sum(row["gold"] for row in found["lengths"])
+        == sum(row["predicted"] for row in found["lengths"])
+        == n
+    )
     assert sum(row["correct"] for row in found["lengths"]) == round(found["uas"] * n)
     for row in found["relations"]:
         assert row["recall"] == (row["correct"] / row["gold"] if row["gold"] else 0.0)
@@ -426,16 +522,33 @@ def test_tables_count_what_the_scores_count(pairs):
             }
             for side in zip(*pairs)
         ]
-        assert (row["gold"], row["predicted"], row["correct"]) == (len(arcs[0]), len(arcs[1]), len(arcs[0] & arcs[1]))
+        assert (row["gold"], row["predicted"], row["correct"]) == (
+            len(arcs[0]),
+            len(arcs[1]),
+            len(arcs[0] & arcs[1]),
+        )
 
 
 def test_what_a_treebank_lacks_has_no_score():
     gold = Sentence(["a", "b"], heads=[0, 1], deprels=["root", "det"], upos=["X", "Y"])
     unlabeled, tagged = Sentence(["a", "b"], heads=[0, 1]), Sentence(["a", "b"], upos=["X", "X"])
-    gold, unlabeled, tagged = (Treebank.from_sentences([sentence]) for sentence in (gold, unlabeled, tagged))
-    without_relations, without_heads = evaluate_treebanks(gold, unlabeled), evaluate_treebanks(gold, tagged)
-    assert (without_relations["uas"], without_relations["las"], without_relations["mlas"]) == (1.0, None, None)
-    assert (without_heads["uas"], without_heads["upos"], without_heads["lengths"]) == (None, 0.5, [])
+    gold, unlabeled, tagged = (
+        Treebank.from_sentences([sentence]) for sentence in (gold, unlabeled, tagged)
+    )
+    without_relations, without_heads = (
+        evaluate_treebanks(gold, unlabeled),
+        evaluate_treebanks(gold, tagged),
+    )
+    assert (without_relations["uas"], without_relations["las"], without_relations["mlas"]) == (
+        1.0,
+        None,
+        None,
+    )
+    assert (without_heads["uas"], without_heads["upos"], without_heads["lengths"]) == (
+        None,
+        0.5,
+        [],
+    )
     assert evaluate_treebanks(tagged, tagged)["uas"] is None
     scores = evaluate_treebanks(tagged, gold)
     assert [scores[name] for name in ("xpos", "ufeats", "lemmas", "blex")] == [None] * 4
@@ -444,7 +557,14 @@ def test_what_a_treebank_lacks_has_no_score():
 
 def test_punctuation_by_rules():
     gold = Treebank.from_sentences(
-        [Sentence(forms=["a", ",", "$"], upos=["X", "PUNCT", "PUNCT"], xpos=["A", ",", "$"], heads=[0, 1, 2])]
+        [
+            Sentence(
+                forms=["a", ",", "$"],
+                upos=["X", "PUNCT", "PUNCT"],
+                xpos=["A", ",", "$"],
+                heads=[0, 1, 2],
+            )
+        ]
     )
     rules = {None: 3, "upos": 1, "xpos": 2, "form": 2, (lambda form, upos, xpos: form == "a"): 2}
     for rule, words in rules.items():
@@ -455,10 +575,13 @@ def test_punctuation_by_rules():
 
 def test_other_words_are_refused():
     gold, other, longer = (
-        Treebank.from_sentences([Sentence(["the"]), Sentence(["a", *words])]) for words in ("b", "c", "bd")
+        Treebank.from_sentences([Sentence(["the"]), Sentence(["a", *words])])
+        for words in ("b", "c", "bd")
     )
     for predicted in (other, longer, gold[:1]):
-        with pytest.raises(InputError, match=r"must have the same characters; at character [456], the gold one has"):
+        with pytest.raises(
+            InputError, match=r"must have the same characters; at character [456], the gold one has"
+        ):
             evaluate_treebanks(gold, predicted)
     for sentences in (gold, gold[:0]):
         with pytest.raises(InputError, match="No word counts"):
@@ -485,4 +608,6 @@ def test_forms_are_compared_as_strings_not_as_codes(tmp_path):
     omkl.data.write_treebank(tmp_path / "gold.conllu", treebank)
     again = read_treebank(tmp_path / "gold.conllu")[::-1][::-1]
     found = evaluate_treebanks(treebank, again)
-    assert [found[name] for name in ("upos", "ufeats", "alltags", "las", "mlas", "blex")] == [1.0] * 6
+    assert [found[name] for name in ("upos", "ufeats", "alltags", "las", "mlas", "blex")] == [
+        1.0
+    ] * 6

@@ -1,4 +1,6 @@
-"""Parsers of second order: templates of grandparents and siblings decide where those of arcs cannot."""
+"""Parsers of second order: templates of grandparents and siblings decide where those of arcs
+cannot.
+"""
 
 import copy
 import gc
@@ -17,19 +19,25 @@ PARTS = ("g.lemma h.upos m.upos", "g.misc:Noise", "s.upos h.lemma m.upos", "s.fo
 
 
 def sentence(rng):
-    """Nouns after a verb: each depends on the noun before it, or all depend on the verb, as the verb's lemma tells."""
+    """Nouns after a verb: each depends on the noun before it, or all depend on the verb, as the
+    verb's lemma tells.
+    """
     n, lemma = int(rng.integers(2, 6)), "ab"[rng.integers(2)]
     n_before = int(rng.integers(0, 3))
     verb = n_before + 1
     nouns = [verb + k for k in range(1, n + 1)]
-    heads = [verb] * n_before + [0] + [verb if lemma == "a" or k == nouns[0] else k - 1 for k in nouns]
+    heads = (
+        [verb] * n_before + [0] + [verb if lemma == "a" or k == nouns[0] else k - 1 for k in nouns]
+    )
     return Sentence(
         forms=[f"w{rng.integers(50)}" for _ in heads],
         lemmas=["x"] * n_before + [lemma] + ["y"] * n,
         upos=["ADV"] * n_before + ["VERB"] + ["NOUN"] * n,
         misc=[f"Noise={rng.integers(9)}" for _ in heads],
         heads=heads,
-        deprels=["advmod"] * n_before + ["root"] + ["obj" if h == verb else "nmod" for h in heads[verb:]],
+        deprels=["advmod"] * n_before
+        + ["root"]
+        + ["obj" if h == verb else "nmod" for h in heads[verb:]],
     )
 
 
@@ -41,7 +49,9 @@ def treebanks():
 
 
 def parser(**settings):
-    return omkl.DependencyParser([*ARCS, *PARTS], **{"epochs": 4, "memory": 10, "random_state": 0, **settings})
+    return omkl.DependencyParser(
+        [*ARCS, *PARTS], **{"epochs": 4, "memory": 10, "random_state": 0, **settings}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +93,9 @@ def test_weights_are_those_of_all_templates(treebanks, fitted):
     assert list(weights) == fitted.templates_.names == [*ARCS, *PARTS]
     assert sum(weights.values()) == pytest.approx(1)
     norms = [*fitted.first_.predictor_.norms, *fitted.predictor_.norms]
-    assert list(weights.values()) == pytest.approx(np.array(norms) / sum(norms))  # squared mixed norm
+    assert list(weights.values()) == pytest.approx(
+        np.array(norms) / sum(norms)
+    )  # squared mixed norm
     assert weights["g.misc:Noise"] == 0
     assert "g.misc:Noise" in fitted.left_out_
     assert min(weights[PARTS[0]], weights[PARTS[2]]) > weights["s.form m.form"]
@@ -130,7 +142,9 @@ def test_an_explanation_adds_up(treebanks, fitted):
             row["adds"] for row in fitted.explain(test[i : i + 1], heads=gold, n=10_000).features
         ) == pytest.approx(told.margin, abs=1e-4)
     assert set(told.groups) <= set(fitted.templates_.names)
-    others = [fitted.explain(test[i : i + 1]) for i in range(10)]  # also where the parser has no doubt
+    others = [
+        fitted.explain(test[i : i + 1]) for i in range(10)
+    ]  # also where the parser has no doubt
     assert all(not np.array_equal(own.output, own.against) for own in others)
     heads = fitted.explain(test[0:1], word=2)
     assert heads.output[1] != heads.against[1]
@@ -259,14 +273,22 @@ def test_templates_are_sorted_by_part():
     assert list(templates.by_part()) == ["arc", "grandparent", "sibling"]
     assert templates[2].atoms == "g+1.lemma h-1.upos distance"
     assert templates[2].replacing({"lemma": "form"}).atoms == "g+1.form h-1.upos distance"
-    assert len(TemplateSet.resolve("auto")) == len(TemplateSet.resolve("rich")) + len(TemplateSet.resolve("parts"))
+    assert len(TemplateSet.resolve("auto")) == len(TemplateSet.resolve("rich")) + len(
+        TemplateSet.resolve("parts")
+    )
 
 
 def test_the_parser_of_arcs_has_no_parameters_of_the_whole(treebanks):
     train, test = treebanks
-    stopped = parser(decode="marginal", early_stopping=True, callbacks=[lambda trainer, record: False])
+    stopped = parser(
+        decode="marginal", early_stopping=True, callbacks=[lambda trainer, record: False]
+    )
     model = stopped.fit(train[:120], validation=test[:50])
-    assert (model.first_.decode, model.first_.early_stopping, model.first_.callbacks) == ("map", False, None)
+    assert (model.first_.decode, model.first_.early_stopping, model.first_.callbacks) == (
+        "map",
+        False,
+        None,
+    )
     assert model.temperature_ is not None
     assert model.score(test) > 0.8
 

@@ -1,4 +1,6 @@
-"""Templates are fitted to a treebank, and ``keep=`` retrains on the best ones: as many as given, or as few as do."""
+"""Templates are fitted to a treebank, and ``keep=`` retrains on the best ones: as many as given, or
+as few as do.
+"""
 
 import warnings
 from dataclasses import replace
@@ -15,11 +17,19 @@ from omkl.parsing.sentences import suited
 from omkl.parsing.template_selection import PERIOD, fewest_templates
 
 INFORMATIVE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
-USELESS = ("h.form m.form direction", "m.feats distance", "h.xpos m.form", "h+1.upos m-1.upos direction", "h.feats")
+USELESS = (
+    "h.form m.form direction",
+    "m.feats distance",
+    "h.xpos m.form",
+    "h+1.upos m-1.upos direction",
+    "h.feats",
+)
 
 
 def parser(templates=INFORMATIVE + USELESS, **settings):
-    return omkl.DependencyParser(templates, **{"epochs": 3, "memory": 20, "random_state": 0, **settings})
+    return omkl.DependencyParser(
+        templates, **{"epochs": 3, "memory": 20, "random_state": 0, **settings}
+    )
 
 
 def test_a_number_of_templates_is_pruning_and_training_anew(grammar):
@@ -45,7 +55,9 @@ def test_as_few_as_do_are_those_that_inform(grammar, tmp_path, reloaded, capsys)
     resumed = parser(keep="auto").fit(train, checkpoint=tmp_path / "run", resume=True)
     for model in (again, resumed):
         assert model.templates_ == auto.templates_
-        assert np.array_equal(model.model_.trainer.banks[0].table, auto.model_.trainer.banks[0].table)
+        assert np.array_equal(
+            model.model_.trainer.banks[0].table, auto.model_.trainer.banks[0].table
+        )
     assert reloaded(auto).keep == "auto"
     assert reloaded(auto).pruning_curve_ == auto.pruning_curve_
     assert auto.pruning_curve_[0]["templates"] == 8
@@ -62,11 +74,16 @@ class Scripted:
         self.templates_ = templates
         self._gold, self._n_right = gold, n_right
         self.template_weights_ = {name: 1.0 / (k + 1) for k, name in enumerate(templates.names)}
-        self.template_weights_[templates.names[-1]] *= len(templates) < 16  # with all of them the last one is dead
+        self.template_weights_[templates.names[-1]] *= (
+            len(templates) < 16
+        )  # with all of them the last one is dead
 
     def group_report(self, sentences):
         assert len(sentences)
-        return [{"group": name, "loss_increase": weight} for name, weight in self.template_weights_.items()]
+        return [
+            {"group": name, "loss_increase": weight}
+            for name, weight in self.template_weights_.items()
+        ]
 
     def parse(self, sentences):
         heads = np.where(np.arange(sentences.n_words) < self._n_right, sentences.heads, -1)
@@ -101,9 +118,14 @@ def test_the_knee_is_the_smallest_number_within_a_standard_error_of_the_best(gra
     assert [point["templates"] for point in curve] == list(right)
     np.testing.assert_allclose([p["accuracy"] * gold.n_words for p in curve], list(right.values()))
     best = max(right.values())
-    np.testing.assert_allclose([p["behind"] * gold.n_words for p in curve], [best - n for n in right.values()])
+    np.testing.assert_allclose(
+        [p["behind"] * gold.n_words for p in curve], [best - n for n in right.values()]
+    )
     counts = [np.clip(n - gold.offsets[:-1], 0, gold.lengths) for n in right.values()]
-    errors = [np.std(counts[list(right.values()).index(best)] - own, ddof=1) * np.sqrt(len(gold)) for own in counts]
+    errors = [
+        np.std(counts[list(right.values()).index(best)] - own, ddof=1) * np.sqrt(len(gold))
+        for own in counts
+    ]
     np.testing.assert_allclose([p["standard_error"] * gold.n_words for p in curve], errors)
     assert found.names == templates.names[:kept]
     assert [n for _, n in asked] == list(right)
@@ -171,13 +193,17 @@ def test_a_set_without_xpos_is_the_set_whose_views_read_upos(treebank, name):
         expected[frozenset(atoms)] = None
     assert {frozenset(template.atoms.split()) for template in chosen} == set(expected)
     assert len(chosen) == len(expected)
-    assert ("UPOS is read in place of XPOS" in change) == ("xpos" in TemplateSet.resolve(name).fields)
+    assert ("UPOS is read in place of XPOS" in change) == (
+        "xpos" in TemplateSet.resolve(name).fields
+    )
     assert len(change) <= 150
     assert "\n" not in change
 
 
 def test_templates_that_become_equal_are_merged_and_keep_the_name_of_the_first(treebank):
-    templates = TemplateSet(["h.upos m.xpos", "own = h.xpos m.upos", "fine = h.form m.xpos m.upos", "h.form m.upos"])
+    templates = TemplateSet(
+        ["h.upos m.xpos", "own = h.xpos m.upos", "fine = h.form m.xpos m.upos", "h.form m.upos"]
+    )
     chosen, change = suited(templates, without(treebank, "xpos"))
     assert list(map(str, chosen)) == ["h.upos m.upos", "fine = h.form m.upos"]
     assert "2 of 4 templates" in change
@@ -185,7 +211,9 @@ def test_templates_that_become_equal_are_merged_and_keep_the_name_of_the_first(t
 
 
 def test_fields_of_relatives_are_replaced_and_left_out_alike(treebank):
-    templates = TemplateSet(["m.parent_xpos h.xpos", "m.parent_parent_upos", "m.parent_lemma", "m.valency"])
+    templates = TemplateSet(
+        ["m.parent_xpos h.xpos", "m.parent_parent_upos", "m.parent_lemma", "m.valency"]
+    )
     chosen, _ = suited(templates, without(treebank, "xpos", "lemmas"))
     assert chosen.names == ["h.upos m.parent_upos", "m.parent_parent_upos", "m.valency"]
     few = replace(treebank, xpos=treebank.xpos * (np.arange(treebank.n_words) % 50 == 0))
@@ -193,11 +221,17 @@ def test_fields_of_relatives_are_replaced_and_left_out_alike(treebank):
 
 
 def test_tags_of_one_kind_serve_for_both(treebank):
-    few = replace(treebank, xpos=treebank.xpos * (np.arange(treebank.n_words) % 50 == 0))  # as good as none
+    few = replace(
+        treebank, xpos=treebank.xpos * (np.arange(treebank.n_words) % 50 == 0)
+    )  # as good as none
     for templates, data, names in (
         (TEMPLATES[:2], without(treebank, "upos"), ["h.xpos m.xpos direction"]),
         (TEMPLATES[:2], few, ["h.upos m.upos direction"]),
-        (TEMPLATES, xpos_is_upos(treebank), ["h.upos m.upos direction", "m.upos distance", *TEMPLATES[3:]]),
+        (
+            TEMPLATES,
+            xpos_is_upos(treebank),
+            ["h.upos m.upos direction", "m.upos distance", *TEMPLATES[3:]],
+        ),
     ):
         assert suited(TemplateSet(templates), data)[0].names == names
     with pytest.raises(InputError, match="a field that the data lacks: 'UPOS', 'XPOS'"):
@@ -217,11 +251,16 @@ def test_a_parser_without_xpos_is_that_of_upos_in_its_place(treebank):
     with pytest.warns(DataWarning, match="UPOS is read in place of XPOS") as caught:
         model = parser(TEMPLATES).fit(without(treebank[:100], "xpos"))
     assert len(caught) == 1
-    twin = parser(["h.upos m.upos direction", "m.upos distance", "h.lemma m.lemma", "h.feats m.form"])
+    twin = parser(
+        ["h.upos m.upos direction", "m.upos distance", "h.lemma m.lemma", "h.feats m.form"]
+    )
     twin = silently(lambda: twin.fit(without(treebank[:100], "xpos")))
     assert model.templates_ == twin.templates_
     assert "xpos" not in model.model_.codec.relations.templates.fields
-    for input_ in (test, without(test, "xpos")):  # tags that were not there in training are not looked at
+    for input_ in (
+        test,
+        without(test, "xpos"),
+    ):  # tags that were not there in training are not looked at
         parsed = silently(lambda input_=input_: model.parse(input_))
         assert np.array_equal(parsed.heads, twin.parse(input_).heads)
         assert np.array_equal(parsed.deprels, twin.parse(input_).deprels)
@@ -240,7 +279,9 @@ def test_what_a_model_needs_and_the_input_lacks_is_one_warning(treebank, reloade
     # a field of some training words may be missing in a short sentence
     some = train.feats * (np.arange(train.n_words) % 2)
     sometimes = parser(TEMPLATES).fit(replace(train, feats=some))
-    silently(lambda: sometimes.parse([Sentence(forms=["a"], lemmas=["a"], upos=["NOUN"], xpos=["X01"])]))
+    silently(
+        lambda: sometimes.parse([Sentence(forms=["a"], lemmas=["a"], upos=["NOUN"], xpos=["X01"])])
+    )
     with pytest.warns(DataWarning, match="no FEATS"):
         sometimes.parse(without(test, "feats"))
 
@@ -248,7 +289,9 @@ def test_what_a_model_needs_and_the_input_lacks_is_one_warning(treebank, reloade
 def test_the_first_sentences_of_a_stream_decide(treebank, tmp_path):
     path = tmp_path / "t.conllu"
     write_treebank(path, Treebank.from_sentences([*without(treebank[:50], "xpos"), *treebank[50:]]))
-    with pytest.warns(DataWarning, match="the first 50 sentences: UPOS is read in place of XPOS") as caught:
+    with pytest.warns(
+        DataWarning, match="the first 50 sentences: UPOS is read in place of XPOS"
+    ) as caught:
         model = parser("auto", epochs=1, order=1).fit(stream_conllu(path, block_size=50))
     assert len(caught) == 1
     assert "xpos" not in model.templates_.fields + model.model_.codec.relations.templates.fields

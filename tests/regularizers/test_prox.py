@@ -1,4 +1,6 @@
-"""Properties of every regularizer against cvxpy; composites, trees, overlaps; kernel weights; names and errors."""
+"""Properties of every regularizer against cvxpy; composites, trees, overlaps; kernel weights; names
+and errors.
+"""
 
 import decimal
 from decimal import Decimal
@@ -48,7 +50,10 @@ def group_sum(x, groups, weights=None):
 CASES = {
     "l21": (L21(), cp.norm1),
     "squared": (SquaredL21(), lambda x: 0.5 * cp.square(cp.norm1(x))),
-    "weighted": (WeightedSquaredL21(WEIGHTS), lambda x: 0.5 * cp.square(cp.norm1(cp.multiply(WEIGHTS, x)))),
+    "weighted": (
+        WeightedSquaredL21(WEIGHTS),
+        lambda x: 0.5 * cp.square(cp.norm1(cp.multiply(WEIGHTS, x))),
+    ),
     "lq1.2": (LqNorm(1.2), lambda x: cp.sum(cp.power(cp.abs(x), 1.2)) / 1.2),
     "lq4/3": (LqNorm(4 / 3), lambda x: cp.sum(cp.power(cp.abs(x), 4 / 3)) / (4 / 3)),
     "lq3/2": (LqNorm(1.5), lambda x: cp.sum(cp.power(cp.abs(x), 1.5)) / 1.5),
@@ -57,8 +62,14 @@ CASES = {
     "elastic": (ElasticNet(0.3), lambda x: 0.7 * cp.norm1(x) + 0.15 * cp.sum_squares(x)),
     "ridge": (Ridge(), lambda x: 0.5 * cp.sum_squares(x)),
     "l1": (L1(), cp.norm1),
-    "tree": (TreeGroups(TREE, [1.0, 0.5, 0.8, 0.3]), lambda x: group_sum(x, TREE, [1.0, 0.5, 0.8, 0.3])),
-    "overlapping": (OverlappingGroups(CHAIN_OF_GROUPS, exact=True), lambda x: group_sum(x, CHAIN_OF_GROUPS)),
+    "tree": (
+        TreeGroups(TREE, [1.0, 0.5, 0.8, 0.3]),
+        lambda x: group_sum(x, TREE, [1.0, 0.5, 0.8, 0.3]),
+    ),
+    "overlapping": (
+        OverlappingGroups(CHAIN_OF_GROUPS, exact=True),
+        lambda x: group_sum(x, CHAIN_OF_GROUPS),
+    ),
     "user": (
         OwnPenalty(np.expm1, np.exp),
         lambda x: cp.sum(cp.exp(cp.abs(x))) - P,
@@ -76,15 +87,23 @@ CASES = {
     ),
     "lq + lq + l21": (
         LqNorm(1.2) + 2 * LqNorm(3) + L21(),
-        lambda x: cp.sum(cp.power(cp.abs(x), 1.2)) / 1.2 + 2 * cp.sum(cp.power(cp.abs(x), 3)) / 3 + cp.norm1(x),
+        lambda x: (
+            cp.sum(cp.power(cp.abs(x), 1.2)) / 1.2
+            + 2 * cp.sum(cp.power(cp.abs(x), 3)) / 3
+            + cp.norm1(x)
+        ),
     ),
 }
 every_regularizer = pytest.mark.parametrize("name", CASES)
 #: Squared norms that stand for sets of kernel weights; their values are tested beside those sets.
-SQUARED_NORMS = {f"elastic net weights {eta}": ElasticNetWeights(eta) for eta in (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)}
+SQUARED_NORMS = {
+    f"elastic net weights {eta}": ElasticNetWeights(eta) for eta in (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
+}
 SQUARED_NORMS |= {f"squared lq {q:.3g}": SquaredLq(q) for q in (12 / 11, 8 / 7, 4 / 3, 1.6, 2.0)}
 each_function = pytest.mark.parametrize(
-    "regularizer", [regularizer for regularizer, _ in CASES.values()] + list(SQUARED_NORMS.values()), ids=repr
+    "regularizer",
+    [regularizer for regularizer, _ in CASES.values()] + list(SQUARED_NORMS.values()),
+    ids=repr,
 )
 vectors = arrays(np.float64, P, elements=st.floats(-20, 20).map(lambda v: round(v, 3)))
 steps = st.floats(0.01, 10)
@@ -92,7 +111,9 @@ steps = st.floats(0.01, 10)
 
 def naive_prox(expression, x0, step):
     x = cp.Variable(P)
-    cp.Problem(cp.Minimize(step * expression(x) + 0.5 * cp.sum_squares(x - x0))).solve(solver=cp.CLARABEL)
+    cp.Problem(cp.Minimize(step * expression(x) + 0.5 * cp.sum_squares(x - x0))).solve(
+        solver=cp.CLARABEL
+    )
     return x.value
 
 
@@ -124,7 +145,9 @@ def test_no_point_around_the_prox_does_better(name, x0, step):
     directions = np.vstack([np.eye(P), np.random.default_rng(0).normal(size=(20, P))])
     for size in (1e-1, 1e-3):
         for direction in np.vstack([directions, -directions]):
-            assert objective(best) <= objective(best + size * direction) + 1e-9 * (1 + objective(best))
+            assert objective(best) <= objective(best + size * direction) + 1e-9 * (
+                1 + objective(best)
+            )
 
 
 @every_regularizer
@@ -138,7 +161,9 @@ def test_prox_is_firmly_nonexpansive(name, first, second, step):
 @each_function
 @given(x0=vectors)
 def test_moreau_decomposition(regularizer, x0):
-    """``x - prox(x)`` is the prox of the conjugate: Fenchel's inequality is tight between the two parts."""
+    """``x - prox(x)`` is the prox of the conjugate: Fenchel's inequality is tight between the two
+    parts.
+    """
     primal = regularizer.prox(x0, 1.0)
     dual = x0 - primal
     gap = regularizer.value(primal) + regularizer.conjugate(dual * (1 - 1e-7)) - primal @ dual
@@ -160,7 +185,9 @@ def test_ball_projects_onto_the_ball(x0, radius):
         assert_allclose(projected, x0)
     else:
         x = cp.Variable(P)
-        cp.Problem(cp.Minimize(cp.sum_squares(x - x0)), [cp.norm1(x) <= radius]).solve(solver=cp.CLARABEL)
+        cp.Problem(cp.Minimize(cp.sum_squares(x - x0)), [cp.norm1(x) <= radius]).solve(
+            solver=cp.CLARABEL
+        )
         assert_allclose(projected, x.value, atol=1e-4)
     assert ball.conjugate(x0) == pytest.approx(radius * np.abs(x0).max())
 
@@ -247,7 +274,9 @@ def test_a_composite_orders_its_terms_so_that_the_composition_is_exact():
 
 @given(seed=st.integers(0, 10**6))
 def test_a_step_of_a_later_union_never_raises_an_earlier_one(seed):
-    """Condition (ii) of Lemma 4: what makes the sequence of proximal steps converge for general overlaps."""
+    """Condition (ii) of Lemma 4: what makes the sequence of proximal steps converge for general
+    overlaps.
+    """
     rng = np.random.default_rng(seed)
     unions = [OverlappingGroups([list(rng.choice(8, size=3, replace=False))]) for _ in range(4)]
     x = rng.normal(size=8)
@@ -259,7 +288,9 @@ def test_a_step_of_a_later_union_never_raises_an_earlier_one(seed):
 
 def test_unions_refer_to_groups_by_name():
     tree = TreeGroups([["word", "suffix"], ["suffix"]]).bind(["suffix", "shape", "word"])
-    assert_allclose(tree.prox([1.0, 5.0, 1.0], 0.5), TreeGroups([[2, 0], [0]]).prox([1.0, 5.0, 1.0], 0.5))
+    assert_allclose(
+        tree.prox([1.0, 5.0, 1.0], 0.5), TreeGroups([[2, 0], [0]]).prox([1.0, 5.0, 1.0], 0.5)
+    )
     with pytest.raises(InputError, match="'tail'"):
         TreeGroups([["tail"]]).bind(["head"])
     with pytest.raises(InputError, match="use OverlappingGroups"):
@@ -268,7 +299,11 @@ def test_unions_refer_to_groups_by_name():
 
 def test_arguments_by_position_follow_the_users_order():
     """Arguments by name do not depend on the order."""
-    names, order, b = ["suffix", "shape", "word"], ["word", "suffix", "shape"], np.array([1.0, 5.0, 2.0])
+    names, order, b = (
+        ["suffix", "shape", "word"],
+        ["word", "suffix", "shape"],
+        np.array([1.0, 5.0, 2.0]),
+    )
     expected = WeightedSquaredL21([1.0, 2.0, 0.0]).prox(b, 0.3)
     for weights in ([0.0, 1.0, 2.0], {"shape": 2.0, "suffix": 1.0, "word": 0.0}):
         for regularizer in (WeightedSquaredL21(weights), 1.0 * WeightedSquaredL21(weights)):
@@ -314,10 +349,15 @@ def test_the_least_norms_have_no_weight():
 def test_kernel_weights_are_the_best_in_the_variational_form(regularizer):
     """At the solution, the gradient in each norm is ``b_k / d_k``; finite differences confirm it."""
     b, width = np.array([0.7, 2.0, 1.1]), 1e-6
-    slopes = [(regularizer.value(b + e) - regularizer.value(b - e)) / (2 * width) for e in width * np.eye(3)]
+    slopes = [
+        (regularizer.value(b + e) - regularizer.value(b - e)) / (2 * width)
+        for e in width * np.eye(3)
+    ]
     assert_allclose(regularizer.kernel_weights(b), b / slopes, rtol=1e-5)
     assert_allclose(regularizer.slopes(b), slopes, rtol=1e-5)
-    assert_allclose(regularizer.normalized_kernel_weights(b), (b / slopes) / (b / slopes).sum(), rtol=1e-5)
+    assert_allclose(
+        regularizer.normalized_kernel_weights(b), (b / slopes) / (b / slopes).sum(), rtol=1e-5
+    )
 
 
 def test_the_weight_of_a_group_that_is_not_penalized_is_no_zero():
@@ -353,7 +393,9 @@ def test_norm_bound_holds_and_is_exact_where_declared(regularizer):
         assert min(regularizer.value((1 - 1e-9) * bound * e) for e in np.eye(5)) <= 0.8
 
 
-@pytest.mark.parametrize("regularizer", [WeightedSquaredL21([0.0, 1.0]), TreeGroups([[0]])], ids=repr)
+@pytest.mark.parametrize(
+    "regularizer", [WeightedSquaredL21([0.0, 1.0]), TreeGroups([[0]])], ids=repr
+)
 def test_unbounded_norms_are_refused(regularizer):
     with pytest.raises(InputError, match=type(regularizer).__name__):
         regularizer.norm_bound(1.0, 2)
@@ -381,7 +423,9 @@ magnitudes = st.floats(-12, 12)
 @given(b=magnitudes, step=magnitudes)
 @settings(max_examples=20)
 def test_q_norm_root_against_50_digits(q, b, step):
-    assert_allclose(LqNorm(q).prox([10**b], 10**step), q_norm_root(10**b, 10**step, q), rtol=1e-11, atol=1e-300)
+    assert_allclose(
+        LqNorm(q).prox([10**b], 10**step), q_norm_root(10**b, 10**step, q), rtol=1e-11, atol=1e-300
+    )
 
 
 @pytest.mark.parametrize(
@@ -416,7 +460,10 @@ def test_a_name_that_is_taken_is_refused_but_a_class_can_be_defined_anew():
     assert type(resolve(Regularizer, "mkl", "regularizer")) is SquaredL21
     with pytest.raises(InputError, match="Unknown regularizer 'mine'"):
         resolve(Regularizer, "mine", "regularizer")
-    versions = [type("Again", (Ridge,), {"aliases": {"again": {}}, "version": version}) for version in (1, 2)]
+    versions = [
+        type("Again", (Ridge,), {"aliases": {"again": {}}, "version": version})
+        for version in (1, 2)
+    ]
     assert type(resolve(Regularizer, "again", "regularizer")) is versions[1]
 
 
@@ -456,7 +503,10 @@ def test_the_dual_ball_of_a_tree_is_where_the_unit_prox_is_zero():
 def test_dual_norm_and_prox_of_overlapping_groups_are_those_of_a_generic_solver(seed):
     rng = np.random.default_rng(seed)
     groups = [rng.choice(9, 4, replace=False).tolist() for _ in range(6)] + [list(range(9))]
-    regularizer, y = OverlappingGroups(groups, rng.uniform(0.5, 2, 7), exact=True), rng.normal(size=9) * 4
+    regularizer, y = (
+        OverlappingGroups(groups, rng.uniform(0.5, 2, 7), exact=True),
+        rng.normal(size=9) * 4,
+    )
     x = cp.Variable(9)
     value = sum(w * cp.norm(x[group], 2) for w, group in zip(regularizer.weights, groups))
     largest = cp.Problem(cp.Maximize(y @ x), [value <= 1]).solve(solver=cp.CLARABEL)
@@ -470,7 +520,10 @@ def test_the_prox_of_overlapping_groups_is_zero_up_to_the_dual_norm_and_no_furth
     """Some unions are doubled, some weights are 0, some coordinates in no union."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 20))
-    groups = [rng.choice(n, rng.integers(1, min(n, 8) + 1), replace=False).tolist() for _ in range(rng.integers(1, 15))]
+    groups = [
+        rng.choice(n, rng.integers(1, min(n, 8) + 1), replace=False).tolist()
+        for _ in range(rng.integers(1, 15))
+    ]
     groups += groups[: rng.integers(0, 3)]
     weights = 10.0 ** rng.uniform(-1, 1, len(groups)) * (rng.random(len(groups)) < 0.9)
     regularizer, y = OverlappingGroups(groups, weights, exact=True), 100 * rng.normal(size=n)
@@ -478,7 +531,10 @@ def test_the_prox_of_overlapping_groups_is_zero_up_to_the_dual_norm_and_no_furth
     scale = regularizer.dual_scale(y)
     y = y[: regularizer._size]
     if y.any():
-        assert np.abs(regularizer.prox((1 - 1e-3) * scale * y, 1.0)).max() < 1e-3 * np.abs(scale * y).max()
+        assert (
+            np.abs(regularizer.prox((1 - 1e-3) * scale * y, 1.0)).max()
+            < 1e-3 * np.abs(scale * y).max()
+        )
         assert regularizer.prox((1 + 1e-2) * scale * y, 1.0).any()
 
 

@@ -1,4 +1,6 @@
-"""Squared norms that stand for sets of kernel weights: value, prox and conjugate against a generic convex solver."""
+"""Squared norms that stand for sets of kernel weights: value, prox and conjugate against a generic
+convex solver.
+"""
 
 import cvxpy as cp
 import numpy as np
@@ -20,10 +22,12 @@ def elastic_net_set(eta):
 
 # every regularizer, and the set of kernel weights that it stands for
 CASES = {
-    f"elastic net {eta}": (ElasticNetWeights(eta), elastic_net_set(eta)) for eta in (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
+    f"elastic net {eta}": (ElasticNetWeights(eta), elastic_net_set(eta))
+    for eta in (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
 }
 CASES |= {
-    f"lp-norm {p}": (SquaredLq(2 * p / (p + 1)), lambda d, p=p: cp.norm(d, p) <= 1) for p in (1.2, 4 / 3, 2.0, 4.0)
+    f"lp-norm {p}": (SquaredLq(2 * p / (p + 1)), lambda d, p=p: cp.norm(d, p) <= 1)
+    for p in (1.2, 4 / 3, 2.0, 4.0)
 }
 CASES["uniform"] = (SquaredLq(2.0), lambda d: d <= 1)
 each_case = pytest.mark.parametrize("case", CASES)
@@ -65,7 +69,10 @@ def test_norm_bound_holds(case):
 
 def test_the_ends_of_the_elastic_net_set_are_the_simplex_and_the_euclidean_ball():
     b, y = np.random.default_rng(1).exponential(size=(2, 40))
-    for regularizer, same in [(ElasticNetWeights(1.0), SquaredL21()), (ElasticNetWeights(0.0), SquaredLq(4 / 3))]:
+    for regularizer, same in [
+        (ElasticNetWeights(1.0), SquaredL21()),
+        (ElasticNetWeights(0.0), SquaredLq(4 / 3)),
+    ]:
         assert_allclose(regularizer.value(b), same.value(b), rtol=1e-12)
         assert_allclose(regularizer.conjugate(y), same.conjugate(y), rtol=1e-12)
         assert_allclose(regularizer.kernel_weights(b), same.kernel_weights(b), rtol=1e-6)
@@ -101,7 +108,10 @@ DRAWS = {
 
 
 @given(
-    seed=st.integers(0, 10**6), p=st.integers(1, 400), step=st.floats(1e-6, 1e3), spread=st.sampled_from(sorted(DRAWS))
+    seed=st.integers(0, 10**6),
+    p=st.integers(1, 400),
+    step=st.floats(1e-6, 1e3),
+    spread=st.sampled_from(sorted(DRAWS)),
 )
 def test_newton_finds_the_threshold_of_sorting(seed, p, step, spread):
     rng = np.random.default_rng(seed)
@@ -111,12 +121,19 @@ def test_newton_finds_the_threshold_of_sorting(seed, p, step, spread):
     masses, moments = np.cumsum(own[order] ** 2), np.cumsum((own * sizes)[order])
     # the threshold of the first j of Algorithm 4 is the largest of the candidates
     expected = (step * moments / (1.0 + step * masses)).max(initial=0.0)
-    assert_allclose(threshold_by_newton(x, weights, step, *np.empty((2, len(x)))), expected, rtol=1e-10, atol=1e-14)
+    assert_allclose(
+        threshold_by_newton(x, weights, step, *np.empty((2, len(x)))),
+        expected,
+        rtol=1e-10,
+        atol=1e-14,
+    )
 
 
 @pytest.mark.parametrize("p", [5, 127, 128, 3000])
 def test_optimality_conditions_hold_at_every_size(p):
-    """At the prox ``b - x = step * (sum x)`` where ``x > 0``, and ``b <= step * (sum x)`` where ``x = 0``."""
+    """At the prox ``b - x = step * (sum x)`` where ``x > 0``, and ``b <= step * (sum x)`` where ``x
+    = 0``.
+    """
     b = np.abs(np.random.default_rng(p).standard_cauchy(size=p))
     step = 0.01
     x = SquaredL21().prox(b, step)
@@ -134,7 +151,9 @@ def test_a_zero_weight_is_not_penalised():
 @pytest.mark.parametrize("eta", [0.0, 1e-6, 0.3, 0.9, 1 - 1e-6, 1.0])
 @pytest.mark.parametrize("step", [1e-9, 1e-3, 1.0, 1e5])
 def test_weights_of_an_elastic_net_prox_meet_their_constraint_and_are_the_best(eta, step):
-    """``x = b d / (d + t)`` with ``sum_k b_k^2 t / (d_k + t)`` least: no weights of the set around d do better."""
+    """``x = b d / (d + t)`` with ``sum_k b_k^2 t / (d_k + t)`` least: no weights of the set around
+    d do better.
+    """
     b = np.array([1.0, 0.9, 0.5, 1e-3, 0.0])
     x = ElasticNetWeights(eta).prox(b, step)
     weights = np.divide(x, b, out=np.zeros(5), where=b > 0)
@@ -150,5 +169,7 @@ def test_weights_of_an_elastic_net_prox_meet_their_constraint_and_are_the_best(e
         moved = d.copy()
         moved[k] += 1e-3
         moved[l] = max(moved[l] - 1e-3, 0.0)
-        size = 0.5 * eta * moved.sum() + np.sqrt((0.5 * eta * moved.sum()) ** 2 + (1 - eta) * moved @ moved)
+        size = 0.5 * eta * moved.sum() + np.sqrt(
+            (0.5 * eta * moved.sum()) ** 2 + (1 - eta) * moved @ moved
+        )
         assert gain(moved / size) <= gain(d) * (1 + 1e-9)

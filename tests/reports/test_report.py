@@ -1,4 +1,6 @@
-"""The report is one self-contained page, equal for equal models; drawn sentences have every word and arc."""
+"""The report is one self-contained page, equal for equal models; drawn sentences have every word
+and arc.
+"""
 
 import json
 import re
@@ -39,14 +41,23 @@ class Page(HTMLParser):
 
     def __init__(self, html):
         super().__init__()
-        self.open, self.words, self.links, self.ids, self.tables, self.headings = [], [], [], [], 0, []
+        self.open, self.words, self.links, self.ids, self.tables, self.headings = (
+            [],
+            [],
+            [],
+            [],
+            0,
+            [],
+        )
         self.feed(html)
         self.close()
         assert self.open == []
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
-        self.links += [attributes[key] for key in ("src", "href", "xlink:href") if key in attributes]
+        self.links += [
+            attributes[key] for key in ("src", "href", "xlink:href") if key in attributes
+        ]
         self.ids += [attributes["id"]] if "id" in attributes else []
         self.tables += tag == "table"
         if tag not in VOID:
@@ -54,7 +65,9 @@ class Page(HTMLParser):
 
     def handle_startendtag(self, tag, attributes):
         attributes = dict(attributes)
-        self.links += [attributes[key] for key in ("src", "href", "xlink:href") if key in attributes]
+        self.links += [
+            attributes[key] for key in ("src", "href", "xlink:href") if key in attributes
+        ]
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
@@ -74,7 +87,9 @@ def checked(html):
     page = Page(html)
     # the page is self-contained: links are internal or data
     assert all(link.startswith(("#", "data:image/")) for link in page.links), page.links
-    assert {link[1:] for link in page.links if link.startswith("#") and link.startswith("#section")} <= set(page.ids)
+    assert {
+        link[1:] for link in page.links if link.startswith("#") and link.startswith("#section")
+    } <= set(page.ids)
     assert "default-src 'none'" in html
     for url in re.findall(r"https?://[^\s\"'<>)]+", html):
         assert url.startswith(("http://www.w3.org/",)), url
@@ -96,7 +111,13 @@ def test_a_classifier():
     assert f"accuracy {accuracy:.1%}" in page.text
     wrong = np.flatnonzero(model.predict(X[80:]) != Y[80:])
     assert page.text.count("instead of") == min(len(wrong), 10)
-    for name in ("What it learned", "How good it is", "What it gets most wrong", "How it was trained", "Calibration"):
+    for name in (
+        "What it learned",
+        "How good it is",
+        "What it gets most wrong",
+        "How it was trained",
+        "Calibration",
+    ):
         assert name in page.headings
     assert "random_state" in page.text
     assert "<svg" in html
@@ -123,14 +144,18 @@ def test_every_estimator_of_rows(model, given):
     page = checked(make_report(model, *((X[60:], y[60:]) if given else ())))
     assert ("How good it is" in page.headings) == given
     assert {"What it learned", "How it was trained"} <= set(page.headings)
-    assert ("Scales of standardized columns" in page.text) == bool(getattr(model, "column_scales_", {}))
+    assert ("Scales of standardized columns" in page.text) == bool(
+        getattr(model, "column_scales_", {})
+    )
 
 
 def test_effects_of_columns_are_drawn_for_kernels_on_single_columns():
     pytest.importorskip("matplotlib")
     X, y = np.random.default_rng(0).normal(size=(2, 60, 3))
     kernels = omkl.kernels.per_column("gaussian", X)
-    single, whole = (omkl.MKLRegressor(own, regularizer="mkl").fit(X, y[:, 0]) for own in (kernels, ["gaussian"]))
+    single, whole = (
+        omkl.MKLRegressor(own, regularizer="mkl").fit(X, y[:, 0]) for own in (kernels, ["gaussian"])
+    )
     for model, drawn in ((single, True), (whole, False)):
         page = make_report(model, X, y[:, 0])
         assert ("Effects of columns" in page) == drawn
@@ -162,7 +187,12 @@ def test_a_labeler_of_words_and_one_of_images():
 
 
 def test_entities_have_a_table_of_their_own():
-    tags = [["B-PER", "O", "B-LOC", "I-LOC"], ["O", "O", "O"], ["B-LOC", "O", "O", "B-PER", "I-PER"], ["O", "O"]] * 5
+    tags = [
+        ["B-PER", "O", "B-LOC", "I-LOC"],
+        ["O", "O", "O"],
+        ["B-LOC", "O", "O", "B-PER", "I-PER"],
+        ["O", "O"],
+    ] * 5
     model = omkl.SequenceLabeler(epochs=1, random_state=0).fit(WORDS, tags)
     page = checked(make_report(model, WORDS, [own[::-1] for own in tags]))
     assert "By type of entity" in page.headings
@@ -179,7 +209,9 @@ WRONG = [
 
 
 def test_trees_and_annotations():
-    parser = omkl.DependencyParser("small", epochs=2, memory=10, early_stopping=True, random_state=0).fit(SENTENCES)
+    parser = omkl.DependencyParser(
+        "small", epochs=2, memory=10, early_stopping=True, random_state=0
+    ).fit(SENTENCES)
     gold = Treebank.from_sentences([*SENTENCES, *WRONG])
     page = checked(html := make_report(parser, gold))
     assert {"By relation", "By length of the arc", "Calibration of arcs"} <= set(page.headings)
@@ -188,11 +220,20 @@ def test_trees_and_annotations():
     assert f"Sentence 9: {n} of 4 heads wrong" in page.text
     assert html.count('class="omkl-tree"') == 1
     annotator = omkl.Annotator(
-        ["upos", "trees"], folds=2, random_state=0, parser=omkl.DependencyParser("small", memory=10, epochs=1)
+        ["upos", "trees"],
+        folds=2,
+        random_state=0,
+        parser=omkl.DependencyParser("small", memory=10, epochs=1),
     ).fit(SENTENCES)
     page = checked(make_report(annotator, gold))
     assert "words wrong" in page.text
-    expected = {"By tag", "Weights of upos", "Weights of trees", "Training of upos", "Training of trees"}
+    expected = {
+        "By tag",
+        "Weights of upos",
+        "Weights of trees",
+        "Training of upos",
+        "Training of trees",
+    }
     assert expected | {"What each group of upos is worth"} <= set(page.headings)
     assert "Calibration of arcs" not in page.headings
     page = checked(make_report(annotator.calibrate(gold), gold))
@@ -202,7 +243,9 @@ def test_trees_and_annotations():
 
 
 def test_wrong_labels_stand_below_their_words():
-    html = marked_tokens(["dog", "barks"], (["NOUN", "VERB"], ["VERB", "VERB"]), (["a", "_"], ["b", "_"]))
+    html = marked_tokens(
+        ["dog", "barks"], (["NOUN", "VERB"], ["VERB", "VERB"]), (["a", "_"], ["b", "_"])
+    )
     assert Page(html).text == "dog VERB NOUN b a barks VERB"
     assert re.findall("<del>(.*?)</del>", html) == ["VERB", "b"]
     assert html.count("class=wrong") == 1
@@ -238,7 +281,7 @@ def test_without_matplotlib_the_page_has_no_pictures(monkeypatch):
     assert "since matplotlib is missing" in html
 
 
-# ---- the command -------------------------------------------------------------------------------------------------
+# ---- the command ---------------------------------------------------------------------------------
 
 
 def run(*arguments):
@@ -247,7 +290,11 @@ def run(*arguments):
 
 def test_the_command_on_rows_sequences_and_trees(tmp_path, capsys):
     np.savetxt(
-        tmp_path / "rows.csv", np.column_stack([X, X[:, 0] > 0.6]), delimiter=",", header="a,b,c,d,e,y", comments=""
+        tmp_path / "rows.csv",
+        np.column_stack([X, X[:, 0] > 0.6]),
+        delimiter=",",
+        header="a,b,c,d,e,y",
+        comments="",
     )
     model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(X, (X[:, 0] > 0.6).astype(int))
     model.save(tmp_path / "rows.npz")
@@ -260,7 +307,15 @@ def test_the_command_on_rows_sequences_and_trees(tmp_path, capsys):
     lines = [json.dumps({"x": x, "y": y}) for x, y in zip(WORDS, TAGS)]
     (tmp_path / "words.jsonl").write_text("\n".join(lines) + "\n")
     assert (
-        run(tmp_path / "labeler.npz", tmp_path / "words.jsonl", "-o", tmp_path / "labeler.html", "--title", "Tags") == 0
+        run(
+            tmp_path / "labeler.npz",
+            tmp_path / "words.jsonl",
+            "-o",
+            tmp_path / "labeler.html",
+            "--title",
+            "Tags",
+        )
+        == 0
     )
     assert checked((tmp_path / "labeler.html").read_text()).headings[0] == "Tags"
     parser = omkl.DependencyParser("small", epochs=1, memory=10, random_state=0).fit(SENTENCES)
@@ -274,7 +329,9 @@ def test_the_command_on_rows_sequences_and_trees(tmp_path, capsys):
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: the page is not looked at in a browser")
+@pytest.mark.skipif(
+    CHROMIUM is None, reason="Chromium is not installed: the page is not looked at in a browser"
+)
 def test_in_a_browser_tables_are_sorted_and_nothing_is_refused(tmp_path):
     model = omkl.OnlineMKLClassifier(epochs=2, random_state=0).fit(X, Y)
     html = make_report(model, X, Y)
@@ -308,7 +365,9 @@ def sentences(draw, n=None):
     for k, word in enumerate(order[1:]):
         heads[word - 1] = draw(st.sampled_from(order[: k + 1]))
     strings = st.lists(st.text(min_size=1, max_size=7), min_size=n, max_size=n)
-    relations = st.lists(st.sampled_from(["det", "nsubj:pass", "flat:foreign", "_"]), min_size=n, max_size=n)
+    relations = st.lists(
+        st.sampled_from(["det", "nsubj:pass", "flat:foreign", "_"]), min_size=n, max_size=n
+    )
     return Sentence(forms=draw(strings), upos=draw(strings), heads=heads, deprels=draw(relations))
 
 
@@ -322,7 +381,10 @@ def check_labels(drawn):
     """Labels of arcs are within the picture, and do not overlap."""
     boxes = [box(t, 11) for t in drawn.iter(SVG + "text") if t.get("class") == "relation"]
     width, height = float(drawn.get("width")), float(drawn.get("height"))
-    assert all(left >= 0 and right <= width and top >= 0 and bottom <= height for left, right, bottom, top in boxes)
+    assert all(
+        left >= 0 and right <= width and top >= 0 and bottom <= height
+        for left, right, bottom, top in boxes
+    )
     for one, other in combinations(boxes, 2):
         assert one[1] < other[0] or other[1] < one[0] or one[2] < other[3] or other[2] < one[3]
 
@@ -330,9 +392,14 @@ def check_labels(drawn):
 @given(sentence=sentences())
 def test_everything_is_drawn_and_nothing_overlaps(sentence):
     drawn = ElementTree.fromstring(draw_tree(sentence))
-    texts = {kind: [t for t in drawn.iter(SVG + "text") if t.get("class") == kind] for kind in ("form", "relation")}
+    texts = {
+        kind: [t for t in drawn.iter(SVG + "text") if t.get("class") == kind]
+        for kind in ("form", "relation")
+    }
     assert len(texts["form"]) == len(sentence)
-    assert sorted(t.text for t in texts["relation"]) == sorted(label for label in sentence.deprels if label != "_")
+    assert sorted(t.text for t in texts["relation"]) == sorted(
+        label for label in sentence.deprels if label != "_"
+    )
     check_labels(drawn)
 
 
@@ -345,8 +412,13 @@ def test_arcs_join_heads_and_words_at_heights_of_their_own(sentence):
         if match := re.match(r"M([\d.]+),\d+V(\d+)q0,-8,(-?8),-8H([\d.]+)q", path.get("d")):
             begin, level, bend, flat = map(float, match.groups())
             arcs.append((begin, flat + bend, level))
-    nearest = [tuple(min(range(len(places)), key=lambda i: abs(places[i] - x)) + 1 for x in arc[:2]) for arc in arcs]
-    assert sorted(nearest) == sorted((head, word) for word, head in enumerate(sentence.heads, 1) if head)
+    nearest = [
+        tuple(min(range(len(places)), key=lambda i: abs(places[i] - x)) + 1 for x in arc[:2])
+        for arc in arcs
+    ]
+    assert sorted(nearest) == sorted(
+        (head, word) for word, head in enumerate(sentence.heads, 1) if head
+    )
     for (a, b, level), (c, d, other) in combinations(arcs, 2):
         if max(min(a, b), min(c, d)) < min(max(a, b), max(c, d)):
             assert level != other
@@ -365,11 +437,18 @@ def test_gold_arcs_are_above_the_words_and_predicted_ones_below(both):
     drawn = ElementTree.fromstring(draw_tree(gold, predicted))
     words = next(float(t.get("y")) for t in drawn.iter(SVG + "text") if t.get("class") == "form")
     arcs = list(drawn.iter(SVG + "path"))
-    heights = [float(re.match(r"M[\d.]+,([\d.]+)", path.get("d"))[1]) for path in arcs if "H" in path.get("d")]
+    heights = [
+        float(re.match(r"M[\d.]+,([\d.]+)", path.get("d"))[1])
+        for path in arcs
+        if "H" in path.get("d")
+    ]
     assert sum(y < words for y in heights) == sum(head > 0 for head in gold.heads)
     assert sum(y > words for y in heights) == sum(head > 0 for head in predicted.heads)
     wrong = [g for g in drawn.iter(SVG + "g") if g.get("class") == "wrong"]
-    differ = [a != b or c != d for a, b, c, d in zip(gold.heads, predicted.heads, gold.deprels, predicted.deprels)]
+    differ = [
+        a != b or c != d
+        for a, b, c, d in zip(gold.heads, predicted.heads, gold.deprels, predicted.deprels)
+    ]
     assert len(wrong) == sum(differ)
     check_labels(drawn)
 
@@ -380,7 +459,9 @@ def test_another_sentence_is_refused():
 
 
 def test_sentences_without_heads_and_without_words():
-    assert draw_tree(Sentence(forms=["a<b"])).count("a&lt;b") == 2  # in the picture, and in its title
+    assert (
+        draw_tree(Sentence(forms=["a<b"])).count("a&lt;b") == 2
+    )  # in the picture, and in its title
     assert ElementTree.fromstring(draw_tree(Sentence())).tag == SVG + "svg"
 
 
@@ -392,7 +473,9 @@ def test_estimators_say_what_a_report_on_them_has():
 
 
 def test_groups_are_ranked_by_the_loss_without_them():
-    """A group of small weight that alone tells the label comes first with data, and a heavy useless one without."""
+    """A group of small weight that alone tells the label comes first with data, and a heavy useless
+    one without.
+    """
     records = [
         {"group": name, "weight": weight, "norm": 1.0, "bytes": 8, "bytes_share": 0.5, **measured}
         for name, weight, measured in (
@@ -418,9 +501,14 @@ def test_groups_are_ranked_by_the_loss_without_them():
 def test_scores_on_training_rows_are_called_so(model, score):
     X = np.random.default_rng(0).normal(size=(60, 3))
     model.fit(X[:40], (X[:40, 0] > 0).astype(int))
-    pages = [make_report(model, rows, (rows[:, 0] > 0).astype(int)) for rows in (X[:40], X[40:], X[35:])]
+    pages = [
+        make_report(model, rows, (rows[:, 0] > 0).astype(int)) for rows in (X[:40], X[40:], X[35:])
+    ]
     assert [f"{score} on training rows" in page for page in pages] == [True, False, False]
     answers = np.random.default_rng(1).integers(0, 2, size=(100, 3)).astype(float)
     model.fit(answers[:40], answers[:40, 0].astype(int))
-    pages = [make_report(model, rows, rows[:, 0].astype(int)) for rows in (answers[:40], answers[40:80], answers)]
+    pages = [
+        make_report(model, rows, rows[:, 0].astype(int))
+        for rows in (answers[:40], answers[40:80], answers)
+    ]
     assert [f"{score} on training rows" in page for page in pages] == [True, False, False]

@@ -1,4 +1,6 @@
-"""Failures of the system: files stay complete, resumed runs give the same bytes, errors name the cause."""
+"""Failures of the system: files stay complete, resumed runs give the same bytes, errors name the
+cause.
+"""
 
 import contextlib
 import os
@@ -66,7 +68,9 @@ def straight(tmp_path_factory):
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("call", CALLS)
-def test_killed_at_any_write_sync_or_rename_it_resumes_to_the_same_bytes(call, number, straight, tmp_path, monkeypatch):
+def test_killed_at_any_write_sync_or_rename_it_resumes_to_the_same_bytes(
+    call, number, straight, tmp_path, monkeypatch
+):
     run, every = tmp_path / "run", {"checkpoint_every": "15 rounds"}
     with monkeypatch.context() as patch:
         killing(patch, call, number)

@@ -1,4 +1,6 @@
-"""Arrays of any storage, columns of times and text, labels of data frames, and parameters of wrong types."""
+"""Arrays of any storage, columns of times and text, labels of data frames, and parameters of wrong
+types.
+"""
 
 import itertools
 import warnings
@@ -42,7 +44,9 @@ def learner(request):
 def test_duplicate_entries_of_sparse_matrices_are_summed(learner):
     model, y = learner
     whole = sparse.csr_array(X)
-    twice = sparse.csr_array((np.repeat(whole.data / 2, 2), np.repeat(whole.indices, 2), 2 * whole.indptr), X.shape)
+    twice = sparse.csr_array(
+        (np.repeat(whole.data / 2, 2), np.repeat(whole.indices, 2), 2 * whole.indptr), X.shape
+    )
     expected = model.fit(whole, y).predict(whole)
     assert_allclose(model.fit(twice, y).predict(twice), expected, rtol=1e-9)
     assert twice.nnz == 2 * whole.nnz
@@ -92,9 +96,15 @@ def test_missing_targets_are_named_by_their_row(learner):
     model, y = learner
     if y is None:
         return
-    missing = pd.Series([str(k) for k in y], dtype="string") if y is CLASSES else pd.Series(y, dtype="Float64")
+    missing = (
+        pd.Series([str(k) for k in y], dtype="string")
+        if y is CLASSES
+        else pd.Series(y, dtype="Float64")
+    )
     missing[5] = pd.NA
-    with pytest.raises(InputError, match="y must hold classes or numbers in every row, got nothing in row 5"):
+    with pytest.raises(
+        InputError, match="y must hold classes or numbers in every row, got nothing in row 5"
+    ):
         model.fit(X, missing)
     for dates in (CLASSES.astype("M8[D]"), pd.Series(CLASSES.astype("m8[s]"))):
         with pytest.raises(InputError, match="got dates or durations"):
@@ -108,7 +118,9 @@ def test_missing_targets_are_named_by_their_row(learner):
 def test_text_in_an_array_is_refused_by_its_column(learner, form):
     model, y = learner
     table = np.array([X[:, 0], ["1.5"] * 23 + ["north"]], dtype=object).T
-    with pytest.raises(InputError, match="Column 1 of X must hold finite numbers, got 'north' in row 23"):
+    with pytest.raises(
+        InputError, match="Column 1 of X must hold finite numbers, got 'north' in row 23"
+    ):
         model.fit(table if form == "array" else table.tolist(), y)
 
 
@@ -116,8 +128,14 @@ OWN_RNG = np.random.default_rng(0)
 FEW = OWN_RNG.normal(size=(12, 3))
 OWN_SCORE = FEW[:, 0] - FEW[:, 1]
 CHECKED = {
-    "online classifier": (omkl.OnlineMKLClassifier(["linear", "gaussian"], epochs=1, random_state=0), OWN_SCORE > 0),
-    "online regressor": (omkl.OnlineMKLRegressor(["linear", "gaussian"], epochs=1, random_state=0), OWN_SCORE),
+    "online classifier": (
+        omkl.OnlineMKLClassifier(["linear", "gaussian"], epochs=1, random_state=0),
+        OWN_SCORE > 0,
+    ),
+    "online regressor": (
+        omkl.OnlineMKLRegressor(["linear", "gaussian"], epochs=1, random_state=0),
+        OWN_SCORE,
+    ),
     "classifier": (omkl.MKLClassifier(["linear", "gaussian"]), OWN_SCORE > 0),
     "regressor": (omkl.MKLRegressor(["linear", "gaussian"]), OWN_SCORE),
     "chosen by folds": (omkl.MKLClassifierCV(["linear"], Cs=2, cv=2), OWN_SCORE > 0),
@@ -159,8 +177,39 @@ def test_values_of_wrong_types(name, tmp_path):
 
 
 WORDS = [
-    *("linear", "quadratic", "polynomial", "gaussian", "chi2", "on", "degree", "sigma2", "features", "map", "nan"),
-    *(":", ",", "=", "-", "[", "]", "(", ")", "'", "0", "1", "-1", "1e308", "0:3", "0:3:0", "a:b", "True", "None"),
+    *(
+        "linear",
+        "quadratic",
+        "polynomial",
+        "gaussian",
+        "chi2",
+        "on",
+        "degree",
+        "sigma2",
+        "features",
+        "map",
+        "nan",
+    ),
+    *(
+        ":",
+        ",",
+        "=",
+        "-",
+        "[",
+        "]",
+        "(",
+        ")",
+        "'",
+        "0",
+        "1",
+        "-1",
+        "1e308",
+        "0:3",
+        "0:3:0",
+        "a:b",
+        "True",
+        "None",
+    ),
 ]
 ODD = ["9" * 25, "9" * 5000, "\0", "\ud800", "é", "x" * 5000, " ", "\n", "\t"]
 
@@ -211,7 +260,9 @@ def test_maps_of_more_features_than_fit_are_refused(spec):
 
 def annotate(generator):
     treebank = synthetic_treebank(20, random_state=0)
-    annotator = omkl.Annotator(["upos"], tagger=omkl.SequenceLabeler(epochs=1), random_state=generator, verbose=False)
+    annotator = omkl.Annotator(
+        ["upos"], tagger=omkl.SequenceLabeler(epochs=1), random_state=generator, verbose=False
+    )
     return annotator.fit(treebank).kernel_weights_["upos"]
 
 

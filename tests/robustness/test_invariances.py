@@ -1,4 +1,6 @@
-"""Invariance of models to the order of rows, columns, groups, kernels, classes and outputs, and to units of targets."""
+"""Invariance of models to the order of rows, columns, groups, kernels, classes and outputs, and to
+units of targets.
+"""
 
 import numpy as np
 import pytest
@@ -49,18 +51,30 @@ def counts(rng):
     return X, rng.poisson(np.exp(score / np.abs(score).max())).astype(float)
 
 
-#: How data are drawn, and an estimator of the columns' groups; all designs have ``alpha`` far below the largest.
+#: How data are drawn, and an estimator of the columns' groups; all designs have ``alpha`` far below
+#: the largest.
 DESIGNS = {
     "lasso": (regression, lambda groups: GroupLasso(0.1, tol=1e-8)),
-    "groups": (regression, lambda groups: GroupLasso(0.1, groups=groups, group_weights="sqrt-size", tol=1e-8)),
-    "positive": (regression, lambda groups: GroupLasso(0.1, groups=groups, positive=True, tol=1e-8)),
+    "groups": (
+        regression,
+        lambda groups: GroupLasso(0.1, groups=groups, group_weights="sqrt-size", tol=1e-8),
+    ),
+    "positive": (
+        regression,
+        lambda groups: GroupLasso(0.1, groups=groups, positive=True, tol=1e-8),
+    ),
     "counts": (counts, lambda groups: GroupLasso(0.02, groups=groups, loss="poisson", tol=1e-8)),
     "outputs": (outputs, lambda groups: GroupLasso(0.1, groups=groups, tol=1e-8)),
     "logistic": (binary, lambda groups: SparseLogisticRegression(0.02, groups=groups, tol=1e-8)),
-    "hinge": (binary, lambda groups: SparseLogisticRegression(0.05, groups=groups, loss="hinge", tol=1e-5)),
+    "hinge": (
+        binary,
+        lambda groups: SparseLogisticRegression(0.05, groups=groups, loss="hinge", tol=1e-5),
+    ),
     "multinomial": (
         ternary,
-        lambda groups: SparseLogisticRegression(0.02, groups=groups, multiclass="multinomial", tol=1e-8),
+        lambda groups: SparseLogisticRegression(
+            0.02, groups=groups, multiclass="multinomial", tol=1e-8
+        ),
     ),
 }
 
@@ -81,7 +95,9 @@ def test_designs_are_invariant_to_order_storage_and_repetition(name, rng):
     def check(model, new=new, expected=expected):
         # with kinks the optimum is nearly not unique: compare objectives
         unit = 1.0 + np.abs(expected).max()
-        assert_allclose(answers(model, new), expected, atol=unit * (0.02 if name == "hinge" else 3e-3))
+        assert_allclose(
+            answers(model, new), expected, atol=unit * (0.02 if name == "hinge" else 3e-3)
+        )
         assert model.dual_gap_ <= model.tol
 
     columns, rows = rng.permutation(N), rng.permutation(len(y))
@@ -100,20 +116,34 @@ def test_designs_are_invariant_to_order_storage_and_repetition(name, rng):
     elif draw is ternary:
         # rename the classes so that their order is reversed
         others = dict(zip(sorted(NAMES), ["z", "y", "x"]))
-        check(make(LABELS).fit(X, np.array([others[label] for label in y])), expected=expected[:, ::-1])
+        check(
+            make(LABELS).fit(X, np.array([others[label] for label in y])),
+            expected=expected[:, ::-1],
+        )
 
 
 KERNELS = [Gaussian(4.0), Gaussian(50.0), Linear(), Polynomial(2)]
 BATCH = {
     "logistic": (binary, lambda kernels: MKLClassifier(kernels, C=2.0, tol=1e-7)),
-    "hinge": (binary, lambda kernels: MKLClassifier(kernels, C=1.0, loss="hinge", regularizer="block1", tol=1e-6)),
-    "classes": (ternary, lambda kernels: MKLClassifier(kernels, C=1.0, regularizer="elastic-net", tol=1e-7)),
+    "hinge": (
+        binary,
+        lambda kernels: MKLClassifier(kernels, C=1.0, loss="hinge", regularizer="block1", tol=1e-6),
+    ),
+    "classes": (
+        ternary,
+        lambda kernels: MKLClassifier(kernels, C=1.0, regularizer="elastic-net", tol=1e-7),
+    ),
     "squared": (regression, lambda kernels: MKLRegressor(kernels, C=1.0, tol=1e-7)),
     "lp": (
         regression,
-        lambda kernels: MKLRegressor(kernels, C=1.0, regularizer="lp-norm:q=1.5", solver="lp-norm", tol=1e-6),
+        lambda kernels: MKLRegressor(
+            kernels, C=1.0, regularizer="lp-norm:q=1.5", solver="lp-norm", tol=1e-6
+        ),
     ),
-    "outputs": (outputs, lambda kernels: MKLRegressor(kernels, C=1.0, regularizer="block1", tol=1e-7)),
+    "outputs": (
+        outputs,
+        lambda kernels: MKLRegressor(kernels, C=1.0, regularizer="block1", tol=1e-7),
+    ),
 }
 
 
@@ -130,7 +160,11 @@ def test_kernel_machines_are_invariant_to_order_and_repetition(name, rng):
         assert_allclose(answers(model, new), expected, atol=1e-2 * (1.0 + np.abs(expected).max()))
         assert model.dual_gap_ <= model.tol
 
-    order, rows, columns = rng.permutation(len(KERNELS)), rng.permutation(len(y)), rng.permutation(N)
+    order, rows, columns = (
+        rng.permutation(len(KERNELS)),
+        rng.permutation(len(y)),
+        rng.permutation(N),
+    )
     permuted = make([KERNELS[k] for k in order]).fit(X, y)
     check(permuted)
     for kernel, weight in plain.kernel_weights_.items():
@@ -140,10 +174,16 @@ def test_kernel_machines_are_invariant_to_order_and_repetition(name, rng):
     check(make(KERNELS).set_params(dtype="float64").fit(np.asfortranarray(X), y))
     if draw is ternary:
         others = dict(zip(sorted(NAMES), ["z", "y", "x"]))
-        check(make(KERNELS).fit(X, np.array([others[label] for label in y])), expected=expected[:, ::-1])
+        check(
+            make(KERNELS).fit(X, np.array([others[label] for label in y])),
+            expected=expected[:, ::-1],
+        )
     weights = rng.integers(0, 3, len(y))
     repeated = np.repeat(np.arange(len(y)), weights)
-    check(make(KERNELS).fit(X, y, weights), expected=answers(make(KERNELS).fit(X[repeated], y[repeated]), new))
+    check(
+        make(KERNELS).fit(X, y, weights),
+        expected=answers(make(KERNELS).fit(X[repeated], y[repeated]), new),
+    )
 
 
 #: Regressors, and whether another unit of the targets changes nothing.
@@ -169,10 +209,16 @@ def test_offsets_and_units_of_targets_change_nothing(name, several, rng):
     y = np.column_stack([y, X[:, 0] - X[:, 2]]) if several else y
     expected = clone(model).fit(X, y, weights).predict(X)
     assert r2_score(y, expected) > 0.2
-    for offset, unit in [(1e6, 1.0), (1.7e9, 1.0), *([(0.0, 1e-9), (0.0, 1e9), (1e15, 1e9)] if any_unit else [])]:
+    for offset, unit in [
+        (1e6, 1.0),
+        (1.7e9, 1.0),
+        *([(0.0, 1e-9), (0.0, 1e9), (1e15, 1e9)] if any_unit else []),
+    ]:
         again = clone(model).fit(X, offset + unit * y, weights)
         assert again.dual_gap_ <= model.tol
-        assert_allclose((again.predict(X) - offset) / unit, expected, atol=0.02 * y.std(axis=0).max())
+        assert_allclose(
+            (again.predict(X) - offset) / unit, expected, atol=0.02 * y.std(axis=0).max()
+        )
 
 
 def test_a_warm_start_and_a_path_are_in_units_of_the_targets(rng):
@@ -204,11 +250,15 @@ def test_online_machines_are_invariant_to_order(method, loss):
     assert_allclose(answers(permuted, X), expected, atol=1e-8)
     for name, weight in plain.kernel_weights_.items():
         assert_allclose(permuted.kernel_weights_[name], weight, atol=1e-9)
-    assert_allclose(answers(make(KERNELS).fit(X[:, columns], y), X[:, columns]), expected, atol=1e-8)
+    assert_allclose(
+        answers(make(KERNELS).fit(X[:, columns], y), X[:, columns]), expected, atol=1e-8
+    )
     # shuffling depends on positions, not on rows
     rows = rng.permutation(len(y))
     drawn = make(KERNELS, True).fit(X, y)
-    assert_allclose(answers(make(KERNELS, True).fit(X[rows], y[rows]), X), answers(drawn, X), atol=1e-8)
+    assert_allclose(
+        answers(make(KERNELS, True).fit(X[rows], y[rows]), X), answers(drawn, X), atol=1e-8
+    )
     if loss == "crf":
         others = dict(zip(sorted(NAMES), ["z", "y", "x"]))
         turned = make(KERNELS).fit(X, np.array([others[label] for label in y]))

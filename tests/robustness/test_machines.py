@@ -38,7 +38,9 @@ def fit(callbacks=(), **options):
 
 
 class Freeze:
-    """Callback that stops a worker before the second epoch, and sets the clock forward once it has a task."""
+    """Callback that stops a worker before the second epoch, and sets the clock forward once it has
+    a task.
+    """
 
     def __init__(self, client):
         self.client, self.victim = client, None
@@ -67,10 +69,17 @@ def test_nobody_else_is_let_in(client, monkeypatch):
     for page in "status", "info/main/workers.html", "metrics":
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://127.0.0.1:{server.port}/{page}")
-    with pytest.raises(DistributionError, match=r"cannot be reached \(TypeError\)"), running_client(addresses[0]):
+    with (
+        pytest.raises(DistributionError, match=r"cannot be reached \(TypeError\)"),
+        running_client(addresses[0]),
+    ):
         pass
     own = client.security
-    names = {"ca-file": own.tls_ca_file, "client.cert": own.tls_client_cert, "client.key": own.tls_client_key}
+    names = {
+        "ca-file": own.tls_ca_file,
+        "client.cert": own.tls_client_cert,
+        "client.key": own.tls_client_key,
+    }
     settings = {f"distributed.comm.tls.{name}": value for name, value in names.items()}
     with dask.config.set(settings), running_client(addresses[0]) as other:
         assert len(other.nthreads()) == 2

@@ -1,4 +1,6 @@
-"""Forged model files run nothing and raise only ModelFileError; refused calls do not change the model."""
+"""Forged model files run nothing and raise only ModelFileError; refused calls do not change the
+model.
+"""
 
 import copy
 import warnings
@@ -21,9 +23,15 @@ Y = RNG.integers(0, 3, 30)
 WORDS = [[{"word": word, "n": 1.0} for word in "abc"]] * 4
 
 MODELS = {
-    "kernels": lambda: omkl.OnlineMKLClassifier(["gaussian", "quadratic"], epochs=2, random_state=0).fit(X, Y),
-    "budget": lambda: omkl.OnlineMKLClassifier(["gaussian", "quadratic"], budget=5, epochs=2, random_state=0).fit(X, Y),
-    "words": lambda: omkl.SequenceLabeler(epochs=2, random_state=0).fit(WORDS, [["D", "N", "V"]] * 4),
+    "kernels": lambda: omkl.OnlineMKLClassifier(
+        ["gaussian", "quadratic"], epochs=2, random_state=0
+    ).fit(X, Y),
+    "budget": lambda: omkl.OnlineMKLClassifier(
+        ["gaussian", "quadratic"], budget=5, epochs=2, random_state=0
+    ).fit(X, Y),
+    "words": lambda: omkl.SequenceLabeler(epochs=2, random_state=0).fit(
+        WORDS, [["D", "N", "V"]] * 4
+    ),
     "matrices": lambda: omkl.MKLClassifier(["linear", "gaussian"]).fit(X, X[:, 0] > 0),
 }
 
@@ -68,14 +76,19 @@ def test_files_may_name_components_only(saved, target, tmp_path):
     for part, parameters in named.items():
         changed = {
             **manifest,
-            "parameters": {**manifest["parameters"], "eta0": {"part": part, "parameters": parameters}},
+            "parameters": {
+                **manifest["parameters"],
+                "eta0": {"part": part, "parameters": parameters},
+            },
         }
         with pytest.raises(ModelFileError):
             load(target, changed, arrays)
     assert not folder.exists()
     learned = {"part": "kernels.Linear", "parameters": {}, "learned": {"raw": 3}}
     with pytest.raises(ModelFileError, match="learns"):
-        load(target, {**manifest, "parameters": {**manifest["parameters"], "eta0": learned}}, arrays)
+        load(
+            target, {**manifest, "parameters": {**manifest["parameters"], "eta0": learned}}, arrays
+        )
     attributes = {**manifest["attributes"], "predict": 3}
     with pytest.raises(ModelFileError, match="the attribute 'predict'"):
         load(target, {**manifest, "attributes": attributes}, arrays)
@@ -225,8 +238,16 @@ Classifier, Labeler = omkl.OnlineMKLClassifier, omkl.SequenceLabeler
 NYSTROM = "gaussian:features=9,map=nystrom,normalize=diagonal"
 KINDS = {
     "kernels": (Classifier(["linear", "gaussian"], epochs=2, random_state=0), ROWS_OF_3, SIGNS),
-    "projection": (Classifier(["gaussian", "quadratic"], budget=5, epochs=2, random_state=0), ROWS_OF_3, SIGNS),
-    "features": (Classifier(["gaussian:features=20", NYSTROM, "linear"], epochs=2, random_state=0), ROWS_OF_3, SIGNS),
+    "projection": (
+        Classifier(["gaussian", "quadratic"], budget=5, epochs=2, random_state=0),
+        ROWS_OF_3,
+        SIGNS,
+    ),
+    "features": (
+        Classifier(["gaussian:features=20", NYSTROM, "linear"], epochs=2, random_state=0),
+        ROWS_OF_3,
+        SIGNS,
+    ),
     "weighted": (
         Classifier(["linear", "gaussian"], weighting="out-of-sample", epochs=2, random_state=0),
         ROWS_OF_3,
@@ -239,7 +260,11 @@ KINDS = {
         ROWS_OF_3,
         ROWS_OF_3[:, 0],
     ),
-    "huber": (omkl.OnlineMKLRegressor(loss="huber:delta=0.3", epochs=2, random_state=0), ROWS_OF_3, ROWS_OF_3[:, 0]),
+    "huber": (
+        omkl.OnlineMKLRegressor(loss="huber:delta=0.3", epochs=2, random_state=0),
+        ROWS_OF_3,
+        ROWS_OF_3[:, 0],
+    ),
     "epsilon": (
         omkl.OnlineMKLRegressor(loss="epsilon-insensitive:epsilon=0.1", epochs=2, random_state=0),
         ROWS_OF_3,
@@ -283,7 +308,11 @@ def case(request, tmp_path_factory):
 def state(model, path):
     """All arrays of the model, and the learned attributes of the estimator."""
     model.save(path)
-    shown = {name: repr(value) for name, value in vars(model).items() if name.endswith("_") and name != "model_"}
+    shown = {
+        name: repr(value)
+        for name, value in vars(model).items()
+        if name.endswith("_") and name != "model_"
+    }
     return {name: array.tobytes() for name, array in read_archive(path)[1].items()}, shown
 
 
@@ -316,4 +345,7 @@ def test_loaded_models_go_on_after_groups_were_left_out(reloaded):
     """Their weight is zero, though their last step was not."""
     model = omkl.DependencyParser("small", memory=1, epochs=1, random_state=0).fit(TREES)
     assert model.left_out_
-    assert reloaded(model).partial_fit(TREES).template_weights_ == model.partial_fit(TREES).template_weights_
+    assert (
+        reloaded(model).partial_fit(TREES).template_weights_
+        == model.partial_fit(TREES).template_weights_
+    )

@@ -27,7 +27,16 @@ def rows(tmp_path_factory):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))
     dump_svmlight_file(X, X[:, 0] > 0, str(folder / "rows.svm"), zero_based=False)
-    train = ["train", "classifier", str(folder / "rows.svm"), "--kernels", "linear", "--epochs", "2", "--quiet"]
+    train = [
+        "train",
+        "classifier",
+        str(folder / "rows.svm"),
+        "--kernels",
+        "linear",
+        "--epochs",
+        "2",
+        "--quiet",
+    ]
     assert main([*train, "-o", str(folder / "model.npz")]) == 0
     return folder
 
@@ -75,7 +84,9 @@ def test_pipes_and_devices_are_written_in_place(tmp_path, mode):
 def test_a_full_disk_is_one_error_that_names_the_file(rows, tmp_path, capsys):
     with pytest.raises(OutputFileError, match="/dev/full cannot be written: No space left"):
         write("/dev/full", "x" * 100_000)
-    assert main(["predict", str(rows / "model.npz"), str(rows / "rows.svm"), "-o", "/dev/full"]) == 2
+    assert (
+        main(["predict", str(rows / "model.npz"), str(rows / "rows.svm"), "-o", "/dev/full"]) == 2
+    )
     assert "/dev/full cannot be written: No space left on device" in capsys.readouterr().err
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
@@ -86,7 +97,9 @@ def test_a_failed_write_keeps_the_previous_file_alone(failing, tmp_path, monkeyp
     path.write_text("old")
 
     def full(*_):
-        raise OSError(28, "No space left on device", *(map(str, _[:1]) if failing == "replace" else ()))
+        raise OSError(
+            28, "No space left on device", *(map(str, _[:1]) if failing == "replace" else ())
+        )
 
     monkeypatch.setattr(os, failing, full)
     with pytest.raises(OutputFileError, match=f"{path} cannot be written: No space left"):
@@ -160,7 +173,11 @@ def unread_pipe():
     ("opened", "code", "said"),
     [
         (unread_pipe, 141, ""),
-        (lambda: os.open("/dev/full", os.O_WRONLY), 2, "omkl: error: standard output: No space left on device.\n"),
+        (
+            lambda: os.open("/dev/full", os.O_WRONLY),
+            2,
+            "omkl: error: standard output: No space left on device.\n",
+        ),
     ],
     ids=["nobody reads", "full"],
 )
@@ -210,5 +227,7 @@ def test_no_model_without_a_fit():
             call()
     assert not hasattr(omkl.SequenceLabeler(), "model_")
     fitted = omkl.OnlineMKLClassifier(["linear"], epochs=1).fit(np.eye(4), [0, 1, 0, 1])
-    with pytest.raises(OutputFileError, match="nosuch/x cannot be written: there is no directory nosuch"):
+    with pytest.raises(
+        OutputFileError, match="nosuch/x cannot be written: there is no directory nosuch"
+    ):
         fitted.save("nosuch/x")

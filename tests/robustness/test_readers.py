@@ -31,14 +31,17 @@ CONLLU = (
 )
 JSON = (
     '{"x": [[0.5, 1], [2, 3e2]], "y": [1, 2]}\n\n{"x": [[1, 2]], "y": [null]}\n',
-    '{"x": [{"w": "a", "v": [1, 2], "d": {"e": 1}, "n": null, "s": ["p", "q"]}], "y": [["t", 1]]}\n' * 2,
+    '{"x": [{"w": "a", "v": [1, 2], "d": {"e": 1}, "n": null, "s": ["p", "q"]}], "y": [["t", 1]]}\n'
+    * 2,
 )
 
 
 def good_files():
     """A small file of each format."""
     rng, n = np.random.default_rng(0), 40
-    svm = b"".join(b"%d 1:%.3g 3:%.17g # c\n" % (k % 2, k, rng.standard_normal()) for k in range(20))
+    svm = b"".join(
+        b"%d 1:%.3g 3:%.17g # c\n" % (k % 2, k, rng.standard_normal()) for k in range(20)
+    )
     pixels = "\t".join(["0"] * 127 + ["1"])
     table = pa.table(
         {
@@ -56,7 +59,9 @@ def good_files():
     return {
         "a.svm": svm,
         "a.svm.gz": gzip.compress(svm),
-        "a.csv": ('a,b,"c ""d",y\n' + "".join(f'{k},{k / 3},"s\n{k}",{k % 3}\n' for k in range(20))).encode(),
+        "a.csv": (
+            'a,b,"c ""d",y\n' + "".join(f'{k},{k / 3},"s\n{k}",{k % 3}\n' for k in range(20))
+        ).encode(),
         "a.jsonl": JSON[0].encode(),
         "b.jsonl": JSON[1].encode(),
         "a.crfsuite": b"B\tw=dog\tlen:3\tflag\nO\tw=a\\:b\tt=x\tt=y:0.5\n\nB\tw=cat\n",
@@ -94,7 +99,9 @@ def read(path):
         if kind == "rows":
             open_stream(path, **target).read()
         else:
-            assert n_read == len(read_treebank(path) if kind == "trees" else read_sequences(path)[0])
+            assert n_read == len(
+                read_treebank(path) if kind == "trees" else read_sequences(path)[0]
+            )
 
 
 def refusal(path):

@@ -1,4 +1,6 @@
-"""Long sequences, many steps, and certificates of less usual regularizers, compared with independent computations."""
+"""Long sequences, many steps, and certificates of less usual regularizers, compared with
+independent computations.
+"""
 
 import math
 import warnings
@@ -15,7 +17,14 @@ from omkl.exceptions import InputError
 from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.losses import StructuredHinge
 from omkl.online import Constant, OnlineTrainer
-from omkl.regularizers import L21, OverlappingGroups, Ridge, SquaredL21, TreeGroups, WeightedSquaredL21
+from omkl.regularizers import (
+    L21,
+    OverlappingGroups,
+    Ridge,
+    SquaredL21,
+    TreeGroups,
+    WeightedSquaredL21,
+)
 from omkl.structures import Binary, Chain
 
 LONG = np.longdouble
@@ -29,7 +38,10 @@ def squared(norms, step):
     return norms - threshold
 
 
-PROXES = {"mkl": (SquaredL21(), squared), "group lasso": (L21(), lambda norms, step: np.maximum(norms - step, 0))}
+PROXES = {
+    "mkl": (SquaredL21(), squared),
+    "group lasso": (L21(), lambda norms, step: np.maximum(norms - step, 0)),
+}
 
 
 @pytest.mark.parametrize("name", PROXES)
@@ -38,11 +50,20 @@ def test_lazy_steps_are_those_of_exact_arithmetic(name):
     n_steps, (regularizer, exact_prox) = 5_000, PROXES[name]
     X = np.array([[1.0, 0.5, 0.0, 0.0], [0.0, 0.0, 0.7, -0.4]])
     rows = sparse.csr_array(X)
-    tokens = Tokens(np.arange(3), Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data))
+    tokens = Tokens(
+        np.arange(3),
+        Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data),
+    )
     bank = ExplicitBank("ab", np.array([0, 0, 1, 1]), 1, False)
     rate, lambda_ = 0.01, 1e-6
     trainer = OnlineTrainer(
-        [bank], Binary(), StructuredHinge(), regularizer, lambda_=lambda_, schedule=Constant(rate), average=None
+        [bank],
+        Binary(),
+        StructuredHinge(),
+        regularizer,
+        lambda_=lambda_,
+        schedule=Constant(rate),
+        average=None,
     )
     trainer.recompute_every = 10 * n_steps  # nothing else than the steps themselves
     examples, theta = [tokens.sequence(0), tokens.sequence(1)], np.zeros(4, LONG)
@@ -91,7 +112,9 @@ def test_a_sequence_of_a_hundred_thousand_is_decoded_and_summed_up():
     assert_array_equal(chain.decode(potentials), path[::-1])
     log_sum, marginals = chain.marginals(potentials)
     assert_allclose(log_sum, log_add(*forward[-1]), rtol=1e-10)
-    assert_allclose(marginals.unary, np.exp(np.array(forward) + np.array(backward[::-1]) - log_sum), atol=1e-7)
+    assert_allclose(
+        marginals.unary, np.exp(np.array(forward) + np.array(backward[::-1]) - log_sum), atol=1e-7
+    )
 
 
 RNG = np.random.default_rng(0)
@@ -100,8 +123,14 @@ X = RNG.normal(size=(30, 3))
 
 def test_one_class_and_one_target():
     n = 5
-    for estimator in (omkl.MKLClassifier(), omkl.SparseLogisticRegression(), omkl.OnlineMKLClassifier()):
-        with pytest.raises(InputError, match="y holds one class only, 'yes': a classifier needs two"):
+    for estimator in (
+        omkl.MKLClassifier(),
+        omkl.SparseLogisticRegression(),
+        omkl.OnlineMKLClassifier(),
+    ):
+        with pytest.raises(
+            InputError, match="y holds one class only, 'yes': a classifier needs two"
+        ):
             estimator.fit(X[:n], ["yes"] * n)
     for estimator in (omkl.MKLRegressor(), omkl.GroupLasso(), omkl.OnlineMKLRegressor()):
         with warnings.catch_warnings():
@@ -123,7 +152,10 @@ REGULARIZERS = {
     "lp": ("lp-norm:q=1.5", lambda b: 0.5 * (b**1.5).sum() ** (4 / 3)),
     "weighted": (WeightedSquaredL21(WEIGHTS), lambda b: 0.5 * (WEIGHTS @ b) ** 2),
     "mkl + ridge": (SquaredL21() + 0.1 * Ridge(), lambda b: 0.5 * b.sum() ** 2 + 0.05 * b @ b),
-    "tree": (TreeGroups([[0, 1, 2, 3], [0, 1], [3]]), lambda b: np.hypot(*b[:2]) + np.linalg.norm(b) + b[3]),
+    "tree": (
+        TreeGroups([[0, 1, 2, 3], [0, 1], [3]]),
+        lambda b: np.hypot(*b[:2]) + np.linalg.norm(b) + b[3],
+    ),
     "overlapping": (
         OverlappingGroups(CHAIN, exact=True),
         lambda b: sum(np.hypot(b[first], b[second]) for first, second in CHAIN),
@@ -139,7 +171,11 @@ def data():
     X = rng.normal(size=(24, 3))
     score = X[:, 0] + 0.5 * X[:, 1] ** 2 + 0.3 * rng.normal(size=24)
     distances = ((X[:, None] - X) ** 2).sum(axis=-1)
-    grams = [np.outer(X[:, 0], X[:, 0]), np.outer(X[:, 1], X[:, 1]), np.outer(X[:, 1] ** 2, X[:, 1] ** 2)]
+    grams = [
+        np.outer(X[:, 0], X[:, 0]),
+        np.outer(X[:, 1], X[:, 1]),
+        np.outer(X[:, 1] ** 2, X[:, 1] ** 2),
+    ]
     return [*grams, np.exp(-distances / 4)], score
 
 
@@ -156,7 +192,15 @@ def test_certificates_of_all_solvers_agree(data, loss, regularizer):
     for solver in [*SOLVERS, "fista"]:
         if solver == "fista" and (objectives or C > 1.0):
             continue  # it is slow, and for what no other solver takes
-        model = estimator("precomputed", loss=loss, regularizer=part, C=C, solver=solver, tol=1e-4, dtype="float64")
+        model = estimator(
+            "precomputed",
+            loss=loss,
+            regularizer=part,
+            C=C,
+            solver=solver,
+            tol=1e-4,
+            dtype="float64",
+        )
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             try:

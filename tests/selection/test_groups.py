@@ -30,10 +30,17 @@ from omkl.selection.knockoffs import column_knockoffs, knockoff_threshold
 def table(n, d, n_useful, seed, bent=False):
     """Make correlated columns, and a target that depends on some of them, linearly or by cosines."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d)) @ np.linalg.cholesky(0.4 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))).T
+    X = (
+        rng.normal(size=(n, d))
+        @ np.linalg.cholesky(0.4 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))).T
+    )
     useful = rng.choice(d, n_useful, replace=False)
     parts = np.cos(2.0 * X[:, useful]) if bent else X[:, useful]
-    return X, parts @ rng.choice([-1.0, 1.0], n_useful) + rng.normal(size=n), {f"column {j}" for j in useful}
+    return (
+        X,
+        parts @ rng.choice([-1.0, 1.0], n_useful) + rng.normal(size=n),
+        {f"column {j}" for j in useful},
+    )
 
 
 def shares(found, useful):
@@ -46,11 +53,15 @@ def test_false_discoveries_of_the_lasso_stay_below_the_bound_with_the_power_of_s
     ours, theirs = [], []
     for seed in range(15):
         X, y, useful = table(200, 40, 12, seed)
-        ours.append(shares(select_groups(GroupLassoCV(), X, y, fdr=0.2, random_state=seed).selected, useful))
+        ours.append(
+            shares(select_groups(GroupLassoCV(), X, y, fdr=0.2, random_state=seed).selected, useful)
+        )
         knockoffs = column_knockoffs(X, np.arange(40), np.random.default_rng(seed))
         weights = np.abs(LassoCV(alphas=30).fit(np.hstack([X, knockoffs]), y).coef_)
         W = weights[:40] - weights[40:]
-        theirs.append(shares([f"column {j}" for j in np.flatnonzero(knockoff_threshold(W, 0.2) <= W)], useful))
+        theirs.append(
+            shares([f"column {j}" for j in np.flatnonzero(knockoff_threshold(W, 0.2) <= W)], useful)
+        )
     false, power = np.array(ours).T
     assert false.mean() <= 0.2 + 2.0 * false.std() / np.sqrt(len(false))
     assert power.mean() == pytest.approx(np.mean(theirs, axis=0)[1], abs=0.1)
@@ -63,7 +74,12 @@ def test_kernels_find_columns_that_the_lasso_cannot_see(make):
     for seed in range(3):
         X, y, useful = table(300, 30, 10, seed, bent=True)
         results.append(
-            shares(select_groups(make(per_column("gaussian", X)), X, y, fdr=0.2, random_state=seed).selected, useful)
+            shares(
+                select_groups(
+                    make(per_column("gaussian", X)), X, y, fdr=0.2, random_state=seed
+                ).selected,
+                useful,
+            )
         )
     false, power = np.mean(results, axis=0)
     assert false <= 0.3
@@ -75,7 +91,8 @@ def test_nothing_is_selected_where_there_is_nothing():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(150, 40)), rng.integers(2, size=150)
     counts = [
-        len(select_groups(MKLClassifier(per_column("gaussian", X)), X, y, random_state=s).selected) for s in range(5)
+        len(select_groups(MKLClassifier(per_column("gaussian", X)), X, y, random_state=s).selected)
+        for s in range(5)
     ]
     assert counts.count(0) >= 4
 
@@ -89,7 +106,10 @@ def test_kernels_on_the_same_columns_are_one_group_and_weighting_is_by_norms():
     trained = tried.train(np.random.default_rng(0))
     assert trained.weighting == "norms"
     assert set(trained.kernel_weights_) == {*kernels, *(f"{name} (knockoff)" for name in kernels)}
-    own, other = ([trained.kernel_weights_[name + suffix] for name in kernels] for suffix in ("", " (knockoff)"))
+    own, other = (
+        [trained.kernel_weights_[name + suffix] for name in kernels]
+        for suffix in ("", " (knockoff)")
+    )
     a, b, c = np.subtract(own, other)
     np.testing.assert_allclose(tried.statistics(np.random.default_rng(0)), [a + b, c])
     with pytest.warns(DataWarning, match="select at least 10 groups or none, and there are 2"):
@@ -116,7 +136,10 @@ SENTENCES = [
 def test_tokens_take_the_values_of_others_with_the_same_context(monkeypatch):
     seen = []
     monkeypatch.setattr(SequenceLabeler, "fit", lambda self, X, y: seen.append((X, y)) or self)
-    X = [[{"word": w, "tag": t, "last": w[-1]} for w, t in zip(s.split(), tags.split())] for s, tags, _ in SENTENCES]
+    X = [
+        [{"word": w, "tag": t, "last": w[-1]} for w, t in zip(s.split(), tags.split())]
+        for s, tags, _ in SENTENCES
+    ]
     y = [tags.split() for _, tags, _ in SENTENCES]
     tried = trial(SequenceLabeler(), X, y, "tag")
     assert list(tried.members) == ["word", "last"]
@@ -135,26 +158,39 @@ def test_tokens_take_the_values_of_others_with_the_same_context(monkeypatch):
 def test_useless_features_of_words_are_not_selected():
     rng = np.random.default_rng(0)
     words = [[str(w) for w in rng.integers(30, size=12)] for _ in range(60)]
-    X = [[{"digit": w[-1], **{f"noise{k}": str(rng.integers(9)) for k in range(12)}} for w in s] for s in words]
+    X = [
+        [{"digit": w[-1], **{f"noise{k}": str(rng.integers(9)) for k in range(12)}} for w in s]
+        for s in words
+    ]
     y = [[int(w[-1]) % 3 for w in s] for s in words]
     found = select_groups(SequenceLabeler(random_state=0), X, y, fdr=0.9, random_state=0)
     assert max(found.statistics, key=found.statistics.get) == "digit"
     rows, labels = [token for s in X for token in s], [label for s in y for label in s]
-    found = select_groups(OnlineMKLClassifier(random_state=0), rows, labels, fdr=0.9, random_state=0)
+    found = select_groups(
+        OnlineMKLClassifier(random_state=0), rows, labels, fdr=0.9, random_state=0
+    )
     assert max(found.statistics, key=found.statistics.get) == "digit"
 
 
 def test_templates_read_fields_of_other_words_with_the_same_tag(monkeypatch):
     seen = []
-    monkeypatch.setattr(DependencyParser, "fit", lambda self, X: seen.append((self.templates, X)) or self)
+    monkeypatch.setattr(
+        DependencyParser, "fit", lambda self, X: seen.append((self.templates, X)) or self
+    )
     treebank = Treebank.from_sentences(
         [Sentence(forms=s.split(), upos=tags.split(), heads=heads) for s, tags, heads in SENTENCES]
     )
-    tried = trial(DependencyParser(["h.form m.form", "h.upos m.upos", "m.suffix2"]), treebank, None, None)
+    tried = trial(
+        DependencyParser(["h.form m.form", "h.upos m.upos", "m.suffix2"]), treebank, None, None
+    )
     assert list(tried.members) == ["h.form m.form", "m.suffix2"]
     tried.train(np.random.default_rng(0))
     [(templates, new)] = seen
-    assert set(templates.names) == {"h.upos m.upos", *tried.members, *(f"{name} (knockoff)" for name in tried.members)}
+    assert set(templates.names) == {
+        "h.upos m.upos",
+        *tried.members,
+        *(f"{name} (knockoff)" for name in tried.members),
+    }
     forms = {f"{code_of(form):x}": form for form in treebank.strings["forms"].tolist()}
     suffixes = {f"{code_of(form[-2:]):x}" for form in forms.values()}
     found = Counter()
@@ -167,10 +203,14 @@ def test_templates_read_fields_of_other_words_with_the_same_tag(monkeypatch):
 
 
 def test_a_parser_takes_paths_and_checks_the_context(tmp_path):
-    sentences = [Sentence(forms=s.split(), upos=tags.split(), heads=heads) for s, tags, heads in SENTENCES] * 10
+    sentences = [
+        Sentence(forms=s.split(), upos=tags.split(), heads=heads) for s, tags, heads in SENTENCES
+    ] * 10
     treebank, path = Treebank.from_sentences(sentences), tmp_path / "train.conllu"
     write_treebank(path, treebank)
-    parser = DependencyParser(["h.form m.form", "h.upos m.upos"], order=1, labeled=False, memory=4, random_state=0)
+    parser = DependencyParser(
+        ["h.form m.form", "h.upos m.upos"], order=1, labeled=False, memory=4, random_state=0
+    )
     settings = {"method": "stability", "n_pairs": 2, "max_false": 2.0, "random_state": 0}
     assert select_groups(parser, path, **settings) == select_groups(parser, treebank, **settings)
     with pytest.raises(InputError, match="no field 'Upos:x'"):
@@ -200,13 +240,23 @@ def test_stable_groups_are_those_of_fits_on_halves(precomputed):
     model = MKLRegressor("precomputed" if precomputed else per_column("linear", X), C=0.1, tol=1e-6)
     settings = {"method": "stability", "n_pairs": 5, "random_state": 3}
     found = select_groups(model, grams if precomputed else X, y, **settings)
-    random, counts, q = np.random.RandomState(3), Counter(), int(np.sqrt(12 * (1.0 + 0.2) / (4.0 * 0.2)))
+    random, counts, q = (
+        np.random.RandomState(3),
+        Counter(),
+        int(np.sqrt(12 * (1.0 + 0.2) / (4.0 * 0.2))),
+    )
     for _ in range(5):
         order = random.permutation(120)
         for half in np.sort([order[:60], order[60:]], axis=1):
-            given = {name: gram[np.ix_(half, half)] for name, gram in grams.items()} if precomputed else X[half]
+            given = (
+                {name: gram[np.ix_(half, half)] for name, gram in grams.items()}
+                if precomputed
+                else X[half]
+            )
             weights = clone(model).fit(given, y[half]).kernel_weights_
-            counts.update(name for name in sorted(weights, key=weights.get)[-q:] if weights[name] > 0)
+            counts.update(
+                name for name in sorted(weights, key=weights.get)[-q:] if weights[name] > 0
+            )
     assert found.statistics == {name: counts[name] / 10 for name in grams}
     assert set(found.selected) <= useful
     assert select_groups(model, grams if precomputed else X, y, n_jobs=2, **settings) == found
@@ -216,7 +266,9 @@ def test_few_useless_groups_are_stable():
     false = []
     for seed in range(4):
         X, y, useful = table(100, 40, 4, seed)
-        found = select_groups(GroupLasso(0.3), X, y, method="stability", n_pairs=15, random_state=seed)
+        found = select_groups(
+            GroupLasso(0.3), X, y, method="stability", n_pairs=15, random_state=seed
+        )
         false.append(len(set(found.selected) - useful))
         assert len(set(found.selected) & useful) >= 3
     assert np.mean(false) <= 1.0
@@ -242,7 +294,10 @@ def test_no_half_lacks_a_rare_class():
         ({"estimator": DependencyParser(), "X": [["a"]]}, "leave y out"),
         ({"context": "a"}, "`context` is for tokens and arcs"),
         ({"estimator": MKLRegressor()}, "kernels on columns"),
-        ({"estimator": MKLRegressor(["gaussian:on=0:2", "linear:on=1"])}, "some share part of theirs"),
+        (
+            {"estimator": MKLRegressor(["gaussian:on=0:2", "linear:on=1"])},
+            "some share part of theirs",
+        ),
         ({"estimator": GroupLasso(group_weights=[1, 2, 3, 4])}, "`group_weights` must be"),
         ({"estimator": LassoCV()}, "not for LassoCV"),
         ({"estimator": LassoCV(), "method": "stability"}, "LassoCV has no groups"),
@@ -260,7 +315,9 @@ def test_bad_input_is_refused(settings, message):
 def test_a_categorical_column_is_one_group():
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
-    frame = pandas.DataFrame({"city": rng.choice(["Oslo", "Rome", "Bonn"], 80), "age": rng.normal(size=80)})
+    frame = pandas.DataFrame(
+        {"city": rng.choice(["Oslo", "Rome", "Bonn"], 80), "age": rng.normal(size=80)}
+    )
     tried = trial(GroupLasso(0.01), frame, (frame.city == "Rome") + 0.1 * rng.normal(size=80), None)
     assert list(tried.members) == ["city", "age"]
     city, age = tried.statistics(rng)

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 import scipy
 
-from omkl.selection.knockoffs import column_knockoffs, knockoff_covariance, knockoff_threshold, resampled
+from omkl.selection.knockoffs import (
+    column_knockoffs,
+    knockoff_covariance,
+    knockoff_threshold,
+    resampled,
+)
 
 
 def autoregressive(d, rho):

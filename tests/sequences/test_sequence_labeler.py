@@ -1,4 +1,6 @@
-"""SequenceLabeler: accuracy, options, model files, constraints, partial annotation, calibration, and its scores."""
+"""SequenceLabeler: accuracy, options, model files, constraints, partial annotation, calibration,
+and its scores.
+"""
 
 from itertools import pairwise, product
 
@@ -35,7 +37,11 @@ def words(X, y):
     rng = np.random.default_rng(1)
     return [
         [
-            {"good": label if rng.random() < 0.9 else "?", "noise": str(rng.integers(50)), "flag": True}
+            {
+                "good": label if rng.random() < 0.9 else "?",
+                "noise": str(rng.integers(50)),
+                "flag": True,
+            }
             for label in labels
         ]
         for labels in y
@@ -74,7 +80,9 @@ def test_transitions_by_position_learn_a_format(rng):
     y = [[int(a), int(a), 0, int(b)] for a, b in rng.integers(0, 3, size=(60, 2))]
     X = [np.eye(3)[labels] * [[1.0], [0.0], [0.0], [1.0]] for labels in y]
     shared = omkl.SequenceLabeler("linear", random_state=0).fit(X, y)
-    by_position = omkl.SequenceLabeler("linear", transitions_by_position=True, random_state=0).fit(X, y)
+    by_position = omkl.SequenceLabeler("linear", transitions_by_position=True, random_state=0).fit(
+        X, y
+    )
     assert by_position.score(X, y) == 1.0 > shared.score(X, y)
     assert by_position.transitions_.shape == (4, 3, 3)
     # longer and shorter sequences than any in training, in one batch
@@ -95,12 +103,28 @@ def test_templates_are_groups_and_noise_weighs_little(data):
 def test_all_kinds_of_groups_mix_in_one_model(data):
     X, y = data
     mixed = [
-        [{**word, "image": vector, "size": float(vector.sum()), "tags": ["t", str(i)]} for i, (word, vector) in pairs]
+        [
+            {**word, "image": vector, "size": float(vector.sum()), "tags": ["t", str(i)]}
+            for i, (word, vector) in pairs
+        ]
         for pairs in [list(enumerate(zip(w, x))) for w, x in zip(words(X, y), X)]
     ]
-    kernels = {"lin": "linear:on=image", "rbf": Gaussian(4.0, on="image"), "b1": "b1:density=0.3,on=image"}
+    kernels = {
+        "lin": "linear:on=image",
+        "rbf": Gaussian(4.0, on="image"),
+        "b1": "b1:density=0.3,on=image",
+    }
     labeler = omkl.SequenceLabeler(kernels, random_state=0).fit(mixed, y)
-    assert set(labeler.kernel_weights_) == {"lin", "rbf", "b1", "good", "noise", "flag", "size", "tags"}
+    assert set(labeler.kernel_weights_) == {
+        "lin",
+        "rbf",
+        "b1",
+        "good",
+        "noise",
+        "flag",
+        "size",
+        "tags",
+    }
     assert labeler.score(mixed, y) > 0.95
 
 
@@ -133,8 +157,12 @@ def test_more_labels_than_the_examples_have_are_declared(data, fit):
 
 def test_partial_fit_takes_up_new_words_and_new_templates(data):
     X, y = words(*data), data[1]
-    labeler = omkl.SequenceLabeler(random_state=0).partial_fit(X[:5], y[:5], classes=["a", "b", "c"])
-    richer = [[{**token, "late": label} for token, label in zip(x, labels)] for x, labels in zip(X, y)]
+    labeler = omkl.SequenceLabeler(random_state=0).partial_fit(
+        X[:5], y[:5], classes=["a", "b", "c"]
+    )
+    richer = [
+        [{**token, "late": label} for token, label in zip(x, labels)] for x, labels in zip(X, y)
+    ]
     for _ in range(5):
         labeler.partial_fit(richer, y)
     assert set(labeler.kernel_weights_) == {"good", "noise", "flag", "late"}
@@ -145,7 +173,10 @@ def test_partial_fit_takes_up_new_words_and_new_templates(data):
 def test_a_bad_token_half_way_leaves_no_feature_without_parameters(data):
     X, y = words(*data), data[1]
     labeler = omkl.SequenceLabeler(random_state=0).partial_fit(X, y)
-    bad = [[{"good": f"new{i}", "noise": "0", "late": "x"} for i in range(3000)] + [{"good": float("nan")}]]
+    bad = [
+        [{"good": f"new{i}", "noise": "0", "late": "x"} for i in range(3000)]
+        + [{"good": float("nan")}]
+    ]
     with pytest.raises(InputError):
         labeler.partial_fit(bad, [["a"] * 3001])
     assert labeler.predict([bad[0][:-1]])[0].shape == (3000,)
@@ -166,14 +197,17 @@ def test_crf_marginals_sum_to_one_and_follow_enumeration(data):
 
 
 @pytest.mark.parametrize(
-    ("loss", "C"), [("hinge", 1.0), ("perceptron", 1.0), ("crf", 10.0), ("softmax-margin:cost_weight=2", 10.0)]
+    ("loss", "C"),
+    [("hinge", 1.0), ("perceptron", 1.0), ("crf", 10.0), ("softmax-margin:cost_weight=2", 10.0)],
 )
 def test_automatic_C_depends_on_the_loss(data, loss, C, reloaded):
     X, y = words(*data), data[1]
     model = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C="auto").fit(X, y)
     told = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C=C).fit(X, y)
     other = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C=2 * C).fit(X, y)
-    scores = [np.concatenate(own.decision_function(X)) for own in (model, told, other, reloaded(model))]
+    scores = [
+        np.concatenate(own.decision_function(X)) for own in (model, told, other, reloaded(model))
+    ]
     assert_array_equal(scores[0], scores[1])
     assert_array_equal(scores[0], scores[3])
     assert np.abs(scores[0] - scores[2]).max() > 1e-3
@@ -195,10 +229,17 @@ def test_automatic_epochs_make_enough_rounds_of_few_sequences(n, epochs):
 def test_c2_of_crfsuite_is_one_half_over_C(c2, rng, tmp_path):
     """Both give the same probabilities: ``loss + c2 |w|^2`` is ``C loss + |w|^2 / 2`` divided by C."""
     pycrfsuite = pytest.importorskip("pycrfsuite")
-    y = [["abc"[i] for i in (rng.integers(3) + np.arange(rng.integers(2, 7))) % 3] for _ in range(40)]
-    X = [[{"w": label if rng.random() < 0.7 else "?", "v": str(rng.integers(5))} for label in own] for own in y]
+    y = [
+        ["abc"[i] for i in (rng.integers(3) + np.arange(rng.integers(2, 7))) % 3] for _ in range(40)
+    ]
+    X = [
+        [{"w": label if rng.random() < 0.7 else "?", "v": str(rng.integers(5))} for label in own]
+        for own in y
+    ]
     trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
-    trainer.set_params({"c2": c2, "feature.possible_states": True, "feature.possible_transitions": True})
+    trainer.set_params(
+        {"c2": c2, "feature.possible_states": True, "feature.possible_transitions": True}
+    )
     for x, labels in zip(X, y):
         trainer.append(x, labels)
     trainer.train(str(tmp_path / "model"))
@@ -211,7 +252,9 @@ def test_c2_of_crfsuite_is_one_half_over_C(c2, rng, tmp_path):
     settings = {"loss": "crf", "regularizer": "l2", "transitions": "regularized", "random_state": 0}
     for factor, close in ((1.0, True), (2.0, False), (0.5, False)):
         model = omkl.SequenceLabeler(C=factor / (2 * c2), epochs=200, **settings).fit(X, y)
-        assert (np.abs(np.concatenate(model.predict_marginals(X)) - expected).max() < 0.015) == close
+        assert (
+            np.abs(np.concatenate(model.predict_marginals(X)) - expected).max() < 0.015
+        ) == close
 
 
 def test_sample_weights_count_as_copies(data):
@@ -219,7 +262,9 @@ def test_sample_weights_count_as_copies(data):
     weights = np.array([2] * 10 + [1] * 10 + [0] * 10)
     copies = [i for i, w in enumerate(weights) for _ in range(w)]
     weighted = omkl.SequenceLabeler("linear", random_state=0).fit(X, y, sample_weight=weights)
-    copied = omkl.SequenceLabeler("linear", random_state=0).fit([X[i] for i in copies], [y[i] for i in copies])
+    copied = omkl.SequenceLabeler("linear", random_state=0).fit(
+        [X[i] for i in copies], [y[i] for i in copies]
+    )
     for first, second in zip(weighted.decision_function(X), copied.decision_function(X)):
         assert_allclose(first, second, atol=1e-10)
 
@@ -230,7 +275,11 @@ def test_labels_may_be_anything_hashable(data):
         labels = [[convert(c) for c in sequence] for sequence in y]
         labeler = omkl.SequenceLabeler("linear", random_state=0).fit(X, labels)
         assert labeler.predict(X[:1])[0].tolist() == labels[0] or labeler.score(X, labels) > 0.9
-    assert omkl.SequenceLabeler("linear").fit(X, [np.array(s) for s in y]).classes_.tolist() == ["a", "b", "c"]
+    assert omkl.SequenceLabeler("linear").fit(X, [np.array(s) for s in y]).classes_.tolist() == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 X1, Y1 = [np.eye(2)], [[0, 1]]
@@ -274,7 +323,10 @@ def test_bad_data_is_refused(X, y, named):
     "parameters",
     [
         {"C": 0},
-        *({"kernels": value} for value in (["gausian"], ["linear", "linear"], [], ["gaussian:explicit=True"])),
+        *(
+            {"kernels": value}
+            for value in (["gausian"], ["linear", "linear"], [], ["gaussian:explicit=True"])
+        ),
         {"kernels": ["linear:on=pixels"]},
         {"schedule": "constant"},
         {"transitions": "yes"},
@@ -296,7 +348,9 @@ def test_gold_labels_that_were_never_seen_are_wrong_and_named_once(data):
     X, y = data
     labeler = omkl.SequenceLabeler("linear", random_state=0).fit(X, y)
     strange = [["q", *labels[1:]] for labels in y]
-    right = sum(int((own == gold).sum()) for own, gold in zip(labeler.predict(X), map(np.array, strange)))
+    right = sum(
+        int((own == gold).sum()) for own, gold in zip(labeler.predict(X), map(np.array, strange))
+    )
     with pytest.warns(DataWarning, match="does not know count as wrong: 'q'"):
         assert labeler.score(X, strange) == pytest.approx(right / sum(map(len, y)))
     with pytest.warns(DataWarning, match="'q'"):
@@ -305,9 +359,13 @@ def test_gold_labels_that_were_never_seen_are_wrong_and_named_once(data):
 
 
 def test_real_handwriting_reaches_what_the_paper_reports(ocr):
-    """One fold, three kernels, default step sizes: above the paper's 87.5 % and far above its linear kernel."""
+    """One fold, three kernels, default step sizes: above the paper's 87.5 % and far above its
+    linear kernel.
+    """
     train, test = ocr.of_folds(1), ocr.of_folds([0, 2, 3, 4, 5, 6, 7, 8, 9])
-    labeler = omkl.SequenceLabeler(["linear", "quadratic", "gaussian:sigma2=5"], random_state=0).fit(*train)
+    labeler = omkl.SequenceLabeler(
+        ["linear", "quadratic", "gaussian:sigma2=5"], random_state=0
+    ).fit(*train)
     assert labeler.score(*test) > 0.883
 
 
@@ -356,7 +414,9 @@ def test_predictions_keep_to_the_scheme(chunks, rng, loss, transitions, reloaded
     ).fit(X, y)
     predicted = labeler.predict(strange)
     assert not any(map(breaks_bio, predicted))
-    without = omkl.SequenceLabeler("linear", transitions=None, regularizer="l2", **settings).fit(X, y)
+    without = omkl.SequenceLabeler("linear", transitions=None, regularizer="l2", **settings).fit(
+        X, y
+    )
     assert any(map(breaks_bio, without.predict(strange)))
     for own, other in zip(predicted, reloaded(labeler).predict(strange)):
         assert_array_equal(own, other)
@@ -376,7 +436,9 @@ def test_predictions_keep_to_the_scheme(chunks, rng, loss, transitions, reloaded
 )
 def test_training_labels_that_break_transitions_are_refused(allowed, labels, message):
     with pytest.raises(InputError, match=f"(?i){message}"):
-        omkl.SequenceLabeler(allowed_transitions=allowed).fit([["a", "b", "c"]] * 2, [["B-X", "I-X", "O"], labels])
+        omkl.SequenceLabeler(allowed_transitions=allowed).fit(
+            [["a", "b", "c"]] * 2, [["B-X", "I-X", "O"], labels]
+        )
 
 
 def test_given_labels_are_kept_and_the_others_are_the_best(chunks):
@@ -385,8 +447,15 @@ def test_given_labels_are_kept_and_the_others_are_the_best(chunks):
     K, x = len(labeler.classes_), ["Ann", "saw", "Rome", "Oslo"]
     potentials = next(potentials_of(labeler.model_, [x]))
     chain = labeler.structure_
-    for forced in ([None, "B-PER", None, "O"], [{"O", "B-LOC"}, None, {"O"}, None], [None] * 4, ["O", "O", "O", "O"]):
-        sets = [set(labeler.classes_) if f is None else f if isinstance(f, set) else {f} for f in forced]
+    for forced in (
+        [None, "B-PER", None, "O"],
+        [{"O", "B-LOC"}, None, {"O"}, None],
+        [None] * 4,
+        ["O", "O", "O", "O"],
+    ):
+        sets = [
+            set(labeler.classes_) if f is None else f if isinstance(f, set) else {f} for f in forced
+        ]
         allowed = [
             np.array(codes)
             for codes in product(range(K), repeat=4)
@@ -409,7 +478,11 @@ def test_constraints_that_contradict_are_refused(chunks):
     for method in (labeler.predict, labeler.predict_nbest):
         with pytest.raises(InputError, match="Sequence 1 has no labelling"):
             method([["a"], ["Ann", "saw"]], labels=[[None], ["O", "I-PER"]])
-    for X, labels in (([["a"]], [["XYZ"]]), ([["a"]], [["O", "O"]]), (omkl.data.Stream.from_arrays([["a"]]), [["O"]])):
+    for X, labels in (
+        ([["a"]], [["XYZ"]]),
+        ([["a"]], [["O", "O"]]),
+        (omkl.data.Stream.from_arrays([["a"]]), [["O"]]),
+    ):
         with pytest.raises(InputError):
             labeler.predict(X, labels=labels)
 
@@ -423,7 +496,10 @@ def test_the_best_labellings_come_in_order(chunks):
         assert len(found) == 4
         assert all(a.score >= b.score for a, b in pairwise(found))
         assert all(len(own.labels) == len(x) for own in found)
-    assert [len(found) for found in labeler.predict_nbest([["a"], []], 99)] == [len(labeler.classes_), 1]
+    assert [len(found) for found in labeler.predict_nbest([["a"], []], 99)] == [
+        len(labeler.classes_),
+        1,
+    ]
     assert len(labeler.predict_nbest(omkl.data.Stream.from_arrays(X), 2)) == len(X)
     with pytest.raises(InputError):
         labeler.predict_nbest(X, 0)
@@ -461,7 +537,10 @@ def noisy(rng, n):
     X, y = [], []
     for _ in range(n):
         labels = np.cumsum(rng.random(rng.integers(2, 8)) < 0.2) % 2
-        X.append((2 * labels - 1 + 1.5 * rng.normal(size=len(labels)))[:, None] * [[1.0, 0.0]] + [[0.0, 1.0]])
+        X.append(
+            (2 * labels - 1 + 1.5 * rng.normal(size=len(labels)))[:, None] * [[1.0, 0.0]]
+            + [[0.0, 1.0]]
+        )
         y.append(labels.tolist())
     return X, y
 
@@ -500,10 +579,14 @@ def test_a_margin_model_is_calibrated_on_held_out_data(rng, reloaded):
 
 def test_early_stopping_calibrates(rng):
     X, y = noisy(rng, 300)
-    labeler = omkl.SequenceLabeler("linear", epochs=5, early_stopping=True, random_state=0).fit(X, y)
+    labeler = omkl.SequenceLabeler("linear", epochs=5, early_stopping=True, random_state=0).fit(
+        X, y
+    )
     assert labeler.temperature_ > 0
     assert log_loss(labeler, *noisy(rng, 200)) < 0.55
-    crf = omkl.SequenceLabeler("linear", loss="crf", epochs=5, early_stopping=True, random_state=0).fit(X, y)
+    crf = omkl.SequenceLabeler(
+        "linear", loss="crf", epochs=5, early_stopping=True, random_state=0
+    ).fit(X, y)
     assert crf.temperature_ is None
     assert len(crf.predict_marginals(X)) == 300
     labeler.set_params(early_stopping=False).partial_fit(X[:1], y[:1])
@@ -514,7 +597,9 @@ def test_marginals_given_known_labels(rng):
     X, y = noisy(rng, 200)
     labeler = omkl.SequenceLabeler("linear", loss="crf", epochs=3, random_state=0).fit(X, y)
     x = X[0][:3]
-    free, given = (labeler.predict_marginals([x], labels=labels)[0] for labels in (None, [[None, 1, None]]))
+    free, given = (
+        labeler.predict_marginals([x], labels=labels)[0] for labels in (None, [[None, 1, None]])
+    )
     potentials, chain = next(potentials_of(labeler.model_, [x])), labeler.structure_
     total, expected = 0.0, np.zeros((3, 2))
     for a, c in product(range(2), repeat=2):
@@ -556,13 +641,21 @@ def test_entities_are_those_of_seqeval(sequences):
     report = metrics.classification_report(gold, predicted, output_dict=True, zero_division=0)
     for row in found["entities"]:
         expected = report[row["type"] or "_"]
-        assert (row["f1"], row["gold"]) == (pytest.approx(expected["f1-score"]), expected["support"])
+        assert (row["f1"], row["gold"]) == (
+            pytest.approx(expected["f1-score"]),
+            expected["support"],
+        )
 
 
 @settings(max_examples=200, deadline=None)
 @pytest.mark.parametrize(
     ("scheme", "name", "alphabet"),
-    [("BIO", "IOB2", BIO), ("BIOES", "IOBES", BIOES), ("BIOES", "BILOU", BILOU), ("BIO", "IOB2", "BIO")],
+    [
+        ("BIO", "IOB2", BIO),
+        ("BIOES", "IOBES", BIOES),
+        ("BIOES", "BILOU", BILOU),
+        ("BIO", "IOB2", "BIO"),
+    ],
 )
 @given(data=st.data())
 def test_entities_of_a_scheme_are_those_of_the_strict_mode(scheme, name, alphabet, data):
@@ -587,7 +680,9 @@ def test_labels_have_the_scores_of_scikit_learn(sequences):
     labels = [str(row["label"]) for row in found["labels"]]
     assert sorted(labels) == sorted(set(flat[0] + flat[1]))
     expected = np.array(precision_recall_fscore_support(*flat, labels=labels, zero_division=0))
-    rows = np.array([[row[name] for name in ("precision", "recall", "f1", "gold")] for row in found["labels"]])
+    rows = np.array(
+        [[row[name] for name in ("precision", "recall", "f1", "gold")] for row in found["labels"]]
+    )
     assert pytest.approx(expected) == rows.T
     whole = [g == p for g, p in zip(gold, predicted)]
     assert found["sequence_accuracy"] == pytest.approx(np.mean(whole))

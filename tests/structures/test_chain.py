@@ -45,14 +45,20 @@ def chain_of(kind, n_labels, **settings):
 def potentials_of(seed, n, n_labels, kind, scale=1.0, whole_numbers=False):
     """Random potentials of a chain; those of an empty one are those of one position."""
     rng, zeros = np.random.default_rng(seed), chain_of(kind, n_labels).zeros(max(n, 1))
-    draw = (lambda shape: rng.integers(-2, 3, size=shape).astype(float)) if whole_numbers else rng.standard_normal
+    draw = (
+        (lambda shape: rng.integers(-2, 3, size=shape).astype(float))
+        if whole_numbers
+        else rng.standard_normal
+    )
     return type(zeros)(*(scale * draw(array.shape) for array in zeros))
 
 
 def score(potentials, labels):
     unary, pairwise, *triples = potentials
     total = sum(unary[t, k] for t, k in enumerate(labels))
-    total += sum(pairwise[t if len(pairwise) > 1 else 0][labels[t : t + 2]] for t in range(len(labels) - 1))
+    total += sum(
+        pairwise[t if len(pairwise) > 1 else 0][labels[t : t + 2]] for t in range(len(labels) - 1)
+    )
     return total + sum(triples[0][labels[t - 2 : t + 1]] for t in range(2, len(labels)) if triples)
 
 
@@ -62,7 +68,9 @@ def all_labellings(n, n_labels):
 
 def enumerated_marginals(potentials, labellings):
     """Log Z and expected counts by summing over labellings one by one."""
-    unary, pairwise, *triples = expected = type(potentials)(*(np.zeros(array.shape) for array in potentials))
+    unary, pairwise, *triples = expected = type(potentials)(
+        *(np.zeros(array.shape) for array in potentials)
+    )
     scores = np.array([score(potentials, labels) for labels in labellings])
     log_partition = np.logaddexp.reduce(scores)
     for labels, p in zip(labellings, np.exp(scores - log_partition)):
@@ -82,11 +90,15 @@ def check_marginals(found, expected):
 
 
 @given(**small)
-def test_viterbi_finds_the_best_labelling_ties_towards_lower_labels_from_the_end(seed, n, n_labels, kind):
+def test_viterbi_finds_the_best_labelling_ties_towards_lower_labels_from_the_end(
+    seed, n, n_labels, kind
+):
     """The last label is the lowest among the best, then the one before it, and so on."""
     potentials = potentials_of(seed, n, n_labels, kind, whole_numbers=True)
     highest = max(score(potentials, labels) for labels in all_labellings(n, n_labels))
-    tied = [labels for labels in all_labellings(n, n_labels) if score(potentials, labels) == highest]
+    tied = [
+        labels for labels in all_labellings(n, n_labels) if score(potentials, labels) == highest
+    ]
     chain = chain_of(kind, n_labels)
     decoded = chain.decode(potentials)
     assert tuple(decoded) == min(tied, key=lambda labels: labels[::-1])
@@ -111,7 +123,9 @@ def test_loss_augmented_viterbi_adds_the_cost_of_each_position(seed, n, n_labels
 
 
 @given(**small, scale=st.sampled_from([0.1, 1.0, 10.0, 30.0]))
-def test_marginals_are_those_of_enumeration_by_weights_and_by_logarithms(seed, n, n_labels, kind, scale):
+def test_marginals_are_those_of_enumeration_by_weights_and_by_logarithms(
+    seed, n, n_labels, kind, scale
+):
     potentials, chain = potentials_of(seed, n, n_labels, kind, scale), chain_of(kind, n_labels)
     expected = enumerated_marginals(potentials, all_labellings(n, n_labels))
     check_marginals(chain.marginals(potentials), expected)
@@ -156,7 +170,9 @@ def test_where_no_labelling_is_allowed_an_error_says_so(kind):
             method(potentials)
 
 
-@given(seed=st.integers(0, 10**6), kind=st.sampled_from(sorted(KINDS)), n=st.sampled_from([6, FEW + 6]))
+@given(
+    seed=st.integers(0, 10**6), kind=st.sampled_from(sorted(KINDS)), n=st.sampled_from([6, FEW + 6])
+)
 def test_many_sequences_decode_as_one_by_one(seed, kind, n):
     lengths = np.random.default_rng(seed).integers(0, 5, size=n)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -172,12 +188,16 @@ def test_difference_is_that_of_indicators_and_scores(seed, n, n_labels, kind):
     potentials, chain = potentials_of(seed, n, n_labels, kind), chain_of(kind, n_labels)
     predicted, gold = np.random.default_rng(seed).integers(0, n_labels, size=(2, n))
     gap, gradient = chain.difference(potentials, predicted, gold)
-    assert_allclose(gap, score(potentials, tuple(predicted)) - score(potentials, tuple(gold)), atol=1e-12)
+    assert_allclose(
+        gap, score(potentials, tuple(predicted)) - score(potentials, tuple(gold)), atol=1e-12
+    )
     for own, one, other in zip(gradient, chain.indicator(predicted), chain.indicator(gold)):
         assert_allclose(own, one - other)
 
 
-@pytest.mark.parametrize("cost", [np.ones((2, 2)), np.zeros((3, 3)), [[0, -1], [1, 0]], [[0, np.nan], [1, 0]]])
+@pytest.mark.parametrize(
+    "cost", [np.ones((2, 2)), np.zeros((3, 3)), [[0, -1], [1, 0]], [[0, np.nan], [1, 0]]]
+)
 def test_costs_that_make_no_sense_are_refused(cost):
     with pytest.raises(InputError, match="cost"):
         Chain(2, costs=cost)
@@ -191,10 +211,16 @@ def test_what_is_not_allowed_is_not_decoded_and_has_no_probability(seed, n):
 
     def is_allowed(labels):
         pairs = pairwise(labels)
-        return allowed.first[labels[0]] and allowed.last[labels[-1]] and all(allowed.following[pair] for pair in pairs)
+        return (
+            allowed.first[labels[0]]
+            and allowed.last[labels[-1]]
+            and all(allowed.following[pair] for pair in pairs)
+        )
 
     kept = [labels for labels in all_labellings(n, 3) if is_allowed(labels)]
-    assert tuple(chain.decode(potentials)) == max(kept, key=lambda labels: score(potentials, labels))
+    assert tuple(chain.decode(potentials)) == max(
+        kept, key=lambda labels: score(potentials, labels)
+    )
     check_marginals(chain.marginals(potentials), enumerated_marginals(potentials, kept))
 
 
@@ -202,7 +228,9 @@ def test_what_is_not_allowed_is_not_decoded_and_has_no_probability(seed, n):
 def test_forbidden_trigrams_have_no_probability(seed, n, n_labels):
     potentials = potentials_of(seed, n, n_labels, "second order")
     potentials.triples[np.random.default_rng(seed).random(potentials.triples.shape) < 0.3] = -np.inf
-    possible = [labels for labels in all_labellings(n, n_labels) if score(potentials, labels) > -np.inf]
+    possible = [
+        labels for labels in all_labellings(n, n_labels) if score(potentials, labels) > -np.inf
+    ]
     chain = Chain(n_labels, order=2)
     if possible:
         check_marginals(chain.marginals(potentials), enumerated_marginals(potentials, possible))
@@ -211,10 +239,16 @@ def test_forbidden_trigrams_have_no_probability(seed, n, n_labels):
         chain.marginals(potentials)
 
 
-@pytest.mark.parametrize("loss", [CRF(), StructuredHinge(), Perceptron()], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize(
+    "loss", [CRF(), StructuredHinge(), Perceptron()], ids=lambda loss: type(loss).__name__
+)
 @pytest.mark.parametrize("partial", [False, True])
 def test_gradients_are_slopes_of_the_loss(loss, partial, rng):
-    chain, potentials, gold = Chain(3, order=2), potentials_of(4, 5, 3, "second order"), np.array([0, 2, 1, 1, 0])
+    chain, potentials, gold = (
+        Chain(3, order=2),
+        potentials_of(4, 5, 3, "second order"),
+        np.array([0, 2, 1, 1, 0]),
+    )
     if partial:
         gold[2] = -1
     _, gradient = loss.value_and_gradient(chain, potentials, gold)
@@ -265,7 +299,13 @@ def sequences(rng, n=60):
 @pytest.mark.parametrize("transitions", ["free", "regularized"])
 def test_trigrams_learn_what_pairs_do_not_tell(loss, transitions, rng, reloaded):
     X, y = sequences(rng)
-    settings = {"loss": loss, "transitions": transitions, "random_state": 0, "epochs": 10, "C": 10.0}
+    settings = {
+        "loss": loss,
+        "transitions": transitions,
+        "random_state": 0,
+        "epochs": 10,
+        "C": 10.0,
+    }
     first = SequenceLabeler(**settings).fit(X[:40], y[:40])
     second = SequenceLabeler(order=2, **settings).fit(X[:40], y[:40])
     assert second.score(X[40:], y[40:]) == 1.0 > first.score(X[40:], y[40:])
@@ -363,11 +403,15 @@ def example(seed, n, kind, n_labels, **options):
     """A chain with random constraints, all of its labellings that meet them, and potentials."""
     rng = np.random.default_rng(seed)
     allowed = AllowedTransitions(
-        rng.random((n_labels, n_labels)) < 0.7, rng.random(n_labels) < 0.8, rng.random(n_labels) < 0.8
+        rng.random((n_labels, n_labels)) < 0.7,
+        rng.random(n_labels) < 0.8,
+        rng.random(n_labels) < 0.8,
     )
     chain = limited_chain(kind, n_labels, allowed=allowed, **options)
     shapes = chain.zeros(n)
-    potentials = ChainPotentials(rng.normal(size=shapes.unary.shape), rng.normal(size=shapes.pairwise.shape))
+    potentials = ChainPotentials(
+        rng.normal(size=shapes.unary.shape), rng.normal(size=shapes.pairwise.shape)
+    )
     outputs = [
         np.array(labels)
         for labels in product(range(n_labels), repeat=n)
@@ -393,7 +437,9 @@ def test_decoding_and_marginals_stay_within_what_is_allowed(seed, n, n_labels, k
     scores = np.array([chain.score(potentials, output) for output in outputs])
     assert_array_equal(chain.decode(potentials), outputs[np.argmax(scores)])
     costs = np.array([chain.cost(gold, output) for output in outputs])
-    assert_array_equal(chain.loss_augmented(potentials, gold, 1.5), outputs[np.argmax(scores + 1.5 * costs)])
+    assert_array_equal(
+        chain.loss_augmented(potentials, gold, 1.5), outputs[np.argmax(scores + 1.5 * costs)]
+    )
     assert_allclose(costs, [np.sum((output != gold) & (gold >= 0)) for output in outputs])
     log_partition, marginals = chain.marginals(potentials)
     assert_allclose(log_partition, log_sum(scores), atol=1e-9)
@@ -410,7 +456,9 @@ def test_decoding_and_marginals_stay_within_what_is_allowed(seed, n, n_labels, k
 def test_the_best_labellings_come_in_the_order_of_their_scores(seed, n, n_labels, kind, n_best):
     chain, potentials, outputs, _ = example(seed, n, kind, n_labels)
     labels, scores = chain.decode_best(potentials, n_best)
-    expected = sorted((chain.score(potentials, output) for output in outputs), reverse=True)[:n_best]
+    expected = sorted((chain.score(potentials, output) for output in outputs), reverse=True)[
+        :n_best
+    ]
     assert_allclose(scores, expected, atol=1e-9)
     assert_allclose([chain.score(potentials, own) for own in labels], scores, atol=1e-9)
     assert len({tuple(own) for own in labels}) == len(labels)
@@ -430,7 +478,9 @@ def test_potentials_that_agree_forbid_what_does_not(seed, n, n_labels, kind):
         assert_allclose([chain.score(potentials, own) for own in labels], scores, atol=1e-9)
 
 
-@pytest.mark.parametrize("loss", [StructuredHinge(), StructuredHinge(2.0), Perceptron(), CRF()], ids=str)
+@pytest.mark.parametrize(
+    "loss", [StructuredHinge(), StructuredHinge(2.0), Perceptron(), CRF()], ids=str
+)
 @given(**limited)
 def test_losses_of_partial_annotation_by_enumeration(loss, seed, n, n_labels, kind):
     chain, potentials, outputs, gold = example(seed, n, kind, n_labels)
@@ -442,12 +492,16 @@ def test_losses_of_partial_annotation_by_enumeration(loss, seed, n, n_labels, ki
     if isinstance(loss, CRF):
         assert_allclose(value, log_sum(scores) - log_sum(scores[agrees]), atol=1e-9)
     else:
-        costs = getattr(loss, "cost_weight", 0.0) * np.array([chain.cost(gold, output) for output in outputs])
+        costs = getattr(loss, "cost_weight", 0.0) * np.array(
+            [chain.cost(gold, output) for output in outputs]
+        )
         assert_allclose(value, np.max(scores + costs) - np.max(scores[agrees]), atol=1e-9)
     if gradient is not None:
         step, numeric = 1e-6, np.zeros_like(potentials.unary)
         for at in np.ndindex(*numeric.shape):
-            moved = [ChainPotentials(potentials.unary.copy(), potentials.pairwise) for _ in range(2)]
+            moved = [
+                ChainPotentials(potentials.unary.copy(), potentials.pairwise) for _ in range(2)
+            ]
             for sign, own in zip((1, -1), moved):
                 own.unary[at] += sign * step
             up, down = (loss.value_and_gradient(chain, own, gold)[0] for own in moved)
@@ -467,7 +521,7 @@ def test_many_constrained_sequences_decode_as_one_by_one():
     assert chain.allowed.first_violation(together, offsets) is None
 
 
-# ---- what users say of transitions --------------------------------------------------------------------------------
+# ---- what users say of transitions ---------------------------------------------------------------
 
 BIO = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 
@@ -478,16 +532,23 @@ def names(allowed, labels):
 
 def test_bio_lets_an_inside_follow_only_its_own_chunk():
     allowed = allowed_transitions("BIO", BIO)
-    assert [a for a, b in names(allowed, BIO) if b == "I-PER"] in (["B-PER", "I-PER"], ["I-PER", "B-PER"])
+    assert [a for a, b in names(allowed, BIO) if b == "I-PER"] in (
+        ["B-PER", "I-PER"],
+        ["I-PER", "B-PER"],
+    )
     assert all((a, b) in names(allowed, BIO) for a in BIO for b in ("O", "B-PER", "B-LOC"))
     assert [BIO[k] for k in np.flatnonzero(~allowed.first)] == ["I-PER", "I-LOC"]
     assert allowed.last.all()
 
 
-@pytest.mark.parametrize(("scheme", "labels"), [("BIO", "BIO"), ("BIOES", "BEIOS"), ("BILOU", "BILOU")])
+@pytest.mark.parametrize(
+    ("scheme", "labels"), [("BIO", "BIO"), ("BIOES", "BEIOS"), ("BILOU", "BILOU")]
+)
 def test_labels_without_types_are_of_one_type(scheme, labels):
     typed = [label if label == "O" else f"{label}-X" for label in labels]
-    for own, expected in zip(allowed_transitions(scheme, list(labels)), allowed_transitions(scheme, typed)):
+    for own, expected in zip(
+        allowed_transitions(scheme, list(labels)), allowed_transitions(scheme, typed)
+    ):
         assert_array_equal(own, expected)
     for label in ("B-X", "B-", "O-"):
         with pytest.raises(InputError, match=f"label '{label}' is not in {scheme}"):
@@ -500,12 +561,19 @@ def test_bioes_closes_what_it_opens(name, ends):
     labels = ["O", *(f"{kind}-{chunk}" for chunk in ("A", "B") for kind in f"BI{ends}")]
     allowed = allowed_transitions(name, labels)
     found = names(allowed, labels)
-    assert {b for a, b in found if a == "B-A"} == {"I-A", f"{end}-A"} == {b for a, b in found if a == "I-A"}
+    assert (
+        {b for a, b in found if a == "B-A"}
+        == {"I-A", f"{end}-A"}
+        == {b for a, b in found if a == "I-A"}
+    )
     starts = {"O", "B-A", "B-B", f"{single}-A", f"{single}-B"}
     for closed in ("O", f"{end}-A", f"{single}-A"):
         assert {b for a, b in found if a == closed} == starts
     assert {labels[k] for k in np.flatnonzero(allowed.first)} == starts
-    assert {labels[k] for k in np.flatnonzero(allowed.last)} == {"O", *(f"{k}-{c}" for k in ends for c in "AB")}
+    assert {labels[k] for k in np.flatnonzero(allowed.last)} == {
+        "O",
+        *(f"{k}-{c}" for k in ends for c in "AB"),
+    }
 
 
 def test_a_dict_says_what_may_follow_and_begin():

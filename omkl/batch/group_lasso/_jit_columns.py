@@ -38,11 +38,13 @@ def dense_products_and_squares(columns, rho):
 
 @compiled
 def mixed_dual_norms(correlations, ends, norm_weights, l1_weights, positive):
-    """Return each group's least t >= 0 at which its correlations c fulfil :math:`\\|(|c| - t l)_+\\| \\le t \\omega`.
+    """Return each group's least t >= 0 at which its correlations c fulfil :math:`\\|(|c| - t
+    l)_+\\| \\le t \\omega`.
 
-    Groups end at ``ends`` (g,). If coefficients must be ``positive``, :math:`|c|` becomes the positive part of c.
-    Groups with zero weights get 0. Newton's method on a convex, decreasing function of t never passes the root from the
-    left (the epsilon-norm of Ndiaye et al. 2016, by another method).
+    Groups end at ``ends`` (g,). If coefficients must be ``positive``, :math:`|c|` becomes the
+    positive part of c. Groups with zero weights get 0. Newton's method on a convex, decreasing
+    function of t never passes the root from the left (the epsilon-norm of Ndiaye et al. 2016, by
+    another method).
     """
     found = np.zeros(len(ends))
     first = 0

@@ -9,14 +9,18 @@ import numpy as np
 
 from omkl._compilation import compiled, inner
 
-#: Largest group with an eigenbasis. Larger groups use a bound of the largest eigenvalue, from power iterations.
+#: Largest group with an eigenbasis. Larger groups use a bound of the largest eigenvalue, from power
+#: iterations.
 LARGEST_BASIS, POWER_ITERATIONS = 192, 20
-#: Maximum number of proximal steps for one group, which end at a change of at most this share of the first.
+#: Maximum number of proximal steps for one group, which end at a change of at most this share of
+#: the first.
 MOST_STEPS, CLOSE = 50, 1e-3
 
 
 class Columns(NamedTuple):
-    """Columns of a working set: rows of a C-ordered array (k, m), or a CSC matrix if ``dense`` is empty."""
+    """Columns of a working set: rows of a C-ordered array (k, m), or a CSC matrix if ``dense`` is
+    empty.
+    """
 
     dense: np.ndarray
     data: np.ndarray
@@ -27,7 +31,8 @@ class Columns(NamedTuple):
 class Bases(NamedTuple):
     """Eigenvectors of each group's inner products from ``offsets[g]`` on, and eigenvalues (k,).
 
-    Penalties of single coefficients store the inner products themselves, and their largest eigenvalue.
+    Penalties of single coefficients store the inner products themselves, and their largest
+    eigenvalue.
     """
 
     vectors: np.ndarray
@@ -37,7 +42,8 @@ class Bases(NamedTuple):
 
 
 class Coupling(NamedTuple):
-    r"""Hessian of sample i, ``weights[i]`` times :math:`(1 - d) (\mathrm{diag}(u) - u u^\top) + d / 2`.
+    r"""Hessian of sample i, ``weights[i]`` times :math:`(1 - d) (\mathrm{diag}(u) - u u^\top) + d /
+    2`.
 
     The shares u are (K, m), d is the damping. Without shares the Hessian is diagonal.
     """
@@ -50,8 +56,9 @@ class Coupling(NamedTuple):
 class Penalty(NamedTuple):
     """Weights of the norm of a group and of half its square.
 
-    In mixed norms these are multiplied by ``norm_weights[g]`` for the norm of group g, and by ``l1_weights[g]`` for the
-    magnitudes of its coefficients. ``positive`` forbids negative coefficients.
+    In mixed norms these are multiplied by ``norm_weights[g]`` for the norm of group g, and by
+    ``l1_weights[g]`` for the magnitudes of its coefficients. ``positive`` forbids negative
+    coefficients.
     """
 
     threshold: float
@@ -70,8 +77,8 @@ def sweep(columns, starts, groups, curvature, bases, coupling, penalty, w, rho):
     columns : Columns
         The columns of group g begin at ``starts[g]``.
     curvature : array of shape (m,)
-        Weights of the samples in the quadratic model. If the loss couples outputs: bounds of the Hessians' largest
-        eigenvalues.
+        Weights of the samples in the quadratic model. If the loss couples outputs: bounds of the
+        Hessians' largest eigenvalues.
     bases : Bases
         Computed when a group is first needed.
     coupling : Coupling
@@ -82,20 +89,30 @@ def sweep(columns, starts, groups, curvature, bases, coupling, penalty, w, rho):
         first, last = starts[g], starts[g + 1]
         norm_weight, l1_weight = penalty.threshold, 0.0
         if is_mixed:
-            norm_weight, l1_weight = norm_weight * penalty.norm_weights[g], norm_weight * penalty.l1_weights[g]
+            norm_weight, l1_weight = (
+                norm_weight * penalty.norm_weights[g],
+                norm_weight * penalty.l1_weights[g],
+            )
         if last - first == 1 and len(rho) == 1:
             threshold = norm_weight + l1_weight
-            gained += _descend_single(columns, first, g, curvature, bases, threshold, penalty, w, rho[0])
+            gained += _descend_single(
+                columns, first, g, curvature, bases, threshold, penalty, w, rho[0]
+            )
             continue
         changes = _correlations(columns, first, last, rho)
         if _stays_zero(changes, w[first:last], norm_weight, l1_weight, penalty.positive):
             continue
         if not bases.is_known[g]:
             _find_basis(columns, starts, g, curvature, bases, is_mixed)
-        basis, values = bases.vectors[bases.offsets[g] : bases.offsets[g + 1]], bases.values[first:last]
+        basis, values = (
+            bases.vectors[bases.offsets[g] : bases.offsets[g + 1]],
+            bases.values[first:last],
+        )
         if is_mixed:
             before, correlations = w[first:last].copy().ravel(), changes.copy().ravel()
-            moves, gain = _proximal_steps(correlations, basis, values[0], norm_weight, l1_weight, penalty, before)
+            moves, gain = _proximal_steps(
+                correlations, basis, values[0], norm_weight, l1_weight, penalty, before
+            )
             for j in range(len(moves)):
                 changes[j, 0] = moves[j]
         else:
@@ -206,7 +223,9 @@ def _follow_columns(columns, first, curvature, coupling, changes, rho):
         for k in range(len(rho)):
             for i in range(len(curvature)):
                 if len(shares):
-                    bent = (1.0 - damping) * shares[k, i] * (moved[k, i] - means[i]) + 0.5 * damping * moved[k, i]
+                    bent = (1.0 - damping) * shares[k, i] * (
+                        moved[k, i] - means[i]
+                    ) + 0.5 * damping * moved[k, i]
                     rho[k, i] -= weights[i] * bent
                 else:
                     rho[k, i] -= curvature[i] * moved[k, i]
@@ -218,7 +237,9 @@ def _follow_columns(columns, first, curvature, coupling, changes, rho):
                 mean += shares[k, i] * changes[j, k]
             for k in range(len(rho)):
                 if len(shares):
-                    bent = (1.0 - damping) * shares[k, i] * (changes[j, k] - mean) + 0.5 * damping * changes[j, k]
+                    bent = (1.0 - damping) * shares[k, i] * (
+                        changes[j, k] - mean
+                    ) + 0.5 * damping * changes[j, k]
                     rho[k, i] -= factor * weights[i] * bent
                 else:
                     rho[k, i] -= changes[j, k] * curvature[i] * factor
@@ -226,11 +247,12 @@ def _follow_columns(columns, first, curvature, coupling, changes, rho):
 
 @inner
 def _change(changes, w, basis, values, threshold, ridge):
-    """Replace the correlations (size, K) of a group by the moves of its coefficients; return a bound of the decrease.
+    """Replace the correlations (size, K) of a group by the moves of its coefficients; return a
+    bound of the decrease.
 
-    The new coefficients minimise :math:`x' G x / 2 - c' x + t \\|x\\| + r \\|x\\|^2 / 2`, with the inner products G and
-    the correlations c without the group. In the eigenbasis :math:`x_j = c_j b / ((\\lambda_j + r) b + t)` with the
-    norm b of :func:`_norm_of_minimum`.
+    The new coefficients minimise :math:`x' G x / 2 - c' x + t \\|x\\| + r \\|x\\|^2 / 2`, with the
+    inner products G and the correlations c without the group. In the eigenbasis :math:`x_j = c_j b
+    / ((\\lambda_j + r) b + t)` with the norm b of :func:`_norm_of_minimum`.
     """
     (size, n_outputs), largest = w.shape, 0.0
     for value in values:
@@ -239,7 +261,11 @@ def _change(changes, w, basis, values, threshold, ridge):
         changes[:] = 0.0
         return 0.0
     vectors = basis.reshape((size, len(basis) // size))
-    before, moves, lengths = np.empty((n_outputs, size)), np.empty((n_outputs, size)), np.empty(size)
+    before, moves, lengths = (
+        np.empty((n_outputs, size)),
+        np.empty((n_outputs, size)),
+        np.empty(size),
+    )
     before[:], moves[:], lengths[:] = 0.0, 0.0, 0.0
     for k in range(n_outputs):
         _rotate(vectors, w[:, k], before[k])
@@ -280,7 +306,9 @@ def _rotate(vectors, w, found):
 
 @inner
 def _add(w, first, changes):
-    """Add changes (size, K) to the coefficients of a group, in loops: array assignments take seconds to compile."""
+    """Add changes (size, K) to the coefficients of a group, in loops: array assignments take
+    seconds to compile.
+    """
     for j in range(len(changes)):
         for k in range(changes.shape[1]):
             w[first + j, k] += changes[j, k]
@@ -288,9 +316,11 @@ def _add(w, first, changes):
 
 @inner
 def _norm_of_minimum(target, values, threshold, ridge):
-    """Return the root b of :math:`\\sum_j c_j^2 / ((\\lambda_j + r) b + t)^2 = 1`; 0 if there is no root b > 0.
+    """Return the root b of :math:`\\sum_j c_j^2 / ((\\lambda_j + r) b + t)^2 = 1`; 0 if there is no
+    root b > 0.
 
-    Newton's method is applied to the sum to the power of -1/2. This is concave in b, so it never passes the root.
+    Newton's method is applied to the sum to the power of -1/2. This is concave in b, so it never
+    passes the root.
     """
     norm, largest = 0.0, 0.0
     for k in range(len(target)):
@@ -322,7 +352,8 @@ def _norm_of_minimum(target, values, threshold, ridge):
 def _proximal_steps(correlations, gram, bound, norm_weight, l1_weight, penalty, before):
     """Return the move of a group by proximal steps with momentum, and the decrease.
 
-    ``bound`` is at least the largest eigenvalue of the inner products ``gram``. Without ``gram`` one step is taken.
+    ``bound`` is at least the largest eigenvalue of the inner products ``gram``. Without ``gram``
+    one step is taken.
     """
     size, ridge, positive = len(before), penalty.ridge, penalty.positive
     if bound <= 0.0:
@@ -368,12 +399,16 @@ def _proximal_steps(correlations, gram, bound, norm_weight, l1_weight, penalty, 
 def _find_basis(columns, starts, g, curvature, bases, is_mixed):
     """Compute the basis of a group.
 
-    For large groups only the largest eigenvalue is bounded. Steps never increase the objective, even if the bound is
-    too low by up to one half.
+    For large groups only the largest eigenvalue is bounded. Steps never increase the objective,
+    even if the bound is too low by up to one half.
     """
     bases.is_known[g] = True
     first, last = starts[g], starts[g + 1]
-    basis, values, size = bases.vectors[bases.offsets[g] : bases.offsets[g + 1]], bases.values[first:last], last - first
+    basis, values, size = (
+        bases.vectors[bases.offsets[g] : bases.offsets[g + 1]],
+        bases.values[first:last],
+        last - first,
+    )
     if size == 1:
         values[0] = _square(columns, first, curvature)
     elif size > LARGEST_BASIS:
@@ -429,11 +464,12 @@ def _gram(columns, first, last, curvature):
 
 @compiled
 def sweep_products(model, w, correlations, square, target, most, worth, largest):
-    """Minimise a ``QuadraticModel`` over all groups in turn, in place, on the inner products of their columns.
+    """Minimise a ``QuadraticModel`` over all groups in turn, in place, on the inner products of
+    their columns.
 
-    ``correlations`` (K, k) are those of the columns with the residuals, and ``square`` is the squared residuals, each
-    divided by its curvature. Stop at the duality gap ``target``, after ``most`` sweeps, or when a sweep gains at most
-    ``worth`` times the ``largest`` gain.
+    ``correlations`` (K, k) are those of the columns with the residuals, and ``square`` is the
+    squared residuals, each divided by its curvature. Stop at the duality gap ``target``, after
+    ``most`` sweeps, or when a sweep gains at most ``worth`` times the ``largest`` gain.
 
     Returns
     -------
@@ -451,13 +487,19 @@ def sweep_products(model, w, correlations, square, target, most, worth, largest)
                 continue
             changes = correlations[:, first:last].T.copy()
             before = changes.copy()
-            gain = _move(bases, groups[g], changes, w[first:last], eigenvalues[first:last], threshold, ridge)
+            gain = _move(
+                bases, groups[g], changes, w[first:last], eigenvalues[first:last], threshold, ridge
+            )
             if gain > 0.0:
                 gained += gain
                 _add(w, first, changes)
                 for k in range(first, last):
                     for output in range(len(correlations)):
-                        row, follower, change = gram[k], correlations[output], changes[k - first, output]
+                        row, follower, change = (
+                            gram[k],
+                            correlations[output],
+                            changes[k - first, output],
+                        )
                         for j in range(size):
                             follower[j] -= change * row[j]
                 for k in range(first, last):
@@ -465,19 +507,28 @@ def sweep_products(model, w, correlations, square, target, most, worth, largest)
                         both = before[k - first, output] + correlations[output, k]
                         square -= changes[k - first, output] * both
         largest = max(largest, gained)
-        if gained <= worth * largest or _model_gap(starts, threshold, ridge, w, correlations, square) <= target:
+        if (
+            gained <= worth * largest
+            or _model_gap(starts, threshold, ridge, w, correlations, square) <= target
+        ):
             return sweep, True, square, largest
     return most, False, square, largest
 
 
 @inner
 def _move(bases, group, changes, w, values, threshold, ridge):
-    """Call :func:`_change`, or do the same for a single column of one output, for which ``bases`` are None."""
+    """Call :func:`_change`, or do the same for a single column of one output, for which ``bases``
+    are None.
+    """
     if bases is not None:
         basis = bases.vectors[bases.offsets[group] : bases.offsets[group + 1]]
         return _change(changes, w, basis, values, threshold, ridge)
     target, curved = changes[0, 0] + values[0] * w[0, 0], values[0] + ridge
-    after = np.sign(target) * (abs(target) - threshold) / curved if abs(target) > threshold and curved > 0.0 else 0.0
+    after = (
+        np.sign(target) * (abs(target) - threshold) / curved
+        if abs(target) > threshold and curved > 0.0
+        else 0.0
+    )
     changes[0, 0] = after - w[0, 0] if values[0] > 0.0 else 0.0
     return 0.5 * curved * changes[0, 0] ** 2
 

@@ -46,8 +46,8 @@ class GroupNorms:
 
     .. math:: \Omega_g(w) = \omega_g \|w_g\| + l_g \|w_g\|_1
 
-    (with ``positive``, infinite if a coefficient is negative) is a gauge, and its polar is the dual norm (Simon,
-    Friedman, Hastie, Tibshirani 2013; Ndiaye, Fercoq, Gramfort, Salmon 2016).
+    (with ``positive``, infinite if a coefficient is negative) is a gauge, and its polar is the dual
+    norm (Simon, Friedman, Hastie, Tibshirani 2013; Ndiaye, Fercoq, Gramfort, Salmon 2016).
 
     Parameters
     ----------
@@ -63,14 +63,28 @@ class GroupNorms:
         Whether the norms are multiples of Euclidean norms.
     """
 
-    def __init__(self, blocks: Blocks, norm_weights: np.ndarray, l1_weights: np.ndarray, positive: bool) -> None:
-        self.blocks, self.norm_weights, self.l1_weights, self.positive = blocks, norm_weights, l1_weights, positive
+    def __init__(
+        self, blocks: Blocks, norm_weights: np.ndarray, l1_weights: np.ndarray, positive: bool
+    ) -> None:
+        self.blocks, self.norm_weights, self.l1_weights, self.positive = (
+            blocks,
+            norm_weights,
+            l1_weights,
+            positive,
+        )
         self.is_euclidean = not positive and not l1_weights.any()
         self._divisors = np.where(norm_weights > 0, norm_weights, np.inf)
 
-    def of(self, groups: np.ndarray, blocks: Blocks, scales: np.ndarray | float = 1.0) -> "GroupNorms":
+    def of(
+        self, groups: np.ndarray, blocks: Blocks, scales: np.ndarray | float = 1.0
+    ) -> "GroupNorms":
         """Return the norms of some groups, for coefficients multiplied by the scale of their group."""
-        return GroupNorms(blocks, self.norm_weights[groups] / scales, self.l1_weights[groups] / scales, self.positive)
+        return GroupNorms(
+            blocks,
+            self.norm_weights[groups] / scales,
+            self.l1_weights[groups] / scales,
+            self.positive,
+        )
 
     def norms(self, w: np.ndarray) -> np.ndarray:
         r"""Return :math:`\Omega_g` of each block, (g,)."""
@@ -91,10 +105,14 @@ class GroupNorms:
         return self.blocks.norms(correlations) / self._divisors
 
     def thresholded(self, v: np.ndarray, step: float) -> np.ndarray:
-        """Return the proximity operator of the l1 term: soft thresholding, without negative values if ``positive``."""
+        """Return the proximity operator of the l1 term: soft thresholding, without negative values
+        if ``positive``.
+        """
         if self.is_euclidean:
             return v
-        magnitudes = np.maximum((v if self.positive else np.abs(v)) - self.blocks.spread(step * self.l1_weights), 0.0)
+        magnitudes = np.maximum(
+            (v if self.positive else np.abs(v)) - self.blocks.spread(step * self.l1_weights), 0.0
+        )
         return magnitudes if self.positive else np.copysign(magnitudes, v)
 
 
@@ -104,8 +122,8 @@ class ColumnGroups:
     Parameters
     ----------
     groups : None, int array of shape (n,), or list of lists of int
-        None puts every column into its own group; an array gives each column's group by any label; lists give each
-        group's columns, and must name every column once.
+        None puts every column into its own group; an array gives each column's group by any label;
+        lists give each group's columns, and must name every column once.
     n_columns : int
     weights : array of shape (g,), optional
         :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists. The regularizer is applied to
@@ -136,18 +154,37 @@ class ColumnGroups:
     """
 
     def __init__(
-        self, groups: Any, n_columns: int, weights: ArrayLike | None = None, *, l1: float = 0.0, positive: bool = False
+        self,
+        groups: Any,
+        n_columns: int,
+        weights: ArrayLike | None = None,
+        *,
+        l1: float = 0.0,
+        positive: bool = False,
     ) -> None:
         self.n_columns = n_columns
         labels = column_labels(groups, n_columns)
-        self.order = None if labels is None or np.all(np.diff(labels) >= 0) else np.argsort(labels, kind="stable")
-        self.blocks = Blocks(np.ones(n_columns, dtype=np.int64) if labels is None else np.bincount(labels))
+        self.order = (
+            None
+            if labels is None or np.all(np.diff(labels) >= 0)
+            else np.argsort(labels, kind="stable")
+        )
+        self.blocks = Blocks(
+            np.ones(n_columns, dtype=np.int64) if labels is None else np.bincount(labels)
+        )
         self.n_groups = len(self.blocks.sizes)
         known = np.ones(self.n_groups) if weights is None else np.asarray(weights)
         is_valid = known.dtype.kind in "biuf" and known.shape == (self.n_groups,)
-        if not is_valid or not np.all(np.isfinite(known)) or not np.all(known >= 0) or not np.any(known > 0):
+        if (
+            not is_valid
+            or not np.all(np.isfinite(known))
+            or not np.all(known >= 0)
+            or not np.any(known > 0)
+        ):
             n = self.n_groups
-            raise InputError(f"group weights must be {n} finite numbers >= 0, one for each group, and not all 0.")
+            raise InputError(
+                f"group weights must be {n} finite numbers >= 0, one for each group, and not all 0."
+            )
         self._weigh(known.astype(np.float64), l1, positive)
 
     def _weigh(self, weights: np.ndarray, l1: float, positive: bool) -> None:
@@ -185,7 +222,8 @@ class ColumnGroups:
         return self.gauge.norms(self._ordered(coefficients))
 
     def dual_norms(self, correlations: np.ndarray) -> np.ndarray:
-        r"""Return the dual norms of all groups, :math:`\|A_g^\top \rho\| / \omega_g` if Euclidean, (g,).
+        r"""Return the dual norms of all groups, :math:`\|A_g^\top \rho\| / \omega_g` if Euclidean,
+        (g,).
 
         Parameters
         ----------
@@ -203,7 +241,9 @@ class ColumnGroups:
         own = Blocks(self.blocks.sizes[groups])
         if self.blocks.single:
             return groups if self.order is None else self.order[groups], own
-        positions = own.spread(self.blocks.bounds[groups] - own.bounds[:-1]) + np.arange(own.bounds[-1])
+        positions = own.spread(self.blocks.bounds[groups] - own.bounds[:-1]) + np.arange(
+            own.bounds[-1]
+        )
         return positions if self.order is None else self.order[positions], own
 
     def spread(self, values: np.ndarray) -> np.ndarray:
@@ -231,7 +271,8 @@ class ColumnGroups:
 
 
 def column_labels(groups: Any, n_columns: int) -> np.ndarray | None:
-    """Return each column's group as 0, 1, ..., in the order of sorted labels or of lists; None if all are single.
+    """Return each column's group as 0, 1, ..., in the order of sorted labels or of lists; None if
+    all are single.
 
     Parameters
     ----------
@@ -248,15 +289,21 @@ def column_labels(groups: Any, n_columns: int) -> np.ndarray | None:
     if isinstance(groups, (list, tuple)) and len(groups) and np.ndim(groups[0]) > 0:
         sizes = [len(group) for group in groups]
         members = np.array([column for group in groups for column in group])
-        is_partition = members.dtype.kind in "iu" and np.array_equal(np.sort(members), np.arange(n_columns))
+        is_partition = members.dtype.kind in "iu" and np.array_equal(
+            np.sort(members), np.arange(n_columns)
+        )
         if not is_partition or not all(sizes):
-            raise InputError(f"groups must be lists that name each of the {n_columns} columns exactly once.")
+            raise InputError(
+                f"groups must be lists that name each of the {n_columns} columns exactly once."
+            )
         labels = np.empty(n_columns, dtype=np.int64)
         labels[members] = np.repeat(np.arange(len(groups)), sizes)
         return labels
     labels = np.asarray(groups)
     if labels.shape != (n_columns,):
-        raise InputError(f"groups must hold one label for each of the {n_columns} columns, got shape {labels.shape}.")
+        raise InputError(
+            f"groups must hold one label for each of the {n_columns} columns, got shape {labels.shape}."
+        )
     try:
         distinct, codes = np.unique(labels, return_inverse=True)
     except TypeError:

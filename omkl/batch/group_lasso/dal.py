@@ -1,10 +1,11 @@
 r"""DAL on a design matrix: proximal minimisation through the dual, on a working set of columns.
 
-This is the dual augmented Lagrangian method of Tomioka, Suzuki and Sugiyama, which SpicyMKL generalises to kernels.
-Each outer iteration computes :math:`A^\top \rho` over all relevant columns. It certifies the model, and adds columns
-that violate the dual constraints to the working set. On the working set, sweeps of coordinate descent find most of the
-support at less than the cost of a Newton step. If they are slow (large supports, or losses far from quadratic),
-proximal steps take over. These are minimised by Newton's method in the dual, with systems as small as the support.
+This is the dual augmented Lagrangian method of Tomioka, Suzuki and Sugiyama, which SpicyMKL
+generalises to kernels. Each outer iteration computes :math:`A^\top \rho` over all relevant columns.
+It certifies the model, and adds columns that violate the dual constraints to the working set. On
+the working set, sweeps of coordinate descent find most of the support at less than the cost of a
+Newton step. If they are slow (large supports, or losses far from quadratic), proximal steps take
+over. These are minimised by Newton's method in the dual, with systems as small as the support.
 """
 
 from dataclasses import dataclass, replace
@@ -20,32 +21,38 @@ from omkl.batch.group_lasso.working_set import Iterate, WorkingSet
 from omkl.batch.problem import Certificate, relative_gap
 from omkl.batch.solver import DesignSolver, GapMonitor, Requirement, Solution
 
-#: Limits of groups and columns in the first working set. Later, at most max(active groups, the last number) may enter.
+#: Limits of groups and columns in the first working set. Later, at most max(active groups, the last
+#: number) may enter.
 FIRST_GROUPS, FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 1024, 64
-#: While groups outside violate the constraints by far, solve for a larger alpha: this share of the largest violation.
+#: While groups outside violate the constraints by far, solve for a larger alpha: this share of the
+#: largest violation.
 CONTINUATION = 0.2
-#: Gaps at which the solution of a working set ends. ROUGH: while alpha is larger than requested. FINE, SHARE: shares of
-#: the tolerance and of the gap. ALMOST: share of the tolerance for quadratic losses with all groups in the working set.
-#: ALMOST, ALONE: shares of these for sweeps over inner products, on a path and for one problem.
+#: Gaps at which the solution of a working set ends. ROUGH: while alpha is larger than requested.
+#: FINE, SHARE: shares of the tolerance and of the gap. ALMOST: share of the tolerance for quadratic
+#: losses with all groups in the working set. ALMOST, ALONE: shares of these for sweeps over inner
+#: products, on a path and for one problem.
 ROUGH, FINE, SHARE, ALMOST, ALONE = 0.2, 0.3, 0.3, 0.9, 0.1
 #: Guessed dual norms are sufficient while the gap exceeds this multiple of the tolerance.
 GUESSED = 3.0
-#: Maximum number of halvings of a round whose quadratic model was poor, and of rounds without a smaller gap; and the
-#: share of the gap above which three rounds count as slow, if Newton steps in the dual are possible.
+#: Maximum number of halvings of a round whose quadratic model was poor, and of rounds without a
+#: smaller gap; and the share of the gap above which three rounds count as slow, if Newton steps in
+#: the dual are possible.
 HALVINGS, MOST_WAITED, SLOW = 10, 10, 0.1
 #: Relative rounding of a sum over the samples.
 ROUNDING = 1e-15
-#: Compute inner products of a working set if they cost at most this many sweeps: for one problem, on a path.
+#: Compute inner products of a working set if they cost at most this many sweeps: for one problem,
+#: on a path.
 WORTH_ALONE, WORTH_ON_PATH = 4.0, 30.0
-#: Maximum number of Newton steps on one working set. The search stalls after this many certificates whose gap is not
-#: smaller by this share; the last number applies if there are only sweeps.
+#: Maximum number of Newton steps on one working set. The search stalls after this many certificates
+#: whose gap is not smaller by this share; the last number applies if there are only sweeps.
 NEWTON_STEPS, SMALLER, MOST_STALLED, MOST_REPEATED = 200, 0.01, 10, 3
 #: Predictions, intercept and correlations of coefficients.
 Known: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 #: Longest extrapolation, as a multiple of the distance between the last two solutions.
 FARTHEST = 2.0
 SUM_OVER_GROUPS = Requirement(
-    "a regularizer that is a sum over groups ('sparsa' accepts others)", lambda problem: problem.regularizer.separable
+    "a regularizer that is a sum over groups ('sparsa' accepts others)",
+    lambda problem: problem.regularizer.separable,
 )
 ELASTIC_OR_ONE_OUTPUT = Requirement(
     "for several outputs a regularizer that is linear or quadratic in each norm ('sparsa' accepts others)",
@@ -74,11 +81,15 @@ class DALStart:
     trail: tuple[tuple[float, Iterate], ...] = ()
     is_settled: bool = False
 
-    def predict(self, problem: DesignProblem, working_set: WorkingSet) -> tuple[np.ndarray, Known | None] | None:
-        """Extrapolate the coefficients linearly from the last two solutions; return None if there are fewer than two.
+    def predict(
+        self, problem: DesignProblem, working_set: WorkingSet
+    ) -> tuple[np.ndarray, Known | None] | None:
+        """Extrapolate the coefficients linearly from the last two solutions; return None if there
+        are fewer than two.
 
-        Between changes of the support the lasso's solutions are linear in alpha. No group enters, or changes its sign.
-        For the squared loss predictions and correlations are linear as well; return these, too, if they are known.
+        Between changes of the support the lasso's solutions are linear in alpha. No group enters,
+        or changes its sign. For the squared loss predictions and correlations are linear as well;
+        return these, too, if they are known.
         """
         if len(self.trail) < 2 or self.trail[0][0] == self.trail[1][0]:
             return None
@@ -90,11 +101,18 @@ class DALStart:
         w = np.where(blocks.spread(blocks.sums(straight * w_1)) > 0, straight, 0.0)
         w = np.maximum(w, 0.0) if working_set.gauge.positive else w
         sizes = {len(w), len(before.correlations), len(last.correlations)}
-        products, weights = working_set.products, problem.weighted_loss.weights[: len(last.rho) // problem.n_outputs]
+        products, weights = (
+            working_set.products,
+            problem.weighted_loss.weights[: len(last.rho) // problem.n_outputs],
+        )
         sizes.add(products.known(weights) * problem.n_outputs)
         if not problem.loss.is_quadratic or not (before.own and last.own) or len(sizes) > 1:
             return w, None
-        ends = (before.outputs, last.outputs), (before.b, last.b), (before.correlations, last.correlations)
+        ends = (
+            (before.outputs, last.outputs),
+            (before.b, last.b),
+            (before.correlations, last.correlations),
+        )
         outputs, b, correlations = (np.asarray(end + reach * (end - start)) for start, end in ends)
         moved = w - straight
         if moved.any():
@@ -109,21 +127,24 @@ def padded(w: np.ndarray, size: int) -> np.ndarray:
 
 
 class DAL(DesignSolver):
-    r"""Dual augmented Lagrangian method for any loss, and any regularizer that is a sum over groups.
+    r"""Dual augmented Lagrangian method for any loss, and any regularizer that is a sum over
+    groups.
 
     Parameters
     ----------
     gamma : float > 0
-        First proximal weight :math:`\gamma`, in units of m over the mean squared norm of the columns.
+        First proximal weight :math:`\gamma`, in units of m over the mean squared norm of the
+        columns.
     growth : float > 1
         Factor of :math:`\gamma` from one proximal step to the next.
 
     Notes
     -----
-    Sweeps precede Newton steps if the loss has no kink and the regularizer is linear or quadratic in each norm.
-    Newton systems have the size of the active columns or of the samples, whichever is smaller. They are solved by
-    Cholesky factors. A working set of k columns takes 8 m k bytes; other columns are not copied. A regularizer without
-    a threshold, such as the ridge, needs a working set of all columns.
+    Sweeps precede Newton steps if the loss has no kink and the regularizer is linear or quadratic
+    in each norm. Newton systems have the size of the active columns or of the samples, whichever is
+    smaller. They are solved by Cholesky factors. A working set of k columns takes 8 m k bytes;
+    other columns are not copied. A regularizer without a threshold, such as the ridge, needs a
+    working set of all columns.
     """
 
     aliases = {"dal": {}}
@@ -135,7 +156,9 @@ class DAL(DesignSolver):
         self.gamma = gamma
         self.growth = growth
 
-    def _search(self, problem: DesignProblem, monitor: GapMonitor, start: DALStart | LinearModel | None) -> Solution:
+    def _search(
+        self, problem: DesignProblem, monitor: GapMonitor, start: DALStart | LinearModel | None
+    ) -> Solution:
         start = start if isinstance(start, DALStart) else DALStart(start)
         if start.model is not None:
             check_start(start.model, problem)
@@ -182,7 +205,10 @@ class _Search:
         self.iterate = self._begin(tol)
         most_stalled = MOST_STALLED if problem.takes_newton_steps else MOST_REPEATED
         # if no new groups are expected, solve on the working set before a pass over all groups
-        grows, goes_on = False, self.start.is_settled and self.iterate.gap > tol and monitor.max_iter > 1
+        grows, goes_on = (
+            False,
+            self.start.is_settled and self.iterate.gap > tol and monitor.max_iter > 1,
+        )
         if goes_on:
             self.alpha = problem.alpha
             monitor.max_iter -= 1
@@ -191,7 +217,11 @@ class _Search:
             certificate, dual_norms, own_gap, is_sure = self._certify(tol)
             gap = certificate.gap
             active, size = np.count_nonzero(certificate.norms), len(self.working_set.groups)
-            facts = {"working_set": size, "passes": self.norms.passes, "newton_steps": self.newton_steps}
+            facts = {
+                "working_set": size,
+                "passes": self.norms.passes,
+                "newton_steps": self.newton_steps,
+            }
             over = monitor.record(certificate.primal, certificate.dual, active, **facts)
             stalled = 0 if gap < (1.0 - SMALLER) * least_gap else stalled + is_sure
             least_gap = min(gap, least_gap)
@@ -200,8 +230,15 @@ class _Search:
             others = self._enlarge(dual_norms)
             grows |= others
             # if no group enters, the remaining gap is due to the working set
-            fine = max(FINE * tol, min(SHARE * own_gap, ROUGH)) if others else FINE * SHARE * min(tol, own_gap)
-            if len(self.working_set.groups) == problem.groups.n_groups and problem.loss.is_quadratic:
+            fine = (
+                max(FINE * tol, min(SHARE * own_gap, ROUGH))
+                if others
+                else FINE * SHARE * min(tol, own_gap)
+            )
+            if (
+                len(self.working_set.groups) == problem.groups.n_groups
+                and problem.loss.is_quadratic
+            ):
                 fine = ALMOST * tol
             self._solve_working_set(ROUGH if self.alpha > problem.alpha else fine)
         assert self.found is not None
@@ -211,23 +248,36 @@ class _Search:
         # with the best dual point, since lower bounds hold for every model
         certificate = replace(certificate, dual=self.best.dual, rho=self.best.rho)
         n_iter = len(monitor.history) - 1 + goes_on
-        trail, is_settled = (*self.start.trail, (self.problem.alpha, iterate))[-2:], len(working_set.groups) > 0
+        trail, is_settled = (
+            (*self.start.trail, (self.problem.alpha, iterate))[-2:],
+            len(working_set.groups) > 0,
+        )
         start = DALStart(model, working_set, self.norms, trail, is_settled and not grows)
-        return Solution(model, certificate, n_iter, certificate.proves(monitor.tol), monitor.history, start)
+        return Solution(
+            model, certificate, n_iter, certificate.proves(monitor.tol), monitor.history, start
+        )
 
     def _certify(self, tol: float) -> tuple[Certificate, np.ndarray, float, bool]:
-        """Return the best certificate of the model, the dual norms of all groups, and the gap of its own dual point.
+        """Return the best certificate of the model, the dual norms of all groups, and the gap of
+        its own dual point.
 
-        The last value is True if the norms are exact or bounds. Guesses are sufficient while they show a large gap.
+        The last value is True if the norms are exact or bounds. Guesses are sufficient while they
+        show a large gap.
         """
         problem, working_set, iterate = self.problem, self.working_set, self.iterate
         norms, rho = np.zeros(problem.groups.n_groups), iterate.rho
         norms[working_set.groups] = iterate.norms
         primal = problem.primal(iterate.outputs, norms)
         # dual norms on the working set are in double precision for any precision of the design
-        known, next_alpha = (working_set.groups, iterate.dual_norms), max(problem.alpha, CONTINUATION * self.alpha)
+        known, next_alpha = (
+            (working_set.groups, iterate.dual_norms),
+            max(problem.alpha, CONTINUATION * self.alpha),
+        )
         dual_norms = None if self.best is None else self.norms.likely(rho, next_alpha, *known)
-        is_sure = dual_norms is None or relative_gap(primal, problem.scaled_dual(rho, dual_norms)[0]) <= GUESSED * tol
+        is_sure = (
+            dual_norms is None
+            or relative_gap(primal, problem.scaled_dual(rho, dual_norms)[0]) <= GUESSED * tol
+        )
         if dual_norms is None or is_sure:
             dual_norms = self.norms.at(rho, *known)
         dual, scale = problem.scaled_dual(rho, dual_norms)
@@ -241,16 +291,23 @@ class _Search:
     def _enlarge(self, dual_norms: np.ndarray) -> bool:
         """Add the groups that violate their constraints most, and choose the next alpha.
 
-        Return whether more groups are likely to follow. After the first model: whether groups were left out.
+        Return whether more groups are likely to follow. After the first model: whether groups were
+        left out.
         """
         problem, working_set = self.problem, self.working_set
         # without a threshold every group is in the model
-        outside = dual_norms / problem.threshold if problem.threshold > 0 else np.full(len(dual_norms), np.inf)
+        outside = (
+            dual_norms / problem.threshold
+            if problem.threshold > 0
+            else np.full(len(dual_norms), np.inf)
+        )
         outside[np.concatenate([working_set.groups, problem.groups.free])] = 0.0
         is_first, least = not len(working_set.groups), problem.alpha
         most = max(FEWEST_ENTRANTS, int(np.count_nonzero(self.iterate.norms)))
         if is_first:
-            most = min(FIRST_GROUPS, int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean())))
+            most = min(
+                FIRST_GROUPS, int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean()))
+            )
             # on a path others follow
             least = 0.0 if self.start.trail else problem.alpha
         if problem.threshold == 0:
@@ -264,15 +321,23 @@ class _Search:
             outside[entrants] = 0.0
         self.alpha = max(problem.alpha, min(self.alpha, CONTINUATION * outside.max(initial=0.0)))
         # keep the model and the dual point on the larger working set, at the present alpha
-        last, problem, dual_norms = self.iterate, problem.at(self.alpha), dual_norms[working_set.groups]
+        last, problem, dual_norms = (
+            self.iterate,
+            problem.at(self.alpha),
+            dual_norms[working_set.groups],
+        )
         w, norms = padded(last.w, len(working_set.columns)), padded(last.norms, len(dual_norms))
         primal = problem.primal(last.outputs, norms)
         gap = relative_gap(primal, problem.scaled_dual(last.rho, dual_norms)[0])
-        self.iterate = replace(last, w=w, norms=norms, dual_norms=dual_norms, primal=primal, gap=gap)
+        self.iterate = replace(
+            last, w=w, norms=norms, dual_norms=dual_norms, primal=primal, gap=gap
+        )
         return others
 
     def _solve_working_set(self, tol: float) -> None:
-        """Solve on the working set to a relative gap over its columns: by sweeps, or Newton steps if these are slow."""
+        """Solve on the working set to a relative gap over its columns: by sweeps, or Newton steps
+        if these are slow.
+        """
         problem, working_set = self.problem.at(self.alpha), self.working_set
         if not len(working_set.groups):
             return
@@ -288,19 +353,31 @@ class _Search:
                 search.gaps()  # of the last step
             self.newton_steps += search.newton_steps
             found = self._iterate(problem, search.w, search.rho)
-            self.iterate = found if found.primal <= last.primal else self._iterate(problem, last.w, search.rho)
+            self.iterate = (
+                found if found.primal <= last.primal else self._iterate(problem, last.w, search.rho)
+            )
 
     def _iterate(
-        self, problem: DesignProblem, w: np.ndarray, rho: np.ndarray | None = None, known: Known | None = None
+        self,
+        problem: DesignProblem,
+        w: np.ndarray,
+        rho: np.ndarray | None = None,
+        known: Known | None = None,
     ) -> Iterate:
-        """Return a model on the working set with the best intercept, and the better of ``rho`` and its dual point."""
+        """Return a model on the working set with the best intercept, and the better of ``rho`` and
+        its dual point.
+        """
         working_set = self.working_set
         outputs, b, correlations = known or (working_set.outputs(w), 0.0, None)
         shift = problem.best_intercept(outputs)
         outputs, b = outputs + shift, b + shift
         norms = working_set.gauge.norms(w)
         primal = problem.primal(outputs, norms)
-        points = [problem.dual_point(outputs)] if rho is None else [problem.dual_point(outputs), problem.inside(rho)]
+        points = (
+            [problem.dual_point(outputs)]
+            if rho is None
+            else [problem.dual_point(outputs), problem.inside(rho)]
+        )
         if not np.isfinite(problem.loss.curvature) and not w.any():
             points.append(problem.best_constant()[1])
         if correlations is None:
@@ -309,7 +386,9 @@ class _Search:
         duals = [problem.scaled_dual(point, own)[0] for point, own in zip(points, dual_norms)]
         k = int(np.argmax(duals))
         gap = relative_gap(primal, duals[k])
-        return Iterate(w, b, outputs, points[k], norms, dual_norms[k], correlations[k], primal, gap, k == 0)
+        return Iterate(
+            w, b, outputs, points[k], norms, dual_norms[k], correlations[k], primal, gap, k == 0
+        )
 
     def _sweep(self, problem: DesignProblem, tol: float) -> None:
         """Take rounds of coordinate descent while they converge fast enough."""
@@ -317,7 +396,10 @@ class _Search:
         sweeps, gaps = Sweeps(problem, self.working_set, worth), [self.iterate.gap]
         while gaps[-1] > tol and not self._gives_up(gaps):
             last = self.iterate
-            correlations, target = last.correlations if last.own else None, closely * tol * abs(last.primal)
+            correlations, target = (
+                last.correlations if last.own else None,
+                closely * tol * abs(last.primal),
+            )
             w, halved = sweeps.round(last.w, last.outputs, correlations, target), 0
             # a round may overflow if few losses have curvature; it is then halved
             with np.errstate(over="ignore", invalid="ignore"):
@@ -330,7 +412,8 @@ class _Search:
             gaps.append(self.iterate.gap)
 
     def _gives_up(self, gaps: list[float]) -> bool:
-        """Return whether rounds have stalled, or gain less than Newton steps in the dual are expected to.
+        """Return whether rounds have stalled, or gain less than Newton steps in the dual are
+        expected to.
 
         Rounds over groups with Euclidean norms include Newton steps.
         """

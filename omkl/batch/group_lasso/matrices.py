@@ -23,7 +23,8 @@ class Design:
     is_sparse : bool
         Whether columns are sparse.
     selective : bool
-        Whether products with a few columns cost less than with all. Only then is ``correlations_and_norms`` available.
+        Whether products with a few columns cost less than with all. Only then is
+        ``correlations_and_norms`` available.
     """
 
     def __init__(self, matrix: Any, selective: bool = False) -> None:
@@ -31,13 +32,18 @@ class Design:
         self.shape, self.is_sparse = matrix.shape, sparse.issparse(matrix)
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
-        r"""Return :math:`A^\top \rho` over all columns (n,), in the precision of the design: one pass.
+        r"""Return :math:`A^\top \rho` over all columns (n,), in the precision of the design: one
+        pass.
 
         Parameters
         ----------
         rho : array of shape (m,)
         """
-        return _finite(np.asarray(self._transposed @ rho.astype(self.matrix.dtype, copy=False), dtype=np.float64))
+        return _finite(
+            np.asarray(
+                self._transposed @ rho.astype(self.matrix.dtype, copy=False), dtype=np.float64
+            )
+        )
 
     def correlations_of_all(self, points: np.ndarray) -> np.ndarray:
         """Return correlations with several points, (n, K).
@@ -116,7 +122,9 @@ class DenseDesign(Design):
         return _finite(found.astype(np.float64, copy=False))
 
     def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found, squares = dense_products_and_squares(self._transposed, rho.astype(self.matrix.dtype, copy=False))
+        found, squares = dense_products_and_squares(
+            self._transposed, rho.astype(self.matrix.dtype, copy=False)
+        )
         return _finite(found), np.sqrt(squares)
 
     def columns(self, indices: np.ndarray, out: np.ndarray | None = None) -> Matrix:
@@ -162,7 +170,8 @@ class OperatorDesign(Design):
 
 
 class RowsOfDesign(Design):
-    """Some samples of a design, as in the folds of cross-validation: products use all samples, with zeros elsewhere.
+    """Some samples of a design, as in the folds of cross-validation: products use all samples, with
+    zeros elsewhere.
 
     Norms of columns are norms over all samples, which are upper bounds.
     """
@@ -209,7 +218,9 @@ class StackedDesign(Design):
 
     def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
         columns = indices[:: self.n_outputs] // self.n_outputs
-        own = [self.single.some_correlations(columns, part) for part in rho.reshape(self.n_outputs, -1)]
+        own = [
+            self.single.some_correlations(columns, part) for part in rho.reshape(self.n_outputs, -1)
+        ]
         return np.column_stack(own).ravel()
 
     def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -218,7 +229,10 @@ class StackedDesign(Design):
 
     def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
         of_outputs = [indices % self.n_outputs == k for k in range(self.n_outputs)]
-        parts = [self.single.product(indices[own] // self.n_outputs, coefficients[own]) for own in of_outputs]
+        parts = [
+            self.single.product(indices[own] // self.n_outputs, coefficients[own])
+            for own in of_outputs
+        ]
         return np.concatenate(parts)
 
 
@@ -226,7 +240,11 @@ def _finite(products: np.ndarray) -> np.ndarray:
     """Return products with all columns unchanged; raise an InputError unless they are finite."""
     if not np.isfinite(products).all():
         bad = np.flatnonzero(~np.isfinite(products))
-        where = f"Column {bad[0]} of the design holds" if len(bad) < len(products) else "The design holds"
+        where = (
+            f"Column {bad[0]} of the design holds"
+            if len(bad) < len(products)
+            else "The design holds"
+        )
         raise InputError(f"{where} NaN, infinite numbers, or numbers whose squares overflow.")
     return products
 
@@ -252,6 +270,8 @@ def as_design(matrix: Any) -> Design:
         return SparseDesign(as_floats(matrix), matrix.format == "csc")
     matrix = np.asarray(matrix)
     if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.number) or np.iscomplexobj(matrix):
-        raise InputError(f"A design must be a real matrix (m, n), got an array of {matrix.dtype} {matrix.shape}.")
+        raise InputError(
+            f"A design must be a real matrix (m, n), got an array of {matrix.dtype} {matrix.shape}."
+        )
     matrix = as_floats(matrix)
     return DenseDesign(matrix, matrix.flags.f_contiguous)

@@ -1,14 +1,17 @@
-r"""Proximal steps of DAL on a working set of columns: the augmented Lagrangian, minimised by Newton steps.
+r"""Proximal steps of DAL on a working set of columns: the augmented Lagrangian, minimised by Newton
+steps.
 
-For weight :math:`1/(2\gamma)` and :math:`v = w + \gamma B^\top \rho`, the augmented Lagrangian (Tomioka, Suzuki and
-Sugiyama; sections 4 and 5 of Suzuki and Tomioka 2011 with one kernel per group)
+For weight :math:`1/(2\gamma)` and :math:`v = w + \gamma B^\top \rho`, the augmented Lagrangian
+(Tomioka, Suzuki and Sugiyama; sections 4 and 5 of Suzuki and Tomioka 2011 with one kernel per
+group)
 
 .. math:: \varphi(\rho) = \sum_i c_i\, l^*(y_i, -\rho_i / c_i) + \frac1\gamma\Bigl(x^\top v - \frac12 \|x\|^2\Bigr)
           - \alpha \psi(x) \quad \text{subject to} \quad \sum_i \rho_i = 0, \qquad
           x = \mathrm{prox}_{\gamma \alpha \psi}(v)
 
-has the gradient :math:`\nabla l^* + B x` and the Hessian :math:`D + \gamma B J B^\top`, in which J is zero except on
-active columns. The multiplier of the equality is the intercept. Bounds and kinks of the dual loss get a barrier.
+has the gradient :math:`\nabla l^* + B x` and the Hessian :math:`D + \gamma B J B^\top`, in which J
+is zero except on active columns. The multiplier of the equality is the intercept. Bounds and kinks
+of the dual loss get a barrier.
 """
 
 from collections.abc import Callable
@@ -25,7 +28,8 @@ from omkl.batch.group_lasso.problem import DesignProblem
 from omkl.batch.group_lasso.working_set import Iterate, WorkingSet, inner_products
 from omkl.batch.newton import BarrierSearch, cholesky
 
-#: Residual of a system, relative to its right side, above which the solution is refined; maximum number of solutions.
+#: Residual of a system, relative to its right side, above which the solution is refined; maximum
+#: number of solutions.
 WELL_SOLVED, MOST_REFINED = 1e-10, 3
 
 
@@ -63,10 +67,14 @@ class DesignTerm:
 
     def _refresh(self) -> None:
         gauge = self.working_set.gauge
-        self._v = gauge.thresholded(self.w + self.gamma * self.correlations, self.gamma * self.problem.penalty)
+        self._v = gauge.thresholded(
+            self.w + self.gamma * self.correlations, self.gamma * self.problem.penalty
+        )
         self._v_norms = self.working_set.blocks.norms(self._v)
         self._radii = self._shrunk(self._v_norms)
-        ratio = np.divide(self._radii, self._v_norms, out=np.zeros_like(self._radii), where=self._radii > 0)
+        ratio = np.divide(
+            self._radii, self._v_norms, out=np.zeros_like(self._radii), where=self._radii > 0
+        )
         self.x = self._v * self.working_set.blocks.spread(ratio)
         self.norms = self._radii if gauge.is_euclidean else gauge.norms(self.x)
         self._outputs = self.working_set.outputs(self.x)
@@ -82,9 +90,15 @@ class DesignTerm:
 
     def hessian(self) -> "NewtonSystem":
         """Return the second derivatives, restricted to active columns."""
-        blocks, active, gauge = self.working_set.blocks, np.flatnonzero(self._radii), self.working_set.gauge
+        blocks, active, gauge = (
+            self.working_set.blocks,
+            np.flatnonzero(self._radii),
+            self.working_set.gauge,
+        )
         indices, sizes = np.flatnonzero(blocks.spread(self._radii)), blocks.sizes[active]
-        slopes = self.problem.regularizer.prox_slope(self._v_norms[active], self.gamma * self.problem.penalty)
+        slopes = self.problem.regularizer.prox_slope(
+            self._v_norms[active], self.gamma * self.problem.penalty
+        )
         if not gauge.is_euclidean:
             indices = np.flatnonzero(self.x)
             sizes = blocks.sums((self.x != 0).astype(np.int64))[active]
@@ -100,7 +114,9 @@ class DesignTerm:
         def value(step: float) -> float:
             # the l1 penalty cancels with the part removed by soft thresholding
             moved = center + (step * self.gamma) * self._moves
-            norms = self.working_set.blocks.norms(gauge.thresholded(moved, self.gamma * self.problem.penalty))
+            norms = self.working_set.blocks.norms(
+                gauge.thresholded(moved, self.gamma * self.problem.penalty)
+            )
             shrunk = self._shrunk(norms)
             envelope = float(shrunk @ (norms - 0.5 * shrunk)) / self.gamma
             penalized = np.where(gauge.norm_weights > 0, shrunk, 0.0)
@@ -116,7 +132,8 @@ class DesignTerm:
 
 
 class ProximalNewton(BarrierSearch):
-    """Proximal steps on a working set, with growing weights, from a model and a dual point; keeps the best model.
+    """Proximal steps on a working set, with growing weights, from a model and a dual point; keeps
+    the best model.
 
     Parameters
     ----------
@@ -137,17 +154,26 @@ class ProximalNewton(BarrierSearch):
     keeps_best = True
 
     def __init__(
-        self, problem: DesignProblem, working_set: WorkingSet, start: Iterate, gamma: float, growth: float
+        self,
+        problem: DesignProblem,
+        working_set: WorkingSet,
+        start: Iterate,
+        gamma: float,
+        growth: float,
     ) -> None:
         super().__init__(problem, start.rho, start.b, start.gap * abs(start.primal))
         self.gamma, self.growth, self.w, self.rho = gamma, growth, start.w, start.rho
         rho = self.dual_loss.rho(self.x)
-        self.term = DesignTerm(problem, working_set, start.w, gamma, rho, working_set.matrix.T @ rho)
+        self.term = DesignTerm(
+            problem, working_set, start.w, gamma, rho, working_set.matrix.T @ rho
+        )
 
     def proximal_step(self) -> None:
         term = self.term
         self.gamma *= self.growth
-        self.term = DesignTerm(self.problem, term.working_set, term.x, self.gamma, term.rho, term.correlations)
+        self.term = DesignTerm(
+            self.problem, term.working_set, term.x, self.gamma, term.rho, term.correlations
+        )
 
     def dual_norms(self) -> np.ndarray:
         return self.term.working_set.gauge.dual_norms(self.term.correlations)
@@ -165,7 +191,8 @@ class ProximalNewton(BarrierSearch):
 
 @dataclass(eq=False)
 class NewtonSystem:
-    r""":math:`\gamma Q Q^\top` with :math:`Q = B S`, and linear systems with it, of the smaller side of Q.
+    r""":math:`\gamma Q Q^\top` with :math:`Q = B S`, and linear systems with it, of the smaller
+    side of Q.
 
     :math:`J = S^2` is the Jacobian of a proximity operator that moves blocks along their rays, on its active blocks.
     With :math:`x_g = (p_g / \|v_g\|) v_g` and :math:`p_g = \mathrm{prox}(\|v_g\|)` it is
@@ -220,8 +247,11 @@ class NewtonSystem:
     def __matmul__(self, t: np.ndarray) -> np.ndarray:
         return self.gamma * (self.B @ self.sqrt_times(self.transposed_times(t)))
 
-    def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float]:
-        r"""Solve ``(self + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if ``equality``.
+    def solve(
+        self, diagonal: np.ndarray, right: np.ndarray, equality: bool
+    ) -> tuple[np.ndarray, float]:
+        r"""Solve ``(self + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if
+        ``equality``.
 
         Parameters
         ----------

@@ -12,7 +12,13 @@ from omkl._components import check_number
 from omkl.batch.group_lasso.blocks import ColumnGroups
 from omkl.batch.group_lasso.matrices import Design, StackedDesign
 from omkl.batch.problem import BaseProblem
-from omkl.batch.weighted_loss import MultinomialLoss, PartlyFreeLoss, StackedLoss, Unpenalized, WeightedLoss
+from omkl.batch.weighted_loss import (
+    MultinomialLoss,
+    PartlyFreeLoss,
+    StackedLoss,
+    Unpenalized,
+    WeightedLoss,
+)
 from omkl.exceptions import InputError
 from omkl.losses.base import PointwiseLoss
 from omkl.losses.pointwise import Logistic, Squared
@@ -23,8 +29,8 @@ from omkl.regularizers.separable import L21
 MOST_ORIGINS = 3
 #: Share of doubtful groups above which all norms are computed.
 MANY = 0.5
-#: Largest cosine between columns and :math:`\delta` that guesses assume. For random columns it is of the order of
-#: one over the root of the number of samples.
+#: Largest cosine between columns and :math:`\delta` that guesses assume. For random columns it is
+#: of the order of one over the root of the number of samples.
 COSINE = 0.15
 #: Safety factor of bounds against rounding, in double and in single precision.
 SAFETY = {8: 1.0 + 1e-9, 4: 1.0 + 1e-4}
@@ -37,9 +43,9 @@ class DesignProblem(BaseProblem):
     .. math:: \min_{w, b}\ \frac{1}{\sum_i s_i} \sum_i s_i\, l\Bigl(y_i, (A w)_i + b\Bigr)
               + \alpha\, \psi(\omega_1 \|w_1\|, \ldots, \omega_G \|w_G\|)
 
-    The loss is a mean, weighted by the sample weights s. The squared loss has the factor 1/2, as in scikit-learn's
-    ``Lasso(alpha)``; ``LogisticRegression(C=c)`` with the l1 penalty is the logistic loss with
-    ``alpha = 1 / (c * m)``. The dual norms are :math:`\|A_g^\top \rho\| / \omega_g`.
+    The loss is a mean, weighted by the sample weights s. The squared loss has the factor 1/2, as in
+    scikit-learn's ``Lasso(alpha)``; ``LogisticRegression(C=c)`` with the l1 penalty is the logistic
+    loss with ``alpha = 1 / (c * m)``. The dual norms are :math:`\|A_g^\top \rho\| / \omega_g`.
 
     Parameters
     ----------
@@ -48,20 +54,21 @@ class DesignProblem(BaseProblem):
     y : array of shape (m,)
     loss : PointwiseLoss
     regularizer : Regularizer
-        A function of the group norms with an exact proximity operator, or of coordinates, such as ``L1``, if every
-        column is its own group. Sums of both, such as :class:`~omkl.regularizers.SparseGroup`, become ``L21`` on groups
-        with an l1 term in their norms.
+        A function of the group norms with an exact proximity operator, or of coordinates, such as
+        ``L1``, if every column is its own group. Sums of both, such as
+        :class:`~omkl.regularizers.SparseGroup`, become ``L21`` on groups with an l1 term in their norms.
     alpha : float > 0
         Weight of the regularizer.
     groups : ColumnGroups, optional
-        By default every column is a group. Groups of weight 0 are not regularized, except by an l1 term; without one
-        they need a loss without kinks.
+        By default every column is a group. Groups of weight 0 are not regularized, except by an l1
+        term; without one they need a loss without kinks.
     intercept : bool
         Whether there is a constant b, which is not regularized.
     sample_weight : array of shape (m,), optional
         The :math:`s_i > 0`; all equal by default.
     offset : array of shape (m,), optional
-        Added to the predictions, :math:`l(y_i, (A w)_i + b + o_i)`, such as the logarithm of an exposure.
+        Added to the predictions, :math:`l(y_i, (A w)_i + b + o_i)`, such as the logarithm of an
+        exposure.
     positive : bool
         Whether coefficients of regularized groups must not be negative.
 
@@ -104,7 +111,9 @@ class DesignProblem(BaseProblem):
                     f"{regularizer!r} cannot combine squared norms with l1 penalties of single coefficients."
                 )
             l1 = sum(linear for term, (linear, _) in zip(terms, elastic) if term.on_coordinates)
-            factor = sum(linear for term, (linear, _) in zip(terms, elastic) if not term.on_coordinates)
+            factor = sum(
+                linear for term, (linear, _) in zip(terms, elastic) if not term.on_coordinates
+            )
             regularizer, groups = L21(), groups.reweighed(factor, l1, self.positive)
         fits = not regularizer.on_coordinates or (regularizer.separable and groups.blocks.single)
         if not (regularizer.exact and fits):
@@ -113,7 +122,9 @@ class DesignProblem(BaseProblem):
                 "groups, or choose another."
             )
         if len(groups.free) and self.loss.has_kink:
-            raise InputError(f"Groups of weight 0 need a loss without kinks, but {self.loss!r} has one.")
+            raise InputError(
+                f"Groups of weight 0 need a loss without kinks, but {self.loss!r} has one."
+            )
         object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "regularizer", regularizer)
 
@@ -123,12 +134,18 @@ class DesignProblem(BaseProblem):
 
     @property
     def threshold(self) -> float:
-        """Slope of the regularizer at zero: groups with dual norms below alpha times this slope are zero."""
+        """Slope of the regularizer at zero: groups with dual norms below alpha times this slope are
+        zero.
+        """
         return self.regularizer.slope_at_zero
 
     @property
     def loss_weights(self) -> np.ndarray:
-        weights = np.ones(len(self.y)) if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
+        weights = (
+            np.ones(len(self.y))
+            if self.sample_weight is None
+            else np.asarray(self.sample_weight, np.float64)
+        )
         return weights / weights.sum()
 
     @cached_property
@@ -139,7 +156,9 @@ class DesignProblem(BaseProblem):
         design = self.single.design
         columns = design.columns(self.single.free_columns)
         parts = [np.ones((design.shape[0], 1))] if self.intercept else []
-        free = Unpenalized(np.hstack([*parts, columns.toarray() if sparse.issparse(columns) else columns]))
+        free = Unpenalized(
+            np.hstack([*parts, columns.toarray() if sparse.issparse(columns) else columns])
+        )
         if free.basis.shape[1] >= design.shape[0]:
             raise InputError("The groups of weight 0 fit any targets.")
         return free
@@ -172,13 +191,17 @@ class DesignProblem(BaseProblem):
     def weighted_loss(self) -> WeightedLoss:
         loss = self._make_loss()
         if self.unpenalized is not None and self.loss.classifies and loss.are_separated():
-            raise InputError("The groups of weight 0 separate the classes: give one of them a weight > 0.")
+            raise InputError(
+                "The groups of weight 0 separate the classes: give one of them a weight > 0."
+            )
         return loss
 
     def _make_loss(self) -> WeightedLoss:
         if self.unpenalized is None:
             return super().weighted_loss
-        return PartlyFreeLoss(self.loss, self.y, self.loss_weights, self.offset, free=self.unpenalized)
+        return PartlyFreeLoss(
+            self.loss, self.y, self.loss_weights, self.offset, free=self.unpenalized
+        )
 
     def dual_norms(self, rho: np.ndarray) -> np.ndarray:
         return self.groups.dual_norms(self.design.correlations(rho))
@@ -203,10 +226,11 @@ class DesignProblem(BaseProblem):
         return np.geomspace(1.0, 10.0**-decades, count) * largest
 
     def largest_alpha(self) -> float:
-        r"""Return :math:`\alpha_{\max}`, the least alpha at which a constant is optimal; ``self.alpha`` is not used.
+        r"""Return :math:`\alpha_{\max}`, the least alpha at which a constant is optimal;
+        ``self.alpha`` is not used.
 
-        It is :math:`\max_g \|A_g^\top \rho_0\| / (\omega_g \psi'(0))` with the dual point :math:`\rho_0` of the best
-        constant.
+        It is :math:`\max_g \|A_g^\top \rho_0\| / (\omega_g \psi'(0))` with the dual point
+        :math:`\rho_0` of the best constant.
 
         Raises
         ------
@@ -214,20 +238,23 @@ class DesignProblem(BaseProblem):
             If the regularizer keeps every group in the model at any alpha.
         """
         if not self.threshold > 0:
-            raise InputError(f"{self.regularizer!r} keeps all columns in the model at any alpha: give values of alpha.")
+            raise InputError(
+                f"{self.regularizer!r} keeps all columns in the model at any alpha: give values of alpha."
+            )
         return float(self.dual_norms(self.best_constant()[1]).max(initial=0.0)) / self.threshold
 
 
 @dataclass(frozen=True)
 class StackedProblem(DesignProblem):
-    r"""A problem of several outputs with shared groups: multi-task or multinomial; see :func:`stacked_problem`.
+    r"""A problem of several outputs with shared groups: multi-task or multinomial; see
+    :func:`stacked_problem`.
 
     .. math:: \min_{W, b}\ \frac{1}{\sum_i s_i} \sum_i s_i\, l\Bigl(y_i, (A W)_i + b\Bigr)
               + \alpha\, \psi(\omega_1 \|W_1\|_F, \ldots, \omega_G \|W_G\|_F)
 
-    W has a row for each column of the design, and a column for each of K outputs. The loss is a sum over outputs, or
-    the loss of multinomial regression. This is a problem with the design :math:`I_K \otimes A`, which is never formed.
-    Predictions and dual points concatenate the outputs, (K m,); coefficients hold all outputs of a column side by side,
+    W has a row for each column of the design, and a column for each of K outputs. The loss is a sum
+    over outputs, or the loss of multinomial regression. This is a problem with the design
+    :math:`I_K \otimes A`, which is never formed. Predictions and dual points concatenate the outputs, (K m,); coefficients hold all outputs of a column side by side,
     (n K,).
 
     Attributes
@@ -256,9 +283,13 @@ class StackedProblem(DesignProblem):
     def _make_loss(self) -> WeightedLoss:
         free, n_samples = self.unpenalized, self.single.design.shape[0]
         if not self.multinomial:
-            return StackedLoss(self.loss, self.y, self.loss_weights, self.offset, self.n_outputs, free)
+            return StackedLoss(
+                self.loss, self.y, self.loss_weights, self.offset, self.n_outputs, free
+            )
         free = Unpenalized(np.ones((n_samples, int(self.intercept)))) if free is None else free
-        return MultinomialLoss(self.loss, self.y, self.loss_weights, self.offset, free=free, n_parts=self.n_outputs)
+        return MultinomialLoss(
+            self.loss, self.y, self.loss_weights, self.offset, free=free, n_parts=self.n_outputs
+        )
 
 
 def stacked_problem(
@@ -293,12 +324,18 @@ def stacked_problem(
     n_columns = design.shape[1]
     groups = ColumnGroups(None, n_columns) if groups is None else groups
     labels, gauge = groups.spread(np.arange(groups.n_groups)), groups.gauge
-    single = DesignProblem(design, np.zeros(m), Squared(), regularizer, alpha, groups, intercept, sample_weight)
+    single = DesignProblem(
+        design, np.zeros(m), Squared(), regularizer, alpha, groups, intercept, sample_weight
+    )
     stacked, y = StackedDesign(design, n_outputs), np.asarray(targets, dtype=np.float64).T.ravel()
-    groups = ColumnGroups(np.repeat(labels, n_outputs), n_columns * n_outputs, gauge.norm_weights, l1=groups.l1)
+    groups = ColumnGroups(
+        np.repeat(labels, n_outputs), n_columns * n_outputs, gauge.norm_weights, l1=groups.l1
+    )
     offset = None if offset is None else np.asarray(offset, dtype=np.float64).T.ravel()
     shared = regularizer, alpha, groups, intercept, None, offset
-    return StackedProblem(stacked, y, loss or Logistic(), *shared, single=single, multinomial=loss is None)
+    return StackedProblem(
+        stacked, y, loss or Logistic(), *shared, single=single, multinomial=loss is None
+    )
 
 
 @dataclass
@@ -311,7 +348,8 @@ class LinearModel:
         Columns with nonzero coefficients, in increasing order.
     coefficients : array of shape (k,)
     intercept : float
-        For K outputs an array (K,); ``coefficients`` then has the K values of each column side by side.
+        For K outputs an array (K,); ``coefficients`` then has the K values of each column side by
+        side.
     """
 
     active: np.ndarray
@@ -340,19 +378,23 @@ def check_start(model: Any, problem: DesignProblem) -> None:
     """
     n_columns = problem.design.shape[1]
     if not isinstance(model, LinearModel) or model.active.max(initial=0) >= n_columns:
-        raise InputError(f"start must be a LinearModel of the design's {n_columns} columns, or a solution's start.")
+        raise InputError(
+            f"start must be a LinearModel of the design's {n_columns} columns, or a solution's start."
+        )
 
 
 class DesignNorms:
-    r"""Dual norms of all groups at the dual points of a search, or bounds that suffice to screen groups.
+    r"""Dual norms of all groups at the dual points of a search, or bounds that suffice to screen
+    groups.
 
-    Correlations at a few known points :math:`\rho_1, \ldots, \rho_K` give bounds at any other point. With
+    Correlations at a few known points :math:`\rho_1, \ldots, \rho_K` give bounds at any other
+    point. With
     :math:`\rho = \sum_k \beta_k \rho_k + \delta` and :math:`\delta` orthogonal to all :math:`\rho_k`
 
     .. math:: \|A_g^\top \rho\| \le \Bigl\|\sum_k \beta_k A_g^\top \rho_k\Bigr\| + \|A_g\|_F\, \|\delta\|.
 
-    On a path, solutions follow nearly straight lines, so :math:`\delta` is small. The certificate does not need the
-    norm of a group whose bound satisfies the dual constraint.
+    On a path, solutions follow nearly straight lines, so :math:`\delta` is small. The certificate
+    does not need the norm of a group whose bound satisfies the dual constraint.
 
     Parameters
     ----------
@@ -370,7 +412,8 @@ class DesignNorms:
         self._at_origins: list[np.ndarray] = []
         #: Norms of the groups' columns.
         self._reaches: np.ndarray | None = None
-        #: The last dual point, norms at the closest combination of known points, its distance and its rounding.
+        #: The last dual point, norms at the closest combination of known points, its distance and
+        #: its rounding.
         self._near: tuple[np.ndarray, np.ndarray, float, float] | None = None
 
     def of(self, problem: DesignProblem) -> "DesignNorms":
@@ -380,12 +423,19 @@ class DesignNorms:
         return same
 
     def likely(
-        self, rho: np.ndarray, alpha: float, groups: np.ndarray, known: np.ndarray, cosine: float = COSINE
+        self,
+        rho: np.ndarray,
+        alpha: float,
+        groups: np.ndarray,
+        known: np.ndarray,
+        cosine: float = COSINE,
     ) -> np.ndarray | None:
-        """Return norms of all groups (g,), with guesses for groups that are unlikely to violate the constraint.
+        """Return norms of all groups (g,), with guesses for groups that are unlikely to violate the
+        constraint.
 
-        Return None if too little is known, or most groups may violate the constraint at ``alpha``. The other norms are
-        exact. ``groups`` and ``known`` are those of :meth:`at`. Guesses are bounds for a ``cosine`` of 1.
+        Return None if too little is known, or most groups may violate the constraint at ``alpha``.
+        The other norms are exact. ``groups`` and ``known`` are those of :meth:`at`. Guesses are
+        bounds for a ``cosine`` of 1.
         """
         problem = self._problem
         if self._reaches is None or len(groups) == problem.groups.n_groups:
@@ -403,7 +453,8 @@ class DesignNorms:
         return bounds
 
     def at(self, rho: np.ndarray, groups: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """Return norms of all groups (g,): exact for groups that violate the constraint, maybe bounds otherwise.
+        """Return norms of all groups (g,): exact for groups that violate the constraint, maybe
+        bounds otherwise.
 
         Parameters
         ----------
@@ -422,7 +473,8 @@ class DesignNorms:
         """Return bounds of all norms, valid if no column has a larger cosine with :math:`\\delta`."""
         if self._near is None or self._near[0] is not rho:
             origins = np.array(self._origins).T
-            # any shares give a bound; the ridge avoids large shares of nearly equal points, which would fit rounding
+            # any shares give a bound; the ridge avoids large shares of nearly equal points, which
+            # would fit rounding
             products = origins.T @ origins
             products[np.diag_indices_from(products)] *= 1.0 + 1e-10
             shares = np.linalg.solve(products, origins.T @ rho)

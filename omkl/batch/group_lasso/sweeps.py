@@ -1,4 +1,6 @@
-"""Rounds of coordinate descent on quadratic models: a cheap method to find the support before Newton steps."""
+"""Rounds of coordinate descent on quadratic models: a cheap method to find the support before
+Newton steps.
+"""
 
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,17 +16,19 @@ from omkl.batch.group_lasso.problem import DesignProblem
 from omkl.batch.group_lasso.working_set import WorkingSet, inner_products
 from omkl.batch.weighted_loss import MultinomialHessian
 
-#: Maximum number of sweeps, sweeps between Newton steps, and maximum number of halvings of a Newton step.
+#: Maximum number of sweeps, sweeps between Newton steps, and maximum number of halvings of a Newton
+#: step.
 MODEL_SWEEPS, EVERY, HALVINGS = 100, 10, 3
-#: Ridge on inner products for duplicate columns, as a share of the sum of eigenvalues; and the size, relative to the
-#: threshold, below which the direction of a group is unreliable.
+#: Ridge on inner products for duplicate columns, as a share of the sum of eigenvalues; and the
+#: size, relative to the threshold, below which the direction of a group is unreliable.
 TINY = 1e-12
 #: Relative residual of a Newton step of a coupled loss, and maximum number of products for it.
 CLOSE, MOST_PRODUCTS = 1e-2, 50
 
 
 class QuadraticModel(NamedTuple):
-    r""":math:`w^\top G w / 2 - c^\top w` for several outputs, with a threshold and a ridge on the norms of groups.
+    r""":math:`w^\top G w / 2 - c^\top w` for several outputs, with a threshold and a ridge on the
+    norms of groups.
 
     Parameters
     ----------
@@ -50,7 +54,13 @@ class QuadraticModel(NamedTuple):
     ridge: float
 
     def minimise(
-        self, w: np.ndarray, correlations: np.ndarray, *, square: float = 0.0, target: float = -np.inf, worth: float
+        self,
+        w: np.ndarray,
+        correlations: np.ndarray,
+        *,
+        square: float = 0.0,
+        target: float = -np.inf,
+        worth: float,
     ) -> None:
         """Minimise over all groups, in place.
 
@@ -69,30 +79,46 @@ class QuadraticModel(NamedTuple):
         """
         largest, made, is_over = 0.0, 0, False
         # None in place of the bases of single columns: less to compile, and faster
-        model = self._replace(bases=None) if len(self.groups) == self.starts[-1] and w.shape[1] == 1 else self
+        model = (
+            self._replace(bases=None)
+            if len(self.groups) == self.starts[-1] and w.shape[1] == 1
+            else self
+        )
         while not is_over and made < MODEL_SWEEPS:
             state = w, correlations, square, target
-            sweeps, is_over, square, largest = jit.sweep_products(model, *state, EVERY, worth, largest)
+            sweeps, is_over, square, largest = jit.sweep_products(
+                model, *state, EVERY, worth, largest
+            )
             made += sweeps
             if not is_over:
                 square = self._newton_step(w, correlations, square)
 
     def _newton_step(self, w: np.ndarray, correlations: np.ndarray, square: float) -> float:
-        """Take a Newton step in the nonzero groups, unless the system is singular; groups never move past zero."""
+        """Take a Newton step in the nonzero groups, unless the system is singular; groups never
+        move past zero.
+        """
         sizes, size = np.diff(self.starts), self.starts[-1]
         largest = np.maximum.reduceat(self.values, self.starts[:-1])
         moving = largest * Blocks(sizes).norms(np.linalg.norm(w, axis=1)) > TINY * self.threshold
         indices, blocks = np.flatnonzero(np.repeat(moving, sizes)), Blocks(sizes[moving])
-        gram, own, seen = self.gram[np.ix_(indices, indices)], w[indices], correlations[:, indices].T
+        gram, own, seen = (
+            self.gram[np.ix_(indices, indices)],
+            w[indices],
+            correlations[:, indices].T,
+        )
         norms = blocks.norms(np.linalg.norm(own, axis=1))
         slopes = blocks.spread(self.threshold / norms)
         # the norm of a group has curvature orthogonal to its ray
-        curved = slopes if w.shape[1] > 1 else np.where(blocks.spread(blocks.sizes) > 1, slopes, 0.0)
+        curved = (
+            slopes if w.shape[1] > 1 else np.where(blocks.spread(blocks.sizes) > 1, slopes, 0.0)
+        )
         system = gram.copy()
         system[np.diag_indices_from(system)] += curved + self.ridge + TINY * self.values.sum()
         rays = np.sqrt(curved)[:, None] * own / blocks.spread(norms)[:, None]
         try:
-            step = _solved_beside_rays(system, blocks, rays, seen - (self.ridge + slopes)[:, None] * own)
+            step = _solved_beside_rays(
+                system, blocks, rays, seen - (self.ridge + slopes)[:, None] * own
+            )
         except np.linalg.LinAlgError:
             return square
         for _ in range(HALVINGS if len(indices) else 0):
@@ -109,8 +135,11 @@ class QuadraticModel(NamedTuple):
         return square
 
 
-def _solved_beside_rays(system: np.ndarray, blocks: Blocks, rays: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Solve with the system, shared by all outputs, minus the outer product of each group's ray, (a, K).
+def _solved_beside_rays(
+    system: np.ndarray, blocks: Blocks, rays: np.ndarray, right: np.ndarray
+) -> np.ndarray:
+    """Solve with the system, shared by all outputs, minus the outer product of each group's ray,
+    (a, K).
 
     For several outputs use Woodbury's identity, because there are few rays.
     """
@@ -127,11 +156,18 @@ def _solved_beside_rays(system: np.ndarray, blocks: Blocks, rays: np.ndarray, ri
 
 
 def coupled_newton_step(
-    columns: Matrix, hessian: MultinomialHessian, rho: np.ndarray, penalty: jit.Penalty, w: np.ndarray, blocks: Blocks
+    columns: Matrix,
+    hessian: MultinomialHessian,
+    rho: np.ndarray,
+    penalty: jit.Penalty,
+    w: np.ndarray,
+    blocks: Blocks,
 ) -> np.ndarray:
-    """Return a Newton step (a, K) over some columns, with a loss that couples the outputs, by conjugate gradients.
+    """Return a Newton step (a, K) over some columns, with a loss that couples the outputs, by
+    conjugate gradients.
 
-    Groups that it would move past zero become zero. The step is 0 if it does not lower the objective.
+    Groups that it would move past zero become zero. The step is 0 if it does not lower the
+    objective.
 
     Parameters
     ----------
@@ -161,26 +197,34 @@ def coupled_newton_step(
 
     def times(v: np.ndarray) -> np.ndarray:
         # the norm of a group has curvature orthogonal to its ray
-        return curved(v) + (ridge + across) * v - across * unit * blocks.spread(blocks.sums(unit * v))
+        return (
+            curved(v) + (ridge + across) * v - across * unit * blocks.spread(blocks.sums(unit * v))
+        )
 
     squares = columns.multiply(columns) if sparse.issparse(columns) else columns**2
     diagonal = (squares.T @ hessian.diagonal.T).ravel() + ridge + across * (1.0 - unit**2)
     inverse = 1.0 / np.maximum(diagonal, 1e-12 * diagonal.max())
     shape = (len(w), len(w))
     right = correlations - ridge * w - slope * unit
-    system, inverses = LinearOperator(shape, times, dtype=float), LinearOperator(shape, lambda v: inverse * v)
+    system, inverses = (
+        LinearOperator(shape, times, dtype=float),
+        LinearOperator(shape, lambda v: inverse * v),
+    )
     step, _ = cg(system, right, rtol=CLOSE, maxiter=MOST_PRODUCTS, M=inverses)
     for _ in range(HALVINGS):
         after = np.where(blocks.spread(blocks.sums(w * (w + step))) > 0, w + step, 0.0)
         moves, after_norms = after - w, blocks.norms(after)
-        change = slope * (after_norms - norms).sum() + 0.5 * ridge * (after_norms**2 - norms**2).sum()
+        change = (
+            slope * (after_norms - norms).sum() + 0.5 * ridge * (after_norms**2 - norms**2).sum()
+        )
         if change + 0.5 * moves @ curved(moves) < moves @ correlations:
             return moves.reshape(-1, n_outputs)
         step *= 0.5
     return np.zeros((columns.shape[1], n_outputs))
 
 
-#: Maximum number of sweeps of a round, which ends when a sweep gains at most this share of the first.
+#: Maximum number of sweeps of a round, which ends when a sweep gains at most this share of the
+#: first.
 MOST_SWEEPS, WORTH = 20, 0.01
 #: Number of points of an extrapolation.
 EXTRAPOLATED = 5
@@ -188,8 +232,8 @@ EXTRAPOLATED = 5
 FASTER_FACTORS = 5.0
 #: Share of the largest gain at which sweeps over inner products of active groups end.
 LEAST_GAIN = 1e-4
-#: First damping after a poor quadratic model, as a share of the distance to the loss's largest curvature; substitute
-#: for an unbounded largest curvature, as a multiple of the present one.
+#: First damping after a poor quadratic model, as a share of the distance to the loss's largest
+#: curvature; substitute for an unbounded largest curvature, as a multiple of the present one.
 LEAST_DAMPING, MOST_CURVED = 1e-3, 1e3
 #: Sweeps before a Newton step if the loss couples outputs.
 SWEEPS_PER_STEP = 2
@@ -200,13 +244,16 @@ UNCOUPLED = jit.Coupling(np.empty((0, 0)), np.empty(0), 0.0)
 class Sweeps:
     r"""Coordinate descent on a quadratic model of the loss, group by group.
 
-    A round computes the second derivatives h of the loss at the present predictions. It sweeps once over all groups and
-    then over the active ones. The step of a group minimises the model over the group exactly, in the eigenbasis of
+    A round computes the second derivatives h of the loss at the present predictions. It sweeps once
+    over all groups and then over the active ones. The step of a group minimises the model over the
+    group exactly, in the eigenbasis of
     :math:`B_g^\top \mathrm{diag}(h) B_g`, and updates the dual point :math:`\rho`. On badly conditioned designs, Newton
-    steps on the inner products of the active columns replace sweeps once the sweeps have cost as much.
+    steps on the inner products of the active columns replace sweeps once the sweeps have cost as
+    much.
 
-    If the loss couples outputs, steps use a bound of the curvature, shared by the outputs of a sample. The residual is
-    updated with the Hessian, so a round still ends at the minimum of the quadratic model.
+    If the loss couples outputs, steps use a bound of the curvature, shared by the outputs of a
+    sample. The residual is updated with the Hessian, so a round still ends at the minimum of the
+    quadratic model.
 
     Parameters
     ----------
@@ -220,15 +267,18 @@ class Sweeps:
     extrapolated : array of shape (K m,) or None
         The residual of the last extrapolation, often a better dual point.
     damping : float in [0, 1]
-        At 1 the model uses the loss's largest second derivatives. If these are bounded, no round then increases the
-        objective.
+        At 1 the model uses the loss's largest second derivatives. If these are bounded, no round
+        then increases the objective.
     """
 
     def __init__(self, problem: DesignProblem, working_set: WorkingSet, worth: float = 0.0) -> None:
         self._problem, self._working_set = problem, working_set
         self._starts = working_set.column_blocks.bounds
         self._groups = np.arange(len(working_set.groups))
-        slope, curvature = problem.regularizer.elastic or (0.0, 0.0)  # solvers require an elastic regularizer
+        slope, curvature = problem.regularizer.elastic or (
+            0.0,
+            0.0,
+        )  # solvers require an elastic regularizer
         self._penalty = problem.penalty * slope, problem.penalty * curvature
         self.extrapolated: np.ndarray | None = None
         self.damping, self._worth = 0.0, worth
@@ -236,8 +286,12 @@ class Sweeps:
         self._columns = working_set.compiled_columns
         self._entries = working_set.entries.size / max(self._starts[-1], 1)
         gauge, nothing = working_set.gauge, np.empty(0)
-        norm_weights, l1_weights = (nothing, nothing) if gauge.is_euclidean else (gauge.norm_weights, gauge.l1_weights)
-        self._compiled_penalty = jit.Penalty(*self._penalty, norm_weights, l1_weights, gauge.positive)
+        norm_weights, l1_weights = (
+            (nothing, nothing) if gauge.is_euclidean else (gauge.norm_weights, gauge.l1_weights)
+        )
+        self._compiled_penalty = jit.Penalty(
+            *self._penalty, norm_weights, l1_weights, gauge.positive
+        )
         #: A basis of the unpenalized part.
         self._free = np.ones((working_set.matrix.shape[0], 1)) if problem.intercept else None
         if problem.unpenalized is not None:
@@ -246,7 +300,11 @@ class Sweeps:
         self._hessian: Any = None
 
     def round(
-        self, w: np.ndarray, outputs: np.ndarray, correlations: np.ndarray | None = None, target: float = 0.0
+        self,
+        w: np.ndarray,
+        outputs: np.ndarray,
+        correlations: np.ndarray | None = None,
+        target: float = 0.0,
     ) -> np.ndarray:
         """Return coefficients after a round.
 
@@ -271,10 +329,14 @@ class Sweeps:
                 correlations = working_set.correlations(rho[None])[0]
             bases = working_set.eigenbases.of(working_set.matrix, self._starts, weights)
             gram = working_set.products.of(working_set.matrix, weights, self._free)
-            model = QuadraticModel(gram, self._starts, self._groups, bases, bases.values, *self._penalty)
+            model = QuadraticModel(
+                gram, self._starts, self._groups, bases, bases.values, *self._penalty
+            )
             by_output = np.ascontiguousarray(correlations.reshape(-1, n_outputs).T)
             square = float((rho * rho / curvature).sum())
-            model.minimise(w.reshape(-1, n_outputs), by_output, square=square, target=target, worth=0.0)
+            model.minimise(
+                w.reshape(-1, n_outputs), by_output, square=square, target=target, worth=0.0
+            )
             return w
         groups, first, met = self._groups, None, [(w.copy(), rho.copy())]
         bases, coupling = working_set.eigenbases.arrays, UNCOUPLED
@@ -301,18 +363,27 @@ class Sweeps:
     def _takes_products(self, weights: np.ndarray) -> bool:
         """Return whether to sweep over the inner products of all columns.
 
-        They must be known, or save more time than they cost. For k columns, f of them new, they take
+        They must be known, or save more time than they cost. For k columns, f of them new, they
+        take
         :math:`f (2 k - f) m` operations, and a sweep takes :math:`4 k m` for each output.
         """
         if not (self._problem.loss.is_quadratic and self._working_set.gauge.is_euclidean):
             return False
         columns, entries = self._starts[-1], self._entries
         new = columns - self._working_set.products.known(weights)
-        price = new * (2 * columns - new) / (4.0 * FASTER_FACTORS * columns * self._problem.n_outputs)
-        return bool(columns <= entries and price <= self._worth and np.diff(self._starts).max() <= jit.LARGEST_BASIS)
+        price = (
+            new * (2 * columns - new) / (4.0 * FASTER_FACTORS * columns * self._problem.n_outputs)
+        )
+        return bool(
+            columns <= entries
+            and price <= self._worth
+            and np.diff(self._starts).max() <= jit.LARGEST_BASIS
+        )
 
     def _curvature(self, rho: np.ndarray) -> np.ndarray:
-        """Return damped second derivatives of the losses at a dual point, or bounds shared by all outputs, (K m,)."""
+        """Return damped second derivatives of the losses at a dual point, or bounds shared by all
+        outputs, (K m,).
+        """
         loss: Any = self._problem.weighted_loss
         curvature = loss.curvature(rho)
         if not self._problem.loss.is_quadratic:
@@ -324,7 +395,11 @@ class Sweeps:
         if loss.couples_outputs:
             self._hessian = loss.hessian(rho, self.damping)
         n_outputs = self._problem.n_outputs
-        return curvature if n_outputs == 1 else np.tile(curvature.reshape(n_outputs, -1).max(axis=0), n_outputs)
+        return (
+            curvature
+            if n_outputs == 1
+            else np.tile(curvature.reshape(n_outputs, -1).max(axis=0), n_outputs)
+        )
 
     def _balanced(self, rho: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return the residual of the quadratic model with an optimal unpenalized part."""
@@ -337,10 +412,14 @@ class Sweeps:
             by_output = by_output - weights * (by_output.sum(axis=1, keepdims=True) / weights.sum())
         return by_output.ravel()
 
-    def _extrapolate(self, met: list[tuple[np.ndarray, np.ndarray]], curvature: np.ndarray) -> tuple:
-        """Extrapolate coefficients and residual if that lowers the objective; else return the last ones.
+    def _extrapolate(
+        self, met: list[tuple[np.ndarray, np.ndarray]], curvature: np.ndarray
+    ) -> tuple:
+        """Extrapolate coefficients and residual if that lowers the objective; else return the last
+        ones.
 
-        Anderson's extrapolation (Bertrand and Massias 2021): the affine combination with the smallest combined step.
+        Anderson's extrapolation (Bertrand and Massias 2021): the affine combination with the
+        smallest combined step.
         """
         last_w, last_rho = met[-1]
         steps = np.array([after - before for (before, _), (after, _) in pairwise(met)])
@@ -373,16 +452,22 @@ class Sweeps:
     def _newton_price(self, groups: np.ndarray) -> float:
         """Return the cost of a Newton system of these groups, in sweeps over the groups.
 
-        For a columns of e entries, inner products take :math:`a^2 e` operations and the system :math:`a^3`; a sweep
-        takes :math:`4 a e` for each output.
+        For a columns of e entries, inner products take :math:`a^2 e` operations and the system
+        :math:`a^3`; a sweep takes :math:`4 a e` for each output.
         """
         if self._hessian is not None:
             return SWEEPS_PER_STEP
         columns, entries = int(np.diff(self._starts)[groups].sum()), self._entries
-        return columns * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS * self._problem.n_outputs)
+        return (
+            columns * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS * self._problem.n_outputs)
+        )
 
-    def _solve_groups(self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, weights: np.ndarray) -> None:
-        """Minimise the quadratic model over these groups, in place; take one Newton step if outputs are coupled."""
+    def _solve_groups(
+        self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, weights: np.ndarray
+    ) -> None:
+        """Minimise the quadratic model over these groups, in place; take one Newton step if outputs
+        are coupled.
+        """
         n_outputs, sizes = self._problem.n_outputs, np.diff(self._starts)
         coefficients, chosen = w.reshape(-1, n_outputs), np.zeros(len(self._groups), dtype=bool)
         chosen[groups] = True
@@ -390,7 +475,11 @@ class Sweeps:
         columns = self._working_set.matrix[:, indices]
         if self._hessian is not None:
             if len(indices):
-                parts = self._compiled_penalty, coefficients[indices].ravel(), Blocks(sizes[groups] * n_outputs)
+                parts = (
+                    self._compiled_penalty,
+                    coefficients[indices].ravel(),
+                    Blocks(sizes[groups] * n_outputs),
+                )
                 coefficients[indices] += coupled_newton_step(columns, self._hessian, rho, *parts)
             return
         gram = inner_products(columns, weights, self._free)

@@ -13,7 +13,8 @@ from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
 
 #: Capacity of a growing working set, as a multiple of its columns: unwritten memory costs nothing.
 ROOM = 4
-#: Share of active columns above which a product with all columns is cheaper than a copy of the active ones.
+#: Share of active columns above which a product with all columns is cheaper than a copy of the
+#: active ones.
 COPIED = 0.3
 
 
@@ -49,7 +50,8 @@ class Iterate:
 
 
 class Eigenbases:
-    r"""Eigenvectors and eigenvalues of the groups' :math:`B_g^\top \mathrm{diag}(h) B_g`, computed on demand by sweeps.
+    r"""Eigenvectors and eigenvalues of the groups' :math:`B_g^\top \mathrm{diag}(h) B_g`, computed
+    on demand by sweeps.
 
     Attributes
     ----------
@@ -66,7 +68,12 @@ class Eigenbases:
         """Make room for groups of these sizes."""
         stored = np.where((sizes > 1) & (sizes <= LARGEST_BASIS), sizes**2, 0)
         offsets = self.arrays.offsets[-1] + np.cumsum(stored)
-        added = np.empty(stored.sum()), offsets, np.empty(sizes.sum()), np.zeros(len(sizes), dtype=bool)
+        added = (
+            np.empty(stored.sum()),
+            offsets,
+            np.empty(sizes.sum()),
+            np.zeros(len(sizes), dtype=bool),
+        )
         self.arrays = Bases(*map(np.concatenate, zip(self.arrays, added)))
 
     def weigh(self, weights: np.ndarray) -> None:
@@ -99,18 +106,23 @@ class Eigenbases:
 class InnerProducts:
     """Cached :func:`inner_products` of the columns of a working set, extended as it grows.
 
-    They are valid while the sample weights h stay the same, as along a path of the squared loss (Friedman, Hastie and
-    Tibshirani 2010, section 2.2).
+    They are valid while the sample weights h stay the same, as along a path of the squared loss
+    (Friedman, Hastie and Tibshirani 2010, section 2.2).
     """
 
     def __init__(self) -> None:
         self._weights: np.ndarray | None = None
-        #: Number of columns with known products, which are the first rows and columns of a larger array.
+        #: Number of columns with known products, which are the first rows and columns of a larger
+        #: array.
         self.n_known, self._store = 0, np.empty((0, 0))
 
     def known(self, weights: np.ndarray) -> int:
         """Return the number of columns with known products for these weights."""
-        return self.n_known if self._weights is not None and np.array_equal(self._weights, weights) else 0
+        return (
+            self.n_known
+            if self._weights is not None and np.array_equal(self._weights, weights)
+            else 0
+        )
 
     def of(self, matrix: Matrix, weights: np.ndarray, free: np.ndarray | None) -> np.ndarray:
         """Return an array with the inner products in its first k rows and columns.
@@ -137,7 +149,9 @@ class InnerProducts:
         return self._store[: len(w), support] @ w[support]
 
 
-def inner_products(matrix: Matrix, weights: np.ndarray, free: np.ndarray | None = None, first: int = 0) -> np.ndarray:
+def inner_products(
+    matrix: Matrix, weights: np.ndarray, free: np.ndarray | None = None, first: int = 0
+) -> np.ndarray:
     r"""Return :math:`B^\top \mathrm{diag}(h) B`, with the unpenalized part at its optimum.
 
     Parameters
@@ -158,7 +172,11 @@ def inner_products(matrix: Matrix, weights: np.ndarray, free: np.ndarray | None 
         weighted = sparse.diags_array(root) @ matrix if is_sparse else root[:, None] * matrix
     new = weighted[:, first:]
     # BLAS computes only half of the product of an array with itself
-    products = (weighted.T @ new).toarray() if is_sparse else np.concatenate([weighted[:, :first].T @ new, new.T @ new])
+    products = (
+        (weighted.T @ new).toarray()
+        if is_sparse
+        else np.concatenate([weighted[:, :first].T @ new, new.T @ new])
+    )
     if uniform:
         products *= weights[0]
     if free is not None and (is_sparse or not uniform):
@@ -169,9 +187,11 @@ def inner_products(matrix: Matrix, weights: np.ndarray, free: np.ndarray | None 
 
 
 class WorkingSet:
-    r"""Columns of some groups, divided by the weights of their groups, so that every group has weight 1 here.
+    r"""Columns of some groups, divided by the weights of their groups, so that every group has
+    weight 1 here.
 
-    With an intercept, dense columns are centred: :math:`Aw + b = (A - 1 \bar a^\top) w + b + \bar a^\top w`, and
+    With an intercept, dense columns are centred: :math:`Aw + b = (A - 1 \bar a^\top) w + b + \bar
+    a^\top w`, and
     :math:`A^\top \rho` does not change because :math:`1^\top \rho = 0`. Otherwise columns far from 0 would be nearly
     collinear with the constant. Columns are also made orthogonal to all other unpenalized columns.
 
@@ -200,7 +220,8 @@ class WorkingSet:
         self.eigenbases, self.products = Eigenbases(), InnerProducts()
         self._scales = np.empty(0)
         self._free = problem.unpenalized
-        #: Subtracted means of the columns, or their coordinates (r, k) in the basis of the unpenalized part.
+        #: Subtracted means of the columns, or their coordinates (r, k) in the basis of the
+        #: unpenalized part.
         self._means = np.empty(0 if self._free is None else (self._free.basis.shape[1], 0))
         self._store = np.empty((m, 0), order="F")
         self.matrix: Matrix = self._store
@@ -208,7 +229,11 @@ class WorkingSet:
     def is_of(self, problem: DesignProblem) -> bool:
         """Return whether a working set of that problem would have the same columns."""
         mine = self._problem
-        return (mine.design, mine.groups, mine.intercept) == (problem.design, problem.groups, problem.intercept)
+        return (mine.design, mine.groups, mine.intercept) == (
+            problem.design,
+            problem.groups,
+            problem.intercept,
+        )
 
     def extend(self, groups: np.ndarray) -> None:
         """Append groups."""
@@ -229,12 +254,16 @@ class WorkingSet:
             found = self._single.design.columns(columns)
             if is_weighted:
                 found = (found @ sparse.diags_array(1.0 / own)).tocsc()
-            self.matrix = sparse.hstack([self.matrix, found], format="csc") if self.matrix.shape[1] else found
+            self.matrix = (
+                sparse.hstack([self.matrix, found], format="csc") if self.matrix.shape[1] else found
+            )
             means = np.zeros((*self._means.shape[:-1], len(columns)))
         else:
             k, first = len(self._columns), len(self._columns) - len(columns)
             if k > self._store.shape[1]:
-                grown = np.empty((len(self._store), min(ROOM * k, self._single.design.shape[1])), order="F")
+                grown = np.empty(
+                    (len(self._store), min(ROOM * k, self._single.design.shape[1])), order="F"
+                )
                 grown[:, :first] = self.matrix
                 self._store = grown
             found, means = self._store[:, first:k], np.zeros(len(columns))
@@ -257,9 +286,14 @@ class WorkingSet:
         values = by_output / self._scales[:, None]
         constants = np.broadcast_to(b, n_outputs * len(self._store)).reshape(n_outputs, -1)
         if self._free is None:
-            intercepts, is_free = constants[:, 0] - self._means @ by_output, np.zeros(len(columns), dtype=bool)
+            intercepts, is_free = (
+                constants[:, 0] - self._means @ by_output,
+                np.zeros(len(columns), dtype=bool),
+            )
         else:
-            found = self._free.coefficients(constants.T - self._free.basis @ (self._means @ by_output))
+            found = self._free.coefficients(
+                constants.T - self._free.basis @ (self._means @ by_output)
+            )
             has_intercept = int(self._problem.intercept)
             intercepts = found[0] if has_intercept else np.zeros(n_outputs)
             is_free = np.repeat([False, True], [len(columns), len(found) - has_intercept])
@@ -279,14 +313,26 @@ class WorkingSet:
             return (self.matrix[:, support] @ by_output[support]).T.ravel()
         support = np.flatnonzero(w)
         if sparse.issparse(self.matrix):
-            return self.matrix @ w if len(support) > COPIED * len(w) else self.matrix[:, support] @ w[support]
+            return (
+                self.matrix @ w
+                if len(support) > COPIED * len(w)
+                else self.matrix[:, support] @ w[support]
+            )
         return dense_combination(self.matrix.T, support, w)
 
     def correlations(self, points: np.ndarray) -> np.ndarray:
-        """Return the products (P, k K) of all columns with points (P, K m), in one pass over the matrix."""
+        """Return the products (P, k K) of all columns with points (P, K m), in one pass over the
+        matrix.
+        """
         rows = points.reshape(len(points) * self.n_outputs, -1)
-        products = np.asarray(rows @ self.matrix) if len(rows) > 1 else (self.matrix.T @ rows[0])[None]
-        return products.reshape(len(points), self.n_outputs, -1).transpose(0, 2, 1).reshape(len(points), -1)
+        products = (
+            np.asarray(rows @ self.matrix) if len(rows) > 1 else (self.matrix.T @ rows[0])[None]
+        )
+        return (
+            products.reshape(len(points), self.n_outputs, -1)
+            .transpose(0, 2, 1)
+            .reshape(len(points), -1)
+        )
 
     @property
     def compiled_columns(self) -> Columns:

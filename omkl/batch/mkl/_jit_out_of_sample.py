@@ -7,7 +7,8 @@ from omkl._compilation import compiled
 def entrywise_products(packed, scale, along, roots, inverse, squares, own):
     """Multiply a weighted, centred kernel by other matrices, entry by entry.
 
-    Entries of the kernel are ``scale roots[i] roots[j] K[i, j] - along[i] roots[j] - roots[i] along[j]``.
+    Entries of the kernel are ``scale roots[i] roots[j] K[i, j] - along[i] roots[j] - roots[i]
+    along[j]``.
 
     Parameters
     ----------
@@ -16,14 +17,16 @@ def entrywise_products(packed, scale, along, roots, inverse, squares, own):
     along, roots : arrays of shape (n,)
     inverse : symmetric array of shape (n, n)
     squares : array of shape (n, n)
-        For each pair of samples, the squared effect of one unit of kernel between them, in both directions.
+        For each pair of samples, the squared effect of one unit of kernel between them, in both
+        directions.
     own : array of shape (n,)
         Set to the row sums of the product of the kernel with ``inverse``.
 
     Returns
     -------
     float
-        The variance of the decrease of the loss by a step in the kernel, as a sum over pairs of samples.
+        The variance of the decrease of the loss by a step in the kernel, as a sum over pairs of
+        samples.
     """
     n, variance, start = len(roots), 0.0, 0
     own[:] = 0.0

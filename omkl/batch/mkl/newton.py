@@ -1,8 +1,9 @@
 """Newton steps in the dual over kernels: objective and linear systems.
 
-Small systems are solved by a Cholesky factor. From :data:`LARGE` samples on, the method depends on the stack: stored
-kernels are summed (``"cg"``), factors and kernels computed on demand are not (``"matrix-free"``). Conjugate gradients
-need few iterations, because 200 rows of the kernels make a good preconditioner.
+Small systems are solved by a Cholesky factor. From :data:`LARGE` samples on, the method depends on
+the stack: stored kernels are summed (``"cg"``), factors and kernels computed on demand are not
+(``"matrix-free"``). Conjugate gradients need few iterations, because 200 rows of the kernels make a
+good preconditioner.
 """
 
 from collections.abc import Callable
@@ -25,12 +26,15 @@ LANDMARKS, LANDMARKS_OF_PARTS = 200, 50
 LEAST = 1e-6
 #: Maximum number of iterations: even an inexact direction is a descent direction.
 MOST_ITERATIONS = 100
-#: Residual of a direction at which to stop, in the norm of the preconditioner, relative to the start.
+#: Residual of a direction at which to stop, in the norm of the preconditioner, relative to the
+#: start.
 ACCURACY = 1e-2
 
 
 def system_of(kernels: KernelStack) -> str:
-    """Return the method for systems with these kernels: ``"cholesky"``, ``"cg"`` or ``"matrix-free"``."""
+    """Return the method for systems with these kernels: ``"cholesky"``, ``"cg"`` or
+    ``"matrix-free"``.
+    """
     if kernels.n_samples < LARGE and kernels.n_parts == 1:
         return "cholesky"
     return "cg" if kernels.sums_entries else "matrix-free"
@@ -51,7 +55,9 @@ class DenseCurvature:
     def __matmul__(self, vector: np.ndarray) -> np.ndarray:
         return self.matrix @ vector
 
-    def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float]:
+    def solve(
+        self, diagonal: np.ndarray, right: np.ndarray, equality: bool
+    ) -> tuple[np.ndarray, float]:
         """Solve by a Cholesky factor; see :class:`~omkl.batch.newton.BarrierSearch`."""
         system = self.matrix.copy(order="K")
         system[np.diag_indices_from(system)] += diagonal
@@ -74,14 +80,22 @@ class Curvature:
         ``b_m``, of either sign; the sum must be positive semidefinite.
     """
 
-    def __init__(self, kernels: KernelStack, vectors: np.ndarray, rank_one_weights: np.ndarray) -> None:
+    def __init__(
+        self, kernels: KernelStack, vectors: np.ndarray, rank_one_weights: np.ndarray
+    ) -> None:
         self.kernels, self.vectors, self.rank_one_weights = kernels, vectors, rank_one_weights
 
     def __matmul__(self, vector: np.ndarray) -> np.ndarray:
-        return self.kernels.products(vector)[0] + (self.rank_one_weights * (self.vectors @ vector)) @ self.vectors
+        return (
+            self.kernels.products(vector)[0]
+            + (self.rank_one_weights * (self.vectors @ vector)) @ self.vectors
+        )
 
-    def solve(self, diagonal: np.ndarray, right: np.ndarray, equality: bool) -> tuple[np.ndarray, float | np.ndarray]:
-        """Solve to the accuracy that a Newton step needs; see :class:`~omkl.batch.newton.BarrierSearch`.
+    def solve(
+        self, diagonal: np.ndarray, right: np.ndarray, equality: bool
+    ) -> tuple[np.ndarray, float | np.ndarray]:
+        """Solve to the accuracy that a Newton step needs; see
+        :class:`~omkl.batch.newton.BarrierSearch`.
 
         Use conjugate gradients in the subspace of the equality (Gould, Hribar and Nocedal 2001).
         """
@@ -95,7 +109,9 @@ class Curvature:
             return np.repeat(values, len(right) // n_parts)
 
         def steer() -> np.ndarray:
-            """Return the preconditioned residual; move its constant part to the multiplier, to save digits."""
+            """Return the preconditioned residual; move its constant part to the multiplier, to save
+            digits.
+            """
             steered = precondition(residual)
             if not equality:
                 return steered
@@ -124,8 +140,9 @@ class Curvature:
     def _preconditioner(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         r"""Return the inverse of a diagonal plus a Nyström approximation with an exact diagonal.
 
-        The landmarks are the samples with the least diagonal: if it is huge, as at the bounds of the domain of the
-        loss, the kernels are negligible. Equal parts share one approximation, without the rank-one terms.
+        The landmarks are the samples with the least diagonal: if it is huge, as at the bounds of
+        the domain of the loss, the kernels are negligible. Equal parts share one approximation,
+        without the rank-one terms.
         """
         replicated = isinstance(self.kernels, ReplicatedStack)
         single = self.kernels.stack if isinstance(self.kernels, ReplicatedStack) else self.kernels
@@ -134,7 +151,9 @@ class Curvature:
             hessian_diagonal = hessian_diagonal + self.rank_one_weights @ self.vectors**2
         diagonal = diagonal.reshape(self.kernels.n_parts, -1)
         softest = (diagonal / (diagonal + hessian_diagonal)).mean(axis=0)
-        softest = np.sort(np.argsort(softest, kind="stable")[: LANDMARKS_OF_PARTS if replicated else LANDMARKS])
+        softest = np.sort(
+            np.argsort(softest, kind="stable")[: LANDMARKS_OF_PARTS if replicated else LANDMARKS]
+        )
         rows = single.combine(np.ones(1), samples=softest)
         if not replicated:
             rows = rows + (self.vectors[:, softest].T * self.rank_one_weights) @ self.vectors
@@ -154,7 +173,9 @@ class Curvature:
         def precondition(residual: np.ndarray) -> np.ndarray:
             residual = residual.reshape(diagonal.shape) / diagonal
             sides = residual @ factor.T
-            inner = [cho_solve((own, True), side, check_finite=False) for own, side in zip(small, sides)]
+            inner = [
+                cho_solve((own, True), side, check_finite=False) for own, side in zip(small, sides)
+            ]
             return (residual - (np.array(inner) @ factor) / diagonal).ravel()
 
         return precondition
@@ -186,7 +207,8 @@ class Curve(NamedTuple):
 
 @dataclass(eq=False)
 class KernelTerm:
-    r"""All of the dual except the loss, over a working set of kernels; see :class:`~omkl.batch.newton.BarrierSearch`.
+    r"""All of the dual except the loss, over a working set of kernels; see
+    :class:`~omkl.batch.newton.BarrierSearch`.
 
     Parameters
     ----------
@@ -216,7 +238,9 @@ class KernelTerm:
 
     def _refresh(self):
         self.point_products = self.alpha_products + self.gamma * self.kernel_products
-        self.squares = self.alpha_squares + self.gamma * ((self.alpha_products + self.point_products) @ self.rho)
+        self.squares = self.alpha_squares + self.gamma * (
+            (self.alpha_products + self.point_products) @ self.rho
+        )
         self.norms = np.sqrt(np.maximum(self.squares, 0.0))
         self.ratios = ratio_or_zero(self.curve.first(self.norms), self.norms)
 
@@ -228,7 +252,9 @@ class KernelTerm:
         """Return the second derivatives, restricted to active kernels."""
         active = np.flatnonzero(self.ratios > 0)
         ratios, which = self.ratios[active], self.which[active]
-        rank_one_weights = self.gamma * (self.curve.second(self.norms)[active] - ratios) / self.norms[active] ** 2
+        rank_one_weights = (
+            self.gamma * (self.curve.second(self.norms)[active] - ratios) / self.norms[active] ** 2
+        )
         vectors = self.point_products[active]
         coupling = self.curve.coupling(self.norms)
         if coupling is not None:
@@ -241,7 +267,15 @@ class KernelTerm:
             return DenseCurvature(self._same_sum(self.kernels.combine, self.gamma * ratios, which))
         matrix = self.kernels.combine(self.gamma * ratios, which)
         # symmetric, so `.T` is Fortran-ordered
-        sums = dgemm(1.0, vectors.T * rank_one_weights, vectors.T, 1.0, matrix.T, trans_b=True, overwrite_c=True)
+        sums = dgemm(
+            1.0,
+            vectors.T * rank_one_weights,
+            vectors.T,
+            1.0,
+            matrix.T,
+            trans_b=True,
+            overwrite_c=True,
+        )
         return DenseCurvature(sums)
 
     def _same_sum(self, add, weights, which):

@@ -1,30 +1,35 @@
 r"""Choice of kernels that improve out-of-sample predictions, by leave-one-out in closed form.
 
-The norm of a kernel shows how much it is used, not whether it helps: a narrow Gaussian on noise memorises every sample.
+The norm of a kernel shows how much it is used, not whether it helps: a narrow Gaussian on noise
+memorises every sample.
 
-The kernels chosen so far, each divided by the mean of its diagonal, are summed to K. Their ridge model with a constant
-minimises :math:`\sum_i w_i \|y_i - f(x_i) - b\|^2 + \lambda \|f\|^2`; targets of classes are columns of signs.
-With :math:`C = (\tilde K + \lambda I)^{-1} - q q^\top / \lambda` for :math:`\tilde K = P W^{1/2} K W^{1/2} P`, a unit
-vector q in the direction of :math:`W^{1/2} 1`, and :math:`P = I - q q^\top`, the residual of sample i for the model
-without it is (Cawley and Talbot 2004)
+The kernels chosen so far, each divided by the mean of its diagonal, are summed to K. Their ridge
+model with a constant minimises :math:`\sum_i w_i \|y_i - f(x_i) - b\|^2 + \lambda \|f\|^2`; targets
+of classes are columns of signs. With :math:`C = (\tilde K + \lambda I)^{-1} - q q^\top / \lambda`
+for :math:`\tilde K = P W^{1/2} K W^{1/2} P`, a unit vector q in the direction of :math:`W^{1/2} 1`,
+and :math:`P = I - q q^\top`, the residual of sample i for the model without it is (Cawley and
+Talbot 2004)
 
 .. math:: \sqrt{w_i}\, r_i = (C z)_i / C_{ii}, \qquad z = P W^{1/2} y,
 
-and :math:`\lambda` minimises the sum of their squares. A step along the gradient in the space of kernel m,
-taken without sample i, moves the prediction of i by a multiple of :math:`h_{mi} = (\tilde K_m C z)_i - (\tilde K_m
-C)_{ii} \sqrt{w_i}\, r_i`, and lowers the loss if :math:`\sum_i \sqrt{w_i}\, r_i h_{mi} > 0`. Its standard error is
-the larger of two estimates: from the spread of the summands, for kernels of few dimensions; and from
+and :math:`\lambda` minimises the sum of their squares. A step along the gradient in the space of
+kernel m, taken without sample i, moves the prediction of i by a multiple of :math:`h_{mi} = (\tilde
+K_m C z)_i - (\tilde K_m C)_{ii} \sqrt{w_i}\, r_i`, and lowers the loss if :math:`\sum_i
+\sqrt{w_i}\, r_i h_{mi} > 0`. Its standard error is the larger of two estimates: from the spread of
+the summands, for kernels of few dimensions; and from
 :math:`\sum_{i < j} 2 r_i \tilde K_{ij} (Cz)_j`, a sum over pairs of samples, for kernels of many dimensions.
 
-In each round, all kernels whose sum exceeds a threshold join K. At this threshold :data:`FALSE` useless kernels join on
-average. If there are none, but the sum of all remaining kernels helps beyond doubt, the best of them joins. A kernel
-that other kernels have masked is found once these are in K.
+In each round, all kernels whose sum exceeds a threshold join K. At this threshold :data:`FALSE`
+useless kernels join on average. If there are none, but the sum of all remaining kernels helps
+beyond doubt, the best of them joins. A kernel that other kernels have masked is found once these
+are in K.
 
-The leave-one-out loss of K is optimistic, since K was chosen by it. If many kernels help a little, the sum of all may
-be better. This is considered if the loss of K, inflated for every kernel below twice the threshold as in the risk
-inflation criterion (Foster and George 1994), exceeds the loss of all kernels. In doubt both are compared on folds that
-have no part in the choice; all kernels are kept if this lowers the loss by more than a standard error. To save time,
-kernels with little evidence on all samples are looked at on folds only if no other helps; see :data:`LIKELY`.
+The leave-one-out loss of K is optimistic, since K was chosen by it. If many kernels help a little,
+the sum of all may be better. This is considered if the loss of K, inflated for every kernel below
+twice the threshold as in the risk inflation criterion (Foster and George 1994), exceeds the loss of
+all kernels. In doubt both are compared on folds that have no part in the choice; all kernels are
+kept if this lowers the loss by more than a standard error. To save time, kernels with little
+evidence on all samples are looked at on folds only if no other helps; see :data:`LIKELY`.
 """
 
 from __future__ import annotations
@@ -44,8 +49,9 @@ from omkl.regularizers.base import ratio_or_zero
 FALSE = 0.1
 #: Probability that the sum of useless kernels passes as helpful in a round.
 DOUBT = 0.01
-#: Share of the threshold that the evidence of a kernel on all samples must exceed for the kernel to be looked at on
-#: folds. In 360 choices without a fold, from 40 or 200 useless kernels and two others, this changed none; a half, four.
+#: Share of the threshold that the evidence of a kernel on all samples must exceed for the kernel to
+#: be looked at on folds. In 360 choices without a fold, from 40 or 200 useless kernels and two
+#: others, this changed none; a half, four.
 LIKELY = 0.25
 #: Number of folds to decide between all kernels and the chosen ones.
 FOLDS = 5
@@ -67,9 +73,11 @@ class KernelChoice(NamedTuple):
     Attributes
     ----------
     kept : bool array of shape (M,)
-        All False if no kernel helps measurably; all True if leaving out any kernel seems to do harm.
+        All False if no kernel helps measurably; all True if leaving out any kernel seems to do
+        harm.
     evidence : array of shape (M,)
-        Decrease of the leave-one-out loss by each kernel, in standard errors, beside the kernels kept before it.
+        Decrease of the leave-one-out loss by each kernel, in standard errors, beside the kernels
+        kept before it.
     threshold : float
         Evidence that is beyond chance.
     """
@@ -84,11 +92,14 @@ class KernelChoice(NamedTuple):
         return not self.kept.any() or bool(np.mean(self.evidence[self.kept] > self.threshold) < 0.5)
 
 
-def sampled(targets: np.ndarray, weights: np.ndarray, n_kernels: int) -> tuple[np.ndarray, np.ndarray]:
+def sampled(
+    targets: np.ndarray, weights: np.ndarray, n_kernels: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return a sample that is large enough to choose among kernels, and its weights.
 
-    All samples are returned up to :data:`SAMPLES`, and up to :data:`ENTRIES` of all kernels. Otherwise a systematic
-    sample is drawn in the order of the targets, with probabilities proportional to the weights. It is deterministic.
+    All samples are returned up to :data:`SAMPLES`, and up to :data:`ENTRIES` of all kernels.
+    Otherwise a systematic sample is drawn in the order of the targets, with probabilities
+    proportional to the weights. It is deterministic.
 
     Parameters
     ----------
@@ -108,14 +119,18 @@ def sampled(targets: np.ndarray, weights: np.ndarray, n_kernels: int) -> tuple[n
     probabilities = np.zeros(len(weights))
     certain = np.zeros(len(weights), dtype=bool)
     while True:  # samples of large weights are certain; the others share the rest
-        probabilities[~certain] = weights[~certain] * ((n_most - certain.sum()) / weights[~certain].sum())
+        probabilities[~certain] = weights[~certain] * (
+            (n_most - certain.sum()) / weights[~certain].sum()
+        )
         if not (probabilities > 1.0).any():
             break
         certain |= probabilities > 1.0
         probabilities[certain] = 1.0
     order = np.lexsort(targets.T)
     ends = np.cumsum(probabilities[order])
-    chosen = order[np.unique(np.searchsorted(ends, np.arange(n_most) + 0.5).clip(max=len(order) - 1))]
+    chosen = order[
+        np.unique(np.searchsorted(ends, np.arange(n_most) + 0.5).clip(max=len(order) - 1))
+    ]
     chosen = np.sort(chosen)
     return chosen, weights[chosen] / probabilities[chosen]
 
@@ -123,8 +138,8 @@ def sampled(targets: np.ndarray, weights: np.ndarray, n_kernels: int) -> tuple[n
 def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarray) -> KernelChoice:
     """Find kernels that help to predict left-out samples.
 
-    This takes memory for a few matrices (N, N) and (M, N), and in each round some products of every kernel and the
-    eigenvectors of one matrix.
+    This takes memory for a few matrices (N, N) and (M, N), and in each round some products of every
+    kernel and the eigenvectors of one matrix.
 
     Parameters
     ----------
@@ -142,9 +157,13 @@ def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarr
     z = roots[:, None] * (targets - weights @ targets / weights.sum())
     # only the inner products of rows matter
     left, lengths, _ = np.linalg.svd(z, full_matrices=False)
-    z = (left * lengths)[:, lengths > CONSTANT * max(lengths.max(initial=0.0), np.abs(targets).max(initial=0.0))]
+    z = (left * lengths)[
+        :, lengths > CONSTANT * max(lengths.max(initial=0.0), np.abs(targets).max(initial=0.0))
+    ]
     if len(z) < 3 or not z.shape[1]:
-        return KernelChoice(np.zeros(kernels.n_kernels, dtype=bool), np.zeros(kernels.n_kernels), 0.0)
+        return KernelChoice(
+            np.zeros(kernels.n_kernels, dtype=bool), np.zeros(kernels.n_kernels), 0.0
+        )
     centred = _CentredKernels(kernels, roots)
     found = _Choice(centred, z)
     inflated = 1.0 + found.n_lucky * found.threshold**2 / found.model.residuals.size
@@ -157,8 +176,11 @@ def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarr
     return KernelChoice(found.kept, found.evidence, found.threshold)
 
 
-def natural_c(kernels: KernelStack, kept: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> float:
-    """Return the C at which the mean of some kernels has the least leave-one-out error, with 1/2 the squared error.
+def natural_c(
+    kernels: KernelStack, kept: np.ndarray, targets: np.ndarray, weights: np.ndarray
+) -> float:
+    """Return the C at which the mean of some kernels has the least leave-one-out error, with 1/2
+    the squared error.
 
     Parameters
     ----------
@@ -187,26 +209,33 @@ class _Choice:
     z : array of shape (n, P)
         Centred targets times the roots of weights.
     likely : bool array of shape (M,), optional
-        Kernels to look at first. The others are looked at only if none of these helps, but the sum of all remaining
-        kernels does. All by default.
+        Kernels to look at first. The others are looked at only if none of these helps, but the sum
+        of all remaining kernels does. All by default.
 
     Attributes
     ----------
     kept, likely : bool arrays of shape (M,)
-        The chosen kernels, and those whose evidence exceeded :data:`LIKELY` times the threshold in some round.
+        The chosen kernels, and those whose evidence exceeded :data:`LIKELY` times the threshold in
+        some round.
     evidence : array of shape (M,)
     model, everything : _RidgeModel
         Models of the kept kernels, and of all kernels.
     """
 
-    def __init__(self, kernels: _CentredKernels, z: np.ndarray, likely: np.ndarray | None = None) -> None:
+    def __init__(
+        self, kernels: _CentredKernels, z: np.ndarray, likely: np.ndarray | None = None
+    ) -> None:
         n, n_kernels, roots = len(z), len(kernels.scales), kernels.roots
         (self.kept, self.likely), self.n_lucky = np.zeros((2, n_kernels), dtype=bool), 0
-        self.threshold, beyond_doubt = scipy.stats.t.ppf(1.0 - np.array([FALSE / n_kernels, DOUBT]), n - 1)
+        self.threshold, beyond_doubt = scipy.stats.t.ppf(
+            1.0 - np.array([FALSE / n_kernels, DOUBT]), n - 1
+        )
         self.model, self.evidence = _RidgeModel(np.zeros((n, n)), z, roots), np.zeros(n_kernels)
         for turn in range(ROUNDS):
             rest = np.flatnonzero(~self.kept)
-            errors = self.model.standard_errors(kernels, rest if likely is None else rest[likely[rest]])
+            errors = self.model.standard_errors(
+                kernels, rest if likely is None else rest[likely[rest]]
+            )
             found = errors > self.threshold
             if not found.any() or (turn == 0 and likely is None):
                 remaining = kernels.summed(rest)
@@ -226,7 +255,9 @@ class _Choice:
             self.model = _RidgeModel(kernels.summed(np.flatnonzero(self.kept)), z, roots)
 
 
-def _better_on_folds(found: _Choice, kernels: _CentredKernels, z: np.ndarray, folds: list[np.ndarray]) -> bool:
+def _better_on_folds(
+    found: _Choice, kernels: _CentredKernels, z: np.ndarray, folds: list[np.ndarray]
+) -> bool:
     """Return whether all kernels do better on each fold than kernels chosen without the fold."""
     if found.everything.loss <= found.model.loss:
         return True
@@ -235,14 +266,18 @@ def _better_on_folds(found: _Choice, kernels: _CentredKernels, z: np.ndarray, fo
         others = np.setdiff1d(np.arange(len(z)), fold)
         roots = kernels.roots[others] / np.linalg.norm(kernels.roots[others])
         own = _CentredKernels(RestrictedView(kernels.stack, others), roots)
-        kept = np.flatnonzero(_Choice(own, z[others] - np.outer(roots, roots @ z[others]), found.likely).kept)
+        kept = np.flatnonzero(
+            _Choice(own, z[others] - np.outer(roots, roots @ z[others]), found.likely).kept
+        )
         chosen = _RidgeModel(kernels.summed(kept), z, kernels.roots)
         gains[fold] = chosen.losses_without(fold) - found.everything.losses_without(fold)
     return bool(gains.sum() > np.sqrt(len(z)) * gains.std(ddof=1))
 
 
 def _centred(gram: np.ndarray, roots: np.ndarray) -> np.ndarray:
-    """Return ``P D K D P`` for a kernel K, the diagonal D of ``roots``, and the projection P along it."""
+    """Return ``P D K D P`` for a kernel K, the diagonal D of ``roots``, and the projection P along
+    it.
+    """
     gram = gram * np.outer(roots, roots)
     along = gram @ roots
     along -= 0.5 * (along @ roots) * roots
@@ -252,8 +287,8 @@ def _centred(gram: np.ndarray, roots: np.ndarray) -> np.ndarray:
 class _CentredKernels:
     """Kernels that are weighted and centred on the fly, and have a mean diagonal of one.
 
-    Kernel m is ``scales[m] D K_m D - along[m] roots' - roots along[m]'``, with the diagonal D of ``roots``; it is zero
-    if ``K_m`` is constant.
+    Kernel m is ``scales[m] D K_m D - along[m] roots' - roots along[m]'``, with the diagonal D of
+    ``roots``; it is zero if ``K_m`` is constant.
     """
 
     def __init__(self, stack: KernelStack, roots: np.ndarray) -> None:
@@ -293,24 +328,39 @@ class _RidgeModel:
         np.fill_diagonal(self._squares, 0.0)
 
     def losses_without(self, fold: np.ndarray) -> np.ndarray:
-        """Return squared residuals of a fold, summed over columns, of a model trained without the fold."""
-        residuals = np.linalg.lstsq(self.inverse[np.ix_(fold, fold)], self.coefficients[fold], rcond=None)[0]
+        """Return squared residuals of a fold, summed over columns, of a model trained without the
+        fold.
+        """
+        residuals = np.linalg.lstsq(
+            self.inverse[np.ix_(fold, fold)], self.coefficients[fold], rcond=None
+        )[0]
         return np.square(residuals).sum(axis=1)
 
     def standard_errors(self, kernels: _CentredKernels, which: np.ndarray) -> np.ndarray:
-        """Return the decrease of the loss by a gradient step in some of M kernels, in standard errors, (M,).
+        """Return the decrease of the loss by a gradient step in some of M kernels, in standard
+        errors, (M,).
 
         It is -inf for the other kernels.
         """
         stack, roots, errors = kernels.stack, kernels.roots, np.full(len(kernels.scales), -np.inf)
         for low in range(0, len(which), TOGETHER):
             part = which[low : low + TOGETHER]
-            scales, along, own = kernels.scales[part], kernels.along[part], np.empty((len(part), len(roots)))
-            moved = stack.block_products(self.coefficients.T * roots, part) * scales[:, None, None] * roots
+            scales, along, own = (
+                kernels.scales[part],
+                kernels.along[part],
+                np.empty((len(part), len(roots))),
+            )
+            moved = (
+                stack.block_products(self.coefficients.T * roots, part)
+                * scales[:, None, None]
+                * roots
+            )
             moved -= (along @ self.coefficients)[:, :, None] * roots
             model, variances = (roots, self.inverse, self._squares), np.empty(len(part))
             for k, m in enumerate(part.tolist()):
-                variances[k] = jit.entrywise_products(stack.packed(m), scales[k], along[k], *model, own[k])
+                variances[k] = jit.entrywise_products(
+                    stack.packed(m), scales[k], along[k], *model, own[k]
+                )
             errors[part] = self._in_standard_errors(moved, own, variances)
         return errors
 
@@ -319,22 +369,32 @@ class _RidgeModel:
         moved, own = self.coefficients.T @ gram, (gram * self.inverse).sum(axis=0)
         return self._in_standard_errors(moved[None], own[None], np.vdot(gram**2, self._squares))[0]
 
-    def _in_standard_errors(self, moved: np.ndarray, own: np.ndarray, variances: ArrayLike) -> np.ndarray:
-        """Return gains in standard errors, (k,), from products of kernels with coefficients and with the inverse."""
-        summands = np.einsum("np,kpn->kn", self.residuals, moved) - own * np.square(self.residuals).sum(axis=1)
+    def _in_standard_errors(
+        self, moved: np.ndarray, own: np.ndarray, variances: ArrayLike
+    ) -> np.ndarray:
+        """Return gains in standard errors, (k,), from products of kernels with coefficients and
+        with the inverse.
+        """
+        summands = np.einsum("np,kpn->kn", self.residuals, moved) - own * np.square(
+            self.residuals
+        ).sum(axis=1)
         totals, n = summands.sum(axis=1), summands.shape[1]
         spreads = n / (n - 1) * np.square(summands - totals[:, None] / n).sum(axis=1)
         return ratio_or_zero(totals, np.sqrt(np.maximum(variances, spreads)))
 
 
 def _best_ridge(kernel: np.ndarray, z: np.ndarray, roots: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return the largest of :data:`RIDGES` with the least leave-one-out loss, and ``ridge (K + ridge)^-1``."""
+    """Return the largest of :data:`RIDGES` with the least leave-one-out loss, and ``ridge (K +
+    ridge)^-1``.
+    """
     values, vectors = np.linalg.eigh(kernel)
     values, inside = np.maximum(values, 0.0), vectors.T @ z
     squares, losses, shrinkages = vectors**2, [], []
     for ridge in RIDGES[::-1] * values.mean():
         shrinkage = ridge / (values + ridge)
-        residuals = _divided(vectors @ (shrinkage[:, None] * inside), squares @ shrinkage - roots**2)
+        residuals = _divided(
+            vectors @ (shrinkage[:, None] * inside), squares @ shrinkage - roots**2
+        )
         losses.append(np.square(residuals).sum())
         shrinkages.append(shrinkage)
     best = int(np.argmin(losses))

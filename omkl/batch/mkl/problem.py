@@ -1,4 +1,6 @@
-"""Multiple kernel learning on a finite set of samples, with one output or several that share kernel weights."""
+"""Multiple kernel learning on a finite set of samples, with one output or several that share kernel
+weights.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,8 +22,8 @@ class Problem(BaseProblem):
     .. math:: \min_{f_m \in H_m,\, b}\
               C \sum_i w_i\, l\Bigl(y_i, \sum_m f_m(x_i) + b\Bigr) + \psi(\|f_1\|, \ldots, \|f_M\|)
 
-    Its dual is :math:`\max_\rho -\sum_i C w_i\, l^*(y_i, -\rho_i / (C w_i)) - \psi^*(\|\rho\|_{K_1}, \ldots)` subject
-    to :math:`\sum_i \rho_i = 0` if there is an intercept.
+    Its dual is :math:`\max_\rho -\sum_i C w_i\, l^*(y_i, -\rho_i / (C w_i)) -
+    \psi^*(\|\rho\|_{K_1}, \ldots)` subject to :math:`\sum_i \rho_i = 0` if there is an intercept.
 
     Parameters
     ----------
@@ -64,7 +66,9 @@ class Problem(BaseProblem):
         outputs = np.full(self.kernels.n_samples, model.intercept)
         if len(model.active):
             parts = self.kernels.products(model.coefficients, model.active)
-            norms[model.active] = np.sqrt(np.maximum(np.einsum("mi,mi->m", model.coefficients, parts), 0.0))
+            norms[model.active] = np.sqrt(
+                np.maximum(np.einsum("mi,mi->m", model.coefficients, parts), 0.0)
+            )
             outputs += parts.sum(axis=0)
         return norms, outputs
 
@@ -77,7 +81,8 @@ class Problem(BaseProblem):
 
 @dataclass
 class Expansion:
-    r"""Kernel expansion of a model, :math:`f_m = \sum_i \alpha_{mi} k_m(x_i, \cdot)`, of the active kernels.
+    r"""Kernel expansion of a model, :math:`f_m = \sum_i \alpha_{mi} k_m(x_i, \cdot)`, of the active
+    kernels.
 
     Attributes
     ----------
@@ -96,8 +101,9 @@ class Expansion:
 def smallest_c(problem: Problem) -> float:
     r"""Return the largest C at which a constant is optimal under the block 1-norm.
 
-    It is :math:`1 / \max_m \|\rho\|_{K_m}` at the best constant for C = 1; ``inf`` if that is 0. For regressions with a
-    squared norm, whose C does not depend on the unit of y, this is multiplied by the root mean square of the errors.
+    It is :math:`1 / \max_m \|\rho\|_{K_m}` at the best constant for C = 1; ``inf`` if that is 0.
+    For regressions with a squared norm, whose C does not depend on the unit of y, this is
+    multiplied by the root mean square of the errors.
 
     Parameters
     ----------
@@ -106,7 +112,9 @@ def smallest_c(problem: Problem) -> float:
     """
     constant, rho = problem.at(1.0).best_constant()
     largest = float(problem.dual_norms(rho).max())
-    has_unit = problem.regularizer.weight_set is not None and not (problem.loss.classifies or problem.loss.has_link)
+    has_unit = problem.regularizer.weight_set is not None and not (
+        problem.loss.classifies or problem.loss.has_link
+    )
     unit = float(np.sqrt(np.mean((problem.y - constant) ** 2))) if has_unit else 1.0
     return unit / largest if largest > 0 else np.inf
 
@@ -125,8 +133,9 @@ def shared_problem(
     .. math:: \min_{f_{mp}, b_p}\ C \sum_p \sum_i w_i\, l\Bigl(y_{ip}, \sum_m f_{mp}(x_i) + b_p\Bigr)
               + \psi(\|f_1\|, \ldots, \|f_M\|), \qquad \|f_m\|^2 = \sum_p \|f_{mp}\|^2
 
-    This is a problem with the kernels :math:`I_P \otimes K_m` on P copies of the samples, and an intercept for each
-    copy. One pass over the kernels serves all outputs, and one sum over kernels a Newton step of all outputs.
+    This is a problem with the kernels :math:`I_P \otimes K_m` on P copies of the samples, and an
+    intercept for each copy. One pass over the kernels serves all outputs, and one sum over kernels
+    a Newton step of all outputs.
 
     Parameters
     ----------

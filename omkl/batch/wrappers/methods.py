@@ -1,4 +1,6 @@
-"""Searches over kernel weights: SimpleMKL, HessianMKL, closed-form updates (Citi, lp-norm), SILP and LevelMKL."""
+"""Searches over kernel weights: SimpleMKL, HessianMKL, closed-form updates (Citi, lp-norm), SILP
+and LevelMKL.
+"""
 
 import warnings
 from collections.abc import Iterator
@@ -14,17 +16,19 @@ from omkl.batch.newton import cholesky
 from omkl.batch.wrappers.wrapper import MOST_PIVOTS, SVM, Point, Search, Wrapper, weights_in
 from omkl.regularizers import L21Ball
 
-#: Share of the first slope at which the line search of SimpleMKL ends, and its maximum number of evaluations.
+#: Share of the first slope at which the line search of SimpleMKL ends, and its maximum number of
+#: evaluations.
 FLATNESS, MOST_EVALUATIONS = 0.1, 30
-#: Maximum number of halvings of a step of HessianMKL, and required share of the predicted decrease (Armijo).
+#: Maximum number of halvings of a step of HessianMKL, and required share of the predicted decrease
+#: (Armijo).
 MOST_HALVINGS, ARMIJO = 30, 1e-4
 
 
 class SimpleMKL(Wrapper):
     r"""Reduced gradient descent on the simplex (Rakotomamonjy et al. 2008).
 
-    The search follows a direction while J falls: from one face of the simplex to the next, then to a point of small
-    slope. As in the authors' code, every kernel that leaves costs a base SVM.
+    The search follows a direction while J falls: from one face of the simplex to the next, then to
+    a point of small slope. As in the authors' code, every kernel that leaves costs a base SVM.
 
     References
     ----------
@@ -35,7 +39,8 @@ class SimpleMKL(Wrapper):
 
     def points(self, search: Search, point: Point) -> Iterator[Point]:
         while True:
-            # the direction of steepest descent on the simplex; the weight of the pivot balances the sum
+            # the direction of steepest descent on the simplex; the weight of the pivot balances the
+            # sum
             pivot = int(np.argmax(point.weights))
             direction = point.gradient[pivot] - point.gradient
             direction[(point.weights == 0) & (direction < 0)] = 0.0
@@ -50,7 +55,9 @@ class SimpleMKL(Wrapper):
 
 
 def _descend(search: Search, point: Point, direction: np.ndarray, pivot: int) -> Point:
-    """Return the lowest point found along a direction; drop components of the direction whose weights reach 0."""
+    """Return the lowest point found along a direction; drop components of the direction whose
+    weights reach 0.
+    """
     steepest = point.gradient @ direction
     while True:
         falling = np.flatnonzero(direction < 0)
@@ -92,13 +99,14 @@ def _flatten(search: Search, low: Point, high: Point, direction: np.ndarray, fla
 class HessianMKL(Wrapper):
     r"""Newton's method on the simplex (Chapelle and Rakotomamonjy 2008).
 
-    The quadratic model of J is minimised over the simplex by libsvm's one-class SVM, which solves this program. Then
-    the step is halved until J falls. If the solution is too inexact, a step towards the best single kernel replaces it.
+    The quadratic model of J is minimised over the simplex by libsvm's one-class SVM, which solves
+    this program. Then the step is halved until J falls. If the solution is too inexact, a step
+    towards the best single kernel replaces it.
 
     References
     ----------
-    O. Chapelle, A. Rakotomamonjy. Second order optimization of kernel parameters. NIPS workshop on kernel learning,
-    2008.
+    O. Chapelle, A. Rakotomamonjy. Second order optimization of kernel parameters. NIPS workshop on
+    kernel learning, 2008.
     """
 
     aliases = {"hessianmkl": {}}
@@ -109,7 +117,9 @@ class HessianMKL(Wrapper):
             curvature = hessian(search.problem, point)
             # the program needs only a share of the duality gap of the weights
             gap = point.gradient @ point.weights - point.gradient.min()
-            best = minimize_on_simplex(curvature, point.gradient - curvature @ point.weights, 1e-3 * gap)
+            best = minimize_on_simplex(
+                curvature, point.gradient - curvature @ point.weights, 1e-3 * gap
+            )
             vertex = np.eye(len(point.weights))[np.argmin(point.gradient)]
             lower = _backtrack(search, point, best - point.weights)
             lower = lower or _backtrack(search, point, vertex - point.weights)
@@ -120,13 +130,17 @@ class HessianMKL(Wrapper):
 
 
 def hessian(problem: Problem, point: Point) -> np.ndarray:
-    r"""Return second derivatives of J, (M, M), with dual variables at bounds or kinks of the conjugate fixed.
+    r"""Return second derivatives of J, (M, M), with dual variables at bounds or kinks of the
+    conjugate fixed.
 
-    The free variables follow from the derivative of :math:`l^{*\prime}(\rho) + K \rho + b = 0` in the weights.
+    The free variables follow from the derivative of :math:`l^{*\prime}(\rho) + K \rho + b = 0` in
+    the weights.
     """
     low, high = problem.weighted_loss.domain()
     rho, rounding = point.rho, 1e-9 * problem.loss_weights
-    free = np.flatnonzero((rho > low + rounding) & (rho < high - rounding) & (np.abs(rho) > rounding))
+    free = np.flatnonzero(
+        (rho > low + rounding) & (rho < high - rounding) & (np.abs(rho) > rounding)
+    )
     if not len(free):
         return np.zeros((len(point.weights), len(point.weights)))
     active = np.flatnonzero(point.weights)
@@ -141,7 +155,8 @@ def hessian(problem: Problem, point: Point) -> np.ndarray:
 
 
 def minimize_on_simplex(curvature: np.ndarray, linear: np.ndarray, tol: float) -> np.ndarray:
-    """Minimise ``x' H x / 2 + g' x`` over the simplex by libsvm's one-class SVM, to a tolerance of slopes.
+    """Minimise ``x' H x / 2 + g' x`` over the simplex by libsvm's one-class SVM, to a tolerance of
+    slopes.
 
     On the simplex ``g' x = x' (g 1' + 1 g') x / 2``, so the linear term becomes part of the matrix.
     """
@@ -151,7 +166,9 @@ def minimize_on_simplex(curvature: np.ndarray, linear: np.ndarray, tol: float) -
     scale = max(np.ptp(linear), np.abs(curvature).max(), np.finfo(float).tiny)
     matrix = (curvature + linear[:, None] + linear) / scale
     # callers only need a descent direction
-    base_svm = OneClassSVM(kernel="precomputed", nu=1.0 / n, tol=max(tol / scale, 1e-12), max_iter=MOST_PIVOTS)
+    base_svm = OneClassSVM(
+        kernel="precomputed", nu=1.0 / n, tol=max(tol / scale, 1e-12), max_iter=MOST_PIVOTS
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         base_svm.fit(matrix)
@@ -175,9 +192,9 @@ def _backtrack(search: Search, point: Point, direction: np.ndarray) -> Point | N
 class Alternating(Wrapper):
     r"""Block coordinate descent on the function and the weights.
 
-    With fixed weights an SVM gives the norms, :math:`\|f_m\| = d_m \|\rho\|_{K_m}`; with fixed norms the regularizer
-    gives the weights. The lower bound of Citi (2015), Eq. 8 as corrected, is the dual objective at the solution of the
-    SVM.
+    With fixed weights an SVM gives the norms, :math:`\|f_m\| = d_m \|\rho\|_{K_m}`; with fixed
+    norms the regularizer gives the weights. The lower bound of Citi (2015), Eq. 8 as corrected, is
+    the dual objective at the solution of the SVM.
     """
 
     least_weight = 1e-4  # updates are multiplicative: zero weights would stay zero
@@ -192,12 +209,14 @@ class Alternating(Wrapper):
 class WeightConstrained(Alternating):
     r"""MKL with elastic-net-constrained kernel weights, GMKL (Citi 2015, Algorithm 1).
 
-    The regularizer defines the set of weights: :class:`~omkl.regularizers.ElasticNetWeights`, which also implements
-    Algorithms 2 and 3; :class:`~omkl.regularizers.SquaredL21` is the lasso constraint.
+    The regularizer defines the set of weights: :class:`~omkl.regularizers.ElasticNetWeights`, which
+    also implements Algorithms 2 and 3; :class:`~omkl.regularizers.SquaredL21` is the lasso
+    constraint.
 
     References
     ----------
-    L. Citi. A simple yet efficient algorithm for multiple kernel learning under elastic-net constraints. 2015.
+    L. Citi. A simple yet efficient algorithm for multiple kernel learning under elastic-net
+    constraints. 2015.
     """
 
     aliases = {"gmkl": {}}
@@ -208,12 +227,14 @@ class WeightConstrained(Alternating):
 class LpNormMKL(Alternating):
     r"""MKL with kernel weights in an lp ball, by the closed-form update of Kloft et al. (2011).
 
-    The regularizer defines the ball: :class:`~omkl.regularizers.SquaredLq` with :math:`q = 2p / (p + 1)`;
+    The regularizer defines the ball: :class:`~omkl.regularizers.SquaredLq` with :math:`q = 2p / (p
+    + 1)`;
     :class:`~omkl.regularizers.SquaredL21` is p = 1, :class:`~omkl.regularizers.Ridge` uniform weights.
 
     References
     ----------
-    M. Kloft, U. Brefeld, S. Sonnenburg, A. Zien. Lp-norm multiple kernel learning. JMLR 12:953-997, 2011.
+    M. Kloft, U. Brefeld, S. Sonnenburg, A. Zien. Lp-norm multiple kernel learning. JMLR 12:953-997,
+    2011.
     """
 
     aliases = {"lp-norm": {}}
@@ -236,10 +257,12 @@ class CuttingPlanes:
         self._constants = np.array([cut.value - cut.gradient @ cut.weights for cut in self.points])
 
     def minimize(self) -> tuple[np.ndarray, float] | None:
-        """Minimise the model over the simplex by a linear program; return weights (M,) and value, None on failure.
+        """Minimise the model over the simplex by a linear program; return weights (M,) and value,
+        None on failure.
 
-        The multipliers of the planes mix their dual points into a dual point whose value is at least the minimum; pass
-        it to the search. Norms are convex, so the mixture of the squares bounds the squares of the mixture.
+        The multipliers of the planes mix their dual points into a dual point whose value is at
+        least the minimum; pass it to the search. Norms are convex, so the mixture of the squares
+        bounds the squares of the mixture.
         """
         n_planes, n_kernels = self._slopes.shape
         # scale by the best value: the tolerances of the program are absolute
@@ -266,10 +289,12 @@ class CuttingPlanes:
         return weights / weights.sum(), unit * program.x[n_kernels]
 
     def project(self, weights: np.ndarray, level: float) -> np.ndarray:
-        """Return the closest point of the simplex to weights (M,) with a model value of at most ``level``.
+        """Return the closest point of the simplex to weights (M,) with a model value of at most
+        ``level``.
 
-        The dual of this quadratic program is smooth, with one multiplier ``>= 0`` per plane; L-BFGS-B solves it. The
-        primal point is the projection of ``weights`` minus the weighted slopes onto the simplex.
+        The dual of this quadratic program is smooth, with one multiplier ``>= 0`` per plane;
+        L-BFGS-B solves it. The primal point is the projection of ``weights`` minus the weighted
+        slopes onto the simplex.
         """
         # centred slopes are better conditioned, and equivalent on the simplex
         means = self._slopes.mean(axis=1)
@@ -287,7 +312,12 @@ class CuttingPlanes:
         start[: len(self._multipliers)] = self._multipliers
         options = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-12}
         found = scipy.optimize.minimize(
-            negative_dual, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(start), options=options
+            negative_dual,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0, None)] * len(start),
+            options=options,
         )
         self._multipliers = found.x
         return _onto_simplex(weights - found.x @ slopes)
@@ -295,16 +325,19 @@ class CuttingPlanes:
 
 def _onto_simplex(vector: np.ndarray) -> np.ndarray:
     """Return the closest point of the simplex."""
-    # the projection is invariant to shifts; after this shift it equals the projection onto the l1 ball
+    # the projection is invariant to shifts; after this shift it equals the projection onto the l1
+    # ball
     return L21Ball(1.0).prox(vector - vector.min() + 1.0 / len(vector), 1.0)
 
 
 class SILP(Wrapper):
-    r"""Semi-infinite linear programming: the next weights minimise the cutting-plane model (Sonnenburg et al. 2006).
+    r"""Semi-infinite linear programming: the next weights minimise the cutting-plane model
+    (Sonnenburg et al. 2006).
 
     References
     ----------
-    S. Sonnenburg, G. Raetsch, C. Schaefer, B. Schoelkopf. Large scale multiple kernel learning. JMLR 7:1531-1565, 2006.
+    S. Sonnenburg, G. Raetsch, C. Schaefer, B. Schoelkopf. Large scale multiple kernel learning.
+    JMLR 7:1531-1565, 2006.
     """
 
     aliases = {"silp": {}}
@@ -323,7 +356,8 @@ class SILP(Wrapper):
 
 
 class LevelMKL(Wrapper):
-    r"""The extended level method: project the weights onto a level set of the model (Xu et al. 2009).
+    r"""The extended level method: project the weights onto a level set of the model (Xu et al.
+    2009).
 
     The level lies between the minimum of the model and the best value of J so far.
 
@@ -334,7 +368,8 @@ class LevelMKL(Wrapper):
 
     References
     ----------
-    Z. Xu, R. Jin, I. King, M. R. Lyu. An extended level method for efficient multiple kernel learning. NIPS 21, 2009.
+    Z. Xu, R. Jin, I. King, M. R. Lyu. An extended level method for efficient multiple kernel
+    learning. NIPS 21, 2009.
     """
 
     aliases = {"levelmkl": {}}

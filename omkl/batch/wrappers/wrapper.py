@@ -1,6 +1,7 @@
 r"""The loop of the wrapper methods: kernel weights outside, a single-kernel SVM inside.
 
-At weights :math:`d` in a set :math:`\mathcal D` the best function lies in the RKHS of :math:`\sum_m d_m K_m`, and
+At weights :math:`d` in a set :math:`\mathcal D` the best function lies in the RKHS of :math:`\sum_m
+d_m K_m`, and
 
 .. math:: J(d) = \max_\rho\ -\sum_i c_i\, l^*(y_i, -\rho_i / c_i) - \frac12 \sum_m d_m \|\rho\|_{K_m}^2
 
@@ -24,15 +25,18 @@ from omkl.batch.problem import certify
 from omkl.batch.solver import GapMonitor, Requirement, Solution, Solver
 from omkl.losses.pointwise import EpsilonInsensitive, Hinge, Squared
 
-#: A function of a Gram matrix (N, N), targets (N,) and weights c of the losses (N,) that returns coefficients a (N,)
-#: and a bias b which minimise :math:`\sum_i c_i l(y_i, (K a)_i + b) + \frac12 a^\top K a`.
+#: A function of a Gram matrix (N, N), targets (N,) and weights c of the losses (N,) that returns
+#: coefficients a (N,) and a bias b which minimise :math:`\sum_i c_i l(y_i, (K a)_i + b) + \frac12
+#: a^\top K a`.
 BaseSVM: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, float]]
 #: Maximum number of steps of libsvm in one call; the certificate does not rely on its convergence.
 MOST_PIVOTS = 1_000_000
 
 
 def base_svm_for(problem: Problem, tol: float) -> BaseSVM:
-    """Return libsvm or kernel ridge regression for a problem, to a hundredth of the relative duality gap ``tol``."""
+    """Return libsvm or kernel ridge regression for a problem, to a hundredth of the relative
+    duality gap ``tol``.
+    """
     from sklearn.svm import SVC, SVR
 
     settings = {"kernel": "precomputed", "tol": max(0.01 * tol, 1e-10), "max_iter": MOST_PIVOTS}
@@ -56,7 +60,9 @@ def base_svm_for(problem: Problem, tol: float) -> BaseSVM:
 
 
 def _kernel_ridge(gram: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
-    """Solve the linear system of kernel ridge regression with an intercept, in coefficients divided by the weights."""
+    """Solve the linear system of kernel ridge regression with an intercept, in coefficients divided
+    by the weights.
+    """
     n = len(y)
     system = np.zeros((n + 1, n + 1))
     system[:n, :n] = gram * weights
@@ -102,7 +108,9 @@ class Search:
         self.rho: np.ndarray
 
     def evaluate(self, weights: np.ndarray) -> Point:
-        """Evaluate J: one call of the base SVM, one pass over the kernels with nonzero weights, and one over all."""
+        """Evaluate J: one call of the base SVM, one pass over the kernels with nonzero weights, and
+        one over all.
+        """
         problem = self.problem
         which = None if np.all(weights > 0) else np.flatnonzero(weights)
         gram = problem.kernels.combine(weights if which is None else weights[which], which)
@@ -120,7 +128,9 @@ class Search:
         return point
 
     def offer(self, rho: np.ndarray, squares: np.ndarray) -> None:
-        r"""Keep the best dual feasible point (N,), with :math:`\|\rho\|_{K_m}^2`, (M,), or upper bounds of them."""
+        r"""Keep the best dual feasible point (N,), with :math:`\|\rho\|_{K_m}^2`, (M,), or upper
+        bounds of them.
+        """
         dual = self.problem.dual(rho, np.sqrt(squares))
         if dual > self.dual:
             self.dual, self.rho = dual, rho
@@ -128,21 +138,27 @@ class Search:
 
 SVM = Requirement(
     "the hinge, epsilon-insensitive or squared loss, and an intercept",
-    lambda problem: type(problem.loss) in (Hinge, EpsilonInsensitive, Squared) and problem.intercept,
+    lambda problem: (
+        type(problem.loss) in (Hinge, EpsilonInsensitive, Squared) and problem.intercept
+    ),
 )
 
 
 def weights_in(sets: dict[str, str]) -> Requirement:
-    """Return the condition that the regularizer has one of some sets of kernel weights, given with its name."""
+    """Return the condition that the regularizer has one of some sets of kernel weights, given with
+    its name.
+    """
     meaning = f"one of the regularizers {', '.join(sets.values())}"
     return Requirement(meaning, lambda problem: problem.regularizer.weight_set in sets)
 
 
 class Wrapper(Solver):
-    """Base of the wrapper methods, for problems with an intercept. Subclasses define the generator :meth:`points`.
+    """Base of the wrapper methods, for problems with an intercept.
 
-    The base SVM is scikit-learn's ``SVC`` for the hinge loss, its ``SVR`` for the epsilon-insensitive loss, and kernel
-    ridge regression for the squared loss.
+    Subclasses define the generator :meth:`points`.
+
+    The base SVM is scikit-learn's ``SVC`` for the hinge loss, its ``SVR`` for the
+    epsilon-insensitive loss, and kernel ridge regression for the squared loss.
     """
 
     default_max_iter = 1000
@@ -171,10 +187,14 @@ class Wrapper(Solver):
         first = search.evaluate(weights)
         for point in chain([first], self.points(search, first)):
             active = np.count_nonzero(point.weights)
-            if monitor.record(search.primal, search.dual, active, svm_evaluations=search.n_evaluations):
+            if monitor.record(
+                search.primal, search.dual, active, svm_evaluations=search.n_evaluations
+            ):
                 break
         best = search.point
         active = np.flatnonzero(best.weights * best.squares)
         model = Expansion(active, np.multiply.outer(best.weights[active], best.rho), best.intercept)
         certificate = certify(problem, model, search.rho)
-        return Solution(model, certificate, len(history), certificate.proves(tol), history, best.weights.copy())
+        return Solution(
+            model, certificate, len(history), certificate.proves(tol), history, best.weights.copy()
+        )

@@ -18,8 +18,8 @@ MOST_DIGITS = 9
 # error codes of sentences
 FINE, BAD_COLUMNS, BAD_ID, BAD_HEAD, NO_WORD, NOT_UTF8, NO_TREE = range(7)
 
-# state of the current sentence: number of columns; end and line of its last multiword range; number of the last
-# empty node after the last word; its first line; error code and line of the error
+# state of the current sentence: number of columns; end and line of its last multiword range; number
+# of the last empty node after the last word; its first line; error code and line of the error
 N_COLUMNS, LAST_RANGE, RANGE_LINE, LAST_EMPTY, FIRST_LINE, WRONG, PLACE, N_STATE = range(8)
 
 
@@ -31,8 +31,8 @@ def scan(data, roles, most, starts, lengths, heads, sentences):
     ----------
     data : uint8 array
     roles : int64 array
-        For each column, the index of its field, :data:`HEAD_ROLE` or :data:`NO_ROLE`. If two columns have the same
-        role, the later one is used unless it is ``_``.
+        For each column, the index of its field, :data:`HEAD_ROLE` or :data:`NO_ROLE`. If two
+        columns have the same role, the later one is used unless it is ``_``.
     most : int
         Maximum number of columns of a line. The minimum is the number of roles.
     starts, lengths : int32 arrays (n_fields, n_lines)
@@ -40,8 +40,8 @@ def scan(data, roles, most, starts, lengths, heads, sentences):
     heads : int32 array (n_lines,)
         Output for each word.
     sentences : int64 array (n_lines, 5)
-        Output for each sentence: number of words up to its end, end of its text, number of lines up to its end, error
-        code, and line of the error (from 1). An invalid sentence has no words.
+        Output for each sentence: number of words up to its end, end of its text, number of lines up
+        to its end, error code, and line of the error (from 1). An invalid sentence has no words.
 
     Returns
     -------
@@ -68,7 +68,9 @@ def scan(data, roles, most, starts, lengths, heads, sentences):
                 state[FIRST_LINE] = line
             begin = i
             i, columns = _columns(data, i, roles, word, starts, lengths, heads)
-            if _judge(data, begin, line, columns, roles.shape[0], most, word - first, heads[word], state):
+            if _judge(
+                data, begin, line, columns, roles.shape[0], most, word - first, heads[word], state
+            ):
                 word += 1
     if is_open:
         _close(sentences[n_sentences], first, word, i, line, state)
@@ -81,7 +83,9 @@ def scan(data, roles, most, starts, lengths, heads, sentences):
 
 @inner
 def _judge(data, begin, line, columns, fewest, most, n_words, head, state):
-    """Check if the line at ``begin`` is the next word; ``state`` records other kinds of lines and errors."""
+    """Check if the line at ``begin`` is the next word; ``state`` records other kinds of lines and
+    errors.
+    """
     if state[N_COLUMNS] == 0:
         state[N_COLUMNS] = columns
     kind, number = _identifier(data, begin, n_words, state[LAST_RANGE], state[LAST_EMPTY])
@@ -144,7 +148,9 @@ def _columns(data, i, roles, word, starts, lengths, heads):
             is_missing = end - begin == 1 and data[begin] == UNDERSCORE
             if role == HEAD_ROLE:
                 number, after = _number(data, begin)
-                heads[word] = NO_HEAD if is_missing else number if begin < after == end else NOT_A_HEAD
+                heads[word] = (
+                    NO_HEAD if is_missing else number if begin < after == end else NOT_A_HEAD
+                )
             elif not is_missing:
                 starts[role, word] = begin
                 lengths[role, word] = end - begin
@@ -167,7 +173,8 @@ def _number(data, i):
 
 @inner
 def _identifier(data, i, n_words, last_range, last_empty):
-    """Parse an ID after ``n_words`` words: TAB is the next word, DASH a range, DOT an empty node, 0 invalid.
+    """Parse an ID after ``n_words`` words: TAB is the next word, DASH a range, DOT an empty node, 0
+    invalid.
 
     Returns this kind and the second number of the ID.
     """

@@ -12,7 +12,8 @@ MASK = 0x7FFFFFFF
 
 @compiled
 def intern(data, starts, lengths, first, grow, size, buckets, pool, offsets, codes):
-    """Look up the codes of the strings ``data[starts[i] : starts[i] + lengths[i]]``, from ``i = first``.
+    """Look up the codes of the strings ``data[starts[i] : starts[i] + lengths[i]]``, from ``i =
+    first``.
 
     Parameters
     ----------
@@ -34,7 +35,8 @@ def intern(data, starts, lengths, first, grow, size, buckets, pool, offsets, cod
     Returns
     -------
     done, size : int
-        Number of codes and of strings. If ``done < n``, an array is full: call again with larger ones from ``done``.
+        Number of codes and of strings. If ``done < n``, an array is full: call again with larger
+        ones from ``done``.
     """
     mask = buckets.shape[0] - 1
     for i in range(first, codes.shape[0]):

@@ -11,7 +11,16 @@ import numpy as np
 
 from omkl._components import check_choice, warn_caller
 from omkl.data.blocks import Block
-from omkl.data.files import FileName, PathLike, Paths, chunks, find_files, output_file, pieces, text_lines
+from omkl.data.files import (
+    FileName,
+    PathLike,
+    Paths,
+    chunks,
+    find_files,
+    output_file,
+    pieces,
+    text_lines,
+)
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.data.treebank import _jit_conllu as jit
 from omkl.data.treebank import layouts
@@ -48,7 +57,13 @@ def read_treebank(
         The sentences of all files.
     """
     reader = TreebankReader(format, trees, single_root, new_strings(strings), keep_text)
-    return stream_files(find_files(path), reader, block_size=sys.maxsize, on_error=on_error, noun="sentence").read().X
+    return (
+        stream_files(
+            find_files(path), reader, block_size=sys.maxsize, on_error=on_error, noun="sentence"
+        )
+        .read()
+        .X
+    )
 
 
 def stream_conllu(
@@ -69,22 +84,25 @@ def stream_conllu(
     path : path-like or list of path-like
         Files in UTF-8, plain or compressed (``.gz``, ``.xz``, ``.bz2``), a directory, or a pattern.
     format : {"conllu", "conllx", "conll2008"}, optional
-        By default guessed from the suffix (``.conllu``, ``.conllx``, ``.conll06``, ``.conll07``, ``.conll08``,
-        ``.conll2008``), or from the first word line. In CoNLL-2008, words are the parts of split tokens. UPOS and XPOS
-        are both the predicted tag (PPOSS), or the gold tag (GPOS) if there is no predicted one.
+        By default guessed from the suffix (``.conllu``, ``.conllx``, ``.conll06``, ``.conll07``,
+        ``.conll08``, ``.conll2008``), or from the first word line. In CoNLL-2008, words are the
+        parts of split tokens. UPOS and XPOS are both the predicted tag (PPOSS), or the gold tag
+        (GPOS) if there is no predicted one.
     on_error : {"raise", "skip"}
-        Treatment of invalid sentences. Skipped sentences are counted in ``skipped``, and a warning at the end of a
-        pass gives their number. A truncated or damaged compressed file is read up to the damage.
+        Treatment of invalid sentences. Skipped sentences are counted in ``skipped``, and a warning
+        at the end of a pass gives their number. A truncated or damaged compressed file is read up
+        to the damage.
     single_root : bool
         Whether a tree must have exactly one root.
     trees : bool, "given" or "partial"
-        Whether heads must form a tree: each head is a word of the sentence or 0, without cycles. ``"given"`` also
-        accepts sentences without any heads, and ``"partial"`` sentences with some missing heads. False accepts any
-        heads.
+        Whether heads must form a tree: each head is a word of the sentence or 0, without cycles.
+        ``"given"`` also accepts sentences without any heads, and ``"partial"`` sentences with some
+        missing heads. False accepts any heads.
     strings : dict of str to Strings, optional
         Tables of another treebank, to share and extend. Codes are the same in every pass.
     keep_text : bool
-        Whether to keep the text, with comments, multiword tokens, empty nodes and all columns, for writing.
+        Whether to keep the text, with comments, multiword tokens, empty nodes and all columns, for
+        writing.
     block_size : int
         Number of sentences in a block.
 
@@ -96,14 +114,16 @@ def stream_conllu(
     Raises
     ------
     omkl.exceptions.DataFileError
-        If a file is missing; during a pass, if a file is damaged, if there are no sentences, or at the first sentence
-        with a wrong number of columns, ids out of order, heads that are not a tree, or bytes that are not UTF-8. The
-        message names file and line.
+        If a file is missing; during a pass, if a file is damaged, if there are no sentences, or at
+        the first sentence with a wrong number of columns, ids out of order, heads that are not a
+        tree, or bytes that are not UTF-8. The message names file and line.
     omkl.exceptions.InputError
         If an argument is invalid.
     """
     reader = TreebankReader(format, trees, single_root, new_strings(strings), keep_text)
-    return stream_files(find_files(path), reader, block_size=block_size, on_error=on_error, noun="sentence")
+    return stream_files(
+        find_files(path), reader, block_size=block_size, on_error=on_error, noun="sentence"
+    )
 
 
 def iter_words(path: PathLike, block_size: int = 5 * BLOCK_SIZE) -> Iterator[Treebank]:
@@ -112,15 +132,16 @@ def iter_words(path: PathLike, block_size: int = 5 * BLOCK_SIZE) -> Iterator[Tre
     Parameters
     ----------
     path : path-like
-        A file in UTF-8, plain or compressed (``.gz``, ``.xz``, ``.bz2``). Words are separated by spaces or tabs; empty
-        lines are ignored.
+        A file in UTF-8, plain or compressed (``.gz``, ``.xz``, ``.bz2``). Words are separated by
+        spaces or tabs; empty lines are ignored.
     block_size : int
         Number of sentences in a block.
 
     Yields
     ------
     Treebank
-        All columns but the forms are empty. ``text`` is CoNLL-U with comments ``# sent_id`` (from 1) and ``# text``.
+        All columns but the forms are empty. ``text`` is CoNLL-U with comments ``# sent_id`` (from
+        1) and ``# text``.
 
     Raises
     ------
@@ -134,11 +155,15 @@ def iter_words(path: PathLike, block_size: int = 5 * BLOCK_SIZE) -> Iterator[Tre
     while block := list(islice(sentences, block_size)):
         texts = []
         for number, words in block:
-            rows = b"".join(b"%d\t%b%b\n" % (i, word, b"\t_" * 8) for i, word in enumerate(words, 1))
+            rows = b"".join(
+                b"%d\t%b%b\n" % (i, word, b"\t_" * 8) for i, word in enumerate(words, 1)
+            )
             texts.append(b"# sent_id = %d\n# text = %b\n%b\n" % (number, b" ".join(words), rows))
         yield reader.parse(b"".join(texts), "conllu", path, 0, Skipped(on_error="raise"))
     if not number:
-        raise DataFileError(f"{path} holds no word: write one sentence a line, words separated by spaces.")
+        raise DataFileError(
+            f"{path} holds no word: write one sentence a line, words separated by spaces."
+        )
 
 
 @dataclass(frozen=True)
@@ -163,10 +188,16 @@ class TreebankReader:
             yield Block(self.parse(piece, format, path, n_lines, skipped))
             n_lines += piece.count(b"\n")
 
-    def parse(self, text: bytes, format: str, path: PathLike, n_before: int, skipped: Skipped) -> Treebank:
-        """Parse a piece of a file after its first ``n_before`` lines; ``strings`` grow by valid sentences only."""
+    def parse(
+        self, text: bytes, format: str, path: PathLike, n_before: int, skipped: Skipped
+    ) -> Treebank:
+        """Parse a piece of a file after its first ``n_before`` lines; ``strings`` grow by valid
+        sentences only.
+        """
         scanned = _Scanned(text, LAYOUTS[format])
-        bad = layouts.bad_trees(scanned.ends(layouts.N_WORDS), scanned.heads, self.trees, self.single_root)
+        bad = layouts.bad_trees(
+            scanned.ends(layouts.N_WORDS), scanned.heads, self.trees, self.single_root
+        )
         scanned.sentences[bad, layouts.WRONG] = jit.NO_TREE
         scanned.check_encoding()
         good = scanned.sentences[:, layouts.WRONG] == jit.FINE
@@ -177,13 +208,25 @@ class TreebankReader:
             bounds = pairwise(scanned.ends(layouts.TEXT_END).tolist())
             parts = [scanned.text[low:high] for low, high in compress(bounds, good)]
             scanned = _Scanned(b"".join(parts), scanned.layout)
-        columns: dict[str, Any] = {"offsets": scanned.ends(layouts.N_WORDS), "heads": scanned.heads.copy()}
+        columns: dict[str, Any] = {
+            "offsets": scanned.ends(layouts.N_WORDS),
+            "heads": scanned.heads.copy(),
+        }
         for name in FIELDS:
-            same = FIELDS.index("upos" if name == "xpos" and name not in scanned.layout.columns else name)
-            starts, lengths = np.ascontiguousarray(scanned.starts[same]), np.ascontiguousarray(scanned.lengths[same])
+            same = FIELDS.index(
+                "upos" if name == "xpos" and name not in scanned.layout.columns else name
+            )
+            starts, lengths = (
+                np.ascontiguousarray(scanned.starts[same]),
+                np.ascontiguousarray(scanned.lengths[same]),
+            )
             columns[name] = self.strings[name].intern(scanned.data, starts, lengths)
         if self.keep_text:
-            columns |= {"text": scanned.text, "text_offsets": scanned.ends(layouts.TEXT_END), "format": format}
+            columns |= {
+                "text": scanned.text,
+                "text_offsets": scanned.ends(layouts.TEXT_END),
+                "format": format,
+            }
         return Treebank(strings=self.strings, **columns)
 
 
@@ -191,7 +234,9 @@ class _Scanned:
     """Positions of the words and sentences of a text: the output arrays of ``_jit_conllu.scan``."""
 
     def __init__(self, text: bytes, layout: layouts.Layout) -> None:
-        if not text.endswith((b"\n\n", b"\n\r\n")):  # the empty line that ends the last sentence is missing
+        if not text.endswith(
+            (b"\n\n", b"\n\r\n")
+        ):  # the empty line that ends the last sentence is missing
             newline = b"\r\n" if b"\r\n" in text else b"\n"
             text += b"" if text.endswith(b"\n") else newline
             text += newline if text.strip() else b""
@@ -199,7 +244,9 @@ class _Scanned:
         n_lines = text.count(b"\n")
         starts, lengths = np.empty((2, len(FIELDS), n_lines), np.int32)
         heads, sentences = np.empty(n_lines, np.int32), np.empty((n_lines, 5), np.int64)
-        n_sentences = jit.scan(self.data, layout.roles, layout.most, starts, lengths, heads, sentences)
+        n_sentences = jit.scan(
+            self.data, layout.roles, layout.most, starts, lengths, heads, sentences
+        )
         self.sentences = sentences[:n_sentences]
         n = self.sentences[-1, layouts.N_WORDS] if n_sentences else 0
         self.starts, self.lengths, self.heads = starts[:, :n], lengths[:, :n], heads[:n]
@@ -215,7 +262,10 @@ class _Scanned:
         wrong, place = self.sentences[i, [layouts.WRONG, layouts.WRONG_WORD]].tolist()
         layout = self.layout
         head_column = layout.columns.index("heads")
-        lines = [line.rstrip("\r") for line in self.text[begin:end].decode("utf-8", "backslashreplace").split("\n")]
+        lines = [
+            line.rstrip("\r")
+            for line in self.text[begin:end].decode("utf-8", "backslashreplace").split("\n")
+        ]
         if wrong == jit.NO_TREE:
             words = [k for k, line in enumerate(lines) if re.match(r"[0-9]+(\t|$)", line)]
             heads = [lines[k].split("\t")[head_column] for k in words]
@@ -247,16 +297,18 @@ class _Scanned:
             done = int(bounds[i + 1])
 
 
-# ---- writing -----------------------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------------------
 
 
 def write_treebank(path: PathLike, treebank: Treebank | Iterable[Treebank]) -> None:
     """Write a treebank with its original text, except for changed columns.
 
-    Comments, multiword tokens, empty nodes, other columns, line ends and the format are kept. To change columns, see
+    Comments, multiword tokens, empty nodes, other columns, line ends and the format are kept. To
+    change columns, see
     :meth:`~omkl.data.Treebank.with_column`. Treebanks without text (made in Python, or read with ``keep_text=False``)
-    are written as CoNLL-U. If heads change by :meth:`~omkl.data.Treebank.with_column`, columns that depend on them are
-    not updated: the enhanced dependencies (DEPS) of CoNLL-U, and PHEAD and PDEPREL of CoNLL-X. If a parser or
+    are written as CoNLL-U. If heads change by :meth:`~omkl.data.Treebank.with_column`, columns that
+    depend on them are not updated: the enhanced dependencies (DEPS) of CoNLL-U, and PHEAD and
+    PDEPREL of CoNLL-X. If a parser or
     :meth:`~omkl.data.Treebank.with_trees` has replaced the trees, these columns and the empty nodes are removed, with a
     warning. An existing file is replaced only after everything is written.
 
@@ -286,19 +338,27 @@ def write_treebank(path: PathLike, treebank: Treebank | Iterable[Treebank]) -> N
 def as_text(treebank: Treebank) -> bytes:
     """Return the text with changed columns; raises InputError if the format has no place for one.
 
-    A DataWarning tells that something of old trees is removed; see :meth:`~omkl.data.Treebank.with_trees`.
+    A DataWarning tells that something of old trees is removed; see
+    :meth:`~omkl.data.Treebank.with_trees`.
     """
     text, layout = treebank.text, LAYOUTS[treebank.format]
     names = treebank.changed.intersection([*COLUMNS, *layout.columns])
     if text is None:  # format it as CoNLL-U
-        ends, empty = set(treebank.offsets[1:].tolist()), "\t_" * (len(LAYOUTS["conllu"].columns) - 1)
-        numbers = np.arange(treebank.n_words) - np.repeat(treebank.offsets[:-1], treebank.lengths) + 1
+        ends, empty = (
+            set(treebank.offsets[1:].tolist()),
+            "\t_" * (len(LAYOUTS["conllu"].columns) - 1),
+        )
+        numbers = (
+            np.arange(treebank.n_words) - np.repeat(treebank.offsets[:-1], treebank.lengths) + 1
+        )
         lines = (f"{k}{empty}\n" + "\n" * (i in ends) for i, k in enumerate(numbers.tolist(), 1))
         text, names, layout = "".join(lines).encode(), frozenset(COLUMNS), LAYOUTS["conllu"]
     if not names or not text:
         return text
     if lacking := [name for name in COLUMNS if name in names and layout.columns.count(name) != 1]:
-        raise InputError(f"{layout.title} has no place for new {', '.join(lacking)}: convert the file to CoNLL-U.")
+        raise InputError(
+            f"{layout.title} has no place for new {', '.join(lacking)}: convert the file to CoNLL-U."
+        )
     if not names.isdisjoint(layouts.OF_OLD_TREES):
         text = _without_empty_nodes(text, layout)
     places = [layout.columns.index(name) for name in names]
@@ -308,17 +368,25 @@ def as_text(treebank: Treebank) -> bytes:
     strings, offsets = zip(*(table.to_bytes() for table in tables))
     firsts, starts = running_sum(list(map(len, tables))), running_sum(list(map(len, strings)))
     new = np.stack([own + first for own, first in zip(codes, firsts)])
-    bounds = np.concatenate([*(own[:-1] + start for own, start in zip(offsets, starts)), starts[-1:]])
+    bounds = np.concatenate(
+        [*(own[:-1] + start for own, start in zip(offsets, starts)), starts[-1:]]
+    )
     out = np.empty(len(text) + int(np.diff(bounds)[new].sum()), np.uint8)
-    n_bytes = jit.replace_fields(np.frombuffer(text, np.uint8), rows, new, np.concatenate(strings), bounds, out)
+    n_bytes = jit.replace_fields(
+        np.frombuffer(text, np.uint8), rows, new, np.concatenate(strings), bounds, out
+    )
     return out[:n_bytes].tobytes()
 
 
 def _without_empty_nodes(text: bytes, layout: layouts.Layout) -> bytes:
-    """Remove the empty nodes of a text that gets new trees; warn if it holds anything else of the old ones."""
+    """Remove the empty nodes of a text that gets new trees; warn if it holds anything else of the
+    old ones.
+    """
     if re.search(b"^(?:" + layout.old_trees + b")", text, re.MULTILINE) is None:
         return text
-    warn_caller(f"Old {layout.of_old_trees} are removed: they do not belong to the new trees.", DataWarning)
+    warn_caller(
+        f"Old {layout.of_old_trees} are removed: they do not belong to the new trees.", DataWarning
+    )
     return re.sub(rb"^[0-9]+\.[^\n]*\n", b"", text, flags=re.MULTILINE)
 
 
@@ -327,5 +395,7 @@ def _coded(treebank: Treebank, name: str) -> tuple[np.ndarray, Strings]:
     if name in layouts.OF_OLD_TREES:
         return np.zeros(treebank.n_words, np.int32), Strings()
     if name == "heads":
-        return np.maximum(treebank.heads, -1) + 1, Strings(map(str, range(treebank.heads.max(initial=-1) + 1)))
+        return np.maximum(treebank.heads, -1) + 1, Strings(
+            map(str, range(treebank.heads.max(initial=-1) + 1))
+        )
     return treebank.codes(name), treebank.strings[name]

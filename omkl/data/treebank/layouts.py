@@ -30,7 +30,8 @@ class Layout:
     title : str
         Name of the format for users.
     columns : list of str
-        Names of the columns; ``-`` is not read. Of columns with the same name, the last value other than ``_`` is used.
+        Names of the columns; ``-`` is not read. Of columns with the same name, the last value other
+        than ``_`` is used.
     most : int
         Maximum number of columns. The lines of a sentence must have equally many columns.
     of_old_trees : str
@@ -49,10 +50,14 @@ class Layout:
     def roles(self) -> np.ndarray:
         """For each column, the index of its field in :data:`FIELDS`, or a role of ``_jit_conllu``."""
         special = dict.fromkeys(("-", *OF_OLD_TREES), jit.NO_ROLE) | {"heads": jit.HEAD_ROLE}
-        return np.array([special[name] if name in special else FIELDS.index(name) for name in self.columns], np.int64)
+        return np.array(
+            [special[name] if name in special else FIELDS.index(name) for name in self.columns],
+            np.int64,
+        )
 
 
-#: Columns that CoNLL-U and CoNLL-X begin with, and a regular expression of the eight columns of a word.
+#: Columns that CoNLL-U and CoNLL-X begin with, and a regular expression of the eight columns of a
+#: word.
 _FIRST_COLUMNS = ["-", "forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels"]
 _EIGHT_COLUMNS = rb"[0-9]+\t(?:[^\t\n]*\t){7}"
 LAYOUTS = {
@@ -68,9 +73,12 @@ LAYOUTS = {
         of_old_trees="PHEAD and PDEPREL",
         old_trees=_EIGHT_COLUMNS + rb"(?!_\t_\r?\n)",
     ),
-    # id, form, lemma, gold and predicted tag of the token; form, lemma and predicted tag of its parts
+    # id, form, lemma, gold and predicted tag of the token; form, lemma and predicted tag of its
+    # parts
     "conll2008": Layout(
-        "CoNLL-2008", ["-", "forms", "lemmas", "upos", "-", "forms", "lemmas", "upos", "heads", "deprels"], 1 << 30
+        "CoNLL-2008",
+        ["-", "forms", "lemmas", "upos", "-", "forms", "lemmas", "upos", "heads", "deprels"],
+        1 << 30,
     ),
 }
 SUFFIXES = {".conllu": "conllu", ".conllx": "conllx", ".conll06": "conllx", ".conll07": "conllx"}
@@ -94,7 +102,8 @@ def find_format(path: PathLike, start: bytes) -> str:
 def last_boundary(text: bytes | bytearray) -> int:
     """Return the end of the last sentence that is followed by another word; 0 if there is none.
 
-    Thus every piece of a file contains a sentence, and comments at the end of a file belong to its last sentence.
+    Thus every piece of a file contains a sentence, and comments at the end of a file belong to its
+    last sentence.
     """
     cut, found, end = 0, False, len(text)
     while end > 0:
@@ -109,7 +118,9 @@ def last_boundary(text: bytes | bytearray) -> int:
     return 0
 
 
-def bad_trees(offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_root: bool) -> np.ndarray:
+def bad_trees(
+    offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_root: bool
+) -> np.ndarray:
     """Return a mask of the sentences whose heads do not satisfy ``trees``; see ``stream_conllu``."""
     check_choice("trees", trees, MODES)
     lengths = np.diff(offsets)
@@ -123,22 +134,32 @@ def bad_trees(offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_
         above = above[above]
     masks = (outside | (above[:-1] < end), heads < 0, heads == 0)
     wrong, missing, roots = (np.bincount(owners[mask], minlength=len(lengths)) for mask in masks)
-    partial = (missing > 0) & (missing < lengths) if trees == "given" else (missing > 0) & (trees is True)
+    partial = (
+        (missing > 0) & (missing < lengths) if trees == "given" else (missing > 0) & (trees is True)
+    )
     return (wrong > 0) | partial | (single_root & (roots > 1))
 
 
 def explain_heads(heads: list[int], trees: bool | str, single_root: bool) -> tuple[int, str]:
-    """Explain why the heads of a sentence (-1 is missing) are not a tree: return a word, from 1, and the reason."""
+    """Explain why the heads of a sentence (-1 is missing) are not a tree: return a word, from 1,
+    and the reason.
+    """
     if trees != "partial" and -1 in heads:
         word = heads.index(-1) + 1
-        return word, f"word {word} has no head: read sentences that are not parsed yet with trees=False."
+        return (
+            word,
+            f"word {word} has no head: read sentences that are not parsed yet with trees=False.",
+        )
     if max(heads) > len(heads):
         word = next(word for word, head in enumerate(heads, 1) if head > len(heads))
         place = f"must be 0 (the root) to {len(heads)}"
         return word, f"the head {heads[word - 1]} of word {word} is out of range: it {place}."
     if single_root and (n_roots := heads.count(0)) > 1:
         word = [word for word, head in enumerate(heads, 1) if head == 0][1]
-        return word, f"{n_roots} words have head 0, and single_root=True allows one: word {word} is the second."
+        return (
+            word,
+            f"{n_roots} words have head 0, and single_root=True allows one: word {word} is the second.",
+        )
     import networkx  # reading valid trees does not need it
 
     cycle = [word for word, _ in networkx.find_cycle(networkx.DiGraph(enumerate(heads, 1)))]

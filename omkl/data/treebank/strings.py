@@ -15,9 +15,11 @@ MISSING = "_"
 
 
 class Strings:
-    """Table of distinct strings with integer codes, in the order of first appearance; ``_`` has code 0.
+    """Table of distinct strings with integer codes, in the order of first appearance; ``_`` has
+    code 0.
 
-    Codes do not change when the table grows. One thread may add strings while others look up strings by their codes.
+    Codes do not change when the table grows. One thread may add strings while others look up
+    strings by their codes.
 
     Parameters
     ----------
@@ -98,13 +100,18 @@ class Strings:
             raise InputError("Only strings that UTF-8 can hold have codes, up to 2 GB at a time.")
         lengths = np.fromiter(map(len, strings), np.int32, len(strings))
         if lengths.sum(dtype=np.int64) < len(text):  # some characters take several bytes
-            lengths = np.fromiter((len(string.encode()) for string in strings), np.int32, len(strings))
+            lengths = np.fromiter(
+                (len(string.encode()) for string in strings), np.int32, len(strings)
+            )
         starts = np.zeros(len(strings), np.int32)
         np.cumsum(lengths[:-1], out=starts[1:])
         return self.intern(np.frombuffer(text, np.uint8), starts, lengths, grow)
 
-    def intern(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, grow: bool = True) -> np.ndarray:
-        """Look up the codes of ``data[starts[i] : starts[i] + lengths[i]]``; a negative length means ``_``.
+    def intern(
+        self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, grow: bool = True
+    ) -> np.ndarray:
+        """Look up the codes of ``data[starts[i] : starts[i] + lengths[i]]``; a negative length
+        means ``_``.
 
         Parameters
         ----------
@@ -133,7 +140,9 @@ class Strings:
             if self._size + 1 >= len(self._offsets):
                 self._offsets = np.concatenate([self._offsets, np.zeros_like(self._offsets)])
             if self._offsets[self._size] + lengths[done] > len(self._pool):
-                self._pool = np.concatenate([self._pool, np.empty(len(self._pool) + lengths[done], np.uint8)])
+                self._pool = np.concatenate(
+                    [self._pool, np.empty(len(self._pool) + lengths[done], np.uint8)]
+                )
 
     def copy(self) -> "Strings":
         """Return an independent copy."""

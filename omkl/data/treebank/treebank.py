@@ -22,8 +22,9 @@ _UNFIT = re.compile("[\t\n\r\ud800-\udfff]")
 class Sentence:
     """Sentence of n words, without multiword tokens and empty nodes.
 
-    Each column is a list of n strings, with ``_`` for missing values. Heads are ints, 0 for the root, or None. A
-    sentence of a :class:`~omkl.data.Treebank` decodes a column when it is first used.
+    Each column is a list of n strings, with ``_`` for missing values. Heads are ints, 0 for the
+    root, or None. A sentence of a :class:`~omkl.data.Treebank` decodes a column when it is first
+    used.
 
     >>> sentence = Sentence(forms=["No", "way"], heads=[2, 0])
     >>> len(sentence)
@@ -173,7 +174,9 @@ class Treebank:
         strings = self.strings[name].tolist()
         return [strings[code] for code in values]
 
-    def with_column(self, name: str, values: np.ndarray, strings: Strings | None = None) -> "Treebank":
+    def with_column(
+        self, name: str, values: np.ndarray, strings: Strings | None = None
+    ) -> "Treebank":
         """Replace a column, which also changes the written text.
 
         Parameters
@@ -195,8 +198,8 @@ class Treebank:
     def with_trees(self, heads: np.ndarray) -> "Treebank":
         """Replace the heads by those of other trees.
 
-        Unlike by :meth:`with_column`, what else the text holds of the old trees is not written: enhanced dependencies
-        and empty nodes of CoNLL-U, and PHEAD and PDEPREL of CoNLL-X.
+        Unlike by :meth:`with_column`, what else the text holds of the old trees is not written:
+        enhanced dependencies and empty nodes of CoNLL-U, and PHEAD and PDEPREL of CoNLL-X.
 
         Parameters
         ----------
@@ -226,7 +229,8 @@ class Treebank:
 
     @classmethod
     def concatenate(cls, treebanks: Iterable["Treebank"]) -> "Treebank":
-        """Join treebanks; the result has no text if one of them has none, or if their formats differ.
+        """Join treebanks; the result has no text if one of them has none, or if their formats
+        differ.
 
         Parameters
         ----------
@@ -254,7 +258,11 @@ class Treebank:
             starts = running_sum([len(block.text) for block in blocks])
             ends = [block.text_offsets[:-1] + start for block, start in zip(blocks, starts)]
             text = b"".join(block.text for block in blocks)
-            columns |= {"text": text, "text_offsets": np.concatenate([*ends, starts[-1:]]), "format": blocks[0].format}
+            columns |= {
+                "text": text,
+                "text_offsets": np.concatenate([*ends, starts[-1:]]),
+                "format": blocks[0].format,
+            }
         changed = frozenset[str]().union(*(block.changed for block in blocks))
         return cls(strings=strings, changed=changed, **columns)
 
@@ -285,8 +293,8 @@ class Treebank:
         Raises
         ------
         omkl.exceptions.InputError
-            If the columns of a sentence differ in length, a string contains a tab or a line break, or heads are not a
-            tree. The message names sentence and word, both counted from 1.
+            If the columns of a sentence differ in length, a string contains a tab or a line break,
+            or heads are not a tree. The message names sentence and word, both counted from 1.
         """
         strings = new_strings(strings)
         values: dict[str, list] = {name: [] for name in layouts.COLUMNS}
@@ -298,8 +306,12 @@ class Treebank:
             lengths.append(max(map(len, columns.values())))
             for name, column in columns.items():
                 missing: Any = -1 if name == "heads" else MISSING
-                values[name] += [missing if value is None else value for value in column] or [missing] * lengths[-1]
-        codes: dict[str, Any] = {name: strings[name].codes(values[name], grow=True) for name in FIELDS}
+                values[name] += [missing if value is None else value for value in column] or [
+                    missing
+                ] * lengths[-1]
+        codes: dict[str, Any] = {
+            name: strings[name].codes(values[name], grow=True) for name in FIELDS
+        }
         offsets, heads = running_sum(lengths), np.array(values["heads"], np.int32)
         check_heads(offsets, heads, trees, single_root)
         return cls(strings=strings, offsets=offsets, heads=heads, **codes)
@@ -309,7 +321,9 @@ def new_strings(strings: dict[str, Strings] | None = None) -> dict[str, Strings]
     """Check that there is a table of strings for each of :data:`FIELDS`; make new tables for None."""
     if strings is None:
         return {name: Strings() for name in FIELDS}
-    if set(strings) != set(FIELDS) or not all(isinstance(table, Strings) for table in strings.values()):
+    if set(strings) != set(FIELDS) or not all(
+        isinstance(table, Strings) for table in strings.values()
+    ):
         raise InputError(f"`strings` must hold a Strings for each of {', '.join(FIELDS)}.")
     return strings
 
@@ -324,7 +338,9 @@ def running_sum(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
 def _flaw(columns: dict[str, Sequence]) -> str:
     """Describe the first error in the columns of a sentence; empty if there is none."""
     for name, column in columns.items():
-        if not isinstance(column, list) and (isinstance(column, str) or not isinstance(column, Collection)):
+        if not isinstance(column, list) and (
+            isinstance(column, str) or not isinstance(column, Collection)
+        ):
             return f" has {column!r:.60} as its {name}: give a list, one for each word"
     n = max(map(len, columns.values()))
     if n == 0:
@@ -338,13 +354,21 @@ def _flaw(columns: dict[str, Sequence]) -> str:
             else:
                 is_fit = isinstance(value, str) and not _UNFIT.search(value)
             if value is not None and not is_fit:
-                wanted = "the number of a word, 0 or None" if name == "heads" else "a string of one line in UTF-8"
+                wanted = (
+                    "the number of a word, 0 or None"
+                    if name == "heads"
+                    else "a string of one line in UTF-8"
+                )
                 return f", word {word}: {value!r:.60} among {name} is not {wanted}"
     return ""
 
 
-def check_heads(offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_root: bool = False) -> None:
-    """Raise InputError that names sentence and word unless heads satisfy ``trees``; see ``stream_conllu``."""
+def check_heads(
+    offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_root: bool = False
+) -> None:
+    """Raise InputError that names sentence and word unless heads satisfy ``trees``; see
+    ``stream_conllu``.
+    """
     bad = layouts.bad_trees(offsets, heads, trees, single_root)
     if bad.any():
         i = int(np.argmax(bad))

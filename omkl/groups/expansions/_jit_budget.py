@@ -40,7 +40,8 @@ from omkl.groups.expansions._jit_kernel import (
     measure,
 )
 
-#: Vectors of one tile, which stays in the cache, and number of vectors at hand that are compared with a tile at a time.
+#: Vectors of one tile, which stays in the cache, and number of vectors at hand that are compared
+#: with a tile at a time.
 TILE, ROWS = 512, 4
 PRODUCTS, SQUARED, MANHATTAN, CHI_SQUARED = range(4)
 
@@ -133,10 +134,11 @@ def term(kind, x, y):
 
 @compiled
 def compare(kind, X, columns, first, last):
-    """Inner products ``X columns[:, first:last]``, or distances of the rows of X (n, d) from these: (n, last - first).
+    """Inner products ``X columns[:, first:last]``, or distances of the rows of X (n, d) from these:
+    (n, last - first).
 
-    Squared distances are sums of squared differences, exact also far from the origin. Chi-squared distances are sums of
-    ``(x_j - y_j)^2 / (x_j + y_j)``, with terms of 0 / 0 set to 0.
+    Squared distances are sums of squared differences, exact also far from the origin. Chi-squared
+    distances are sums of ``(x_j - y_j)^2 / (x_j + y_j)``, with terms of 0 / 0 set to 0.
     """
     n, d = X.shape
     out = np.zeros((n, last - first), X.dtype)
@@ -196,7 +198,9 @@ def score(rows, n, n_tokens, coefficients, potentials):
 
 @inner
 def weakest(scales, squares, ages, n):
-    """Return the support vector of the smallest ``sum_k s_k^2 ||A_k[i]||^2 k_k(i, i)``, the oldest in a tie."""
+    """Return the support vector of the smallest ``sum_k s_k^2 ||A_k[i]||^2 k_k(i, i)``, the oldest
+    in a tie.
+    """
     importances = np.zeros(n)
     for k in range(scales.shape[0]):
         for i in range(n):
@@ -286,10 +290,11 @@ def replace(rows, n_tokens, index, others, c, coefficients, potentials):
 
 @borrowing
 def append(U, n, values, square, jitter):
-    """Add a vector at position n, given its kernel values with the others (overwritten) and with itself.
+    """Add a vector at position n, given its kernel values with the others (overwritten) and with
+    itself.
 
-    Return the jitter on its diagonal entry. It is larger than requested if the kernel is not positive semidefinite, so
-    that neither the row of the vector nor later rows blow up.
+    Return the jitter on its diagonal entry. It is larger than requested if the kernel is not
+    positive semidefinite, so that neither the row of the vector nor later rows blow up.
     """
     for r in range(n):
         y = values[r] / U[r, r]
@@ -312,8 +317,9 @@ def append(U, n, values, square, jitter):
 def remove(U, n, a, y):
     """Remove the vector at position ``a``; later vectors move up by one. The cost is O(n^2).
 
-    Its row of the old factor gives a rank-one update of the block behind it, by rotations, which cannot fail. Also
-    solve the system ``U' y = k(others, it)`` with the new factor, for :func:`combination`.
+    Its row of the old factor gives a rank-one update of the block behind it, by rotations, which
+    cannot fail. Also solve the system ``U' y = k(others, it)`` with the new factor, for
+    :func:`combination`.
     """
     pivot = U[a, a]
     rest = U[a, :n].copy()
@@ -341,7 +347,8 @@ def remove(U, n, a, y):
 
 @borrowing
 def combination(U, n, y, c):
-    """Solve ``U c = y``: with ``y`` from :func:`remove`, the coefficients of the projection onto the n others.
+    """Solve ``U c = y``: with ``y`` from :func:`remove`, the coefficients of the projection onto
+    the n others.
 
     The inner products of several rows do not wait for each other.
     """
@@ -357,10 +364,12 @@ def combination(U, n, y, c):
 
 @borrowing
 def spread(index, others, c, y, jitters, coefficients, sums, squares, diagonals):
-    r"""Move a vector's part of a group onto the others, ``A[others] += c A[index]``; return the change of ``||v||^2``.
+    r"""Move a vector's part of a group onto the others, ``A[others] += c A[index]``; return the
+    change of ``||v||^2``.
 
-    With ``r = psi(x) - sum_j c_j psi(x_j)`` the group changes by ``-r A[index]``. Since ``(K + diag(e)) c`` are the
-    kernel values with the others, ``<r, psi(x_j)> = e_j c_j``. So the norm needs no kernel values.
+    With ``r = psi(x) - sum_j c_j psi(x_j)`` the group changes by ``-r A[index]``. Since ``(K +
+    diag(e)) c`` are the kernel values with the others, ``<r, psi(x_j)> = e_j c_j``. So the norm
+    needs no kernel values.
     """
     n = others.shape[0]
     explained = jittered = 0.0
@@ -506,7 +515,9 @@ def average(bank, x, at, factors, total, unary, pairwise):
 
 @compiled
 def step(bank, x, at, gradient, pair_gradient, postponed):
-    """Take the step of groups that are not empty, and measure that of the others; or take a postponed step."""
+    """Take the step of groups that are not empty, and measure that of the others; or take a
+    postponed step.
+    """
     budgeted = budgeted_at(bank)
     groups = bank_groups_at(budgeted.groups)
     tokens = tokens_at_hand(x)

@@ -28,7 +28,8 @@ class Cached(NamedTuple):
     sums: np.ndarray
     #: Whether a group has coefficients, (p,).
     moved: np.ndarray
-    #: Sums of gradients that wait until they are large enough, and directions of the latest steps, (N, K).
+    #: Sums of gradients that wait until they are large enough, and directions of the latest steps,
+    #: (N, K).
     carried: np.ndarray
     directions: np.ndarray
     #: Least entry of a direction; smaller ones wait.
@@ -109,7 +110,8 @@ def advance_cached_norms(cached, groups, tokens, moving, gradient):
 
 @compiled(counting=False)
 def carry(gradient, carried, least, directions):
-    """Write the entries of a gradient (n, K) that are large enough for a step, with what they have carried over.
+    """Write the entries of a gradient (n, K) that are large enough for a step, with what they have
+    carried over.
 
     Smaller ones are added to ``carried`` (n, K), and their directions are 0.
     """

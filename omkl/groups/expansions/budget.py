@@ -21,20 +21,24 @@ ROWS_AT_ONCE = 128
 
 
 class BudgetedExpansion(CompiledBank, KernelBank):
-    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over at most B support vectors.
+    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over at most B
+    support vectors.
 
-    All kernels share the support vectors. When the support is full, a new token replaces the support vector with the
-    smallest :math:`\sum_k s_k^2 \|A_k[i, :]\|^2 k_k(x_i, x_i)` (the oldest in a tie). The part of this vector is
-    projected onto the others: :math:`\psi_k(x_i)` is replaced by :math:`\sum_j c_j \psi_k(x_j)` with
+    All kernels share the support vectors. When the support is full, a new token replaces the
+    support vector with the smallest :math:`\sum_k s_k^2 \|A_k[i, :]\|^2 k_k(x_i, x_i)` (the oldest
+    in a tie). The part of this vector is projected onto the others: :math:`\psi_k(x_i)` is replaced
+    by :math:`\sum_j c_j \psi_k(x_j)` with
     :math:`c = (K + \mathrm{diag}(e))^{-1} k(\cdot, x_i)`. The jitter is :math:`e_j = \sqrt{\epsilon}\, k(x_j, x_j)`
-    with the machine epsilon of ``dtype``. A token that equals a support vector in every kernel is not added again.
+    with the machine epsilon of ``dtype``. A token that equals a support vector in every kernel is
+    not added again.
 
-    The new token always enters, even if it has the smallest importance. With decaying rates the early support vectors
-    then stay; constant rates follow a drifting stream better.
+    The new token always enters, even if it has the smallest importance. With decaying rates the
+    early support vectors then stay; constant rates follow a drifting stream better.
 
-    The size limit holds and norms are exact after every token. Arrays grow with the support. A round of m tokens in d
-    dimensions costs O(m B d), and a replacement O(B^2) per kernel, to update the Cholesky factors. The factors take
-    8 p B^2 bytes for p kernels, in memory and in model files.
+    The size limit holds and norms are exact after every token. Arrays grow with the support. A
+    round of m tokens in d dimensions costs O(m B d), and a replacement O(B^2) per kernel, to update
+    the Cholesky factors. The factors take 8 p B^2 bytes for p kernels, in memory and in model
+    files.
 
     The average is over all past models, after all later projections.
 
@@ -47,8 +51,8 @@ class BudgetedExpansion(CompiledBank, KernelBank):
 
     References
     ----------
-    Orabona, Keshet, Caputo: *Bounded kernel-based online learning* (2009), the Projectron; Wang, Crammer, Vucetic:
-    *Breaking the curse of kernelization* (2012), section 4.2.
+    Orabona, Keshet, Caputo: *Bounded kernel-based online learning* (2009), the Projectron; Wang,
+    Crammer, Vucetic: *Breaking the curse of kernelization* (2012), section 4.2.
     """
 
     abilities = frozenset({"grow", "condense", "watch"})
@@ -78,7 +82,8 @@ class BudgetedExpansion(CompiledBank, KernelBank):
         p = len(self.names)
         self._coefficients, self._sums = np.zeros((2, p, self.n_outputs, 0))
         self._diagonals, self._squares, self._jitters = np.zeros((3, p, 0))
-        # upper Cholesky factors of the kernel matrices, and the support vector at each of their positions
+        # upper Cholesky factors of the kernel matrices, and the support vector at each of their
+        # positions
         self._factors, self._order = np.zeros((p, 0, 0)), np.zeros(0, dtype=np.int64)
         self._ages = np.zeros(0, dtype=np.int64)
         self._counts = np.zeros(3, dtype=np.int64)
@@ -87,7 +92,9 @@ class BudgetedExpansion(CompiledBank, KernelBank):
 
     @property
     def compiled(self) -> BankFunctions | None:
-        """Compiled functions, if values of kernels are independent of the tokens computed with them."""
+        """Compiled functions, if values of kernels are independent of the tokens computed with
+        them.
+        """
         return self.functions if all(kernel.entrywise for kernel in self.kernels) else None
 
     def forget_input(self) -> None:
@@ -101,10 +108,22 @@ class BudgetedExpansion(CompiledBank, KernelBank):
     def _reserve(self, capacity: int) -> None:
         """Allocate space for this many support vectors."""
         more, self._capacity = capacity - self._ages.size, capacity
-        vectors = self._coefficients, self._diagonals, self._squares, self._jitters, self._ages, self._order
-        self._coefficients, self._diagonals, self._squares, self._jitters, self._ages, self._order = (
-            lengthened(array, capacity, axis=-1) for array in vectors
+        vectors = (
+            self._coefficients,
+            self._diagonals,
+            self._squares,
+            self._jitters,
+            self._ages,
+            self._order,
         )
+        (
+            self._coefficients,
+            self._diagonals,
+            self._squares,
+            self._jitters,
+            self._ages,
+            self._order,
+        ) = (lengthened(array, capacity, axis=-1) for array in vectors)
         self._factors = lengthened(lengthened(self._factors, capacity, axis=1), capacity, axis=2)
         if self.averaging:
             self._sums = lengthened(self._sums, capacity, axis=2)
@@ -126,7 +145,14 @@ class BudgetedExpansion(CompiledBank, KernelBank):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays that persist between rounds, spare capacity included."""
-        arrays = [self._coefficients, self._sums, self._diagonals, self._squares, self._jitters, self._factors]
+        arrays = [
+            self._coefficients,
+            self._sums,
+            self._diagonals,
+            self._squares,
+            self._jitters,
+            self._factors,
+        ]
         buffers = sum(buffer.nbytes for buffer in self._buffers.values())
         return buffers + sum(array.nbytes for array in [*arrays, self._ages, self._order])
 
@@ -248,7 +274,11 @@ class BudgetedExpansion(CompiledBank, KernelBank):
 
     def state(self) -> dict[str, np.ndarray]:
         n = self.n_support
-        state = {"diagonals": self._diagonals[:, :n], "jitters": self._jitters[:, :n], "ages": self._ages[:n]}
+        state = {
+            "diagonals": self._diagonals[:, :n],
+            "jitters": self._jitters[:, :n],
+            "ages": self._ages[:n],
+        }
         state |= {"factors": self._factors[:, :n, :n], "order": self._order[:n]}
         return super().state() | state | {"counts": self._counts[1:]}
 
@@ -273,7 +303,9 @@ class BudgetedExpansion(CompiledBank, KernelBank):
         self.coefficients[:] = state["coefficients"]
         if self.averaging:
             self.sums[:] = state["sums"]
-        self._buffers = {view: self._buffer_of(view, vectors.shape[1]) for view, vectors in supports.items()}
+        self._buffers = {
+            view: self._buffer_of(view, vectors.shape[1]) for view, vectors in supports.items()
+        }
         for view, vectors in supports.items():
             self._buffers[view].load(np.ascontiguousarray(vectors))
         if training:

@@ -1,7 +1,8 @@
 """Kernel groups over a finite training set, with cached potentials of all tokens.
 
-An epoch costs O(tokens in error x N) per kernel instead of O(N^2 K): only changed coefficients cost anything. The Gram
-matrices are stored if they fit into memory; otherwise their rows are computed on demand.
+An epoch costs O(tokens in error x N) per kernel instead of O(N^2 K): only changed coefficients cost
+anything. The Gram matrices are stored if they fit into memory; otherwise their rows are computed on
+demand.
 """
 
 from collections.abc import Sequence
@@ -39,20 +40,21 @@ FUNCTIONS_32 = BankFunctions(
 )
 
 
-#: Least entry of a gradient of labels for a step in single precision. A likelihood moves every label of every token,
-#: most of them by less, and each entry costs a row of a Gram matrix.
+#: Least entry of a gradient of labels for a step in single precision. A likelihood moves every
+#: label of every token, most of them by less, and each entry costs a row of a Gram matrix.
 LEAST_MOVE = 1e-3
 
 
 class CachedKernelBank(CompiledBank, KernelBank):
-    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over the tokens of a training set.
+    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over the tokens of
+    a training set.
 
     It accepts only spans of the tokens that it was made for. :meth:`release` turns it into a
     :class:`~omkl.groups.KernelExpansion`, which scores any input.
 
-    In single precision, entries of the gradients of several outputs below ``LEAST_MOVE`` are added up by token and
-    output, and taken when their sum is that large (error feedback). So the sum of all steps differs from that of all
-    gradients by less than ``LEAST_MOVE`` in each entry.
+    In single precision, entries of the gradients of several outputs below ``LEAST_MOVE`` are added
+    up by token and output, and taken when their sum is that large (error feedback). So the sum of
+    all steps differs from that of all gradients by less than ``LEAST_MOVE`` in each entry.
 
     Parameters
     ----------
@@ -63,7 +65,8 @@ class CachedKernelBank(CompiledBank, KernelBank):
     dtype : float32 or float64
         Precision of Gram matrices and cached potentials; coefficients and norms are always float64.
     memory : int
-        Maximum bytes of the Gram matrices; if they are larger, rows are computed on demand and the latest cached.
+        Maximum bytes of the Gram matrices; if they are larger, rows are computed on demand and the
+        latest cached.
     n_jobs : int or None
         Number of threads that compute Gram matrices.
 
@@ -96,13 +99,17 @@ class CachedKernelBank(CompiledBank, KernelBank):
         self._gram_rows: Packed | None = None
         inputs = [tokens.views[view] for view in self.views]
         if p * n * n * self.dtype.itemsize <= memory:
-            self._gram: np.ndarray | GramRows | None = dense_grams(self.kernels, inputs, self.dtype, n_jobs)
+            self._gram: np.ndarray | GramRows | None = dense_grams(
+                self.kernels, inputs, self.dtype, n_jobs
+            )
         else:
             self._gram = GramRows(self.kernels, inputs, self.dtype, memory)
-        #: Sums of gradients that wait until they are large enough, and directions of the latest steps, (N, K).
+        #: Sums of gradients that wait until they are large enough, and directions of the latest
+        #: steps, (N, K).
         self._carried = np.zeros((n, n_outputs))
         self._directions = np.zeros((n, n_outputs))
-        # a gradient of a single output may be in any unit, and rows on demand are those of the gradient
+        # a gradient of a single output may be in any unit, and rows on demand are those of the
+        # gradient
         may_wait = self.dtype == np.float32 and n_outputs > 1 and self._has_matrices
         self._least = LEAST_MOVE if may_wait else 0.0
 
@@ -175,7 +182,9 @@ class CachedKernelBank(CompiledBank, KernelBank):
 
     def recompute_norms(self) -> None:
         for k in range(len(self.names)):
-            self.group_state.square_norms[k] = np.einsum("nj,jn->", self._coefficients[k], self.cached[k])
+            self.group_state.square_norms[k] = np.einsum(
+                "nj,jn->", self._coefficients[k], self.cached[k]
+            )
 
     def state(self) -> dict[str, np.ndarray]:
         return {
@@ -187,7 +196,11 @@ class CachedKernelBank(CompiledBank, KernelBank):
         }
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        for array, name in ((self._coefficients, "coefficients"), (self._sums, "sums"), (self.cached, "cached")):
+        for array, name in (
+            (self._coefficients, "coefficients"),
+            (self._sums, "sums"),
+            (self.cached, "cached"),
+        ):
             array[:] = state[name]
         self._moved[:] = state["moved"]
         self._carried[:] = state["carried"]
@@ -197,23 +210,34 @@ class CachedKernelBank(CompiledBank, KernelBank):
         self._carried[:] = 0.0
 
     def release(self) -> KernelExpansion:
-        """Return the same groups as an expansion over the tokens with coefficients; drop the Gram matrices."""
+        """Return the same groups as an expansion over the tokens with coefficients; drop the Gram
+        matrices.
+        """
         self._gram = self._gram_rows = None
         used = self._coefficients.any(axis=(0, 2))
         if self.averaging:
             used |= self._sums.any(axis=(0, 2))
-        expansion = KernelExpansion(self.names, self.kernels, self.views, self.n_outputs, self.averaging, self.dtype)
+        expansion = KernelExpansion(
+            self.names, self.kernels, self.views, self.n_outputs, self.averaging, self.dtype
+        )
         supports = {view: support[used] for view, support in self.supports.items()}
-        expansion.set_support(supports, self._coefficients[:, used], self._sums[:, used if self.averaging else []])
+        expansion.set_support(
+            supports, self._coefficients[:, used], self._sums[:, used if self.averaging else []]
+        )
         return expansion
 
 
 def dense_grams(
-    kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike = np.float32, n_jobs: int | None = None
+    kernels: Sequence[Kernel],
+    inputs: Sequence[np.ndarray],
+    dtype: DTypeLike = np.float32,
+    n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Return a stack of Gram matrices, (p, N, N), contiguous in its last axis; threads compute blocks of rows.
+    """Return a stack of Gram matrices, (p, N, N), contiguous in its last axis; threads compute
+    blocks of rows.
 
-    There is an input (N, d) for each kernel; kernels with the same array object share its inner products.
+    There is an input (N, d) for each kernel; kernels with the same array object share its inner
+    products.
     """
     inputs = _in_precision(inputs, dtype)
     n = len(inputs[0])
@@ -236,7 +260,11 @@ class GramRows:
     """
 
     def __init__(
-        self, kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], dtype: DTypeLike, budget: int = 2**30
+        self,
+        kernels: Sequence[Kernel],
+        inputs: Sequence[np.ndarray],
+        dtype: DTypeLike,
+        budget: int = 2**30,
     ) -> None:
         self.kernels, self.dtype, self.n_inputs = kernels, np.dtype(dtype), len(inputs[0])
         inputs = _in_precision(inputs, dtype)
@@ -247,7 +275,9 @@ class GramRows:
         capacity = max(1, budget // (len(kernels) * self.n_inputs * self.dtype.itemsize))
         self._recent = RecentlyUsed(min(capacity, self.n_inputs))
         # untouched pages take no memory
-        self._rows = np.empty((self._recent.capacity, len(kernels), self.n_inputs), dtype=self.dtype)
+        self._rows = np.empty(
+            (self._recent.capacity, len(kernels), self.n_inputs), dtype=self.dtype
+        )
 
     @property
     def nbytes(self) -> int:
@@ -273,7 +303,9 @@ class GramRows:
                     continue
                 # one by one, since rounding may depend on the other rows
                 for i, index in enumerate(indices):
-                    self._rows[index, k] = kernel.between(buffer.pair(rows[i : i + 1], self.n_inputs))[0]
+                    self._rows[index, k] = kernel.between(
+                        buffer.pair(rows[i : i + 1], self.n_inputs)
+                    )[0]
 
 
 def _in_precision(inputs: Sequence[np.ndarray], dtype: DTypeLike) -> list[np.ndarray]:

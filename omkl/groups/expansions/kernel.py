@@ -18,7 +18,8 @@ from omkl.structures.base import Potentials
 
 
 class KernelBank(Bank):
-    r"""Base class of banks of kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`.
+    r"""Base class of banks of kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i,
+    :]`.
 
     Subclasses store the support vectors and their coefficients. Norms follow from
     :math:`\|v - r g\|^2 = \|v\|^2 - 2 r \langle v, g \rangle + r^2 \|g\|^2`, where :math:`\langle v, g \rangle` is
@@ -82,11 +83,15 @@ class KernelBank(Bank):
         self.group_state.square_norms[:] = 0.0
         used = np.flatnonzero(~self.group_state.left_out).tolist()
         kernels, views = [self.kernels[k] for k in used], [self.views[k] for k in used]
-        self.group_state.square_norms[used] = square_norms(kernels, views, self.supports, self.coefficients[used])
+        self.group_state.square_norms[used] = square_norms(
+            kernels, views, self.supports, self.coefficients[used]
+        )
 
     def averaged_coefficients(self) -> np.ndarray:
         """Return the averaged dual coefficients, (p, S, K), or the current ones without an average."""
-        return self.group_state.average(self.coefficients, self.sums, lambda values: values[:, None, None])
+        return self.group_state.average(
+            self.coefficients, self.sums, lambda values: values[:, None, None]
+        )
 
     def averaged(self) -> "FrozenExpansion":
         """Return the averaged groups as a frozen expansion."""
@@ -104,11 +109,12 @@ class KernelBank(Bank):
 
 
 class KernelExpansion(KernelBank):
-    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`; every mistake adds support vectors.
+    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`; every mistake
+    adds support vectors.
 
-    It reads the views of the tokens and adds to ``potentials.unary``. All kernels share the support vectors, and
-    kernels on the same view share inner products. A round costs O(S) kernel values per token, where S is the size of
-    the support.
+    It reads the views of the tokens and adds to ``potentials.unary``. All kernels share the support
+    vectors, and kernels on the same view share inner products. A round costs O(S) kernel values per
+    token, where S is the size of the support.
 
     Parameters
     ----------
@@ -125,7 +131,9 @@ class KernelExpansion(KernelBank):
     def restart(self) -> None:
         self._allocate()
 
-    def set_support(self, supports: dict[str, np.ndarray], coefficients: np.ndarray, sums: np.ndarray) -> None:
+    def set_support(
+        self, supports: dict[str, np.ndarray], coefficients: np.ndarray, sums: np.ndarray
+    ) -> None:
         """Set the support vectors and their coefficients.
 
         Parameters
@@ -134,7 +142,9 @@ class KernelExpansion(KernelBank):
         coefficients, sums : arrays of shape (p, S, K)
             ``sums`` is (p, 0, K) without an average.
         """
-        self._supports = {view: np.array(support, dtype=self.dtype) for view, support in supports.items()}
+        self._supports = {
+            view: np.array(support, dtype=self.dtype) for view, support in supports.items()
+        }
         self._coefficients = np.array(coefficients, dtype=np.float64)
         self._sums = np.array(sums, dtype=np.float64)
         self.n_support = self._coefficients.shape[1]
@@ -155,7 +165,9 @@ class KernelExpansion(KernelBank):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(array.nbytes for array in [*self._supports.values(), self._coefficients, self._sums])
+        return sum(
+            array.nbytes for array in [*self._supports.values(), self._coefficients, self._sums]
+        )
 
     def grow_outputs(self, n_outputs: int) -> None:
         more = ((0, 0), (0, 0), (0, n_outputs - self.n_outputs))
@@ -199,7 +211,9 @@ class KernelExpansion(KernelBank):
 
     def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
         # kernel values take most of the time
-        both = self._expanded(x, np.concatenate([self.coefficients, self.averaged_coefficients()], axis=2))
+        both = self._expanded(
+            x, np.concatenate([self.coefficients, self.averaged_coefficients()], axis=2)
+        )
         self._scored = x, np.ascontiguousarray(both[:, :, : self.n_outputs])
         self.add_potentials(x, potentials)
         average.unary[:] += both[:, :, self.n_outputs :].sum(axis=0)
@@ -215,7 +229,10 @@ class KernelExpansion(KernelBank):
 
     def _vectors(self, x: Span, moving: np.ndarray) -> dict[str, np.ndarray]:
         tokens = x.low + moving
-        return {view: in_precision(x.tokens.views[view][tokens], self.dtype) for view in dict.fromkeys(self.views)}
+        return {
+            view: in_precision(x.tokens.views[view][tokens], self.dtype)
+            for view in dict.fromkeys(self.views)
+        }
 
     def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
         """Return the kernel values among the tokens ``moving``: (p, m, m)."""
@@ -229,7 +246,10 @@ class KernelExpansion(KernelBank):
     def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
         """Step along the gradient D (m, K) of the tokens ``moving`` in the groups of a mask."""
         if self._added is None:  # append support vectors with coefficients of zero
-            rows, capacity = slice(self.n_support, self.n_support + len(moving)), self._coefficients.shape[1]
+            rows, capacity = (
+                slice(self.n_support, self.n_support + len(moving)),
+                self._coefficients.shape[1],
+            )
             if rows.stop > capacity:
                 capacity = max(rows.stop, capacity + capacity // 2, 16)
                 self._coefficients = lengthened(self._coefficients, capacity, axis=1)
@@ -252,28 +272,49 @@ class KernelExpansion(KernelBank):
         self.forget_input()
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
-        # first mix the coefficients of the old support vectors, then append the vectors added by each shard
+        # first mix the coefficients of the old support vectors, then append the vectors added by
+        # each shard
         n, column = self.n_support, (slice(None), None, None)
-        parts = [self.supports, *({view: X[n:] for view, X in support_of(state).items()} for state in states)]
-        views = dict.fromkeys(view for part in parts for view in part)  # a shard without support has no arrays
-        weighted = [point[column] * state["coefficients"] for point, state in zip(mixture.points, states)]
+        parts = [
+            self.supports,
+            *({view: X[n:] for view, X in support_of(state).items()} for state in states),
+        ]
+        views = dict.fromkeys(
+            view for part in parts for view in part
+        )  # a shard without support has no arrays
+        weighted = [
+            point[column] * state["coefficients"] for point, state in zip(mixture.points, states)
+        ]
         arrays = [weighted]
         if self.averaging:
             shards = zip(mixture.averages, mixture.weights, states)
-            arrays.append([a[column] * state["coefficients"] + w * state["sums"] for a, w, state in shards])
+            arrays.append(
+                [a[column] * state["coefficients"] + w * state["sums"] for a, w, state in shards]
+            )
         arrays = [
-            np.concatenate([sum(own[:, :n] for own in shards), *(own[:, n:] for own in shards)], axis=1)
+            np.concatenate(
+                [sum(own[:, :n] for own in shards), *(own[:, n:] for own in shards)], axis=1
+            )
             for shards in arrays
         ]
         used = np.flatnonzero(np.any([array.any(axis=(0, 2)) for array in arrays], axis=0))
-        supports = {view: np.concatenate([part[view] for part in parts if view in part])[used] for view in views}
-        self.set_support(supports, arrays[0][:, used], arrays[-1][:, used if self.averaging else []])
+        supports = {
+            view: np.concatenate([part[view] for part in parts if view in part])[used]
+            for view in views
+        }
+        self.set_support(
+            supports, arrays[0][:, used], arrays[-1][:, used if self.averaging else []]
+        )
         self.recompute_norms()
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         supports = support_of(state)
         p, n_support, n_outputs = state["coefficients"].shape
-        fits = p == len(self.names) and n_outputs == self.n_outputs and state["sums"].shape[1] in (0, n_support)
+        fits = (
+            p == len(self.names)
+            and n_outputs == self.n_outputs
+            and state["sums"].shape[1] in (0, n_support)
+        )
         self._check_fit(fits and all(len(support) == n_support for support in supports.values()))
         if supports:
             self.dtype = next(iter(supports.values())).dtype
@@ -286,18 +327,30 @@ class FrozenExpansion(FrozenGroups):
 
     def __init__(self, bank: KernelBank) -> None:
         self.names, coefficients = list(bank.names), bank.averaged_coefficients()
-        self._alive, used = np.flatnonzero(coefficients.any(axis=(1, 2))).tolist(), coefficients.any(axis=(0, 2))
-        self._kernels, self._views = [bank.kernels[k] for k in self._alive], [bank.views[k] for k in self._alive]
+        self._alive, used = (
+            np.flatnonzero(coefficients.any(axis=(1, 2))).tolist(),
+            coefficients.any(axis=(0, 2)),
+        )
+        self._kernels, self._views = (
+            [bank.kernels[k] for k in self._alive],
+            [bank.views[k] for k in self._alive],
+        )
         #: Indices of the remaining support vectors.
         self.support_indices = np.flatnonzero(used)
         self._supports = {view: Reference(support[used]) for view, support in bank.supports.items()}
-        self._coefficients = np.ascontiguousarray(coefficients[self._alive][:, used], dtype=bank.dtype)
+        self._coefficients = np.ascontiguousarray(
+            coefficients[self._alive][:, used], dtype=bank.dtype
+        )
 
     def group_nbytes(self) -> np.ndarray:
-        """Return the bytes of each group, (p,): its coefficients, and its share of the common support vectors."""
+        """Return the bytes of each group, (p,): its coefficients, and its share of the common
+        support vectors.
+        """
         nbytes = np.zeros(len(self.names))
         for k, view, coefficients in zip(self._alive, self._views, self._coefficients):
-            nbytes[k] = coefficients.nbytes + self._supports[view].X.nbytes / self._views.count(view)
+            nbytes[k] = coefficients.nbytes + self._supports[view].X.nbytes / self._views.count(
+                view
+            )
         return nbytes
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
@@ -305,14 +358,24 @@ class FrozenExpansion(FrozenGroups):
         out = [potentials.unary if self._in_use(k) else None for k in self._alive]
         expand(self._kernels, self._views, x, self._supports, self._coefficients, out)
 
-    def products_of_supports(self, x: Span, gradient: Potentials) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """Yield name, contributions of support vectors to ``<theta_k, g_k>`` (S,), and these (S, d), of each kernel."""
+    def products_of_supports(
+        self, x: Span, gradient: Potentials
+    ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Yield name, contributions of support vectors to ``<theta_k, g_k>`` (S,), and these (S,
+        d), of each kernel.
+        """
         moving = np.flatnonzero(gradient.unary.any(axis=1))
         for k, kernel, view, A in zip(self._alive, self._kernels, self._views, self._coefficients):
             support = self._supports[view]
-            block = np.ascontiguousarray(x.tokens.views[view][x.low + moving], dtype=support.X.dtype)
+            block = np.ascontiguousarray(
+                x.tokens.views[view][x.low + moving], dtype=support.X.dtype
+            )
             values = kernel.between(Pair(block, support))
-            yield self.names[k], np.einsum("sj,sj->s", values.T @ gradient.unary[moving], A), support.X
+            yield (
+                self.names[k],
+                np.einsum("sj,sj->s", values.T @ gradient.unary[moving], A),
+                support.X,
+            )
 
     def recompute_norms(self) -> None:
         """Set ``||theta_k||^2`` in the group state: O(S^2) kernel values for S support vectors."""
@@ -324,7 +387,10 @@ class FrozenExpansion(FrozenGroups):
 
 
 def square_norms(
-    kernels: list[Kernel], views: list[str], supports: dict[str, np.ndarray], coefficients: np.ndarray
+    kernels: list[Kernel],
+    views: list[str],
+    supports: dict[str, np.ndarray],
+    coefficients: np.ndarray,
 ) -> np.ndarray:
     """Return ``tr(A_k' K_k A_k)`` of each kernel, (p,), computed in blocks of support vectors."""
     squares, n_support = np.zeros(len(kernels)), coefficients.shape[1]
@@ -334,7 +400,9 @@ def square_norms(
     for rows in row_blocks(n_support, n_support, supports[views[0]].dtype):
         pairs = {view: Pair(supports[view][rows], supports[view]) for view in dict.fromkeys(views)}
         for k, (kernel, view) in enumerate(zip(kernels, views)):
-            squares[k] += np.vdot(coefficients[k, rows], kernel.between(pairs[view]) @ coefficients[k])
+            squares[k] += np.vdot(
+                coefficients[k, rows], kernel.between(pairs[view]) @ coefficients[k]
+            )
     return squares
 
 
@@ -346,7 +414,9 @@ def expand(
     coefficients: np.ndarray,
     out: Sequence[np.ndarray | None],
 ) -> None:
-    """Add ``K_k(x, support) A_k`` of each kernel to ``out[k]``, (n, K), unless it is None, in blocks of tokens."""
+    """Add ``K_k(x, support) A_k`` of each kernel to ``out[k]``, (n, K), unless it is None, in
+    blocks of tokens.
+    """
     n_support = coefficients.shape[1]
     used = [k for k, part in enumerate(out) if part is not None]
     if n_support == 0 or not used:
@@ -354,7 +424,10 @@ def expand(
     dtype = supports[views[0]].X.dtype
     for rows in row_blocks(len(x), n_support, dtype):
         tokens = slice(x.low + rows.start, x.low + rows.stop)
-        block = {view: np.ascontiguousarray(x.tokens.views[view][tokens], dtype=dtype) for view in dict.fromkeys(views)}
+        block = {
+            view: np.ascontiguousarray(x.tokens.views[view][tokens], dtype=dtype)
+            for view in dict.fromkeys(views)
+        }
         pairs = {view: Pair(X, supports[view]) for view, X in block.items()}
         for k in used:
             out[k][rows] += kernels[k].between(pairs[views[k]]) @ coefficients[k]  # type: ignore[index]
@@ -362,22 +435,26 @@ def expand(
 
 def support_of(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Extract the support vectors by view from the arrays of a state."""
-    return {key.partition(":")[2]: array for key, array in state.items() if key.startswith("support:")}
+    return {
+        key.partition(":")[2]: array for key, array in state.items() if key.startswith("support:")
+    }
 
 
 class SupportBuffer:
     """Support vectors by their indices, and the few vectors at hand (the present input).
 
-    All vectors are columns of one array, with the vectors at hand just before the first support vector. So one
-    evaluation of a kernel between the vectors at hand and all columns gives its values among them and with every
-    support vector. ``1 / sqrt(k(x, x))`` of normalised kernels is stored with each vector, so a new one costs
-    O(capacity x dimension).
+    All vectors are columns of one array, with the vectors at hand just before the first support
+    vector. So one evaluation of a kernel between the vectors at hand and all columns gives its
+    values among them and with every support vector. ``1 / sqrt(k(x, x))`` of normalised kernels is
+    stored with each vector, so a new one costs O(capacity x dimension).
 
-    ``kernels`` are fitted kernels on vectors of dimension ``n_columns``; ``capacity`` is the maximum number of support
-    vectors.
+    ``kernels`` are fitted kernels on vectors of dimension ``n_columns``; ``capacity`` is the
+    maximum number of support vectors.
     """
 
-    def __init__(self, kernels: Sequence[Kernel], n_columns: int, capacity: int, dtype: DTypeLike) -> None:
+    def __init__(
+        self, kernels: Sequence[Kernel], n_columns: int, capacity: int, dtype: DTypeLike
+    ) -> None:
         self.normalized = [kernel for kernel in kernels if kernel.normalize == "diagonal"]
         self.first = 1
         self.columns = np.zeros((n_columns, 1 + capacity), dtype)
@@ -394,13 +471,20 @@ class SupportBuffer:
             roots[columns] = inverse_root(kernel.raw_diagonal(X))
 
     def stage(self, X: np.ndarray, n_support: int) -> "BufferPair":
-        """Set the vectors at hand, (m, d); pair them with themselves, then with the first support vectors."""
+        """Set the vectors at hand, (m, d); pair them with themselves, then with the first support
+        vectors.
+        """
         m = len(X)
         if m > self.first:
             self.pad(m - self.first, 0)
         X = np.ascontiguousarray(X, dtype=self.columns.dtype)
         self._write(slice(self.first - m, self.first), X)
-        return BufferPair(self, X, slice(self.first - m, self.first), slice(self.first - m, self.first + n_support))
+        return BufferPair(
+            self,
+            X,
+            slice(self.first - m, self.first),
+            slice(self.first - m, self.first + n_support),
+        )
 
     def pair(self, which: np.ndarray, n_support: int) -> "BufferPair":
         """Pair the support vectors with indices ``which``, (m,), with the first ``n_support`` ones."""
@@ -422,14 +506,18 @@ class SupportBuffer:
 
     def pad(self, before: int, after: int) -> None:
         """Allocate space for more vectors at hand, and more support vectors."""
-        self.columns, self.roots = (np.pad(array, ((0, 0), (before, after))) for array in (self.columns, self.roots))
+        self.columns, self.roots = (
+            np.pad(array, ((0, 0), (before, after))) for array in (self.columns, self.roots)
+        )
         self.first += before
 
 
 class BufferPair(Pair):
     """Some columns of a :class:`SupportBuffer`, ``rows``, against a range of columns, ``columns``."""
 
-    def __init__(self, buffer: SupportBuffer, X: np.ndarray, rows: slice | np.ndarray, columns: slice) -> None:
+    def __init__(
+        self, buffer: SupportBuffer, X: np.ndarray, rows: slice | np.ndarray, columns: slice
+    ) -> None:
         self._buffer, self._rows, self._columns = buffer, rows, columns
         self._right = buffer.columns, columns.start, columns.stop
         # skip Pair.__init__: the arrays are already known to be dense and floating

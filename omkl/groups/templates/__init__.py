@@ -1,1 +1,3 @@
-"""Feature templates of dependency arcs: their language, the named sets, and the bank of hashed weights."""
+"""Feature templates of dependency arcs: their language, the named sets, and the bank of hashed
+weights.
+"""

@@ -1,7 +1,8 @@
 """Loops over all arcs of sentences, which add the weights of templates to arc scores.
 
-See ``_jit_arcs`` for lines and buckets. Eight arcs of a head are scored at a time, in vectors, while the lines of later
-heads are prefetched. The scores are bitwise equal to scores of single arcs.
+See ``_jit_arcs`` for lines and buckets. Eight arcs of a head are scored at a time, in vectors,
+while the lines of later heads are prefetched. The scores are bitwise equal to scores of single
+arcs.
 """
 
 import numpy as np
@@ -19,7 +20,8 @@ MASK7, MASK15 = np.uint64(7), np.uint64(15)
 LINE, CACHE_LINE = 32, 64
 #: Number of arcs that are scored at a time.
 LANES = 8
-#: Number of arcs to prefetch ahead: enough for the lines to arrive, few enough for the fastest cache.
+#: Number of arcs to prefetch ahead: enough for the lines to arrive, few enough for the fastest
+#: cache.
 AHEAD = 128
 #: Number of bits for the buckets in the place of a key's weights; the other bits are the line.
 BUCKET_BITS = 10
@@ -30,7 +32,8 @@ _BUCKET_BITS = np.uint64(BUCKET_BITS)
 
 @intrinsic
 def locate_lanes(typing_context, key, modifiers, turns, size, places):
-    """Write the places of ``LANES`` arcs of a head; ``modifiers``, ``turns`` and ``places`` are addresses.
+    """Write the places of ``LANES`` arcs of a head; ``modifiers``, ``turns`` and ``places`` are
+    addresses.
 
     Plain loops over short rows are slower: they leave a remainder after long vectors.
     """
@@ -44,8 +47,12 @@ def locate_lanes(typing_context, key, modifiers, turns, size, places):
         key, modifiers, turns, size, places = arguments
         mixed = builder.add(all_lanes(builder, key, LANES), builder.load(at(modifiers), align=8))
         mixed = builder.mul(mixed, word([int(MIX)] * LANES))
-        short = builder.and_(size, ir.IntType(64)(2**32 - 1))  # tells the compiler that both factors are short
-        line = builder.lshr(builder.mul(builder.lshr(mixed, half), all_lanes(builder, short, LANES)), half)
+        short = builder.and_(
+            size, ir.IntType(64)(2**32 - 1)
+        )  # tells the compiler that both factors are short
+        line = builder.lshr(
+            builder.mul(builder.lshr(mixed, half), all_lanes(builder, short, LANES)), half
+        )
         buckets = builder.and_(builder.xor(mixed, builder.load(at(turns), align=8)), mask)
         builder.store(builder.or_(builder.shl(line, bits), buckets), at(places), align=8)
         return context.get_dummy_value()
@@ -57,29 +64,43 @@ def locate_lanes(typing_context, key, modifiers, turns, size, places):
 def weigh_lanes(typing_context, places, lines, bare, directed, distant, scores, weight):
     """Add the weights at ``LANES`` places, times the scales of their groups, to ``LANES`` scores.
 
-    ``places``, ``lines`` (the table) and ``scores`` are addresses; ``weight`` is any number of the table's type.
+    ``places``, ``lines`` (the table) and ``scores`` are addresses; ``weight`` is any number of the
+    table's type.
     """
     n_bytes = weight.bitwidth // 8
 
     def generate(context, builder, signature, arguments):
         def weights(low, mask, first, scale):
             bucket = builder.and_(builder.lshr(place, word([low] * LANES)), word([mask] * LANES))
-            offset = builder.mul(builder.add(bucket, word([first] * LANES)), word([n_bytes] * LANES))
-            wanted = all_lanes(builder, builder.fcmp_ordered("!=", scale, ir.DoubleType()(0.0)), LANES)
+            offset = builder.mul(
+                builder.add(bucket, word([first] * LANES)), word([n_bytes] * LANES)
+            )
+            wanted = all_lanes(
+                builder, builder.fcmp_ordered("!=", scale, ir.DoubleType()(0.0)), LANES
+            )
             where = builder.inttoptr(builder.add(line, offset), pointers)
-            own = builder.call(gather, [where, ir.IntType(32)(n_bytes), wanted, real([0.0] * LANES)])
-            return builder.fmul(all_lanes(builder, scale, LANES), own if n_bytes == 8 else builder.fpext(own, double))
+            own = builder.call(
+                gather, [where, ir.IntType(32)(n_bytes), wanted, real([0.0] * LANES)]
+            )
+            return builder.fmul(
+                all_lanes(builder, scale, LANES),
+                own if n_bytes == 8 else builder.fpext(own, double),
+            )
 
         word, double = ir.VectorType(ir.IntType(64), LANES), ir.VectorType(ir.DoubleType(), LANES)
         kind = ir.DoubleType() if n_bytes == 8 else ir.FloatType()
         real, pointers = ir.VectorType(kind, LANES), ir.VectorType(kind.as_pointer(), LANES)
         gather = builder.module.declare_intrinsic(
             f"llvm.masked.gather.v{LANES}f{8 * n_bytes}.v{LANES}p0f{8 * n_bytes}",
-            fnty=ir.FunctionType(real, [pointers, ir.IntType(32), ir.VectorType(ir.IntType(1), LANES), real]),
+            fnty=ir.FunctionType(
+                real, [pointers, ir.IntType(32), ir.VectorType(ir.IntType(1), LANES), real]
+            ),
         )
         places, lines, bare, directed, distant, scores, _ = arguments
         place = builder.load(builder.inttoptr(places, word.as_pointer()), align=8)
-        line = builder.mul(builder.lshr(place, word([BUCKET_BITS] * LANES)), word([LINE * n_bytes] * LANES))
+        line = builder.mul(
+            builder.lshr(place, word([BUCKET_BITS] * LANES)), word([LINE * n_bytes] * LANES)
+        )
         line = builder.add(all_lanes(builder, lines, LANES), line)
         total = builder.fadd(weights(0, 7, 0, bare), weights(3, 7, 8, directed))
         total = builder.fadd(total, weights(6, 15, 16, distant))
@@ -110,13 +131,16 @@ def copy(nodes, cells, scores, starts, rows, into_rows):
 
 
 @compiled
-def add_pairs(head_keys, modifier_keys, first, n_arcs, width, pairs, live, scales, table, turns, starts, rows):
+def add_pairs(
+    head_keys, modifier_keys, first, n_arcs, width, pairs, live, scales, table, turns, starts, rows
+):
     """Add pairs of views without a field between head and modifier, one head after the other.
 
-    Meanwhile prefetch the lines of later heads, also across the end of a pair. The table of a pair stays in cache from
-    one sentence to the next. ``modifier_keys`` has ``LANES`` more columns than nodes; ``turns`` has the bucket bits of
-    direction and distance, indexed by N + m - h. ``first`` is the first node of each node's sentence,
-    ``n_arcs`` the number of arcs from each node, and ``width`` the largest of these, rounded up to whole vectors.
+    Meanwhile prefetch the lines of later heads, also across the end of a pair. The table of a pair
+    stays in cache from one sentence to the next. ``modifier_keys`` has ``LANES`` more columns than
+    nodes; ``turns`` has the bucket bits of direction and distance, indexed by N + m - h. ``first``
+    is the first node of each node's sentence, ``n_arcs`` the number of arcs from each node, and
+    ``width`` the largest of these, rounded up to whole vectors.
     """
     n_nodes = head_keys.shape[1]
     ahead = AHEAD // width + 1
@@ -133,24 +157,41 @@ def add_pairs(head_keys, modifier_keys, first, n_arcs, width, pairs, live, scale
             p, n = live[coming], n_arcs[node]
             modifier = pairs.views[p, 1] * modifier_keys.shape[1] + first[node] + 1
             turn = center - (node - first[node]) + 1
-            key, size = head_keys[pairs.views[p, 0], node], np.uint64(pairs.bases[p + 1] - pairs.bases[p])
-            from_modifiers, from_turns = of_modifiers + np.uint64(modifier) * _WORD, of_turns + np.uint64(turn) * _WORD
+            key, size = (
+                head_keys[pairs.views[p, 0], node],
+                np.uint64(pairs.bases[p + 1] - pairs.bases[p]),
+            )
+            from_modifiers, from_turns = (
+                of_modifiers + np.uint64(modifier) * _WORD,
+                of_turns + np.uint64(turn) * _WORD,
+            )
             to = of_places + np.uint64(slot * width) * _WORD
             for a in range(0, n, LANES):
                 offset = np.uint64(a) * _WORD
                 locate_lanes(key, from_modifiers + offset, from_turns + offset, size, to + offset)
-            if first[node] == 0:  # the first sentence prefetches the lines of the pair for the others
+            if (
+                first[node] == 0
+            ):  # the first sentence prefetches the lines of the pair for the others
                 # the bytes of a line, in whole cache lines, with nonzero scales
                 low = 0 if scales[p, 0] != 0.0 else (8 if scales[p, 1] != 0.0 else 16)
                 high = 32 if scales[p, 2] != 0.0 else (16 if scales[p, 1] != 0.0 else 8)
                 low = low * n_bytes // CACHE_LINE * CACHE_LINE
-                _fetch(places[slot, :n], of_lines + np.uint64(pairs.bases[p]) * stride, stride, low, high * n_bytes)
+                _fetch(
+                    places[slot, :n],
+                    of_lines + np.uint64(pairs.bases[p]) * stride,
+                    stride,
+                    low,
+                    high * n_bytes,
+                )
             node, coming = (node + 1, coming) if node + 1 < n_nodes else (0, coming + 1)
         slot = slot + 1 if slot < ahead else 0
         if row >= ahead:
             p = live[now]
             bare, directed, distant = scales[p, 0], scales[p, 1], scales[p, 2]
-            at, to = of_places + np.uint64(slot * width) * _WORD, of_rows + np.uint64(starts[own] + 1) * _WORD
+            at, to = (
+                of_places + np.uint64(slot * width) * _WORD,
+                of_rows + np.uint64(starts[own] + 1) * _WORD,
+            )
             lines = of_lines + np.uint64(pairs.bases[p]) * stride
             for a in range(0, n_arcs[own], LANES):
                 offset = np.uint64(a) * _WORD
@@ -160,7 +201,9 @@ def add_pairs(head_keys, modifier_keys, first, n_arcs, width, pairs, live, scale
 
 @inner
 def _fetch(places, lines, stride, low, high):
-    """Prefetch the bytes ``low .. high - 1`` of the lines of a head's arcs; ``lines`` is the address of the table."""
+    """Prefetch the bytes ``low .. high - 1`` of the lines of a head's arcs; ``lines`` is the
+    address of the table.
+    """
     for offset in range(low, high, 2 * CACHE_LINE):
         first = lines + np.uint64(offset)
         second = lines + np.uint64(min(offset + CACHE_LINE, high - 1))
@@ -171,9 +214,16 @@ def _fetch(places, lines, stride, low, high):
 
 
 @compiled
-def add_pair_between(head_keys, modifier_keys, codes, nodes, pairs, p, scales, table, bins, starts, rows):
+def add_pair_between(
+    head_keys, modifier_keys, codes, nodes, pairs, p, scales, table, bins, starts, rows
+):
     """Add a pair of views with a line for each value of a field between the two tokens."""
-    view, other, field, first_line = pairs.views[p, 0], pairs.views[p, 1], pairs.between[p], pairs.bases[p]
+    view, other, field, first_line = (
+        pairs.views[p, 0],
+        pairs.views[p, 1],
+        pairs.between[p],
+        pairs.bases[p],
+    )
     bare, directed, distant = scales[p, 0], scales[p, 1], scales[p, 2]
     size = np.uint64(pairs.bases[p + 1] - first_line)
     seen = np.empty(nodes[-1], np.uint64)
@@ -199,6 +249,9 @@ def add_pair_between(head_keys, modifier_keys, codes, nodes, pairs, p, scales, t
                         line = table[first_line + np.int64(((mixed >> HALF) * size) >> HALF)]
                         total += bare * line[mixed & MASK7]
                         total += directed * line[DIRECTION + (((mixed >> THREE) ^ turn) & MASK7)]
-                        total += distant * line[DISTANCE + (((mixed >> SIX) ^ bins[side, abs(h - m)]) & MASK15)]
+                        total += (
+                            distant
+                            * line[DISTANCE + (((mixed >> SIX) ^ bins[side, abs(h - m)]) & MASK15)]
+                        )
                     rows[starts[h] + m - low] += total
                     m += sign

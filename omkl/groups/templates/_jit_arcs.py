@@ -1,17 +1,19 @@
 """Loops over lists of arcs and their hashed features.
 
-Templates with the same views of head and modifier differ only in their variant (nothing, direction, distance). They
-share a *line* of 32 buckets, two adjacent cache lines in float32, so that one look-up serves all three. Buckets 0-7
-belong to the bare conjunction, 8-15 to the direction, 16-31 to the direction and a bin of the distance. The bucket of a
-feature is hashed as well, so that a line can store several keys. Features of one key never collide, and neither do
-templates. Pair ``p`` of views has the lines ``bases[p] : bases[p + 1]`` of a table. The buckets of a variant belong to
+Templates with the same views of head and modifier differ only in their variant (nothing, direction,
+distance). They share a *line* of 32 buckets, two adjacent cache lines in float32, so that one
+look-up serves all three. Buckets 0-7 belong to the bare conjunction, 8-15 to the direction, 16-31
+to the direction and a bin of the distance. The bucket of a feature is hashed as well, so that a
+line can store several keys. Features of one key never collide, and neither do templates. Pair ``p``
+of views has the lines ``bases[p] : bases[p + 1]`` of a table. The buckets of a variant belong to
 the group ``groups[p, variant]``, -1 for none.
 
-A list of arcs is an array ``places``, (5, number of arcs), with the nodes of the sentence's root, of the head and of
-the modifier, counted over all sentences, a code, and a third node: -1 for arcs, the head's head for grandparent parts,
-and the inner sibling for sibling parts. The code is the bin of the distance, plus 8 if the modifier is to the right. In
-sibling parts, modifier or third node can be -1. Sentence ``s`` has the nodes ``nodes[s] : nodes[s + 1]``. ``keys`` are
-the hashes of the views of all nodes.
+A list of arcs is an array ``places``, (5, number of arcs), with the nodes of the sentence's root,
+of the head and of the modifier, counted over all sentences, a code, and a third node: -1 for arcs,
+the head's head for grandparent parts, and the inner sibling for sibling parts. The code is the bin
+of the distance, plus 8 if the modifier is to the right. In sibling parts, modifier or third node
+can be -1. Sentence ``s`` has the nodes ``nodes[s] : nodes[s + 1]``. ``keys`` are the hashes of the
+views of all nodes.
 """
 
 import numpy as np
@@ -33,13 +35,18 @@ TURN = np.uint64(0xC2B2AE3D27D4EB4F)
 #: Size of a cache line in bytes, and number of pairs of views to prefetch ahead of learning.
 CACHE_LINE = 64
 AHEAD = 4
-#: With fewer arcs, as in one sentence, tables do not stay in cache between uses, so lines are prefetched.
+#: With fewer arcs, as in one sentence, tables do not stay in cache between uses, so lines are
+#: prefetched.
 FEW = 1 << 13
 
 
 @compiled
-def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modifier_keys, third_keys):
-    """Hash each view of each token into 64 bits; heads, modifiers and third nodes have different hashes."""
+def fold_views(
+    columns, root, n_nodes, starts, offsets, fields, head_keys, modifier_keys, third_keys
+):
+    """Hash each view of each token into 64 bits; heads, modifiers and third nodes have different
+    hashes.
+    """
     for view in range(starts.shape[0] - 1):
         for i in range(n_nodes):
             key = np.uint64(1)
@@ -55,10 +62,11 @@ def fold_views(columns, root, n_nodes, starts, offsets, fields, head_keys, modif
 
 @compiled
 def list_parts(lists, wanted, kind, root, bins, places, kept):
-    """List the parts of a kind with nonzero entries in ``wanted``, and their numbers; return how many there are.
+    """List the parts of a kind with nonzero entries in ``wanted``, and their numbers; return how
+    many there are.
 
-    ``lists`` is a PartLists of one sentence, whose root is the node ``root``; kind 0 has grandparent parts, kind 1
-    sibling parts. The bin of a sibling part that ends a side is 7.
+    ``lists`` is a PartLists of one sentence, whose root is the node ``root``; kind 0 has
+    grandparent parts, kind 1 sibling parts. The bin of a sibling part that ends a side is 7.
     """
     count = 0
     if kind == 0:
@@ -68,7 +76,10 @@ def list_parts(lists, wanted, kind, root, bins, places, kept):
                 g = lists.heads[lists.starts[h] + part - lists.grandparents[arc]]
                 if wanted[part] != 0.0 and g != m:
                     places[0, count], places[1, count], places[2, count] = root, root + h, root + m
-                    places[3, count], places[4, count] = bins[1 if m > h else 0, abs(h - m)], root + g
+                    places[3, count], places[4, count] = (
+                        bins[1 if m > h else 0, abs(h - m)],
+                        root + g,
+                    )
                     kept[count] = part
                     count += 1
         return count
@@ -80,7 +91,11 @@ def list_parts(lists, wanted, kind, root, bins, places, kept):
             for j in range(i + 1, length + 2):
                 if wanted[part] != 0.0:
                     m = lists.modifiers[lists.order[low + j - 1]] if j <= length else -1
-                    places[0, count], places[1, count], places[2, count] = root, root + h, root + m if m > 0 else -1
+                    places[0, count], places[1, count], places[2, count] = (
+                        root,
+                        root + h,
+                        root + m if m > 0 else -1,
+                    )
                     places[3, count] = bins[right, abs(h - m)] if m > 0 else 7 + 8 * right
                     places[4, count] = root + s if s > 0 else -1
                     kept[count] = part
@@ -91,8 +106,13 @@ def list_parts(lists, wanted, kind, root, bins, places, kept):
 
 @compiled
 def add_scores(keys, places, pairs, groups, scales, table, scores):
-    """Add the weights of all pairs of views, times the scales of their groups, to the scores of the arcs."""
-    seen, hashes = np.empty(keys.heads.shape[1] + 1, np.uint64), np.empty(places.shape[1], np.uint64)
+    """Add the weights of all pairs of views, times the scales of their groups, to the scores of the
+    arcs.
+    """
+    seen, hashes = (
+        np.empty(keys.heads.shape[1] + 1, np.uint64),
+        np.empty(places.shape[1], np.uint64),
+    )
     for p in range(pairs.views.shape[0]):
         bare = scales[groups[p, 0]] if groups[p, 0] >= 0 else 0.0
         directed = scales[groups[p, 1]] if groups[p, 1] >= 0 else 0.0
@@ -123,8 +143,8 @@ def add_scores(keys, places, pairs, groups, scales, table, scores):
 def _fetch_line(table, line):
     """Prefetch a line of a table.
 
-    Lines that were not used since the last sentence are in slower memory, and waiting for one takes five times as long
-    as the arithmetic.
+    Lines that were not used since the last sentence are in slower memory, and waiting for one takes
+    five times as long as the arithmetic.
     """
     start = np.uint64(table.ctypes.data) + np.uint64(line) * np.uint64(table.strides[0])
     for offset in range(0, table.strides[0], CACHE_LINE):
@@ -135,7 +155,8 @@ def _fetch_line(table, line):
 def _add_hashes(keys, pairs, p, places, hashes):
     """Write the sum of the hashes of the nodes of each arc or part.
 
-    It depends on whether modifier and third node are on the same side of the head, as siblings always are.
+    It depends on whether modifier and third node are on the same side of the head, as siblings
+    always are.
     """
     heads, modifiers = keys.heads[pairs.views[p, 0]], keys.modifiers[pairs.views[p, 1]]
     if keys.thirds.shape[0] == 0:
@@ -147,7 +168,9 @@ def _add_hashes(keys, pairs, p, places, hashes):
         h, m, third = places[1, a], places[2, a], places[4, a]
         hashes[a] = heads[h] + (modifiers[m] if m >= 0 else np.uint64(0))
         if third >= 0:
-            hashes[a] += thirds[third] + (TURN if (third > h) != (places[3, a] >= 8) else np.uint64(0))
+            hashes[a] += thirds[third] + (
+                TURN if (third > h) != (places[3, a] >= 8) else np.uint64(0)
+            )
 
 
 @inner
@@ -166,14 +189,19 @@ def _values_between(codes, between, place, seen):
 
 @inner
 def _room(keys, places, between):
-    """Allocate arrays for :func:`_find_lines`: distinct values between two tokens; arcs, lines, buckets; hashes."""
+    """Allocate arrays for :func:`_find_lines`: distinct values between two tokens; arcs, lines,
+    buckets; hashes.
+    """
     n_entries, some = places.shape[1], False
     for field in between:
         some |= field >= 0
     if some:
         for a in range(places.shape[1]):
             n_entries += abs(places[1, a] - places[2, a])
-    seen, buckets = np.empty(keys.heads.shape[1] + 1, np.uint64), np.empty((N_VARIANTS, n_entries), np.int64)
+    seen, buckets = (
+        np.empty(keys.heads.shape[1] + 1, np.uint64),
+        np.empty((N_VARIANTS, n_entries), np.int64),
+    )
     hashes = np.empty(places.shape[1], np.uint64)
     return seen, np.empty(n_entries, np.int64), np.empty(n_entries, np.int64), buckets, hashes
 
@@ -218,7 +246,9 @@ def _any_stored(groups, empty):
 
 @compiled
 def inner_products(keys, places, gradient, pairs, groups, empty, table, products):
-    """``products[k] = <v_k, g>`` of every nonempty group, from the gradient with respect to the arcs."""
+    """``products[k] = <v_k, g>`` of every nonempty group, from the gradient with respect to the
+    arcs.
+    """
     room = _room(keys, places, pairs.between)
     _, owners, lines, buckets, _ = room
     for p in range(pairs.views.shape[0]):
@@ -239,8 +269,9 @@ def inner_products(keys, places, gradient, pairs, groups, empty, table, products
 def step(keys, places, gradient, pairs, groups, table, sums, arrays):
     """``v -= rate g`` for all groups, with their norms and the norms of their gradients.
 
-    Empty groups are postponed: only the norm of their gradient is computed, from the numbers of the lines, without a
-    look-up. For the others, ``||g||^2`` follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
+    Empty groups are postponed: only the norm of their gradient is computed, from the numbers of the
+    lines, without a look-up. For the others, ``||g||^2`` follows from ``||v - r g||^2 = ||v||^2 - 2
+    r <v, g> + r^2 ||g||^2``.
     """
     room = _room(keys, places, pairs.between)
     _, owners, lines, buckets, hashes = room
@@ -264,11 +295,20 @@ def step(keys, places, gradient, pairs, groups, table, sums, arrays):
             if k < 0:
                 continue
             if empty[k]:
-                arrays.square_gradients[k] = square_norm(owners[:count], lines, buckets[variant], gradient)
+                arrays.square_gradients[k] = square_norm(
+                    owners[:count], lines, buckets[variant], gradient
+                )
                 arrays.square_norms[k] = rates[k] ** 2 * arrays.square_gradients[k]
             else:
                 moved, square_change = _move(
-                    owners[:count], lines, buckets[variant], gradient, rates[k], table, sums, averages[k]
+                    owners[:count],
+                    lines,
+                    buckets[variant],
+                    gradient,
+                    rates[k],
+                    table,
+                    sums,
+                    averages[k],
                 )
                 arrays.square_norms[k] += square_change
                 arrays.square_gradients[k] = max(moved, 0.0) / rates[k] ** 2
@@ -317,9 +357,11 @@ def square_norm(owners, lines, buckets, values):
 
 @compiled
 def list_features(keys, places, pairs, variants, starts, ids):
-    """List the feature ids of each arc, template by template, as CSR rows; ``ids`` must be large enough.
+    """List the feature ids of each arc, template by template, as CSR rows; ``ids`` must be large
+    enough.
 
-    A template uses a pair of views; its variant adds nothing (0), the direction (1) or direction and distance (2).
+    A template uses a pair of views; its variant adds nothing (0), the direction (1) or direction
+    and distance (2).
     """
     count = 0
     seen = np.empty(keys.heads.shape[1] + 1, np.uint64)
@@ -348,7 +390,8 @@ def list_features(keys, places, pairs, variants, starts, ids):
 
 @compiled
 def scale_group(lines, buckets, factor, table, sums, average):
-    """Multiply buckets of lines, given by their bounds, after adding their share of the average to its sums.
+    """Multiply buckets of lines, given by their bounds, after adding their share of the average to
+    its sums.
 
     Return the new squared norm.
     """

@@ -23,17 +23,20 @@ LINES_A_KEY = 0.5
 #: Number of gold arcs whose keys are counted.
 SAMPLE = 200_000
 ALIGNMENT = 128
-#: Arcs with a smaller gradient are skipped: most arcs of a trained CRF, which hardly change the gradient.
+#: Arcs with a smaller gradient are skipped: most arcs of a trained CRF, which hardly change the
+#: gradient.
 NEGLIGIBLE = 1e-5
 
 
 class ArcTemplateBank(Bank):
-    """A group of hashed features for each template of an arc, of a grandparent part, or of a sibling part.
+    """A group of hashed features for each template of an arc, of a grandparent part, or of a
+    sibling part.
 
-    Potentials are one array of arc scores S (n + 1, n + 1), or also an array of scores of the parts of
+    Potentials are one array of arc scores S (n + 1, n + 1), or also an array of scores of the parts
+    of
     :class:`~omkl.structures.SecondOrderTree`. Features are never listed. The fields of head and modifier
-    are hashed to a line of a table that belongs to one pair of views, so that templates never collide with one another.
-    A template whose group is zero costs no look-up.
+    are hashed to a line of a table that belongs to one pair of views, so that templates never
+    collide with one another. A template whose group is zero costs no look-up.
 
     Parameters
     ----------
@@ -68,7 +71,9 @@ class ArcTemplateBank(Bank):
         self.sizes = np.asarray(sizes, dtype=np.int64)
         self._pairs = self._layout.tables(self.sizes)
         n_lines = int(self._pairs.bases[-1])
-        self.table, self._sums = (_aligned(n, self._dtype) for n in (n_lines, n_lines if self.averaging else 0))
+        self.table, self._sums = (
+            _aligned(n, self._dtype) for n in (n_lines, n_lines if self.averaging else 0)
+        )
         self._stored = np.zeros(len(self.names), dtype=bool)
         self._groups = self._layout.groups
         #: Lines and buckets of the table for each group.
@@ -86,21 +91,27 @@ class ArcTemplateBank(Bank):
         averaging: bool = True,
         dtype: DTypeLike = np.float32,
     ) -> "ArcTemplateBank":
-        """Make a bank, with lines for each pair of views according to its keys on the gold arcs of a training set.
+        """Make a bank, with lines for each pair of views according to its keys on the gold arcs of
+        a training set.
 
         Parameters
         ----------
         templates : TemplateSet
         examples : sequence of (ArcSentence, gold heads, ...)
         memory : float
-            Maximum megabytes of the parameters and their averages. Pairs with few keys get what they need; the others
-            share the rest evenly.
+            Maximum megabytes of the parameters and their averages. Pairs with few keys get what
+            they need; the others share the rest evenly.
         averaging : bool
         dtype : float32 or float64
         """
         layout = TemplateLayout(TemplateSet.resolve(templates))
         wanted = LINES_A_KEY * layout.count_keys(examples, SAMPLE)
-        return cls(templates, averaging, dtype, layout.fair_sizes(wanted, _lines_in(memory, averaging, dtype)))
+        return cls(
+            templates,
+            averaging,
+            dtype,
+            layout.fair_sizes(wanted, _lines_in(memory, averaging, dtype)),
+        )
 
     @property
     def nbytes(self) -> int:
@@ -108,7 +119,9 @@ class ArcTemplateBank(Bank):
         return self.table.nbytes + self._sums.nbytes
 
     def group_nbytes(self) -> np.ndarray:
-        """Return the bytes of each template, (p,); templates with the same views share their lines evenly."""
+        """Return the bytes of each template, (p,); templates with the same views share their lines
+        evenly.
+        """
         nbytes = np.zeros(len(self.names))
         for size, groups in zip(self.sizes, self._layout.groups):
             own = [k for k in groups if k >= 0]
@@ -120,9 +133,11 @@ class ArcTemplateBank(Bank):
         return int(np.count_nonzero(self.table))
 
     def collision_rate(self) -> float:
-        """Estimate the share of features that share a weight with another, from the fill of the tables.
+        """Estimate the share of features that share a weight with another, from the fill of the
+        tables.
 
-        If ``m`` features fall into ``n`` buckets at random, a share ``1 - exp(-m / n)`` of the buckets is taken.
+        If ``m`` features fall into ``n`` buckets at random, a share ``1 - exp(-m / n)`` of the
+        buckets is taken.
         """
         features = taken = 0.0
         for block in self._blocks:
@@ -138,7 +153,9 @@ class ArcTemplateBank(Bank):
         nodes = np.array([0, len(x) + 1])
         self._add_scores(self._layout.keys(x), nodes, nodes**2, [x], potentials.arcs.reshape(-1))
 
-    def add_to_all(self, sentences: Sequence[ArcSentence], potentials: Sequence[Potentials]) -> None:
+    def add_to_all(
+        self, sentences: Sequence[ArcSentence], potentials: Sequence[Potentials]
+    ) -> None:
         """Add the potentials of several sentences in place, which is faster than one at a time.
 
         Parameters
@@ -170,7 +187,12 @@ class ArcTemplateBank(Bank):
             own.parts[numbers] += values
 
     def _add_scores(
-        self, keys: ArcKeys, nodes: np.ndarray, cells: np.ndarray, sentences: Sequence[ArcSentence], scores: np.ndarray
+        self,
+        keys: ArcKeys,
+        nodes: np.ndarray,
+        cells: np.ndarray,
+        sentences: Sequence[ArcSentence],
+        scores: np.ndarray,
     ) -> None:
         """Add the weights of the templates to the scores of all likely arcs."""
         scales = self.group_state.scales
@@ -187,7 +209,9 @@ class ArcTemplateBank(Bank):
         jit.add_scores(keys, places, self._pairs, self._groups, scales, self.table, own)
         scores[chosen] = own
 
-    def _add_all_arcs(self, keys: ArcKeys, nodes: np.ndarray, cells: np.ndarray, scores: np.ndarray) -> None:
+    def _add_all_arcs(
+        self, keys: ArcKeys, nodes: np.ndarray, cells: np.ndarray, scores: np.ndarray
+    ) -> None:
         """Add the weights of the templates to the scores of all arcs."""
         pairs, table = self._pairs, self.table
         scales = np.where(self._groups >= 0, self.group_state.scales[self._groups], 0.0)
@@ -205,7 +229,9 @@ class ArcTemplateBank(Bank):
             own = list(run)
             if not is_between:
                 sizes = first, n_arcs, int(widths.max())
-                all_arcs.add_pairs(keys.heads, padded, *sizes, pairs, np.array(own), *arrays, turns, starts, rows)
+                all_arcs.add_pairs(
+                    keys.heads, padded, *sizes, pairs, np.array(own), *arrays, turns, starts, rows
+                )
                 continue
             for p in own:
                 hashes = keys.heads, padded, keys.codes
@@ -222,9 +248,13 @@ class ArcTemplateBank(Bank):
         if activated.any():
             groups = np.where((self._groups >= 0) & activated[self._groups], self._groups, -1)
             moved, unused = np.zeros((2, len(self.names)))
-            arrays = self.group_state.step._replace(empty=~activated, square_norms=moved, square_gradients=unused)
+            arrays = self.group_state.step._replace(
+                empty=~activated, square_norms=moved, square_gradients=unused
+            )
             own = self._arcs_of(x, gradient)
-            jit.step(self._layout.keys(x), *own, self._pairs, groups, self.table, self._sums, arrays)
+            jit.step(
+                self._layout.keys(x), *own, self._pairs, groups, self.table, self._sums, arrays
+            )
             self.group_state.square_norms[activated] = np.maximum(moved[activated], 0.0)
             self._stored |= activated
 
@@ -236,10 +266,14 @@ class ArcTemplateBank(Bank):
         cells, places = self._layout.arcs(np.abs(gradient.arcs) > NEGLIGIBLE)
         return places, gradient.arcs.reshape(-1)[cells]
 
-    def inner_products(self, x: ArcSentence, gradient: TreePotentials, totals: np.ndarray | None) -> np.ndarray:
+    def inner_products(
+        self, x: ArcSentence, gradient: TreePotentials, totals: np.ndarray | None
+    ) -> np.ndarray:
         products, empty = np.zeros(len(self.names)), self.group_state.empty
         arcs = self._arcs_of(x, gradient)
-        jit.inner_products(self._layout.keys(x), *arcs, self._pairs, self._groups, empty, self.table, products)
+        jit.inner_products(
+            self._layout.keys(x), *arcs, self._pairs, self._groups, empty, self.table, products
+        )
         return products
 
     def _scale_group(self, k: int, factor: float) -> None:
@@ -247,7 +281,9 @@ class ArcTemplateBank(Bank):
             return
         bounds = [(block.start, block.stop) for block in self._blocks[k]]
         average = self.group_state.averages[k]
-        self.group_state.square_norms[k] = jit.scale_group(*bounds, factor, self.table, self._sums, average)
+        self.group_state.square_norms[k] = jit.scale_group(
+            *bounds, factor, self.table, self._sums, average
+        )
         self._stored[k] = factor != 0.0
 
     def recompute_norms(self) -> None:
@@ -256,7 +292,9 @@ class ArcTemplateBank(Bank):
     def _square_norms(self) -> np.ndarray:
         """Return the sum of squares of each group."""
         own = [self.table[block] for block in self._blocks]
-        return np.array([np.einsum("ij,ij->", weights, weights, dtype=np.float64) for weights in own])
+        return np.array(
+            [np.einsum("ij,ij->", weights, weights, dtype=np.float64) for weights in own]
+        )
 
     def averaged(self) -> "ArcTemplateBank":
         """Return a frozen bank with the averaged parameters; templates of weight zero cost nothing."""
@@ -265,10 +303,14 @@ class ArcTemplateBank(Bank):
             frozen = ArcTemplateBank(self.templates, dtype=self._dtype, sizes=self.sizes)
             for k, block in enumerate(self._blocks):
                 sums = self._sums[block] if self.averaging else self._sums
-                frozen.table[block] = self.group_state.average(self.table[block], sums, itemgetter(k))
+                frozen.table[block] = self.group_state.average(
+                    self.table[block], sums, itemgetter(k)
+                )
             frozen._stored[:] = frozen._square_norms() > 0
         # -1 for groups of zero
-        frozen._groups = np.where((self._groups >= 0) & frozen._stored[self._groups], self._groups, -1)
+        frozen._groups = np.where(
+            (self._groups >= 0) & frozen._stored[self._groups], self._groups, -1
+        )
         return frozen
 
     def restricted(self, templates: TemplateSet) -> "ArcTemplateBank":
@@ -278,7 +320,10 @@ class ArcTemplateBank(Bank):
         ----------
         templates : TemplateSet
         """
-        pairs = [self._layout.identities.index(identity) for identity in TemplateLayout(templates).identities]
+        pairs = [
+            self._layout.identities.index(identity)
+            for identity in TemplateLayout(templates).identities
+        ]
         bank = ArcTemplateBank(templates, self.averaging, self._dtype, self.sizes[pairs])
         kept = [self.names.index(name) for name in bank.names]
         for own, k in zip(bank._blocks, kept):
@@ -288,8 +333,11 @@ class ArcTemplateBank(Bank):
         bank._stored[:] = self._stored[kept]
         return bank
 
-    def strongest(self, k: int, n: int, tokens: ArcTokens, places: np.ndarray) -> list[tuple[float, tuple[int, ...]]]:
-        """Return the largest weights of one template, and for each an arc or part of a treebank with this feature.
+    def strongest(
+        self, k: int, n: int, tokens: ArcTokens, places: np.ndarray
+    ) -> list[tuple[float, tuple[int, ...]]]:
+        """Return the largest weights of one template, and for each an arc or part of a treebank
+        with this feature.
 
         Parameters
         ----------
@@ -305,8 +353,9 @@ class ArcTemplateBank(Bank):
         Returns
         -------
         list of (float, (int, int, int, int))
-            Weight, and sentence, head, modifier, and third node or token between (0 for none), in decreasing order of
-            magnitude. A modifier or third node of -1 is missing. Weights that occur on no gold arc are omitted.
+            Weight, and sentence, head, modifier, and third node or token between (0 for none), in
+            decreasing order of magnitude. A modifier or third node of -1 is missing. Weights that
+            occur on no gold arc are omitted.
         """
         p, variant = self._layout.pair_of(k)
         weights = self.group_state.scales[k] * self.table[self._blocks[k]]
@@ -316,7 +365,11 @@ class ArcTemplateBank(Bank):
         wanted = np.full(weights.shape, -1, np.int32)
         wanted.flat[order] = np.arange(len(order))
         layout, x = TemplateLayout(self.templates[k : k + 1]), tokens.everything()
-        keys, pairs, roots = layout.keys(x), layout.tables(self.sizes[p]), tokens.roots - tokens.reach
+        keys, pairs, roots = (
+            layout.keys(x),
+            layout.tables(self.sizes[p]),
+            tokens.roots - tokens.reach,
+        )
         arcs, lines, buckets = jit.find_lines(keys, places, pairs, 0)
         ranks = wanted[lines, buckets[variant] - jit.FIRST_BUCKET[variant]]
         fired = np.flatnonzero(ranks >= 0)
@@ -327,20 +380,30 @@ class ArcTemplateBank(Bank):
             root, head, modifier, _, other = places[:, arc].tolist()
             if pairs.between[0] >= 0:  # an arc has an entry for each distinct value
                 low, high = sorted((head, modifier))
-                _, tokens_of = np.unique(keys.codes[pairs.between[0], low + 1 : high], return_index=True)
+                _, tokens_of = np.unique(
+                    keys.codes[pairs.between[0], low + 1 : high], return_index=True
+                )
                 other = low + 1 + int(np.sort(tokens_of)[entry - np.searchsorted(arcs, arc)])
             nodes = [node - root if node >= 0 else -1 for node in (head, modifier, other)]
             key = (int(np.searchsorted(roots, root)), *nodes)
             strongest.append((float(weights.flat[order[rank]]), key))
         return strongest
 
-    def nonzero(self, values: TreePotentials | PartPotentials) -> list[tuple[tuple[int, ...], float]]:
-        """Return the nonzero entries of arrays like potentials: head, modifier, and third node of a part; and value."""
+    def nonzero(
+        self, values: TreePotentials | PartPotentials
+    ) -> list[tuple[tuple[int, ...], float]]:
+        """Return the nonzero entries of arrays like potentials: head, modifier, and third node of a
+        part; and value.
+        """
         if isinstance(values, PartPotentials) and self.part != "arc":
             numbers, places = self._layout.parts(values.lists, values.parts)
-            return list(zip(map(tuple, places[[1, 2, 4]].T.tolist()), values.parts[numbers].tolist()))
+            return list(
+                zip(map(tuple, places[[1, 2, 4]].T.tolist()), values.parts[numbers].tolist())
+            )
         heads, modifiers = np.nonzero(values.arcs)
-        return list(zip(zip(heads.tolist(), modifiers.tolist()), values.arcs[heads, modifiers].tolist()))
+        return list(
+            zip(zip(heads.tolist(), modifiers.tolist()), values.arcs[heads, modifiers].tolist())
+        )
 
     def forget_input(self) -> None:
         self._layout.forget()
@@ -350,13 +413,22 @@ class ArcTemplateBank(Bank):
             tables = [state["table"][block] for state in states]
             if self.averaging:
                 parts = zip(mixture.averages[:, k], mixture.weights, tables, states)
-                self._sums[block] = sum(a * table + w * state["sums"][block] for a, w, table, state in parts)
-            self.table[block] = sum(point * table for point, table in zip(mixture.points[:, k], tables))
+                self._sums[block] = sum(
+                    a * table + w * state["sums"][block] for a, w, table, state in parts
+                )
+            self.table[block] = sum(
+                point * table for point, table in zip(mixture.points[:, k], tables)
+            )
         self.recompute_norms()
         self._stored[:] = self.group_state.square_norms > 0
 
     def state(self) -> dict[str, np.ndarray]:
-        return {"sizes": self.sizes, "table": self.table, "sums": self._sums, "stored": self._stored}
+        return {
+            "sizes": self.sizes,
+            "table": self.table,
+            "sums": self._sums,
+            "stored": self._stored,
+        }
 
     def condensed(self) -> dict[str, np.ndarray]:
         return self.averaged().state()
@@ -370,7 +442,11 @@ def _aligned(n_lines: int, dtype: np.dtype) -> np.ndarray:
     """Return zeros (n_lines, LINE), aligned so that a look-up touches only one pair of cache lines."""
     raw = np.zeros(n_lines * jit.LINE * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + n_lines * jit.LINE * dtype.itemsize].view(dtype).reshape(n_lines, jit.LINE)
+    return (
+        raw[start : start + n_lines * jit.LINE * dtype.itemsize]
+        .view(dtype)
+        .reshape(n_lines, jit.LINE)
+    )
 
 
 def _lines_in(megabytes: float, averaging: bool, dtype: DTypeLike) -> float:
@@ -378,7 +454,9 @@ def _lines_in(megabytes: float, averaging: bool, dtype: DTypeLike) -> float:
 
 
 def largest(weights: np.ndarray, n: int) -> np.ndarray:
-    """Return flat indices of at most n nonzero weights, by decreasing magnitude; ties keep their order."""
+    """Return flat indices of at most n nonzero weights, by decreasing magnitude; ties keep their
+    order.
+    """
     sizes = np.abs(weights).ravel()
     least = np.partition(sizes, -n)[-n] if n < len(sizes) else 0.0
     indices = np.flatnonzero((sizes >= least) & (sizes > 0.0))

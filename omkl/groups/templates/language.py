@@ -3,19 +3,22 @@
 A template is a conjunction of atoms, separated by spaces:
 
 ``h.form``, ``m-1.upos``, ``h+2.lemma``
-    A field of a token, relative to the head (``h``) or to the modifier (``m``) of an arc. Fields are ``form``,
-    ``lower``, ``lemma``, ``upos``, ``xpos``, ``feats`` and ``misc`` (whole columns), ``prefix1`` .. ``prefix9``,
-    ``suffix1`` .. ``suffix9``; single attributes of FEATS by their capitalised name, ``h.Case`` or
-    ``h.Number[psor]``; single attributes of either column, ``h.misc:Gloss`` or ``h.feats:case``; and values of words
-    in a user's lexicon, by its name, ``h.cluster``, or their first four characters, ``h.cluster:4``.
+    A field of a token, relative to the head (``h``) or to the modifier (``m``) of an arc. Fields
+    are ``form``, ``lower``, ``lemma``, ``upos``, ``xpos``, ``feats`` and ``misc`` (whole columns),
+    ``prefix1`` .. ``prefix9``, ``suffix1`` .. ``suffix9``; single attributes of FEATS by their
+    capitalised name, ``h.Case`` or ``h.Number[psor]``; single attributes of either column,
+    ``h.misc:Gloss`` or ``h.feats:case``; and values of words in a user's lexicon, by its name,
+    ``h.cluster``, or their first four characters, ``h.cluster:4``.
 ``between.upos``
     A field of each token between head and modifier: one feature for each of its distinct values.
 ``g.upos``, ``s-1.lemma``
-    A field of the head's head (``g``), or of the next modifier between head and modifier (``s``). These templates
-    describe grandparent and sibling parts instead of arcs. A sibling template also describes first modifiers, which
-    have no ``s``, and the end of each side of a head, which has no ``m``.
+    A field of the head's head (``g``), or of the next modifier between head and modifier (``s``).
+    These templates describe grandparent and sibling parts instead of arcs. A sibling template also
+    describes first modifiers, which have no ``s``, and the end of each side of a head, which has no
+    ``m``.
 ``direction``, ``distance``
-    Whether the modifier is left or right of its head; the same with a bin of the distance. ``arc`` adds neither.
+    Whether the modifier is left or right of its head; the same with a bin of the distance. ``arc``
+    adds neither.
 
 Files have one template per line, ``name = atoms`` or just the atoms; ``#`` begins a comment.
 """
@@ -39,13 +42,23 @@ VARIANTS = ("arc", "direction", "distance")
 
 
 def _side(token: str, view: str) -> str:
-    """Turn a view of a token, ``"upos-1 upos"``, into atoms of head or modifier: ``"h-1.upos h.upos"``."""
-    return " ".join(re.sub(r"(\w+?)([+-]\d+)?$", rf"{token}\2.\1", atom, count=1) for atom in view.split())
+    """Turn a view of a token, ``"upos-1 upos"``, into atoms of head or modifier: ``"h-1.upos
+    h.upos"``.
+    """
+    return " ".join(
+        re.sub(r"(\w+?)([+-]\d+)?$", rf"{token}\2.\1", atom, count=1) for atom in view.split()
+    )
 
 
-def _conjunctions(views: Iterable[tuple[str, str]], variants: Sequence[str] = VARIANTS) -> list[str]:
+def _conjunctions(
+    views: Iterable[tuple[str, str]], variants: Sequence[str] = VARIANTS
+) -> list[str]:
     """Combine each view of the head with its view of the modifier, in each variant."""
-    return [f"{_side('h', head)} {_side('m', modifier)} {variant}" for head, modifier in views for variant in variants]
+    return [
+        f"{_side('h', head)} {_side('m', modifier)} {variant}"
+        for head, modifier in views
+        for variant in variants
+    ]
 
 
 _MARTINS_VIEWS = (
@@ -55,10 +68,20 @@ _MARTINS_VIEWS = (
 
 
 def _mcdonald() -> list[str]:
-    """Return the arc-factored features of McDonald, Crammer and Pereira (2005), with direction and with distance."""
+    """Return the arc-factored features of McDonald, Crammer and Pereira (2005), with direction and
+    with distance.
+    """
     word, tag, both = "form", "xpos", "form xpos"
     views = [(a, "") for a in (both, word, tag)] + [("", a) for a in (both, word, tag)]
-    views += [(both, both), (tag, both), (word, both), (both, tag), (both, word), (word, word), (tag, tag)]
+    views += [
+        (both, both),
+        (tag, both),
+        (word, both),
+        (both, tag),
+        (both, word),
+        (word, word),
+        (tag, tag),
+    ]
     neighbours = "xpos xpos+1", "xpos-1 xpos"
     views += product(neighbours, neighbours)
     between = [f"h.xpos between.xpos m.xpos {variant}" for variant in VARIANTS[1:]]
@@ -74,28 +97,43 @@ def _small() -> list[str]:
 
 
 def _rich() -> list[str]:
-    """Return the 507 and other useful templates: morphology, affixes, and tags between head and modifier."""
+    """Return the 507 and other useful templates: morphology, affixes, and tags between head and
+    modifier.
+    """
     shapes = ("suffix3 upos", "prefix3 upos", "upos feats", "lower", "upos-1 upos upos+1")
     tags = ("upos", "xpos", "lemma")
-    between, attributes = ("upos", "xpos", "lemma"), ("Case", "Number", "Gender", "Person", "VerbForm")
+    between, attributes = (
+        ("upos", "xpos", "lemma"),
+        ("Case", "Number", "Gender", "Person", "VerbForm"),
+    )
     return [
         *_conjunctions(product(_MARTINS_VIEWS, _MARTINS_VIEWS)),
         *_conjunctions(product(shapes, (*shapes, *tags))),
         *_conjunctions(product(tags, shapes)),
-        *(f"h.{a} between.{b} m.{a} {v}" for a, b in zip(("upos", "xpos", "upos"), between) for v in VARIANTS),
+        *(
+            f"h.{a} between.{b} m.{a} {v}"
+            for a, b in zip(("upos", "xpos", "upos"), between)
+            for v in VARIANTS
+        ),
         *(f"h.{a} m.{a} h.upos m.upos {v}" for a, v in product(attributes, VARIANTS[:2])),
     ]
 
 
 def of_lexicon(name: str) -> list[str]:
-    """Return the templates of "auto" for a lexicon: its values with each other, tags, lemmas and forms."""
+    """Return the templates of "auto" for a lexicon: its values with each other, tags, lemmas and
+    forms.
+    """
     beside = ("upos", "lemma", "form xpos", f"{name} upos")
     pairs = [(name, name), *((name, view) for view in beside), *((view, name) for view in beside)]
-    return _conjunctions([*pairs, ("", name), (name, ""), (f"{name} upos", f"{name} upos")], VARIANTS[1:])
+    return _conjunctions(
+        [*pairs, ("", name), (name, ""), (f"{name} upos", f"{name} upos")], VARIANTS[1:]
+    )
 
 
 def _parts() -> list[str]:
-    """Return templates of grandparent and sibling parts: tags, lemmas, morphology, and tags around the three words."""
+    """Return templates of grandparent and sibling parts: tags, lemmas, morphology, and tags around
+    the three words.
+    """
     tags, words = ("upos", "upos", "upos"), ("lemma", "lemma", "lemma")
     views = [
         tags, ("xpos", "xpos", "xpos"), ("upos", "", "upos"), ("lemma", "", "lemma"),
@@ -112,7 +150,8 @@ def _parts() -> list[str]:
     ]
 
 
-#: The built-in sets, by name. From "auto", the richest, parsers keep the templates that suit the treebank.
+#: The built-in sets, by name. From "auto", the richest, parsers keep the templates that suit the
+#: treebank.
 NAMED_SETS = {
     # 13 views of the head x 13 of the modifier x 3 variants, as many as Martins et al. (2011)
     "martins507": lambda: _conjunctions(product(_MARTINS_VIEWS, _MARTINS_VIEWS)),
@@ -130,7 +169,8 @@ _TOKEN = re.compile(r"([hmgs])([+-]\d+)?\.([^\s.]+)")
 _FIELD = re.compile(
     r"form|lower|lemma|upos|xpos|feats|misc|(?:prefix|suffix)[1-9]|[A-Z]\w*(?:\[\w+\])?|(?:feats|misc):[^\s:]+"
 )
-#: Relatives of a word in a given tree, with fields such as ``parent_upos``, for templates of relations.
+#: Relatives of a word in a given tree, with fields such as ``parent_upos``, for templates of
+#: relations.
 RELATIVES = ("parent", "leftmost", "rightmost", "before", "after")
 #: Kinds of parts by the letter of their third node.
 PARTS = {"g": "grandparent", "s": "sibling"}
@@ -159,12 +199,14 @@ def distance_name(distance: int) -> str:
 
 @dataclass(frozen=True)
 class Template:
-    """A conjunction of fields of an arc's head, its modifier, and the tokens around and between them.
+    """A conjunction of fields of an arc's head, its modifier, and the tokens around and between
+    them.
 
     Attributes
     ----------
     head, modifier, third : tuple of (int, str)
-        Offsets from the head, the modifier or the third node of a part, and the fields at these offsets.
+        Offsets from the head, the modifier or the third node of a part, and the fields at these
+        offsets.
     part : {"arc", "grandparent", "sibling"}
     between : str or None
         Field of the tokens between head and modifier.
@@ -220,9 +262,13 @@ class Template:
         variant = variants[0] if variants else "arc"
         kinds = [kind for kind in ("g", "s") if tokens[kind]]
         if len(kinds) + (between is not None) > 1:
-            raise InputError(f"{where}A template can have only one of g, s and between, got {text!r}.")
+            raise InputError(
+                f"{where}A template can have only one of g, s and between, got {text!r}."
+            )
         part, third = (PARTS[kinds[0]], tuple(tokens[kinds[0]])) if kinds else ("arc", ())
-        return cls(tuple(tokens["h"]), tuple(tokens["m"]), between, variant, label.strip(), third, part)
+        return cls(
+            tuple(tokens["h"]), tuple(tokens["m"]), between, variant, label.strip(), third, part
+        )
 
     @cached_property
     def atoms(self) -> str:
@@ -255,7 +301,12 @@ class Template:
     @property
     def identity(self) -> tuple:
         """A key that is equal for templates with the same atoms in any order."""
-        return *map(frozenset, (self.head, self.modifier, self.third)), self.part, self.between, self.variant
+        return (
+            *map(frozenset, (self.head, self.modifier, self.third)),
+            self.part,
+            self.between,
+            self.variant,
+        )
 
     def replacing(self, fields: Mapping[str, str]) -> "Template":
         """Return the template with other fields, also of relatives, each field at most once.
@@ -269,7 +320,9 @@ class Template:
         'h.upos m+1.parent_upos'
         """
         own_of = {field: own_field(field) for field in self.fields}
-        new = {field: field.removesuffix(own) + fields.get(own, own) for field, own in own_of.items()}
+        new = {
+            field: field.removesuffix(own) + fields.get(own, own) for field, own in own_of.items()
+        }
         if all(field == other for field, other in new.items()):
             return self
         head, modifier, third = (
@@ -339,7 +392,10 @@ class TemplateSet(Sequence):
     def __init__(self, templates: Iterable[Template | str], lexicons: Lexicons = None) -> None:
         #: Lexicons by name.
         self.lexicons: Mapping[str, Any] = lexicons or {}
-        self._templates = [t if isinstance(t, Template) else Template.parse(t, "", self.lexicons) for t in templates]
+        self._templates = [
+            t if isinstance(t, Template) else Template.parse(t, "", self.lexicons)
+            for t in templates
+        ]
         if not self._templates:
             raise InputError("There is no template: give at least one.")
         for values in ([template.name for template in self], [template.atoms for template in self]):
@@ -360,7 +416,11 @@ class TemplateSet(Sequence):
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"The template file {path} cannot be read: {error}.") from None
         stripped = [(n, line.partition("#")[0].strip()) for n, line in enumerate(lines, 1)]
-        found = [Template.parse(line, f"{path}, line {n}: ", lexicons or ()) for n, line in stripped if line]
+        found = [
+            Template.parse(line, f"{path}, line {n}: ", lexicons or ())
+            for n, line in stripped
+            if line
+        ]
         return cls(found, lexicons)
 
     @classmethod
@@ -377,7 +437,11 @@ class TemplateSet(Sequence):
             return templates
         if isinstance(templates, (str, os.PathLike)):
             if templates in NAMED_SETS:
-                own = [line for name in lexicons or () for line in of_lexicon(name)] if templates == "auto" else []
+                own = (
+                    [line for name in lexicons or () for line in of_lexicon(name)]
+                    if templates == "auto"
+                    else []
+                )
                 return cls([*NAMED_SETS[templates](), *own], lexicons)
             if os.path.exists(templates) and not os.path.isdir(templates):
                 return cls.read(templates, lexicons)
@@ -392,7 +456,11 @@ class TemplateSet(Sequence):
         return len(self._templates)
 
     def __getitem__(self, i: int | slice) -> Any:
-        return TemplateSet(self._templates[i], self.lexicons) if isinstance(i, slice) else self._templates[i]
+        return (
+            TemplateSet(self._templates[i], self.lexicons)
+            if isinstance(i, slice)
+            else self._templates[i]
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TemplateSet) and self._templates == other._templates

@@ -47,8 +47,8 @@ class ArcTokens:
     ----------
     fields : list of str
     columns : uint64 array of shape (number of fields, number of tokens with padding)
-        A sentence is its root, which has its own codes, and its tokens. Both sides are padded with codes for
-        "outside", as many as any template reaches; the columns begin with padding.
+        A sentence is its root, which has its own codes, and its tokens. Both sides are padded with
+        codes for "outside", as many as any template reaches; the columns begin with padding.
     roots : int64 array of shape (number of sentences,)
         Index in ``columns`` of the root of each sentence.
     lengths : int64 array of shape (number of sentences,)
@@ -94,7 +94,9 @@ class ArcTokens:
         """
         reach, lengths = self.reach, self.lengths[sentences]
         starts = reach + np.concatenate([[0], np.cumsum(lengths + 1 + reach)])
-        old = np.repeat(self.roots[sentences] - starts[:-1], np.diff(starts)) + np.arange(reach, starts[-1])
+        old = np.repeat(self.roots[sentences] - starts[:-1], np.diff(starts)) + np.arange(
+            reach, starts[-1]
+        )
         columns = np.concatenate([self.columns[:, :reach], self.columns[:, old]], axis=1)
         guides = None if self.guides is None else [self.guides[i] for i in sentences]
         return ArcTokens(self.fields, columns, starts[:-1], lengths, guides)
@@ -108,7 +110,9 @@ class ArcTokens:
 
 @dataclass(slots=True, eq=False)
 class ArcSentence(GuidedInput):
-    """One sentence of ``tokens``, whose root is in column ``root``, with optional advice of a first model."""
+    """One sentence of ``tokens``, whose root is in column ``root``, with optional advice of a first
+    model.
+    """
 
     tokens: ArcTokens
     root: int
@@ -127,7 +131,9 @@ class ArcSentence(GuidedInput):
         """Return the potentials of the first model; arcs that it finds unlikely are forbidden."""
         if self.guide is None:
             return structure.zeros(self.length)
-        candidates = np.ones((self.length + 1,) * 2, dtype=bool) if self.likely is None else self.likely
+        candidates = (
+            np.ones((self.length + 1,) * 2, dtype=bool) if self.likely is None else self.likely
+        )
         potentials = structure.over(candidates)
         if self.guide.potentials is not None:
             potentials.arcs[:] += self.guide.potentials
@@ -143,7 +149,9 @@ class GoldTrees(Protocol):
 
 
 class ArcKeys(NamedTuple):
-    """Hashes of the nodes' views as head, modifier and third node of a part, (views, n); codes of "between" fields."""
+    """Hashes of the nodes' views as head, modifier and third node of a part, (views, n); codes of
+    "between" fields.
+    """
 
     heads: np.ndarray
     modifiers: np.ndarray
@@ -184,7 +192,10 @@ class TemplateLayout:
         pairs: dict[tuple, list[int]] = {}
         for k, template in enumerate(templates):
             nodes = template.head, template.modifier, template.third
-            pair = (*(views.setdefault(tuple(sorted(node)), len(views)) for node in nodes), template.between)
+            pair = (
+                *(views.setdefault(tuple(sorted(node)), len(views)) for node in nodes),
+                template.between,
+            )
             pairs.setdefault(pair, [-1] * jit.N_VARIANTS)[VARIANTS.index(template.variant)] = k
         names = list(views)
         #: Views of head, modifier and third node, and field between them, of each pair.
@@ -207,7 +218,9 @@ class TemplateLayout:
 
     def tables(self, sizes: ArrayLike) -> PairTables:
         """Return the pairs, with ``sizes`` lines for each pair in a table."""
-        return PairTables(self._views, self._between, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+        return PairTables(
+            self._views, self._between, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        )
 
     def pair_of(self, k: int) -> tuple[int, int]:
         """Return the pair and the variant of a template."""
@@ -215,7 +228,9 @@ class TemplateLayout:
         return int(pairs[0]), int(variants[0])
 
     def bins(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the bins of the distances 0 .. N >= n, for arcs to the left and to the right, and their bucket bits.
+        """Return the bins of the distances 0 ..
+
+        N >= n, for arcs to the left and to the right, and their bucket bits.
 
         Returns
         -------
@@ -233,18 +248,26 @@ class TemplateLayout:
         return found
 
     def arcs(self, wanted: np.ndarray, root: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Return cells (n,) and places (5, n) of the arcs with nonzero entries in ``wanted``, (nodes, nodes)."""
+        """Return cells (n,) and places (5, n) of the arcs with nonzero entries in ``wanted``,
+        (nodes, nodes).
+        """
         heads, modifiers = np.nonzero(wanted)
         fit = (heads != modifiers) & (modifiers > 0)
         heads, modifiers = heads[fit], modifiers[fit]
         return heads * len(wanted) + modifiers, self.places(root, heads, modifiers)
 
-    def places(self, roots: int | np.ndarray, heads: np.ndarray, modifiers: np.ndarray) -> np.ndarray:
-        """List arcs for compiled loops, (5, n); heads and modifiers are relative to the roots, all (n,)."""
+    def places(
+        self, roots: int | np.ndarray, heads: np.ndarray, modifiers: np.ndarray
+    ) -> np.ndarray:
+        """List arcs for compiled loops, (5, n); heads and modifiers are relative to the roots, all
+        (n,).
+        """
         distances = np.abs(heads - modifiers)
         places = np.full((5, len(heads)), -1, np.int32)
         places[0], places[1], places[2] = roots, roots + heads, roots + modifiers
-        places[3] = self.bins(int(distances.max(initial=0)))[0][(modifiers > heads).view(np.int8), distances]
+        places[3] = self.bins(int(distances.max(initial=0)))[0][
+            (modifiers > heads).view(np.int8), distances
+        ]
         return places
 
     def keys(self, x: ArcSentence) -> ArcKeys:
@@ -255,34 +278,55 @@ class TemplateLayout:
         return latest[1]
 
     def hashed(self, x: ArcSentence) -> ArcKeys:
-        """Hash the views of each token. Nothing is cached, as ``x`` refers to all sentences of its treebank."""
+        """Hash the views of each token.
+
+        Nothing is cached, as ``x`` refers to all sentences of its treebank.
+        """
         n_nodes, columns = len(x) + 1, x.tokens.columns
         fields, between = self._rows(x.tokens.fields)
-        hashes = np.empty((2 if self.part == "arc" else 3, len(self._starts) - 1, n_nodes), np.uint64)
+        hashes = np.empty(
+            (2 if self.part == "arc" else 3, len(self._starts) - 1, n_nodes), np.uint64
+        )
         heads, modifiers, thirds = (*hashes, hashes[0, :0])[:3]
-        jit.fold_views(columns, x.root, n_nodes, self._starts, self._offsets, fields, heads, modifiers, thirds)
+        jit.fold_views(
+            columns, x.root, n_nodes, self._starts, self._offsets, fields, heads, modifiers, thirds
+        )
         return ArcKeys(heads, modifiers, thirds, columns[between, x.root : x.root + n_nodes])
 
     def _rows(self, fields: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of the fields of views, and of fields between tokens, in the columns of some tokens."""
+        """Return the rows of the fields of views, and of fields between tokens, in the columns of
+        some tokens.
+        """
         known = self._known
         if known[0] is not fields:
             if lacking := [name for own in self._names for name in own if name not in fields]:
-                raise InputError(f"The templates use the field {lacking[0]!r}, but the tokens have {fields}.")
-            rows, between = (np.array([fields.index(name) for name in own], np.int64) for own in self._names)
+                raise InputError(
+                    f"The templates use the field {lacking[0]!r}, but the tokens have {fields}."
+                )
+            rows, between = (
+                np.array([fields.index(name) for name in own], np.int64) for own in self._names
+            )
             self._known = known = fields, rows, between
         return known[1], known[2]
 
-    def parts(self, lists: PartLists, wanted: np.ndarray, root: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Return numbers (n,) and places (5, n) of the parts of a sentence with nonzero entries in ``wanted``."""
+    def parts(
+        self, lists: PartLists, wanted: np.ndarray, root: int = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return numbers (n,) and places (5, n) of the parts of a sentence with nonzero entries in
+        ``wanted``.
+        """
         n_wanted = np.count_nonzero(wanted)
         places, kept = np.empty((5, n_wanted), np.int32), np.empty(n_wanted, np.int64)
         kind = 0 if self.part == "grandparent" else 1
-        count = jit.list_parts(lists, wanted, kind, root, self.bins(len(lists.starts))[0], places, kept)
+        count = jit.list_parts(
+            lists, wanted, kind, root, self.bins(len(lists.starts))[0], places, kept
+        )
         return kept[:count], places[:, :count]
 
     def count_keys(self, examples: GoldTrees, sample: int) -> np.ndarray:
-        """Estimate the number of distinct keys of each pair on gold arcs, by linear counting (Whang et al. 1990)."""
+        """Estimate the number of distinct keys of each pair on gold arcs, by linear counting (Whang
+        et al. 1990).
+        """
         n_pairs = len(self.groups)
         marks, pairs = np.zeros(n_pairs * BITS, dtype=bool), self.tables([BITS] * n_pairs)
         n_arcs = 0
@@ -298,22 +342,34 @@ class TemplateLayout:
         return -np.log(free) * BITS * (len(examples) / n_sentences)
 
     def tree_places(self, heads: np.ndarray) -> np.ndarray:
-        """List the arcs or parts of a tree, with negative heads if unknown; nodes are relative to the root."""
+        """List the arcs or parts of a tree, with negative heads if unknown; nodes are relative to
+        the root.
+        """
         known = np.flatnonzero(heads >= 0)
         if self.part == "arc":
             return self.places(np.zeros_like(known), heads[known], known + 1)
         return self.parts(*PartLists.of_tree(heads))[1]
 
     def places_in(self, tokens: ArcTokens, heads: np.ndarray) -> np.ndarray:
-        """List the arcs or parts of the trees of all sentences, with nodes of :meth:`ArcTokens.everything`."""
+        """List the arcs or parts of the trees of all sentences, with nodes of
+        :meth:`ArcTokens.everything`.
+        """
         found = [np.zeros((5, 0), np.int32)]
-        for own, root in zip(np.split(heads, np.cumsum(tokens.lengths)[:-1]), tokens.roots - tokens.reach):
+        for own, root in zip(
+            np.split(heads, np.cumsum(tokens.lengths)[:-1]), tokens.roots - tokens.reach
+        ):
             places = self.tree_places(own)
-            found.append(np.where((places >= 0) & (np.arange(5) != 3)[:, None], places + np.int32(root), places))
+            found.append(
+                np.where(
+                    (places >= 0) & (np.arange(5) != 3)[:, None], places + np.int32(root), places
+                )
+            )
         return np.concatenate(found, axis=1)
 
     def fair_sizes(self, wanted: ArrayLike, n_lines: float) -> np.ndarray:
-        """Return the number of lines of each pair: the wanted number, up to a cap at which all pairs fit."""
+        """Return the number of lines of each pair: the wanted number, up to a cap at which all
+        pairs fit.
+        """
         n_pairs = len(self.groups)
         if n_lines < FEWEST_LINES * n_pairs:
             raise InputError(
@@ -324,7 +380,9 @@ class TemplateLayout:
         order = np.argsort(wanted, kind="stable")
         left = n_lines
         sizes = np.empty(n_pairs, dtype=np.int64)
-        for before, pair in enumerate(order.tolist()):  # pairs with few keys leave the rest to the others
+        for before, pair in enumerate(
+            order.tolist()
+        ):  # pairs with few keys leave the rest to the others
             sizes[pair] = int(min(wanted[pair], left / (n_pairs - before)))
             left -= sizes[pair]
         return sizes
@@ -349,15 +407,19 @@ class ArcFeatureHasher:
         self._pairs = PairTables(views[p], between[p], np.arange(len(p) + 1) * rows)
         self.groups = np.repeat(np.arange(len(p), dtype=np.int32), rows)
 
-    def tokens(self, x: ArcSentence, heads: np.ndarray, roots: Sequence[int] | np.ndarray = (0,)) -> Tokens:
-        """Return one or more sentences as a sequence of tokens with the features of the arc into each token.
+    def tokens(
+        self, x: ArcSentence, heads: np.ndarray, roots: Sequence[int] | np.ndarray = (0,)
+    ) -> Tokens:
+        """Return one or more sentences as a sequence of tokens with the features of the arc into
+        each token.
 
         Parameters
         ----------
         x : ArcSentence
         heads : int array of shape (n,)
         roots : sequence of int
-            Columns of the roots of the sentences that ``x`` consists of, relative to its first root.
+            Columns of the roots of the sentences that ``x`` consists of, relative to its first
+            root.
         """
         n, layout, pairs, reach = len(heads), self._layout, self._pairs, x.tokens.reach
         lengths = np.diff(roots, append=len(x) + 1 + reach) - 1 - reach
@@ -368,7 +430,9 @@ class ArcFeatureHasher:
         return Tokens(np.array([0, n]), features, n_features=len(self.groups))
 
 
-def _features(keys: ArcKeys, places: np.ndarray, pairs: PairTables, variants: np.ndarray) -> tuple[np.ndarray, ...]:
+def _features(
+    keys: ArcKeys, places: np.ndarray, pairs: PairTables, variants: np.ndarray
+) -> tuple[np.ndarray, ...]:
     """Return where the features of each arc begin, (n + 1,), and their ids."""
     apart = int(np.abs(places[1] - places[2]).sum(dtype=np.int64))
     most = places.shape[1] * len(variants) + apart * np.count_nonzero(pairs.between >= 0)

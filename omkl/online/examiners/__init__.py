@@ -1,1 +1,3 @@
-"""Parts that examine examples before they are learned: tests of groups, and of whether a stream changes."""
+"""Parts that examine examples before they are learned: tests of groups, and of whether a stream
+changes.
+"""

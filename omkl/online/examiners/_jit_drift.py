@@ -7,20 +7,25 @@ import numpy as np
 from omkl._compilation import compiled, inner
 from omkl._pointers import VECTOR, Layout
 
-#: One of so many rounds is compared, and every round while the evidence of a rise is above this bound.
+#: One of so many rounds is compared, and every round while the evidence of a rise is above this
+#: bound.
 STRIDE, SUSPICION = 8, 2.0
-#: Evidence at which a change is reported, and the most that a bet keeps, so that it can be lost again.
+#: Evidence at which a change is reported, and the most that a bet keeps, so that it can be lost
+#: again.
 ENOUGH, MOST = 100.0, 1000.0
 #: Bets as shares of the wealth.
 BETS = (0.05, 0.1, 0.2, 0.4, 0.8)
-#: Differences are cut at this multiple of their mean size. Means are taken over about this number of comparisons.
+#: Differences are cut at this multiple of their mean size. Means are taken over about this number
+#: of comparisons.
 CUT, MEMORY = 2.0, 100
-#: The usual loss is known after this number of comparisons, up to :data:`DOUBT` of the cut over the root of the number.
+#: The usual loss is known after this number of comparisons, up to :data:`DOUBT` of the cut over the
+#: root of the number.
 FEWEST, DOUBT = 30, 0.5
-#: Positions of the number of comparisons; of the mean size of differences from the last iterate and from the mean loss,
-#: and of this loss; of the evidence of a lag, and of a rise.
+#: Positions of the number of comparisons; of the mean size of differences from the last iterate and
+#: from the mean loss, and of this loss; of the evidence of a lag, and of a rise.
 COUNT, LAG, SPREAD, LOSS, LAGS, RISES = range(6)
-#: Positions of numbers at the start of a rise: the round, the schedule's sums, the usual loss and its doubt.
+#: Positions of numbers at the start of a rise: the round, the schedule's sums, the usual loss and
+#: its doubt.
 START, LOSSES, SQUARES, USUAL, UNSURE = range(6, 11)
 #: Positions of the wealth of the bets on a lag, and of those on a rise.
 ON_LAG, ON_RISE, N_NUMBERS = 11, 11 + len(BETS), 11 + 2 * len(BETS)
@@ -72,7 +77,8 @@ def start_bets(numbers, first):
 
 @compiled(counting=False)
 def compare(part, average, last, t, losses, squares):
-    """Bet on the average's loss being above the last iterate's, and above the usual; return whether this is enough.
+    """Bet on the average's loss being above the last iterate's, and above the usual; return whether
+    this is enough.
 
     ``losses`` and ``squares`` are those of the schedule before the example.
     """

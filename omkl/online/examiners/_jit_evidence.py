@@ -1,4 +1,6 @@
-"""Arithmetic of the test of groups on new examples; see :class:`omkl.online.examiners.evidence.Evidence`."""
+"""Arithmetic of the test of groups on new examples; see
+:class:`omkl.online.examiners.evidence.Evidence`.
+"""
 
 from typing import NamedTuple
 
@@ -7,7 +9,8 @@ import numpy as np
 from omkl._compilation import compiled
 from omkl._pointers import MATRIX, VECTOR, Layout
 
-#: The first examples are all tested on. Each time their number doubles from then on, the sampling rate is halved.
+#: The first examples are all tested on. Each time their number doubles from then on, the sampling
+#: rate is halved.
 ALL_UP_TO = 1024
 #: Time constant, in positions, of the moving averages of potentials.
 MEMORY = 100
@@ -16,7 +19,9 @@ SAMPLED, MET, POSITIONS, N_COUNTS = range(4)
 
 
 class EvidenceArrays(NamedTuple):
-    """Sums and squares of the evidence (p,), moving sums of potentials and of the gradient (p + 1, K), and counts."""
+    """Sums and squares of the evidence (p,), moving sums of potentials and of the gradient (p + 1,
+    K), and counts.
+    """
 
     sums: np.ndarray
     squares: np.ndarray
@@ -44,9 +49,11 @@ def is_sampled(part, round):
 
 @compiled
 def add_slopes(part, weight, slopes, potentials, gradient):
-    """Subtract the slopes (p,) of an example from the evidence; potentials of labels are taken relative to their means.
+    """Subtract the slopes (p,) of an example from the evidence; potentials of labels are taken
+    relative to their means.
 
-    ``potentials`` (p, K) are sums over the n positions, and ``gradient`` is (n, K); K = 0 without labels.
+    ``potentials`` (p, K) are sums over the n positions, and ``gradient`` is (n, K); K = 0 without
+    labels.
     """
     sums, squares, totals, counts = evidence_at(part)
     p = slopes.shape[0]

@@ -18,30 +18,35 @@ from omkl.structures.trees.arc_factored import TreeStructure
 class DriftTest(TrainerPart):
     r"""Test by betting of whether the averaged model lags behind the stream.
 
-    After a change, the averaged model has a higher loss than before, and than the last iterate. On a new example, let
+    After a change, the averaged model has a higher loss than before, and than the last iterate. On
+    a new example, let
     :math:`d_t` be its loss minus that of the last iterate, divided by twice the mean size of earlier differences, and
     :math:`e_t` its loss minus its usual loss, divided by twice the mean size of earlier deviations, less the
-    uncertainty of the usual loss; both are cut to [-1, 1]. While the distribution is fixed, the average is better than
-    the last iterate, and becomes better than it was, so that :math:`E[d_t] \le 0` and :math:`E[e_t] \le 0` given the
-    past, and then no bet on positive ones gains on average. Starting from wealth 1, the test bets fixed shares
+    uncertainty of the usual loss; both are cut to [-1, 1]. While the distribution is fixed, the
+    average is better than the last iterate, and becomes better than it was, so that :math:`E[d_t]
+    \le 0` and :math:`E[e_t] \le 0` given the past, and then no bet on positive ones gains on
+    average. Starting from wealth 1, the test bets fixed shares
     :math:`b_j` of it:
 
     .. math:: D_t = \frac15 \sum_{j=1}^5 \prod_{s=q}^t (1 + b_j d_s), \qquad
         E_t = \frac15 \sum_{j=1}^5 \prod_{s=r}^t (1 + b_j e_s)
 
-    with q and r the comparisons after the last ones at which D, or E, was at most 1. It reports a change when both are
-    at least 100. Each is an e-detector: as long as one of both expectations is at most 0, the expected number of
-    comparisons up to the first report is at least 100, for any distribution (Shin et al.). A model that learns fast
-    lags, but its loss does not rise; a model that learns noise gets worse, but so does the last iterate. One of eight
-    examples is compared, and every one while :math:`E_t > 2`; this choice depends on the past only, so that the bound
+    with q and r the comparisons after the last ones at which D, or E, was at most 1. It reports a
+    change when both are at least 100. Each is an e-detector: as long as one of both expectations is
+    at most 0, the expected number of comparisons up to the first report is at least 100, for any
+    distribution (Shin et al.). A model that learns fast lags, but its loss does not rise; a model
+    that learns noise gets worse, but so does the last iterate. One of eight examples is compared,
+    and every one while :math:`E_t > 2`; this choice depends on the past only, so that the bound
     holds. No product is kept above 1,000, so that evidence which is not confirmed is soon lost.
 
-    The usual loss is the mean over about 100 comparisons before r, at least 30, of losses that are cut likewise. Round
-    r is an estimate of the time of the change. After a report, average and learning rates begin there.
+    The usual loss is the mean over about 100 comparisons before r, at least 30, of losses that are
+    cut likewise. Round r is an estimate of the time of the change. After a report, average and
+    learning rates begin there.
 
     References
     ----------
-    Shin, Ramdas, Rinaldo (2024), E-detectors: a nonparametric framework for sequential change detection.
+    Shin, Ramdas, Rinaldo (2024), E-detectors: a nonparametric framework for sequential change
+    detection.
     """
 
     saved = "numbers", "rows"
@@ -69,7 +74,10 @@ class DriftTest(TrainerPart):
         packed = self.packed(0)
         if not jit.is_due(packed.address, trainer.round):
             return None
-        potentials, average = initial_potentials(trainer.structure, x), initial_potentials(trainer.structure, x)
+        potentials, average = (
+            initial_potentials(trainer.structure, x),
+            initial_potentials(trainer.structure, x),
+        )
         for bank in trainer.banks:
             bank.add_both(x, potentials, average)
         self._average_loss = trainer.loss_function(average, y)[0]
@@ -94,12 +102,15 @@ class DriftTest(TrainerPart):
         self.numbers[:] = 0.0
 
     def enter(self, examples: Examples) -> None:
-        # pause in a block that repeats rows for their weights: the last iterate has just learned from such a row
+        # pause in a block that repeats rows for their weights: the last iterate has just learned
+        # from such a row
         chosen = getattr(examples, "chosen", np.empty(0))
         self._pauses[0] = float((chosen[1:] == chosen[:-1]).any())
 
     def row(self, examples: Examples, learned: int) -> int:
-        """Return the number, from 1, of the row of the last of the ``learned`` examples of the present block."""
+        """Return the number, from 1, of the row of the last of the ``learned`` examples of the
+        present block.
+        """
         chosen = getattr(examples, "chosen", None)
         return self.rows + int(learned if chosen is None else chosen[learned - 1] + 1)
 
@@ -109,5 +120,9 @@ class DriftTest(TrainerPart):
 
 def unit_of(structure: Structure) -> str:
     """Return the name of an example of a structure."""
-    names = {(Binary, Multiclass, Scalar): "row", (Chain,): "sequence", (TreeStructure,): "sentence"}
+    names = {
+        (Binary, Multiclass, Scalar): "row",
+        (Chain,): "sequence",
+        (TreeStructure,): "sentence",
+    }
     return next((name for kinds, name in names.items() if isinstance(structure, kinds)), "example")

@@ -30,8 +30,9 @@ def likelihood_of(structure: Structure) -> LossFunction:
     return LossFunction(LIKELIHOOD, structure)
 
 
-#: Expected number of useless groups that pass the test at most, and where there are more than :data:`FEW` groups, their
-#: share of the groups that pass. Each of few groups is a large part of a model, and to lose one costs more.
+#: Expected number of useless groups that pass the test at most, and where there are more than
+#: :data:`FEW` groups, their share of the groups that pass. Each of few groups is a large part of a
+#: model, and to lose one costs more.
 PASSING, SHARE, FEW = 0.5, 0.05, 10
 #: Probability that the largest z-score of useless groups is beyond :func:`beyond_chance`.
 DOUBT = 0.05
@@ -47,24 +48,28 @@ def beyond_chance(p: int) -> float:
 class Evidence(TrainerPart):
     r"""Score test of every group on new examples, before the model is trained on them.
 
-    When a new example arrives, the part :math:`f_k` of the model in a group depends on earlier examples only. The
-    evidence for the group is how much :math:`f_k` favours the gold output over the marginals of a reference model,
+    When a new example arrives, the part :math:`f_k` of the model in a group depends on earlier
+    examples only. The evidence for the group is how much :math:`f_k` favours the gold output over
+    the marginals of a reference model,
 
     .. math:: a_{tk} = \langle f_k(x_t) - \bar f_k,\; r_t - \bar r \rangle, \qquad r_t = 1[y_t] - \mu_t,
 
-    with :math:`\mu_t` the marginals of the reference model, which consists of the unregularized groups (an intercept,
-    transitions; without any, all outputs are equally likely). For potentials of labels, moving averages
+    with :math:`\mu_t` the marginals of the reference model, which consists of the unregularized
+    groups (an intercept, transitions; without any, all outputs are equally likely). For potentials
+    of labels, moving averages
     :math:`\bar f_k` and :math:`\bar r` are subtracted, because a preference for labels that does not depend on the
-    input is no evidence. The evidence is the derivative of the log-likelihood of a new example with respect to the
-    weight of :math:`f_k`, at weight zero, as in Rao's score test. For numbers, and structures without marginals,
+    input is no evidence. The evidence is the derivative of the log-likelihood of a new example with
+    respect to the weight of :math:`f_k`, at weight zero, as in Rao's score test. For numbers, and
+    structures without marginals,
     :math:`r_t` is the negative gradient of the model's own loss. If a group is independent of the outputs, its evidence
     has mean zero given the past, even if the group fits the training examples perfectly. So
 
     .. math:: z_k = \frac{\sum_t a_{tk}}{\bigl(\sum_t (a_{tk} - \bar a_k)^2\bigr)^{1/2}}
 
-    is approximately standard normal for such a group (martingale central limit theorem), and positive for a group that
-    helps. Of p groups, one is useful if chance exceeds its :math:`z_k` with a probability of at most :math:`0.5 / p`:
-    half a useless group passes on average. Of more than ten groups, it is useful at a probability of at most
+    is approximately standard normal for such a group (martingale central limit theorem), and
+    positive for a group that helps. Of p groups, one is useful if chance exceeds its :math:`z_k`
+    with a probability of at most :math:`0.5 / p`: half a useless group passes on average. Of more
+    than ten groups, it is useful at a probability of at most
     :math:`\min(0.05 q, 0.5) / p`, where q groups are: of those that pass, one in twenty is useless (Benjamini and
     Hochberg).
 
@@ -72,8 +77,8 @@ class Evidence(TrainerPart):
 
     References
     ----------
-    Rao (1948), Large sample tests of statistical hypotheses concerning several parameters. Benjamini, Hochberg (1995),
-    Controlling the false discovery rate.
+    Rao (1948), Large sample tests of statistical hypotheses concerning several parameters.
+    Benjamini, Hochberg (1995), Controlling the false discovery rate.
     """
 
     saved = "sums", "squares", "totals", "counts", "open"
@@ -90,7 +95,9 @@ class Evidence(TrainerPart):
 
     def start(self, group_state: GroupState, n_groups: int) -> None:
         new = n_groups - len(self.sums)
-        self.sums, self.squares = (np.append(array, np.zeros(new)) for array in (self.sums, self.squares))
+        self.sums, self.squares = (
+            np.append(array, np.zeros(new)) for array in (self.sums, self.squares)
+        )
         self.totals = np.insert(self.totals, -1, np.zeros((new, self.totals.shape[1])), axis=0)
 
     def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
@@ -140,7 +147,9 @@ class Evidence(TrainerPart):
         jit.add_slopes(packed.address, weight, slopes, totals, gradient_of_labels)
 
     def z_scores(self) -> np.ndarray:
-        """Return ``z_k`` of each group, (p,); 0 for groups that were never nonzero, or whose squares overflow."""
+        """Return ``z_k`` of each group, (p,); 0 for groups that were never nonzero, or whose
+        squares overflow.
+        """
         n = max(self.n_examples, 1.0)
         known = np.isfinite(self.squares)
         sums, squares = np.where(known, self.sums, 0.0), np.where(known, self.squares, 0.0)
@@ -160,7 +169,8 @@ class Evidence(TrainerPart):
     def is_weak(self) -> bool:
         """Return whether the largest z-score is one that useless groups reach by chance.
 
-        Where all outputs are equal, or the reference model predicts them, there is nothing for groups to help with.
+        Where all outputs are equal, or the reference model predicts them, there is nothing for
+        groups to help with.
         """
         p = len(self.sums)
         seen = p > 1 and self.n_examples >= FEWEST and self.squares.any()
@@ -168,11 +178,17 @@ class Evidence(TrainerPart):
 
     def take(self, other: "Evidence", indices: list[int]) -> None:
         super().take(other, indices)
-        self.sums, self.squares, self.totals = self.sums[indices], self.squares[indices], self.totals[[*indices, -1]]
+        self.sums, self.squares, self.totals = (
+            self.sums[indices],
+            self.squares[indices],
+            self.totals[[*indices, -1]],
+        )
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
         latest = max(states, key=lambda state: state["totals"].shape[1])["totals"].shape
-        known = [state for state in states if state["totals"].shape == latest]  # other shards have seen no labels
+        known = [
+            state for state in states if state["totals"].shape == latest
+        ]  # other shards have seen no labels
         self.totals = np.mean([state["totals"] for state in known], axis=0)
         positions = np.mean([state["counts"][jit.POSITIONS] for state in known])
         for name in ("sums", "squares", "counts"):

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Blue, red, green, orange and purple, distinct for colour-blind people, with a contrast of 3 to white and near black.
+#: Blue, red, green, orange and purple, distinct for colour-blind people, with a contrast of 3 to
+#: white and near black.
 COLOURS = ("#0063D6", "#B92B1F", "#0CA95E", "#CF7F00", "#995BA1")
 DASHES = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)))
 #: Number of distinct styles of curves.
@@ -35,7 +36,9 @@ def figure_for(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise MissingDependencyError("Figures need matplotlib: install it with 'pip install omkl[plot]'.") from None
+        raise MissingDependencyError(
+            "Figures need matplotlib: install it with 'pip install omkl[plot]'."
+        ) from None
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -66,15 +69,18 @@ def shortened(names: Iterable[object], width: int = NAME) -> list[str]:
     """
     found = [str(name).encode("utf-8", "replace").decode() for name in names]
     return [
-        name if len(name) <= width else f"{name[: width // 2]}…{name[len(name) - (width - 1) // 2 :]}" for name in found
+        name
+        if len(name) <= width
+        else f"{name[: width // 2]}…{name[len(name) - (width - 1) // 2 :]}"
+        for name in found
     ]
 
 
 def to_svg(ax: Axes) -> str:
     """Return the figure of axes as a reproducible SVG element for a web page.
 
-    The background is transparent, and text has the text colour of the page. Text is converted to paths, which do not
-    depend on installed fonts.
+    The background is transparent, and text has the text colour of the page. Text is converted to
+    paths, which do not depend on installed fonts.
 
     Parameters
     ----------
@@ -90,7 +96,9 @@ def to_svg(ax: Axes) -> str:
 
     file = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "omkl"}):
-        ax.figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        ax.figure.savefig(
+            file, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+        )
     found = file.getvalue()
     found = re.sub(r"(?s) <metadata>.*?</metadata>\n", "", found[found.index("<svg") :])
     found = re.sub(r'<g id="[^"]*">', "<g>", found)

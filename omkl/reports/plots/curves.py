@@ -10,7 +10,17 @@ import numpy as np
 
 from omkl._files import PathLike
 from omkl.exceptions import InputError
-from omkl.reports.plots.canvas import COLOURS, GREY, MARK, axes_for, dress, figure_for, legend, shortened, style
+from omkl.reports.plots.canvas import (
+    COLOURS,
+    GREY,
+    MARK,
+    axes_for,
+    dress,
+    figure_for,
+    legend,
+    shortened,
+    style,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +33,11 @@ Records = Sequence[dict[str, Any]]
 #: Entries for the x axis, with labels; the first one that increases over all records is used.
 PROGRESS = {"epoch": "epoch", "seconds": "seconds", "iteration": "iteration", "round": "rounds"}
 #: Entries for the y axis, with labels; the first one in the records is the default.
-LOSSES = {"loss": "mean loss before each update", "objective": "objective", "primal": "primal objective"}
+LOSSES = {
+    "loss": "mean loss before each update",
+    "objective": "objective",
+    "primal": "primal objective",
+}
 #: Minimum on a logarithmic axis.
 LEAST = 1e-16
 
@@ -43,7 +57,8 @@ def plot_curves(
     Parameters
     ----------
     curves : dict of str to (x, y) or (x, y, low, high)
-        ``low`` and ``high`` are bounds of a band around the curve. Curves after the fifteenth are grey.
+        ``low`` and ``high`` are bounds of a band around the curve. Curves after the fifteenth are
+        grey.
     path : path-like, optional
         Save the figure here, in the format of the suffix.
     title, xlabel, ylabel : str
@@ -73,14 +88,16 @@ def plot_curves(
     return ax
 
 
-def plot_panels(rows: Sequence[Sequence[Mapping[str, Any]]], path: PathLike | None = None) -> Figure:
+def plot_panels(
+    rows: Sequence[Sequence[Mapping[str, Any]]], path: PathLike | None = None
+) -> Figure:
     """Draw a grid of panels with named curves; equal names have equal colours.
 
     Parameters
     ----------
     rows : list of list of dict
-        A list of panels for each row; rows have equal length. A panel is a dict of arguments of :func:`plot_curves`:
-        ``curves``, ``title``, ``xlabel``, ``ylabel``, ``log``.
+        A list of panels for each row; rows have equal length. A panel is a dict of arguments of
+        :func:`plot_curves`: ``curves``, ``title``, ``xlabel``, ``ylabel``, ``log``.
     path : path-like, optional
         Save the figure here.
 
@@ -92,14 +109,24 @@ def plot_panels(rows: Sequence[Sequence[Mapping[str, Any]]], path: PathLike | No
     figure = figure_for(4.0 * len(rows[0]) + 0.6, 3.0 * len(rows) + 0.4)
     grid = figure.subplots(len(rows), len(rows[0]), squeeze=False)
     names = dict.fromkeys(name for row in rows for panel in row for name in panel["curves"])
-    styles = {name: {**style(k), "marker": "osvD^xP*"[k % 8], "markersize": 3.5} for k, name in enumerate(names)}
+    styles = {
+        name: {**style(k), "marker": "osvD^xP*"[k % 8], "markersize": 3.5}
+        for k, name in enumerate(names)
+    }
     for ax, panel in zip(grid.flat, chain.from_iterable(rows)):
         _draw(ax, styles, **panel)
-    handles = {name: handle for ax in grid.flat for handle, name in zip(*ax.get_legend_handles_labels())}
+    handles = {
+        name: handle for ax in grid.flat for handle, name in zip(*ax.get_legend_handles_labels())
+    }
     if len(handles) > 1 or grid.size > 1:
         longest = max(map(len, handles), default=1)
         columns = max(1, min(len(handles), int(figure.get_figwidth() * 72 / (5.5 * longest + 40))))
-        look: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "fontsize": "small", "frameon": False}
+        look: dict[str, Any] = {
+            "loc": "outside lower center",
+            "ncols": columns,
+            "fontsize": "small",
+            "frameon": False,
+        }
         figure.legend(list(handles.values()), list(handles), **look)
     if path is not None:
         figure.savefig(path, dpi=150)
@@ -107,7 +134,11 @@ def plot_panels(rows: Sequence[Sequence[Mapping[str, Any]]], path: PathLike | No
 
 
 def _draw(
-    ax: Axes, styles: Mapping[str, Mapping[str, Any]], curves: Mapping[str, Sequence], log: str = "", **labels: str
+    ax: Axes,
+    styles: Mapping[str, Mapping[str, Any]],
+    curves: Mapping[str, Sequence],
+    log: str = "",
+    **labels: str,
 ) -> None:
     """Draw curves with these styles; ``labels`` are title, xlabel and ylabel."""
     dress(ax, **labels)
@@ -127,17 +158,20 @@ def plot_history(
     ax: Axes | None = None,
     title: str = "",
 ) -> Axes:
-    """Draw a recorded value of training, such as the loss or the duality gap, over epochs, time or iterations.
+    """Draw a recorded value of training, such as the loss or the duality gap, over epochs, time or
+    iterations.
 
     Dashed lines mark records in which a change of the stream was found.
 
     Parameters
     ----------
     source : estimator, list of dict, callback, or dict of these
-        A fitted estimator, its ``history_``, or a callback with records. A dict compares several of these, by name.
+        A fitted estimator, its ``history_``, or a callback with records. A dict compares several of
+        these, by name.
     of : str, optional
-        Entry of the records: ``"loss"`` by default, or ``"objective"``, ``"gap"`` (with a logarithmic axis, and a curve
-        for each problem), ``"error"``, ``"validation_score"``, ``"active"``, ``"rate"``, ...
+        Entry of the records: ``"loss"`` by default, or ``"objective"``, ``"gap"`` (with a
+        logarithmic axis, and a curve for each problem), ``"error"``, ``"validation_score"``,
+        ``"active"``, ``"rate"``, ...
     along : {"epoch", "seconds", "iteration", "round"}, optional
         By default the first of these that the records have.
     ax, title
@@ -161,14 +195,21 @@ def plot_history(
             run = f"{name} problem {record['problem']}".strip() if "problem" in record else name
             runs.setdefault(run, []).append(record)
     if of is None:
-        of = next((name for name in LOSSES if runs and all(name in own[0] for own in runs.values())), "loss")
+        of = next(
+            (name for name in LOSSES if runs and all(name in own[0] for own in runs.values())),
+            "loss",
+        )
     curves, xlabel, changes = {}, "", []
     for name, records in runs.items():
         x, xlabel = progress_of(records, along)
         changes += [at for at, record in zip(x, records) if record.get("changes")]
         known = [k for k, record in enumerate(records) if record.get(of) is not None]
         if not known:
-            numbers = [key for key, value in records[0].items() if isinstance(value, (int, float)) and ":" not in key]
+            numbers = [
+                key
+                for key, value in records[0].items()
+                if isinstance(value, (int, float)) and ":" not in key
+            ]
             raise InputError(f"No record has an entry {of!r}, only {', '.join(numbers)}.")
         y = np.array([records[k][of] for k in known], dtype=np.float64)
         curves[name] = x[known], np.maximum(y, LEAST) if of == "gap" else y
@@ -183,7 +224,11 @@ def records_of(source: object) -> Records:
     """Return the records of an estimator or a callback, or a given list of records."""
     for name in ("history_", "records", "history"):
         source = getattr(source, name, source)
-    if isinstance(source, Sequence) and source and all(isinstance(record, Mapping) for record in source):
+    if (
+        isinstance(source, Sequence)
+        and source
+        and all(isinstance(record, Mapping) for record in source)
+    ):
         return source
     raise InputError(
         f"There are no records in this {type(source).__name__}: give a fitted estimator that was not saved with "
@@ -193,9 +238,15 @@ def records_of(source: object) -> Records:
 
 def progress_of(records: Records, along: str | None = None) -> tuple[np.ndarray, str]:
     """Return the progress of training at each record, and the label of its axis."""
-    if along is None and "examples" in records[0] and len({record.get("epoch") for record in records}) < len(records):
+    if (
+        along is None
+        and "examples" in records[0]
+        and len({record.get("epoch") for record in records}) < len(records)
+    ):
         return np.cumsum([record["examples"] for record in records]), "examples learned from"
-    along = along or next((name for name in PROGRESS if all(name in record for record in records)), "record")
+    along = along or next(
+        (name for name in PROGRESS if all(name in record for record in records)), "record"
+    )
     if along == "record":
         return np.arange(1, len(records) + 1), along
     if not all(along in record for record in records):
@@ -204,7 +255,10 @@ def progress_of(records: Records, along: str | None = None) -> tuple[np.ndarray,
 
 
 def plot_search(
-    model: omkl.MKLClassifierCV | omkl.MKLRegressorCV | omkl.GroupLassoCV | omkl.SparseLogisticRegressionCV,
+    model: omkl.MKLClassifierCV
+    | omkl.MKLRegressorCV
+    | omkl.GroupLassoCV
+    | omkl.SparseLogisticRegressionCV,
     *,
     ax: Axes | None = None,
     title: str = "",
@@ -222,7 +276,12 @@ def plot_search(
     learned = model.__dict__
     name = "C" if "Cs_" in learned else "alpha"
     values, chosen = learned[f"{name}s_"], learned[f"{name}_"]
-    dress(ax, title, f"{name}; chosen: {chosen:.3g}", f"score of {len(model.scores_)} folds and their mean")
+    dress(
+        ax,
+        title,
+        f"{name}; chosen: {chosen:.3g}",
+        f"score of {len(model.scores_)} folds and their mean",
+    )
     ax.plot(values, model.scores_.T, color=GREY, linewidth=0.7, alpha=0.6)
     ax.plot(values, model.scores_.mean(axis=0), color=COLOURS[0], linewidth=1.6)
     ax.axvline(chosen, **{**MARK, "color": COLOURS[1]})
@@ -238,12 +297,14 @@ def along_path(ax: Axes, penalties: np.ndarray) -> Axes:
 
 
 def plot_pruning(parser: omkl.DependencyParser, *, ax: Axes | None = None, title: str = "") -> Axes:
-    """Draw the accuracy of parsers retrained on the best templates by their number, and mark the knee.
+    """Draw the accuracy of parsers retrained on the best templates by their number, and mark the
+    knee.
 
     Parameters
     ----------
     parser : DependencyParser
-        Fitted with ``keep="auto"``. Bars are standard errors of the difference to the best accuracy.
+        Fitted with ``keep="auto"``. Bars are standard errors of the difference to the best
+        accuracy.
     ax, title
         As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
 
@@ -256,9 +317,15 @@ def plot_pruning(parser: omkl.DependencyParser, *, ax: Axes | None = None, title
         raise InputError('The parser has no `pruning_curve_`: fit it with keep="auto".')
     ax = axes_for(ax)
     n, accuracy, error = (
-        [point[name] for point in parser.pruning_curve_] for name in ("templates", "accuracy", "standard_error")
+        [point[name] for point in parser.pruning_curve_]
+        for name in ("templates", "accuracy", "standard_error")
     )
-    dress(ax, title, f"templates; knee: {len(parser.templates_)}", "share of right heads of held-out words")
+    dress(
+        ax,
+        title,
+        f"templates; knee: {len(parser.templates_)}",
+        "share of right heads of held-out words",
+    )
     ax.set_xscale("log")
     ax.errorbar(n, accuracy, error, color=COLOURS[0], marker="o", markersize=4, capsize=2)
     ax.axvline(len(parser.templates_), **{**MARK, "color": COLOURS[1]})
@@ -266,7 +333,8 @@ def plot_pruning(parser: omkl.DependencyParser, *, ax: Axes | None = None, title
 
 
 def plot_guarantee(checked: omkl.CheckedModel, *, ax: Axes | None = None, title: str = "") -> Axes:
-    """Draw the error of accepted outputs, and the bound on it, by the share of outputs that is accepted.
+    """Draw the error of accepted outputs, and the bound on it, by the share of outputs that is
+    accepted.
 
     Parameters
     ----------
@@ -283,5 +351,10 @@ def plot_guarantee(checked: omkl.CheckedModel, *, ax: Axes | None = None, title:
     points = checked.curve()
     if not points:
         raise InputError("There is nothing to draw: this guarantee has no curve.")
-    curves = {name: [[point[key] for point in points] for key in ("accepted", name)] for name in ("error", "bound")}
-    return plot_curves(curves, ax=ax, title=title, xlabel="share of accepted outputs", ylabel="error")
+    curves = {
+        name: [[point[key] for point in points] for key in ("accepted", name)]
+        for name in ("error", "bound")
+    }
+    return plot_curves(
+        curves, ax=ax, title=title, xlabel="share of accepted outputs", ylabel="error"
+    )

@@ -15,7 +15,8 @@ from omkl.reports.plots.canvas import COLOURS, axes_for, dress, shortened
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Maximum number of labels of a confusion matrix with counts in its cells, and maximum length of a label.
+#: Maximum number of labels of a confusion matrix with counts in its cells, and maximum length of a
+#: label.
 COUNTED, LONGEST = 15, 14
 
 
@@ -54,7 +55,9 @@ def plot_calibration(
     from sklearn.calibration import CalibrationDisplay
 
     is_list = np.ndim(probabilities[0]) == 2
-    table = np.asarray(np.concatenate(list(probabilities)) if is_list else probabilities, dtype=np.float64)
+    table = np.asarray(
+        np.concatenate(list(probabilities)) if is_list else probabilities, dtype=np.float64
+    )
     right, confidence = np.asarray(_flat(y_true)), table
     if table.ndim > 1:
         best, confidence = table.argmax(axis=1), table.max(axis=1)
@@ -66,8 +69,11 @@ def plot_calibration(
     return dress(ax, title, "probability of the prediction", "share of right predictions")
 
 
-def plot_confusion(y_true: Iterable, y_pred: Iterable, *, n: int = 40, ax: Axes | None = None, title: str = "") -> Axes:
-    """Draw a confusion matrix, with a row for each gold label and a column for each predicted label.
+def plot_confusion(
+    y_true: Iterable, y_pred: Iterable, *, n: int = 40, ax: Axes | None = None, title: str = ""
+) -> Axes:
+    """Draw a confusion matrix, with a row for each gold label and a column for each predicted
+    label.
 
     Cells show counts, and colours show fractions of the tokens of a gold label.
 
@@ -94,7 +100,9 @@ def plot_confusion(y_true: Iterable, y_pred: Iterable, *, n: int = 40, ax: Axes 
 
     gold, found = ([str(label) for label in _flat(side)] for side in (y_true, y_pred))
     if len(gold) != len(found) or not gold:
-        raise InputError(f"There are {len(gold)} gold labels and {len(found)} predicted ones: give as many, not none.")
+        raise InputError(
+            f"There are {len(gold)} gold labels and {len(found)} predicted ones: give as many, not none."
+        )
     labels = np.unique([*gold, *found])
     counts = confusion_matrix(gold, found, labels=labels)
     mistakes = counts.sum(axis=0) + counts.sum(axis=1) - 2 * np.diag(counts)
@@ -120,14 +128,21 @@ def _flat(labels: Iterable) -> list:
 
 
 def plot_word(
-    images: ArrayLike, decoded: Sequence, gold: Sequence | None = None, *, ax: Axes | None = None, title: str = ""
+    images: ArrayLike,
+    decoded: Sequence,
+    gold: Sequence | None = None,
+    *,
+    ax: Axes | None = None,
+    title: str = "",
 ) -> Axes:
-    """Draw the images of a word's letters, each above its predicted label; wrong labels are above the gold label.
+    """Draw the images of a word's letters, each above its predicted label; wrong labels are above
+    the gold label.
 
     Parameters
     ----------
     images : array of shape (n, height, width) or (n, height * width)
-        0 is background, and the maximum is ink. Flat images must be square, or twice as high as wide.
+        0 is background, and the maximum is ink. Flat images must be square, or twice as high as
+        wide.
     decoded : sequence of n labels
         The prediction of a labeler.
     gold : sequence of n labels, optional
@@ -144,13 +159,25 @@ def plot_word(
         ratio = 1 if np.sqrt(tiles.shape[1]).is_integer() else 2
         width = int(np.sqrt(tiles.shape[1] / ratio))
         if ratio * width * width != tiles.shape[1]:
-            raise InputError(f"Images of {tiles.shape[1]} pixels are neither squares nor twice as high as wide.")
+            raise InputError(
+                f"Images of {tiles.shape[1]} pixels are neither squares nor twice as high as wide."
+            )
         tiles = tiles.reshape(len(tiles), ratio * width, width)
     width = tiles.shape[2] + 1
     ax = axes_for(ax, max(0.42 * len(tiles), 1.6), 1.2)
-    ax.imshow(np.hstack(list(np.pad(tiles, ((0, 0), (0, 0), (0, 1))))), cmap="binary", interpolation="none")
-    wrong = [gold is not None and own != other for own, other in zip(decoded, gold if gold is not None else decoded)]
-    texts = [f"{own}\n({gold[k]})" if gold is not None and wrong[k] else str(own) for k, own in enumerate(decoded)]
+    ax.imshow(
+        np.hstack(list(np.pad(tiles, ((0, 0), (0, 0), (0, 1))))),
+        cmap="binary",
+        interpolation="none",
+    )
+    wrong = [
+        gold is not None and own != other
+        for own, other in zip(decoded, gold if gold is not None else decoded)
+    ]
+    texts = [
+        f"{own}\n({gold[k]})" if gold is not None and wrong[k] else str(own)
+        for k, own in enumerate(decoded)
+    ]
     ax.set_xticks((np.arange(len(tiles)) + 0.5) * width - 1, texts)
     for text, is_wrong in zip(ax.get_xticklabels(), wrong):
         text.set_color(COLOURS[1] if is_wrong else text.get_color())

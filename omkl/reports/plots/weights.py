@@ -33,9 +33,10 @@ def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: 
     Parameters
     ----------
     source : estimator, dict or list of dict
-        For a fitted estimator, its kernel or template weights, or the norms of its groups of columns, are drawn. A dict
-        has numbers by name. For the result of ``group_report`` with data, the increase of the loss without each group
-        is drawn, plus or minus two standard errors.
+        For a fitted estimator, its kernel or template weights, or the norms of its groups of
+        columns, are drawn. A dict has numbers by name. For the result of ``group_report`` with
+        data, the increase of the loss without each group is drawn, plus or minus two standard
+        errors.
     ax, title
         As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
     n : int
@@ -62,17 +63,24 @@ def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: 
         errors = np.array([2 * (record["standard_error"] or 0.0) for record in source])[order]
     ax = axes_for(ax, height=0.8 + 0.18 * len(order))
     whiskers = {"elinewidth": 0.9, "capsize": 2}
-    bars = ax.barh(range(len(order)), values[order], xerr=errors, color=COLOURS[0], error_kw=whiskers)
+    bars = ax.barh(
+        range(len(order)), values[order], xerr=errors, color=COLOURS[0], error_kw=whiskers
+    )
     ax.bar_label(bars, fmt="{:.3g}", padding=3, fontsize="small")
     ax.set_yticks(range(len(order)), shortened(np.array(list(weights), object)[order]))
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.margins(x=0.15)
     left_out = len(values) - len(order)
-    return dress(ax, title, f"{label}\n({left_out} smaller ones are not shown)" if left_out else label)
+    return dress(
+        ax, title, f"{label}\n({left_out} smaller ones are not shown)" if left_out else label
+    )
 
 
-def plot_selection(selection: GroupSelection, *, ax: Axes | None = None, n: int = 30, title: str = "") -> Axes:
-    """Draw the statistics of groups as bars, largest first, with the threshold; selected groups are blue.
+def plot_selection(
+    selection: GroupSelection, *, ax: Axes | None = None, n: int = 30, title: str = ""
+) -> Axes:
+    """Draw the statistics of groups as bars, largest first, with the threshold; selected groups are
+    blue.
 
     Parameters
     ----------
@@ -97,16 +105,28 @@ def weights_of(source: Any) -> tuple[dict[str, float], str]:
     """Return a number for each group, and the label of the axis."""
     if isinstance(source, Mapping):
         return {str(name): value for name, value in source.items()}, "weight"
-    if isinstance(source, Sequence) and source and isinstance(source[0], Mapping) and "group" in source[0]:
+    if (
+        isinstance(source, Sequence)
+        and source
+        and isinstance(source[0], Mapping)
+        and "group" in source[0]
+    ):
         if "loss_increase" in source[0]:
-            return {r["group"]: r["loss_increase"] for r in source}, "increase of the loss without it"
+            return {
+                r["group"]: r["loss_increase"] for r in source
+            }, "increase of the loss without it"
         return {r["group"]: r["weight"] for r in source if r["weight"] is not None}, "weight"
     if isinstance(source, GroupSelection):
         of_knockoffs = source.method == "knockoffs"
-        return source.statistics, "weight minus weight of the knockoff" if of_knockoffs else "share of halves"
+        return (
+            source.statistics,
+            "weight minus weight of the knockoff" if of_knockoffs else "share of halves",
+        )
     if isinstance(source, SavedEstimator) and "weights" in source._sections:
         return group_weights(source), NORM if "coefficients" in source._sections else "weight"
-    raise InputError(f"There are no weights in this {type(source).__name__}: give a fitted estimator, or a dict.")
+    raise InputError(
+        f"There are no weights in this {type(source).__name__}: give a fitted estimator, or a dict."
+    )
 
 
 def plot_group_weights(
@@ -119,7 +139,8 @@ def plot_group_weights(
     Parameters
     ----------
     source : estimator, list of dict or callback
-        A fitted online estimator, its ``history_``, or a callback with records, such as ``ProgressiveValidation``.
+        A fitted online estimator, its ``history_``, or a callback with records, such as
+        ``ProgressiveValidation``.
     ax, title
         As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
     n : int
@@ -140,10 +161,15 @@ def plot_group_weights(
     records = records_of(source)
     kind = next((kind for kind in ("weight", "norm") if values_of(records[-1], kind)), None)
     if kind is None:
-        raise InputError("These records hold no weights of groups: plot_path draws paths, plot_history gaps.")
+        raise InputError(
+            "These records hold no weights of groups: plot_path draws paths, plot_history gaps."
+        )
     weights = [values_of(record, kind) for record in records]
     names = dict.fromkeys(name for each in weights for name in each)
-    curves = {name: np.array([each.get(name, 0.0) for each in weights], dtype=np.float64) for name in names}
+    curves = {
+        name: np.array([each.get(name, 0.0) for each in weights], dtype=np.float64)
+        for name in names
+    }
     x, xlabel = progress_of(records)
     final = {name: curve[-1] for name, curve in curves.items()}
     return dress(_heaviest(axes_for(ax), x, curves, final, n), title, xlabel, kind)
@@ -158,7 +184,8 @@ def plot_path(
     groups: Groups = None,
     names: Sequence[str] | None = None,
 ) -> Axes:
-    """Draw a regularization path: the weight or norm of each group; the penalty decreases from left to right.
+    """Draw a regularization path: the weight or norm of each group; the penalty decreases from left
+    to right.
 
     Parameters
     ----------
@@ -167,8 +194,8 @@ def plot_path(
     ax, title
         As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
     n : int
-        Maximum number of curves: those of the groups with the largest values anywhere on the path. All others are drawn
-        as a grey band.
+        Maximum number of curves: those of the groups with the largest values anywhere on the path.
+        All others are drawn as a grey band.
     groups : array or list of lists, optional
         For the path of a group lasso, the groups whose norms are drawn; columns by default.
     names : list of str, optional
@@ -196,16 +223,30 @@ def plot_path(
     return dress(along_path(_heaviest(axes_for(ax), x, curves, largest, n), x), title, of, label)
 
 
-def _heaviest(ax: Axes, x: np.ndarray, curves: Mapping[str, np.ndarray], heights: Mapping[str, float], n: int) -> Axes:
+def _heaviest(
+    ax: Axes, x: np.ndarray, curves: Mapping[str, np.ndarray], heights: Mapping[str, float], n: int
+) -> Axes:
     """Draw the n curves with the largest heights, and all others as a band."""
     table = np.array(list(curves.values()))
     order = np.argsort([-heights[name] for name in curves], kind="stable")
     shown, rest = (order, order[:0]) if len(order) <= n + 1 else (order[:n], order[n:])
-    for k, (member, name) in enumerate(zip(shown, shortened(np.array(list(curves), object)[shown]))):
-        ax.plot(x, table[member], label=name, linewidth=1.3, marker="o" if len(x) <= 12 else "", ms=2.5, **style(k))
+    for k, (member, name) in enumerate(
+        zip(shown, shortened(np.array(list(curves), object)[shown]))
+    ):
+        ax.plot(
+            x,
+            table[member],
+            label=name,
+            linewidth=1.3,
+            marker="o" if len(x) <= 12 else "",
+            ms=2.5,
+            **style(k),
+        )
     if len(rest):
         low, high = table[rest].min(axis=0), table[rest].max(axis=0)
-        ax.fill_between(x, low, high, color=GREY, alpha=0.3, linewidth=0, label=f"{len(rest)} others")
+        ax.fill_between(
+            x, low, high, color=GREY, alpha=0.3, linewidth=0, label=f"{len(rest)} others"
+        )
     ax.set_ylim(min(0.0, table.min()), 1.04 * table.max() or 1.0)
     legend(ax)
     return ax

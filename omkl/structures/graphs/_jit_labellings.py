@@ -1,8 +1,10 @@
-"""Message passing on graphs whose labellings score ``sum_i unary[i, y_i] + sum_e pairwise[e, y_i, y_j]``, e = (i, j).
+"""Message passing on graphs whose labellings score ``sum_i unary[i, y_i] + sum_e pairwise[e, y_i,
+y_j]``, e = (i, j).
 
-Nodes have an order. ``graph`` is a tuple: edges (E, 2), the nodes in their order, and for each node its incident edges,
-``incident[starts[i]:middle[i]]`` to earlier and ``incident[middle[i]:starts[i + 1]]`` to later nodes. In a forest, each
-node has at most one earlier neighbour. Potentials ``pairwise`` (1, K, K) are shared by all edges.
+Nodes have an order. ``graph`` is a tuple: edges (E, 2), the nodes in their order, and for each node
+its incident edges, ``incident[starts[i]:middle[i]]`` to earlier and ``incident[middle[i]:starts[i +
+1]]`` to later nodes. In a forest, each node has at most one earlier neighbour. Potentials
+``pairwise`` (1, K, K) are shared by all edges.
 """
 
 import numpy as np
@@ -60,16 +62,17 @@ def arrange(edges, n):
     return order, starts, middle, incident, forest
 
 
-# ---- the best labelling ---------------------------------------------------------------------------------------------
+# ---- the best labelling --------------------------------------------------------------------------
 
 
 @compiled
 def best_labelling(unary, pairwise, graph, forest, sweeps, tolerance, labels):
     """Write a labelling, and return its score and an upper bound of all scores.
 
-    On a forest, this is dynamic programming, and exact. On other graphs, it is sequential tree-reweighted message
-    passing (Kolmogorov 2006, TRW-S), which ends when bound and score agree up to ``tolerance``, or after some sweeps.
-    The labelling is improved by changes of single nodes, and of both ends of an edge.
+    On a forest, this is dynamic programming, and exact. On other graphs, it is sequential
+    tree-reweighted message passing (Kolmogorov 2006, TRW-S), which ends when bound and score agree
+    up to ``tolerance``, or after some sweeps. The labelling is improved by changes of single nodes,
+    and of both ends of an edge.
     """
     edges = graph[0]
     messages = np.zeros((edges.shape[0], unary.shape[1]))
@@ -96,10 +99,12 @@ def best_labelling(unary, pairwise, graph, forest, sweeps, tolerance, labels):
 
 @compiled
 def sweep(unary, pairwise, graph, forest, back, messages, labels):
-    """Send messages to earlier nodes (``back``) and return the bound; or choose labels, and send to later nodes.
+    """Send messages to earlier nodes (``back``) and return the bound; or choose labels, and send to
+    later nodes.
 
-    ``messages`` (E, K) go to the earlier node of an edge after one sweep, and to the later node after the other. The
-    label of a node is the best one given the labels of earlier nodes and the messages from later ones.
+    ``messages`` (E, K) go to the earlier node of an edge after one sweep, and to the later node
+    after the other. The label of a node is the best one given the labels of earlier nodes and the
+    messages from later ones.
     """
     edges, order, starts, middle, incident = graph
     n, K = unary.shape
@@ -136,7 +141,9 @@ def sweep(unary, pairwise, graph, forest, back, messages, labels):
             if not back:
                 j = edges[e, 0] + edges[e, 1] - i
                 for y in range(K):  # a call of add_column takes longer than the rest
-                    chosen[j, y] += pairwise[p, labels[i], y] if edges[e, 0] == i else pairwise[p, y, labels[i]]
+                    chosen[j, y] += (
+                        pairwise[p, labels[i], y] if edges[e, 0] == i else pairwise[p, y, labels[i]]
+                    )
                 if forest:
                     continue
             for y in range(K):
@@ -166,7 +173,9 @@ def sweep(unary, pairwise, graph, forest, back, messages, labels):
 
 @inner
 def add_column(pairwise, p, edges, e, i, labels, own):
-    """Add the scores ``pairwise[p]`` of the labels of node i, given the label at the other end of edge e."""
+    """Add the scores ``pairwise[p]`` of the labels of node i, given the label at the other end of
+    edge e.
+    """
     if edges[e, 0] == i:
         other = labels[edges[e, 1]]
         for y in range(own.shape[0]):
@@ -215,7 +224,9 @@ def improve(unary, pairwise, graph, labels):
                 own[y] = unary[end, y] if end >= 0 else 0.0
             for q in range(starts[end], starts[end + 1] if end >= 0 else starts[end]):
                 if incident[q] != e:
-                    add_column(pairwise, 0 if shared else incident[q], edges, incident[q], end, labels, own)
+                    add_column(
+                        pairwise, 0 if shared else incident[q], edges, incident[q], end, labels, own
+                    )
         best_i, best_j = labels[i], labels[j] if j >= 0 else 0
         scores = pairwise[0 if shared else max(e, 0)]
         best = first[best_i] + (second[best_j] + scores[best_i, best_j] if j >= 0 else 0.0)

@@ -12,13 +12,25 @@ SMALLEST = 1e-280
 
 
 @compiled
-def marginals(unary, pairwise, graph, forest, forests, rates, sweeps, tolerance, unary_marginals, pairwise_marginals):
+def marginals(
+    unary,
+    pairwise,
+    graph,
+    forest,
+    forests,
+    rates,
+    sweeps,
+    tolerance,
+    unary_marginals,
+    pairwise_marginals,
+):
     """Write marginals, and return the log-partition function: -inf if no labelling is allowed.
 
-    On a forest, two sweeps are exact. On other graphs, this is tree-reweighted belief propagation (Wainwright, Jaakkola
-    and Willsky 2005), up to ``sweeps`` or until messages move less than ``tolerance`` in both directions, and the
-    result is an upper bound. ``forests`` (T, E) says which edges each of some spanning forests has, and ``rates`` (E,)
-    is its mean. No two edges may have the same ends.
+    On a forest, two sweeps are exact. On other graphs, this is tree-reweighted belief propagation
+    (Wainwright, Jaakkola and Willsky 2005), up to ``sweeps`` or until messages move less than
+    ``tolerance`` in both directions, and the result is an upper bound. ``forests`` (T, E) says
+    which edges each of some spanning forests has, and ``rates`` (E,) is its mean. No two edges may
+    have the same ends.
     """
     edges, order, starts, middle, incident = graph
     n, K = unary.shape
@@ -35,7 +47,12 @@ def marginals(unary, pairwise, graph, forest, forests, rates, sweeps, tolerance,
             for z in range(K):
                 weights[e, y, z] = np.exp(scores[y, z] / rates[e] - tops[e])
     # messages[0] go to the first node of an edge, messages[1] to the second
-    messages, own, source, new = np.zeros((2, edges.shape[0], K)), np.empty(K), np.empty(K), np.empty(K)
+    messages, own, source, new = (
+        np.zeros((2, edges.shape[0], K)),
+        np.empty(K),
+        np.empty(K),
+        np.empty(K),
+    )
     step = 1.0 if forest else 0.5
     quiet = 0  # sweeps in a row that moved no message
     for sweep in range(2 if forest else sweeps):
@@ -46,12 +63,19 @@ def marginals(unary, pairwise, graph, forest, forests, rates, sweeps, tolerance,
             for q in range(starts[i] if back else middle[i], middle[i] if back else starts[i + 1]):
                 e = incident[q]
                 forward = edges[e, 0] == i
-                incoming, outgoing = (messages[0, e], messages[1, e]) if forward else (messages[1, e], messages[0, e])
+                incoming, outgoing = (
+                    (messages[0, e], messages[1, e])
+                    if forward
+                    else (messages[1, e], messages[0, e])
+                )
                 for y in range(K):
                     source[y] = own[y] - incoming[y] if own[y] > -np.inf else -np.inf
                 scores = pairwise[0 if shared else e]
                 w = 0 if one else e
-                if not send_sum(source, weights[w], scores, rates[e], tops[w], forward, new) > -np.inf:
+                if (
+                    not send_sum(source, weights[w], scores, rates[e], tops[w], forward, new)
+                    > -np.inf
+                ):
                     return -np.inf
                 for y in range(K):
                     if new[y] > -np.inf and outgoing[y] > -np.inf:
@@ -64,7 +88,9 @@ def marginals(unary, pairwise, graph, forest, forests, rates, sweeps, tolerance,
         if not forest and quiet == 2:  # back and forth
             break
     potentials = np.empty((n, K))
-    if not beliefs(unary, pairwise, graph, rates, messages, potentials, unary_marginals, pairwise_marginals):
+    if not beliefs(
+        unary, pairwise, graph, rates, messages, potentials, unary_marginals, pairwise_marginals
+    ):
         return -np.inf
     return forest_bound(potentials, pairwise, graph, forests, rates, messages, weights, tops)
 
@@ -83,7 +109,9 @@ def collect(unary, messages, rates, edges, incident, low, high, i, own):
 
 @inner
 def send_sum(source, weights, scores, rate, top, forward, message):
-    """Write the log of the sums of ``exp(source + scores / rate)``, less their maximum; return it, or -inf."""
+    """Write the log of the sums of ``exp(source + scores / rate)``, less their maximum; return it,
+    or -inf.
+    """
     K = source.shape[0]
     highest = source[0]
     for y in range(1, K):
@@ -111,7 +139,9 @@ def send_sum(source, weights, scores, rate, top, forward, message):
             for y in range(K):
                 most = max(most, source[y] + (scores[y, z] if forward else scores[z, y]) / rate)
             for y in range(K if most > -np.inf else 0):
-                total += np.exp(source[y] + (scores[y, z] if forward else scores[z, y]) / rate - most)
+                total += np.exp(
+                    source[y] + (scores[y, z] if forward else scores[z, y]) / rate - most
+                )
             message[z] = most - highest - top + np.log(total) if most > -np.inf else -np.inf
         largest = max(largest, message[z])
     if largest > -np.inf:
@@ -122,7 +152,9 @@ def send_sum(source, weights, scores, rate, top, forward, message):
 
 @compiled
 def normalize(logs):
-    """Turn logs of weights into probabilities, in place; return the log of their sum, -inf if all are zero."""
+    """Turn logs of weights into probabilities, in place; return the log of their sum, -inf if all
+    are zero.
+    """
     highest, total = -np.inf, 0.0
     for score in logs:
         highest = score if score > highest else highest
@@ -137,8 +169,11 @@ def normalize(logs):
 
 
 @inner
-def beliefs(unary, pairwise, graph, rates, messages, potentials, unary_marginals, pairwise_marginals):
-    """Write the marginals that messages define; return False if no label of a node, or pair of an edge, is possible.
+def beliefs(
+    unary, pairwise, graph, rates, messages, potentials, unary_marginals, pairwise_marginals
+):
+    """Write the marginals that messages define; return False if no label of a node, or pair of an
+    edge, is possible.
 
     ``potentials`` (n, K) gets those of nodes plus weighted messages.
     """
@@ -160,7 +195,9 @@ def beliefs(unary, pairwise, graph, rates, messages, potentials, unary_marginals
                 possible = potentials[i, y] > -np.inf and potentials[j, z] > -np.inf
                 pairs[K * y + z] = -np.inf
                 if possible:
-                    into = potentials[i, y] - messages[0, e, y] + potentials[j, z] - messages[1, e, z]
+                    into = (
+                        potentials[i, y] - messages[0, e, y] + potentials[j, z] - messages[1, e, z]
+                    )
                     pairs[K * y + z] = scores[y, z] / rates[e] + into
         if not normalize(pairs) > -np.inf:
             return False
@@ -172,11 +209,12 @@ def beliefs(unary, pairwise, graph, rates, messages, potentials, unary_marginals
 
 @inner
 def forest_bound(potentials, pairwise, graph, forests, rates, messages, weights, tops):
-    """Return the mean of the log-partition functions of forests, an upper bound of that of the graph.
+    """Return the mean of the log-partition functions of forests, an upper bound of that of the
+    graph.
 
-    Nodes of a forest have ``potentials`` (n, K), and its edges have their scores divided by their rates, less both
-    messages. Whatever the messages are, the mean of these scores is the score in the graph, and the log-partition
-    function is convex.
+    Nodes of a forest have ``potentials`` (n, K), and its edges have their scores divided by their
+    rates, less both messages. Whatever the messages are, the mean of these scores is the score in
+    the graph, and the log-partition function is convex.
     """
     edges, _, starts, _, incident = graph
     n, K = potentials.shape
@@ -195,7 +233,9 @@ def forest_bound(potentials, pairwise, graph, forests, rates, messages, weights,
                 total += normalize(collected[i])
                 continue
             forward = edges[e, 0] == i
-            up, down = (messages[1, e], messages[0, e]) if forward else (messages[0, e], messages[1, e])
+            up, down = (
+                (messages[1, e], messages[0, e]) if forward else (messages[0, e], messages[1, e])
+            )
             for y in range(K):
                 source[y] = collected[i, y] - down[y] if collected[i, y] > -np.inf else -np.inf
             w, scores = e if weights.shape[0] > 1 else 0, pairwise[0 if shared else e]
@@ -211,7 +251,9 @@ def forest_bound(potentials, pairwise, graph, forests, rates, messages, weights,
 
 @inner
 def walk(edges, starts, incident, chosen, order, parents, seen):
-    """Write the order of the nodes of a forest of ``chosen`` edges, parents first, and their edges to parents or -1."""
+    """Write the order of the nodes of a forest of ``chosen`` edges, parents first, and their edges
+    to parents or -1.
+    """
     seen[:] = False
     done = found = 0
     for root in range(order.shape[0]):

@@ -13,12 +13,13 @@ FOUND, NONE, UNKNOWN = 0, 1, 2
 
 @compiled
 def find_labelling(unary, pairwise, graph, budget, possible, labels):
-    """Search a labelling without a score of -inf, and write it; return FOUND, NONE, or UNKNOWN after ``budget`` steps.
+    """Search a labelling without a score of -inf, and write it; return FOUND, NONE, or UNKNOWN
+    after ``budget`` steps.
 
-    The node with the fewest possible labels for the number of its failures (Boussemart et al. 2004, *Boosting
-    systematic search by weighting constraints*) gets the label that scores highest by itself. The labels that then
-    lack a partner at a neighbour are removed, which fails if none is left. ``possible`` (n, K) gets the labels that
-    have partners before any choice.
+    The node with the fewest possible labels for the number of its failures (Boussemart et al. 2004,
+    *Boosting systematic search by weighting constraints*) gets the label that scores highest by
+    itself. The labels that then lack a partner at a neighbour are removed, which fails if none is
+    left. ``possible`` (n, K) gets the labels that have partners before any choice.
     """
     n, K = unary.shape
     counts, failures = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -30,7 +31,9 @@ def find_labelling(unary, pairwise, graph, budget, possible, labels):
             counts[i] += possible[i, y]
         if counts[i] == 0:
             return NONE
-    n_removed, consistent, steps = prune(pairwise, graph, possible, counts, failures, queue, queued, n, removed, 0)
+    n_removed, consistent, steps = prune(
+        pairwise, graph, possible, counts, failures, queue, queued, n, removed, 0
+    )
     if not consistent:
         return NONE
     left, counts_before, depth = possible.copy(), counts.copy(), 0
@@ -72,7 +75,8 @@ def find_labelling(unary, pairwise, graph, budget, possible, labels):
 
 @inner
 def choose_node(counts, counts_before, failures):
-    """Return the next node, -1 if each has one label left, and whether no choice narrows the nodes that remain.
+    """Return the next node, -1 if each has one label left, and whether no choice narrows the nodes
+    that remain.
 
     Then earlier choices do not matter any more, such as those in another component of the graph.
     """
@@ -115,9 +119,11 @@ def remove(left, counts, removed, n_removed, i, y):
 
 @inner
 def prune(pairwise, graph, left, counts, failures, queue, queued, waiting, removed, n_removed):
-    """Remove labels that lack a partner at a neighbour, from the ``waiting`` nodes at the start of ``queue`` on.
+    """Remove labels that lack a partner at a neighbour, from the ``waiting`` nodes at the start of
+    ``queue`` on.
 
-    Returns the new number of removed labels, whether each node has a label left, and the number of edges looked at.
+    Returns the new number of removed labels, whether each node has a label left, and the number of
+    edges looked at.
     """
     edges, _, starts, _, incident = graph
     n, K = left.shape
@@ -127,13 +133,18 @@ def prune(pairwise, graph, left, counts, failures, queue, queued, waiting, remov
         head, waiting, queued[i] = (head + 1) % n, waiting - 1, False
         for q in range(starts[i], starts[i + 1] if consistent else starts[i]):
             e = incident[q]
-            scores, forward = pairwise[0 if pairwise.shape[0] < edges.shape[0] else e], edges[e, 0] == i
+            scores, forward = (
+                pairwise[0 if pairwise.shape[0] < edges.shape[0] else e],
+                edges[e, 0] == i,
+            )
             j = edges[e, 1] if forward else edges[e, 0]
             steps += 1
             for z in range(K):
                 supported = not left[j, z]
                 for y in range(0 if supported else K):
-                    supported = supported or (left[i, y] and (scores[y, z] if forward else scores[z, y]) > -np.inf)
+                    supported = supported or (
+                        left[i, y] and (scores[y, z] if forward else scores[z, y]) > -np.inf
+                    )
                 if not supported:
                     n_removed = remove(left, counts, removed, n_removed, j, z)
                     if counts[j] == 0:

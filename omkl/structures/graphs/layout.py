@@ -56,7 +56,9 @@ class GraphLayout:
     def merged(self) -> "MergedEdges | None":
         """The graph with one edge for each two neighbours; None if it is this one."""
         low, high = self.edges.min(axis=1, initial=self.n_nodes), self.edges.max(axis=1, initial=0)
-        _, first, places = np.unique(low * self.n_nodes + high, return_index=True, return_inverse=True)
+        _, first, places = np.unique(
+            low * self.n_nodes + high, return_index=True, return_inverse=True
+        )
         if len(first) == len(self.edges):
             return None
         order = np.argsort(first)
@@ -68,7 +70,8 @@ class GraphLayout:
 
     @cached_property
     def forests(self) -> np.ndarray:
-        """The edges of some random spanning forests, a mask (T, E); all edges if the graph is a forest.
+        """The edges of some random spanning forests, a mask (T, E); all edges if the graph is a
+        forest.
 
         Edges that few of the forests hold come first in the next one, so that all appear.
         """
@@ -115,7 +118,9 @@ class MergedEdges(NamedTuple):
     reverse: np.ndarray
 
     def sum(self, pairwise: np.ndarray) -> np.ndarray:
-        """Sum the scores (E, K, K), or (1, K, K) if shared, of the edges of each two neighbours, (E', K, K)."""
+        """Sum the scores (E, K, K), or (1, K, K) if shared, of the edges of each two neighbours,
+        (E', K, K).
+        """
         scores = np.broadcast_to(pairwise, (len(self.places), *pairwise.shape[1:]))
         total = np.zeros((len(self.layout.edges), *pairwise.shape[1:]))
         np.add.at(total, self.places, self._turned(scores))

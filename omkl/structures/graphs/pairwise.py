@@ -17,23 +17,28 @@ from omkl.structures.graphs._jit_marginals import marginals
 from omkl.structures.graphs._jit_search import FOUND, NONE, find_labelling
 from omkl.structures.graphs.layout import GraphLayout
 
-#: A labelling is proved best if no other scores higher by more than this, relative to the larger of 1 and its score.
+#: A labelling is proved best if no other scores higher by more than this, relative to the larger of
+#: 1 and its score.
 PROVED = 1e-8
-#: Sweeps before a minimum cut, which takes longer on small graphs, and its largest capacity: sums of two fit an int32.
+#: Sweeps before a minimum cut, which takes longer on small graphs, and its largest capacity: sums
+#: of two fit an int32.
 BEFORE_CUT, LARGEST = 20, 2**30
 #: Maximum number of sweeps of belief propagation, and movement of messages at which it ends.
 SUM_SWEEPS, MOVED = 200, 1e-4
 #: Maximum number of nodes and edges that a search for an allowed labelling looks at.
 SEARCHED = 1_000_000
 #: The message for a graph whose labellings were not all tried.
-NOTHING_FOUND = "The search found no labelling that the constraints allow, although there may be one."
+NOTHING_FOUND = (
+    "The search found no labelling that the constraints allow, although there may be one."
+)
 
 
 class GraphPotentials(NamedTuple):
     """Scores of the parts of a labelling of a graph.
 
-    ``unary`` (n, K) scores label ``k`` at node ``i``. ``pairwise`` (E, K, K) scores the labels at the two ends of each
-    edge of ``layout``, in their order; (1, K, K) if all edges share them. A score of -inf forbids a part.
+    ``unary`` (n, K) scores label ``k`` at node ``i``. ``pairwise`` (E, K, K) scores the labels at
+    the two ends of each edge of ``layout``, in their order; (1, K, K) if all edges share them. A
+    score of -inf forbids a part.
     """
 
     unary: np.ndarray
@@ -62,21 +67,24 @@ class Certificate(NamedTuple):
 class PairwiseGraph(Labelling):
     """Labels of the nodes of any graph, with scores of nodes and edges.
 
-    Labellings of forests are the best ones, and their marginals are exact. On graphs with cycles, where the best
-    labelling is NP-hard to find, sequential tree-reweighted message passing (Kolmogorov 2006) finds a good one and a
-    bound of all scores: most are proved to be the best. With two labels, and edges whose equal labels score higher than
-    different ones, a minimum cut is the best labelling. If scores of -inf forbid all that was found, a search tries
-    labellings in turn, all of them on small graphs. Marginals are those of tree-reweighted belief propagation
-    (Wainwright, Jaakkola and Willsky 2005), whose log-partition function is an upper bound. Edges that join the same
-    nodes count as one edge with the sum of their scores. A gold label of -1 is unknown: it costs nothing, and any
-    label agrees with it.
+    Labellings of forests are the best ones, and their marginals are exact. On graphs with cycles,
+    where the best labelling is NP-hard to find, sequential tree-reweighted message passing
+    (Kolmogorov 2006) finds a good one and a bound of all scores: most are proved to be the best.
+    With two labels, and edges whose equal labels score higher than different ones, a minimum cut is
+    the best labelling. If scores of -inf forbid all that was found, a search tries labellings in
+    turn, all of them on small graphs. Marginals are those of tree-reweighted belief propagation
+    (Wainwright, Jaakkola and Willsky 2005), whose log-partition function is an upper bound. Edges
+    that join the same nodes count as one edge with the sum of their scores. A gold label of -1 is
+    unknown: it costs nothing, and any label agrees with it.
 
     Parameters
     ----------
     n_labels : int
-        Number of labels K >= 1; an output is an array of integers in ``0 .. K-1``, one for each node.
+        Number of labels K >= 1; an output is an array of integers in ``0 .. K-1``, one for each
+        node.
     costs : array of shape (K, K), optional
-        ``costs[gold, predicted] >= 0`` of one node, with a zero diagonal. The Hamming cost by default.
+        ``costs[gold, predicted] >= 0`` of one node, with a zero diagonal. The Hamming cost by
+        default.
     shared : bool
         Whether all edges have the same scores.
     allowed : bool array of shape (K, K), optional
@@ -107,7 +115,12 @@ class PairwiseGraph(Labelling):
     ) -> None:
         check_number("n_labels", n_labels, least=1)
         check_number("sweeps", sweeps, above=0, integer=True)
-        self.n_labels, self.shared, self.allowed, self.sweeps = int(n_labels), bool(shared), allowed, int(sweeps)
+        self.n_labels, self.shared, self.allowed, self.sweeps = (
+            int(n_labels),
+            bool(shared),
+            allowed,
+            int(sweeps),
+        )
         self.costs = check_costs(costs, self.n_labels)
         #: Number of labellings found in training, and of those that were proved the best.
         self.n_found = self.n_proved = 0
@@ -126,10 +139,13 @@ class PairwiseGraph(Labelling):
     def over(self, layout: GraphLayout) -> GraphPotentials:
         """Return potentials of a graph, all zero."""
         E, K = len(layout.edges), self.n_labels
-        return GraphPotentials(np.zeros((layout.n_nodes, K)), np.zeros((1 if self.shared else E, K, K)), layout)
+        return GraphPotentials(
+            np.zeros((layout.n_nodes, K)), np.zeros((1 if self.shared else E, K, K)), layout
+        )
 
     def solve(self, potentials: GraphPotentials) -> tuple[np.ndarray, Certificate]:
-        """Return a good labelling, and its certificate; the score is -inf if no labelling was found.
+        """Return a good labelling, and its certificate; the score is -inf if no labelling was
+        found.
 
         Parameters
         ----------
@@ -162,7 +178,9 @@ class PairwiseGraph(Labelling):
         attractive = self.n_labels == 2 and not forest and bool((attraction(pairwise) >= 0.0).all())
         sweeps = min(self.sweeps, BEFORE_CUT) if attractive else self.sweeps
         labels = np.zeros(layout.n_nodes, np.int64)
-        score, bound = jit.best_labelling(unary, pairwise, layout.arrays, forest, sweeps, PROVED, labels)
+        score, bound = jit.best_labelling(
+            unary, pairwise, layout.arrays, forest, sweeps, PROVED, labels
+        )
         if attractive and bound - score > PROVED * max(1.0, abs(score)):
             cut, highest = minimum_cut(unary, pairwise, layout.edges)
             if self.score(potentials, cut) > score:
@@ -182,10 +200,13 @@ class PairwiseGraph(Labelling):
             raise InputError(NOTHING_ALLOWED if found.bound == -np.inf else NOTHING_FOUND)
         return labels
 
-    def decode_best(self, potentials: GraphPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
+    def decode_best(
+        self, potentials: GraphPotentials, n_best: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return up to ``n_best`` labellings (m, n), best first, and their scores (m,).
 
-        They are the best ones of a forest, and good ones of other graphs. This solves n graphs for each labelling; see
+        They are the best ones of a forest, and good ones of other graphs. This solves n graphs for
+        each labelling; see
         :func:`~omkl.structures.base.best_outputs`.
 
         Parameters
@@ -200,7 +221,9 @@ class PairwiseGraph(Labelling):
 
         return best_outputs(potentials.unary.T, n_best, solve)
 
-    def loss_augmented(self, potentials: GraphPotentials, gold: np.ndarray, cost_weight: float = 1.0) -> np.ndarray:
+    def loss_augmented(
+        self, potentials: GraphPotentials, gold: np.ndarray, cost_weight: float = 1.0
+    ) -> np.ndarray:
         return self._found(self.cost_augmented(potentials, gold, cost_weight))[0]
 
     def cost_potentials(self, gold: np.ndarray) -> GraphPotentials:
@@ -229,14 +252,18 @@ class PairwiseGraph(Labelling):
                 of_edges = of_edges.sum(axis=0, keepdims=True)
         return log_partition, GraphPotentials(of_nodes, of_edges, potentials.layout)
 
-    def _add_indicator(self, potentials: GraphPotentials, labels: np.ndarray, amount: float) -> None:
+    def _add_indicator(
+        self, potentials: GraphPotentials, labels: np.ndarray, amount: float
+    ) -> None:
         jit.add_indicator(*potentials[:2], potentials.layout.edges, labels, amount)
 
     def score(self, potentials: GraphPotentials, output: np.ndarray) -> float:
         return jit.score_labels(*potentials[:2], potentials.layout.edges, output)
 
     def _with_single_edges(self, potentials: GraphPotentials) -> GraphPotentials:
-        """Forbid pairs of labels that are not allowed, and sum the scores of edges with the same ends."""
+        """Forbid pairs of labels that are not allowed, and sum the scores of edges with the same
+        ends.
+        """
         unary, pairwise, layout = potentials
         if self.allowed is not None:
             pairwise = np.where(self.allowed, pairwise, -np.inf)
@@ -246,12 +273,16 @@ class PairwiseGraph(Labelling):
         return GraphPotentials(unary, pairwise, layout)
 
     def _finite(self, scores: np.ndarray, potentials: GraphPotentials) -> np.ndarray:
-        """Replace -inf by a score so low that every allowed labelling is better than every forbidden one."""
+        """Replace -inf by a score so low that every allowed labelling is better than every
+        forbidden one.
+        """
         if scores.min(initial=0.0) > -np.inf:
             return scores
         sizes = [np.where(np.isfinite(own), np.abs(own), 0.0) for own in potentials[:2]]
         repeats = len(potentials.layout.edges) / max(len(sizes[1]), 1)
-        largest = sizes[0].max(axis=1).sum() + repeats * sizes[1].max(axis=(1, 2), initial=0.0).sum()
+        largest = (
+            sizes[0].max(axis=1).sum() + repeats * sizes[1].max(axis=(1, 2), initial=0.0).sum()
+        )
         return np.maximum(scores, -2.0 * largest - 1.0)
 
 
@@ -275,15 +306,20 @@ def allowed_labels(potentials: GraphPotentials) -> tuple[int, np.ndarray, np.nda
 
 
 def attraction(pairwise: np.ndarray) -> np.ndarray:
-    """Return by how much equal labels at the two ends of each edge score higher than different ones, for two labels."""
+    """Return by how much equal labels at the two ends of each edge score higher than different
+    ones, for two labels.
+    """
     return np.trace(pairwise - pairwise[:, ::-1], axis1=1, axis2=2)
 
 
-def minimum_cut(unary: np.ndarray, pairwise: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, float]:
+def minimum_cut(
+    unary: np.ndarray, pairwise: np.ndarray, edges: np.ndarray
+) -> tuple[np.ndarray, float]:
     """Return the best labelling with two labels, up to rounding, and an upper bound of all scores.
 
-    No edge has a negative :func:`attraction`, so that a best labelling is a minimum cut (Kolmogorov and Zabih 2004,
-    *What energy functions can be minimized via graph cuts?*). Capacities are rounded down, so that a flow bounds cuts.
+    No edge has a negative :func:`attraction`, so that a best labelling is a minimum cut (Kolmogorov
+    and Zabih 2004, *What energy functions can be minimized via graph cuts?*). Capacities are
+    rounded down, so that a flow bounds cuts.
     """
     (first, second), n, nodes = edges.T, len(unary), np.arange(len(unary))
     scores = np.broadcast_to(pairwise, (len(edges), 2, 2))
@@ -294,7 +330,10 @@ def minimum_cut(unary: np.ndarray, pairwise: np.ndarray, edges: np.ndarray) -> t
     most = np.bincount(edges.ravel(), np.repeat(links, 2), n)  # a larger gain decides the label
     capacities = np.concatenate([links, np.clip(gains, 0.0, most), np.clip(-gains, 0.0, most)])
     unit = capacities.max() / LARGEST or 1.0
-    starts, ends = np.concatenate([second, np.full(n, n), nodes]), np.concatenate([first, nodes, np.full(n, n + 1)])
+    starts, ends = (
+        np.concatenate([second, np.full(n, n), nodes]),
+        np.concatenate([first, nodes, np.full(n, n + 1)]),
+    )
     graph = csr_array(((capacities / unit).astype(np.int32), (starts, ends)), shape=(n + 2, n + 2))
     flow = csgraph.maximum_flow(graph, n, n + 1).flow
     reached = csgraph.breadth_first_order(graph - flow, n, return_predecessors=False)

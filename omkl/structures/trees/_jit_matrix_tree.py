@@ -1,9 +1,11 @@
-r"""Log-partition and arc marginals of all arborescences of a dense score matrix, without subtractions.
+r"""Log-partition and arc marginals of all arborescences of a dense score matrix, without
+subtractions.
 
-The Matrix-Tree theorem (Tutte 1984; Koo et al. 2007) uses the determinant and the inverse of the Laplacian. These lose
-all accuracy if the best heads form a cycle, because the Laplacian is then nearly singular. Instead, eliminate one token
-after the other from the graph (Grassmann, Taksar and Heyman 1985). Let a token's ancestors be a random walk that goes
-from ``m`` to its head ``h`` with probability ``W[h, m] / sum_h W[h, m]``. Eliminating ``k`` gives
+The Matrix-Tree theorem (Tutte 1984; Koo et al. 2007) uses the determinant and the inverse of the
+Laplacian. These lose all accuracy if the best heads form a cycle, because the Laplacian is then
+nearly singular. Instead, eliminate one token after the other from the graph (Grassmann, Taksar and
+Heyman 1985). Let a token's ancestors be a random walk that goes from ``m`` to its head ``h`` with
+probability ``W[h, m] / sum_h W[h, m]``. Eliminating ``k`` gives
 
 .. math:: W'[h, m] = W[h, m] + W[h, k] W[k, m] / p_k, \qquad p_k = \sum_{h \neq k} W[h, k], \qquad Z = \prod_k p_k,
 
@@ -11,12 +13,13 @@ and the marginal of an arc is, for the walk stopped at the root 0 (Wilson 1996),
 
 .. math:: \mu[h, m] \propto W[h, m] \, P(\text{the walk from } h \text{ meets } 0 \text{ before } m).
 
-All terms are positive, so every number has nearly full relative accuracy, even if the Laplacian is nearly singular.
-Each ``m`` requires the elimination of all other tokens; recursive halving of the set of tokens shares this work, O(n^3)
-in total.
+All terms are positive, so every number has nearly full relative accuracy, even if the Laplacian is
+nearly singular. Each ``m`` requires the elimination of all other tokens; recursive halving of the
+set of tokens shares this work, O(n^3) in total.
 
-For a single root child, the weights of the root's arcs are multiplied by a tiny number, so that trees with one root
-child outweigh all others by far. Without subtractions, such small numbers stay accurate.
+For a single root child, the weights of the root's arcs are multiplied by a tiny number, so that
+trees with one root child outweigh all others by far. Without subtractions, such small numbers stay
+accurate.
 """
 
 import numpy as np
@@ -25,8 +28,8 @@ from omkl._compilation import compiled, inner
 
 #: Factor of the root's arcs for a single root child, and its logarithm.
 ROOT, LOG_ROOT = 1e-150, -345.38776394910684
-#: Log of the smallest share of its bound for which Z is exact to rounding. Weights that underflow are below 1e-300 of
-#: the bound, or below 1e-150 for a single root child.
+#: Log of the smallest share of its bound for which Z is exact to rounding. Weights that underflow
+#: are below 1e-300 of the bound, or below 1e-150 for a single root child.
 LEAST_LOG_SHARE, LEAST_LOG_SHARE_SINGLE_ROOT = -460.0, -230.0
 
 
@@ -34,21 +37,28 @@ LEAST_LOG_SHARE, LEAST_LOG_SHARE_SINGLE_ROOT = -460.0, -230.0
 def marginals(scores, single_root, expected):
     """Write arc marginals into the zero array ``expected``; return log Z.
 
-    Return +inf if a score is nan or +inf, and nan if numbers may have underflowed or there is no tree.
+    Return +inf if a score is nan or +inf, and nan if numbers may have underflowed or there is no
+    tree.
     """
     n = scores.shape[0] - 1
     least = LEAST_LOG_SHARE_SINGLE_ROOT if single_root else LEAST_LOG_SHARE
     n_levels = 1
     while 2 ** (n_levels - 1) < n:
         n_levels += 1
-    blocks = np.empty((n_levels + 1, n + 1, n))  # graph of each level: row 0 has the arcs of the root, i + 1 of token i
+    blocks = np.empty(
+        (n_levels + 1, n + 1, n)
+    )  # graph of each level: row 0 has the arcs of the root, i + 1 of token i
     shift, log_bound = exponentiate(scores, single_root, blocks[0])
     if not np.isfinite(log_bound):
         return log_bound
     incoming = blocks[0].T.copy()
-    passing = np.empty((n, n))  # passing[i, k]: probability that the walk goes from k to i, when k is eliminated
+    passing = np.empty(
+        (n, n)
+    )  # passing[i, k]: probability that the walk goes from k to i, when k is eliminated
     escape = np.empty((2, n))  # probability of going to the root: directly, and ever
-    order = np.empty((n, 3), np.int64)  # the eliminated tokens, and the ranges of tokens at that time
+    order = np.empty(
+        (n, 3), np.int64
+    )  # the eliminated tokens, and the ranges of tokens at that time
     tasks = np.empty((2 * n_levels + 2, 5), np.int64)
     _put(tasks[0], 0, n, 0, n, 0)
     n_tasks, log_pivots = 1, 0.0
@@ -84,9 +94,11 @@ def marginals(scores, single_root, expected):
 
 @inner
 def exponentiate(scores, single_root, graph):
-    """Write ``exp(score - shift of the column)`` into ``graph``; return the sum of the shifts, and a bound on log Z.
+    """Write ``exp(score - shift of the column)`` into ``graph``; return the sum of the shifts, and
+    a bound on log Z.
 
-    Every tree has one arc per column. With a single root child, the arc from the root has an additional shift.
+    Every tree has one arc per column. With a single root child, the arc from the root has an
+    additional shift.
     """
     n = scores.shape[0] - 1
     shifts = np.empty(n)
@@ -136,7 +148,8 @@ def _put(task, low, high, from_low, from_high, level):
 
 @inner
 def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
-    """Eliminate the tokens ``from_low : from_high`` except ``low : high``, at either end; return log prod p_k.
+    """Eliminate the tokens ``from_low : from_high`` except ``low : high``, at either end; return
+    log prod p_k.
 
     The remaining tokens always form a range, so all loops run along rows.
     """
@@ -171,7 +184,9 @@ def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
 
 @inner
 def escaping(m, incoming, passing, escape, order, expected):
-    """Write the marginals of the arcs into ``m`` after eliminating all others; return its pivot, nan if it is 0."""
+    """Write the marginals of the arcs into ``m`` after eliminating all others; return its pivot,
+    nan if it is 0.
+    """
     n = escape.shape[1]
     ever = escape[1]
     for i in range(n):

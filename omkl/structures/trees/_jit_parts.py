@@ -1,8 +1,9 @@
 """Parts of trees over candidate arcs, and hill climbing (Zhang, Lei, Barzilay and Jaakkola 2014).
 
-A part is a pair of arcs: a *grandparent part* ``g -> h -> m``, or a *sibling part*, two adjacent modifiers ``s`` and
-``m`` on one side of their head ``h``. The first modifier of a side has no ``s``, and a last part without ``m`` ends the
-side (McDonald and Pereira 2006; Koo and Collins 2010).
+A part is a pair of arcs: a *grandparent part* ``g -> h -> m``, or a *sibling part*, two adjacent
+modifiers ``s`` and ``m`` on one side of their head ``h``. The first modifier of a side has no
+``s``, and a last part without ``m`` ends the side (McDonald and Pereira 2006; Koo and Collins
+2010).
 
 ``lists`` is a :class:`PartLists`. A list has the candidate arcs of a head on one side, from the
 inside to the outside. Positions 0 and ``length + 1`` in a list stand for no modifier.
@@ -40,7 +41,12 @@ def list_parts(candidates):
                 if candidates[h, m]:
                     arc = free[m]
                     free[m] += 1
-                    heads[arc], modifiers[arc], order[listed], ranks[arc] = h, m, arc, listed - bounds[2 * h + side]
+                    heads[arc], modifiers[arc], order[listed], ranks[arc] = (
+                        h,
+                        m,
+                        arc,
+                        listed - bounds[2 * h + side],
+                    )
                     listed += 1
                 m += step
             bounds[2 * h + side + 1] = listed
@@ -75,7 +81,9 @@ def arcs_of(lists, heads):
 
 @compiled
 def tree_parts(lists, heads):
-    """Return the count of each part in a tree of candidate arcs, in which heads can be unknown (-1)."""
+    """Return the count of each part in a tree of candidate arcs, in which heads can be unknown
+    (-1).
+    """
     n = heads.shape[0]
     current, counts = arcs_of(lists, heads), np.zeros(lists.siblings[-1])
     for m in range(1, n + 1):
@@ -97,7 +105,9 @@ def tree_parts(lists, heads):
 
 @inner
 def score_heads(lists, scores, parts, current, m, values):
-    """Write the score of each candidate arc into m, and of its parts, given the arcs into all other words."""
+    """Write the score of each candidate arc into m, and of its parts, given the arcs into all other
+    words.
+    """
     starts, bounds, order, modifiers = lists.starts, lists.bounds, lists.order, lists.modifiers
     first = starts[m]
     for arc in range(first, starts[m + 1]):
@@ -111,7 +121,9 @@ def score_heads(lists, scores, parts, current, m, values):
         while after < high and current[modifiers[order[after]]] != order[after]:
             after += 1
         i, own, j = before - low + 1, place - low + 1, after - low + 1
-        total = scores[arc] + parts[sibling(lists, side, i, own)] + parts[sibling(lists, side, own, j)]
+        total = (
+            scores[arc] + parts[sibling(lists, side, i, own)] + parts[sibling(lists, side, own, j)]
+        )
         total -= parts[sibling(lists, side, i, j)]
         if h > 0:
             total += parts[lists.grandparents[arc] + current[h] - starts[h]]
@@ -134,26 +146,38 @@ def is_below(lists, current, node, m):
 
 @inner
 def crosses(lists, current, h, m, other):
-    """Return True if the arc from h to m crosses an arc of the tree, except the arcs into ``m`` and ``other``."""
+    """Return True if the arc from h to m crosses an arc of the tree, except the arcs into ``m`` and
+    ``other``.
+    """
     low, high = min(h, m), max(h, m)
     for word in range(1, current.shape[0]):
         head = lists.heads[current[word]]
         if word != m and word != other:
             inside = low < word < high
-            if inside != (low < head < high) and head != low and head != high and word != low and word != high:
+            if (
+                inside != (low < head < high)
+                and head != low
+                and head != high
+                and word != low
+                and word != high
+            ):
                 return True
     return False
 
 
 @compiled
 def climb(lists, scores, parts, single_root, projective, current):
-    """Improve a tree until no change of one head, and no exchange of two, raises its score; return the score."""
+    """Improve a tree until no change of one head, and no exchange of two, raises its score; return
+    the score.
+    """
     n = current.shape[0] - 1
     values = np.empty(n + 1)
     for _ in range(SWEEPS):
         changed = False
         for m in range(1, n + 1):
-            changed |= change_head(lists, scores, parts, single_root, projective, current, m, values)
+            changed |= change_head(
+                lists, scores, parts, single_root, projective, current, m, values
+            )
             changed |= exchange(lists, scores, parts, single_root, projective, current, m, values)
         if not changed:
             break
@@ -177,7 +201,11 @@ def change_head(lists, scores, parts, single_root, projective, current, m, value
     best, chosen = values[current[m] - first] + TINY, -1
     for arc in range(first, lists.starts[m + 1]):
         h = heads[arc]
-        allowed = values[arc - first] > best and (h > 0 or not single_root) and not is_below(lists, current, h, m)
+        allowed = (
+            values[arc - first] > best
+            and (h > 0 or not single_root)
+            and not is_below(lists, current, h, m)
+        )
         if allowed and not (projective and crosses(lists, current, h, m, m)):
             best, chosen = values[arc - first], arc
     if chosen < 0:
@@ -188,7 +216,9 @@ def change_head(lists, scores, parts, single_root, projective, current, m, value
 
 @inner
 def exchange(lists, scores, parts, single_root, projective, current, m, values):
-    """Put m in the place of its head, or of the root's child, which becomes a descendant of m, if this is better."""
+    """Put m in the place of its head, or of the root's child, which becomes a descendant of m, if
+    this is better.
+    """
     changed = False
     starts, heads = lists.starts, lists.heads
     for arc in range(starts[m], starts[m + 1]):
@@ -208,7 +238,9 @@ def exchange(lists, scores, parts, single_root, projective, current, m, values):
         score_heads(lists, scores, parts, current, above, values)
         best, chosen = values[current[above] - starts[above]] - gain + TINY, -1
         for other in range(starts[above], starts[above + 1]):
-            allowed = values[other - starts[above]] > best and is_below(lists, current, heads[other], m)
+            allowed = values[other - starts[above]] > best and is_below(
+                lists, current, heads[other], m
+            )
             if allowed and not (projective and crosses(lists, current, heads[other], above, above)):
                 best, chosen = values[other - starts[above]], other
         if chosen < 0:

@@ -1,22 +1,24 @@
 """Projective dependency trees: Eisner's (1996) dynamic program over the root 0 and n tokens.
 
-A complete span is a head with all its descendants on one side. An incomplete span is an arc with everything below it.
-The root is a token at the left end without incoming arcs. If it must have a single child, its only complete span is the
-whole sentence.
+A complete span is a head with all its descendants on one side. An incomplete span is an arc with
+everything below it. The root is a token at the left end without incoming arcs. If it must have a
+single child, its only complete span is the whole sentence.
 
-The charts are stored by rows. ``right[i, j]`` and ``left[i, j]`` are complete spans ``i .. j`` whose head is the left
-or the right end; ``rightward[i, j]`` and ``leftward[i, j]`` are the incomplete ones. ``under[i, j]`` is the part below
-an arc between the ends, and ``after`` is ``left`` shifted up by a row:
+The charts are stored by rows. ``right[i, j]`` and ``left[i, j]`` are complete spans ``i .. j``
+whose head is the left or the right end; ``rightward[i, j]`` and ``leftward[i, j]`` are the
+incomplete ones. ``under[i, j]`` is the part below an arc between the ends, and ``after`` is
+``left`` shifted up by a row:
 
-    under[i, j] = highest over k of right[i, k] + after[k, j]; plus the score of an arc: rightward or leftward[i, j]
-    right[i, j] = highest over k of rightward[i, k] + right[k, j]
+    under[i, j] = highest over k of right[i, k] + after[k, j]; plus the score of an arc: rightward
+    or leftward[i, j] right[i, j] = highest over k of rightward[i, k] + right[k, j]
     left[i, j]  = highest over k of left[i, k] + leftward[k, j]
 
-The spans that begin at one token are computed together, from the last token to the first, eight spans at a time.
+The spans that begin at one token are computed together, from the last token to the first, eight
+spans at a time.
 
-For sums of weights, products take the place of sums of scores. Weights are relative to the heaviest arc into each
-token, so the weight of a span is at most the number of its trees, at most 6.75 per token. If a weight that underflows
-might matter, there is no result.
+For sums of weights, products take the place of sums of scores. Weights are relative to the heaviest
+arc into each token, so the weight of a span is at most the number of its trees, at most 6.75 per
+token. If a weight that underflows might matter, there is no result.
 """
 
 import numpy as np
@@ -34,7 +36,9 @@ WIDTH = 8
 
 @compiled
 def decode(scores, single_root, heads):
-    """Write the heads of the best projective tree; return False if there is none, or a score is nan or +inf."""
+    """Write the heads of the best projective tree; return False if there is none, or a score is nan
+    or +inf.
+    """
     n = heads.shape[0]
     for h in range(n + 1):
         for m in range(1, n + 1):
@@ -50,9 +54,11 @@ def decode(scores, single_root, heads):
 
 @compiled
 def fill(chart, arcs, single_root, summing):
-    """Write the best score of every span into a chart of -inf, or add up the weights of its trees in a chart of 0.
+    """Write the best score of every span into a chart of -inf, or add up the weights of its trees
+    in a chart of 0.
 
-    ``arcs`` are scores if ``summing`` is None, otherwise weights; Numba compiles only one of the two.
+    ``arcs`` are scores if ``summing`` is None, otherwise weights; Numba compiles only one of the
+    two.
     """
     n = arcs.shape[0] - 1
     nothing, empty = chart[UNDER, 0, 0], 0.0 if summing is None else 1.0
@@ -62,7 +68,8 @@ def fill(chart, arcs, single_root, summing):
         right[i, i] = left[i, i] = empty
         one_child = single_root and i == 0
         for first in range(i + 1, n + 1, WIDTH):
-            # a root with a single child has one complete span, the whole sentence, at the end of the row
+            # a root with a single child has one complete span, the whole sentence, at the end of
+            # the row
             join(under, i, first, right, i, after, i, i + 1 if one_child else first, summing)
             join(right, i, first, rightward, i, right, i + 1, first, summing)
             join(left, i, first, left, i, leftward, i + 1, first, summing)
@@ -73,10 +80,16 @@ def fill(chart, arcs, single_root, summing):
                 right[i, k] = either(right[i, k], rightward[i, k], summing)
                 left[i, k] = either(left[i, k], leftward[i, k], summing)
                 for j in range(k + 1, last):
-                    right[i, j] = either(right[i, j], both(rightward[i, k], right[k, j], summing), summing)
-                    left[i, j] = either(left[i, j], both(left[i, k], leftward[k, j], summing), summing)
+                    right[i, j] = either(
+                        right[i, j], both(rightward[i, k], right[k, j], summing), summing
+                    )
+                    left[i, j] = either(
+                        left[i, j], both(left[i, k], leftward[k, j], summing), summing
+                    )
                     if not one_child:
-                        under[i, j] = either(under[i, j], both(right[i, k], after[k, j], summing), summing)
+                        under[i, j] = either(
+                            under[i, j], both(right[i, k], after[k, j], summing), summing
+                        )
         if i > 0:
             for k in range(left.shape[1]):
                 after[i - 1, k] = left[i, k]
@@ -84,7 +97,9 @@ def fill(chart, arcs, single_root, summing):
 
 @compiled
 def both(first, second, summing):
-    """Return the value of two adjacent spans: the sum of their scores, or the product of their weights."""
+    """Return the value of two adjacent spans: the sum of their scores, or the product of their
+    weights.
+    """
     return first + second if summing is None else first * second
 
 
@@ -142,9 +157,11 @@ def split(spans, others, i, j, first, last, score):
 
 @compiled
 def marginals(scores, single_root, expected):
-    """Write arc marginals into the zero array ``expected``; return log Z, +inf if a score is nan or +inf.
+    """Write arc marginals into the zero array ``expected``; return log Z, +inf if a score is nan or
+    +inf.
 
-    Return nan, and write nothing, if the range of the weights exceeds floating point, or there is no tree.
+    Return nan, and write nothing, if the range of the weights exceeds floating point, or there is
+    no tree.
     """
     n = scores.shape[0] - 1
     weights = np.zeros(scores.shape)
@@ -165,7 +182,10 @@ def marginals(scores, single_root, expected):
     chart = np.zeros((6, n + 1, n + 1 + WIDTH))
     fill(chart, weights, single_root, True)
     total = chart[RIGHT, 0, n]
-    if not total < np.inf or not np.log(total) > SMALLEST + GROWTH * n + 3.0 * np.log(n + 1.0) - NEGLIGIBLE:
+    if (
+        not total < np.inf
+        or not np.log(total) > SMALLEST + GROWTH * n + 3.0 * np.log(n + 1.0) - NEGLIGIBLE
+    ):
         return np.nan
     descend_sums(chart, weights, single_root, expected)
     return shift + np.log(total)
@@ -173,7 +193,9 @@ def marginals(scores, single_root, expected):
 
 @inner
 def descend_sums(chart, weights, single_root, expected):
-    """Write the marginals of arcs: derivatives of the log of the sum, in the reverse order of :func:`fill`."""
+    """Write the marginals of arcs: derivatives of the log of the sum, in the reverse order of
+    :func:`fill`.
+    """
     n = weights.shape[0] - 1
     by_end = np.zeros((6, n + 1, n + 1 + WIDTH))
     for kind in (RIGHT, LEFT, RIGHTWARD, LEFTWARD, AFTER):
@@ -182,7 +204,12 @@ def descend_sums(chart, weights, single_root, expected):
                 by_end[kind, j, i] = chart[kind, i, j]
     right, left, rightward = by_end[RIGHT], by_end[LEFT], by_end[RIGHTWARD]
     slopes = np.zeros(chart.shape)
-    of_right, of_left, of_leftward, of_under = slopes[RIGHT], slopes[LEFT], slopes[LEFTWARD], slopes[UNDER]
+    of_right, of_left, of_leftward, of_under = (
+        slopes[RIGHT],
+        slopes[LEFT],
+        slopes[LEFTWARD],
+        slopes[UNDER],
+    )
     of_rightward = slopes[RIGHTWARD]
     of_right[0, n] = 1.0 / chart[RIGHT, 0, n]
     for i in range(n + 1):
@@ -209,13 +236,20 @@ def descend_sums(chart, weights, single_root, expected):
                 of_leftward[i, k] += of_left[i, k]
                 expected[i, k] = of_rightward[i, k] * chart[RIGHTWARD, i, k]
                 expected[k, i] = of_leftward[i, k] * chart[LEFTWARD, i, k]
-                of_under[i, k] = of_rightward[i, k] * weights[i, k] + of_leftward[i, k] * weights[k, i]
+                of_under[i, k] = (
+                    of_rightward[i, k] * weights[i, k] + of_leftward[i, k] * weights[k, i]
+                )
 
 
 @compiled
 def join(target, i, column, numbers, k, rows, first, last, summing):
-    """Join spans ``numbers[k, t]`` and ``rows[t]``, ``first <= t < last``, in 8 columns of row i from ``column``."""
-    i, k = np.uintp(i), np.uintp(k)  # unsigned indices let the compiler read several entries at once
+    """Join spans ``numbers[k, t]`` and ``rows[t]``, ``first <= t < last``, in 8 columns of row i
+    from ``column``.
+    """
+    i, k = (
+        np.uintp(i),
+        np.uintp(k),
+    )  # unsigned indices let the compiler read several entries at once
     for t in range(np.uintp(first), np.uintp(last)):
         number = numbers[k, t]
         for j in range(np.uintp(column), np.uintp(column + WIDTH)):

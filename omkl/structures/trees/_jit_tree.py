@@ -1,9 +1,10 @@
-"""Maximum spanning arborescences of a dense score matrix ``scores[h, m]`` over n tokens and the root 0.
+"""Maximum spanning arborescences of a dense score matrix ``scores[h, m]`` over n tokens and the
+root 0.
 
-The algorithm contracts cycles (Chu and Liu 1965, Edmonds 1967) in the path-growing order of Gabow, Galil, Spencer and
-Tarjan (1986). It follows best incoming arcs backwards from a token. A cycle becomes one node, whose row of incoming
-arcs is the maximum of its children's rows, each less the cycle's arc into that child. Every node is merged once, so the
-total cost is O(n^2).
+The algorithm contracts cycles (Chu and Liu 1965, Edmonds 1967) in the path-growing order of Gabow,
+Galil, Spencer and Tarjan (1986). It follows best incoming arcs backwards from a token. A cycle
+becomes one node, whose row of incoming arcs is the maximum of its children's rows, each less the
+cycle's arc into that child. Every node is merged once, so the total cost is O(n^2).
 
 ``heads[i]`` is the head of token ``i + 1``.
 """
@@ -21,7 +22,8 @@ NOTHING, TREE, CYCLE = range(3)
 def best_heads(scores, single_root, source, heads):
     """Write the best head of each token; return :data:`TREE`, :data:`CYCLE`, or :data:`NOTHING`.
 
-    There is nothing if a token has no head, or a score is nan or +inf. For a cycle, write to ``source`` (n + 1,) what
+    There is nothing if a token has no head, or a score is nan or +inf. For a cycle, write to
+    ``source`` (n + 1,) what
     :func:`contract` needs.
     """
     n = heads.shape[0]
@@ -45,7 +47,9 @@ def best_heads(scores, single_root, source, heads):
 
 @inner
 def best_token_heads(scores, best, source):
-    """Write score and index of each token's best head among the tokens; return False if a score is nan or +inf."""
+    """Write score and index of each token's best head among the tokens; return False if a score is
+    nan or +inf.
+    """
     n = scores.shape[0] - 1
     unfit = False
     for m in range(1, n + 1):
@@ -87,9 +91,9 @@ def contract(scores, single_root, source, heads):
 
     ``source[m]`` is the best head of token m, among tokens for a single root.
 
-    A single root child needs no large constant: arcs are compared by (not from the root, score), and contraction never
-    changes the first key, because no cycle contains the root. So a node takes the arc from the root only if no other
-    arc enters it, and only once.
+    A single root child needs no large constant: arcs are compared by (not from the root, score),
+    and contraction never changes the first key, because no cycle contains the root. So a node takes
+    the arc from the root only if no other arc enters it, and only once.
     """
     n = heads.shape[0]
     # incoming[v, u]: best arc from token u into the node v, less the arcs of its cycles
@@ -112,7 +116,16 @@ def contract(scores, single_root, source, heads):
     for start in range(1, n + 1):
         if position[start] == UNSEEN:
             last, n_nodes = grow(
-                start, single_root, incoming, chosen, spent, children, first_child, n_nodes, path, position
+                start,
+                single_root,
+                incoming,
+                chosen,
+                spent,
+                children,
+                first_child,
+                n_nodes,
+                path,
+                position,
             )
             from_root = chosen[last] == 0
             if not spent[last] > -np.inf or (single_root and from_root and rooted):
@@ -127,10 +140,14 @@ def contract(scores, single_root, source, heads):
 
 
 @inner
-def grow(start, single_root, incoming, chosen, spent, children, first_child, n_nodes, path, position):
-    """Follow best arcs backwards from ``start``, contracting cycles, to the root or to a finished token.
+def grow(
+    start, single_root, incoming, chosen, spent, children, first_child, n_nodes, path, position
+):
+    """Follow best arcs backwards from ``start``, contracting cycles, to the root or to a finished
+    token.
 
-    Return the node that the last arc enters, and the number of nodes. The score of that arc is -inf if there is none.
+    Return the node that the last arc enters, and the number of nodes. The score of that arc is -inf
+    if there is none.
     """
     n = position.shape[0] - 1
     depth = 0
@@ -160,7 +177,9 @@ def grow(start, single_root, incoming, chosen, spent, children, first_child, n_n
 
 @inner
 def best_head(row, first):
-    """Return the index of the largest entry from ``first`` on, the lowest in a tie; 0 if all of them are -inf."""
+    """Return the index of the largest entry from ``first`` on, the lowest in a tie; 0 if all of
+    them are -inf.
+    """
     best, where = -np.inf, 0
     for u in range(first, row.shape[0]):
         if row[u] > best:
@@ -189,7 +208,9 @@ def merge(incoming, node, spent, children, position, depth):
 
 @inner
 def expand(incoming, n_nodes, chosen, spent, children, first_child):
-    """Pass the arc chosen for each contracted node down to the child that it enters, in reverse order."""
+    """Pass the arc chosen for each contracted node down to the child that it enters, in reverse
+    order.
+    """
     n = incoming.shape[1] - 1
     for v in range(n_nodes - 1, n, -1):
         u = chosen[v]

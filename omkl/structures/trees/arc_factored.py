@@ -16,8 +16,9 @@ from omkl.structures.trees import _jit_tree as jit
 class TreePotentials(NamedTuple):
     """Scores of the parts of a dependency tree of n words.
 
-    ``arcs[h, m]``, (n + 1, n + 1), scores the arc from the head ``h`` to the modifier ``m``; index 0 is the artificial
-    root. Column 0 and the diagonal are ignored; they are 0 in gradients. A score of -inf forbids its arc.
+    ``arcs[h, m]``, (n + 1, n + 1), scores the arc from the head ``h`` to the modifier ``m``; index
+    0 is the artificial root. Column 0 and the diagonal are ignored; they are 0 in gradients. A
+    score of -inf forbids its arc.
     """
 
     arcs: np.ndarray
@@ -29,13 +30,14 @@ class TreePrograms(NamedTuple):
     Attributes
     ----------
     find : callable
-        ``find(scores, single_root, heads)`` writes the heads of the best tree; it returns False if there is none.
+        ``find(scores, single_root, heads)`` writes the heads of the best tree; it returns False if
+        there is none.
     total : callable
-        ``total(scores, single_root, expected)`` writes the probabilities of arcs into zeros, and returns log Z, not
-        finite if there is no tree or numbers underflow.
+        ``total(scores, single_root, expected)`` writes the probabilities of arcs into zeros, and
+        returns log Z, not finite if there is no tree or numbers underflow.
     total_in_logs : callable
-        The same for scores of any magnitude, ``total_in_logs(scores, best, single_root, expected)``, given the heads of
-        the best tree.
+        The same for scores of any magnitude, ``total_in_logs(scores, best, single_root,
+        expected)``, given the heads of the best tree.
     """
 
     find: Callable[[np.ndarray, bool, np.ndarray], bool]
@@ -48,11 +50,12 @@ AnyPotentials: TypeAlias = TreePotentials | ArrayLike
 
 
 class TreeStructure(Structure):
-    """Dependency trees over n >= 1 tokens, base of the tree structures; here, scores are sums over arcs.
+    """Dependency trees over n >= 1 tokens, base of the tree structures; here, scores are sums over
+    arcs.
 
-    Potentials are :class:`TreePotentials`, or an array of the scores of arcs. An output is an int64 array of n heads:
-    ``heads[i]`` is the head of token ``i + 1``, 0 for a child of the root. Every wrong head costs 1. A gold head of
-    -1 is unknown: it costs nothing, and any head agrees with it.
+    Potentials are :class:`TreePotentials`, or an array of the scores of arcs. An output is an int64
+    array of n heads: ``heads[i]`` is the head of token ``i + 1``, 0 for a child of the root. Every
+    wrong head costs 1. A gold head of -1 is unknown: it costs nothing, and any head agrees with it.
 
     Parameters
     ----------
@@ -128,7 +131,8 @@ class TreeStructure(Structure):
     def decode_marginals(self, potentials: AnyPotentials) -> np.ndarray:
         """Return the heads of the tree with the largest expected number of correct heads, (n,).
 
-        This is minimum-risk decoding (Smith and Smith 2007): the marginals of the tree's arcs have the largest sum.
+        This is minimum-risk decoding (Smith and Smith 2007): the marginals of the tree's arcs have
+        the largest sum.
 
         Parameters
         ----------
@@ -146,7 +150,9 @@ class TreeStructure(Structure):
         potentials : TreePotentials or array of shape (n + 1, n + 1)
         """
         scores = as_scores(potentials)
-        return bool(self.programs.find(scores, self.single_root, np.empty(len(scores) - 1, np.int64)))
+        return bool(
+            self.programs.find(scores, self.single_root, np.empty(len(scores) - 1, np.int64))
+        )
 
     def agreeing(self, potentials: AnyPotentials, gold: ArrayLike) -> TreePotentials:
         scores, heads = as_scores(potentials), np.asarray(gold)
@@ -156,7 +162,9 @@ class TreeStructure(Structure):
         kept[heads[known], known + 1] = scores[heads[known], known + 1]
         return self._with_arcs(potentials, kept)
 
-    def forbidding(self, potentials: AnyPotentials, arcs: Iterable[tuple[int, int]]) -> TreePotentials:
+    def forbidding(
+        self, potentials: AnyPotentials, arcs: Iterable[tuple[int, int]]
+    ) -> TreePotentials:
         """Return potentials that also forbid these arcs.
 
         Parameters
@@ -175,7 +183,9 @@ class TreeStructure(Structure):
         log_partition = self.programs.total(scores, self.single_root, expected)
         if not np.isfinite(log_partition):
             expected = np.zeros(scores.shape)
-            log_partition = self.programs.total_in_logs(scores, self.decode(scores), self.single_root, expected)
+            log_partition = self.programs.total_in_logs(
+                scores, self.decode(scores), self.single_root, expected
+            )
         return log_partition, TreePotentials(expected)
 
     def arc_probabilities(self, potentials: AnyPotentials) -> np.ndarray:
@@ -188,7 +198,8 @@ class TreeStructure(Structure):
         return self.marginals(potentials)[1].arcs
 
     def settled(self, potentials: AnyPotentials) -> Any:
-        """Return potentials with the same probabilities of arcs, from which these are faster to compute.
+        """Return potentials with the same probabilities of arcs, from which these are faster to
+        compute.
 
         Parameters
         ----------
@@ -201,7 +212,9 @@ class TreeStructure(Structure):
         known = np.flatnonzero(heads >= 0)
         return self.arc_probabilities(potentials)[heads[known], known + 1]
 
-    def cost_augmented(self, potentials: AnyPotentials, gold: ArrayLike, cost_weight: float = 1.0) -> TreePotentials:
+    def cost_augmented(
+        self, potentials: AnyPotentials, gold: ArrayLike, cost_weight: float = 1.0
+    ) -> TreePotentials:
         augmented = as_scores(potentials).copy()
         heads = as_heads(gold, len(augmented) - 1, partial=True)
         # lowering the scores of gold arcs is equivalent to raising all others
@@ -212,7 +225,9 @@ class TreeStructure(Structure):
         """Return potentials with other scores of arcs."""
         return TreePotentials(arcs)
 
-    def difference(self, potentials: AnyPotentials, predicted: ArrayLike, gold: ArrayLike) -> tuple[float, Potentials]:
+    def difference(
+        self, potentials: AnyPotentials, predicted: ArrayLike, gold: ArrayLike
+    ) -> tuple[float, Potentials]:
         scores = as_scores(potentials)
         gradient = np.zeros(scores.shape)
         n = len(scores) - 1
@@ -244,7 +259,9 @@ class TreeStructure(Structure):
         n = len(scores) - 1
         arcs = scores[:, 1:][np.arange(n + 1)[:, None] != np.arange(1, n + 1)]
         if not np.all(arcs < np.inf):
-            return InputError("Arc scores must be finite or -inf (a forbidden arc), but some are nan or +inf.")
+            return InputError(
+                "Arc scores must be finite or -inf (a forbidden arc), but some are nan or +inf."
+            )
         children = "one child" if self.single_root else "any number of children"
         return InputError(
             f"No tree over these {n} tokens, with {children} of the root, avoids the arcs whose score is -inf."
@@ -262,9 +279,10 @@ def _maximum_arborescence(scores: np.ndarray, single_root: bool, heads: np.ndarr
 class NonProjectiveTree(TreeStructure):
     """All dependency trees over n tokens, crossing arcs allowed.
 
-    Decoding takes O(n^2) (Chu and Liu 1965, Edmonds 1967, contracted as in Gabow et al. 1986), and is exact for a
-    single root child (compare Zmigrod et al. 2020). Marginals take O(n^3), by the Matrix-Tree theorem in a form without
-    subtractions (Koo et al. 2007; Grassmann et al. 1985), so they keep their accuracy at any scale of scores.
+    Decoding takes O(n^2) (Chu and Liu 1965, Edmonds 1967, contracted as in Gabow et al. 1986), and
+    is exact for a single root child (compare Zmigrod et al. 2020). Marginals take O(n^3), by the
+    Matrix-Tree theorem in a form without subtractions (Koo et al. 2007; Grassmann et al. 1985), so
+    they keep their accuracy at any scale of scores.
 
     See :class:`TreeStructure` for potentials. Ties break towards the lower head.
 
@@ -285,16 +303,21 @@ class NonProjectiveTree(TreeStructure):
     9
     """
 
-    programs = TreePrograms(_maximum_arborescence, _jit_matrix_tree.marginals, log_space.arborescences)
+    programs = TreePrograms(
+        _maximum_arborescence, _jit_matrix_tree.marginals, log_space.arborescences
+    )
 
 
 class ProjectiveTree(TreeStructure):
-    """Projective dependency trees over n tokens: each head and its descendants are a range of tokens.
+    """Projective dependency trees over n tokens: each head and its descendants are a range of
+    tokens.
 
-    Decoding is Eisner's (1996) dynamic program, and marginals are its inside-outside; both take O(n^3), and a single
-    root child is exact. A gold tree that is not projective is never decoded, so its loss may not reach 0.
+    Decoding is Eisner's (1996) dynamic program, and marginals are its inside-outside; both take
+    O(n^3), and a single root child is exact. A gold tree that is not projective is never decoded,
+    so its loss may not reach 0.
 
-    See :class:`TreeStructure` for potentials. Ties go to the tree whose spans split further to the left.
+    See :class:`TreeStructure` for potentials. Ties go to the tree whose spans split further to the
+    left.
 
     Parameters
     ----------
@@ -311,14 +334,18 @@ class ProjectiveTree(TreeStructure):
     7
     """
 
-    programs = TreePrograms(_jit_projective.decode, _jit_projective.marginals, log_space.projective_trees)
+    programs = TreePrograms(
+        _jit_projective.decode, _jit_projective.marginals, log_space.projective_trees
+    )
 
 
 def as_scores(potentials: AnyPotentials) -> np.ndarray:
     """Return arc scores as a square float64 array, without a copy if they already are one."""
     scores = np.ascontiguousarray(getattr(potentials, "arcs", potentials), dtype=np.float64)
     if scores.ndim != 2 or scores.shape[0] != scores.shape[1] or scores.shape[0] < 2:
-        raise InputError(f"Arc scores must be an (n + 1, n + 1) array of n >= 1 tokens, not of shape {scores.shape}.")
+        raise InputError(
+            f"Arc scores must be an (n + 1, n + 1) array of n >= 1 tokens, not of shape {scores.shape}."
+        )
     return scores
 
 
@@ -328,8 +355,14 @@ def as_heads(output: ArrayLike, n: int, partial: bool = False) -> np.ndarray:
     are_whole = heads.ndim == 1 and heads.dtype.kind in "iu"
     heads = heads.astype(np.int64, copy=False)
     least = -1 if partial else 0
-    if not are_whole or len(heads) != n or not ((least <= heads) & (heads <= n) & (heads != np.arange(1, n + 1))).all():
-        raise InputError(f"A tree over {n} tokens must be {n} heads in 0 .. {n}, none its own, not {output!r:.80}.")
+    if (
+        not are_whole
+        or len(heads) != n
+        or not ((least <= heads) & (heads <= n) & (heads != np.arange(1, n + 1))).all()
+    ):
+        raise InputError(
+            f"A tree over {n} tokens must be {n} heads in 0 .. {n}, none its own, not {output!r:.80}."
+        )
     return heads
 
 

@@ -8,14 +8,22 @@ from numpy.typing import ArrayLike
 
 from omkl.structures.base import Potentials, Structure
 from omkl.structures.trees import _jit_parts as jit
-from omkl.structures.trees.arc_factored import NonProjectiveTree, ProjectiveTree, TreeStructure, as_heads
+from omkl.structures.trees.arc_factored import (
+    NonProjectiveTree,
+    ProjectiveTree,
+    TreeStructure,
+    as_heads,
+)
 
-#: Number of trees from which climbing starts. Of the English gold trees of candidate arcs, 2% have a higher score than
-#: the tree found from one start, and 0.5% than that found from four. Eight are hardly better, and take twice as long.
+#: Number of trees from which climbing starts. Of the English gold trees of candidate arcs, 2% have
+#: a higher score than the tree found from one start, and 0.5% than that found from four. Eight are
+#: hardly better, and take twice as long.
 STARTS = 4
-#: Standard deviations of the scores of arcs by which the Gumbel noise of all starts but the first is scaled.
+#: Standard deviations of the scores of arcs by which the Gumbel noise of all starts but the first
+#: is scaled.
 NOISE = 0.3
-#: Weight of the best tree in approximate probabilities, the best multiple of 0.1 for Danish and Vietnamese.
+#: Weight of the best tree in approximate probabilities, the best multiple of 0.1 for Danish and
+#: Vietnamese.
 TREE = 0.3
 
 
@@ -38,11 +46,13 @@ class PartLists(NamedTuple):
     ranks : int64 array of shape (number of arcs,)
         Place of each arc among the arcs of its head on its side.
     bounds : int64 array of shape (2 n + 3,)
-        Head h has the arcs ``order[bounds[2 h] : bounds[2 h + 1]]`` to the left, and the next ones to the right.
+        Head h has the arcs ``order[bounds[2 h] : bounds[2 h + 1]]`` to the left, and the next ones
+        to the right.
     grandparents : int64 array of shape (number of arcs + 1,)
         Numbers of the grandparent parts of each arc, one for each arc into its head.
     siblings : int64 array of shape (2 n + 3,)
-        Number of the first sibling part of each head on each side; the last entry is the number of all parts.
+        Number of the first sibling part of each head on each side; the last entry is the number of
+        all parts.
     """
 
     starts: np.ndarray
@@ -61,7 +71,9 @@ class PartLists(NamedTuple):
 
     @classmethod
     def of_tree(cls, heads: np.ndarray) -> "tuple[PartLists, np.ndarray]":
-        """List the known arcs of a tree; return also a mask of the parts of the tree, without parts of no modifier."""
+        """List the known arcs of a tree; return also a mask of the parts of the tree, without parts
+        of no modifier.
+        """
         known = np.flatnonzero(heads >= 0)
         candidates = np.zeros((len(heads) + 1,) * 2, dtype=bool)
         candidates[heads[known], known + 1] = True
@@ -89,9 +101,9 @@ class PartPotentials(NamedTuple):
 class SecondOrderTree(TreeStructure):
     """Dependency trees whose scores are sums over arcs, grandparent parts and sibling parts.
 
-    The best tree is NP-hard to find. Hill climbing (Zhang, Lei, Barzilay and Jaakkola 2014, *Greed is good if
-    randomized*) improves the best trees of several arc-factored models, by changes of single heads and exchanges of
-    two, until none raises the score. Ties go to the first tree found.
+    The best tree is NP-hard to find. Hill climbing (Zhang, Lei, Barzilay and Jaakkola 2014, *Greed
+    is good if randomized*) improves the best trees of several arc-factored models, by changes of
+    single heads and exchanges of two, until none raises the score. Ties go to the first tree found.
 
     Potentials are :class:`PartPotentials`; see :class:`TreeStructure` for outputs and costs.
 
@@ -106,7 +118,9 @@ class SecondOrderTree(TreeStructure):
     def __init__(self, single_root: bool = True, projective: bool = False) -> None:
         super().__init__(single_root)
         self.projective = bool(projective)
-        self.first_order: TreeStructure = (ProjectiveTree if projective else NonProjectiveTree)(single_root)
+        self.first_order: TreeStructure = (ProjectiveTree if projective else NonProjectiveTree)(
+            single_root
+        )
 
     def over(self, candidates: np.ndarray) -> Potentials:
         lists = PartLists.of(candidates)
@@ -118,8 +132,8 @@ class SecondOrderTree(TreeStructure):
     def decode_best(self, potentials: Potentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
         """Return up to ``n_best`` good trees, best first; they may not be the best ones.
 
-        They are distinct trees that climbing finds, from several starts, and when one arc of a better tree is forbidden
-        (compare Lawler 1972).
+        They are distinct trees that climbing finds, from several starts, and when one arc of a
+        better tree is forbidden (compare Lawler 1972).
 
         Parameters
         ----------
@@ -131,14 +145,18 @@ class SecondOrderTree(TreeStructure):
         heads : array of shape (m, n), m <= n_best
         scores : array of shape (m,)
         """
-        found = {heads.tobytes(): (score, heads) for score, heads in self._optima(potentials, STARTS)}
+        found = {
+            heads.tobytes(): (score, heads) for score, heads in self._optima(potentials, STARTS)
+        }
         varied: set[bytes] = set()
         while True:
             best = sorted(found, key=lambda key: -found[key][0])[:n_best]
             following = next((key for key in best if key not in varied), None)
             if following is None or n_best == 1:
                 trees = [found[key] for key in best]
-                return np.array([heads for _, heads in trees]), np.array([score for score, _ in trees])
+                return np.array([heads for _, heads in trees]), np.array(
+                    [score for score, _ in trees]
+                )
             varied.add(following)
             for word, head in enumerate(found[following][1].tolist(), 1):
                 others = self.forbidding(potentials, [(head, word)])
@@ -154,10 +172,17 @@ class SecondOrderTree(TreeStructure):
         arcs, parts, lists = potentials
         scores = arcs[lists.heads, lists.modifiers]
         finite = scores[scores > -np.inf]
-        spread, start = NOISE * float(finite.std()) if len(finite) else 0.0, np.full(arcs.shape, -np.inf)
+        spread, start = (
+            NOISE * float(finite.std()) if len(finite) else 0.0,
+            np.full(arcs.shape, -np.inf),
+        )
         found: dict[bytes, tuple[float, np.ndarray]] = {}
         for number in range(n_starts):
-            noise = spread * gumbel_noise(number, len(scores).bit_length())[: len(scores)] if number else 0.0
+            noise = (
+                spread * gumbel_noise(number, len(scores).bit_length())[: len(scores)]
+                if number
+                else 0.0
+            )
             start[lists.heads, lists.modifiers] = scores + noise
             current = jit.arcs_of(lists, self.first_order.decode(start))
             score = jit.climb(lists, scores, parts, self.single_root, self.projective, current)
@@ -176,14 +201,18 @@ class SecondOrderTree(TreeStructure):
     def arc_probabilities(self, potentials: Potentials) -> np.ndarray:
         """Approximate the probability of every arc, (n + 1, n + 1).
 
-        This is a mixture of the marginals of arcs without other parts, and of the best tree, which has the weight
+        This is a mixture of the marginals of arcs without other parts, and of the best tree, which
+        has the weight
         :data:`TREE`. On held-out sentences, it has a smaller log loss than either.
 
         Parameters
         ----------
         potentials : PartPotentials
         """
-        heads, marginals = self.decode(potentials), self.first_order.arc_probabilities(potentials.arcs)
+        heads, marginals = (
+            self.decode(potentials),
+            self.first_order.arc_probabilities(potentials.arcs),
+        )
         return (1.0 - TREE) * marginals + TREE * self.first_order.indicator(heads).arcs
 
     def settled(self, potentials: Potentials) -> Potentials:
@@ -193,7 +222,9 @@ class SecondOrderTree(TreeStructure):
 
     def decode_marginals(self, potentials: Potentials) -> np.ndarray:
         allowed = potentials.arcs > -np.inf
-        return self.first_order.decode(np.where(allowed, self.arc_probabilities(potentials), -np.inf))
+        return self.first_order.decode(
+            np.where(allowed, self.arc_probabilities(potentials), -np.inf)
+        )
 
     def parts_of(self, lists: PartLists, output: ArrayLike) -> np.ndarray:
         """Return the count of each part in a tree, (number of parts,).
@@ -209,7 +240,9 @@ class SecondOrderTree(TreeStructure):
         arcs, parts, lists = potentials
         return super().score(arcs, output) + float(parts @ self.parts_of(lists, output))
 
-    def difference(self, potentials: Potentials, predicted: ArrayLike, gold: ArrayLike) -> tuple[float, Potentials]:
+    def difference(
+        self, potentials: Potentials, predicted: ArrayLike, gold: ArrayLike
+    ) -> tuple[float, Potentials]:
         arcs, parts, lists = potentials
         gap, of_arcs = super().difference(arcs, predicted, gold)
         of_parts = self.parts_of(lists, predicted) - self.parts_of(lists, gold)

@@ -1,4 +1,6 @@
-"""DAL on a design matrix against generic solvers and scikit-learn, for every kind of design and in degenerate cases."""
+"""DAL on a design matrix against generic solvers and scikit-learn, for every kind of design and in
+degenerate cases.
+"""
 
 import cvxpy as cp
 import numpy as np
@@ -27,9 +29,18 @@ REGULARIZERS = {
     "lasso": (L21(), cp.sum),
     "elastic net": (ElasticNet(0.4), lambda b: 0.6 * cp.sum(b) + 0.2 * cp.sum_squares(b)),
     "scaled": (2.5 * L21(), lambda b: 2.5 * cp.sum(b)),
-    "own": (OwnPenalty(lambda b: b + b**3 / 3, lambda b: 1.0 + b**2), lambda b: cp.sum(b) + cp.sum(cp.power(b, 3)) / 3),
-    "sum": (0.5 * L21() + 0.5 * LqNorm(1.5), lambda b: 0.5 * cp.sum(b) + cp.sum(cp.power(b, 1.5)) / 3),
-    "smooth": (0.5 * LqNorm(1.5) + 0.5 * Ridge(), lambda b: cp.sum(cp.power(b, 1.5)) / 3 + 0.25 * cp.sum_squares(b)),
+    "own": (
+        OwnPenalty(lambda b: b + b**3 / 3, lambda b: 1.0 + b**2),
+        lambda b: cp.sum(b) + cp.sum(cp.power(b, 3)) / 3,
+    ),
+    "sum": (
+        0.5 * L21() + 0.5 * LqNorm(1.5),
+        lambda b: 0.5 * cp.sum(b) + cp.sum(cp.power(b, 1.5)) / 3,
+    ),
+    "smooth": (
+        0.5 * LqNorm(1.5) + 0.5 * Ridge(),
+        lambda b: cp.sum(cp.power(b, 1.5)) / 3 + 0.25 * cp.sum_squares(b),
+    ),
 }
 #: Required gaps; larger for losses with kinks, where the barrier limits the precision.
 TIGHT = {True: 1e-8, False: 5e-6}
@@ -37,10 +48,22 @@ TIGHT = {True: 1e-8, False: 5e-6}
 LABELS = np.repeat(["c", "a", "d", "b"], [1, 6, 8, 5])[np.random.default_rng(3).permutation(20)]
 WEIGHTS = np.array([0.7, 1.0, 2.0, 1.3])
 each_loss = pytest.mark.parametrize("loss", LOSSES)
-each_smooth_loss = pytest.mark.parametrize("loss", ["squared", "logistic", "squared hinge", "Huber"])
+each_smooth_loss = pytest.mark.parametrize(
+    "loss", ["squared", "logistic", "squared hinge", "Huber"]
+)
 
 
-def make_problem(loss, regularizer="lasso", m=30, n=20, share=0.2, intercept=True, grouped=False, seed=0, **settings):
+def make_problem(
+    loss,
+    regularizer="lasso",
+    m=30,
+    n=20,
+    share=0.2,
+    intercept=True,
+    grouped=False,
+    seed=0,
+    **settings,
+):
     """Draw a problem with correlated columns, at a fraction of its largest useful alpha."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(m, n)) @ (np.eye(n) + 0.3 * rng.normal(size=(n, n)) / np.sqrt(n)) + 0.5
@@ -48,8 +71,12 @@ def make_problem(loss, regularizer="lasso", m=30, n=20, share=0.2, intercept=Tru
     y = X[:, :3] @ [1.0, -2.0, 1.0] + 0.5 * rng.normal(size=m) + 1.0
     y = np.sign(y) if loss.classifies else y
     groups = ColumnGroups(LABELS, n, WEIGHTS) if grouped else None
-    problem = DesignProblem(as_design(X), y, loss, REGULARIZERS[regularizer][0], 1.0, groups, intercept)
-    return problem.at(0.1) if regularizer == "smooth" else problem.at(share * problem.largest_alpha())
+    problem = DesignProblem(
+        as_design(X), y, loss, REGULARIZERS[regularizer][0], 1.0, groups, intercept
+    )
+    return (
+        problem.at(0.1) if regularizer == "smooth" else problem.at(share * problem.largest_alpha())
+    )
 
 
 def generic_optimum(problem, loss, regularizer, grouped):
@@ -58,12 +85,14 @@ def generic_optimum(problem, loss, regularizer, grouped):
     w = cp.Variable(X.shape[1])
     b = cp.Variable() if problem.intercept else 0.0
     if grouped:
-        norms = cp.hstack([weight * cp.norm(w[label == LABELS], 2) for label, weight in zip("abcd", WEIGHTS)])
+        norms = cp.hstack(
+            [weight * cp.norm(w[label == LABELS], 2) for label, weight in zip("abcd", WEIGHTS)]
+        )
     else:
         norms = cp.abs(w)
-    objective = LOSSES[loss][1](problem.y, X @ w + b) / len(problem.y) + problem.alpha * REGULARIZERS[regularizer][1](
-        norms
-    )
+    objective = LOSSES[loss][1](problem.y, X @ w + b) / len(
+        problem.y
+    ) + problem.alpha * REGULARIZERS[regularizer][1](norms)
     return cp.Problem(cp.Minimize(objective)).solve(solver=cp.CLARABEL)
 
 
@@ -77,7 +106,11 @@ def test_the_objective_is_that_of_a_generic_solver(loss, regularizer, intercept,
     solution = DAL().solve(problem, tol=TIGHT[np.isfinite(problem.loss.curvature)])
     assert solution.converged
     assert len(solution.model.active) > 0
-    assert -1e-6 * optimum <= solution.certificate.primal - optimum <= (1e-6 + solution.certificate.gap) * optimum
+    assert (
+        -1e-6 * optimum
+        <= solution.certificate.primal - optimum
+        <= (1e-6 + solution.certificate.gap) * optimum
+    )
 
 
 def test_the_certificate_is_that_of_the_returned_model():
@@ -96,7 +129,9 @@ def test_designs_are_never_copied():
     X = np.asfortranarray(np.random.default_rng(0).normal(size=(5, 8)), dtype=np.float32)
     for matrix in (X, X.T, sparse.csc_array(X), sparse.csr_array(X)):
         held = as_design(matrix).matrix
-        shares = np.shares_memory(held, matrix) if isinstance(matrix, np.ndarray) else held is matrix
+        shares = (
+            np.shares_memory(held, matrix) if isinstance(matrix, np.ndarray) else held is matrix
+        )
         assert shares
 
 
@@ -132,7 +167,9 @@ def test_zero_and_duplicate_columns_do_no_harm():
     padded = np.concatenate([np.zeros((30, 3)), X, X, np.zeros((30, 2))], axis=1)
     other = DesignProblem(as_design(padded), problem.y, problem.loss, L21(), problem.alpha)
     solution = DAL().solve(other, tol=1e-8)
-    assert_allclose(solution.certificate.primal, DAL().solve(problem, tol=1e-8).certificate.primal, rtol=1e-7)
+    assert_allclose(
+        solution.certificate.primal, DAL().solve(problem, tol=1e-8).certificate.primal, rtol=1e-7
+    )
     w = solution.model.dense(45)
     assert_array_equal(w[[0, 1, 2, 43, 44]], 0.0)
     zero = DesignProblem(as_design(np.zeros((30, 4))), problem.y, problem.loss, L21(), 0.1 / 30)
@@ -172,7 +209,13 @@ def test_a_callback_ends_the_search_and_a_start_goes_on():
     ],
 )
 def test_bad_problems_are_refused(settings, message):
-    given = {"design": as_design(np.eye(4)), "y": np.arange(4.0), "loss": Squared(), "regularizer": L21(), "alpha": 1.0}
+    given = {
+        "design": as_design(np.eye(4)),
+        "y": np.arange(4.0),
+        "loss": Squared(),
+        "regularizer": L21(),
+        "alpha": 1.0,
+    }
     with pytest.raises(InputError, match=message):
         DesignProblem(**{**given, **settings})
 
@@ -183,7 +226,9 @@ def test_bad_parameters_are_refused():
     with pytest.raises(InputError, match="tol must be"):
         DAL().solve(make_problem("squared"), tol=0.0)
     with pytest.raises(InputError, match="sum over groups"):
-        DAL().solve(DesignProblem(as_design(np.eye(4)), np.arange(4.0), Squared(), SquaredL21(), 1.0))
+        DAL().solve(
+            DesignProblem(as_design(np.eye(4)), np.arange(4.0), Squared(), SquaredL21(), 1.0)
+        )
     with pytest.raises(InputError, match="second derivative"):
         SpaRSA().solve(make_problem("hinge"))
     with pytest.raises(InputError, match="keeps all columns in the model"):
@@ -199,12 +244,16 @@ def test_the_best_model_met_is_returned_where_the_search_is_cut_short(loss):
     problem = make_problem(loss, m=60, n=200, share=0.01)
     for most in (1, 2, 3):
         solution = DAL().solve(problem, 1e-10, max_iter=most)
-        assert solution.certificate.primal <= min(record["primal"] for record in solution.history) * (1 + 1e-9)
+        assert solution.certificate.primal <= min(
+            record["primal"] for record in solution.history
+        ) * (1 + 1e-9)
 
 
 def test_the_l1_norm_is_the_group_lasso_of_single_columns():
     problem = make_problem("squared")
-    single = DesignProblem(problem.design, problem.y, Squared(), L1(), problem.alpha, ColumnGroups(np.arange(20), 20))
+    single = DesignProblem(
+        problem.design, problem.y, Squared(), L1(), problem.alpha, ColumnGroups(np.arange(20), 20)
+    )
     ours, theirs = DAL().solve(single, 1e-9), DAL().solve(problem, 1e-9)
     assert_allclose(ours.certificate.primal, theirs.certificate.primal, rtol=1e-9)
 
@@ -213,14 +262,22 @@ def test_a_start_of_another_design_serves_as_a_model_or_is_refused():
     problem = make_problem("squared")
     solution = DAL().solve(problem, 1e-8)
     for other in (
-        DesignProblem(as_design(problem.design.matrix + 1.0), problem.y, Squared(), L21(), problem.alpha),
-        DesignProblem(as_design(problem.design.matrix[:20]), problem.y[:20], Squared(), L21(), problem.alpha),
+        DesignProblem(
+            as_design(problem.design.matrix + 1.0), problem.y, Squared(), L21(), problem.alpha
+        ),
+        DesignProblem(
+            as_design(problem.design.matrix[:20]), problem.y[:20], Squared(), L21(), problem.alpha
+        ),
         DesignProblem(problem.design, problem.y, Squared(), L21(), problem.alpha, None, False),
-        DesignProblem(problem.design, problem.y, Squared(), L21(), problem.alpha, ColumnGroups(LABELS, 20)),
+        DesignProblem(
+            problem.design, problem.y, Squared(), L21(), problem.alpha, ColumnGroups(LABELS, 20)
+        ),
     ):
         again = DAL().solve(other, 1e-8, start=solution.start)
         assert certify(other, again.model, again.certificate.rho).proves(1e-7)
-    narrow = DesignProblem(as_design(problem.design.matrix[:, :1]), problem.y, Squared(), L21(), problem.alpha)
+    narrow = DesignProblem(
+        as_design(problem.design.matrix[:, :1]), problem.y, Squared(), L21(), problem.alpha
+    )
     for solver in (DAL(), SpaRSA()):
         with pytest.raises(InputError, match="the design's 1 columns"):
             solver.solve(narrow, start=solution.model)
@@ -232,7 +289,9 @@ SCALES = {
     "even": lambda X, rng: X,
     "uneven": lambda X, rng: X * 10.0 ** rng.uniform(-3, 3, X.shape[1]),
     "correlated": lambda X, rng: X + 3.0 * rng.normal(size=(len(X), 1)),
-    "decaying": lambda X, rng: np.linalg.qr(X)[0] / np.arange(1, X.shape[1] + 1) @ rng.normal(size=[X.shape[1]] * 2),
+    "decaying": lambda X, rng: (
+        np.linalg.qr(X)[0] / np.arange(1, X.shape[1] + 1) @ rng.normal(size=[X.shape[1]] * 2)
+    ),
 }
 
 
@@ -264,7 +323,11 @@ def test_losses_that_are_straight_or_kinked_take_few_newton_steps(loss, scale, s
     if scale != "uneven":
         w, b = cp.Variable(20), cp.Variable()
         objective = KINKED[loss](y, X @ w + b) / 60 + problem.alpha * cp.norm1(w)
-        assert_allclose(solution.certificate.primal, cp.Problem(cp.Minimize(objective)).solve(cp.CLARABEL), rtol=2e-4)
+        assert_allclose(
+            solution.certificate.primal,
+            cp.Problem(cp.Minimize(objective)).solve(cp.CLARABEL),
+            rtol=2e-4,
+        )
 
 
 def test_zero_targets_without_an_intercept_have_the_zero_model():

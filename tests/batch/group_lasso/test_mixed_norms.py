@@ -1,4 +1,6 @@
-"""Sparse, nonnegative and unregularized groups, multi-task and multinomial problems, against a convex solver."""
+"""Sparse, nonnegative and unregularized groups, multi-task and multinomial problems, against a
+convex solver.
+"""
 
 import cvxpy as cp
 import numpy as np
@@ -36,7 +38,11 @@ KINDS = {
     "positive": (ONES, 0.0, True),
     "positive sparse groups": (np.array([1.0, 2.0, 0.5, 1.0, 1.0, 1.0]), 0.3, True),
     "an unpenalized group": (np.array([1.0, 0.0, 1.0, 1.0, 1.0, 1.0]), 0.0, False),
-    "an unpenalized group beside positive ones": (np.array([1.0, 0.0, 1.0, 1.0, 1.0, 1.0]), 0.0, True),
+    "an unpenalized group beside positive ones": (
+        np.array([1.0, 0.0, 1.0, 1.0, 1.0, 1.0]),
+        0.0,
+        True,
+    ),
     "single coefficients of a group alone": (np.array([1.0, 0.0, 1.0, 1.0, 1.0, 1.0]), 0.4, False),
 }
 
@@ -48,7 +54,12 @@ def samples():
     z = A[:, :6] @ rng.normal(size=6) + A[:, 20]
     z -= z.mean()
     y = np.sign(z + rng.normal(size=80))
-    return A, {Squared: z + 3 + rng.normal(size=80), Logistic: y, Hinge: y, Poisson: rng.poisson(np.exp(0.3 * z)) * 1.0}
+    return A, {
+        Squared: z + 3 + rng.normal(size=80),
+        Logistic: y,
+        Hinge: y,
+        Poisson: rng.poisson(np.exp(0.3 * z)) * 1.0,
+    }
 
 
 def make_problem(samples, loss, kind, intercept=True, is_sparse=False, alpha=0.1):
@@ -77,10 +88,14 @@ def by_cvxpy(samples, loss, kind, intercept, alpha=0.1):
         Squared: lambda: 0.5 * cp.sum_squares(y - z),
         Logistic: lambda: cp.sum(cp.logistic(-cp.multiply(y, z))),
         Hinge: lambda: cp.sum(cp.pos(1 - cp.multiply(y, z))),
-        Poisson: lambda: cp.sum(cp.exp(z) - cp.multiply(y, z)) + Poisson().value(y, np.zeros(80)).sum() - 80,
+        Poisson: lambda: (
+            cp.sum(cp.exp(z) - cp.multiply(y, z)) + Poisson().value(y, np.zeros(80)).sum() - 80
+        ),
     }[loss]()
     parts = [w[g == LABELS] for g in range(6)]
-    penalty = sum(weight * cp.norm(part) + l1 * cp.norm1(part) for weight, part in zip(weights, parts))
+    penalty = sum(
+        weight * cp.norm(part) + l1 * cp.norm1(part) for weight, part in zip(weights, parts)
+    )
     limits = [part >= 0 for weight, part in zip(weights, parts) if positive and weight + l1 > 0]
     problem = cp.Problem(cp.Minimize(value / 80 + alpha * penalty), limits)
     problem.solve(solver="CLARABEL")
@@ -131,12 +146,16 @@ def test_a_path_begins_where_no_penalized_group_is_in_the_model(samples, kind):
     for point in path[1::2]:
         assert point.solution.converged
         assert_allclose(
-            point.solution.certificate.primal, by_cvxpy(samples, Squared, kind, True, point.value)[0], rtol=2e-7
+            point.solution.certificate.primal,
+            by_cvxpy(samples, Squared, kind, True, point.value)[0],
+            rtol=2e-7,
         )
 
 
 def test_paths_on_wide_designs_are_the_separate_fits():
-    """Wide designs in Fortran order, where products with few columns are cheap: paths are the separate fits."""
+    """Wide designs in Fortran order, where products with few columns are cheap: paths are the
+    separate fits.
+    """
     rng = np.random.default_rng(1)
     A = np.asfortranarray(rng.normal(size=(60, 800)))
     y = A[:, :5].sum(axis=1) - A[:, 5] + 0.1 * rng.normal(size=60)
@@ -144,7 +163,9 @@ def test_paths_on_wide_designs_are_the_separate_fits():
     weights[1] = 0.0
     for regularizer, own, positive in ((SparseGroup(0.6), None, False), (L21(), weights, True)):
         groups = ColumnGroups(labels, 800, own)
-        problem = DesignProblem(as_design(A), y, Squared(), regularizer, 1.0, groups, positive=positive)
+        problem = DesignProblem(
+            as_design(A), y, Squared(), regularizer, 1.0, groups, positive=positive
+        )
         for point in regularization_path(DAL(), problem, 8, 1e-6, decades=1.5):
             alone = DAL().solve(problem.at(point.value), 1e-6)
             assert_allclose(point.solution.certificate.primal, alone.certificate.primal, rtol=2e-6)
@@ -162,7 +183,9 @@ def test_the_dual_norm_is_the_polar(c, w, norm_weight, l1_weight, positive):
     if norm_weight + l1_weight < 1e-3:
         return
     c, w = np.array(c), np.array(w[: len(c)])
-    norms = GroupNorms(Blocks(np.array([len(c)])), np.array([norm_weight]), np.array([l1_weight]), positive)
+    norms = GroupNorms(
+        Blocks(np.array([len(c)])), np.array([norm_weight]), np.array([l1_weight]), positive
+    )
     bound = norms.dual_norms(c)[0]
     if positive:
         w = np.abs(w)
@@ -180,10 +203,19 @@ def test_infeasible_models_and_unsuitable_solvers_are_refused(samples):
     with pytest.raises(InputError, match="dal"):
         SpaRSA().solve(problem)
     with pytest.raises(InputError, match="squared norms"):
-        DesignProblem(problem.design, problem.y, Squared(), ElasticNet(0.5) + L1(), 1.0, ColumnGroups(LABELS, 24))
+        DesignProblem(
+            problem.design,
+            problem.y,
+            Squared(),
+            ElasticNet(0.5) + L1(),
+            1.0,
+            ColumnGroups(LABELS, 24),
+        )
     groups = ColumnGroups(np.arange(24) == 23, 24, [0.0, 1.0])
     with pytest.raises(InputError, match="fit any targets"):
-        DAL().solve(DesignProblem(as_design(samples[0][:20]), problem.y[:20], Squared(), L21(), 1.0, groups))
+        DAL().solve(
+            DesignProblem(as_design(samples[0][:20]), problem.y[:20], Squared(), L21(), 1.0, groups)
+        )
 
 
 OF_OUTPUTS, OUTPUTS = np.arange(24) // 4, 3
@@ -200,12 +232,21 @@ def stacked_samples():
     return A, {**targets, "poisson": rng.poisson(np.exp(0.2 * z)).astype(float)}
 
 
-def make_stacked(stacked_samples, kind, weights, intercept, is_sparse=False, labels=OF_OUTPUTS, **options):
+def make_stacked(
+    stacked_samples, kind, weights, intercept, is_sparse=False, labels=OF_OUTPUTS, **options
+):
     A, targets = stacked_samples
     loss = {"squared": Squared(), "multinomial": None, "poisson": Poisson()}[kind]
     design = as_design(sparse.csc_array(A) if is_sparse else A)
     return stacked_problem(
-        design, targets[kind], loss, L21(), 0.1, ColumnGroups(labels, 24, weights), intercept, **options
+        design,
+        targets[kind],
+        loss,
+        L21(),
+        0.1,
+        ColumnGroups(labels, 24, weights),
+        intercept,
+        **options,
     )
 
 
@@ -220,10 +261,14 @@ def stacked_by_cvxpy(stacked_samples, kind, weights, intercept, labels=OF_OUTPUT
     value = {
         "squared": lambda: 0.5 * cp.sum_squares(Y - z),
         "multinomial": lambda: cp.sum(cp.log_sum_exp(z, axis=1)) - cp.sum(cp.multiply(Y, z)),
-        "poisson": lambda: cp.sum(cp.exp(z) - cp.multiply(Y, z)) + (Poisson().value(Y, 0 * Y) - 1).sum(),
+        "poisson": lambda: (
+            cp.sum(cp.exp(z) - cp.multiply(Y, z)) + (Poisson().value(Y, 0 * Y) - 1).sum()
+        ),
     }[kind]()
     norms = [cp.norm(W[np.flatnonzero(labels == g)], "fro") for g in range(len(weights))]
-    problem = cp.Problem(cp.Minimize(value / 80 + 0.1 * sum(w * norm for w, norm in zip(weights, norms))))
+    problem = cp.Problem(
+        cp.Minimize(value / 80 + 0.1 * sum(w * norm for w, norm in zip(weights, norms)))
+    )
     problem.solve(solver="CLARABEL")
     return problem.value, W.value
 
@@ -234,7 +279,9 @@ def stacked_by_cvxpy(stacked_samples, kind, weights, intercept, labels=OF_OUTPUT
 def test_stacked_solutions_are_those_of_a_convex_solver(stacked_samples, kind, has_free, intercept):
     weights = np.ones(6)
     weights[1] = 0.0 if has_free else 2.0
-    problem = make_stacked(stacked_samples, kind, weights, intercept, is_sparse=has_free != intercept)
+    problem = make_stacked(
+        stacked_samples, kind, weights, intercept, is_sparse=has_free != intercept
+    )
     solution = DAL().solve(problem, 1e-8)
     value, W = stacked_by_cvxpy(stacked_samples, kind, weights, intercept)
     assert solution.converged
@@ -242,7 +289,9 @@ def test_stacked_solutions_are_those_of_a_convex_solver(stacked_samples, kind, h
     assert -1e-12 <= certify(problem, solution.model).gap <= 1e-6
     found = solution.model.dense(24 * OUTPUTS).reshape(24, OUTPUTS)
     if kind == "multinomial":  # unregularized coefficients may all grow by the same amount
-        found, W = (coefficients - coefficients.mean(axis=1, keepdims=True) for coefficients in (found, W))
+        found, W = (
+            coefficients - coefficients.mean(axis=1, keepdims=True) for coefficients in (found, W)
+        )
     assert_allclose(found, W, atol=1e-3)
     assert all(len(set((found[g == OF_OUTPUTS] != 0).ravel())) == 1 for g in range(6))
 
@@ -264,7 +313,9 @@ def test_the_multinomial_loss_and_its_conjugate_are_a_pair():
     rng = np.random.default_rng(0)
     y = np.eye(3)[rng.integers(3, size=6)].T.ravel()
     weights, offset = np.tile(rng.uniform(0.5, 2, 6), 3), rng.normal(size=18)
-    loss = MultinomialLoss(Logistic(), y, weights, offset, free=Unpenalized(np.ones((6, 1))), n_parts=3)
+    loss = MultinomialLoss(
+        Logistic(), y, weights, offset, free=Unpenalized(np.ones((6, 1))), n_parts=3
+    )
     z = rng.normal(size=18)
     assert check_grad(loss.value, lambda z: -loss.dual_point(z), z) < 1e-5
     rho = loss.dual_point(z)
@@ -276,7 +327,9 @@ def test_the_multinomial_loss_and_its_conjugate_are_a_pair():
     assert np.isfinite(loss.conjugates(balanced)).all()
     hessian, step = loss.hessian(rho), rng.normal(size=18)
     assert_allclose(
-        hessian @ step, (loss.dual_point(z - 1e-6 * step) - loss.dual_point(z + 1e-6 * step)) / 2e-6, atol=1e-8
+        hessian @ step,
+        (loss.dual_point(z - 1e-6 * step) - loss.dual_point(z + 1e-6 * step)) / 2e-6,
+        atol=1e-8,
     )
     assert_allclose(hessian.balance(step).reshape(3, 6).sum(axis=1), step.sum() / 3, atol=1e-12)
     # the bound holds for the curvature in every direction
@@ -289,9 +342,21 @@ def test_kinks_and_sparse_groups_are_refused_for_several_outputs(stacked_samples
     A, targets = stacked_samples
     for loss, regularizer in ((Hinge(), L21()), (Squared(), SparseGroup(0.5))):
         with pytest.raises(InputError, match="several outputs"):
-            stacked_problem(as_design(A), targets["squared"], loss, regularizer, 0.1, ColumnGroups(OF_OUTPUTS, 24))
+            stacked_problem(
+                as_design(A),
+                targets["squared"],
+                loss,
+                regularizer,
+                0.1,
+                ColumnGroups(OF_OUTPUTS, 24),
+            )
     elastic = stacked_problem(
-        as_design(A), targets["squared"], Squared(), ElasticNet(0.5), 0.1, ColumnGroups(OF_OUTPUTS, 24)
+        as_design(A),
+        targets["squared"],
+        Squared(),
+        ElasticNet(0.5),
+        0.1,
+        ColumnGroups(OF_OUTPUTS, 24),
     )
     assert DAL().solve(elastic, 1e-7).converged
 
@@ -304,8 +369,13 @@ def test_newton_steps_lead_to_the_solution_of_sweeps(size, intercept, kind, monk
     rng = np.random.default_rng(size)
     A = rng.normal(size=(80, 30)) + rng.normal(size=(80, 1))
     Y = A[:, :6] @ rng.normal(size=(6, 4)) + rng.normal(size=(80, 4))
-    Y, loss, share = (Y, Squared(), 0.003) if kind == "squared" else (np.eye(4)[Y.argmax(axis=1)], None, 0.03)
-    groups, design = ColumnGroups(np.arange(30) // size, 30), as_design(sparse.csc_matrix(A) if "sparse" in kind else A)
+    Y, loss, share = (
+        (Y, Squared(), 0.003) if kind == "squared" else (np.eye(4)[Y.argmax(axis=1)], None, 0.03)
+    )
+    groups, design = (
+        ColumnGroups(np.arange(30) // size, 30),
+        as_design(sparse.csc_matrix(A) if "sparse" in kind else A),
+    )
     problem = stacked_problem(design, Y, loss, L21(), 1.0, groups, intercept)
     problem = problem.at(share * problem.largest_alpha())
     quick = DAL().solve(problem, 1e-9)
@@ -314,12 +384,18 @@ def test_newton_steps_lead_to_the_solution_of_sweeps(size, intercept, kind, monk
     monkeypatch.setattr(Sweeps, "_newton_price", lambda self, groups: np.inf)
     slow = DAL().solve(problem, 1e-7, max_iter=1000)
     assert_allclose(quick.certificate.primal, slow.certificate.primal, rtol=1e-6)
-    assert_allclose(quick.certificate.outputs, slow.certificate.outputs, atol=0.01 * np.ptp(slow.certificate.outputs))
+    assert_allclose(
+        quick.certificate.outputs,
+        slow.certificate.outputs,
+        atol=0.01 * np.ptp(slow.certificate.outputs),
+    )
 
 
 @pytest.mark.parametrize("seed", [3, 8, 11])
 def test_gaps_below_the_root_of_rounding_are_reached(seed):
-    """At such gaps, rounding may increase the primal of a better model; its dual point is better all the same."""
+    """At such gaps, rounding may increase the primal of a better model; its dual point is better
+    all the same.
+    """
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(80, 30)) + rng.normal(size=(80, 1))
     Y = np.eye(4)[(A[:, :6] @ rng.normal(size=(6, 4)) + rng.normal(size=(80, 4))).argmax(axis=1)]

@@ -1,4 +1,6 @@
-"""Coordinate descent on a working set reaches the optimum, also on shared inner products and with screening."""
+"""Coordinate descent on a working set reaches the optimum, also on shared inner products and with
+screening.
+"""
 
 from dataclasses import replace
 
@@ -9,7 +11,15 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from omkl.batch import DAL, ColumnGroups, DesignProblem, as_design, certify, regularization_path, stacked_problem
+from omkl.batch import (
+    DAL,
+    ColumnGroups,
+    DesignProblem,
+    as_design,
+    certify,
+    regularization_path,
+    stacked_problem,
+)
 from omkl.batch.group_lasso import sweeps
 from omkl.batch.group_lasso import sweeps as design_sweeps
 from omkl.batch.group_lasso._jit_sweeps import LARGEST_BASIS
@@ -54,9 +64,13 @@ def test_one_round_solves_the_active_groups(regularizer, grouped, kind, monkeypa
     problem = make_problem(Squared(), regularizer, grouped, kind)
     working_set = WorkingSet(problem)
     working_set.extend(np.arange(problem.groups.n_groups))
-    w = Sweeps(problem, working_set).round(np.zeros(24), problem.best_intercept(np.zeros(60)) * np.ones(60))
+    w = Sweeps(problem, working_set).round(
+        np.zeros(24), problem.best_intercept(np.zeros(60)) * np.ones(60)
+    )
     outputs = working_set.outputs(w)
-    correlations = working_set.matrix.T @ problem.dual_point(outputs + problem.best_intercept(outputs))
+    correlations = working_set.matrix.T @ problem.dual_point(
+        outputs + problem.best_intercept(outputs)
+    )
     norms = working_set.blocks.spread(working_set.blocks.norms(w))
     active = norms > 0
     linear, quadratic = regularizer.elastic
@@ -93,7 +107,9 @@ def test_groups_too_large_for_an_eigenbasis_are_solved_as_well():
     A = rng.normal(size=(80, 3 * 200)) / np.sqrt(200)
     y = A[:, :200] @ rng.normal(size=200) + rng.normal(size=80)
     for matrix in (A, sparse.csc_matrix(A)):
-        problem = DesignProblem(as_design(matrix), y, Squared(), L21(), 1.0, ColumnGroups(np.arange(600) // 200, 600))
+        problem = DesignProblem(
+            as_design(matrix), y, Squared(), L21(), 1.0, ColumnGroups(np.arange(600) // 200, 600)
+        )
         problem = problem.at(0.3 * problem.largest_alpha())
         assert problem.groups.blocks.sizes[0] > LARGEST_BASIS
         assert DAL().solve(problem, 1e-8).converged
@@ -104,7 +120,9 @@ def test_groups_that_leave_are_zero_to_the_last_bit():
     problem = make_problem(Squared(), L21(), True)
     working_set = WorkingSet(problem)
     working_set.extend(np.arange(problem.groups.n_groups))
-    w = Sweeps(problem.at(10.0), working_set).round(np.random.default_rng(0).normal(size=24), np.zeros(60))
+    w = Sweeps(problem.at(10.0), working_set).round(
+        np.random.default_rng(0).normal(size=24), np.zeros(60)
+    )
     assert not w.any()
 
 
@@ -130,7 +148,10 @@ KINDS = {
     "no intercept": {"intercept": False},
     "weights": {"sample_weight": data()[2]},
     "an offset": {"offset": data()[2]},
-    "unpenalized": {"groups": ColumnGroups(np.arange(N) // 3, N, [0.0, *range(1, 8)]), "sample_weight": data()[2]},
+    "unpenalized": {
+        "groups": ColumnGroups(np.arange(N) // 3, N, [0.0, *range(1, 8)]),
+        "sample_weight": data()[2],
+    },
 }
 
 
@@ -143,7 +164,9 @@ def test_a_path_has_the_solutions_of_single_problems(kind, is_sparse, monkeypatc
     problem = problem_of(matrix, y, **KINDS[kind])
     alphas = problem.largest_alpha() * np.geomspace(1.0, 0.01, 6)
     path = [point.solution for point in regularization_path(DAL(), problem, alphas, tol=1e-9)]
-    assert path[-1].start.working_set.products.n_known == len(path[-1].start.working_set.columns) > 0
+    assert (
+        path[-1].start.working_set.products.n_known == len(path[-1].start.working_set.columns) > 0
+    )
     monkeypatch.setattr(sweeps.Sweeps, "_takes_products", lambda *given: False)
     for alpha, solution in zip(alphas, path):
         alone = DAL().solve(problem.at(alpha), 1e-9)
@@ -166,7 +189,13 @@ def test_other_weights_are_other_products():
     A, y, weights = data()
     problem = problem_of(A, y)
     start = None
-    for alpha, sample_weight in [(0.9, None), (0.5, None), (0.4, weights), (0.3, weights), (0.2, None)]:
+    for alpha, sample_weight in [
+        (0.9, None),
+        (0.5, None),
+        (0.4, weights),
+        (0.3, weights),
+        (0.2, None),
+    ]:
         own = replace(problem, sample_weight=sample_weight)
         own = own.at(alpha * own.largest_alpha())
         solution = DAL().solve(own, 1e-9, None, start)
@@ -196,13 +225,19 @@ N_ROWS, N_COLUMNS = 40, 300
 NONE = np.empty(0, dtype=np.int64), np.empty(0)
 
 
-def screened_problem(kind="dense", seed=0, share=0.3, grouped=False, loss=None, m=N_ROWS, n=N_COLUMNS):
+def screened_problem(
+    kind="dense", seed=0, share=0.3, grouped=False, loss=None, m=N_ROWS, n=N_COLUMNS
+):
     rng = np.random.default_rng(seed)
     loss = loss or Squared()
     A = np.asfortranarray(rng.normal(size=(m, n)) + rng.normal(size=(m, 1)))
     y = A[:, :5].sum(axis=1) + rng.normal(size=m)
     y = np.sign(y - np.median(y)) if loss.classifies else y
-    groups = ColumnGroups(rng.permutation(np.arange(n) % 60), n, rng.uniform(0.5, 2.0, 60)) if grouped else None
+    groups = (
+        ColumnGroups(rng.permutation(np.arange(n) % 60), n, rng.uniform(0.5, 2.0, 60))
+        if grouped
+        else None
+    )
     if kind == "sparse":
         A = sparse.csc_matrix(np.where(rng.random(A.shape) < 0.2, A, 0.0))
     design = as_design(A.astype(np.float32) if kind == "single" else A)
@@ -213,7 +248,9 @@ def screened_problem(kind="dense", seed=0, share=0.3, grouped=False, loss=None, 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "single"])
 @pytest.mark.parametrize("grouped", [True, False])
 @given(seed=st.integers(0, 10_000), near=st.sampled_from([0.0, 1e-3, 0.03, 0.3]))
-def test_norms_are_exact_where_the_constraint_is_violated_and_bounds_elsewhere(kind, grouped, seed, near):
+def test_norms_are_exact_where_the_constraint_is_violated_and_bounds_elsewhere(
+    kind, grouped, seed, near
+):
     problem = screened_problem(kind, seed % 7, grouped=grouped)
     rng = np.random.default_rng(seed)
     norms, origin = DesignNorms(problem), rng.normal(size=N_ROWS)
@@ -234,7 +271,11 @@ def test_norms_are_exact_where_the_constraint_is_violated_and_bounds_elsewhere(k
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_screening_does_not_change_the_solution(kind, loss):
     problem = screened_problem(kind, share=0.1, loss=loss, m=200, n=2000)
-    rows = problem.design.matrix.tocsr() if kind == "sparse" else np.ascontiguousarray(problem.design.matrix)
+    rows = (
+        problem.design.matrix.tocsr()
+        if kind == "sparse"
+        else np.ascontiguousarray(problem.design.matrix)
+    )
     full = DesignProblem(as_design(rows), problem.y, loss, L21(), problem.alpha)
     assert problem.design.selective
     assert not full.design.selective
@@ -260,7 +301,9 @@ def test_nearly_equal_points_still_give_bounds(kind, apart):
     problem = screened_problem(kind)
     rng = np.random.default_rng(0)
     first = rng.normal(size=N_ROWS)
-    first *= 0.5 * problem.alpha / problem.groups.dual_norms(problem.design.correlations(first)).max()
+    first *= (
+        0.5 * problem.alpha / problem.groups.dual_norms(problem.design.correlations(first)).max()
+    )
     for seed in range(5):
         norms = DesignNorms(problem)
         for _ in range(3):

@@ -1,4 +1,6 @@
-"""SpicyMKL and the one-step method: optima, honest gaps, edges, several outputs; selection by left-out samples."""
+"""SpicyMKL and the one-step method: optima, honest gaps, edges, several outputs; selection by
+left-out samples.
+"""
 
 import tracemalloc
 from dataclasses import replace
@@ -27,7 +29,15 @@ from omkl.batch.mkl import out_of_sample
 from omkl.exceptions import InputError
 from omkl.kernels import FactoredStack, MixedStack, PackedStack
 from omkl.kernels.stack import RestrictedView
-from omkl.losses import EpsilonInsensitive, Hinge, Logistic, Poisson, Quantile, Squared, SquaredHinge
+from omkl.losses import (
+    EpsilonInsensitive,
+    Hinge,
+    Logistic,
+    Poisson,
+    Quantile,
+    Squared,
+    SquaredHinge,
+)
 from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
 
 from ...passes import OwnPenalty
@@ -61,7 +71,9 @@ def test_reaches_the_optimum(solver, loss, regularizer, intercept, C):
         assert abs(solution.certificate.rho.sum()) < 1e-9
 
 
-@pytest.mark.parametrize("regularizer", ["elastic net", "block q-norm", "uniform", "squared block 1-norm"])
+@pytest.mark.parametrize(
+    "regularizer", ["elastic net", "block q-norm", "uniform", "squared block 1-norm"]
+)
 @pytest.mark.parametrize("C", [100.0, 1e4])
 def test_the_logistic_optimum_where_losses_weigh_much(regularizer, C):
     problem, factors = small_problem("logistic", regularizer, C=C)
@@ -120,7 +132,9 @@ def test_a_warm_start_ends_where_a_cold_one_does(loss):
 @pytest.mark.parametrize("loss", [Logistic(), Hinge(), SquaredHinge(), Squared()], ids=repr)
 class TestEdges:
     def solve(self, grams, y, loss, C=10.0):
-        solution = Spicy().solve(Problem(DenseStack(np.asarray(grams)), y, loss, L21(), C), tol=1e-5)
+        solution = Spicy().solve(
+            Problem(DenseStack(np.asarray(grams)), y, loss, L21(), C), tol=1e-5
+        )
         assert solution.converged
         return solution
 
@@ -165,7 +179,11 @@ def test_weights_multiply_losses(loss):
     weighted = Spicy().solve(replace(problem, sample_weight=counts), tol=1e-8).certificate
     factors = np.repeat(factors, counts, axis=1)
     twice = DenseStack(factors @ factors.transpose(0, 2, 1))
-    repeated = Spicy().solve(replace(problem, kernels=twice, y=np.repeat(problem.y, counts)), tol=1e-8).certificate
+    repeated = (
+        Spicy()
+        .solve(replace(problem, kernels=twice, y=np.repeat(problem.y, counts)), tol=1e-8)
+        .certificate
+    )
     assert weighted.primal == pytest.approx(repeated.primal, rel=1e-7)
     np.testing.assert_allclose(weighted.norms, repeated.norms, atol=2e-3)
 
@@ -181,10 +199,12 @@ def test_the_squared_norm_is_the_same_problem_at_another_C(C):
     assert certify(squared, solution.model, total * solution.certificate.rho).gap < 1e-5
     directly = Spicy().solve(squared, tol=1e-8)
     assert directly.converged
-    np.testing.assert_allclose(directly.certificate.norms, solution.certificate.norms, atol=1e-3 * total)
+    np.testing.assert_allclose(
+        directly.certificate.norms, solution.certificate.norms, atol=1e-3 * total
+    )
 
 
-# ---- the one-step method ----------------------------------------------------------------------------------------
+# ---- the one-step method -------------------------------------------------------------------------
 
 #: User-defined elastic net.
 OWN = OwnPenalty(lambda b: b + b**2 / 2, lambda b: 1 + b)
@@ -261,7 +281,9 @@ def test_a_linear_penalty_of_ones_own_has_no_smooth_dual():
         OneStep().solve(problem(Squared(), SAME["group lasso"][1]))
 
 
-@pytest.mark.parametrize("solver", [IterativeSoftThresholding(False), IterativeSoftThresholding(), Spicy()], ids=repr)
+@pytest.mark.parametrize(
+    "solver", [IterativeSoftThresholding(False), IterativeSoftThresholding(), Spicy()], ids=repr
+)
 @pytest.mark.parametrize("intercept", [True, False])
 def test_a_loss_of_unbounded_curvature_reaches_the_optimum_of_a_generic_solver(solver, intercept):
     mine = problem(Poisson(), L21(), 3.0, intercept)
@@ -270,7 +292,9 @@ def test_a_loss_of_unbounded_curvature_reaches_the_optimum_of_a_generic_solver(s
     outputs = sum(factor @ part for factor, part in zip(factors, parts))
     outputs = outputs + cp.Variable() if intercept else outputs
     losses = cp.sum(cp.exp(outputs) - cp.multiply(mine.y, outputs)) - mine.y.sum()
-    least = cp.Problem(cp.Minimize(3.0 * losses + sum(cp.norm(part) for part in parts))).solve(solver=cp.CLARABEL)
+    least = cp.Problem(cp.Minimize(3.0 * losses + sum(cp.norm(part) for part in parts))).solve(
+        solver=cp.CLARABEL
+    )
     solution = solver.solve(mine, tol=1e-5)
     assert_allclose(solution.certificate.primal, least, rtol=2e-5)
     assert solution.certificate.dual <= least * (1 + 1e-6)
@@ -309,7 +333,9 @@ def test_solvers_end_where_they_do_by_cholesky(solver, loss, regularizer, large_
     factors, y = factored(250)
     large_from(250)
     packed = PackedStack.from_grams([factors.combine([1.0], [m]) for m in range(8)], np.float64)
-    mixed = MixedStack([packed, factors], np.arange(16)[np.argsort(np.arange(16) % 2, kind="stable")])
+    mixed = MixedStack(
+        [packed, factors], np.arange(16)[np.argsort(np.arange(16) % 2, kind="stable")]
+    )
     found = {}
     for name, stack in {"matrix-free": factors, "cg": packed, "mixed": mixed}.items():
         solution = solver.solve(Problem(stack, y, loss, regularizer, 50.0), tol=1e-7)
@@ -349,13 +375,21 @@ def make(loss, regularizer, C=10 / 3, intercept=True, seed=0):
     rng = np.random.default_rng(seed)
     factors = rng.normal(size=(M, N, 5)) / np.sqrt(5)
     loss = LOSSES[loss][0]
-    targets = np.sign(rng.normal(size=(N, P)) + 0.2) if loss.classifies else rng.normal(size=(N, P)) + 0.5
+    targets = (
+        np.sign(rng.normal(size=(N, P)) + 0.2) if loss.classifies else rng.normal(size=(N, P)) + 0.5
+    )
     stack = DenseStack(factors @ factors.transpose(0, 2, 1))
-    return shared_problem(stack, targets, loss, REGULARIZERS[regularizer][0], C, intercept), targets, factors
+    return (
+        shared_problem(stack, targets, loss, REGULARIZERS[regularizer][0], C, intercept),
+        targets,
+        factors,
+    )
 
 
 def optimum_of_outputs(problem, targets, factors, loss, regularizer):
-    """The optimum by a generic convex solver: matrices of weights, one column an output, and their Frobenius norms."""
+    """The optimum by a generic convex solver: matrices of weights, one column an output, and their
+    Frobenius norms.
+    """
     blocks = [cp.Variable((factor.shape[1], P)) for factor in factors]
     outputs = sum(factor @ W for factor, W in zip(factors, blocks))
     if problem.intercept:
@@ -367,7 +401,9 @@ def optimum_of_outputs(problem, targets, factors, loss, regularizer):
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared hinge", "squared", "epsilon-insensitive"])
+@pytest.mark.parametrize(
+    "loss", ["logistic", "hinge", "squared hinge", "squared", "epsilon-insensitive"]
+)
 def test_reaches_the_optimum_between_valid_bounds(loss, regularizer, intercept):
     problem, targets, factors = make(loss, regularizer, intercept=intercept)
     optimum = optimum_of_outputs(problem, targets, factors, loss, regularizer)
@@ -376,7 +412,11 @@ def test_reaches_the_optimum_between_valid_bounds(loss, regularizer, intercept):
         assert solution.converged
         assert solution.certificate.primal == pytest.approx(optimum, rel=2e-6, abs=1e-6)
         for record in solution.history:
-            assert record["dual"] <= optimum * (1 + 1e-6) + 1e-6 <= record["primal"] + 1e-4 * abs(optimum) + 1e-4
+            assert (
+                record["dual"]
+                <= optimum * (1 + 1e-6) + 1e-6
+                <= record["primal"] + 1e-4 * abs(optimum) + 1e-4
+            )
         recomputed = certify(problem, solution.model, solution.certificate.rho)
         assert recomputed.gap == pytest.approx(solution.certificate.gap, abs=1e-9)
 
@@ -385,9 +425,18 @@ def test_the_squared_norm_of_one_kernel_makes_the_outputs_independent():
     """With one kernel, the squared common norm is a sum over outputs."""
     problem, targets, factors = make("logistic", "squared block 1-norm")
     stack = DenseStack((factors @ factors.transpose(0, 2, 1))[:1])
-    settings = (problem.loss, problem.regularizer, 2.0, True, np.random.default_rng(1).uniform(0.5, 2.0, size=N))
+    settings = (
+        problem.loss,
+        problem.regularizer,
+        2.0,
+        True,
+        np.random.default_rng(1).uniform(0.5, 2.0, size=N),
+    )
     together = Spicy().solve(shared_problem(stack, targets, *settings), 1e-9)
-    outputs, intercepts = together.certificate.outputs.reshape(P, N), together.model.intercept.reshape(P, N)
+    outputs, intercepts = (
+        together.certificate.outputs.reshape(P, N),
+        together.model.intercept.reshape(P, N),
+    )
     for target, own, constant in zip(targets.T, outputs, intercepts):
         alone = Spicy().solve(Problem(stack, target, *settings), 1e-9)
         assert_allclose(own, alone.certificate.outputs, atol=1e-3)
@@ -415,7 +464,9 @@ def left_out(n=60, n_useless=20, seed=0, noise=0.3):
 
 
 def chosen(grams, targets, weights=None):
-    return helpful_kernels(DenseStack(grams), targets, np.ones(len(targets)) if weights is None else weights).kept
+    return helpful_kernels(
+        DenseStack(grams), targets, np.ones(len(targets)) if weights is None else weights
+    ).kept
 
 
 def centred(K, weights):
@@ -435,7 +486,9 @@ def test_residuals_are_those_of_ridge_models_that_have_not_seen_the_sample(with_
     kernel = out_of_sample._centred(K, roots) if with_kernel else np.zeros((n, n))
     model = out_of_sample._RidgeModel(kernel, z, roots)
     expected = np.empty((len(out_of_sample.RIDGES), n, 2))
-    scale = np.trace(roots[:, None] * centred(K, weights) * roots) / n  # the mean diagonal of the kernel
+    scale = (
+        np.trace(roots[:, None] * centred(K, weights) * roots) / n
+    )  # the mean diagonal of the kernel
     for k, ridge in enumerate(out_of_sample.RIDGES * (scale if with_kernel else 1.0)):
         for i in range(n):
             rest = np.arange(n) != i
@@ -450,7 +503,9 @@ def test_residuals_are_those_of_ridge_models_that_have_not_seen_the_sample(with_
             expected[k, i] = Y[i] - mean - ridge_model.predict(own[i : i + 1, rest])[0]
     losses = (np.square(roots[:, None] * expected)).sum(axis=(1, 2))
     np.testing.assert_allclose(model.loss, losses.min(), rtol=1e-8)
-    np.testing.assert_allclose(model.residuals, roots[:, None] * expected[losses.argmin()], atol=1e-8)
+    np.testing.assert_allclose(
+        model.residuals, roots[:, None] * expected[losses.argmin()], atol=1e-8
+    )
 
 
 def test_losses_of_a_fold_are_those_of_a_model_that_has_seen_none_of_it(monkeypatch):
@@ -469,7 +524,9 @@ def test_losses_of_a_fold_are_those_of_a_model_that_has_seen_none_of_it(monkeypa
     ridge_model = KernelRidge(kernel="precomputed", alpha=0.3 * scale)
     ridge_model.fit(own[np.ix_(rest, rest)], y[rest] - mean, sample_weight=roots[rest] ** 2)
     errors = y[fold] - mean - ridge_model.predict(own[np.ix_(fold, rest)])
-    np.testing.assert_allclose(model.losses_without(np.array(fold)), (roots[fold] * errors) ** 2, rtol=1e-8)
+    np.testing.assert_allclose(
+        model.losses_without(np.array(fold)), (roots[fold] * errors) ** 2, rtol=1e-8
+    )
 
 
 def test_a_step_for_a_sample_is_taken_without_it():
@@ -483,7 +540,9 @@ def test_a_step_for_a_sample_is_taken_without_it():
     gains, pairs = np.empty(n), 0.0
     for i in range(n):
         # remove the row and column of the sample from the inverse
-        without = model.inverse - np.outer(model.inverse[:, i], model.inverse[i]) / model.inverse[i, i]
+        without = (
+            model.inverse - np.outer(model.inverse[:, i], model.inverse[i]) / model.inverse[i, i]
+        )
         coefficients = without @ z[:, 0]
         np.testing.assert_allclose(coefficients[i], 0.0, atol=1e-12)
         gains[i] = model.residuals[i, 0] * (full[i] @ coefficients)
@@ -493,11 +552,16 @@ def test_a_step_for_a_sample_is_taken_without_it():
     error = max(pairs, np.sqrt(n) * gains.std(ddof=1))
     np.testing.assert_allclose(model.standard_errors_of(full), gains.sum() / error, rtol=1e-8)
     constant = np.full((1, n, n), 3.0)
-    stacks = [DenseStack(np.concatenate([grams, constant])), PackedStack.from_grams(np.concatenate([grams, constant]))]
+    stacks = [
+        DenseStack(np.concatenate([grams, constant])),
+        PackedStack.from_grams(np.concatenate([grams, constant])),
+    ]
     for stack in (*stacks, MixedStack(stacks[:1]), MixedStack(stacks[1:])):
         kernels, last = out_of_sample._CentredKernels(stack, roots), len(grams)
         found = model.standard_errors(kernels, np.array([1, last]))
-        np.testing.assert_allclose(found[1], gains.sum() / error, rtol=1e-4 if stack is not stacks[0] else 1e-8)
+        np.testing.assert_allclose(
+            found[1], gains.sum() / error, rtol=1e-4 if stack is not stacks[0] else 1e-8
+        )
         assert found[last] == 0.0
         assert np.isneginf(np.delete(found, [1, last])).all()
 
@@ -512,13 +576,16 @@ def test_kernels_on_some_samples_are_those_of_a_stack_of_these_samples(rng, widt
     z = rng.normal(size=(len(samples), 2))
     z -= np.outer(roots, roots @ z)
     stack = PackedStack.from_grams(grams, np.float64)
-    model = out_of_sample._RidgeModel(out_of_sample._centred(X[samples] @ X[samples].T, roots), z, roots)
+    model = out_of_sample._RidgeModel(
+        out_of_sample._centred(X[samples] @ X[samples].T, roots), z, roots
+    )
     found = [
         model.standard_errors(out_of_sample._CentredKernels(own, roots), np.arange(3))
         for own in (RestrictedView(stack, samples), stack.restricted(samples))
     ]
     expected = [
-        model.standard_errors_of(out_of_sample._centred(gram[np.ix_(samples, samples)], roots)) for gram in grams
+        model.standard_errors_of(out_of_sample._centred(gram[np.ix_(samples, samples)], roots))
+        for gram in grams
     ]
     np.testing.assert_allclose(*found, rtol=1e-11 * width**2)
     np.testing.assert_allclose(found[0], expected, rtol=1e-11 * width**2)
@@ -547,7 +614,9 @@ def test_folds_choose_as_if_they_looked_at_all_kernels(n_useless):
         for fold in range(5):
             others = np.flatnonzero(np.arange(60) % 5 != fold)
             z = 48**-0.5 * (Y[others] - Y[others].mean())
-            own = out_of_sample._CentredKernels(RestrictedView(stack, others), np.full(48, 48**-0.5))
+            own = out_of_sample._CentredKernels(
+                RestrictedView(stack, others), np.full(48, 48**-0.5)
+            )
             few = out_of_sample._Choice(own, z, found.likely)
             np.testing.assert_array_equal(few.kept, out_of_sample._Choice(own, z).kept)
         assert found.likely.mean() < (1.0 if n_useless < 40 else 0.5)

@@ -1,4 +1,6 @@
-"""Wrapper methods: each against a generic convex solver and against the others, and tests of their parts."""
+"""Wrapper methods: each against a generic convex solver and against the others, and tests of their
+parts.
+"""
 
 from dataclasses import replace
 
@@ -42,9 +44,13 @@ def searched(problem):
     ],
 )
 @each_loss
-def test_a_method_reaches_the_optimum_of_a_generic_solver_between_valid_bounds(method, penalty, loss):
+def test_a_method_reaches_the_optimum_of_a_generic_solver_between_valid_bounds(
+    method, penalty, loss
+):
     problem, factors = small_problem(loss, penalty)
-    assert_optimal(solver(method).solve(problem, tol=1e-6), generic_optimum(problem, factors, loss, penalty))
+    assert_optimal(
+        solver(method).solve(problem, tol=1e-6), generic_optimum(problem, factors, loss, penalty)
+    )
 
 
 @each_method
@@ -52,7 +58,11 @@ def test_the_certificate_is_recomputed_from_the_model_over_all_kernels(method):
     problem, _ = small_problem("hinge", "squared block 1-norm", C=1.0, n=30, n_kernels=12)
     solution = solver(method).solve(problem, tol=1e-3)
     again = certify(problem, solution.model, solution.certificate.rho)
-    assert_allclose([again.primal, again.dual], [solution.certificate.primal, solution.certificate.dual], rtol=1e-12)
+    assert_allclose(
+        [again.primal, again.dual],
+        [solution.certificate.primal, solution.certificate.dual],
+        rtol=1e-12,
+    )
     # for a mixture of planes, the loop only bounds the norms
     assert solution.certificate.gap <= solution.history[-1]["gap"] + 1e-9
     assert_array_equal(np.flatnonzero(solution.certificate.norms), solution.model.active)
@@ -73,9 +83,13 @@ def test_copies_zeros_and_low_rank_kernels_are_no_problem(method):
     factor = rng.normal(size=(20, 1))
     rank_one = factor @ factor.T
     full = rng.normal(size=(20, 20))
-    grams = np.array([rank_one, rank_one, np.zeros((20, 20)), full @ full.T / 20, np.ones((20, 20))])
+    grams = np.array(
+        [rank_one, rank_one, np.zeros((20, 20)), full @ full.T / 20, np.ones((20, 20))]
+    )
     y = np.sign(factor[:, 0] + 0.5 * rng.normal(size=20))
-    solution = solver(method).solve(Problem(DenseStack(grams), y, Hinge(), SquaredL21(), 2.0), tol=1e-4)
+    solution = solver(method).solve(
+        Problem(DenseStack(grams), y, Hinge(), SquaredL21(), 2.0), tol=1e-4
+    )
     assert solution.converged
     assert 2 not in solution.model.active
 
@@ -94,7 +108,12 @@ def test_it_stops_at_max_iter_and_on_request():
     solution = SimpleMKL().solve(problem, tol=1e-9, max_iter=3)
     assert solution.n_iter == len(solution.history) == 3
     assert not solution.converged
-    assert SimpleMKL().solve(problem, tol=1e-9, on_iteration=lambda record: record["active"] > 0).n_iter == 1
+    assert (
+        SimpleMKL()
+        .solve(problem, tol=1e-9, on_iteration=lambda record: record["active"] > 0)
+        .n_iter
+        == 1
+    )
 
 
 @each_loss
@@ -107,7 +126,9 @@ def test_gradient_and_hessian_of_the_value_are_its_derivatives(loss):
         step = width * np.eye(4)[k]
         up, down = search.evaluate(weights + step), search.evaluate(weights - step)
         assert_allclose(point.gradient[k], (up.value - down.value) / (2 * width), rtol=1e-5)
-        assert_allclose(curvature[k], (up.gradient - down.gradient) / (2 * width), rtol=1e-2, atol=1e-2)
+        assert_allclose(
+            curvature[k], (up.gradient - down.gradient) / (2 * width), rtol=1e-2, atol=1e-2
+        )
 
 
 @pytest.mark.parametrize("rank", [0, 3, 12])
@@ -160,7 +181,9 @@ def test_projection_onto_the_level_set_is_what_a_generic_solver_finds():
         start, bound = rng.dirichlet(np.ones(8)), level * best + (1 - level) * least
         d = cp.Variable(8, nonneg=True)
         below = [cut.value + cut.gradient @ (d - cut.weights) <= bound for cut in planes.points]
-        cp.Problem(cp.Minimize(cp.sum_squares(d - start)), [cp.sum(d) == 1, *below]).solve(solver=cp.CLARABEL)
+        cp.Problem(cp.Minimize(cp.sum_squares(d - start)), [cp.sum(d) == 1, *below]).solve(
+            solver=cp.CLARABEL
+        )
         assert_allclose(planes.project(start, bound), d.value, atol=1e-5)
 
 
@@ -186,7 +209,9 @@ def test_hessian_mkl_goes_on_if_its_quadratic_program_finds_no_descent(monkeypat
     solution = HessianMKL().solve(problem, tol=1e-3)
     assert solution.converged
     assert_allclose(
-        solution.certificate.primal, generic_optimum(problem, factors, "hinge", "squared block 1-norm"), rtol=1e-3
+        solution.certificate.primal,
+        generic_optimum(problem, factors, "hinge", "squared block 1-norm"),
+        rtol=1e-3,
     )
 
 
@@ -199,15 +224,19 @@ def test_a_constant_target_needs_no_svm(method):
     assert_allclose(solution.model.intercept, 7.0)
 
 
-# ---- MKL with elastic-net-constrained weights (Citi 2015) --------------------------------------------------------
+# ---- MKL with elastic-net-constrained weights (Citi 2015) ----------------------------------------
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.2, 0.6, 1.0])
 def test_the_bound_of_the_paper_is_the_dual_of_the_problem(eta):
-    """Eq. 8, corrected to ``1'a - u'theta/2``, in units of the SVM's cost: the loop stops by this bound only."""
+    """Eq. 8, corrected to ``1'a - u'theta/2``, in units of the SVM's cost: the loop stops by this
+    bound only.
+    """
     problem, _ = small_problem("hinge", f"weights in elastic net {eta}", n=30, n_kernels=8)
     weights = problem.regularizer.kernel_weights(np.ones(8))
-    svm = SVC(kernel="precomputed", C=problem.C, tol=1e-10).fit(problem.kernels.combine(weights), problem.y)
+    svm = SVC(kernel="precomputed", C=problem.C, tol=1e-10).fit(
+        problem.kernels.combine(weights), problem.y
+    )
     signed = np.zeros(30)
     signed[svm.support_] = svm.dual_coef_[0]
     u = problem.kernels.quadratics(signed)
@@ -220,7 +249,9 @@ def test_the_bound_of_the_paper_is_the_dual_of_the_problem(eta):
 
 @pytest.mark.parametrize("eta", [0.2, 0.6, 1.0])
 def test_kernels_whose_weight_dies_out_end_no_search_early(eta):
-    """Norms of vanishing kernels underflow when squared; Algorithm 2 as printed then divides 0 by 0."""
+    """Norms of vanishing kernels underflow when squared; Algorithm 2 as printed then divides 0 by
+    0.
+    """
     problem, _ = small_problem("hinge", "squared block 1-norm")
     grams = problem.kernels.grams * np.array([1e-6, 1.0, 1.0, 1.0])[:, None, None]
     problem = Problem(DenseStack(grams), problem.y, problem.loss, ElasticNetWeights(eta), problem.C)

@@ -1,6 +1,8 @@
-"""Run adelie in its own environment: read numbers of calls, and write the CPU seconds of one call, or a message.
+"""Run adelie in its own environment: read numbers of calls, and write the CPU seconds of one call,
+or a message.
 
-The first line of input finds the loosest tolerance at which every point of the path has the relative duality gap.
+The first line of input finds the loosest tolerance at which every point of the path has the
+relative duality gap.
 """
 
 import json
@@ -24,8 +26,8 @@ def probabilities(z):
     return found / found.sum(axis=1, keepdims=True)
 
 
-#: Of each kind, for targets and scores (m, K): adelie's model, the loss, the expected targets, and the loss's conjugate
-#: at minus a residual.
+#: Of each kind, for targets and scores (m, K): adelie's model, the loss, the expected targets, and
+#: the loss's conjugate at minus a residual.
 KINDS = {
     "gaussian": (
         lambda y: adelie.glm.gaussian(y=y[:, 0]),
@@ -61,7 +63,9 @@ KINDS = {
 
 
 def fit(given, tol):
-    """Coefficients along the path of ``alphas``: of mean loss and a sum of group norms, no intercept."""
+    """Coefficients along the path of ``alphas``: of mean loss and a sum of group norms, no
+    intercept.
+    """
     y, starts = given["Y"], np.arange(0, given["A"].shape[1], int(given["group_size"]))
     # its losses of several outputs are means over outputs
     path = given["alphas"] / (y.shape[1] if str(given["kind"]).startswith("multi") else 1)
@@ -89,7 +93,10 @@ def gap(given, beta, alpha):
     beta = np.asarray(beta.todense()).reshape(A.shape[1], -1)
     used = np.flatnonzero(beta.any(axis=1))
     outputs = A[:, used] @ beta[used]
-    primal = loss(y, outputs).sum() / len(y) + alpha * np.linalg.norm(beta.reshape(-1, width), axis=1).sum()
+    primal = (
+        loss(y, outputs).sum() / len(y)
+        + alpha * np.linalg.norm(beta.reshape(-1, width), axis=1).sum()
+    )
     rho = y - mean(outputs)
     largest = np.linalg.norm((A.T @ rho / len(y)).reshape(-1, width), axis=1).max()
     return (primal + conjugate(y, min(1.0, alpha / largest) * rho).sum() / len(y)) / abs(primal)
@@ -108,7 +115,10 @@ def loosest(given):
 def main():
     """Answer requests until the input ends."""
     given = dict(np.load(sys.argv[1]))
-    given["A"], given["Y"] = np.asfortranarray(given["A"]), np.ascontiguousarray(given["Y"], dtype=np.float64)
+    given["A"], given["Y"] = (
+        np.asfortranarray(given["A"]),
+        np.ascontiguousarray(given["Y"], dtype=np.float64),
+    )
     given["alphas"] = np.atleast_1d(given["alphas"])
     out, sys.stdout = sys.stdout, sys.stderr
     tol = None

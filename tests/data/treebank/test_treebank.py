@@ -1,4 +1,6 @@
-"""Treebanks: reading agrees with a naive reader, writing gives the same bytes; invalid and synthetic ones."""
+"""Treebanks: reading agrees with a naive reader, writing gives the same bytes; invalid and
+synthetic ones.
+"""
 
 import contextlib
 import copy
@@ -33,7 +35,15 @@ from omkl.data.treebank.layouts import FIELDS
 from omkl.exceptions import DataFileError, DataWarning, InputError, OutputFileError
 from omkl.groups.templates import language
 
-from .treebank_files import closed, columns_of, files, is_tree, naive_sentences, naive_splice, with_trees
+from .treebank_files import (
+    closed,
+    columns_of,
+    files,
+    is_tree,
+    naive_sentences,
+    naive_splice,
+    with_trees,
+)
 
 CONLLU = """\
 # text = Don't go
@@ -76,7 +86,9 @@ def test_reading_and_writing_agree_with_a_naive_reader(folder, data, size):
     assert columns_of(treebank) == columns_of(sentences)
     assert list(treebank) == sentences
     for name in FIELDS:
-        assert np.array_equal(getattr(treebank, name) == 0, [s == "_" for x in sentences for s in getattr(x, name)])
+        assert np.array_equal(
+            getattr(treebank, name) == 0, [s == "_" for x in sentences for s in getattr(x, name)]
+        )
         assert len(set(treebank.strings[name])) == len(treebank.strings[name])
     write_treebank(copied, treebank)
     assert copied.read_bytes() == treebank.text == closed(data)
@@ -99,8 +111,12 @@ def test_only_columns_that_have_changed_are_written_anew(folder, data, draw):
     path, changed = written(folder / "a.conllu", data), folder / "changed.conllu"
     treebank = read_treebank(path)
     n = treebank.n_words
-    heads = np.array([draw.draw(st.integers(-1, int(n))) for n in treebank.lengths for _ in range(n)])
-    deprels = draw.draw(st.lists(st.sampled_from(["_", "nsubj", "x:y", "π"]), min_size=n, max_size=n))
+    heads = np.array(
+        [draw.draw(st.integers(-1, int(n))) for n in treebank.lengths for _ in range(n)]
+    )
+    deprels = draw.draw(
+        st.lists(st.sampled_from(["_", "nsubj", "x:y", "π"]), min_size=n, max_size=n)
+    )
     write_treebank(changed, with_trees(treebank, heads, deprels))
     assert changed.read_bytes() == naive_splice(closed(data), heads, deprels)
     again = read_treebank(changed, trees=False)
@@ -153,7 +169,11 @@ def test_columns_that_have_changed_are_written(tmp_path):
     strings, heads = Strings(), np.zeros(treebank.n_words, int)
     xpos = strings.codes([f"tag{i}" for i in range(treebank.n_words)], grow=True)
     changed = treebank.with_column("heads", heads).with_column("xpos", xpos, strings)
-    for blocks in (changed, [changed[:1], changed[1:]], Treebank.concatenate([changed[:1], changed[1:]])):
+    for blocks in (
+        changed,
+        [changed[:1], changed[1:]],
+        Treebank.concatenate([changed[:1], changed[1:]]),
+    ):
         write_treebank(tmp_path / "b.conllu", blocks)
         again = read_treebank(tmp_path / "b.conllu")
         assert list(again) == list(changed) != list(treebank)
@@ -254,11 +274,22 @@ def test_new_trees_give_no_warning_where_there_is_nothing_to_remove(tmp_path, na
     assert not recwarn.list
 
 
-@pytest.mark.parametrize(("name", "format"), [("a.conllx", None), ("a.conll", None), ("a.txt", "conllx")])
+@pytest.mark.parametrize(
+    ("name", "format"), [("a.conllx", None), ("a.conll", None), ("a.txt", "conllx")]
+)
 def test_conllx(tmp_path, name, format):
     (sentence,) = read_treebank(written(tmp_path / name, CONLLX.encode()), format=format)
     empty = ["_", "_"]
-    columns = ["A", "b"], ["a", "_"], ["C", "C2"], ["F", "F2"], ["x=y", "_"], [2, 0], ["det", "root"], empty
+    columns = (
+        ["A", "b"],
+        ["a", "_"],
+        ["C", "C2"],
+        ["F", "F2"],
+        ["x=y", "_"],
+        [2, 0],
+        ["det", "root"],
+        empty,
+    )
     assert sentence == Sentence(*columns)
 
 
@@ -315,7 +346,12 @@ def test_a_sentence_of_a_treebank_is_a_sentence(tmp_path):
         sentence.form  # noqa: B018
 
 
-@given(st.lists(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), max_size=80), max_size=4))
+@given(
+    st.lists(
+        st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), max_size=80),
+        max_size=4,
+    )
+)
 def test_codes_of_strings_are_their_order_of_first_appearance(parts):
     strings, order = Strings(), {"_": 0}
     for part in parts:
@@ -336,14 +372,34 @@ def lines_of(*heads, ids=None):
     return "".join(f"{i}\tw\t_\t_\t_\t_\t{head}\tdep\t_\t_\n" for i, head in zip(ids, heads)) + "\n"
 
 
-DAMAGE = [b"", b"\t", b"\n", b"\r", b"\n\n", b"0", b"1", b"-", b".", b"#", b"\xff", b"\xc3\xa9", b"\0", b"9999999999"]
+DAMAGE = [
+    b"",
+    b"\t",
+    b"\n",
+    b"\r",
+    b"\n\n",
+    b"0",
+    b"1",
+    b"-",
+    b".",
+    b"#",
+    b"\xff",
+    b"\xc3\xa9",
+    b"\0",
+    b"9999999999",
+]
 EMPTY_NODE = "1.1\tw" + "\t_" * 8 + "\n"
-# the text of a sentence that is wrong, after GOOD (three lines), the line, and what the message says
+# the text of a sentence that is wrong, after GOOD (three lines), the line, and what the message
+# says
 WRONG = {
     "cycle": (lines_of(2, 1, 0), 4, "cycle, 1 -> 2 -> 1"),
     "cycle below a chain": (lines_of(0, 3, 4, 3), 6, "cycle, 3 -> 4 -> 3"),
     "no root": (lines_of(2, 1), 4, "cycle, 1 -> 2 -> 1, and no word has head 0"),
-    "head out of range": (lines_of(2, 0, 4), 6, "the head 4 of word 3 is out of range: it must be 0 (the root) to 3"),
+    "head out of range": (
+        lines_of(2, 0, 4),
+        6,
+        "the head 4 of word 3 is out of range: it must be 0 (the root) to 3",
+    ),
     "head not a number": (lines_of(0, "x"), 5, "the head 'x' is not the number of a word"),
     "head too long": (lines_of(0, "12345678901"), 5, "the head '12345678901' is not"),
     "head missing": (lines_of(0, "_"), 5, "word 2 has no head"),
@@ -352,12 +408,28 @@ WRONG = {
     "no empty line between": (lines_of(0, 0, ids=[1, 1]), 5, "the id '1' is out of order"),
     "id not a number": (lines_of(0, 1, ids=[1, "two"]), 5, "the id 'two' is out of order"),
     "range out of order": (lines_of(0, "_", ids=[1, "1-2"]), 5, "the id '1-2' is out of order"),
-    "range beyond the end": (lines_of("_", 0, 1, ids=["1-3", 1, 2]), 4, "the id '1-3' is out of order"),
-    "empty node out of order": (lines_of(0, "_", ids=[1, "1.2"]), 5, "the id '1.2' is out of order"),
+    "range beyond the end": (
+        lines_of("_", 0, 1, ids=["1-3", 1, 2]),
+        4,
+        "the id '1-3' is out of order",
+    ),
+    "empty node out of order": (
+        lines_of(0, "_", ids=[1, "1.2"]),
+        5,
+        "the id '1.2' is out of order",
+    ),
     "empty nodes alone": (lines_of("_", ids=["0.1"]), 4, "no words, only empty nodes"),
-    "nine columns": ("1\tw\t_\t_\t_\t_\t0\tr\t_\n\n", 4, "9 columns, but CoNLL-U has 10 separated by tabs."),
+    "nine columns": (
+        "1\tw\t_\t_\t_\t_\t0\tr\t_\n\n",
+        4,
+        "9 columns, but CoNLL-U has 10 separated by tabs.",
+    ),
     "spaces": ("1 w _ _ _ _ 0 r _ _\n\n", 4, "1 columns, but CoNLL-U has 10 separated by tabs"),
-    "columns of an empty node": (lines_of(0)[:-1] + EMPTY_NODE.replace("\t_\n", "\n") + "\n", 5, "9 columns"),
+    "columns of an empty node": (
+        lines_of(0)[:-1] + EMPTY_NODE.replace("\t_\n", "\n") + "\n",
+        5,
+        "9 columns",
+    ),
     "two things wrong": (lines_of("x", 1, 9, ids=[1, 3, 4]), 4, "the head 'x'"),
 }
 
@@ -385,7 +457,9 @@ def test_a_wrong_sentence_is_named_or_skipped(tmp_path, case, newline, monkeypat
         treebank, stream = skipping(path)
         assert (stream.skipped, len(stream.reasons)) == (2, 2)
         assert re.search(expected, stream.reasons[0])
-        assert list(treebank.strings["forms"]) == ["_", "Yes"], "strings of skipped sentences are not taken in"
+        assert list(treebank.strings["forms"]) == ["_", "Yes"], (
+            "strings of skipped sentences are not taken in"
+        )
         assert treebank.text == (GOOD + GOOD).replace("\n", newline).encode()
 
 
@@ -396,7 +470,10 @@ def test_bytes_that_are_not_utf8_are_named_or_skipped(tmp_path):
     with pytest.raises(DataFileError, match=re.escape(f"{path}, line 2: not UTF-8 text")):
         read_treebank(path)
     treebank, stream = skipping(path)
-    assert [reason.split(", ")[-1].split(":")[0] for reason in stream.reasons] == ["line 2", "line 7"]
+    assert [reason.split(", ")[-1].split(":")[0] for reason in stream.reasons] == [
+        "line 2",
+        "line 7",
+    ]
     assert treebank.text == GOOD.encode()
     path.write_bytes(GOOD.encode("utf-16"))
     with pytest.raises(DataFileError, match="line 1: not UTF-8"):
@@ -419,7 +496,9 @@ def test_reasons_are_the_first_ones_and_a_clean_file_does_not_warn(tmp_path):
 def test_files_without_a_sentence(tmp_path, text):
     path = tmp_path / "a.conllu"
     path.write_text(text)
-    with pytest.raises(DataFileError, match=re.escape(f"{path}") + "( holds no sentence.|, line 1: 1 columns)"):
+    with pytest.raises(
+        DataFileError, match=re.escape(f"{path}") + "( holds no sentence.|, line 1: 1 columns)"
+    ):
         read_treebank(path)
 
 
@@ -427,7 +506,9 @@ def test_roots_and_missing_heads_are_checked_on_request(tmp_path):
     path = tmp_path / "a.conllu"
     path.write_text(GOOD + lines_of(0, 0, 1, 0))
     assert read_treebank(path)[1].heads == [0, 0, 1, 0]
-    with pytest.raises(DataFileError, match=r"line 5: 3 words have head 0, and single_root=True allows one: word 2"):
+    with pytest.raises(
+        DataFileError, match=r"line 5: 3 words have head 0, and single_root=True allows one: word 2"
+    ):
         read_treebank(path, single_root=True)
     with pytest.warns(DataWarning, match="1 record was skipped"):
         assert len(read_treebank(path, single_root=True, on_error="skip")) == 1
@@ -462,7 +543,9 @@ def test_columns_of_conll2008_may_differ_between_sentences_only(tmp_path):
     path = tmp_path / "a.conll08"
     line = "{}\tw" + "\t_" * 6 + "\t0\tr\t_"
     path.write_text(f"{line.format(1)}\n\n{line.format(1)}\tA0\n{line.format(2)}\n")
-    with pytest.raises(DataFileError, match="line 4: 11 columns, but CoNLL-2008 has at least 10, as many in all"):
+    with pytest.raises(
+        DataFileError, match="line 4: 11 columns, but CoNLL-2008 has at least 10, as many in all"
+    ):
         read_treebank(path)
     path.write_text(line.format(1).replace("\tr\t_", "") + "\n")
     with pytest.raises(DataFileError, match="line 1: 9 columns, but CoNLL-2008 has at least 10"):
@@ -470,7 +553,9 @@ def test_columns_of_conll2008_may_differ_between_sentences_only(tmp_path):
 
 
 @given(data=files(), draw=st.data())
-def test_a_damaged_file_is_read_or_refused_and_never_written_otherwise(tmp_path_factory, data, draw):
+def test_a_damaged_file_is_read_or_refused_and_never_written_otherwise(
+    tmp_path_factory, data, draw
+):
     damaged = bytearray(data)
     for _ in range(draw.draw(st.integers(1, 4))):
         at = draw.draw(st.integers(0, max(0, len(damaged) - 1)))
@@ -526,11 +611,20 @@ def test_arguments_are_checked_before_reading(options, message):
         (Sentence(forms="No"), "Sentence 2 has 'No' as its forms: give a list"),
         (Sentence(forms=["No"], upos=None), "Sentence 2 has None as its upos: give a list"),
         (Sentence(forms=["a", "b"], heads=[0]), "Sentence 2 has 2 words, but 1 heads"),
-        (Sentence(forms=["a\tb"]), r"Sentence 2, word 1: 'a\\tb' among forms is not a string of one line"),
+        (
+            Sentence(forms=["a\tb"]),
+            r"Sentence 2, word 1: 'a\\tb' among forms is not a string of one line",
+        ),
         (Sentence(forms=["a"], upos=[3]), "Sentence 2, word 1: 3 among upos"),
-        (Sentence(forms=["a"], heads=["x"]), "Sentence 2, word 1: 'x' among heads is not the number"),
+        (
+            Sentence(forms=["a"], heads=["x"]),
+            "Sentence 2, word 1: 'x' among heads is not the number",
+        ),
         (Sentence(forms=["a", "b"], heads=[0, 0.5]), "Sentence 2, word 2: 0.5 among heads"),
-        (Sentence(forms=["a"], heads=[2]), "Sentence 2, word 1: the head 2 of word 1 is out of range"),
+        (
+            Sentence(forms=["a"], heads=[2]),
+            "Sentence 2, word 1: the head 2 of word 1 is out of range",
+        ),
         (Sentence(forms=["\ud800"]), "Sentence 2, word 1: .* of one line in UTF-8"),
         (Sentence(forms=["a"], heads=[10**9]), "Sentence 2, word 1: 1000000000 among heads is not"),
     ],
@@ -558,7 +652,12 @@ def test_blocks_can_be_written_over_the_file_they_are_read_from(tmp_path):
     assert not treebank.heads.any()
 
 
-NOISE = ("h.form m.form direction", "h.feats m.feats direction", "m.form direction", "h-1.form h.feats")
+NOISE = (
+    "h.form m.form direction",
+    "h.feats m.feats direction",
+    "m.form direction",
+    "h-1.form h.feats",
+)
 
 
 def crosses(heads):
@@ -620,16 +719,22 @@ def test_the_informative_templates_tell_the_head_and_the_others_do_not():
 
 
 def _accuracy(templates, train, test):
-    """Share of the heads found by logistic regression of "is it the head?" on the templates' features."""
+    """Share of the heads found by logistic regression of "is it the head?" on the templates'
+    features.
+    """
     templates = [language.Template.parse(template) for template in templates]
     hasher = FeatureHasher(2**16, input_type="string", alternate_sign=False)
     gold = [is_head for sentence in train for _, _, is_head in _candidates(sentence)]
-    model = LogisticRegression(C=1.0, max_iter=200).fit(hasher.transform(_rows(templates, train)), gold)
+    model = LogisticRegression(C=1.0, max_iter=200).fit(
+        hasher.transform(_rows(templates, train)), gold
+    )
     scores = iter(model.decision_function(hasher.transform(_rows(templates, test))).tolist())
     right = 0
     for sentence in test:
         scored = [(next(scores), is_head) for _, _, is_head in _candidates(sentence)]
-        right += sum(max(scored[i : i + len(sentence)])[1] for i in range(0, len(scored), len(sentence)))
+        right += sum(
+            max(scored[i : i + len(sentence)])[1] for i in range(0, len(scored), len(sentence))
+        )
     return right / test.n_words
 
 
@@ -640,7 +745,9 @@ def _candidates(sentence):
 
 def _rows(templates, treebank):
     return (
-        [_feature(t, sentence, h, m) for t in templates] for sentence in treebank for h, m, _ in _candidates(sentence)
+        [_feature(t, sentence, h, m) for t in templates]
+        for sentence in treebank
+        for h, m, _ in _candidates(sentence)
     )
 
 

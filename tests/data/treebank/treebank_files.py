@@ -1,4 +1,6 @@
-"""Treebank files for tests: a naive reader to compare with, and files with everything a file can have."""
+"""Treebank files for tests: a naive reader to compare with, and files with everything a file can
+have.
+"""
 
 from hypothesis import strategies as st
 
@@ -57,7 +59,9 @@ def naive_splice(data, heads, deprels):
 
 
 def closed(data):
-    """The bytes of a file as they are written: without a byte order mark, and with an empty line at the end."""
+    """The bytes of a file as they are written: without a byte order mark, and with an empty line at
+    the end.
+    """
     data = data.removeprefix(b"\xef\xbb\xbf")
     newline = b"\r\n" if b"\r\n" in data else b"\n"
     data += b"" if data.endswith(b"\n") else newline
@@ -76,7 +80,9 @@ def trees(draw, max_size=6):
 
 
 FIELD = st.one_of(
-    st.sampled_from(["_", "a", "the", "στρατηγὸν", "þ", "😀", "a b", "#", "1", "", "\u2028", "\x0b", "x" * 300]),
+    st.sampled_from(
+        ["_", "a", "the", "στρατηγὸν", "þ", "😀", "a b", "#", "1", "", "\u2028", "\x0b", "x" * 300]
+    ),
     st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]), max_size=4),
 )
 COMMENT = st.sampled_from(["# text = a\tb", "#", "# sent_id = 1", "# 1\ta"])
@@ -99,13 +105,17 @@ def sentence_lines(draw):
             inside_until = draw(st.integers(word, n))
             lines.append(line(f"{word}-{inside_until}", "_"))
         lines.append(line(str(word), str(head)))
-        lines += [line(f"{word}.{k}", "_") for k in range(1, 1 + draw(st.sampled_from([0, 0, 0, 1, 2])))]
+        lines += [
+            line(f"{word}.{k}", "_") for k in range(1, 1 + draw(st.sampled_from([0, 0, 0, 1, 2])))
+        ]
     return lines
 
 
 @st.composite
 def files(draw):
-    """The bytes of a CoNLL-U file: with any line ends, with a byte order mark or not, cut after any last line end."""
+    """The bytes of a CoNLL-U file: with any line ends, with a byte order mark or not, cut after any
+    last line end.
+    """
     newline = draw(st.sampled_from(["\n", "\r\n"]))
     parts = ["\ufeff" if draw(st.booleans()) else "", newline * draw(st.integers(0, 2))]
     if draw(st.booleans()):

@@ -1,4 +1,6 @@
-"""Kernel groups on a budget against a literal implementation in an explicit feature space; values of the buffer."""
+"""Kernel groups on a budget against a literal implementation in an explicit feature space; values
+of the buffer.
+"""
 
 import numpy as np
 import pytest
@@ -10,7 +12,16 @@ from scipy.spatial.distance import cdist
 from omkl.exceptions import InputError
 from omkl.groups import BudgetedExpansion, KernelExpansion, Tokens, TransitionBank
 from omkl.groups.expansions.kernel import SupportBuffer
-from omkl.kernels import Average, B1Spline, Custom, Gaussian, Laplacian, Linear, Polynomial, as_kernel
+from omkl.kernels import (
+    Average,
+    B1Spline,
+    Custom,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Polynomial,
+    as_kernel,
+)
 from omkl.losses import CRF, StructuredHinge
 from omkl.online import InverseSqrt, PolynomialAverage, UniformAverage
 from omkl.regularizers import SquaredL21
@@ -34,7 +45,9 @@ class Stream:
 
     def __init__(self, rounds=60, seed=0):
         rng = np.random.default_rng(seed)
-        self.offsets = np.concatenate([[0], [1], 1 + np.cumsum(rng.integers(1, 6, size=rounds - 1))])
+        self.offsets = np.concatenate(
+            [[0], [1], 1 + np.cumsum(rng.integers(1, 6, size=rounds - 1))]
+        )
         self.X = rng.normal(size=(self.offsets[-1], D))
         self.gold = (np.sin(2 * self.X) @ rng.normal(size=(D, K))).argmax(axis=1)
         self.tokens = Tokens(self.offsets, None, {"x": self.X})
@@ -46,7 +59,9 @@ class Stream:
 
 
 def make_bank(kernels, budget, averaging=False, dtype=np.float64):
-    return BudgetedExpansion(list(kernels), list(kernels.values()), ["x"] * len(kernels), K, budget, averaging, dtype)
+    return BudgetedExpansion(
+        list(kernels), list(kernels.values()), ["x"] * len(kernels), K, budget, averaging, dtype
+    )
 
 
 def make_trainer(bank, method="fobos", lambda_=0.02, loss=None, average=None):
@@ -65,8 +80,13 @@ def exact_square_norms(bank):
     squares = []
     for kernel, A in zip(bank.kernels, bank.coefficients):
         X = np.ascontiguousarray(bank.supports["x"]).astype(np.float64)
-        # the spline has a kink at zero, where squared distances from inner products have half of the digits
-        matrix = np.maximum(0.0, 1.0 - cdist(X, X) / kernel.h) if isinstance(kernel, B1Spline) else kernel(X)
+        # the spline has a kink at zero, where squared distances from inner products have half of
+        # the digits
+        matrix = (
+            np.maximum(0.0, 1.0 - cdist(X, X) / kernel.h)
+            if isinstance(kernel, B1Spline)
+            else kernel(X)
+        )
         squares.append(np.einsum("nj,nm,mj->", A, matrix, A))
     return np.array(squares)
 
@@ -78,14 +98,23 @@ def exact_square_norms(bank):
 def test_budget_and_norms_hold_after_every_round(method, lambda_, loss, budget):
     bank = make_bank(KERNELS, budget)
     trainer = make_trainer(bank, method, lambda_, loss)
-    deactivated, is_spline = 0, np.array([isinstance(kernel, B1Spline) for kernel in KERNELS.values()])
+    deactivated, is_spline = (
+        0,
+        np.array([isinstance(kernel, B1Spline) for kernel in KERNELS.values()]),
+    )
     for x, y in Stream():
         trainer.update(x, y)
         deactivated += trainer.group_state.deactivated.any()
         assert bank.n_support <= budget
-        # norms are recomputed after many replacements; the spline then has half the digits of a distance of zero
-        exact, tolerance = exact_square_norms(bank), 1e-9 * (1.0 + np.max(bank._squares, initial=0.0))
-        assert_allclose(bank.group_state.square_norms[~is_spline], exact[~is_spline], rtol=1e-9, atol=tolerance)
+        # norms are recomputed after many replacements; the spline then has half the digits of a
+        # distance of zero
+        exact, tolerance = (
+            exact_square_norms(bank),
+            1e-9 * (1.0 + np.max(bank._squares, initial=0.0)),
+        )
+        assert_allclose(
+            bank.group_state.square_norms[~is_spline], exact[~is_spline], rtol=1e-9, atol=tolerance
+        )
         assert_allclose(bank.group_state.square_norms, exact, rtol=1e-7, atol=100 * tolerance)
     assert bank._counts[2] > 0, "the stream was meant to exceed the budget"
     if lambda_ == 0.5 and method == "fobos" and budget > 1:
@@ -104,7 +133,9 @@ def test_single_precision_keeps_norms_to_its_digits():
 
 
 class Literal:
-    """Algorithm 1 on a list of support vectors with explicit features; the weakest one is dropped literally."""
+    """Algorithm 1 on a list of support vectors with explicit features; the weakest one is dropped
+    literally.
+    """
 
     def __init__(self, features, budget, method, average):
         self.features, self.budget, self.method, self.average = features, budget, method, average
@@ -128,7 +159,8 @@ class Literal:
     def drop(self):
         def importance(i):
             return sum(
-                np.sum((self.scales[k] * self.parts[k].get(i, np.zeros(K))) ** 2) * np.sum(f[i] ** 2)
+                np.sum((self.scales[k] * self.parts[k].get(i, np.zeros(K))) ** 2)
+                * np.sum(f[i] ** 2)
                 for k, f in enumerate(self.features)
             )
 
@@ -167,10 +199,15 @@ class Literal:
             self.scales[:] = rate
             self.pairwise = -rate * self.pairwise_gradients
         before = self.norms()
-        after = SquaredL21().prox(before, rate * lambda_ * (self.round if self.method == "rda" else 1))
+        after = SquaredL21().prox(
+            before, rate * lambda_ * (self.round if self.method == "rda" else 1)
+        )
         self.scales *= np.divide(after, before, out=np.zeros_like(after), where=before > 0)
         w = self.average.weight(self.round)
-        copies = [{i: self.scales[k] * part for i, part in self.parts[k].items()} for k in range(len(self.features))]
+        copies = [
+            {i: self.scales[k] * part for i, part in self.parts[k].items()}
+            for k in range(len(self.features))
+        ]
         self.past.append((w, copies))
 
     def averaged(self, k):
@@ -184,7 +221,9 @@ class Literal:
         return total / weight
 
 
-@pytest.mark.parametrize("average", [UniformAverage(), PolynomialAverage(2), UniformAverage(start=20)], ids=str)
+@pytest.mark.parametrize(
+    "average", [UniformAverage(), PolynomialAverage(2), UniformAverage(start=20)], ids=str
+)
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 def test_rounds_and_averages_are_those_of_the_literal_algorithm(method, average, monkeypatch):
     # a narrow range makes scales fold every few rounds; the literal algorithm has no scales to fold
@@ -216,7 +255,10 @@ def test_rounds_and_averages_are_those_of_the_literal_algorithm(method, average,
 
 
 def test_a_kernel_that_is_not_positive_semidefinite_breaks_nothing():
-    kernels = {"sigmoid": Custom(lambda X, Y: np.tanh(2.0 * X @ Y.T - 1.0)), "gaussian": Gaussian(2.0)}
+    kernels = {
+        "sigmoid": Custom(lambda X, Y: np.tanh(2.0 * X @ Y.T - 1.0)),
+        "gaussian": Gaussian(2.0),
+    }
     bank = make_bank(kernels, 40)
     trainer = make_trainer(bank)
     for x, y in Stream(200):
@@ -228,7 +270,10 @@ def test_a_kernel_that_is_not_positive_semidefinite_breaks_nothing():
 
 def test_a_vector_that_is_held_takes_no_second_slot():
     stream = Stream(30)
-    banks = [make_bank(KERNELS, 500), KernelExpansion(list(KERNELS), list(KERNELS.values()), ["x"] * 6, K)]
+    banks = [
+        make_bank(KERNELS, 500),
+        KernelExpansion(list(KERNELS), list(KERNELS.values()), ["x"] * 6, K),
+    ]
     for bank in banks:
         trainer = make_trainer(bank)
         for _ in range(3):
@@ -251,7 +296,9 @@ def test_a_vector_that_is_held_takes_no_second_slot():
     budget=st.integers(1, 12),
     stop=st.integers(0, 60),
 )
-def test_a_run_continued_from_its_state_has_the_same_bits(method, loss, average, dtype, lambda_, budget, stop):
+def test_a_run_continued_from_its_state_has_the_same_bits(
+    method, loss, average, dtype, lambda_, budget, stop
+):
     stream = list(Stream())
     trainers = []
     for _ in range(2):
@@ -301,7 +348,10 @@ def test_memory_grows_with_the_support_and_is_constant_from_the_budget_on():
 
 
 BUFFERED = [
-    *map(as_kernel, ["linear", "linear:normalize=average", "quadratic", "polynomial:degree=4,normalize=trace"]),
+    *map(
+        as_kernel,
+        ["linear", "linear:normalize=average", "quadratic", "polynomial:degree=4,normalize=trace"],
+    ),
     *map(as_kernel, ["gaussian", "laplacian", "laplacian:sigma=2,normalize=diagonal", "chi2"]),
     B1Spline(density=0.4),
     Average(["linear", "gaussian"], normalize="diagonal"),
@@ -317,7 +367,9 @@ def test_buffers_give_the_values_of_the_kernel(kernel, d, rng):
     kernel = kernel.fit(X[:100])
     buffer = SupportBuffer([kernel], d, 600, np.float64)
     held = []
-    for _ in range(200):  # tokens at hand in numbers that vary, some of which are kept, at a new index or an old one
+    for _ in range(
+        200
+    ):  # tokens at hand in numbers that vary, some of which are kept, at a new index or an old one
         m = int(rng.integers(1, 6))
         at_hand = rng.integers(0, 900, size=m)
         buffer.stage(X[at_hand], len(held))
@@ -347,4 +399,6 @@ def test_single_precision_keeps_distances_far_from_the_origin(name, rng):
         buffer.keep(1, i)
     matrix = kernel.between(buffer.stage(X[:3], 50))
     assert matrix.dtype == np.float32
-    assert_allclose(matrix[:, 3:], kernel(X[:3].astype(np.float64), X.astype(np.float64)), rtol=1e-4, atol=1e-6)
+    assert_allclose(
+        matrix[:, 3:], kernel(X[:3].astype(np.float64), X.astype(np.float64)), rtol=1e-4, atol=1e-6
+    )

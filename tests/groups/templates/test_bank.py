@@ -1,4 +1,6 @@
-"""The template language, and the bank of arc templates against the literal Algorithm 1 over named features."""
+"""The template language, and the bank of arc templates against the literal Algorithm 1 over named
+features.
+"""
 
 from collections import defaultdict
 
@@ -60,7 +62,11 @@ def sentences(n_sentences=8, seed=0):
         forms = ["".join(rng.choice(list("ab"), 2)) for _ in range(n)]
         heads = tree.decode(rng.normal(size=(n + 1, n + 1))).tolist()
         feats = rng.choice(["_", "Case=Nom", "Case=Acc|Number=Sing"], n).tolist()
-        made.append(Sentence(forms=forms, upos=rng.choice(["X", "Y", "Z"], n).tolist(), feats=feats, heads=heads))
+        made.append(
+            Sentence(
+                forms=forms, upos=rng.choice(["X", "Y", "Z"], n).tolist(), feats=feats, heads=heads
+            )
+        )
     for sentence in made:  # scores of a first parser
         sentence.first_scores = rng.normal(size=(len(sentence) + 1,) * 2).astype(np.float32)
     return made
@@ -73,7 +79,9 @@ def guide(corpus):
 
 
 def nodes_of_parts(lists):
-    """List the kind, side, head, third node and modifier of every part, by its number; None is no node."""
+    """List the kind, side, head, third node and modifier of every part, by its number; None is no
+    node.
+    """
     arcs = list(zip(lists.heads.tolist(), lists.modifiers.tolist()))
     found = [
         ("grandparent", "left" if m < h else "right", h, g, m)
@@ -83,9 +91,14 @@ def nodes_of_parts(lists):
         if other == h
     ]
     for h in range(len(lists.starts) - 1):
-        for side, own in (("left", [m for i, m in arcs if i == h > m]), ("right", [m for i, m in arcs if i == h < m])):
+        for side, own in (
+            ("left", [m for i, m in arcs if i == h > m]),
+            ("right", [m for i, m in arcs if i == h < m]),
+        ):
             line = [None, *sorted(own, key=lambda m: abs(m - h)), None]
-            pairs = [(i, j) for i in range(len(line)) for j in range(i + 1, len(line))] if own else []
+            pairs = (
+                [(i, j) for i in range(len(line)) for j in range(i + 1, len(line))] if own else []
+            )
             found += [("sibling", side, h, line[i], line[j]) for i, j in pairs]
     return found
 
@@ -125,7 +138,10 @@ def features_of_part(sentence, template, kind, side, h, third, m):
     """Names of the features of one template that a part fires; missing nodes have no values."""
     nodes = (("h", h, template.head), ("m", m, template.modifier), (kind, third, template.third))
     parts = [
-        (name, o, f, field(sentence, f, node + o)) for name, node, own in nodes for o, f in own if node is not None
+        (name, o, f, field(sentence, f, node + o))
+        for name, node, own in nodes
+        for o, f in own
+        if node is not None
     ]
     parts += ["no third"] * (third is None) + ["no modifier"] * (m is None)
     if kind == "grandparent":
@@ -150,7 +166,9 @@ class NaiveParser:
         self.round, self.weight = 0, 0.0
 
     def parts(self, sentence, template, potentials):
-        """Yield the array, the index, and the features of every arc or part that a template describes."""
+        """Yield the array, the index, and the features of every arc or part that a template
+        describes.
+        """
         if template.part == "arc":
             for h, m in np.argwhere(~np.eye(len(sentence) + 1, dtype=bool)).tolist():
                 if m > 0:
@@ -172,7 +190,9 @@ class NaiveParser:
 
     def update(self, sentence):
         self.round += 1
-        value, D = self.loss.value_and_gradient(self.structure, self.potentials(sentence), np.array(sentence.heads))
+        value, D = self.loss.value_and_gradient(
+            self.structure, self.potentials(sentence), np.array(sentence.heads)
+        )
         gradients = [defaultdict(float) for _ in self.templates]
         for template, gradient in zip(self.templates, gradients) if D is not None else ():
             for array, index, found in self.parts(sentence, template, D):
@@ -188,7 +208,9 @@ class NaiveParser:
         norms = np.array([np.sqrt(sum(v * v for v in theta.values())) for theta in start])
         shrunk = self.regularizer.prox(norms, step)
         self.theta = [
-            defaultdict(float, {f: v * s / b for f, v in t.items()}) if b > 0 else defaultdict(float)
+            defaultdict(float, {f: v * s / b for f, v in t.items()})
+            if b > 0
+            else defaultdict(float)
             for t, s, b in zip(start, shrunk, norms)
         ]
         weight = self.average.weight(self.round)
@@ -217,11 +239,15 @@ SETTINGS = {
 }
 
 
-only_compiled = [pytest.param(name, marks=[pytest.mark.compiled] * (name != "mkl")) for name in SETTINGS]
+only_compiled = [
+    pytest.param(name, marks=[pytest.mark.compiled] * (name != "mkl")) for name in SETTINGS
+]
 
 
 @pytest.mark.parametrize("name", only_compiled)
-@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.compiled)])
+@pytest.mark.parametrize(
+    "dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.compiled)]
+)
 def test_training_is_algorithm_1_over_named_features(name, dtype):
     check_training(name, dtype, TEMPLATES)
 
@@ -236,11 +262,20 @@ def check_training(name, dtype, templates):
     # the bank leaves out arcs with a gradient below 1e-5, the literal algorithm does not
     tolerance = 1e-3 if name == "crf" else 1e-9 if dtype == np.float64 else 2e-4
     corpus = sentences()
-    tokens = encode(Treebank.from_sentences(corpus), templates, guide(corpus) if templates is PARTS else None)
+    tokens = encode(
+        Treebank.from_sentences(corpus), templates, guide(corpus) if templates is PARTS else None
+    )
     kinds = templates.by_part()
     sizes = {"arc": [1 << 14] * 6, "grandparent": [1 << 14] * 3, "sibling": [1 << 14] * 3}
-    banks = [ArcTemplateBank(kinds[kind], averaging=True, dtype=dtype, sizes=sizes[kind]) for kind in kinds]
-    common = {"lambda_": settings["lambda_"], "method": settings["method"], "average": PolynomialAverage(2.0)}
+    banks = [
+        ArcTemplateBank(kinds[kind], averaging=True, dtype=dtype, sizes=sizes[kind])
+        for kind in kinds
+    ]
+    common = {
+        "lambda_": settings["lambda_"],
+        "method": settings["method"],
+        "average": PolynomialAverage(2.0),
+    }
     trainer = online_trainer(
         banks,
         NonProjectiveTree() if templates is TEMPLATES else SecondOrderTree(),
@@ -249,7 +284,9 @@ def check_training(name, dtype, templates):
         schedule=InverseSqrt(0.3),
         **common,
     )
-    naive = NaiveParser(templates, settings["loss"], settings["regularizer"], rate=InverseSqrt(0.3), **common)
+    naive = NaiveParser(
+        templates, settings["loss"], settings["regularizer"], rate=InverseSqrt(0.3), **common
+    )
     rng = np.random.default_rng(1)
     alive = []
     for s in rng.integers(0, len(corpus), size=50).tolist():
@@ -288,7 +325,12 @@ def trained(templates=TEMPLATES, rounds=30, **settings):
     tokens = encode(Treebank.from_sentences(corpus), templates)
     bank = ArcTemplateBank(templates, averaging=True, memory=20)
     trainer = online_trainer(
-        [bank], NonProjectiveTree(), lambda_=0.02, schedule=InverseSqrt(0.3), average=PolynomialAverage(2.0), **settings
+        [bank],
+        NonProjectiveTree(),
+        lambda_=0.02,
+        schedule=InverseSqrt(0.3),
+        average=PolynomialAverage(2.0),
+        **settings,
     )
     for s in range(rounds):
         trainer.update(tokens.sentence(s % len(corpus)), np.array(corpus[s % len(corpus)].heads))
@@ -301,11 +343,17 @@ def test_the_restricted_bank_scores_as_the_kept_templates_do():
     bank = trainer.banks[0]
     smaller = bank.restricted(kept)
     other = online_trainer(
-        [smaller], NonProjectiveTree(), lambda_=0.02, schedule=InverseSqrt(0.3), average=PolynomialAverage(2.0)
+        [smaller],
+        NonProjectiveTree(),
+        lambda_=0.02,
+        schedule=InverseSqrt(0.3),
+        average=PolynomialAverage(2.0),
     )
     rows = [trainer.group_state.names.index(name) for name in other.group_state.names]
     state = trainer.group_state.state()
-    other.group_state.load_state({name: own if name == "weights" else own[rows] for name, own in state.items()})
+    other.group_state.load_state(
+        {name: own if name == "weights" else own[rows] for name, own in state.items()}
+    )
     trainer.group_state.scales[[0, 6, 7]] = 0.0
     as_kept = encode(Treebank.from_sentences(sentences()), kept)
     for s in range(len(tokens)):
@@ -317,7 +365,9 @@ def test_the_restricted_bank_scores_as_the_kept_templates_do():
     assert_allclose(other.norms, trainer.norms[1:6])
     as_all = tokens.sentence(1)
     smaller.add_potentials(as_all, found := TreePotentials(np.zeros((len(as_all) + 1,) * 2)))
-    smaller.add_potentials(as_kept.sentence(1), expected := TreePotentials(np.zeros(found.arcs.shape)))
+    smaller.add_potentials(
+        as_kept.sentence(1), expected := TreePotentials(np.zeros(found.arcs.shape))
+    )
     assert_allclose(found.arcs, expected.arcs)  # further fields do not matter
     few = encode(Treebank.from_sentences(sentences()), TEMPLATES[:1])
     with pytest.raises(InputError, match="the tokens have"):
@@ -359,7 +409,10 @@ def test_tables_begin_at_a_cache_line():
     assert ArcTemplateBank(TEMPLATES, memory=1).table.ctypes.data % 128 == 0
 
 
-@given(arrays_of.arrays(np.float32, (7, 5), elements=st.sampled_from([0.0, 1.0, -1.0, 0.5, -3.0])), st.integers(1, 50))
+@given(
+    arrays_of.arrays(np.float32, (7, 5), elements=st.sampled_from([0.0, 1.0, -1.0, 0.5, -3.0])),
+    st.integers(1, 50),
+)
 def test_the_largest_weights_are_those_that_sorting_finds(weights, n):
     order = np.argsort(-np.abs(weights), axis=None, kind="stable")[:n]
     assert_array_equal(largest(weights, n), order[weights.flat[order] != 0])
@@ -368,7 +421,9 @@ def test_the_largest_weights_are_those_that_sorting_finds(weights, n):
 @pytest.mark.compiled
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_arcs_scored_together_have_the_bits_of_those_scored_one_by_one(dtype):
-    """Lists of arcs are scored one after the other, all arcs of sentences in vectors, with sentences of any length."""
+    """Lists of arcs are scored one after the other, all arcs of sentences in vectors, with
+    sentences of any length.
+    """
     rng = np.random.default_rng(0)
     lengths = [1, 2, 7, 8, 9, 16, 17, 40, 300]
     made = [
@@ -433,7 +488,9 @@ def test_a_template_says_what_it_looks_at():
     assert template.fields == {"Case", "upos", "form", "lemma"}
 
 
-@pytest.mark.parametrize(("name", "size"), [("martins507", 507), ("mcdonald2005", 36), ("small", 26), ("rich", 691)])
+@pytest.mark.parametrize(
+    ("name", "size"), [("martins507", 507), ("mcdonald2005", 36), ("small", 26), ("rich", 691)]
+)
 def test_named_sets_are_what_their_text_says(name, size):
     templates = TemplateSet.resolve(name)
     assert len(templates) == len(set(templates.names)) == size
@@ -450,7 +507,9 @@ def test_martins507_crosses_thirteen_views_in_three_variants():
 
 def test_users_write_sets_in_files_and_filter_them(tmp_path):
     path = tmp_path / "own.txt"
-    path.write_text("# tags\nh.upos m.upos distance\n\nwords = h.form m.form  # both words\n", encoding="utf-8")
+    path.write_text(
+        "# tags\nh.upos m.upos distance\n\nwords = h.form m.form  # both words\n", encoding="utf-8"
+    )
     templates = TemplateSet.resolve(path)
     assert templates.names == ["h.upos m.upos distance", "words"]
     assert templates.filter("w*").names == ["words"]

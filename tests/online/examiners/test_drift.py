@@ -61,12 +61,19 @@ def trained(X, y, pieces=1000, kernels=KERNELS, **parameters):
     return model, changes.rows
 
 
-# ---- the test by betting --------------------------------------------------------------------------------------------
+# ---- the test by betting -------------------------------------------------------------------------
 
 
 def test_the_evidence_is_the_wealth_of_bets_since_it_was_at_most_one(rng):
     test, bets = DriftTest(), np.array([0.05, 0.1, 0.2, 0.4, 0.8])
-    wealth, evidence, sizes, usual, start, began = np.ones((2, 5)), np.zeros(2), np.zeros(2), 0.0, 0, (0.0, 1.0)
+    wealth, evidence, sizes, usual, start, began = (
+        np.ones((2, 5)),
+        np.zeros(2),
+        np.zeros(2),
+        0.0,
+        0,
+        (0.0, 1.0),
+    )
 
     def share(difference, size):
         return min(max(difference / (2 * size), -1.0), 1.0) if size > 0.0 else 0.0
@@ -102,17 +109,29 @@ def test_the_evidence_is_the_wealth_of_bets_since_it_was_at_most_one(rng):
         (lambda rng, n: rng.exponential(size=(n, 2)), 0.05),
         (lambda rng, n: rng.standard_cauchy((n, 2)) ** 2, 0.05),
         (lambda rng, n: (rng.random((n, 2)) < 0.05).astype(float), 0.05),
-        (lambda rng, n: np.sort(rng.exponential(size=n))[::-1, None] + [[0.5, 0.0]], 0.0),  # learns fast
-        (lambda rng, n: np.linspace(1, 2, n)[:, None] + rng.exponential(size=(n, 2)) * [[1.0, 1.5]], 0.01),  # of noise
+        (
+            lambda rng, n: np.sort(rng.exponential(size=n))[::-1, None] + [[0.5, 0.0]],
+            0.0,
+        ),  # learns fast
+        (
+            lambda rng, n: (
+                np.linspace(1, 2, n)[:, None] + rng.exponential(size=(n, 2)) * [[1.0, 1.5]]
+            ),
+            0.01,
+        ),  # of noise
     ],
     ids=["equal", "heavy tails", "rare", "a lag without a rise", "a rise without a lag"],
 )
 def test_false_alarms_are_rare(losses, most, rng):
-    """As long as there is no lag, or no rise, P(alarm in n comparisons) <= n / 100; it is far below that."""
+    """As long as there is no lag, or no rise, P(alarm in n comparisons) <= n / 100; it is far below
+    that.
+    """
     runs, alarms = 200, 0
     for _ in range(runs):
         packed = DriftTest().packed(0)
-        alarms += any(jit.compare(packed.address, *pair, 0, 0.0, 0.0) for pair in losses(rng, 1000).tolist())
+        alarms += any(
+            jit.compare(packed.address, *pair, 0, 0.0, 0.0) for pair in losses(rng, 1000).tolist()
+        )
     assert alarms <= most * runs
 
 
@@ -124,7 +143,7 @@ def test_losses_that_are_not_finite_are_no_evidence():
     assert_array_equal(test.numbers, before)
 
 
-# ---- changes are found ----------------------------------------------------------------------------------------------
+# ---- changes are found ---------------------------------------------------------------------------
 
 
 def test_a_change_is_found_soon():
@@ -135,7 +154,9 @@ def test_a_change_is_found_soon():
 
 
 def test_no_change_is_found_where_there_is_none():
-    found = [trained(*drifting(np.random.default_rng(seed), 20_000, 20_000))[1] for seed in range(10)]
+    found = [
+        trained(*drifting(np.random.default_rng(seed), 20_000, 20_000))[1] for seed in range(10)
+    ]
     assert sum(map(len, found)) == 0
 
 
@@ -158,7 +179,9 @@ def test_a_model_that_begins_to_learn_is_no_change(kind, loss):
 
 
 def test_after_a_small_change_the_model_is_soon_as_good_as_before():
-    """Also where the change is too small to be found soon; SGD with a constant rate stands for what is possible."""
+    """Also where the change is too small to be found soon; SGD with a constant rate stands for what
+    is possible.
+    """
     before, after, rival = [], [], []
     for seed in range(4):
         rng = np.random.default_rng(seed)
@@ -204,7 +227,9 @@ def test_hedge_turns_to_another_kernel(rng):
 @pytest.mark.parametrize("budget", [None, 40])
 def test_kernel_expansions_compare_both_models(kernels, budget, rng):
     X, y = drifting(rng, 1200, 600)
-    model = OnlineMKLClassifier(kernels, random_state=0, budget=budget, weighting="norms").partial_fit(X, y)
+    model = OnlineMKLClassifier(
+        kernels, random_state=0, budget=budget, weighting="norms"
+    ).partial_fit(X, y)
     trainer, codec = model.model_.trainer, model.model_.codec
     x = codec.encode_known(model._read_known(TrainingBlock(X[:1], y[:1])))[0].x
     expected = trainer.potentials(x), trainer.predictor().potentials(x)
@@ -231,13 +256,15 @@ def test_regressors_and_labelers_are_tested_as_well(rng):
     assert 1500 < changes.rows[0] < 1800
 
 
-# ---- the restart ----------------------------------------------------------------------------------------------------
+# ---- the restart ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("weighting", ["norms", "out-of-sample"])
 def test_after_a_restart_the_average_is_that_of_later_iterates(weighting, rng):
     X, y = drifting(rng, 300)
-    model = OnlineMKLClassifier(KERNELS, random_state=0, weighting=weighting).partial_fit(X[:200], y[:200])
+    model = OnlineMKLClassifier(KERNELS, random_state=0, weighting=weighting).partial_fit(
+        X[:200], y[:200]
+    )
     trainer, codec = model.model_.trainer, model.model_.codec
     examples = codec.encode_known(model._read_known(TrainingBlock(X, y)))
     trainer.find(DriftTest).numbers[jit.START] = 150.0
@@ -255,7 +282,9 @@ def test_after_a_restart_the_average_is_that_of_later_iterates(weighting, rng):
 @pytest.mark.parametrize("average", ["auto", "quadratic"])
 def test_in_a_stream_the_average_goes_on_from_that_of_fit(average, rng):
     X, y = drifting(rng, 300)
-    model = OnlineMKLClassifier(["linear"], random_state=0, epochs=2, average=average, weighting="norms").fit(X, y)
+    model = OnlineMKLClassifier(
+        ["linear"], random_state=0, epochs=2, average=average, weighting="norms"
+    ).fit(X, y)
     trainer, codec = model.model_.trainer, model.model_.codec
     examples = codec.encode_known(model._read_known(TrainingBlock(X, y)))
     own = lambda potentials: np.array([potentials(x).unary[0, 0] for x, *_ in list(examples)[:20]])  # noqa: E731
@@ -290,7 +319,7 @@ def test_rates_restart_only_if_gradients_became_longer():
         assert schedule.sums[1] == 1500.0
 
 
-# ---- equal results --------------------------------------------------------------------------------------------------
+# ---- equal results -------------------------------------------------------------------------------
 
 
 def test_pieces_give_the_model_of_a_stream(rng):
@@ -301,7 +330,9 @@ def test_pieces_give_the_model_of_a_stream(rng):
     assert found
     assert_allclose(whole.decision_function(X), pieces.decision_function(X), rtol=1e-7, atol=1e-9)
     changes = Changes()
-    stream = OnlineMKLClassifier(KERNELS, random_state=0, epochs=1, weighting="norms", callbacks=[changes])
+    stream = OnlineMKLClassifier(
+        KERNELS, random_state=0, epochs=1, weighting="norms", callbacks=[changes]
+    )
     stream.fit(Stream.from_arrays(X, y), classes=[0, 1])
     known, found = trained(X, y, weighting="norms")
     assert changes.rows == found
@@ -334,7 +365,9 @@ def test_a_resumed_run_is_equal_bit_for_bit(killed, rng, tmp_path):
     resumed, straight = fit(None, resume=True, **options), fit(None)
     for name, array in straight.model_.trainer.state().items():
         assert_array_equal(resumed.model_.trainer.state()[name], array)
-    changes = [[record.get("changes") for record in model.history_] for model in (straight, resumed)]
+    changes = [
+        [record.get("changes") for record in model.history_] for model in (straight, resumed)
+    ]
     assert changes[0] == changes[1]
     assert any(changes[0])
 
@@ -352,7 +385,7 @@ def test_a_saved_model_goes_on(cut, rng, tmp_path):
     assert_array_equal(loaded.decision_function(X), straight.decision_function(X))
 
 
-# ---- reports --------------------------------------------------------------------------------------------------------
+# ---- reports -------------------------------------------------------------------------------------
 
 
 def test_a_change_is_logged_and_recorded_with_its_row(rng, caplog):
@@ -364,7 +397,9 @@ def test_a_change_is_logged_and_recorded_with_its_row(rng, caplog):
     message = f"The averaged model lags behind the stream at row {found[0]}: the average restarts."
     assert caplog.messages == [message]
     # the same, learned row by row, without callbacks
-    singly = OnlineMKLClassifier(KERNELS, random_state=0).partial_fit(X[:10], y[:10], classes=[0, 1])
+    singly = OnlineMKLClassifier(KERNELS, random_state=0).partial_fit(
+        X[:10], y[:10], classes=[0, 1]
+    )
     with caplog.at_level(logging.WARNING, "omkl"):
         for i in range(10, len(X)):
             singly.partial_fit(X[i : i + 1], y[i : i + 1])
@@ -373,7 +408,9 @@ def test_a_change_is_logged_and_recorded_with_its_row(rng, caplog):
 
 
 def test_rows_are_counted_as_users_count_them(rng):
-    """Rows of weight 0 are not learned, and those of weight 2 twice, where a comparison would not be fair."""
+    """Rows of weight 0 are not learned, and those of weight 2 twice, where a comparison would not
+    be fair.
+    """
     X, y = drifting(rng)
 
     def learned(weights):
@@ -396,6 +433,19 @@ def test_rows_are_counted_as_users_count_them(rng):
 
 def test_some_models_are_not_tested(rng):
     X, y = drifting(rng, 600)
-    assert OnlineMKLClassifier(KERNELS, average="last").partial_fit(X, y).model_.trainer.find(DriftTest) is None
-    assert OnlineMKLClassifier(KERNELS, method="rda").partial_fit(X, y).model_.trainer.find(DriftTest) is None
-    assert OnlineMKLClassifier(KERNELS, epochs=2).fit(Stream.from_arrays(X, y)).model_.trainer.find(DriftTest) is None
+    assert (
+        OnlineMKLClassifier(KERNELS, average="last")
+        .partial_fit(X, y)
+        .model_.trainer.find(DriftTest)
+        is None
+    )
+    assert (
+        OnlineMKLClassifier(KERNELS, method="rda").partial_fit(X, y).model_.trainer.find(DriftTest)
+        is None
+    )
+    assert (
+        OnlineMKLClassifier(KERNELS, epochs=2)
+        .fit(Stream.from_arrays(X, y))
+        .model_.trainer.find(DriftTest)
+        is None
+    )

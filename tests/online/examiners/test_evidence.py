@@ -1,4 +1,6 @@
-"""The test of groups on new examples, the bound of Hedge, and their effect on training: formula, level, and power."""
+"""The test of groups on new examples, the bound of Hedge, and their effect on training: formula,
+level, and power.
+"""
 
 import warnings
 
@@ -80,7 +82,9 @@ def test_evidence_is_the_covariance_of_potentials_with_what_is_left_to_explain(k
     else:
         more = {"cached": {}, "expansion": {"cache_size": 0}, "budget": {"budget": 30}}[kind]
         model = omkl.OnlineMKLClassifier(kernels, **more, **options).fit(X, y)
-    first = told[: len(told) // 2 if kind == "sequences" else len(X)]  # later passes bring no new examples
+    first = told[
+        : len(told) // 2 if kind == "sequences" else len(X)
+    ]  # later passes bring no new examples
     p, K = first[0][0].shape[0], first[0][0].shape[2]
     totals, n_positions, evidence = np.zeros((p + 1, K)), 0.0, []
     for parts, residual, weight in first:
@@ -100,7 +104,9 @@ def test_banks_of_templates_know_their_inner_products(monkeypatch):
 
     def checked(bank, x, gradient, totals):
         found.append(own(bank, x, gradient, totals))
-        np.testing.assert_allclose(found[-1], Bank.inner_products(bank, x, gradient, totals), rtol=1e-5, atol=1e-8)
+        np.testing.assert_allclose(
+            found[-1], Bank.inner_products(bank, x, gradient, totals), rtol=1e-5, atol=1e-8
+        )
         return found[-1]
 
     monkeypatch.setattr(ArcTemplateBank, "inner_products", checked)
@@ -117,7 +123,9 @@ def test_banks_of_templates_know_their_inner_products(monkeypatch):
         )
     templates = ["h.upos m.upos", "h.upos m.upos direction", "h.form m.form distance"]
     templates.append("h.upos m.upos between.upos direction")
-    omkl.DependencyParser(templates, epochs=2, weighting="out-of-sample", random_state=0).fit(sentences)
+    omkl.DependencyParser(templates, epochs=2, weighting="out-of-sample", random_state=0).fit(
+        sentences
+    )
     assert len(found) == len(sentences)
     assert np.all(np.abs(found[-1]) > 0)
 
@@ -138,23 +146,33 @@ def test_useless_groups_pass_about_as_often_as_the_level_says(kind, kernel):
         else:
             model = omkl.SequenceLabeler(kernels, **options).fit(*words(X, y))
         scores.extend(model.model_.trainer.find(Evidence).z_scores())
-    # of 96, one in twenty lies above 1.645; more than 13 do by chance in fewer than one of a thousand runs
+    # of 96, one in twenty lies above 1.645; more than 13 do by chance in fewer than one of a
+    # thousand runs
     assert np.count_nonzero(np.array(scores) > stats.norm.isf(0.05)) <= 13
 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"schedule": "linear", "eta0": 0.1}, {"schedule": "sqrt", "eta0": 0.1}, {"average": "decayed:half_life=90"}],
+    [
+        {},
+        {"schedule": "linear", "eta0": 0.1},
+        {"schedule": "sqrt", "eta0": 0.1},
+        {"average": "decayed:half_life=90"},
+    ],
 )
 def test_what_begins_anew_is_what_the_useful_groups_learn_alone_in_the_epochs_left(options):
     X, y = interaction(300)
     options = {"random_state": 0, "shuffle": False, **options}
-    model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], weighting="out-of-sample", epochs=5, **options).fit(X, y)
+    model = omkl.OnlineMKLClassifier(
+        [USEFUL, *JUNK], weighting="out-of-sample", epochs=5, **options
+    ).fit(X, y)
     assert model.kernel_weights_[USEFUL] == 1.0
     alone = omkl.OnlineMKLClassifier([USEFUL], weighting="norms", epochs=4, **options).fit(X, y)
     np.testing.assert_allclose(model.decision_function(X), alone.decision_function(X), rtol=1e-9)
     assert [record["round"] for record in model.history_] == [300, 600, 900, 1200, 1500]
-    assert [record["rate"] for record in model.history_[1:]] == [record["rate"] for record in alone.history_]
+    assert [record["rate"] for record in model.history_[1:]] == [
+        record["rate"] for record in alone.history_
+    ]
 
 
 def test_where_all_groups_are_useful_training_is_that_of_the_paper_to_the_last_bit():
@@ -220,7 +238,9 @@ def test_what_is_left_out_is_not_computed_any_more(options):
         return np.exp(-np.square(A[:, None, 20:25] - B[None, :, 20:25]).sum(axis=2))
 
     kernels = {"useful": USEFUL, "useless": useless, **{name: name for name in JUNK}}
-    model = omkl.OnlineMKLClassifier(kernels, weighting="out-of-sample", random_state=0, epochs=4, **options)
+    model = omkl.OnlineMKLClassifier(
+        kernels, weighting="out-of-sample", random_state=0, epochs=4, **options
+    )
     model.callbacks = [lambda trainer, record: rounds.append(record)]
     model.fit(X, y)
     assert "useless" in model.left_out_
@@ -231,10 +251,14 @@ def test_what_is_left_out_is_not_computed_any_more(options):
 @pytest.mark.parametrize("n_shards", [1, 3])
 @pytest.mark.parametrize("epochs", [1, 3])
 @pytest.mark.parametrize("block_size", [None, 50, 100])
-def test_shards_and_blocks_of_the_first_pass_add_up_what_they_have_seen(block_size, n_shards, epochs):
+def test_shards_and_blocks_of_the_first_pass_add_up_what_they_have_seen(
+    block_size, n_shards, epochs
+):
     X, y = interaction(600)
     data = (X, y) if block_size is None else (omkl.data.Stream.from_arrays(X, y, block_size),)
-    model = omkl.OnlineMKLClassifier([USEFUL, *JUNK], weighting="out-of-sample", random_state=0, epochs=epochs)
+    model = omkl.OnlineMKLClassifier(
+        [USEFUL, *JUNK], weighting="out-of-sample", random_state=0, epochs=epochs
+    )
     model.fit(*data, shards=n_shards)
     assert model.model_.trainer.find(Evidence).n_examples == 600
     assert 0 < model.model_.trainer.find(Evidence).counts[2] <= MEMORY
@@ -266,25 +290,40 @@ def test_a_warning_names_weak_evidence():
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataWarning)
         X, y = interaction(300)
-        model = omkl.OnlineMKLClassifier([*JUNK, USEFUL], weighting="out-of-sample", random_state=0).fit(X, y)
-        omkl.OnlineMKLClassifier(JUNK, weighting="out-of-sample", random_state=0).fit(X[:20], y[:20])
+        model = omkl.OnlineMKLClassifier(
+            [*JUNK, USEFUL], weighting="out-of-sample", random_state=0
+        ).fit(X, y)
+        omkl.OnlineMKLClassifier(JUNK, weighting="out-of-sample", random_state=0).fit(
+            X[:20], y[:20]
+        )
         # nothing is left to explain
-        omkl.OnlineMKLRegressor(JUNK, weighting="out-of-sample", random_state=0).fit(X, np.ones(300))
+        omkl.OnlineMKLRegressor(JUNK, weighting="out-of-sample", random_state=0).fit(
+            X, np.ones(300)
+        )
         growing = omkl.OnlineMKLClassifier(JUNK, weighting="out-of-sample", random_state=0)
         growing.fit(X, ["a"] * 300, classes="growing")
     evidence = model.evidence_
     assert max(evidence, key=evidence.get) == USEFUL
-    assert evidence[USEFUL] > beyond_chance(len(evidence)) == pytest.approx(stats.norm.isf(0.05 / 11))
+    assert (
+        evidence[USEFUL] > beyond_chance(len(evidence)) == pytest.approx(stats.norm.isf(0.05 / 11))
+    )
     assert "1 of 11 groups help beyond chance" in make_report(model)
-    assert omkl.OnlineMKLClassifier(JUNK, weighting="norms", random_state=0).fit(X, y).evidence_ is None
+    assert (
+        omkl.OnlineMKLClassifier(JUNK, weighting="norms", random_state=0).fit(X, y).evidence_
+        is None
+    )
 
 
 def test_of_many_examples_fewer_and_fewer_are_looked_at():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10_000, 2))
-    model = omkl.OnlineMKLRegressor(["linear:on=0", "linear:on=1"], weighting="out-of-sample", epochs=2, random_state=0)
+    model = omkl.OnlineMKLRegressor(
+        ["linear:on=0", "linear:on=1"], weighting="out-of-sample", epochs=2, random_state=0
+    )
     model.fit(X, X[:, 0])
-    assert 1024 + 3 * 512 + 100 < model.model_.trainer.find(Evidence).n_examples < 1024 + 3 * 512 + 150
+    assert (
+        1024 + 3 * 512 + 100 < model.model_.trainer.find(Evidence).n_examples < 1024 + 3 * 512 + 150
+    )
     assert model.kernel_weights_["linear:on=0"] > 0.98
 
 
@@ -292,7 +331,9 @@ def test_of_many_examples_fewer_and_fewer_are_looked_at():
 @given(st.integers(2, 6), st.integers(1, 200), st.floats(1e-6, 1e6), st.integers(0, 10_000))
 def test_hedge_keeps_its_bound(p, rounds, scale, seed):
     rng = np.random.default_rng(seed)
-    losses = scale * (rng.normal(size=(rounds, p)) + rng.normal(size=p) + 5 * rng.normal(size=(rounds, 1)))
+    losses = scale * (
+        rng.normal(size=(rounds, p)) + rng.normal(size=p) + 5 * rng.normal(size=(rounds, 1))
+    )
     weights, cumulative, gap = np.full(p, 1.0 / p), np.zeros(p), 0.0
     suffered = variance = 0.0
     for loss in losses:
@@ -331,15 +372,23 @@ def test_losses_of_parts_are_inner_products_with_the_gradient():
 
 
 @pytest.mark.parametrize("cache_size", [0, 100])
-def test_with_weights_that_stay_alike_the_parts_learn_as_the_mean_kernel_does(cache_size, monkeypatch):
-    monkeypatch.setattr(OutOfSampleWeights, "meet", lambda method, new, state: setattr(method, "learning", False))
+def test_with_weights_that_stay_alike_the_parts_learn_as_the_mean_kernel_does(
+    cache_size, monkeypatch
+):
+    monkeypatch.setattr(
+        OutOfSampleWeights, "meet", lambda method, new, state: setattr(method, "learning", False)
+    )
     X, y = interaction(60, 23)
     specs = [USEFUL, *FEW]
     options = {"random_state": 0, "epochs": 1, "shuffle": False, "weighting": "out-of-sample"}
-    monkeypatch.setattr(Evidence, "useful", lambda evidence: np.ones(len(evidence.sums), dtype=bool))
+    monkeypatch.setattr(
+        Evidence, "useful", lambda evidence: np.ones(len(evidence.sums), dtype=bool)
+    )
     parts = omkl.OnlineMKLClassifier(specs, cache_size=cache_size, **options).fit(X, y)
     whole = omkl.OnlineMKLClassifier([Average(specs)], **options).fit(X, y)
-    np.testing.assert_allclose(parts.decision_function(X), whole.decision_function(X), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        parts.decision_function(X), whole.decision_function(X), rtol=1e-6, atol=1e-8
+    )
     np.testing.assert_allclose(list(parts.kernel_weights_.values()), 1 / 6)
     losses = [[record["loss"] for record in model.history_] for model in (parts, whole)]
     np.testing.assert_allclose(*losses, rtol=1e-6)
@@ -347,9 +396,13 @@ def test_with_weights_that_stay_alike_the_parts_learn_as_the_mean_kernel_does(ca
 
 def test_twins_share_and_have_together_what_one_would_have():
     X, y = interaction(300, 23)
-    one = omkl.OnlineMKLClassifier({"a": USEFUL, "b": "gaussian:on=0:1"}, weighting="out-of-sample", random_state=0)
+    one = omkl.OnlineMKLClassifier(
+        {"a": USEFUL, "b": "gaussian:on=0:1"}, weighting="out-of-sample", random_state=0
+    )
     two = omkl.OnlineMKLClassifier(
-        {"a": USEFUL, "twin": USEFUL, "b": "gaussian:on=0:1"}, weighting="out-of-sample", random_state=0
+        {"a": USEFUL, "twin": USEFUL, "b": "gaussian:on=0:1"},
+        weighting="out-of-sample",
+        random_state=0,
     )
     weights, shared = one.fit(X, y).kernel_weights_, two.fit(X, y).kernel_weights_
     assert shared["a"] == pytest.approx(shared["twin"], rel=1e-6)
@@ -359,8 +412,12 @@ def test_twins_share_and_have_together_what_one_would_have():
 def test_groups_that_come_later_have_a_say():
     X = [[{"word": w} for w in line.split()] for line in ("a dog", "the cat", "a cat")]
     y = [["D", "N"]] * 3
-    labeler = omkl.SequenceLabeler(weighting="out-of-sample", random_state=0).partial_fit(X, y, classes=["D", "N"])
-    more = [[{"word": w, "suffix": w[-1]} for w in line.split()] for line in ("a house", "the mouse")]
+    labeler = omkl.SequenceLabeler(weighting="out-of-sample", random_state=0).partial_fit(
+        X, y, classes=["D", "N"]
+    )
+    more = [
+        [{"word": w, "suffix": w[-1]} for w in line.split()] for line in ("a house", "the mouse")
+    ]
     labeler.partial_fit(more, y[:2])
     assert set(labeler.kernel_weights_) == {"word", "suffix"}
     assert labeler.kernel_weights_["suffix"] > 0
@@ -368,9 +425,17 @@ def test_groups_that_come_later_have_a_say():
 
 
 def test_templates_are_weighted_too():
-    rows = [("a", "D", 2), ("dog", "N", 3), ("sleeps", "V", 0)], [("the", "D", 2), ("cat", "N", 3), ("runs", "V", 0)]
-    sentences = [omkl.data.Sentence([r[0] for r in s], upos=[r[1] for r in s], heads=[r[2] for r in s]) for s in rows]
-    parser = omkl.DependencyParser(["h.upos m.upos", "m.form"], weighting="out-of-sample", epochs=3, random_state=0)
+    rows = (
+        [("a", "D", 2), ("dog", "N", 3), ("sleeps", "V", 0)],
+        [("the", "D", 2), ("cat", "N", 3), ("runs", "V", 0)],
+    )
+    sentences = [
+        omkl.data.Sentence([r[0] for r in s], upos=[r[1] for r in s], heads=[r[2] for r in s])
+        for s in rows
+    ]
+    parser = omkl.DependencyParser(
+        ["h.upos m.upos", "m.form"], weighting="out-of-sample", epochs=3, random_state=0
+    )
     parser.fit(sentences * 5)
     assert sum(parser.template_weights_.values()) == pytest.approx(1)
     pruned = parser.prune(keep=1)

@@ -1,4 +1,6 @@
-"""Pictures show the numbers of weights, records and labels, in colours that are distinct for everyone."""
+"""Pictures show the numbers of weights, records and labels, in colours that are distinct for
+everyone.
+"""
 
 import sys
 from itertools import combinations
@@ -48,7 +50,12 @@ def batch():
 
 def bars(ax):
     """Return widths of bars by the name beside each."""
-    return dict(zip((label.get_text() for label in ax.get_yticklabels()), (bar.get_width() for bar in ax.patches)))
+    return dict(
+        zip(
+            (label.get_text() for label in ax.get_yticklabels()),
+            (bar.get_width() for bar in ax.patches),
+        )
+    )
 
 
 def curves(ax):
@@ -57,19 +64,26 @@ def curves(ax):
 
 def history(p, n_epochs=20):
     weights = np.random.default_rng(0).dirichlet(np.full(p, 0.2), n_epochs)
-    return [{"epoch": t, **{f"weight:{k}": w for k, w in enumerate(row)}} for t, row in enumerate(weights, 1)]
+    return [
+        {"epoch": t, **{f"weight:{k}": w for k, w in enumerate(row)}}
+        for t, row in enumerate(weights, 1)
+    ]
 
 
 def test_weights_of_estimators(online, batch):
     for model in (online, batch):
         assert bars(plot_weights(model)) == pytest.approx(model.kernel_weights_)
-    assert bars(plot_weights(online.group_report_))["linear"] == pytest.approx(online.kernel_weights_["linear"])
+    assert bars(plot_weights(online.group_report_))["linear"] == pytest.approx(
+        online.kernel_weights_["linear"]
+    )
 
 
 def test_a_group_report_has_intervals_of_two_standard_errors(online):
     records = online.group_report(X, y)
     ax = plot_weights(records)
-    assert bars(ax) == pytest.approx({record["group"]: record["loss_increase"] for record in records})
+    assert bars(ax) == pytest.approx(
+        {record["group"]: record["loss_increase"] for record in records}
+    )
     [lines] = [own for own in ax.collections if hasattr(own, "get_segments")]
     widths = sorted(float(np.ptp(segment[:, 0])) for segment in lines.get_segments())
     np.testing.assert_allclose(widths, sorted(4 * record["standard_error"] for record in records))
@@ -80,7 +94,12 @@ def test_selected_groups_stand_out_beside_the_threshold():
     ax = plot_selection(selection)
     assert bars(ax) == {"b": 0.5, "d": 0.4, "a": 0.1, "c": -0.1}
     to_hex = pytest.importorskip("matplotlib.colors").to_hex
-    assert [to_hex(bar.get_facecolor()).upper() for bar in ax.patches] == [COLOURS[0], COLOURS[0], GREY, GREY]
+    assert [to_hex(bar.get_facecolor()).upper() for bar in ax.patches] == [
+        COLOURS[0],
+        COLOURS[0],
+        GREY,
+        GREY,
+    ]
     assert [line.get_xdata()[0] for line in ax.lines] == [0.4]
     assert ax.get_title() == "2 of 4 groups selected, false discovery rate at most 0.2"
     assert not plot_selection(GroupSelection("stability", 1.0, {"a": 0.1}, np.inf)).lines
@@ -89,15 +108,22 @@ def test_selected_groups_stand_out_beside_the_threshold():
 def test_norms_of_groups_of_columns():
     data = load_diabetes()
     first_half, last_half = slice(0, 5), slice(5, 10)
-    model = omkl.GroupLasso(0.05, groups=np.repeat(["first", "last"], 5)).fit(data.data, data.target)
+    model = omkl.GroupLasso(0.05, groups=np.repeat(["first", "last"], 5)).fit(
+        data.data, data.target
+    )
     norms = [np.linalg.norm(model.coef_[half]) for half in (first_half, last_half)]
     assert sorted(bars(plot_weights(model)).values()) == pytest.approx(sorted(norms))
     path = omkl.GroupLasso().path(data.data, data.target, [2.0, 1.0, 0.5])
     ax = plot_path(path, names=data.feature_names, n=20)
     for name, values in curves(ax).items():
-        np.testing.assert_allclose(values, [abs(record["coef"][data.feature_names.index(name)]) for record in path])
+        np.testing.assert_allclose(
+            values, [abs(record["coef"][data.feature_names.index(name)]) for record in path]
+        )
     assert ax.get_xlim() == (2.0, 0.5)
-    ends = [values[-1] for values in curves(plot_path(path, groups=[[*range(5)], [*range(5, 10)]])).values()]
+    ends = [
+        values[-1]
+        for values in curves(plot_path(path, groups=[[*range(5)], [*range(5, 10)]])).values()
+    ]
     expected = [np.linalg.norm(path[-1]["coef"][half]) for half in (first_half, last_half)]
     assert sorted(ends) == pytest.approx(sorted(expected))
 
@@ -107,10 +133,14 @@ def test_curves_of_histories_paths_and_callbacks(online, batch):
         ax = plot_group_weights(source)
         assert ax.get_xlabel() == "epoch"
         for name, values in curves(ax).items():
-            np.testing.assert_allclose(values, [record[f"weight:{name}"] for record in online.history_])
+            np.testing.assert_allclose(
+                values, [record[f"weight:{name}"] for record in online.history_]
+            )
     path = batch.path(X, y, [0.1, 1.0, 10.0])
     for name, values in curves(plot_path(path)).items():
-        np.testing.assert_allclose(values, [record["model"].kernel_weights_[name] for record in path])
+        np.testing.assert_allclose(
+            values, [record["model"].kernel_weights_[name] for record in path]
+        )
     meter = omkl.online.ProgressiveValidation(every=50)
     omkl.OnlineMKLClassifier(KERNELS, callbacks=[meter], random_state=0).partial_fit(X, y)
     ax = plot_group_weights(meter)
@@ -143,7 +173,8 @@ def test_a_path_shows_the_groups_that_lead_anywhere_on_it():
 
 @pytest.mark.parametrize("draw", [plot_weights, plot_group_weights, plot_path])
 @pytest.mark.parametrize(
-    "nothing", [3, [], {}, "weights", [1, 2], {"a": "b"}, {"a": np.nan}, {"a": {"b": 1.0}}, [{"epoch": 1}]]
+    "nothing",
+    [3, [], {}, "weights", [1, 2], {"a": "b"}, {"a": np.nan}, {"a": {"b": 1.0}}, [{"epoch": 1}]],
 )
 def test_sources_without_weights_are_refused(draw, nothing):
     with pytest.raises(InputError):
@@ -164,12 +195,25 @@ def test_svg_takes_the_colour_of_the_page(online):
     assert "#ffffff" not in text
 
 
-#: Linear RGB as seen with one type of color blindness: Machado, Oliveira, Fernandes (2009), table 1, severity 1.
+#: Linear RGB as seen with one type of color blindness: Machado, Oliveira, Fernandes (2009), table
+#: 1, severity 1.
 BLIND = {
     "nothing": np.eye(3),
-    "red": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "green": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-    "blue": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    "red": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "green": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "blue": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
 }
 TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 
@@ -228,8 +272,12 @@ def test_the_gap_of_each_problem_against_time_and_iterations():
     single = omkl.MKLRegressor(PAIR, tol=1e-3).fit(X, y)
     for along in (None, "iteration"):
         ax = plot_history(single, "gap", along)
-        np.testing.assert_allclose(ax.lines[0].get_ydata(), [record["gap"] for record in single.history_])
-        np.testing.assert_allclose(ax.lines[0].get_xdata(), [record[ax.get_xlabel()] for record in single.history_])
+        np.testing.assert_allclose(
+            ax.lines[0].get_ydata(), [record["gap"] for record in single.history_]
+        )
+        np.testing.assert_allclose(
+            ax.lines[0].get_xdata(), [record[ax.get_xlabel()] for record in single.history_]
+        )
         assert ax.get_yscale() == "log"
     several = omkl.SparseLogisticRegression(0.01, multiclass="ovr").fit(X, y)
     assert names_of(plot_history(several, "gap")) == ["problem 0", "problem 1", "problem 2"]
@@ -256,7 +304,10 @@ def test_scores_along_a_search():
     data = load_diabetes()
     design = omkl.GroupLassoCV(5, cv=3).fit(data.data, data.target)
     kernels = omkl.MKLClassifierCV(PAIR, Cs=[0.1, 1.0], cv=3).fit(X, y)
-    for model, values, chosen in ((design, design.alphas_, design.alpha_), (kernels, kernels.Cs_, kernels.C_)):
+    for model, values, chosen in (
+        (design, design.alphas_, design.alpha_),
+        (kernels, kernels.Cs_, kernels.C_),
+    ):
         ax = plot_search(model)
         for line, fold in zip(ax.lines, model.scores_):
             np.testing.assert_allclose(line.get_ydata(), fold)
@@ -268,12 +319,17 @@ def test_scores_along_a_search():
 def test_curves_and_panels(tmp_path):
     assert len({str(style(k)) for k in range(STYLES)}) == STYLES == 15
     lines = {f"run {k}": ([0, 1], [k, k]) for k in range(20)}
-    ax = plot_curves({**lines, "band": ([0, 1], [1, 2], [0, 1], [2, 3])}, tmp_path / "a.png", log="x")
+    ax = plot_curves(
+        {**lines, "band": ([0, 1], [1, 2], [0, 1], [2, 3])}, tmp_path / "a.png", log="x"
+    )
     assert ax.get_xscale() == "log"
     assert len({line.get_color() for line in ax.lines[15:]}) == 1
     with pytest.raises(InputError):
         plot_curves({})
-    figure = plot_panels([[{"curves": lines, "title": "a"}, {"curves": {"run 3": lines["run 3"]}}]], tmp_path / "b.png")
+    figure = plot_panels(
+        [[{"curves": lines, "title": "a"}, {"curves": {"run 3": lines["run 3"]}}]],
+        tmp_path / "b.png",
+    )
     assert figure.axes[0].lines[3].get_color() == figure.axes[1].lines[0].get_color()
     assert {path.name for path in tmp_path.iterdir()} == {"a.png", "b.png"}
 
@@ -285,7 +341,11 @@ def test_calibration_of_tables_and_sequences():
     flat, labels = np.concatenate(tables), np.concatenate(gold)
     right = np.array(["a", "b", "c"])[flat.argmax(axis=1)] == labels
     expected = calibration_curve(right, flat.max(axis=1), n_bins=8, strategy="quantile")
-    for arguments in ((gold, tables, list("abc")), (labels, flat, list("abc")), (right, flat.max(axis=1))):
+    for arguments in (
+        (gold, tables, list("abc")),
+        (labels, flat, list("abc")),
+        (right, flat.max(axis=1)),
+    ):
         line = plot_calibration(*arguments, bins=8).lines[1]
         np.testing.assert_allclose([line.get_ydata(), line.get_xdata()], expected)
 
@@ -317,7 +377,9 @@ def test_a_word_has_its_letters_below_it():
     assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1", "3\n(2)", "3", "4"]
     drawn = ax.images[0].get_array()
     np.testing.assert_allclose(drawn[:, 9:17], images[1])
-    np.testing.assert_array_equal(plot_word(images.reshape(5, 64), "abcde").images[0].get_array(), drawn)
+    np.testing.assert_array_equal(
+        plot_word(images.reshape(5, 64), "abcde").images[0].get_array(), drawn
+    )
     assert plot_word(np.ones((3, 128)), "abc").images[0].get_array().shape == (16, 27)
     with pytest.raises(InputError):
         plot_word(np.ones((3, 7)), "abc")
@@ -327,7 +389,9 @@ def test_shapes_are_curves_bars_and_surfaces_on_one_scale():
     pd, rng = pytest.importorskip("pandas"), np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     y = np.digitize(X[:, 0] + X[:, 1] * X[:, 2] + 2.0 * (X[:, 2] > 0), [0.2, 1.5])
-    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(job=np.array(["cook", "smith"])[(X[:, 2] > 0).astype(int)])
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(
+        job=np.array(["cook", "smith"])[(X[:, 2] > 0).astype(int)]
+    )
     kernels = per_column("gaussian", ["a", "b", "job"], pairs=[("b", "c")])
     model = omkl.MKLClassifier(kernels, regularizer="elastic-net", C=1.0).fit(frame, y)
     shapes = model.shapes(frame, y)
@@ -341,7 +405,9 @@ def test_shapes_are_curves_bars_and_surfaces_on_one_scale():
     part = next(part for part in shapes.parts if part.columns == ("a",))
     assert_allclose(curve.get_ydata(), part.effect[:, 0])
     assert len(axes["job"].patches) == 6
-    assert_allclose(axes["b x c, 1"].collections[0].get_offsets(), frame[["b", "c"]].sort_values(["b", "c"]))
+    assert_allclose(
+        axes["b x c, 1"].collections[0].get_offsets(), frame[["b", "c"]].sort_values(["b", "c"])
+    )
     assert "<svg" in to_svg(axes["a"])
     with pytest.raises(InputError, match="no column is in the model"):
         plot_shapes(shapes._replace(parts=[]))

@@ -20,7 +20,8 @@ from omkl.structures.graphs.pairwise import attraction, minimum_cut
 from omkl.testing import check_structure
 
 KINDS = "any", "attractive", "repulsive", "forbidden"
-#: Kinds of scores, of which belief propagation is quiet in one direction, or no label is possible at last.
+#: Kinds of scores, of which belief propagation is quiet in one direction, or no label is possible
+#: at last.
 HARD_KINDS = "zero", "first end", "one-sided", "integers", "all different"
 seeds = st.integers(0, 10**6)
 
@@ -40,7 +41,10 @@ def draw_forest(rng, n):
 
 
 def draw_potentials(rng, layout, K, kind="any", strength=1.0):
-    unary, pairwise = rng.normal(size=(layout.n_nodes, K)), strength * rng.normal(size=(len(layout.edges), K, K))
+    unary, pairwise = (
+        rng.normal(size=(layout.n_nodes, K)),
+        strength * rng.normal(size=(len(layout.edges), K, K)),
+    )
     if kind in ("attractive", "repulsive"):
         sign = 1.0 if kind == "attractive" else -1.0
         pairwise = sign * strength * rng.random((len(layout.edges), 1, 1)) * np.eye(K)
@@ -85,7 +89,9 @@ def enumerated(potentials):
     unary, pairwise, layout = potentials
     labellings = np.array(list(product(range(unary.shape[1]), repeat=len(unary))))
     scores = unary[np.arange(len(unary)), labellings].sum(axis=1)
-    for own, (i, j) in zip(np.broadcast_to(pairwise, (len(layout.edges), *pairwise.shape[1:])), layout.edges):
+    for own, (i, j) in zip(
+        np.broadcast_to(pairwise, (len(layout.edges), *pairwise.shape[1:])), layout.edges
+    ):
         scores = scores + own[labellings[:, i], labellings[:, j]]
     return labellings, scores
 
@@ -98,16 +104,26 @@ def enumerated_marginals(potentials):
     of_nodes, of_edges = np.zeros(unary.shape), np.zeros(pairwise.shape)
     for labels, chance in zip(labellings, chances):
         of_nodes[np.arange(len(unary)), labels] += chance
-        of_edges[np.arange(len(layout.edges)), labels[layout.edges[:, 0]], labels[layout.edges[:, 1]]] += chance
+        of_edges[
+            np.arange(len(layout.edges)), labels[layout.edges[:, 0]], labels[layout.edges[:, 1]]
+        ] += chance
     return log_partition, of_nodes, of_edges.reshape(-1, K, K)
 
 
-@given(seed=seeds, n=st.integers(1, 6), K=st.integers(1, 3), kind=st.sampled_from(KINDS), scale=st.floats(0.1, 300.0))
+@given(
+    seed=seeds,
+    n=st.integers(1, 6),
+    K=st.integers(1, 3),
+    kind=st.sampled_from(KINDS),
+    scale=st.floats(0.1, 300.0),
+)
 def test_forests_are_exact(seed, n, K, kind, scale):
     rng = np.random.default_rng(seed)
     layout, structure = draw_forest(rng, n), PairwiseGraph(K)
     potentials = draw_potentials(rng, layout, K, kind)
-    potentials = potentials._replace(unary=scale * potentials.unary, pairwise=scale * potentials.pairwise)
+    potentials = potentials._replace(
+        unary=scale * potentials.unary, pairwise=scale * potentials.pairwise
+    )
     assert layout.is_forest
     _, scores = enumerated(potentials)
     if scores.max() == -np.inf:
@@ -117,7 +133,12 @@ def test_forests_are_exact(seed, n, K, kind, scale):
         return
     labels, found = structure.solve(potentials)
     assert found.proved
-    assert_allclose([found.score, found.bound, structure.score(potentials, labels)], scores.max(), rtol=1e-9, atol=1e-9)
+    assert_allclose(
+        [found.score, found.bound, structure.score(potentials, labels)],
+        scores.max(),
+        rtol=1e-9,
+        atol=1e-9,
+    )
     log_partition, expected = structure.marginals(potentials)
     exact, of_nodes, of_edges = enumerated_marginals(potentials)
     assert_allclose(log_partition, exact, rtol=1e-9, atol=1e-9)
@@ -132,7 +153,9 @@ def test_graphs_with_cycles():
         layout = draw_graph(rng, n, rng.choice([0.5, 0.9]))
         if layout.is_forest:
             continue
-        potentials = draw_potentials(rng, layout, K, rng.choice(KINDS[:3]), rng.choice([0.3, 1.0, 3.0]))
+        potentials = draw_potentials(
+            rng, layout, K, rng.choice(KINDS[:3]), rng.choice([0.3, 1.0, 3.0])
+        )
         structure = PairwiseGraph(K)
         _, scores = enumerated(potentials)
         labels, found = structure.solve(potentials)
@@ -150,7 +173,10 @@ def test_graphs_with_cycles():
 @given(seed=seeds, n=st.integers(3, 6), K=st.integers(2, 3))
 def test_certificates_with_forbidden_pairs(seed, n, K):
     rng = np.random.default_rng(seed)
-    potentials, structure = draw_potentials(rng, draw_graph(rng, n, 0.7), K, "forbidden"), PairwiseGraph(K)
+    potentials, structure = (
+        draw_potentials(rng, draw_graph(rng, n, 0.7), K, "forbidden"),
+        PairwiseGraph(K),
+    )
     _, scores = enumerated(potentials)
     labels, found = structure.solve(potentials)
     assert structure.score(potentials, labels) == pytest.approx(found.score)
@@ -158,13 +184,21 @@ def test_certificates_with_forbidden_pairs(seed, n, K):
     assert not found.proved or found.score >= scores.max() - 1e-7
 
 
-@given(seed=seeds, n=st.integers(1, 6), K=st.integers(1, 3), kind=st.sampled_from(HARD_KINDS), shared=st.booleans())
+@given(
+    seed=seeds,
+    n=st.integers(1, 6),
+    K=st.integers(1, 3),
+    kind=st.sampled_from(HARD_KINDS),
+    shared=st.booleans(),
+)
 def test_bounds_and_certificates_of_graphs_with_parallel_edges(seed, n, K, kind, shared):
     rng = np.random.default_rng(seed)
     layout = draw_graph(rng, n, 0.6)
     if rng.random() < 0.7:
         layout = draw_parallel_edges(rng, layout)
-    potentials = draw_hard_potentials(rng, layout, K, kind, rng.choice([0.3, 1.0, 3.0, 30.0]), shared)
+    potentials = draw_hard_potentials(
+        rng, layout, K, kind, rng.choice([0.3, 1.0, 3.0, 30.0]), shared
+    )
     structure = PairwiseGraph(K, shared=shared)
     _, scores = enumerated(potentials)
     best = scores.max()
@@ -187,7 +221,9 @@ def test_bounds_and_certificates_of_graphs_with_parallel_edges(seed, n, K, kind,
     assert_allclose(expected.pairwise.sum(), len(layout.edges))
 
 
-@given(seed=seeds, n=st.integers(2, 6), K=st.integers(1, 3), kind=st.sampled_from(("any", *HARD_KINDS)))
+@given(
+    seed=seeds, n=st.integers(2, 6), K=st.integers(1, 3), kind=st.sampled_from(("any", *HARD_KINDS))
+)
 def test_trees_with_parallel_edges_are_exact(seed, n, K, kind):
     rng = np.random.default_rng(seed)
     layout = draw_parallel_edges(rng, draw_forest(rng, n))
@@ -229,7 +265,9 @@ def test_forests_span_the_graph_and_their_share_is_the_appearance():
 
 def test_scores_of_one_end_pass_through_the_whole_graph():
     layout = GraphLayout(3, np.array([[1, 0], [2, 1], [2, 0]]))
-    potentials = GraphPotentials(np.zeros((3, 2)), np.tile([[3.0, 3.0], [0.0, 0.0]], (3, 1, 1)), layout)
+    potentials = GraphPotentials(
+        np.zeros((3, 2)), np.tile([[3.0, 3.0], [0.0, 0.0]], (3, 1, 1)), layout
+    )
     log_partition, expected = PairwiseGraph(2).marginals(potentials)
     exact, of_nodes, of_edges = enumerated_marginals(potentials)
     assert exact == pytest.approx(9.7442, abs=1e-4)
@@ -250,7 +288,9 @@ def local_polytope(layout, K):
 
 def expected_score(potentials, of_nodes, of_edges):
     scores = [own @ variable for own, variable in zip(potentials.unary, of_nodes)]
-    scores += [cp.sum(cp.multiply(own, variable)) for own, variable in zip(potentials.pairwise, of_edges)]
+    scores += [
+        cp.sum(cp.multiply(own, variable)) for own, variable in zip(potentials.pairwise, of_edges)
+    ]
     return cp.sum(cp.hstack(scores))
 
 
@@ -284,7 +324,9 @@ def test_belief_propagation_solves_its_convex_program(kind):
             ends = cp.vstack([of_nodes[parent]] * 2).T
             entropies.append(-cp.sum(cp.rel_entr(own, ends)))
     entropy = cp.sum(cp.hstack(entropies)) / len(layout.forests)
-    program = cp.Problem(cp.Maximize(expected_score(potentials, of_nodes, of_edges) + entropy), constraints)
+    program = cp.Problem(
+        cp.Maximize(expected_score(potentials, of_nodes, of_edges) + entropy), constraints
+    )
     optimum = program.solve(solver=cp.CLARABEL)
     log_partition, expected = PairwiseGraph(2).marginals(potentials)
     assert log_partition == pytest.approx(optimum, abs=1e-5)
@@ -315,7 +357,11 @@ def test_colourings_are_found_where_there_is_one(n, density):
 @pytest.mark.parametrize("triangles", [0, 3, 9])
 def test_graphs_that_cannot_be_coloured_are_refused(triangles):
     clique = [(i, j) for j in range(4) for i in range(j)]
-    chain = [(4 + 2 * t + i, 4 + 2 * t + j) for t in range(triangles) for i, j in ((0, 1), (1, 2), (0, 2))]
+    chain = [
+        (4 + 2 * t + i, 4 + 2 * t + j)
+        for t in range(triangles)
+        for i, j in ((0, 1), (1, 2), (0, 2))
+    ]
     ends = np.array([*chain, *clique])
     structure = all_different(3)
     layout = GraphLayout(int(ends.max()) + 1, ends[:, ::-1] if triangles == 3 else ends)
@@ -326,7 +372,9 @@ def test_graphs_that_cannot_be_coloured_are_refused(triangles):
 
 def test_a_search_that_is_too_long_does_not_claim_that_there_is_nothing():
     structure = all_different(11)
-    potentials = structure.over(GraphLayout(12, np.array([(i, j) for j in range(12) for i in range(j)])))
+    potentials = structure.over(
+        GraphLayout(12, np.array([(i, j) for j in range(12) for i in range(j)]))
+    )
     with pytest.raises(InputError, match="although there may be one"):
         structure.decode(potentials)
 
@@ -334,7 +382,10 @@ def test_a_search_that_is_too_long_does_not_claim_that_there_is_nothing():
 def grid(height, width):
     index = np.arange(height * width).reshape(height, width)
     across = np.stack([index[:, :-1].ravel(), index[:, 1:].ravel()], axis=1)
-    return GraphLayout(index.size, np.concatenate([across, np.stack([index[:-1].ravel(), index[1:].ravel()], axis=1)]))
+    return GraphLayout(
+        index.size,
+        np.concatenate([across, np.stack([index[:-1].ravel(), index[1:].ravel()], axis=1)]),
+    )
 
 
 def test_attractive_grids_are_minimum_cuts():
@@ -346,7 +397,9 @@ def test_attractive_grids_are_minimum_cuts():
     starts = np.concatenate([layout.edges.ravel("F"), np.full(len(source), n), sink])
     ends = np.concatenate([layout.edges[:, ::-1].ravel("F"), source, np.full(len(sink), n + 1)])
     capacities = np.concatenate([weights, weights, np.abs(gains[source]), np.abs(gains[sink])])
-    cut = maximum_flow(csr_array((capacities.astype(np.int32), (starts, ends)), shape=(n + 2,) * 2), n, n + 1)
+    cut = maximum_flow(
+        csr_array((capacities.astype(np.int32), (starts, ends)), shape=(n + 2,) * 2), n, n + 1
+    )
     _, found = PairwiseGraph(2).solve(GraphPotentials(unary, pairwise, layout))
     assert found.proved
     assert found.score == gains[source].sum() + weights.sum() - cut.flow_value
@@ -358,9 +411,13 @@ def test_ties_on_attractive_grids_are_solved(strength):
     unary, equal = np.eye(2)[rng.integers(0, 2, layout.n_nodes)], strength * np.eye(2)[None]
     _, found = PairwiseGraph(2).solve(GraphPotentials(unary, equal, layout))
     graph = networkx.Graph((*edge, {"capacity": 10 * strength}) for edge in layout.edges.tolist())
-    graph.add_edges_from(("st"[k], i, {"capacity": 10}) for i, k in enumerate(unary.argmax(axis=1).tolist()))
+    graph.add_edges_from(
+        ("st"[k], i, {"capacity": 10}) for i, k in enumerate(unary.argmax(axis=1).tolist())
+    )
     least, _ = networkx.minimum_cut(graph, "s", "t")
-    assert found.score == pytest.approx(layout.n_nodes + strength * len(layout.edges) - least / 10, rel=1e-9)
+    assert found.score == pytest.approx(
+        layout.n_nodes + strength * len(layout.edges) - least / 10, rel=1e-9
+    )
     assert found.proved
 
 
@@ -369,12 +426,18 @@ def test_minimum_cuts_are_best_and_bound_all_scores(seed, n, whole):
     rng = np.random.default_rng(seed)
     layout = draw_graph(rng, n, 0.8)
     edges = len(layout.edges)
-    draw = (lambda *shape: rng.integers(-2, 3, shape) + 0.0) if whole else (lambda *shape: rng.normal(size=shape))
+    draw = (
+        (lambda *shape: rng.integers(-2, 3, shape) + 0.0)
+        if whole
+        else (lambda *shape: rng.normal(size=shape))
+    )
     pairwise = draw(edges, 2, 2)
     pairwise[:, 1, 1] += np.maximum(1e-12 - attraction(pairwise), 0.0)
     potentials = GraphPotentials(draw(n, 2), pairwise, layout)
     labels, bound = minimum_cut(*potentials[:2], layout.edges)
-    best = max(PairwiseGraph(2).score(potentials, np.array(own)) for own in product(range(2), repeat=n))
+    best = max(
+        PairwiseGraph(2).score(potentials, np.array(own)) for own in product(range(2), repeat=n)
+    )
     assert PairwiseGraph(2).score(potentials, labels) == pytest.approx(best, abs=1e-6)
     assert best - 1e-9 <= bound <= best + 1e-6
 
@@ -386,14 +449,25 @@ def test_a_path_is_a_chain(shared):
     allowed, costs = rng.random((K, K)) < 0.8, rng.random((K, K)) * (1.0 - np.eye(K))
     graph = PairwiseGraph(K, costs, shared, allowed)
     everywhere = np.ones(K, dtype=bool)
-    chain = Chain(K, costs, not shared, allowed=type("Allowed", (), {"following": allowed, "first": everywhere})())
+    chain = Chain(
+        K,
+        costs,
+        not shared,
+        allowed=type("Allowed", (), {"following": allowed, "first": everywhere})(),
+    )
     chain.allowed.last = everywhere
     zeros, gold = graph.over(layout), np.array([0, 1, -1, 1, 2, -1, 3])
-    potentials = zeros._replace(unary=rng.normal(size=(n, K)), pairwise=rng.normal(size=zeros.pairwise.shape))
+    potentials = zeros._replace(
+        unary=rng.normal(size=(n, K)), pairwise=rng.normal(size=zeros.pairwise.shape)
+    )
     assert_array_equal(graph.decode(potentials), chain.decode(potentials[:2]))
-    assert_array_equal(graph.loss_augmented(potentials, gold, 2.0), chain.loss_augmented(potentials[:2], gold, 2.0))
+    assert_array_equal(
+        graph.loss_augmented(potentials, gold, 2.0), chain.loss_augmented(potentials[:2], gold, 2.0)
+    )
     assert graph.cost(gold, np.zeros(n, int)) == pytest.approx(chain.cost(gold, np.zeros(n, int)))
-    assert_allclose(graph.known_marginals(potentials, gold), chain.known_marginals(potentials[:2], gold))
+    assert_allclose(
+        graph.known_marginals(potentials, gold), chain.known_marginals(potentials[:2], gold)
+    )
     for loss in (StructuredHinge(2.0), Perceptron(), CRF(), SoftmaxMargin()):
         (value, gradient), (other, of_chain) = (
             loss.value_and_gradient(structure, own, gold)
@@ -426,7 +500,9 @@ def test_every_edge_appears_in_a_forest():
 
 
 def test_the_structure_keeps_the_promises_of_its_base():
-    check_structure(PairwiseGraph(3), outputs=[np.array(labels) for labels in product(range(3), repeat=3)])
+    check_structure(
+        PairwiseGraph(3), outputs=[np.array(labels) for labels in product(range(3), repeat=3)]
+    )
 
 
 @given(st.integers(0, 10**6), st.integers(1, 40), st.booleans())
@@ -435,10 +511,14 @@ def test_n_best_labellings_of_forests(seed, n_best, cut):
     n, K = rng.integers(1, 5), rng.integers(1, 4)
     edges = np.array([(rng.integers(0, i), i) for i in range(1 + cut, n)], np.int64).reshape(-1, 2)
     potentials = GraphPotentials(
-        rng.normal(size=(n, K)), rng.normal(size=(len(edges), K, K)), GraphLayout(n, edges, directed=True)
+        rng.normal(size=(n, K)),
+        rng.normal(size=(len(edges), K, K)),
+        GraphLayout(n, edges, directed=True),
     )
     structure = PairwiseGraph(K)
-    scored = sorted((-structure.score(potentials, np.array(own)), own) for own in product(range(K), repeat=n))
+    scored = sorted(
+        (-structure.score(potentials, np.array(own)), own) for own in product(range(K), repeat=n)
+    )
     labels, scores = structure.decode_best(potentials, n_best)
     assert labels.tolist() == [list(own) for _, own in scored[:n_best]]
     assert_allclose(scores, [-score for score, _ in scored[:n_best]])
@@ -449,7 +529,10 @@ def test_good_labellings_of_graphs_with_cycles_are_distinct():
     layout = GraphLayout(5, np.array([(i, j) for j in range(5) for i in range(j)]))
     potentials = GraphPotentials(rng.normal(size=(5, 3)), rng.normal(size=(10, 3, 3)), layout)
     structure = PairwiseGraph(3)
-    best = sorted((structure.score(potentials, np.array(own)) for own in product(range(3), repeat=5)), reverse=True)
+    best = sorted(
+        (structure.score(potentials, np.array(own)) for own in product(range(3), repeat=5)),
+        reverse=True,
+    )
     labels, scores = structure.decode_best(potentials, 6)
     assert len(set(map(tuple, labels.tolist()))) == 6
     assert_allclose(scores, [structure.score(potentials, own) for own in labels])

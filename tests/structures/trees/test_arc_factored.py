@@ -1,4 +1,6 @@
-"""Spanning trees against enumeration, another library's arborescences, exact fractions, and sums in log space."""
+"""Spanning trees against enumeration, another library's arborescences, exact fractions, and sums in
+log space.
+"""
 
 import math
 from fractions import Fraction
@@ -40,7 +42,9 @@ def arborescence_score(scores):
 
 @both
 @given(**small)
-def test_decoding_finds_the_best_tree(structure_class, trees_of, arc_scores, seed, n, single_root, kind, scale):
+def test_decoding_finds_the_best_tree(
+    structure_class, trees_of, arc_scores, seed, n, single_root, kind, scale
+):
     scores = arc_scores(seed, n, kind, scale)
     trees = trees_of(n, single_root, structure_class is ProjectiveTree)
     best = trees.scores(scores).max()
@@ -124,7 +128,9 @@ def nested_cycles(n, shape):
         scores[2, 1] = 10 * n
     else:
         tokens = np.arange(n)
-        level = np.frexp((tokens[:, None] ^ tokens[None, :]).astype(float))[1]  # of the smallest cluster of both
+        level = np.frexp((tokens[:, None] ^ tokens[None, :]).astype(float))[
+            1
+        ]  # of the smallest cluster of both
         scores[1:, 1:] = -1000 * level + (tokens[:, None] * 7 + tokens * 3) % 11
     scores[0, 1:] = -(10**5) + np.arange(n) % 5
     return scores
@@ -135,7 +141,11 @@ def nested_cycles(n, shape):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_deeply_nested_cycles(shape, n, seed):
     scores = nested_cycles(n, shape)
-    order = np.concatenate([[0], 1 + np.random.default_rng(seed).permutation(n)]) if seed else np.arange(n + 1)
+    order = (
+        np.concatenate([[0], 1 + np.random.default_rng(seed).permutation(n)])
+        if seed
+        else np.arange(n + 1)
+    )
     scores = scores[np.ix_(order, order)]
     best, tree = arborescence_score(scores)
     assert len(list(tree.successors(0))) == 1
@@ -162,7 +172,9 @@ def fraction_determinant(matrix):
 
 
 def laplacian_determinant(weights, single_root):
-    """Sum over all trees by the Matrix-Tree theorem, and for one root child by Koo et al. (2007), in fractions."""
+    """Sum over all trees by the Matrix-Tree theorem, and for one root child by Koo et al. (2007),
+    in fractions.
+    """
     n = len(weights) - 1
     laplacian = [[-weights[h][m] for m in range(1, n + 1)] for h in range(1, n + 1)]
     for m in range(1, n + 1):
@@ -176,7 +188,9 @@ def laplacian_determinant(weights, single_root):
 @pytest.mark.parametrize("single_root", [True, False])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_every_marginal_keeps_its_digits_where_the_laplacian_is_nearly_singular(single_root, seed):
-    """Pairs of tokens that prefer each other by e^40, and pairs of such pairs by e^20, against exact fractions."""
+    """Pairs of tokens that prefer each other by e^40, and pairs of such pairs by e^20, against
+    exact fractions.
+    """
     n = 6
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=(n + 1, n + 1)) - 20.0
@@ -195,13 +209,19 @@ def test_every_marginal_keeps_its_digits_where_the_laplacian_is_nearly_singular(
         if m > 0 and h != m:
             without = [list(row) for row in weights]
             without[h][m] = Fraction(0)
-            assert_allclose(expected[h, m], float(1 - laplacian_determinant(without, single_root) / total), rtol=1e-12)
+            assert_allclose(
+                expected[h, m],
+                float(1 - laplacian_determinant(without, single_root) / total),
+                rtol=1e-12,
+            )
 
 
 @pytest.mark.parametrize("single_root", [True, False])
 @pytest.mark.parametrize("shape", ["chain", "pairs"])
 def test_marginals_of_huge_scores_are_the_best_tree(single_root, shape):
-    """Nested cycles with gaps of 1e6 underflow as weights; a jitter makes the best tree the only one that counts."""
+    """Nested cycles with gaps of 1e6 underflow as weights; a jitter makes the best tree the only
+    one that counts.
+    """
     jitter = np.random.default_rng(0).integers(0, 1000, size=(25, 25))
     scores = 1e3 * nested_cycles(24, shape) + 100.0 * jitter
     structure = NonProjectiveTree(single_root)
@@ -221,14 +241,18 @@ def test_ties_break_towards_the_lower_head_where_the_choice_is_free():
 
 @both
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 5), single_root=st.booleans())
-def test_difference_is_that_of_indicators_and_scores(structure_class, trees_of, arc_scores, seed, n, single_root):
+def test_difference_is_that_of_indicators_and_scores(
+    structure_class, trees_of, arc_scores, seed, n, single_root
+):
     structure = structure_class(single_root)
     rng = np.random.default_rng(seed)
     scores = arc_scores(seed, n, "plain")
     trees = trees_of(n, single_root).heads
     predicted, gold = trees[rng.integers(len(trees), size=2)]
     gap, (gradient,) = structure.difference(scores, predicted, gold)
-    assert_allclose(gap, structure.score(scores, predicted) - structure.score(scores, gold), atol=1e-12)
+    assert_allclose(
+        gap, structure.score(scores, predicted) - structure.score(scores, gold), atol=1e-12
+    )
     assert_allclose(gradient, structure.indicator(predicted).arcs - structure.indicator(gold).arcs)
     assert structure.cost(gold, predicted) == (gold != predicted).sum()
     structure.subtract_indicator(gradient, predicted)
@@ -246,7 +270,10 @@ def test_the_log_partition_of_zeros_counts_trees(structure_class, single_root):
 
 
 def n_trees(structure_class, single_root, n):
-    """Of all trees: Cayley (1889). Of projective ones as of noncrossing trees: Noy (1998); Deutsch and Noy (2002)."""
+    """Of all trees: Cayley (1889).
+
+    Of projective ones as of noncrossing trees: Noy (1998); Deutsch and Noy (2002).
+    """
     if structure_class is NonProjectiveTree:
         return (n if single_root else n + 1) ** (n - 1)
     return math.comb(3 * n - 2, n - 1) // n if single_root else math.comb(3 * n, n) // (2 * n + 1)
@@ -266,7 +293,11 @@ def test_lists_whole_numbers_and_columns_first_are_accepted(structure_class):
 @pytest.mark.parametrize("single_root", [True, False])
 def test_scores_without_a_tree_and_nan_are_refused(structure_class, single_root):
     structure = structure_class(single_root)
-    calls = (structure.decode, structure.marginals, lambda scores: structure.loss_augmented(scores, [0, 1]))
+    calls = (
+        structure.decode,
+        structure.marginals,
+        lambda scores: structure.loss_augmented(scores, [0, 1]),
+    )
     for call in calls:
         for bad in (np.nan, np.inf):
             for arc in ((0, 2), (1, 2)):
@@ -309,7 +340,9 @@ def test_marginals_at_large_magnitudes_are_those_of_the_best_tree(arc_scores, si
     kind=st.sampled_from(["plain", "ties", "rooted", "cyclic", "forbidden"]),
     scale=st.sampled_from([0.1, 1.0, 10.0, 100.0]),
 )
-def test_sums_of_weights_are_those_of_logs_or_no_answer(arc_scores, seed, n, single_root, kind, scale):
+def test_sums_of_weights_are_those_of_logs_or_no_answer(
+    arc_scores, seed, n, single_root, kind, scale
+):
     scores, structure = arc_scores(seed, n, kind, scale), ProjectiveTree(single_root)
     by_sums, by_logs = np.zeros(scores.shape), np.zeros(scores.shape)
     found = _jit_projective.marginals(scores, single_root, by_sums)
@@ -346,7 +379,9 @@ def possible(trees, scores):
 
 @pytest.mark.parametrize("structure_class", STRUCTURES)
 @given(**SIZES, kind=KINDS, n_best=st.integers(1, 30))
-def test_the_best_trees_come_in_order(structure_class, trees_of, arc_scores, seed, n, single_root, kind, n_best):
+def test_the_best_trees_come_in_order(
+    structure_class, trees_of, arc_scores, seed, n, single_root, kind, n_best
+):
     scores, structure = arc_scores(seed, n, kind), structure_class(single_root)
     trees = trees_of(n, single_root, structure_class is ProjectiveTree)
     _, values = possible(trees, scores)
@@ -381,7 +416,9 @@ def test_the_tree_of_minimum_risk_has_most_heads_right_in_expectation(
 
 
 @pytest.mark.parametrize("structure_class", STRUCTURES)
-@pytest.mark.parametrize("loss", [StructuredHinge(), StructuredHinge(2.0), CRF(), Perceptron()], ids=repr)
+@pytest.mark.parametrize(
+    "loss", [StructuredHinge(), StructuredHinge(2.0), CRF(), Perceptron()], ids=repr
+)
 @given(**SIZES, known=st.integers(0, 2**5 - 1))
 def test_losses_of_trees_known_in_part_are_over_the_trees_that_agree(
     structure_class, loss, trees_of, arc_scores, seed, n, single_root, known
@@ -404,4 +441,7 @@ def test_losses_of_trees_known_in_part_are_over_the_trees_that_agree(
     assert_allclose(value, max(expected, 0.0), atol=1e-9)
     if gradient is not None and not isinstance(loss, Perceptron):
         step = 1e-6  # a step against the gradient makes the loss smaller, unless it is flat
-        assert loss.value_and_gradient(structure, scores - step * gradient.arcs, gold)[0] <= value + 1e-9
+        assert (
+            loss.value_and_gradient(structure, scores - step * gradient.arcs, gold)[0]
+            <= value + 1e-9
+        )

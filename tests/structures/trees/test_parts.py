@@ -60,7 +60,9 @@ def test_scores_are_sums_over_arcs_and_named_parts(single_root, projective, seed
         found = np.flatnonzero(counts)
         assert len(found) == len(names)  # every part once
         of_arcs = potentials.arcs[heads, np.arange(1, n + 1)].sum()
-        assert structure.score(potentials, heads) == pytest.approx(of_arcs + potentials.parts[found].sum())
+        assert structure.score(potentials, heads) == pytest.approx(
+            of_arcs + potentials.parts[found].sum()
+        )
         numbers[tuple(heads.tolist())] = set(names), set(found.tolist())
     for names, found in numbers.values():  # trees share the numbers of the parts that they share
         for others, own in numbers.values():
@@ -92,10 +94,17 @@ def test_search_errors_are_rare(single_root, projective):
 
 
 def best_projective(potentials, n):
-    """Score of the best projective tree with one root, by the dynamic program of McDonald and Pereira (2006)."""
+    """Score of the best projective tree with one root, by the dynamic program of McDonald and
+    Pereira (2006).
+    """
     lists, arcs = potentials.lists, potentials.arcs
     parts = [
-        {pair: k for k, pair in enumerate((i, j) for i in range(length + 1) for j in range(i + 1, length + 2))}
+        {
+            pair: k
+            for k, pair in enumerate(
+                (i, j) for i in range(length + 1) for j in range(i + 1, length + 2)
+            )
+        }
         for length in np.diff(lists.bounds).tolist()
     ]
 
@@ -104,10 +113,16 @@ def best_projective(potentials, n):
         return lists.modifiers[side].tolist().index(m) + 1
 
     def part(h, s, m, right):
-        length = len(parts[2 * h + right]) and lists.bounds[2 * h + right + 1] - lists.bounds[2 * h + right]
+        length = (
+            len(parts[2 * h + right])
+            and lists.bounds[2 * h + right + 1] - lists.bounds[2 * h + right]
+        )
         if not length:
             return 0.0
-        i, j = 0 if s is None else place(h, s, right), length + 1 if m is None else place(h, m, right)
+        i, j = (
+            0 if s is None else place(h, s, right),
+            length + 1 if m is None else place(h, m, right),
+        )
         return potentials.parts[lists.siblings[2 * h + right] + parts[2 * h + right][i, j]]
 
     @cache
@@ -117,7 +132,9 @@ def best_projective(potentials, n):
     @cache
     def arc(h, m):  # an arc with all words below it, and the siblings before it
         right = m > h
-        first = part(h, None, m, right) + (whole(m, h + 1, False) if right else whole(m, h - 1, True))
+        first = part(h, None, m, right) + (
+            whole(m, h + 1, False) if right else whole(m, h - 1, True)
+        )
         between = range(h + 1, m) if right else range(m + 1, h)
         others = [arc(h, s) + inner(min(s, m), max(s, m)) + part(h, s, m, right) for s in between]
         return arcs[h, m] + max([first, *others])
@@ -141,7 +158,10 @@ def test_projective_trees_with_siblings_against_a_dynamic_program(rng):
         potentials.arcs[:] = rng.normal(size=potentials.arcs.shape)
         siblings = slice(potentials.lists.siblings[0], None)
         potentials.parts[siblings] = 0.15 * rng.normal(size=len(potentials.parts[siblings]))
-        best, found = best_projective(potentials, n), structure.score(potentials, structure.decode(potentials))
+        best, found = (
+            best_projective(potentials, n),
+            structure.score(potentials, structure.decode(potentials)),
+        )
         assert found <= best + 1e-9
         wrong += found < best - 1e-9
         if n <= 5:
@@ -169,13 +189,24 @@ def test_differences_and_losses(seed, n):
     potentials, _, possible = draw(seed, n, structure)
     gold, other = possible[0], possible[-1]
     gap, gradient = structure.difference(potentials, other, gold)
-    assert gap == pytest.approx(structure.score(potentials, other) - structure.score(potentials, gold))
-    assert np.vdot(potentials.arcs, gradient.arcs) + potentials.parts @ gradient.parts == pytest.approx(gap)
+    assert gap == pytest.approx(
+        structure.score(potentials, other) - structure.score(potentials, gold)
+    )
+    assert np.vdot(
+        potentials.arcs, gradient.arcs
+    ) + potentials.parts @ gradient.parts == pytest.approx(gap)
     value, _ = StructuredHinge().value_and_gradient(structure, potentials, gold)
     found = structure.decode(structure.cost_augmented(potentials, gold))
-    expected = structure.score(potentials, found) - structure.score(potentials, gold) + np.count_nonzero(found != gold)
+    expected = (
+        structure.score(potentials, found)
+        - structure.score(potentials, gold)
+        + np.count_nonzero(found != gold)
+    )
     assert value == pytest.approx(max(expected, 0.0))
-    assert Perceptron().value_and_gradient(structure, potentials, structure.decode(potentials))[0] == 0.0
+    assert (
+        Perceptron().value_and_gradient(structure, potentials, structure.decode(potentials))[0]
+        == 0.0
+    )
     partial = np.where(np.arange(n) % 2 == 0, gold, -1)
     agreeing = structure.decode(structure.agreeing(potentials, partial))
     assert np.array_equal(agreeing[::2], gold[::2])
@@ -235,7 +266,11 @@ def test_lists_are_those_of_the_definition(rng):
     assert set(zip(lists.heads.tolist(), lists.modifiers.tolist())) == arcs
     assert np.all(np.diff(lists.modifiers) >= 0)
     n_grandparents = sum((g, h) in arcs for h, _ in arcs for g in range(8) if h > 0)
-    sides = [sum((h, m) in arcs for m in side) for h in range(8) for side in (range(1, h), range(h + 1, 8))]
+    sides = [
+        sum((h, m) in arcs for m in side)
+        for h in range(8)
+        for side in (range(1, h), range(h + 1, 8))
+    ]
     assert lists.n_parts == n_grandparents + sum((k + 1) * (k + 2) // 2 for k in sides if k)
     potentials = PartPotentials(np.zeros((8, 8)), np.zeros(lists.n_parts), lists)
     assert jit.arcs_of(lists, np.full(7, -1)).tolist() == [-1] * 8
