@@ -197,7 +197,8 @@ def fetch(names, folder):
         )
         save(compressed(checked), target)
         print(
-            f"Verified{' by its counts' if isinstance(known, Counts) else ''}, and saved to {target}."
+            f"Verified{' by its counts' if isinstance(known, Counts) else ''}, and saved to"
+            f" {target}."
         )
 
 
@@ -229,8 +230,8 @@ def _counted(blocks, name, source):
     counts = Counts(len(numbers), int((numbers[:, -1] == 1).sum()))
     if counts != TABLES[name]:
         raise DataFileError(
-            f"{source} is not what was expected: {counts.samples} samples, {counts.positive} of them +1, where there "
-            f"are {TABLES[name].samples} and {TABLES[name].positive}."
+            f"{source} is not what was expected: {counts.samples} samples, {counts.positive} of"
+            f" them +1, where there are {TABLES[name].samples} and {TABLES[name].positive}."
         )
     return [table]
 

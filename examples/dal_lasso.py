@@ -194,7 +194,8 @@ def main():
             print(f"  {setting}, m = {m}, n = {n}, {condition} conditioned: done", flush=True)
 
     print(
-        f"\nCPU seconds to a relative duality gap of {arguments.gap:g} ('> ' where the time limit came first)"
+        f"\nCPU seconds to a relative duality gap of {arguments.gap:g} ('> ' where the time limit"
+        " came first)"
     )
     found = {
         (r["loss"], r["condition"], r["setting"], r["m"], r["n"], r["method"]): r for r in rows

@@ -56,7 +56,8 @@ def main():
     X, _, y, _ = standardized_split(arguments.data, 0.8, arguments.seed)
     kernels = PackedStack.from_kernels(variable_kernels(X.shape[1]), X)
     print(
-        f"{arguments.data}: {kernels.n_kernels} kernels, {kernels.n_samples} training samples, C = {arguments.C:g}"
+        f"{arguments.data}: {kernels.n_kernels} kernels, {kernels.n_samples} training samples, C ="
+        f" {arguments.C:g}"
     )
     warm_up(arguments.methods)
     traces, cells = {}, []

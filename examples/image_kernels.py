@@ -124,7 +124,8 @@ def main():
     views = descriptions(images)
     X, kernels = np.hstack(list(views.values())), kernels_on(views, train)
     print(
-        f"{len(kernels)} kernels on {len(views)} descriptions; {len(train)} training and {len(test)} test images"
+        f"{len(kernels)} kernels on {len(views)} descriptions; {len(train)} training and"
+        f" {len(test)} test images"
     )
 
     rows, learned = [], {}
@@ -146,7 +147,8 @@ def main():
         )
         learned[f"{regularizer}, C = {C:g}"] = model.kernel_weights_
         print(
-            f"{regularizer}, C = {C:g}: {accuracy:.2f}%, {model.n_active_} kernels, {seconds:.1f} s",
+            f"{regularizer}, C = {C:g}: {accuracy:.2f}%, {model.n_active_} kernels,"
+            f" {seconds:.1f} s",
             flush=True,
         )
 

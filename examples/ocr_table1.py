@@ -58,8 +58,8 @@ ON_VIEWS = {
     "histograms, MKL with neighbours": LETTER | {"near": Gaussian(0.13, on="near")},
 }
 PEERS = (
-    "Peers on pixels (folds 0-2, parameters chosen on the test folds): structured SVM 80.2, CRF 79.6 (both linear); "
-    "RBF SVM for each character alone 82.2."
+    "Peers on pixels (folds 0-2, parameters chosen on the test folds): structured SVM 80.2, CRF"
+    " 79.6 (both linear); RBF SVM for each character alone 82.2."
 )
 CS = (1.0, 3.0, 10.0, 30.0)
 RATES = (0.1, 0.3, 1.0, 2.0, 3.0, 10.0)
@@ -195,8 +195,8 @@ def show(rows):
         gains = gain(rows, column)
         if gains:
             print(
-                f"With {text}, MKL of the three gains {gains[0]:+.2f} points over the best single kernel and "
-                f"{gains[1]:+.2f} over their average (paper: +2.0 and +3.2)."
+                f"With {text}, MKL of the three gains {gains[0]:+.2f} points over the best single"
+                f" kernel and {gains[1]:+.2f} over their average (paper: +2.0 and +3.2)."
             )
 
 

@@ -45,7 +45,8 @@ def rankings(train, test, seed, epochs, C):
     orders = {"MKL": mkl.ranking(), "norms of the SVM": svm.ranking(), "random": shuffled}
     alive = sum(weight > 0 for weight in mkl.template_weights_.values())
     print(
-        f"seed {seed}: SVM {accuracy(svm, test):.2f}, MKL {accuracy(mkl, test):.2f} with {alive} templates",
+        f"seed {seed}: SVM {accuracy(svm, test):.2f}, MKL {accuracy(mkl, test):.2f} with {alive}"
+        " templates",
         flush=True,
     )
     return svm.templates_, orders, accuracy(svm, test), accuracy(mkl, test), mkl.template_weights_
@@ -104,14 +105,16 @@ def main():
     ]
     print("\n".join(table(rows, ("SVM on the best of", *arguments.sizes))))
     print(
-        f"SVM on all: {np.mean(full):.2f}; MKL by dual averaging: {np.mean(mkl_scores):.2f}. UAS without punctuation."
+        f"SVM on all: {np.mean(full):.2f}; MKL by dual averaging: {np.mean(mkl_scores):.2f}. UAS"
+        " without punctuation."
     )
     summary = {"full": full, "mkl": mkl_scores, "pruned": found}
     if len(weights) > 1:
         correlations = [spearmanr(a, b).statistic for a, b in combinations(weights, 2)]
         summary["rank_correlation"] = float(np.mean(correlations))
         print(
-            f"Rank correlation of MKL's weights between seeds: {np.mean(correlations):.3f} (Spearman)"
+            f"Rank correlation of MKL's weights between seeds: {np.mean(correlations):.3f}"
+            " (Spearman)"
         )
     write_json(arguments.output / "parser_pruning.json", summary)
     curves = {

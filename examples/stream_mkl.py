@@ -146,8 +146,9 @@ def main():
     for result in results:
         if result["memory grown since 100 thousand"] is not None:
             print(
-                f"{result['model']}: peak memory grew by {result['memory grown since 100 thousand']:.1%} after the "
-                "first 100 thousand examples."
+                f"{result['model']}: peak memory grew by"
+                f" {result['memory grown since 100 thousand']:.1%} after the first 100 thousand"
+                " examples."
             )
     write_json(arguments.json, {"examples": arguments.examples, "models": results})
     plot_panels([[*map(_weights, results), _errors(results)]], arguments.plot)

@@ -282,7 +282,8 @@ def report(found, sizes):
         for size in sizes:
             score, useful, useless, weight, _ = found[name, size]
             cells[-1].append(
-                f"{score[0]:.1f} ± {score[1]:.1f} {useless[0]:.1f} / {useful[0]:.0f} {weight[0]:.2f}"
+                f"{score[0]:.1f} ± {score[1]:.1f} {useless[0]:.1f} / {useful[0]:.0f}"
+                f" {weight[0]:.2f}"
             )
     return table(
         cells, ["%, useless / useful alive, weight", *(f"{size} sentences" for size in sizes)]

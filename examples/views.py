@@ -347,9 +347,9 @@ def measure(views, digits, arguments):
                     "useless": n_useless,
                     "split": seed,
                     "accuracy": 100 * float(np.mean(predicted == split.y_test)),
-                    "weight of useless": ""
-                    if useless is None
-                    else float(useless.sum() / weights.sum()),
+                    "weight of useless": (
+                        "" if useless is None else float(useless.sum() / weights.sum())
+                    ),
                     "useless alive": "" if useless is None else int(np.sum(useless > 0)),
                 }
             )

@@ -324,9 +324,9 @@ def test_the_command_line_explains_itself_without_what_it_computes_with(argument
 def modules_after(*arguments):
     """Return the top-level modules that a command has imported."""
     code = (
-        "import contextlib, io, sys\nfrom omkl.cli import main\n"
-        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()): main(sys.argv[1:])\n"
-        "print(*{name.split('.')[0] for name in sys.modules})"
+        "import contextlib, io, sys\nfrom omkl.cli import main\nwith"
+        " contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):"
+        " main(sys.argv[1:])\nprint(*{name.split('.')[0] for name in sys.modules})"
     )
     return set(run(code, *map(str, arguments)))
 
@@ -445,7 +445,10 @@ def test_modules_that_predictions_do_not_need_are_imported_by_functions(path):
 )
 def test_predicting_loads_no_module_that_it_does_not_need(tmp_path, estimator, X, y, unused):
     estimator.set_params(verbose=False).fit(X, y).save(tmp_path / "model.npz")
-    code = f"import sys, omkl; omkl.load({str(tmp_path / 'model.npz')!r}).predict({X!r}); print(*sys.modules)"
+    code = (
+        f"import sys, omkl; omkl.load({str(tmp_path / 'model.npz')!r}).predict({X!r});"
+        " print(*sys.modules)"
+    )
     base = "scipy" if estimator._reads == "sequences" else "sklearn.base"
     new = set(run(code)) - set(run(f"import sys, {base}; print(*sys.modules)"))
     assert "omkl.estimators.persistence" in new
@@ -483,5 +486,8 @@ FAMILIES = [
 @pytest.mark.parametrize(("base", "name"), FAMILIES)
 def test_a_name_is_found_by_who_knows_only_the_base(base, name):
     module, _, cls = base.rpartition(".")
-    code = f"from {module} import {cls}\nfrom omkl._components import resolve\nprint(resolve({cls}, {name!r}, 'part'))"
+    code = (
+        f"from {module} import {cls}\nfrom omkl._components import resolve\nprint(resolve({cls},"
+        f" {name!r}, 'part'))"
+    )
     assert run(code)

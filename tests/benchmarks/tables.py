@@ -58,7 +58,10 @@ def name_of(row: dict) -> str:
     """Return the file and the test without their common prefixes."""
     file, _, test = row["fullname"].partition("::")
     file = file.rpartition("/")[2]
-    return f"{file.removeprefix('test_').removesuffix('.py')}: {test.removeprefix('test_').replace('_', ' ')}"
+    return (
+        f"{file.removeprefix('test_').removesuffix('.py')}:"
+        f" {test.removeprefix('test_').replace('_', ' ')}"
+    )
 
 
 def reason_of(row: dict) -> str:
@@ -99,7 +102,8 @@ def growth(rows: list[dict]) -> list[str]:
                 if b[0] > a[0]
             ]
             lines.append(
-                f"{key}: {', '.join(f'{size:g}' for size, _ in points)}: {', '.join(f'{p:.2f}' for p in powers)}"
+                f"{key}: {', '.join(f'{size:g}' for size, _ in points)}:"
+                f" {', '.join(f'{p:.2f}' for p in powers)}"
             )
     return lines
 
@@ -113,9 +117,10 @@ def summary(rows: list[dict]) -> str:
     )
     known = sum(bool(reason_of(row)) for row in floored)
     return (
-        f"{len(rows)} rows took {wall:.1f} minutes with all that they need, {cpu + of_peers:.1f} of them CPU time, of "
-        f"which {of_peers:.1f} of peers; of {len(floored)} rows with a floor, {near} are within {GOOD:g} times of it, "
-        f"{known} say why they are not, and {len(floored) - near - known} do not."
+        f"{len(rows)} rows took {wall:.1f} minutes with all that they need, {cpu + of_peers:.1f} of"
+        f" them CPU time, of which {of_peers:.1f} of peers; of {len(floored)} rows with a floor,"
+        f" {near} are within {GOOD:g} times of it, {known} say why they are not, and"
+        f" {len(floored) - near - known} do not."
     )
 
 
@@ -148,14 +153,23 @@ def page(found: dict[str, Any]) -> str:
     reasons = reasons_of(sorted(rows, key=lambda row: -multiple_of(row)))
     parts = [
         "# Benchmarks",
-        "<!-- made by `python -m tests.benchmarks table docs/benchmarks.json -o docs/benchmarks.md`: do not edit -->",
-        "Time of omkl divided by the time of each peer on the same input: below 1, omkl is faster. Medians over the "
-        "rows of the tables below, least and largest ratio in brackets.",
+        (
+            "<!-- made by `python -m tests.benchmarks table docs/benchmarks.json -o"
+            " docs/benchmarks.md`: do not edit -->"
+        ),
+        (
+            "Time of omkl divided by the time of each peer on the same input: below 1, omkl is"
+            " faster. Medians over the rows of the tables below, least and largest ratio in"
+            " brackets."
+        ),
         _peer_table(rows),
-        f"Measured {_when(rows, found)}, on one core of {machine}. Times are CPU seconds of one call, the least of "
-        "several rounds, unless marked *wall*. MB is the growth of memory during a call. The *floor* is the time of "
-        "the operations that no implementation can avoid, such as reading these bytes or multiplying these matrices. "
-        "Measure again with `python -m tests.benchmarks`.",
+        (
+            f"Measured {_when(rows, found)}, on one core of {machine}. Times are CPU seconds of one"
+            " call, the least of several rounds, unless marked *wall*. MB is the growth of memory"
+            " during a call. The *floor* is the time of the operations that no implementation can"
+            " avoid, such as reading these bytes or multiplying these matrices. Measure again with"
+            " `python -m tests.benchmarks`."
+        ),
         "Versions: "
         + ", ".join(f"{name} {number}" for name, number in found["peers"].items())
         + ".",

@@ -75,10 +75,11 @@ def made(client, kernels, X):
 def report(title, times):
     alone, one, two = (times[n] for n in (0, 1, 2))
     print(
-        f"\n{title}: {alone.wall:.3f} s alone, {one.wall:.3f} on one worker, {two.wall:.3f} on two: "
-        f"{two.wall / one.wall:.2f} of one's, {two.wall / alone.wall:.2f} of alone; processor time {alone.path:.3f}, "
-        f"{one.path:.3f}, {two.path:.3f}: {two.path / one.path:.2f}, {two.path / alone.path:.2f} "
-        f"(load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors)"
+        f"\n{title}: {alone.wall:.3f} s alone, {one.wall:.3f} on one worker, {two.wall:.3f} on two:"
+        f" {two.wall / one.wall:.2f} of one's, {two.wall / alone.wall:.2f} of alone; processor time"
+        f" {alone.path:.3f}, {one.path:.3f}, {two.path:.3f}: {two.path / one.path:.2f},"
+        f" {two.path / alone.path:.2f} (load {os.getloadavg()[0]:.1f} on {os.cpu_count()}"
+        " processors)"
     )
 
 
@@ -123,8 +124,8 @@ def test_solving(benchmark, clients, stacks, loss, regularizer):
     ]
     title = f"{kernels.n_kernels} kernels, {kernels.n_samples} samples, {regularizer}, {loss}"
     report(
-        f"{title} ({last['full_passes']:.1f} passes, {last['newton_steps']} Newton steps, working set "
-        f"{last['working_set']}, objective differs by {max(differences):.0e})",
+        f"{title} ({last['full_passes']:.1f} passes, {last['newton_steps']} Newton steps, working"
+        f" set {last['working_set']}, objective differs by {max(differences):.0e})",
         times,
     )
     benchmark.extra_info["notes"] = {

@@ -66,8 +66,8 @@ def test_epoch_of_two_workers(benchmark, treebank):
         passed = np.array(list(values_of(record, "seconds").values()))
         other = record["seconds"] - passed.max() - record["mixing_seconds"]
         print(
-            f"{n_workers} workers: {record['seconds']:.1f} s an epoch: passes {np.round(passed, 1)} s, mixing "
-            f"{record['mixing_seconds']:.2f} s, sending and packing {other:.2f} s"
+            f"{n_workers} workers: {record['seconds']:.1f} s an epoch: passes {np.round(passed, 1)}"
+            f" s, mixing {record['mixing_seconds']:.2f} s, sending and packing {other:.2f} s"
         )
     fastest = {n: min(record["seconds"] for record in history[1:]) for n, history in found.items()}
     benchmark.extra_info["notes"] = {
@@ -196,8 +196,9 @@ def test_collections_on_one_two_and_four_workers(benchmark, name):
             epoch, state = (more - once) / 3, model.model_.trainer.state()
             megabytes = sum(np.asarray(array).nbytes for array in state.values()) / 1e6
             notes[f"{n_workers} workers"] = (
-                f"start {once - epoch:.1f} s, epoch {epoch:.2f} s, of which mixing "
-                f"{model.history_[-1]['mixing_seconds']:.2f} s; {megabytes:.1f} MB of parameters, 8 shards"
+                f"start {once - epoch:.1f} s, epoch {epoch:.2f} s, of which mixing"
+                f" {model.history_[-1]['mixing_seconds']:.2f} s; {megabytes:.1f} MB of parameters,"
+                " 8 shards"
             )
             print(f"\n{name}, {n_workers} workers: {notes[f'{n_workers} workers']}")
 

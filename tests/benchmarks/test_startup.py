@@ -29,16 +29,39 @@ CASES = {
     "omkl --help": ("", "from omkl.cli import main; main(['--help'])", {}),
 }
 
-ROWS = "import numpy as np, omkl; X = np.random.default_rng(0).normal(size=(200, 5)); y = (X[:, 0] > 0).astype(int); "
-SENTENCES = "[['the', 'dog', 'barks']] * 40, [['D', 'N', 'V']] * 40"
+#: What makes data in a fresh process: rows of an issue's size, few rows, and sentences.
+ROWS = """
+import numpy as np, omkl
+rng = np.random.default_rng(0)
+X = rng.normal(size=({n_rows}, {n_columns}))
+y = (X[:, 0] + X[:, 1] ** 2 > 0).astype(int)
+"""
+MANY_ROWS = ROWS.format(n_rows=1000, n_columns=8)
+FEW_ROWS = ROWS.format(n_rows=200, n_columns=5)
+SENTENCES = """
+import numpy as np, omkl
+codes = np.random.default_rng(0).integers({n_words}, size=({n_sentences}, {n_tokens}))
+X = [[f"w{{code}}" for code in sentence] for sentence in codes]
+y = [[f"t{{code % 9}}" for code in sentence] for sentence in codes]
+"""
+MANY_SENTENCES = SENTENCES.format(n_words=500, n_sentences=400, n_tokens=15)
+FEW_SENTENCES = SENTENCES.format(n_words=20, n_sentences=40, n_tokens=3)
+FIT_CLASSIFIER = "omkl.OnlineMKLClassifier(verbose=False).fit(X, y)\n"
+FIT_REGRESSOR = "omkl.OnlineMKLRegressor(verbose=False).fit(X, X[:, 0])\n"
+FIT_LABELER = "omkl.SequenceLabeler(verbose=False).fit(X, y).predict(X)"
 #: The first fit and prediction of an installation, which compile.
 FIRST_CALLS = {
-    "labeler": f"import omkl; omkl.SequenceLabeler(verbose=False).fit({SENTENCES}).predict([['the', 'dog']])",
-    "online": ROWS + "omkl.OnlineMKLClassifier(verbose=False).fit(X, y).predict(X)",
-    "batch": ROWS + "omkl.MKLClassifier(verbose=False).fit(X, y).predict(X)",
-    "group lasso": ROWS + "omkl.GroupLasso(alpha=0.1).fit(X, X[:, 0]).predict(X)",
-    "parser": "import omkl; trees = omkl.data.synthetic_treebank(40); "
-    "omkl.DependencyParser('small', verbose=False).fit(trees).predict(trees)",
+    "classifier, 1,000 x 8": MANY_ROWS + FIT_CLASSIFIER,
+    "classifier, then regressor, 1,000 x 8": MANY_ROWS + FIT_CLASSIFIER + FIT_REGRESSOR,
+    "labeler, 400 sentences of 15 words": MANY_SENTENCES + FIT_LABELER,
+    "labeler": FEW_SENTENCES + FIT_LABELER,
+    "online": FEW_ROWS + "omkl.OnlineMKLClassifier(verbose=False).fit(X, y).predict(X)",
+    "batch": FEW_ROWS + "omkl.MKLClassifier(verbose=False).fit(X, y).predict(X)",
+    "group lasso": FEW_ROWS + "omkl.GroupLasso(alpha=0.1).fit(X, X[:, 0]).predict(X)",
+    "parser": (
+        "import omkl; trees = omkl.data.synthetic_treebank(40); "
+        "omkl.DependencyParser('small', verbose=False).fit(trees).predict(trees)"
+    ),
 }
 
 

@@ -155,7 +155,10 @@ def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
         "--json",
         metrics,
     ]
-    settings = "--loss crf --regularizer l2 --C 3 --epochs 5 --method rda --eta0 0.5 --average last --transitions none"
+    settings = (
+        "--loss crf --regularizer l2 --C 3 --epochs 5 --method rda --eta0 0.5 --average last"
+        " --transitions none"
+    )
     assert main([*map(str, files), *settings.split()]) == 0
     assert "Token accuracy on" in capsys.readouterr().out
     saved = json.loads(metrics.read_text())

@@ -481,8 +481,10 @@ def test_tabs_between_columns_are_not_taken_for_attributes(tmp_path):
 COMMENTED = {
     "columns of comments": (
         "columns",
-        "# id 0 domain=train\nDogs NOUN _ B-X\nrun VERB _ O\n\n# id 1 domain=train\n# two\n# SYM _ O\n"
-        "#tag X _ O\n# SYM _ O\n\n# end\n",
+        (
+            "# id 0 domain=train\nDogs NOUN _ B-X\nrun VERB _ O\n\n# id 1 domain=train\n# two\n#"
+            " SYM _ O\n#tag X _ O\n# SYM _ O\n\n# end\n"
+        ),
         [["Dogs", "run"], ["#", "#tag", "#"]],
         [["B-X", "O"], ["O", "O", "O"]],
     ),

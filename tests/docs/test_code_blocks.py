@@ -38,7 +38,8 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CODE = [page for page in PAGES if FENCE.search(page.read_text(encoding="utf-8"))]
 #: Commands that tests skip: ``.ci/run`` runs them, or they are for other machines.
 ELSEWHERE = re.compile(
-    r"(\S*pip install|python3 -m venv|(\.venv/bin/)?(python -m (pytest|ruff|sphinx|tests)|codespell)|\.ci/run|"
+    r"(\S*pip install|python3 -m venv|(\.venv/bin/)?(python -m"
+    r" (pytest|ruff|sphinx|tests)|codespell)|\.ci/run|"
     r"python data_scripts/|ln -s ~)"
 )
 #: A command of omkl with simple pipes and redirections, which run without a shell.

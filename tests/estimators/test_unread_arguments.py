@@ -221,9 +221,9 @@ REFUSED = {
     "early stopping": lambda: classifier(early_stopping=True).partial_fit(X, Y),
     "eta0 beside a schedule": lambda: classifier(eta0=0.01, schedule=Constant(1.0)).fit(X, Y),
     "a cost with the CRF loss": lambda: classifier(loss="crf", cost=1.0 - np.eye(2)).fit(X, Y),
-    "positions without transitions": lambda: labeler(
-        transitions=None, transitions_by_position=True
-    ).fit(SEQUENCES, LABELS),
+    "positions without transitions": (
+        lambda: labeler(transitions=None, transitions_by_position=True).fit(SEQUENCES, LABELS)
+    ),
     "None as a vector": lambda: labeler().fit([[[1.0], None]], [["D", "N"]]),
     "bytes as a word": lambda: labeler().fit([[b"dog", "dog"]], [["D", "N"]]),
     "a set of labels": lambda: labeler().fit([WORDS, WORDS], [TAGS, set(TAGS)]),
@@ -256,13 +256,13 @@ REFUSED = {
         }.items()
     },
     "weights of a stream": lambda: classifier().fit(STREAM, sample_weight=np.ones(60)),
-    "weights of a stream, in part": lambda: OnlineMKLRegressor().partial_fit(
-        STREAM, sample_weight=np.ones(60)
+    "weights of a stream, in part": (
+        lambda: OnlineMKLRegressor().partial_fit(STREAM, sample_weight=np.ones(60))
     ),
     "early stopping on a stream": lambda: classifier(early_stopping=True).fit(STREAM),
     "a radius from a stream": lambda: classifier(radius="auto").fit(STREAM),
-    "a cost of growing classes": lambda: classifier(cost=1.0 - np.eye(3)).fit(
-        STREAM, classes="growing"
+    "a cost of growing classes": (
+        lambda: classifier(cost=1.0 - np.eye(3)).fit(STREAM, classes="growing")
     ),
     "a stream without outputs": lambda: classifier().fit(Stream.from_arrays(X)),
     "a stream without examples": lambda: classifier().fit(Stream.from_arrays(X[:0], Y[:0])),

@@ -235,8 +235,10 @@ def made_up():
     rng = np.random.default_rng(0)
     digits = np.repeat(np.arange(10), 12)
     return {
-        name: (1 + k / 5) * rng.standard_normal((10, width))[digits]
-        + rng.standard_normal((120, width))
+        name: (
+            (1 + k / 5) * rng.standard_normal((10, width))[digits]
+            + rng.standard_normal((120, width))
+        )
         for k, (name, width) in enumerate(WIDTHS.items())
     }, digits
 

@@ -44,9 +44,12 @@ KERNELS = {"g": "gaussian:on=0:2,sigma2=1", "l": "linear", "n": "gaussian:on=3:6
 def rows(n, n_classes=2, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 6))
-    return X, np.array(["a", "b", "c"])[
-        (X[:, 0] ** 2 > 1).astype(int) + (n_classes > 2) * (X[:, 1] > 0.5)
-    ]
+    return (
+        X,
+        np.array(["a", "b", "c"])[
+            (X[:, 0] ** 2 > 1).astype(int) + (n_classes > 2) * (X[:, 1] > 0.5)
+        ],
+    )
 
 
 def dicts(n, seed=0):

@@ -182,9 +182,12 @@ def without_heads(treebank, share, rng):
         False
     )
     heads, deprels = np.where(unknown, -1, treebank.heads), np.where(unknown, 0, treebank.deprels)
-    return replace(
-        treebank, heads=heads.astype(np.int32), deprels=deprels.astype(np.int32), text=None
-    ), unknown
+    return (
+        replace(
+            treebank, heads=heads.astype(np.int32), deprels=deprels.astype(np.int32), text=None
+        ),
+        unknown,
+    )
 
 
 @pytest.mark.parametrize("settings", [{}, {"loss": "crf"}, {"loss": "perceptron"}], ids=str)

@@ -337,10 +337,11 @@ def test_in_a_browser_tables_are_sorted_and_nothing_is_refused(tmp_path):
     html = make_report(model, X, Y)
     # a second script clicks on the column of recall twice, as a reader would
     click = (
-        "const t=[...document.querySelectorAll('table')].find(t=>t.tHead.textContent.includes('recall'));"
-        "const b=[...t.querySelectorAll('thead button')].find(b=>b.textContent==='recall');"
-        "const read=()=>[...t.tBodies[0].rows].map(r=>parseFloat(r.cells[5].dataset.value)).join(',');"
-        "b.click();const down=read();b.click();document.title=down+' '+read();"
+        "const"
+        " t=[...document.querySelectorAll('table')].find(t=>t.tHead.textContent.includes('recall'));const"
+        " b=[...t.querySelectorAll('thead button')].find(b=>b.textContent==='recall');const"
+        " read=()=>[...t.tBodies[0].rows].map(r=>parseFloat(r.cells[5].dataset.value)).join(',');b.click();const"
+        " down=read();b.click();document.title=down+' '+read();"
     )
     path = tmp_path / "report.html"
     path.write_text(html.replace("</body>", f"<script>{click}</script></body>"), encoding="utf-8")

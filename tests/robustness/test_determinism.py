@@ -50,7 +50,10 @@ def test_again_and_with_progress_shown(files, tmp_path):
 
 
 def test_with_another_hash_seed(files, tmp_path):
-    program = f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import pathlib, test_determinism as own\n"
+    program = (
+        f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import pathlib,"
+        " test_determinism as own\n"
+    )
     program += f"own.save_all(pathlib.Path({str(tmp_path)!r}))"
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)

@@ -23,14 +23,18 @@ Y = RNG.integers(0, 3, 30)
 WORDS = [[{"word": word, "n": 1.0} for word in "abc"]] * 4
 
 MODELS = {
-    "kernels": lambda: omkl.OnlineMKLClassifier(
-        ["gaussian", "quadratic"], epochs=2, random_state=0
-    ).fit(X, Y),
-    "budget": lambda: omkl.OnlineMKLClassifier(
-        ["gaussian", "quadratic"], budget=5, epochs=2, random_state=0
-    ).fit(X, Y),
-    "words": lambda: omkl.SequenceLabeler(epochs=2, random_state=0).fit(
-        WORDS, [["D", "N", "V"]] * 4
+    "kernels": (
+        lambda: omkl.OnlineMKLClassifier(["gaussian", "quadratic"], epochs=2, random_state=0).fit(
+            X, Y
+        )
+    ),
+    "budget": (
+        lambda: omkl.OnlineMKLClassifier(
+            ["gaussian", "quadratic"], budget=5, epochs=2, random_state=0
+        ).fit(X, Y)
+    ),
+    "words": (
+        lambda: omkl.SequenceLabeler(epochs=2, random_state=0).fit(WORDS, [["D", "N", "V"]] * 4)
     ),
     "matrices": lambda: omkl.MKLClassifier(["linear", "gaussian"]).fit(X, X[:, 0] > 0),
 }

@@ -25,7 +25,8 @@ TOKENS = [
     b"nan", b"1e999", b"-1", b"0", b"9" * 25, b"_", b"=", b"\r", b"\\", b"qid:", "é".encode(), b"x" * 5000,
 ]  # fmt: skip
 CONLLU = (
-    "# text = No way\n1-2\tNoway\t_\t_\t_\t_\t_\t_\t_\t_\n1\tNo\tno\tDET\tDT\tA=1|B=2\t2\tdet\t_\t_\n"
+    "# text = No"
+    " way\n1-2\tNoway\t_\t_\t_\t_\t_\t_\t_\t_\n1\tNo\tno\tDET\tDT\tA=1|B=2\t2\tdet\t_\t_\n"
     "2\tway\tway\tNOUN\tNN\t_\t0\troot\t_\tSpaceAfter=No\n2.1\te\t_\t_\t_\t_\t_\t_\t0:root\t_\n\n"
     "1\té\te\tX\t_\t_\t0\troot\t_\t_\n\n"
 )
@@ -60,8 +61,10 @@ def good_files():
         "a.svm": svm,
         "a.svm.gz": gzip.compress(svm),
         "a.csv": (
-            'a,b,"c ""d",y\n' + "".join(f'{k},{k / 3},"s\n{k}",{k % 3}\n' for k in range(20))
-        ).encode(),
+            (
+                'a,b,"c ""d",y\n' + "".join(f'{k},{k / 3},"s\n{k}",{k % 3}\n' for k in range(20))
+            ).encode()
+        ),
         "a.jsonl": JSON[0].encode(),
         "b.jsonl": JSON[1].encode(),
         "a.crfsuite": b"B\tw=dog\tlen:3\tflag\nO\tw=a\\:b\tt=x\tt=y:0.5\n\nB\tw=cat\n",
@@ -69,7 +72,9 @@ def good_files():
         "a.conllu": CONLLU.encode(),
         "letter.data": f"1\to\t2\t1\t1\t0\t{pixels}\t\n2\tk\t-1\t1\t2\t0\t{pixels}\t\n".encode(),
         "brown.lexicon": b"No\t0110\nway\t0111\n",
-        "some.templates": b"h.form m.form\nh.lemma m-1.upos distance\nh.misc:Gloss # why\n\nm.Case direction\n",
+        "some.templates": (
+            b"h.form m.form\nh.lemma m-1.upos distance\nh.misc:Gloss # why\n\nm.Case direction\n"
+        ),
         "a.parquet": parquet.getvalue(),
         "a.feather": feather.getvalue(),
         "a.npz": npz.getvalue(),

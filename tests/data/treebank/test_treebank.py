@@ -325,8 +325,9 @@ def test_sentences_made_in_python_become_a_treebank(tmp_path):
     assert treebank.feats.tolist() == [0, 0, 0]
     write_treebank(tmp_path / "a.conllu", treebank.with_column("heads", [2, 0, 0]))
     text = (tmp_path / "a.conllu").read_text()
-    assert text == (
-        "1\tNo\t_\t_\t_\t_\t2\tdet\t_\t_\n2\tway\t_\t_\t_\t_\t0\t_\t_\t_\n\n1\ta b\t_\tX\t_\t_\t0\t_\t_\t_\n\n"
+    assert (
+        text == "1\tNo\t_\t_\t_\t_\t2\tdet\t_\t_\n2\tway\t_\t_\t_\t_\t0\t_\t_\t_\n\n1\ta"
+        " b\t_\tX\t_\t_\t0\t_\t_\t_\n\n"
     )
     assert [s.heads for s in read_treebank(tmp_path / "a.conllu")] == [[2, 0], [0]]
     assert len(Treebank.from_sentences([])) == 0
@@ -457,9 +458,10 @@ def test_a_wrong_sentence_is_named_or_skipped(tmp_path, case, newline, monkeypat
         treebank, stream = skipping(path)
         assert (stream.skipped, len(stream.reasons)) == (2, 2)
         assert re.search(expected, stream.reasons[0])
-        assert list(treebank.strings["forms"]) == ["_", "Yes"], (
-            "strings of skipped sentences are not taken in"
-        )
+        assert list(treebank.strings["forms"]) == [
+            "_",
+            "Yes",
+        ], "strings of skipped sentences are not taken in"
         assert treebank.text == (GOOD + GOOD).replace("\n", newline).encode()
 
 
