@@ -366,6 +366,7 @@ def test_the_command_line_finds_missing_files_without_what_it_computes_with(
     assert any(reason in message for reason in ("There is no file", "--resume needs"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [
@@ -424,6 +425,7 @@ def test_modules_that_predictions_do_not_need_are_imported_by_functions(path):
     assert [name for name in names if name.startswith(LATER)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "X", "y", "unused"),
     [

@@ -14,6 +14,8 @@ from tests.benchmarks.measuring import Measure, MissedError, Peer, elsewhere, st
 from tests.benchmarks.reasons import REASONS
 from tests.benchmarks.tables import page, table
 
+pytestmark = pytest.mark.slow
+
 
 def missing():
     raise ImportError

@@ -434,8 +434,8 @@ def labeler(options: Options) -> None:
       omkl train labeler train.crfsuite -o labeler.npz --dev dev.crfsuite --allowed-transitions BIO
       omkl train labeler train.conllu -o tagger.npz --epochs 5 --json metrics.json
       omkl train labeler train.conllu -o tagger.npz --lexicon cluster=brown.tsv
-      omkl train labeler vectors.jsonl -o labeler.npz --kernels linear gaussian:sigma2=5 --budget
-      1000 omkl train labeler large.jsonl -o labeler.npz --stream --checkpoint state --resume
+      omkl train labeler vectors.jsonl -o labeler.npz --kernels linear gaussian --budget 1000
+      omkl train labeler large.jsonl -o labeler.npz --stream --checkpoint state --resume
     """
     training = Training(options)
     own = options.values(

@@ -79,8 +79,9 @@ def train_parser(options: Options) -> None:
     Examples:
       omkl train parser train.conllu -o parser.npz --dev dev.conllu
       omkl train parser train.conllu -o fast.npz --order 1 --likely 0.99 --keep auto
-      omkl train parser train.conllu -o parser.npz --lexicon cluster=brown.tsv --templates
-      templates.txt omkl train parser train.conllu -o parser.npz --checkpoint state --resume
+      omkl train parser train.conllu -o parser.npz --lexicon cluster=brown.tsv
+      omkl train parser train.conllu -o parser.npz --templates templates.txt
+      omkl train parser train.conllu -o parser.npz --checkpoint state --resume
     """
     training = train.Training(options)
     reading: Record = {
@@ -250,8 +251,8 @@ def prune(options: Options) -> None:
 
     Examples:
       omkl prune parser.npz --keep 100 -o small.npz
-      omkl prune parser.npz --keep 100 -o small.npz --retrain train.conllu --regularizer l2 --dev
-      dev.conllu omkl prune parser.npz --keep auto -o small.npz --retrain train.conllu --plot
+      omkl prune parser.npz --keep 100 -o small.npz --retrain train.conllu --dev dev.conllu
+      omkl prune parser.npz --keep auto -o small.npz --retrain train.conllu --plot
       curve.svg
     """
     if options.retrain is None:

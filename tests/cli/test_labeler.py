@@ -60,6 +60,7 @@ def test_train_predict_evaluate_inspect(corpus, model, tmp_path, capsys):
     assert "w=the" in printed
 
 
+@pytest.mark.slow
 def test_sentences_are_answered_before_standard_input_ends(model):
     """Each answer is read before the next sentence is written."""
     sentences = ["x\tw=the\tn=0\nx\tw=dog\tn=1\n\n", "\n", "x\tw=runs\tn=2\n\n"]
@@ -557,6 +558,7 @@ def test_files_of_conll_2003_are_recognized_by_their_first_line(tmp_path):
     assert read_sequences(tmp_path / "attributes")[1] == [["B-ORG", "O"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mark", [" ", "\t"])
 @pytest.mark.parametrize("gold", [True, False])
 def test_predictions_for_columns_are_beside_their_lines(mark, gold, tmp_path):

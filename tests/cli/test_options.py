@@ -186,6 +186,7 @@ def test_errors_name_standard_input(files, tmp_path, monkeypatch, capsys):
     assert "can be read only once" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_model_goes_through_a_pipe(files, tmp_path):
     """``omkl train - -o - < data > model``, by two processes."""
     command = [sys.executable, "-m", "omkl", "train", "classifier", "-", "-o", "-", "--epochs", "1"]
@@ -233,6 +234,7 @@ def test_on_error_skip_leaves_out_bad_records(tmp_path, capsys):
             assert main([command, *own, "--on-error", "skip"]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "message"),
     [

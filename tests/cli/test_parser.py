@@ -94,6 +94,7 @@ def test_predict_writes_the_confidence_of_a_calibrated_parser(treebanks, model, 
     )
 
 
+@pytest.mark.slow
 def test_first_parsers_are_trained_by_one_option(treebanks, tmp_path):
     out, templates = tmp_path / "m.npz", str(treebanks / "templates.txt")
     command = [
@@ -129,6 +130,7 @@ def test_first_parsers_are_trained_by_one_option(treebanks, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_templates_are_kept_by_number_or_as_few_as_do(treebanks, tmp_path, refused):
     out, templates = tmp_path / "m.npz", str(treebanks / "templates.txt")
     command = [
@@ -188,6 +190,7 @@ def test_predict_replaces_heads_and_relations_only(treebanks, model, tmp_path, c
         assert before[:6] + before[8:] == after[:6] + after[8:]
 
 
+@pytest.mark.slow
 def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
     metrics, smaller = tmp_path / "m.json", tmp_path / "small.npz"
     assert (
@@ -235,6 +238,7 @@ def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
     assert json.loads(metrics.read_text())["dev"]["all"]["uas"] > uas - 0.05
 
 
+@pytest.mark.slow
 def test_pruning_draws_its_curve_and_names_the_knee(treebanks, model, tmp_path, capsys):
     train, small, picture = (
         str(treebanks / "train.conllu"),
@@ -297,6 +301,7 @@ def test_evaluate_compares_two_treebanks_as_it_does_a_parser(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
 def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
@@ -599,6 +604,7 @@ def test_text_on_standard_input_is_annotated(folder, capfdbinary, monkeypatch):
     assert set(record) == {"forms", "upos", "xpos", "feats", "lemmas", "heads", "deprels"}
 
 
+@pytest.mark.slow
 def test_a_failed_calibration_keeps_the_model(folder, capsys):
     (folder / "bare.conllu").write_text("1\tthe\t_\tDET\t_\t_\t_\t_\t_\t_\n\n")
     paths = [

@@ -182,6 +182,7 @@ def test_a_cell_that_is_no_date_is_named(tmp_path):
     assert_array_equal(whole(stream_csv([later, later], "x"))[0][:, 0], [np.nan, 19727] * 2)
 
 
+@pytest.mark.slow
 def test_truth_values_of_text_are_numbers_but_for_classes(tmp_path):
     path = write(tmp_path / "a.csv", "ok,x,y\nTrue,1,true\nfalse,2,false\n,3,true\n")
     for target in ("y", 2, -1):
@@ -292,6 +293,7 @@ def check_wrong_rows(make, message, n_skipped, expected):
         assert stream.skipped == n_skipped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -215,6 +215,7 @@ def test_an_example_that_is_wrong_is_named_or_counted(tmp_path, format, good, ba
         assert stream.skipped == stream.shuffled().skipped == len(stream.reasons) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["svm", "csv", "conllu", "crfsuite", "jsonl"])
 def test_memory_is_that_of_a_block_whatever_the_size_of_the_file(tmp_path, texts, format):
     header, body = b"", texts[format]

@@ -291,6 +291,7 @@ class Classification:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("regularizer", [L21(), SquaredL21()])
 def test_mixing_ends_where_serial_training_does(regularizer):
     """The proximal step of the mix restores sparsity without counting the regularizer twice."""
@@ -475,6 +476,7 @@ def arc_scores(bank, inputs):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("narrow", [False, True], ids=["", "folded"])
 @pytest.mark.parametrize("name", ARC_SETTINGS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

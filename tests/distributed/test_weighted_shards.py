@@ -18,6 +18,8 @@ from omkl.kernels import as_kernel
 
 from ..passes import assert_same_state
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(61, 4))
 Y = np.digitize(X[:, 0] + 0.3 * RNG.normal(size=61), [-0.5, 0.5])

@@ -22,6 +22,8 @@ from omkl.structures import Binary
 
 from ..passes import assert_same_state, fit, online_trainer
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("distributed")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

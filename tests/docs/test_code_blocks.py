@@ -28,6 +28,8 @@ from threadpoolctl import threadpool_limits
 import omkl
 from omkl.cli import main
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 #: Where omkl is imported from, by commands as well.
 INSTALLED = str(Path(omkl.__file__).parents[1])

@@ -160,6 +160,7 @@ labeler.save(sys.argv[2])
 """
 
 
+@pytest.mark.slow
 def test_sigkill_at_any_instant(tmp_path, rng):
     """Kill real processes that write a checkpoint every round, also while they write."""
     program = tmp_path / "train.py"
@@ -408,6 +409,7 @@ def cases(rng):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", cases(np.random.default_rng(0)))
 def test_fit_is_a_loop_over_partial_fit_and_resumes_with_the_same_bits(name, rng, tmp_path):
     estimator, stream, options = cases(rng)[name]
@@ -435,6 +437,7 @@ def test_fit_is_a_loop_over_partial_fit_and_resumes_with_the_same_bits(name, rng
     assert_equal_files(straight, resumed, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", [["linear"], ["gaussian:sigma2=2", "laplacian:sigma=3"]])
 @pytest.mark.parametrize(
     "schedule", [{}, {"eta0": 0.1, "schedule": "linear"}, {"eta0": 1.0, "schedule": "polyak"}]
@@ -541,6 +544,7 @@ def test_records_of_endless_streams_stay_bounded(rng, monkeypatch):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["arrays", "sequences", "trees", "regression"])
 def test_shards_of_a_stream_are_mixed_and_resume(name, rng, tmp_path, monkeypatch):
     """Blocks are learned in shards side by side, mixed after each; checkpoints lie between blocks."""

@@ -18,6 +18,8 @@ from omkl.exceptions import MissingDependencyError
 from omkl.online import values_of
 from omkl.structures import UnaryPotentials
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

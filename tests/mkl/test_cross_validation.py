@@ -34,6 +34,7 @@ BY_LOSS = {
 }
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [MKLClassifierCV(Cs=4, cv=3), MKLRegressorCV(Cs=4, cv=3)],
     expected_failed_checks=lambda model: (
@@ -76,6 +77,7 @@ def test_two_classes_are_scored_as_grid_search_scores_them(cancer, scoring, n_jo
     assert_array_equal(model.predict_proba(X), search.best_estimator_.predict_proba(X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"multiclass": "ovr"}, {"class_weight": "balanced"}])
 @pytest.mark.parametrize("cv", [3, KFold(3)], ids=["stratified", "every fold lacks a class"])
 def test_several_classes_are_scored_as_grid_search_scores_them(settings, cv):
@@ -104,6 +106,7 @@ def expected_choice(grid, Cs):
     return Cs[max(tied, key=lambda k: (right[k].mean(), -means[k]))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [load_breast_cancer, load_iris])
 def test_classifiers_choose_by_log_loss_and_in_doubt_by_accuracy(data):
     X, y = data(return_X_y=True)

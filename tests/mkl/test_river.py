@@ -31,6 +31,7 @@ def named_checks():
             yield pytest.param(name, check, id=f"{name}-{check.__name__}-{found[check.__name__]}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "check"), list(named_checks()))
 def test_check_of_river(name, check):
     check(MODELS[name]().clone())

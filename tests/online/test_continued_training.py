@@ -67,6 +67,7 @@ def copied(model, folder):
 WAYS = {way.__name__: way for way in (unpickled, unpickled_by_joblib, mapped, loaded, copied)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", ["any", "budget", "drift", "growing"])
 @pytest.mark.parametrize("seed", [1, 2])
@@ -100,6 +101,7 @@ def draw_epochs(kind, seed):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["any", "budget", "restart", "drift"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_resumed_run_has_the_same_bits(kind, seed, tmp_path, monkeypatch):
@@ -129,6 +131,7 @@ def test_rounds_may_change_between_both_where_a_run_is_resumed(kind, tmp_path, m
 # ---- threads -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["any", "budget", "restart", "drift", "growing"])
 def test_models_are_trained_in_threads_at_once(kind, monkeypatch):
     configurations = [draw(kind, seed) for seed in range(200, 206)]

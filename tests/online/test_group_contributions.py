@@ -474,6 +474,7 @@ def objective(w, penalty, lambda_, weights, loss):
     return weights @ losses_of / weights.sum() + lambda_ * penalty(cp.Constant(w)).value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PENALTIES)
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 def test_random_weights_approach_the_weighted_batch_optimum(name, method):

@@ -38,6 +38,7 @@ def parser(templates=INFORMATIVE + USELESS, **settings):
     return omkl.DependencyParser(templates, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 def test_mkl_finds_the_informative_templates(grammar, loss, method):
@@ -74,6 +75,7 @@ def test_several_roots():
         parser(templates).fit(sentences)
 
 
+@pytest.mark.slow
 def test_relations_are_learned(grammar):
     train, test = grammar
     found = parser(INFORMATIVE).fit(train).evaluate(test)
@@ -150,6 +152,7 @@ def test_template_files_and_lexicons_are_read_once(grammar, tmp_path):
         lexicon.write_bytes(texts[1])
 
 
+@pytest.mark.slow
 def test_the_strongest_features_have_names(grammar):
     train, _ = grammar
     model = parser().fit(train)
@@ -190,6 +193,7 @@ def without_heads(treebank, share, rng):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"loss": "crf"}, {"loss": "perceptron"}], ids=str)
 def test_partially_annotated_trees(grammar, settings, tmp_path):
     train, test = grammar
@@ -228,6 +232,7 @@ def test_partial_trees_that_fit_no_tree(tmp_path):
         parser(["m.form"], projective=True).fit(blocked)
 
 
+@pytest.mark.slow
 def test_accuracy_on_english(real_data):
     folder = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
     train = read_treebank(real_data(folder.format("train")), single_root=True)[:2000]
@@ -236,6 +241,7 @@ def test_accuracy_on_english(real_data):
     assert model.score(test, ignore="upos") > 0.76
 
 
+@pytest.mark.slow
 def test_partial_fit_learns_from_blocks_and_undoes_calibration(grammar):
     train, test = grammar
     streamed = parser(INFORMATIVE)

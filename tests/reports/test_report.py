@@ -123,6 +123,7 @@ def test_a_classifier():
     assert "<svg" in html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [True, False])
 @pytest.mark.parametrize(
     "model",
@@ -149,6 +150,7 @@ def test_every_estimator_of_rows(model, given):
     )
 
 
+@pytest.mark.slow
 def test_effects_of_columns_are_drawn_for_kernels_on_single_columns():
     pytest.importorskip("matplotlib")
     X, y = np.random.default_rng(0).normal(size=(2, 60, 3))
@@ -162,6 +164,7 @@ def test_effects_of_columns_are_drawn_for_kernels_on_single_columns():
         assert ("What each column adds" in page) == drawn
 
 
+@pytest.mark.slow
 def test_rows_of_dicts_and_data_frames():
     rows = [{"colour": c, "n": float(k)} for k, c in enumerate(["red", "blue"] * 20)]
     model = omkl.OnlineMKLClassifier(epochs=1, random_state=0).fit(rows[:20], ["r", "b"] * 10)
@@ -173,6 +176,7 @@ def test_rows_of_dicts_and_data_frames():
     assert "e & f" in page.text
 
 
+@pytest.mark.slow
 def test_a_labeler_of_words_and_one_of_images():
     model = omkl.SequenceLabeler(epochs=2, early_stopping=True, random_state=0).fit(WORDS, TAGS)
     unknown = [["<the>", "\x00odd\ud800", "dog"], ["cats", "bark"]]
@@ -186,6 +190,7 @@ def test_a_labeler_of_words_and_one_of_images():
     assert "image" in make_report(reader, images, [own[::-1] for own in TAGS])
 
 
+@pytest.mark.slow
 def test_entities_have_a_table_of_their_own():
     tags = [
         ["B-PER", "O", "B-LOC", "I-LOC"],
@@ -208,6 +213,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow
 def test_trees_and_annotations():
     parser = omkl.DependencyParser(
         "small", epochs=2, memory=10, early_stopping=True, random_state=0
@@ -251,6 +257,7 @@ def test_wrong_labels_stand_below_their_words():
     assert html.count("class=wrong") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ["$\\frac$", "a\ud800\x00b", "汉字 العربية", "<script>", "-" * 200])
 def test_labels_and_groups_of_any_characters(odd):
     rows = [{odd: c, "n": float(k % 7)} for k, c in enumerate(["red", odd] * 20)]
@@ -288,6 +295,7 @@ def run(*arguments):
     return main(["report", *map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_the_command_on_rows_sequences_and_trees(tmp_path, capsys):
     np.savetxt(
         tmp_path / "rows.csv",
@@ -329,6 +337,7 @@ def test_the_command_on_rows_sequences_and_trees(tmp_path, capsys):
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     CHROMIUM is None, reason="Chromium is not installed: the page is not looked at in a browser"
 )
@@ -491,6 +500,7 @@ def test_groups_are_ranked_by_the_loss_without_them():
     assert table.index("heavy") < table.index("useful")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "score"),
     [

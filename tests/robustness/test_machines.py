@@ -17,7 +17,10 @@ from ..passes import assert_same_state
 
 distributed = pytest.importorskip("distributed")
 dask = pytest.importorskip("dask")
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them"),
+]
 
 
 @pytest.fixture

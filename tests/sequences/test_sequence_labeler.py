@@ -358,6 +358,7 @@ def test_gold_labels_that_were_never_seen_are_wrong_and_named_once(data):
     assert next((row["gold"], row["correct"]) for row in rows if row["label"] == "q") == (len(X), 0)
 
 
+@pytest.mark.slow
 def test_real_handwriting_reaches_what_the_paper_reports(ocr):
     """One fold, three kernels, default step sizes: above the paper's 87.5 % and far above its
     linear kernel.
@@ -647,6 +648,7 @@ def test_entities_are_those_of_seqeval(sequences):
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @pytest.mark.parametrize(
     ("scheme", "name", "alphabet"),

@@ -169,6 +169,7 @@ STATIONARY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STATIONARY)
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
 def test_a_model_that_begins_to_learn_is_no_change(kind, loss):
@@ -178,6 +179,7 @@ def test_a_model_that_begins_to_learn_is_no_change(kind, loss):
         assert trained(X, STATIONARY[kind](X, rng).astype(int), 300, loss=loss)[1] == []
 
 
+@pytest.mark.slow
 def test_after_a_small_change_the_model_is_soon_as_good_as_before():
     """Also where the change is too small to be found soon; SGD with a constant rate stands for what
     is possible.
@@ -203,6 +205,7 @@ def test_after_a_small_change_the_model_is_soon_as_good_as_before():
     assert np.mean(after) > np.mean(rival) - 0.025
 
 
+@pytest.mark.slow
 def test_the_model_recovers_from_a_change(rng):
     X, y = drifting(rng, 40_000, 20_000)
     model, found = trained(X[:24_000], y[:24_000])
@@ -223,6 +226,7 @@ def test_hedge_turns_to_another_kernel(rng):
     assert model.kernel_weights_["gaussian:features=60,on=2:4"] > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", [["linear"], ["gaussian"], ["gaussian", "laplacian"]])
 @pytest.mark.parametrize("budget", [None, 40])
 def test_kernel_expansions_compare_both_models(kernels, budget, rng):
@@ -340,6 +344,7 @@ def test_pieces_give_the_model_of_a_stream(rng):
     assert_allclose(stream.decision_function(X), known.decision_function(X), rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighting", ["norms", "out-of-sample"])
 def test_rounds_give_the_model_of_a_compiled_pass(weighting, rng, monkeypatch):
     X, y = drifting(rng)
@@ -388,6 +393,7 @@ def test_a_saved_model_goes_on(cut, rng, tmp_path):
 # ---- reports -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_change_is_logged_and_recorded_with_its_row(rng, caplog):
     X, y = drifting(rng)
     with caplog.at_level(logging.WARNING, "omkl"):

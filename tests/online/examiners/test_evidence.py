@@ -185,6 +185,7 @@ def test_where_all_groups_are_useful_training_is_that_of_the_paper_to_the_last_b
     np.testing.assert_array_equal(*(model.decision_function(X) for model in models))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -228,6 +229,7 @@ def test_useless_groups_are_left_out_whatever_trains_them(kind, options):
         np.testing.assert_array_equal(own, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"cache_size": 0}, {"budget": 60}])
 def test_what_is_left_out_is_not_computed_any_more(options):
     X, y = interaction(400)
@@ -248,6 +250,7 @@ def test_what_is_left_out_is_not_computed_any_more(options):
     assert max(asked) <= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_shards", [1, 3])
 @pytest.mark.parametrize("epochs", [1, 3])
 @pytest.mark.parametrize("block_size", [None, 50, 100])
@@ -275,6 +278,7 @@ def test_where_nothing_shows_anything_all_groups_stay():
     assert weights.sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_a_warning_names_weak_evidence():
     """Useless groups exceed the level in a twentieth of the draws, and few examples do not count."""
     rng = np.random.default_rng(0)

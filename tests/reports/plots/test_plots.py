@@ -316,6 +316,7 @@ def test_scores_along_a_search():
         assert ax.lines[4].get_xdata()[0] == chosen
 
 
+@pytest.mark.slow
 def test_curves_and_panels(tmp_path):
     assert len({str(style(k)) for k in range(STYLES)}) == STYLES == 15
     lines = {f"run {k}": ([0, 1], [k, k]) for k in range(20)}
@@ -385,6 +386,7 @@ def test_a_word_has_its_letters_below_it():
         plot_word(np.ones((3, 7)), "abc")
 
 
+@pytest.mark.slow
 def test_shapes_are_curves_bars_and_surfaces_on_one_scale():
     pd, rng = pytest.importorskip("pandas"), np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
