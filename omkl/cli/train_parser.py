@@ -252,7 +252,7 @@ def prune(options: Options) -> None:
     Examples:
       omkl prune parser.npz --keep 100 -o small.npz
       omkl prune parser.npz --keep 100 -o small.npz --retrain train.conllu --dev dev.conllu
-      omkl prune parser.npz --keep auto -o small.npz --plot curve.svg
+      omkl prune parser.npz --keep auto -o small.npz --retrain train.conllu --plot curve.svg
     """
     if options.retrain is None:
         opt.refuse("goes with --retrain FILE", "regularizer")
