@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -68,8 +68,8 @@ KERNELS = option(
     "--kernels",
     multiple=True,
     metavar="K...",
-    help="Kernels such as linear, quadratic, gaussian:sigma2=5, linear:on=0:10; the first three, scaled, by default "
-    "for numbers and dense vectors, linear for sparse ones. Words need none.",
+    help="Kernels such as linear, quadratic, gaussian:sigma2=5, linear:on=0:10; the first three, "
+    "scaled, by default for numbers and dense vectors, linear for sparse ones. Words need none.",
 )
 
 
@@ -77,10 +77,13 @@ def _lexicons(
     context: Context, parameter: Parameter, values: tuple[str, ...]
 ) -> dict[str, str] | None:
     """Parse ``NAME=FILE`` arguments to a dict from names of lexicons to files, or None."""
-    found = dict(value.partition("=")[::2] for value in values)
-    if len(found) < len(values) or not all(name and path for name, path in found.items()):
-        raise BadParameter("a lexicon is NAME=FILE, with a unique name.", context, parameter)
-    return found or None
+    files_of_lexicons: dict[str, str] = {}
+    for value in values:
+        name, _, path = value.partition("=")
+        if not name or not path or name in files_of_lexicons:
+            raise BadParameter("a lexicon is NAME=FILE, with a unique name.", context, parameter)
+        files_of_lexicons[name] = path
+    return files_of_lexicons or None
 
 
 LEXICON = option(
@@ -104,7 +107,8 @@ def check_options(options: Options) -> None:
     from omkl.online.checkpointing import parsed_interval
 
     options.lexicons = as_lexicons(options.lexicons) or None
-    options.transitions = None if options.transitions == "none" else options.transitions
+    if options.transitions == "none":
+        options.transitions = None
     if options.templates is not None:
         TemplateSet.resolve(options.templates, options.lexicons)
     for kernel in options.kernels or ():
@@ -134,7 +138,9 @@ def training_options(
 ) -> Callable:
     """Declare the options of all online estimators; the first of the losses is the default."""
     return declare(
-        *(TRAIN, OUTPUT, DEV),
+        TRAIN,
+        OUTPUT,
+        DEV,
         option("--loss", metavar="L", default=losses[0], help=f"{', '.join(losses)}."),
         option(
             "--regularizer",
@@ -168,7 +174,9 @@ def training_options(
             is_flag=True,
             help="Never hold the file whole: read it once an epoch, through a buffer.",
         ),
-        *(SEED, JOBS, CHECKPOINTS),
+        SEED,
+        JOBS,
+        CHECKPOINTS,
         option(
             "--log",
             type=WRITE,
@@ -207,8 +215,9 @@ ROUNDS_AT_ONCE = 100
 
 
 class Interruption:
-    """Callback: the first Ctrl-C ends training after the current rounds, and the second one ends
-    the program.
+    """Callback that ends training at the first Ctrl-C, after the current rounds.
+
+    The second Ctrl-C ends the program.
 
     Attributes
     ----------
@@ -264,8 +273,8 @@ PARAMETERS = (
     "eta0",
     "average",
     "random_state",
+    "early_stopping",
 )
-PARAMETERS += ("early_stopping",)
 
 
 class Training:
@@ -275,23 +284,23 @@ class Training:
         options.predict_only |= options.precision is not None
         if options.predict_only and options.budget:
             raise InputError(
-                "--predict-only does not go with --budget, whose models cannot drop their training state."
+                "--predict-only does not go with --budget, "
+                "whose models cannot drop their training state."
             )
         check_options(options)
-        self.options, self.interruption = options, Interruption()
+        self.options = options
+        self.interruption = Interruption()
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the estimator."""
         options = self.options
-        parameters = options.values(*PARAMETERS)
-        log = []
+        callbacks: list[object] = [self.interruption]
         if options.log is not None:
             from omkl.online.callbacks import RecordLog
 
-            log = [RecordLog(files.destination(options.log))]
-        callbacks = [self.interruption, *log]
+            callbacks.append(RecordLog(files.destination(options.log)))
         return {
-            **parameters,
+            **options.values(*PARAMETERS),
             "callbacks": callbacks,
             "n_jobs": options.jobs,
             "verbose": not options.quiet,
@@ -308,8 +317,10 @@ class Training:
 
         ``dev`` is the data of ``--dev``, on which ``--early-stopping`` measures the model.
         """
-        options, opened = self.options, nullcontext()
-        declared["validation"] = dev if options.early_stopping else None
+        options = self.options
+        opened: AbstractContextManager = nullcontext()
+        if options.early_stopping:
+            declared["validation"] = dev
         if options.scheduler is not None:
             from omkl.distributed import running_client
 
@@ -331,24 +342,27 @@ class Training:
 
     def save(self, model: Any) -> None:
         """Save the trained model."""
-        path, options = files.destination(self.options.output), self.options
+        options = self.options
+        path = files.destination(options.output)
         model.save(path, training=not options.predict_only, dtype=options.precision)
 
     def report(self, model: Any, lines: list[str], metrics: Record) -> None:
-        """Print lines about the training and the output file, and write metrics; exit with 130
-        after Ctrl-C.
+        """Print lines about the training and the output file, and write metrics.
+
+        After Ctrl-C, exit with 130.
         """
-        options, interrupted = self.options, self.interruption.happened
+        options = self.options
+        interrupted = self.interruption.happened
         if interrupted:
-            again = f" To go on, call the command again with --resume and --checkpoint {options.checkpoint}."
-            where = f"Interrupted in epoch {model.n_iter_}: the model so far is saved."
-            lines.append(f"{where}{again if options.checkpoint else ''}")
+            line = f"Interrupted in epoch {model.n_iter_}: the model so far is saved."
+            if options.checkpoint:
+                line += " To go on, call the command again with --resume and"
+                line += f" --checkpoint {options.checkpoint}."
+            lines.append(line)
         metrics |= {
             "epochs": model.n_iter_,
             "seconds": model.fit_seconds_,
             "memory": model.memory_usage(),
-        }
-        metrics |= {
             "kernel_weights": model.kernel_weights_,
             "interrupted": interrupted,
             "history": model.history_,
@@ -360,8 +374,9 @@ class Training:
 
 def progress_of(model: Any, example: str) -> str:
     """Return epochs, seconds and last loss of a training as text."""
-    loss = f"last loss {model.history_[-1]['loss']:.4g} {example}"
-    return f"{model.n_iter_} epochs in {model.fit_seconds_:.1f} s, {loss}"
+    last_loss = model.history_[-1]["loss"]
+    seconds = model.fit_seconds_
+    return f"{model.n_iter_} epochs in {seconds:.1f} s, last loss {last_loss:.4g} {example}"
 
 
 # ---- commands ------------------------------------------------------------------------------------
@@ -396,10 +411,9 @@ def train() -> None:
     """
 
 
-_WAYS = CHOICE(["free", "regularized", "none"])
 TRANSITIONS = option(
     "--transitions",
-    type=_WAYS,
+    type=CHOICE(["free", "regularized", "none"]),
     default="free",
     help="Scores of neighbours: free, a group, or none.",
 )
@@ -407,7 +421,11 @@ TRANSITIONS = option(
 
 @opt.command(
     "labeler",
-    *(opt.FORMAT, opt.ON_ERROR, KERNELS, BUDGET, LEXICON),
+    opt.FORMAT,
+    opt.ON_ERROR,
+    KERNELS,
+    BUDGET,
+    LEXICON,
     TRANSITIONS,
     option(
         "--allowed-transitions",
@@ -438,70 +456,78 @@ def labeler(options: Options) -> None:
       omkl train labeler large.jsonl -o labeler.npz --stream --checkpoint state --resume
     """
     training = Training(options)
-    own = options.values(
-        "kernels", "lexicons", "transitions", "allowed_transitions", "order", "budget"
+    model = omkl.SequenceLabeler(
+        **options.values(
+            "kernels", "lexicons", "transitions", "allowed_transitions", "order", "budget"
+        ),
+        **training.parameters(),
     )
-    model = omkl.SequenceLabeler(**own, **training.parameters())
     model._settings()
-    dev = files.labelled_sequences(options.dev, options) if options.dev else None
-    if dev is not None and any(label is None for labels in dev[1] for label in labels):
-        raise DataFileError(
-            f"{options.dev} has tokens without a label: accuracy needs all of them."
-        )
+    dev = None
+    if options.dev:
+        dev = files.labelled_sequences(options.dev, options)
+        if any(None in labels for labels in dev[1]):
+            raise DataFileError(
+                f"{options.dev} has tokens without a label: accuracy needs all of them."
+            )
     if options.stream:
         stream = data.stream_sequences(options.train, options.format, on_error=options.on_error)
-        labels, n_sequences, n_tokens = dict[str, None](), 0, 0
-        for _, block in stream.blocks():
-            for sequence in block or ():
-                labels |= dict.fromkeys(label for label in sequence if label is not None)
-                n_sequences, n_tokens = n_sequences + 1, n_tokens + len(sequence)
-        model.set_params(n_examples=n_sequences)
-        X, y, declared = training.shuffled(stream), None, {"classes": list(labels) or None}
+        classes, sizes = _labels_of_stream(stream)
+        model.set_params(n_examples=sizes["sequences"])
+        training.fit(model, training.shuffled(stream), None, dev, classes=classes)
     else:
         X, y = files.labelled_sequences(options.train, options)
-        n_sequences, n_tokens, declared = len(X), sum(map(len, X)), {}
-    _fit_labels(
-        training, model, X, y, dev, {"sequences": n_sequences, "tokens": n_tokens}, **declared
-    )
+        sizes = {"sequences": len(X), "tokens": sum(map(len, X))}
+        training.fit(model, X, y, dev)
+    _finish_labeler(training, model, dev, sizes, example="a sequence", title="Token accuracy")
 
 
-def _fit_labels(
-    training: Training,
-    model: Any,
-    X: object,
-    y: object,
-    dev: tuple | None,
-    sizes: Record,
-    **declared: Any,
-) -> None:
-    """Train a labeler of sequences or graphs, save it, and report on it; ``sizes`` are those of the
-    training data.
+def _labels_of_stream(stream: data.Stream) -> tuple[list | None, Record]:
+    """Read a stream of labels; return its labels in order of appearance, and its sizes.
+
+    The labels are None where the stream has none.
     """
-    options, is_of_sequences = training.options, "tokens" in sizes
-    training.fit(model, X, y, dev, **declared)
-    uncalibrated = (
-        [] if dev is None or options.loss == "crf" else files.calibrate(model, options.dev, *dev)
-    )
+    labels = dict[str, None]()
+    n_sequences = 0
+    n_tokens = 0
+    for _, block in stream.blocks():
+        for sequence in block or ():
+            labels.update(dict.fromkeys(label for label in sequence if label is not None))
+            n_sequences += 1
+            n_tokens += len(sequence)
+    return list(labels) or None, {"sequences": n_sequences, "tokens": n_tokens}
+
+
+def _finish_labeler(
+    training: Training, model: Any, dev: tuple | None, sizes: Record, *, example: str, title: str
+) -> None:
+    """Calibrate, save and measure a trained labeler of sequences or graphs, and report on it.
+
+    ``sizes`` are those of the training data, ``example`` names one example, and ``title`` the
+    accuracy.
+    """
+    options = training.options
+    lines_of_calibration = []
+    if dev is not None and options.loss != "crf":
+        lines_of_calibration = files.calibrate(model, options.dev, *dev)
     training.save(model)
     metrics = {**sizes, "labels": len(model.classes_)}
-    told = ", ".join(f"{n} {what}" for what, n in metrics.items())
-    example, title = (
-        ("a sequence", "Token accuracy") if is_of_sequences else ("a graph", "Accuracy")
-    )
-    lines = [
-        f"Trained on {told}: {progress_of(model, example)}.",
-        *bar_chart(model.kernel_weights_),
-    ]
+    counts = ", ".join(f"{count} {name}" for name, count in metrics.items())
+    lines = [f"Trained on {counts}: {progress_of(model, example)}."]
+    lines += bar_chart(model.kernel_weights_)
     if dev is not None:
-        found = metrics["dev"] = model.evaluate(*dev)
-        lines.append(f"{title} on {options.dev}: {found['accuracy']:.2%}")
-        lines += [] if found.get("entities") is None else [entity_line(found)]
-    training.report(model, [*lines, *uncalibrated], metrics)
+        scores = metrics["dev"] = model.evaluate(*dev)
+        lines.append(f"{title} on {options.dev}: {scores['accuracy']:.2%}")
+        if scores.get("entities") is not None:
+            lines.append(entity_line(scores))
+    training.report(model, lines + lines_of_calibration, metrics)
 
 
 @opt.command(
     "graph",
-    *(KERNELS, BUDGET, LEXICON),
+    KERNELS,
+    BUDGET,
+    LEXICON,
     option(
         "--edge-kernels",
         multiple=True,
@@ -529,12 +555,18 @@ def graph(options: Options) -> None:
     """
     refuse("does not go with graphs", "stream")
     training = Training(options)
-    own = options.values("kernels", "edge_kernels", "lexicons", "pairs", "transitions", "budget")
-    model = omkl.GraphLabeler(**own, **training.parameters())
+    model = omkl.GraphLabeler(
+        **options.values("kernels", "edge_kernels", "lexicons", "pairs", "transitions", "budget"),
+        **training.parameters(),
+    )
     model._settings()
     X, y = files.labelled_graphs(options.train)
-    dev = files.labelled_graphs(options.dev) if options.dev else None
-    _fit_labels(training, model, X, y, dev, {"graphs": len(X), "nodes": sum(map(len, X))})
+    dev = None
+    if options.dev:
+        dev = files.labelled_graphs(options.dev)
+    training.fit(model, X, y, dev)
+    sizes = {"graphs": len(X), "nodes": sum(map(len, X))}
+    _finish_labeler(training, model, dev, sizes, example="a graph", title="Accuracy")
 
 
 # ---- rows ----------------------------------------------------------------------------------------
@@ -550,7 +582,8 @@ def _train_rows(kind: str, options: Options) -> None:
       omkl train {kind} train.svm -o model.npz --kernels linear gaussian:sigma2=5 --epochs 5
       omkl train {kind} 'part-*.parquet' --target outcome -o model.npz --stream --budget 1000
     """
-    training, is_classifier = Training(options), kind == "classifier"
+    training = Training(options)
+    is_classifier = kind == "classifier"
     estimator = omkl.OnlineMKLClassifier if is_classifier else omkl.OnlineMKLRegressor
     model = estimator(**options.values("kernels", "budget"), **training.parameters())
     model._settings()
@@ -558,51 +591,75 @@ def _train_rows(kind: str, options: Options) -> None:
     stream = open_stream(options.train, options)
     with files.naming(options.train):
         if options.stream:
-            first: data.Block | None = None
-            classes: set = set()
-            n_examples = 0
-            for block in stream.blocks():
-                first, n_examples = first or block, n_examples + block.n_examples
-                classes.update(block.y.tolist() if is_classifier else ())
+            first_block, n_examples, classes = _first_pass(stream, is_classifier)
             model.set_params(n_examples=n_examples or None)
-            X, y, declared = (
-                training.shuffled(stream),
-                None,
-                {"classes": sorted(classes)} if is_classifier else {},
-            )
+            dev = _dev_rows(open_stream, options, first_block)
+            arguments = {"classes": classes} if is_classifier else {}
+            training.fit(model, training.shuffled(stream), None, dev, **arguments)
         else:
-            first = X = stream.read()  # with the names of the columns
-            y, n_examples, declared = X.y, X.n_examples, {}
-        dev = None
-        if options.dev is not None and first is not None:
-            block = open_stream(options.dev, options, files.columns_of_block(first)).read()
-            dev = (block, block.y)
-        training.fit(model, X, y, dev, **declared)
+            rows = stream.read()  # with the names of the columns
+            n_examples = rows.n_examples
+            dev = _dev_rows(open_stream, options, rows)
+            training.fit(model, rows, rows.y, dev)
     training.save(model)
     metrics: Record = {"examples": n_examples}
-    told = f"Trained on {n_examples} examples: {progress_of(model, 'an example')}."
-    lines = [told, *bar_chart(model.kernel_weights_)]
+    lines = [f"Trained on {n_examples} examples: {progress_of(model, 'an example')}."]
+    lines += bar_chart(model.kernel_weights_)
     if is_classifier:
         metrics["labels"] = len(model.classes_)
     if options.dev:
-        found = metrics["dev"] = files.row_scores(
-            model, *files.outputs_of(model, options.dev, options)
-        )
-        scores = (
-            "accuracy {accuracy:.2%}" if "accuracy" in found else "R^2 {r2:.4f}, RMSE {rmse:.4g}"
-        )
-        lines.append(f"On {options.dev}: {scores.format(**found)}")
+        scores = files.row_scores(model, *files.outputs_of(model, options.dev, options))
+        metrics["dev"] = scores
+        if is_classifier:
+            lines.append(f"On {options.dev}: accuracy {scores['accuracy']:.2%}")
+        else:
+            lines.append(f"On {options.dev}: R^2 {scores['r2']:.4f}, RMSE {scores['rmse']:.4g}")
     training.report(model, lines, metrics)
 
 
+def _first_pass(stream: data.Stream, is_classifier: bool) -> tuple[data.Block | None, int, list]:
+    """Read a stream of rows; return its first block, the number of examples, and sorted classes."""
+    first_block: data.Block | None = None
+    n_examples = 0
+    classes: set = set()
+    for block in stream.blocks():
+        if first_block is None:
+            first_block = block
+        n_examples += block.n_examples
+        if is_classifier:
+            classes.update(block.y.tolist())
+    return first_block, n_examples, sorted(classes)
+
+
+def _dev_rows(
+    open_stream: Callable, options: Options, training_block: data.Block | None
+) -> tuple | None:
+    """Read the rows and outputs of ``--dev``, with the columns of the training data."""
+    if options.dev is None or training_block is None:
+        return None
+    columns = files.columns_of_block(training_block)
+    block = open_stream(options.dev, options, columns).read()
+    return block, block.y
+
+
 def rows_command(kind: str, losses: tuple[str, ...], C: float) -> Command:
-    """Make the command that trains a ``classifier`` or a ``regressor``, with its losses and default
-    C.
+    """Make the command that trains a ``classifier`` or a ``regressor``.
+
+    ``losses`` are those that its help names, the default first, and ``C`` is the default C.
     """
     run = partial(_train_rows, kind)
     run.__doc__ = (_train_rows.__doc__ or "").format(kind=kind)
-    own = (opt.FORMAT, *opt.TABLE, opt.ON_ERROR, KERNELS, BUDGET, opt.METRICS)
-    return opt.command(kind, training_options(20, losses, C), *own)(run)
+    declare_command = opt.command(
+        kind,
+        training_options(20, losses, C),
+        opt.FORMAT,
+        *opt.TABLE,
+        opt.ON_ERROR,
+        KERNELS,
+        BUDGET,
+        opt.METRICS,
+    )
+    return declare_command(run)
 
 
 classifier = rows_command("classifier", ("crf", "hinge", *LOSSES[2:]), 100.0)

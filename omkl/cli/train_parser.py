@@ -38,8 +38,8 @@ TREES = opt.declare(
         "--likely",
         type=float,
         metavar="SHARE",
-        help="Look only at arcs that a small first parser finds likely, among them this share of the right ones: 0.99 "
-        "is faster, and what an annotator without --keep does; 0 is all arcs.",
+        help="Look only at arcs that a small first parser finds likely, among them this share of "
+        "the right ones: 0.99 is faster, and what an annotator without --keep does; 0 is all arcs.",
     ),
     option(
         "--keep",
@@ -52,22 +52,55 @@ TREES = opt.declare(
     option("--unlabeled", is_flag=True, help="Learn no relations."),
     option("--memory", type=float, default=160.0, metavar="MB", help="Megabytes for parameters."),
 )
+#: Names of these options.
 OF_TREES = (
-    *("templates", "order", "likely", "keep"),
-    *("projective", "multi_root", "unlabeled", "memory"),
+    "templates",
+    "order",
+    "likely",
+    "keep",
+    "projective",
+    "multi_root",
+    "unlabeled",
+    "memory",
 )
 
 
 def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParser:
     """Make an untrained parser from the options and further parameters."""
-    settings |= options.values("templates", "order", "keep", "projective", "memory")
-    settings |= {"single_root": not options.multi_root, "labeled": not options.unlabeled}
-    return omkl.DependencyParser(likely=options.likely or None, **settings)
+    return omkl.DependencyParser(
+        likely=options.likely or None,
+        single_root=not options.multi_root,
+        labeled=not options.unlabeled,
+        **options.values("templates", "order", "keep", "projective", "memory"),
+        **settings,
+    )
+
+
+def _sizes_of_stream(stream: data.Stream) -> tuple[int, int]:
+    """Read a stream of treebanks; return its numbers of sentences and words."""
+    n_sentences = 0
+    n_words = 0
+    for block in stream.blocks():
+        n_sentences += len(block.X)
+        n_words += block.X.n_words
+    return n_sentences, n_words
+
+
+def _attachment_scores(parser: omkl.DependencyParser, gold: data.Treebank) -> dict[str, Any]:
+    """Return the scores of a parser on all words, and on those that are no punctuation."""
+    return {
+        "all": parser.evaluate(gold),
+        "without_punctuation": parser.evaluate(gold, ignore="form"),
+    }
 
 
 @opt.command(
     "parser",
-    *(train.training_options(epochs=10, C=10.0), TREES, train.LEXICON, opt.ON_ERROR, opt.METRICS),
+    train.training_options(epochs=10, C=10.0),
+    TREES,
+    train.LEXICON,
+    opt.ON_ERROR,
+    opt.METRICS,
 )
 def train_parser(options: Options) -> None:
     """Train a dependency parser on the treebank TRAIN.
@@ -94,43 +127,54 @@ def train_parser(options: Options) -> None:
     trees: data.Treebank | data.Stream
     if options.stream:
         stream = data.stream_conllu(options.train, trees="partial", **reading)
-        sizes = [(len(block.X), block.X.n_words) for block in stream.blocks()]
-        trees, (n_sentences, n_words) = training.shuffled(stream), map(sum, zip((0, 0), *sizes))
+        n_sentences, n_words = _sizes_of_stream(stream)
+        trees = training.shuffled(stream)
         parser.set_params(n_examples=n_sentences or None)
     else:
         trees = data.read_treebank(options.train, trees="partial", **reading)
-        n_sentences, n_words = len(trees), trees.n_words
-    dev = data.read_treebank(options.dev, trees=True, **reading) if options.dev else None
+        n_sentences = len(trees)
+        n_words = trees.n_words
+    dev = None
+    if options.dev:
+        dev = data.read_treebank(options.dev, trees=True, **reading)
     options.say(
         f"{n_sentences} sentences, {n_words} words; parameters take up to {options.memory:g} MB."
     )
     training.fit(parser, trees, dev=dev)
-    uncalibrated = [] if dev is None else calibrate(parser, options.dev, dev)
+    lines_of_calibration = []
+    if dev is not None:
+        lines_of_calibration = calibrate(parser, options.dev, dev)
     training.save(parser)
     weights = parser.template_weights_
-    metrics: Record = {"sentences": n_sentences, "words": n_words}
-    metrics |= {"templates": len(weights), "template_weights": weights}
-    metrics |= {"features": parser.n_features(), "collision_rate": parser.collision_rate()}
+    metrics: Record = {
+        "sentences": n_sentences,
+        "words": n_words,
+        "templates": len(weights),
+        "template_weights": weights,
+        "features": parser.n_features(),
+        "collision_rate": parser.collision_rate(),
+    }
+    n_active = sum(weight > 0 for weight in weights.values())
     lines = [
-        f"Trained for {parser.n_iter_} epochs in {parser.fit_seconds_:.1f} s: {metrics['features'] / 1e6:.2f} million "
-        f"weights in {sum(weight > 0 for weight in weights.values())} of {len(weights)} templates, "
-        f"{metrics['collision_rate']:.0%} of the features share one."
+        f"Trained for {parser.n_iter_} epochs in {parser.fit_seconds_:.1f} s: "
+        f"{metrics['features'] / 1e6:.2f} million weights in {n_active} of {len(weights)} "
+        f"templates, {metrics['collision_rate']:.0%} of the features share one."
     ]
     best = {name: weights[name] for name in parser.ranking()[:10]}
     if len(set(best.values())) > 1:  # all weights are equal with l2
         lines += bar_chart(best)
     if dev is not None:
-        metrics["dev"] = {
-            "all": parser.evaluate(dev),
-            "without_punctuation": parser.evaluate(dev, ignore="form"),
-        }
-        lines += [*attachment_lines(metrics["dev"], options.dev), *uncalibrated]
+        metrics["dev"] = _attachment_scores(parser, dev)
+        lines += attachment_lines(metrics["dev"], options.dev)
+        lines += lines_of_calibration
     training.report(parser, lines, metrics)
 
 
 @opt.command(
     "annotator",
-    *(train.TRAIN, train.OUTPUT, train.DEV),
+    train.TRAIN,
+    train.OUTPUT,
+    train.DEV,
     option(
         "--parts",
         multiple=True,
@@ -144,8 +188,14 @@ def train_parser(options: Options) -> None:
         metavar="N",
         help="Folds, each tagged by a model of the others.",
     ),
-    *(train.strength(epochs=10, C=10.0), TREES, train.LEXICON),
-    *(opt.SEED, opt.ON_ERROR, opt.JOBS, train.CHECKPOINTS, opt.METRICS),
+    train.strength(epochs=10, C=10.0),
+    TREES,
+    train.LEXICON,
+    opt.SEED,
+    opt.ON_ERROR,
+    opt.JOBS,
+    train.CHECKPOINTS,
+    opt.METRICS,
 )
 def train_annotator(options: Options) -> None:
     """Train a tagger, a lemmatizer and a parser on the treebank TRAIN, as one model.
@@ -166,43 +216,76 @@ def train_annotator(options: Options) -> None:
     train.check_options(options)
     if options.likely is None and options.keep is None:
         options.likely = 0.99
-    settings = options.values("C", "epochs")
-    tagger, parser = omkl.SequenceLabeler(**settings), _untrained_parser(options, **settings)
-    own = options.values("lexicons", "random_state") | {
-        "folds": options.tagging_folds,
-        "n_jobs": options.jobs,
-    }
-    model = omkl.Annotator(
-        options.parts or "auto", tagger=tagger, parser=parser, verbose=not options.quiet, **own
-    )
-    for own in model._settings():
-        own._settings()
+    model = _untrained_annotator(options)
     reading: Record = {"on_error": options.on_error}
     treebank = data.read_treebank(options.train, trees="partial", **reading)
-    gold = data.read_treebank(options.dev, trees="given", **reading) if options.dev else None
+    gold = None
+    if options.dev:
+        gold = data.read_treebank(options.dev, trees="given", **reading)
     started = time.perf_counter()
     model.fit(treebank, **options.values("checkpoint", "checkpoint_every", "resume"))
     seconds = time.perf_counter() - started
-    uncalibrated = [] if gold is None else calibrate(model, options.dev, gold)
-    model.save(destination(options.output))
-    sizes = {"sentences": len(treebank), "words": treebank.n_words}
-    metrics = {**sizes, "parts": model.parts_, "seconds": seconds}
-    weights = metrics["kernel_weights"] = model.kernel_weights_
-    words = f"{len(treebank)} sentences, {treebank.n_words} words"
-    lines = [f"Learned {', '.join(model.parts_)} from {words}, in {seconds:.1f} s."]
-    for name in (part for part in ("upos", "xpos", "trees") if part in weights):
-        if kept := {group: weight for group, weight in weights[name].items() if weight > 0}:
-            lines += ["", f"The heaviest groups of {name}", *bar_chart(kept, MOST_GROUPS)]
+    lines_of_calibration = []
     if gold is not None:
-        found, metrics["dev"] = tree_scores(gold, model.annotate(gold), options.dev, model.parts_)
-        lines += ["", *found, *uncalibrated]
-        from omkl.annotation.raw_text import has_text
-
-        if "tokens" in model.parts_ and has_text(gold):
-            metrics["dev_raw"] = raw = model.evaluate(gold, raw=True)
-            scores = ", ".join(f"{name} {raw[f'{name}_f1']:.2%}" for name in ("words", "sentences"))
-            lines.append(f"From raw text: {scores}.")
+        lines_of_calibration = calibrate(model, options.dev, gold)
+    model.save(destination(options.output))
+    metrics: Record = {
+        "sentences": len(treebank),
+        "words": treebank.n_words,
+        "parts": model.parts_,
+        "seconds": seconds,
+        "kernel_weights": model.kernel_weights_,
+    }
+    sizes = f"{len(treebank)} sentences, {treebank.n_words} words"
+    lines = [f"Learned {', '.join(model.parts_)} from {sizes}, in {seconds:.1f} s."]
+    lines += _heaviest_groups(model.kernel_weights_)
+    if gold is not None:
+        lines.append("")
+        lines += _annotation_scores(model, gold, options.dev, metrics)
+        lines += lines_of_calibration
     options.report([*lines, f"Saved to {options.output}."], metrics)
+
+
+def _untrained_annotator(options: Options) -> omkl.Annotator:
+    """Make an untrained annotator from the options, whose models have checked their settings."""
+    strength = options.values("C", "epochs")
+    model = omkl.Annotator(
+        options.parts or "auto",
+        tagger=omkl.SequenceLabeler(**strength),
+        parser=_untrained_parser(options, **strength),
+        folds=options.tagging_folds,
+        n_jobs=options.jobs,
+        verbose=not options.quiet,
+        **options.values("lexicons", "random_state"),
+    )
+    for part in model._settings():
+        part._settings()
+    return model
+
+
+def _heaviest_groups(weights: Record) -> list[str]:
+    """Return lines with the heaviest groups of taggers and parser, of those that have any."""
+    lines: list[str] = []
+    for part in ("upos", "xpos", "trees"):
+        active = {group: weight for group, weight in weights.get(part, {}).items() if weight > 0}
+        if active:
+            lines += ["", f"The heaviest groups of {part}", *bar_chart(active, MOST_GROUPS)]
+    return lines
+
+
+def _annotation_scores(
+    model: omkl.Annotator, gold: data.Treebank, path: str, metrics: Record
+) -> list[str]:
+    """Measure an annotator; add its scores to ``metrics``, and return lines about them."""
+    from omkl.annotation.raw_text import has_text
+
+    lines, metrics["dev"] = tree_scores(gold, model.annotate(gold), path, model.parts_)
+    if "tokens" in model.parts_ and has_text(gold):
+        scores = metrics["dev_raw"] = model.evaluate(gold, raw=True)
+        words = f"words {scores['words_f1']:.2%}"
+        sentences = f"sentences {scores['sentences_f1']:.2%}"
+        lines.append(f"From raw text: {words}, {sentences}.")
+    return lines
 
 
 # ---- omkl prune ----------------------------------------------------------------------------------
@@ -216,7 +299,9 @@ FORMS = ("svg", "png", "pdf")
 
 @opt.command(
     "prune",
-    *(opt.MODEL, train.OUTPUT, train.DEV),
+    opt.MODEL,
+    train.OUTPUT,
+    train.DEV,
     option(
         "--keep",
         type=opt.auto_or(int),
@@ -241,7 +326,8 @@ FORMS = ("svg", "png", "pdf")
         metavar="FILE",
         help="With --keep auto: draw the curve, as .svg, .png or .pdf.",
     ),
-    *(opt.ON_ERROR, opt.METRICS),
+    opt.ON_ERROR,
+    opt.METRICS,
 )
 def prune(options: Options) -> None:
     """Keep the best templates of the parser MODEL, with the same weights, or retrained.
@@ -276,34 +362,42 @@ def prune(options: Options) -> None:
 
         pruned = clone(parser).set_params(templates=parser.templates_, keep="auto")
     reading = {"single_root": pruned.single_root, "on_error": options.on_error, "keep_text": False}
-    gold = data.read_treebank(options.dev, **reading) if options.dev else None
+    gold = None
+    if options.dev:
+        gold = data.read_treebank(options.dev, **reading)
     if options.retrain is not None:
-        pruned.set_params(
-            verbose=not options.quiet, regularizer=options.regularizer or pruned.regularizer
-        )
+        pruned.set_params(verbose=not options.quiet)
+        if options.regularizer is not None:
+            pruned.set_params(regularizer=options.regularizer)
         pruned.fit(data.read_treebank(options.retrain, trees="partial", **reading))
-    uncalibrated = [] if gold is None else calibrate(pruned, options.dev, gold)
+    lines_of_calibration = []
+    if gold is not None:
+        lines_of_calibration = calibrate(pruned, options.dev, gold)
     pruned.save(destination(options.output))
-    metrics = {"templates": pruned.templates_.names, "memory": pruned.memory_usage()}
-    lines = [
-        f"Kept {len(pruned.templates_)} of {len(parser.templates_)} templates: {options.output}"
-    ]
-    if curve := pruned.pruning_curve_:
-        metrics["pruning_curve"] = curve
-        rows = [
-            [f"{point['templates']}", *(f"{point[name]:.2%}" for name in CURVE)] for point in curve
-        ]
-        lines = [
-            *table(rows, ["templates", "right heads", "behind the best", "std. error"]),
-            *lines,
-        ]
+    metrics: Record = {
+        "templates": pruned.templates_.names,
+        "memory": pruned.memory_usage(),
+    }
+    lines: list[str] = []
+    if pruned.pruning_curve_:
+        metrics["pruning_curve"] = pruned.pruning_curve_
+        lines += _curve_lines(pruned.pruning_curve_)
         if options.plot is not None:
             with data.output_file(options.plot) as file:
                 omkl.reports.plot_pruning(pruned).figure.savefig(file, format=form, dpi=150)
+    n_kept = len(pruned.templates_)
+    lines.append(f"Kept {n_kept} of {len(parser.templates_)} templates: {options.output}")
     if gold is not None:
-        metrics["dev"] = {
-            "all": pruned.evaluate(gold),
-            "without_punctuation": pruned.evaluate(gold, ignore="form"),
-        }
-        lines += [*attachment_lines(metrics["dev"], options.dev), *uncalibrated]
+        metrics["dev"] = _attachment_scores(pruned, gold)
+        lines += attachment_lines(metrics["dev"], options.dev)
+        lines += lines_of_calibration
     options.report(lines, metrics)
+
+
+def _curve_lines(curve: list[dict[str, Any]]) -> list[str]:
+    """Return a table of the accuracies of parsers with fewer and fewer templates."""
+    rows = []
+    for point in curve:
+        shares = [f"{point[column]:.2%}" for column in CURVE]
+        rows.append([str(point["templates"]), *shares])
+    return table(rows, ["templates", "right heads", "behind the best", "std. error"])
