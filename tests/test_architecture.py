@@ -451,7 +451,7 @@ def test_predicting_loads_no_module_that_it_does_not_need(tmp_path, estimator, X
         f"import sys, omkl; omkl.load({str(tmp_path / 'model.npz')!r}).predict({X!r});"
         " print(*sys.modules)"
     )
-    base = "scipy" if estimator._reads == "sequences" else "sklearn.base"
+    base = "scipy" if estimator.example_kind == "sequences" else "sklearn.base"
     new = set(run(code)) - set(run(f"import sys, {base}; print(*sys.modules)"))
     assert "omkl.estimators.persistence" in new
     assert [

@@ -474,7 +474,7 @@ class Annotator(SavedEstimator):
     # ---- model files -----------------------------------------------------------------------------
 
     _plain_attributes = ("parts_",)
-    _reads = "annotations"
+    example_kind = "annotations"
     _rounded = SequenceLabeler._rounded
 
     _predicts_only = True  # no partial_fit

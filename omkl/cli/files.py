@@ -43,7 +43,7 @@ def load_model(options: Options) -> tuple[Any, str]:
     model = omkl.load(options.model)
     if isinstance(model, omkl.CheckedModel):
         options.checked, model = model, model.model
-    kind = model._reads or "rows"
+    kind = model.example_kind or "rows"
     refuse(f"does not go with {of_class(model)}", *UNREAD[kind])
     if options.jobs is not None:
         check_n_jobs(options.jobs)
@@ -172,7 +172,7 @@ def columns_of_model(model: Any) -> dict[str, Any]:
     from omkl.estimators.validation import column_names_of
 
     names, text = column_names_of(model), []
-    if names is not None and "features" in model._sections:
+    if names is not None and "features" in model.report_sections:
         vocabulary = model.model_.codec.encoder.vocabulary
         text = [] if vocabulary is None else [key for key in names if vocabulary.is_text(key)]
     return {

@@ -94,8 +94,8 @@ def _metrics(model: Any, kind: str, options: Options) -> Record:
     learned = {name: getattr(model, f"{name}_", parameters.get(name)) for name in ("C", "alpha")}
     metrics |= {name: value for name, value in learned.items() if value is not None}
     metrics |= {"kernel_weights": {}, "left_out": [], "group_report": [], "top_features": []}
-    metrics["column_scales"] = model.column_scales_ if "scales" in model._sections else {}
-    if "features" in model._sections:
+    metrics["column_scales"] = model.column_scales_ if "scales" in model.report_sections else {}
+    if "features" in model.report_sections:
         metrics |= {
             "C": model.model_.settings.C,
             "epochs": model.n_iter_,
@@ -115,18 +115,18 @@ def _metrics(model: Any, kind: str, options: Options) -> Record:
     else:
         opt.refuse(f"is for models that are trained online, not {of_class(model)}", "data", "group")
         metrics |= {"iterations": model.n_iter_, "dual_gap": model.dual_gap_}
-    if "coefficients" not in model._sections:
+    if "coefficients" not in model.report_sections:
         metrics |= {"kernel_weights": model.kernel_weights_, "left_out": model.left_out_}
     return metrics
 
 
 def _size(model: Any) -> dict[str, int]:
     """Return the size of a model, in units of its class."""
-    if model._reads == "trees":
+    if model.example_kind == "trees":
         return {"templates": len(model.templates_), "features": model.n_features()}
     if hasattr(model, "classes_"):
         return {"labels": len(model.classes_)}
-    is_linear = "coefficients" in model._sections
+    is_linear = "coefficients" in model.report_sections
     return {"columns": model.coef_.size} if is_linear else {"groups": len(model.kernel_weights_)}
 
 

@@ -94,7 +94,13 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
     _rounded = ("/table", "/coefficients")
     #: Functions of the trainer and a record of ``history_``, which add to it.
     _recorders: ClassVar[tuple[Callable[[OnlineTrainer, Record], None], ...]] = ()
-    _sections: ClassVar[tuple[str, ...]] = ("worth", "weights", "evidence", "groups", "features")
+    report_sections: ClassVar[tuple[str, ...]] = (
+        "worth",
+        "weights",
+        "evidence",
+        "groups",
+        "features",
+    )
 
     history_: list[dict[str, Any]] = field(init=False)
     n_iter_: int = field(init=False)

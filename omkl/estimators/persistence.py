@@ -86,12 +86,13 @@ class SavedEstimator:
     _plain_attributes: ClassVar[tuple[str, ...]] = ()
     #: Entry of the records of ``history_`` that counts epochs or iterations.
     _progress: ClassVar[str] = "epoch"
-    #: Kind of examples: "rows", "sequences", "graphs", "trees" or "annotations"; None if users
-    #: define it.
-    _reads: ClassVar[str | None] = "rows"
-    #: Sections of a report about what the model learned, in order; see
-    #: ``omkl.reports.report.SECTIONS``.
-    _sections: ClassVar[tuple[str, ...]] = ()
+    #: Kind of the examples, by which reports, guarantees and the command line choose how to read and
+    #: evaluate them: "rows", "sequences", "graphs", "trees" or "annotations"; None if users define
+    #: the examples, so that there is no quality to report.
+    example_kind: ClassVar[str | None] = "rows"
+    #: Names of the sections of a report about what the model learned, in order: keys of
+    #: ``omkl.reports.report.SECTIONS``. ``omkl inspect`` prints the same parts of the model.
+    report_sections: ClassVar[tuple[str, ...]] = ()
     #: Suffixes of the names of arrays that ``dtype=`` of :meth:`save` rounds.
     _rounded: ClassVar[tuple[str, ...]] = ()
 

@@ -63,7 +63,7 @@ random_state
     [0, 1, 0, 1]
     """
 
-    _reads = None
+    example_kind = None
 
     structure: Structure = field(kw_only=False)
     groups: Sequence[Bank] = field(kw_only=False)

@@ -114,7 +114,7 @@ n_jobs, lexicons, \ callbacks, verbose, random_state
         "sweeps": Number(above=0, integer=True),
     }
     _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_")
-    _reads = "graphs"
+    example_kind = "graphs"
     _recorders = (record_proved,)
 
     kernels: Any = field(default=None, kw_only=False)

@@ -100,7 +100,7 @@ def answers_of(
     outputs.
     """
     unknown: dict[object, None] | None = {} if compare else None
-    yield from READERS[model._reads](model, X, y, column, unknown)
+    yield from READERS[model.example_kind](model, X, y, column, unknown)
     warn_of_unknown(unknown or {})
 
 
@@ -173,7 +173,13 @@ def row_outputs(block: TrainingBlock, n: int) -> np.ndarray:
 
 def columns_of(model: Any) -> tuple[str, ...]:
     """Return the columns that a parser or an annotator predicts."""
-    return model.columns_ if model._reads == "annotations" else TREE if model.labeled else TREE[:1]
+    return (
+        model.columns_
+        if model.example_kind == "annotations"
+        else TREE
+        if model.labeled
+        else TREE[:1]
+    )
 
 
 def _sentences(
@@ -218,7 +224,7 @@ def annotated(
     writes probabilities to MISC, as the model does.
     """
     tagger, parser = None, model
-    if model._reads == "annotations":
+    if model.example_kind == "annotations":
         model._prepare(treebank)
         model.check_probabilities(trees=not set(predicted).isdisjoint(TREE))
         tagger, parser = model.tagger_, model.parser_

@@ -68,14 +68,14 @@ class CheckedModel(SavedEstimator):
 
     def fit(self, X: Any, y: Any = None) -> "CheckedModel":
         """Calibrate on examples that the model was not trained on; see :func:`omkl.guarantee`."""
-        if not isinstance(self.model, SavedEstimator) or self.model._reads not in READERS:
+        if not isinstance(self.model, SavedEstimator) or self.model.example_kind not in READERS:
             raise InputError(
                 f"`model` must be a labeler, parser or model of rows of omkl, got {self.model!r:.40}."
             )
         check_is_fitted(self.model)
         SHARE.check("confidence", self.confidence)
-        OneOf(UNITS[self.model._reads]).check("unit", self.unit)
-        has_columns = self.model._reads in ("trees", "annotations")
+        OneOf(UNITS[self.model.example_kind]).check("unit", self.unit)
+        has_columns = self.model.example_kind in ("trees", "annotations")
         OneOf((None, *(columns_of(self.model) if has_columns else ()))).check("column", self.column)
         scores, sure, wrong = zip(*self._compared(X, y))
         self.n_examples_ = n = len(scores)
@@ -221,7 +221,7 @@ class CheckedModel(SavedEstimator):
             if not len(answer.names):
                 raise InputError("sets() are of tags and heads: name one of these as column.")
             own = [set(answer.names[row >= threshold].tolist()) for row in answer.values]
-            found.append(own[0] if self.model._reads == "rows" else own)
+            found.append(own[0] if self.model.example_kind == "rows" else own)
         return found
 
     def partial_fit(

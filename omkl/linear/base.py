@@ -84,7 +84,7 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         *("column_kinds_", "column_means_", "missing_columns_"),
     )
     _progress = "iteration"
-    _sections = ("weights", "coefficients")
+    report_sections = ("weights", "coefficients")
 
     # ---- training --------------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         *("n_iter_", "history_", "C_", "Cs_", "scores_", "cv_results_"),
     )
     _progress = "iteration"
-    _sections = ("weights", "evidence", "kernels", "scales")
+    report_sections = ("weights", "evidence", "kernels", "scales")
     #: The estimator of a single C, for one that chooses C.
     _single: ClassVar[type[BatchMKL] | None] = None
     #: Default regularizer of the solver "spicy" for kernels on one or two columns each.

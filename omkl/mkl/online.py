@@ -262,7 +262,7 @@ callbacks, verbose, random_state
 
     score, shapes = score_rows, online_shapes
 
-    _sections = ("worth", "weights", "evidence", "groups", "scales", "features")
+    report_sections = ("worth", "weights", "evidence", "groups", "scales", "features")
 
     @property
     def column_scales_(self) -> dict[str, tuple[float, float]]:
@@ -443,7 +443,10 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec], BaseEstima
 
     score, shapes = score_rows, online_shapes
 
-    column_scales_, _sections = OnlineMKLClassifier.column_scales_, OnlineMKLClassifier._sections
+    column_scales_, report_sections = (
+        OnlineMKLClassifier.column_scales_,
+        OnlineMKLClassifier.report_sections,
+    )
     _read_known = OnlineMKLClassifier._read_known
 
     def _codec(self) -> TokenCodec:

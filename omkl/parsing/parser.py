@@ -554,7 +554,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         "relation_temperature_",
         "pruning_curve_",
     )
-    _reads = "trees"
+    example_kind = "trees"
 
     def _codec(self) -> TreebankCodec:
         return TreebankCodec(self)

@@ -127,16 +127,16 @@ def make_report(
         )
     quality = Quality({})
     if X is not None:
-        has_trees = model._reads in ("trees", "annotations")
+        has_trees = model.example_kind in ("trees", "annotations")
         if has_trees and not isinstance(X, Treebank):
             raise InputError(
                 "A report on trees is on a treebank: read it by omkl.data.read_treebank."
             )
-        if not has_trees and (model._reads not in QUALITIES or y is None):
+        if not has_trees and (model.example_kind not in QUALITIES or y is None):
             raise InputError(
                 "A report on X needs its outputs y, and does not support StructuredPredictor."
             )
-        quality = QUALITIES[model._reads](model, X, y, n_worst)
+        quality = QUALITIES[model.example_kind](model, X, y, n_worst)
     foot = "Made by omkl report. This page loads nothing from the network."
     try:
         figure_for(1.0, 1.0)
@@ -161,7 +161,7 @@ def make_report(
 
 def models_of(model: Model | omkl.Annotator) -> dict[str, Any]:
     """Return the models of an annotator by name; any other model has no name."""
-    return model.models() if model._reads == "annotations" else {"": model}
+    return model.models() if model.example_kind == "annotations" else {"": model}
 
 
 def learned_parts(model: Model | omkl.Annotator, X: Any = None, y: Any = None) -> list[str]:
@@ -175,9 +175,9 @@ def learned_parts(model: Model | omkl.Annotator, X: Any = None, y: Any = None) -
             parts += _weight_table(own, name=name)
             continue
         measured = None
-        if X is not None and "worth" in own._sections:
+        if X is not None and "worth" in own.report_sections:
             measured = _measured(own, *(data_of_part(model, name, X) if name else (X, y)))
-        for section in own._sections:
+        for section in own.report_sections:
             parts += SECTIONS[section](own, measured, f" of {name}" if name else "")
     return parts
 
@@ -330,7 +330,7 @@ def _coefficients(model: SparseLinear, *_: object) -> list[str]:
     ]
 
 
-#: Sections about what a model learned, by their names in ``_sections`` of estimators.
+#: Sections about what a model learned, by their names in ``report_sections`` of estimators.
 SECTIONS: dict[str, Callable[[Any, list[Record] | None, str], list[str]]] = {
     "worth": _worth,
     "weights": _weights,
@@ -400,15 +400,15 @@ def _settings(model: Model | omkl.Annotator) -> str:
 
 def size_of(model: Model | omkl.Annotator) -> dict[str, str]:
     """Return the sizes of a model."""
-    if model._reads == "annotations":
+    if model.example_kind == "annotations":
         return {"parts": number(len(model.kernel_weights_))}
     tiles = {}
-    if is_classifier(model) or model._reads in ("sequences", "graphs"):
+    if is_classifier(model) or model.example_kind in ("sequences", "graphs"):
         tiles["labels"] = number(len(model.classes_))
-    if "coefficients" not in model._sections:
+    if "coefficients" not in model.report_sections:
         weights = list(model.kernel_weights_.values())
         tiles["groups in use"] = f"{number(sum(map(bool, weights)))} of {number(len(weights))}"
-    if "features" in model._sections:
+    if "features" in model.report_sections:
         tiles["memory to predict"] = f"{model.memory_usage()['prediction']:.3g} MB"
     else:
         tiles["duality gap"] = number(float(np.max(model.dual_gap_)), 2)

@@ -189,7 +189,7 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
 
     _constraints = {**OnlineEstimator._constraints, **labeling.CONSTRAINTS}
     _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_")
-    _reads = "sequences"
+    example_kind = "sequences"
 
     kernels: Any = field(default=None, kw_only=False)
     loss: Any = "softmax-margin:cost_weight=2"

@@ -478,8 +478,8 @@ def test_sentences_without_heads_and_without_words():
 def test_estimators_say_what_a_report_on_them_has():
     found = [value for name in omkl.__all__ if isinstance(value := getattr(omkl, name), type)]
     estimators = [cls for cls in found if issubclass(cls, SavedEstimator)]
-    assert {cls._reads for cls in estimators} == {None, *QUALITIES}
-    assert {section for cls in estimators for section in cls._sections} == set(SECTIONS)
+    assert {cls.example_kind for cls in estimators} == {None, *QUALITIES}
+    assert {section for cls in estimators for section in cls.report_sections} == set(SECTIONS)
 
 
 def test_groups_are_ranked_by_the_loss_without_them():

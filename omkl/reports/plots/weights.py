@@ -122,8 +122,8 @@ def weights_of(source: Any) -> tuple[dict[str, float], str]:
             source.statistics,
             "weight minus weight of the knockoff" if of_knockoffs else "share of halves",
         )
-    if isinstance(source, SavedEstimator) and "weights" in source._sections:
-        return group_weights(source), NORM if "coefficients" in source._sections else "weight"
+    if isinstance(source, SavedEstimator) and "weights" in source.report_sections:
+        return group_weights(source), NORM if "coefficients" in source.report_sections else "weight"
     raise InputError(
         f"There are no weights in this {type(source).__name__}: give a fitted estimator, or a dict."
     )
