@@ -56,15 +56,15 @@ def explain_class(
     structure, potentials = predictor.structure, predictor.potentials(span)
 
     def code(given: object) -> int:
-        return int(codec.known.encode([given])[0])
+        return int(codec.codes.encode([given])[0])
 
     chosen = structure.decode(potentials) if label is None else code(label)
     other = (
-        other_class(len(codec.known), potentials.unary[0], chosen)
+        other_class(len(codec.codes), potentials.unary[0], chosen)
         if against is None
         else code(against)
     )
-    members, classes = codec.known.members, codec.known.as_array()
+    members, classes = codec.codes.members, codec.codes.as_array()
     told = [f"{members[chosen]!r} rather than {members[other]!r}"]
     namer = part_namer(codec.encoder, members)
     return explain_difference(
@@ -75,7 +75,7 @@ def explain_class(
 def explain_number(model: OnlineModel, rows: FlatTokens, n: int) -> Explanation:
     """Explain the prediction for a single row; see :meth:`omkl.OnlineMKLRegressor.explain`."""
     codec, predictor, span = model.codec, model.predictor(), _encoded_row(model, rows)
-    level = codec.known.level
+    level = codec.codes.level
     prediction = predictor.structure.decode(predictor.potentials(span)) + level
     found = contributions(predictor, span, UnaryPotentials(np.ones((1, 1))))
     found.groups["level"] = found.groups.get("level", 0.0) + level

@@ -107,42 +107,45 @@ class WeightedExamples(Examples):
 
     Attributes
     ----------
-    given : array or None
+    input_weights : array or None
         The weights.
     chosen : int array
         Input of each presentation. Presentations of the same input are adjacent.
     """
 
     def __init__(self, n_inputs: int, chosen: np.ndarray, weights: np.ndarray | None) -> None:
-        self.n_inputs, self.given = n_inputs, weights
+        self.n_inputs = n_inputs
+        self.input_weights = weights
         self.unit = 1.0
         self.chosen = np.asarray(chosen)
+        #: Weight of each presentation; None if all are 1.
         self._weights: np.ndarray | None = None
         if weights is not None:
             self._present(self.chosen, weights)
 
     def _present(self, inputs: np.ndarray, weights: np.ndarray) -> None:
-        """Repeat each input according to its weight."""
-        whole = np.floor(weights).astype(np.int64)
-        rest = weights - whole
-        presented = np.concatenate([np.repeat(inputs, whole), inputs[rest > 0]])
-        each = np.concatenate([np.ones(whole.sum()), rest[rest > 0]])
+        """Repeat each input according to its weight; both are (n,)."""
+        n_full = np.floor(weights).astype(np.int64)
+        remainders = weights - n_full
+        has_remainder = remainders > 0
+        presented = np.concatenate([np.repeat(inputs, n_full), inputs[has_remainder]])
+        each = np.concatenate([np.ones(n_full.sum()), remainders[has_remainder]])
         order = np.argsort(presented, kind="stable")
-        self.chosen, self._weights = presented[order], each[order]
+        self.chosen = presented[order]
+        self._weights = each[order]
 
     def shorten(self) -> None:
-        """Divide weights by their mean, if it is above :data:`MOST_PRESENTATIONS`, for fewer
-        presentations.
+        """Divide weights by their mean, for fewer presentations, if it is large.
 
-        The optimum does not change: gradient steps depend only on ratios of weights, and the
-        regularizer depends on
-        :attr:`total_weight`, which stays the same. Not for streams.
+        This is above :data:`MOST_PRESENTATIONS`. The optimum does not change: gradient steps depend
+        only on ratios of weights, and the regularizer depends on :attr:`total_weight`, which stays
+        the same. Not for streams.
         """
-        if self.given is None or self._weights is None:
+        if self.input_weights is None or self._weights is None:
             return
-        if self._weights.sum() > MOST_PRESENTATIONS * len(self.given):
-            inputs, where = np.unique(self.chosen, return_inverse=True)
-            weights = np.bincount(where, self._weights)
+        if self._weights.sum() > MOST_PRESENTATIONS * len(self.input_weights):
+            inputs, input_of_presentation = np.unique(self.chosen, return_inverse=True)
+            weights = np.bincount(input_of_presentation, self._weights)
             self.unit = float(weights.mean())
             self._present(inputs, weights / self.unit)
 
@@ -153,6 +156,10 @@ class WeightedExamples(Examples):
     def __len__(self) -> int:
         return len(self.chosen)
 
+    def weight(self, i: int) -> float:
+        """Return the weight of a presentation."""
+        return 1.0 if self._weights is None else self._weights[i]
+
     @property
     def total_weight(self) -> float:
         """Sum of the weights, m in the objective."""
@@ -160,19 +167,19 @@ class WeightedExamples(Examples):
 
     def only(self, chosen: np.ndarray, weighted: bool = True) -> Self:
         """Select inputs without copying them."""
-        part = copy(self)
-        weights = None if self.given is None or not weighted else self.given[chosen]
-        WeightedExamples.__init__(part, self.n_inputs, chosen, weights)
-        return part
+        weights = None
+        if weighted and self.input_weights is not None:
+            weights = self.input_weights[chosen]
+        selected = copy(self)
+        WeightedExamples.__init__(selected, self.n_inputs, chosen, weights)
+        return selected
 
     def part(self, indices: np.ndarray) -> Self:
         """Select presentations by their indices, and copy their inputs."""
-        part = self._cut(*np.unique(self.chosen[indices], return_inverse=True))
-        part.unit, part._weights = (
-            self.unit,
-            None if self._weights is None else self._weights[indices],
-        )
-        return part
+        selected = self._cut(*np.unique(self.chosen[indices], return_inverse=True))
+        selected.unit = self.unit
+        selected._weights = None if self._weights is None else self._weights[indices]
+        return selected
 
 
 class StreamSource:

@@ -38,7 +38,7 @@ class StructuredPredictor(OnlineEstimator["PlainCodec"]):
     groups : list of Bank
         Untrained banks with ``averaging=True``, unless ``average`` is None. ``fit`` copies them.
     loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, shuffle, \
-early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose,
+early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, \
 random_state
         As for :class:`~omkl.SequenceLabeler`. Early stopping minimizes the mean cost of held-out
         examples.
@@ -233,7 +233,7 @@ class PlainCodec(Codec):
         """Return facts about the data for a resumed run to compare."""
         return {
             "number of examples": len(examples.X),
-            "sample weights": fingerprint([examples.given]),
+            "sample weights": fingerprint([examples.input_weights]),
         }
 
     @property

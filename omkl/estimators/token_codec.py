@@ -1,7 +1,8 @@
 """TokenCodec, the codec of models on tokens: encodes inputs and outputs, and makes banks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,12 +35,18 @@ from omkl.persistence import Arrays, Manifest, Packer, Unpacker
 DOUBLE_UP_TO = 2**26
 #: Maximum number of groups that always pass for kinds of features.
 MANY = 100
+#: Names of the arrays of the first bank of a model, which holds the explicit features.
+TABLE_OF_FEATURES = "bank0/table"
+GROUPS_OF_FEATURES = "bank0/groups"
 #: Valid values of the parameters of estimators with kernels.
 TOKEN_CONSTRAINTS: dict[str, Constraint] = {
     "cache_size": Number(above=-1),
     "budget": Number(above=0, integer=True, also=(None,)),
     "dtype": OneOf(("auto", "float32", "float64", np.float32, np.float64)),
 }
+
+
+# ---- parts of a codec ----------------------------------------------------------------------------
 
 
 class Examples(WeightedExamples):
@@ -65,7 +72,7 @@ class Examples(WeightedExamples):
     def __getitem__(self, i: int) -> Example:
         x = self.tokens.sequence(self.chosen.item(i))
         y = self.gold[x.low] if self.single else self.gold[x.low : x.high]
-        return Example(x, y, 1.0 if self._weights is None else self._weights[i])
+        return Example(x, y, self.weight(i))
 
     def sequences(self) -> Sequences:
         """Return the arrays of all examples."""
@@ -73,17 +80,25 @@ class Examples(WeightedExamples):
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "Examples":
         tokens = self.tokens.only(inputs)
-        shifts = np.repeat(
-            self.tokens.offsets[inputs] - tokens.offsets[:-1], np.diff(tokens.offsets)
-        )
-        return Examples(
-            tokens, self.gold[shifts + np.arange(tokens.n_tokens)], chosen, None, self.single
-        )
+        shifts = self.tokens.offsets[inputs] - tokens.offsets[:-1]
+        shift_of_token = np.repeat(shifts, np.diff(tokens.offsets))
+        gold = self.gold[shift_of_token + np.arange(tokens.n_tokens)]
+        return Examples(tokens, gold, chosen, None, self.single)
 
 
 class Survey(NamedTuple):
-    """Distinct labels, features, length of the sequences, and scales of columns in a part of the
-    first data.
+    """Contents of a part of the first data.
+
+    Attributes
+    ----------
+    labels : list
+        Distinct labels.
+    vocabulary : Vocabulary or None
+        Sparse features.
+    longest : int
+        Length of the longest sequence.
+    scales : dict of str to ColumnScales
+        Scales of columns.
     """
 
     labels: list
@@ -92,13 +107,87 @@ class Survey(NamedTuple):
     scales: dict[str, ColumnScales]
 
 
+@dataclass(frozen=True)
+class EncodedGroups:
+    """Groups of an encoder whose parameters are in the same banks; features keep their ids.
+
+    Attributes
+    ----------
+    encoder : Encoder
+    names : collection of str or None
+        Names of the groups, as the encoder calls them; None for all groups.
+    prefix : str
+        Put before these names, to get the names of groups of the model.
+    """
+
+    encoder: Encoder
+    names: Collection[str] | None = None
+    prefix: str = ""
+
+    def _only(self, names: list[str]) -> list[str]:
+        """Return those of the names that belong to these groups."""
+        if self.names is None:
+            return names
+        return [name for name in names if name in self.names]
+
+    @property
+    def explicit(self) -> list[str]:
+        """Names of the groups of explicit features."""
+        return self._only(self.encoder.explicit_names)
+
+    @property
+    def mapped(self) -> list[str]:
+        """Names of the kernels with dense features."""
+        return self._only(self.encoder.mapped)
+
+    @property
+    def dual(self) -> list[str]:
+        """Names of the kernels with dual expansions."""
+        return self._only(self.encoder.dual)
+
+    def group_of_features(self, first: int = 0) -> np.ndarray:
+        """Return the index in :attr:`explicit` of the group of each feature from id ``first`` on.
+
+        It is 0 for features of other groups, which never occur.
+        """
+        groups = self.encoder.explicit_groups(first)
+        if self.names is None:
+            return groups
+        indices = {name: k for k, name in enumerate(self.explicit)}
+        if not indices:
+            return np.zeros(0, np.int32)
+        index_of_group = [indices.get(name, 0) for name in self.encoder.explicit_names]
+        return np.array(index_of_group, np.int32)[groups]
+
+    def tokens_of(self, tokens: Tokens) -> Tokens:
+        """Copy encoded tokens with the explicit features of these groups only."""
+        if tokens.features is None:
+            return tokens
+        names_here = set(self.explicit)
+        is_here = np.array([name in names_here for name in self.encoder.explicit_names], bool)
+        features = tokens.features.only(is_here[self.encoder.explicit_groups()])
+        return Tokens(tokens.offsets, features, tokens.views)
+
+    def named(self, names: Sequence[str]) -> list[str]:
+        """Return the names of these groups in the model."""
+        return [self.prefix + name for name in names]
+
+    def kernels(self, names: Sequence[str]) -> tuple[list[str], list[Any], list[str]]:
+        """Return the names in the model, the kernels and the views of groups, for a bank."""
+        kernels = [self.encoder.kernels[name] for name in names]
+        views = [self.encoder.views[name].label for name in names]
+        return self.named(names), kernels, views
+
+
 def warn_of_many_groups(vocabulary: Vocabulary) -> None:
     """Warn if groups have so few features that they are hardly kinds of features."""
-    n_groups, n_features = len(vocabulary.keys), len(vocabulary.groups)
+    n_groups = len(vocabulary.keys)
+    n_features = len(vocabulary.groups)
     if n_groups > max(MANY, n_features / 100):
         warn_caller(
-            f"There are {n_groups} groups of {n_features} features, such as {vocabulary.keys[-1]!r:.40}: give features "
-            "of a kind one key, as in 'word=main', {'word': 'main'}, or the columns ('main', 'NOUN').",
+            f"There are {n_groups} groups of {n_features} features, such as "
+            f"{vocabulary.keys[-1]!r:.40}: give features of a kind one key, as in 'word=main', "
+            "{'word': 'main'}, or the columns ('main', 'NOUN').",
             DataWarning,
         )
 
@@ -106,27 +195,30 @@ def warn_of_many_groups(vocabulary: Vocabulary) -> None:
 def top_of_bank(
     bank: ExplicitBank,
     encoder: Encoder,
-    columns_of: Sequence[dict[str, Any]],
+    columns: Sequence[dict[str, Any]],
     n: int,
     group: str | None,
 ) -> list[dict[str, Any]]:
-    """List the features of a bank with the largest weights; ``columns_of`` describes its outputs."""
+    """List the features of a bank with the largest weights.
+
+    ``columns`` describes its outputs: entries of the record of a feature.
+    """
     table = bank.table[: bank.n_features]
     if group is not None:
-        table = np.where((bank.groups == bank.names.index(group))[:, None], table, 0.0)
+        is_of_group = bank.groups == bank.names.index(group)
+        table = np.where(is_of_group[:, None], table, 0.0)
     order = np.argsort(-np.abs(table), axis=None, kind="stable")[:n]
-    rows, columns = np.unravel_index(order, table.shape)
+    rows, outputs = np.unravel_index(order, table.shape)
     names = encoder.names_of(rows.tolist())
-    return [
-        {
-            "feature": names[i],
-            "group": bank.names[bank.groups[i]],
-            **columns_of[j],
-            "weight": float(table[i, j]),
-        }
-        for i, j in zip(rows.tolist(), columns.tolist())
-        if table[i, j] != 0.0
-    ]
+    records = []
+    for i, j in zip(rows.tolist(), outputs.tolist()):
+        if table[i, j] != 0.0:
+            feature = {"feature": names[i], "group": bank.names[bank.groups[i]]}
+            records.append({**feature, **columns[j], "weight": float(table[i, j])})
+    return records
+
+
+# ---- the codec -----------------------------------------------------------------------------------
 
 
 class TokenCodec(Codec):
@@ -145,7 +237,7 @@ class TokenCodec(Codec):
     Attributes
     ----------
     encoder : Encoder
-    known : Labels or Targets
+    codes : Labels or Targets
         Codes of the outputs.
     structure : Structure
     longest : int
@@ -157,11 +249,9 @@ class TokenCodec(Codec):
     ) -> None:
         self._outputs = outputs
         self._budget = estimator.budget
-        self._cache_size, self._dtype, self._n_jobs = (
-            estimator.cache_size,
-            estimator.dtype,
-            estimator.n_jobs,
-        )
+        self._cache_size = estimator.cache_size
+        self._dtype = estimator.dtype
+        self._n_jobs = estimator.n_jobs
         self.encoder = Encoder(
             estimator.kernels, in_sequences=not outputs.single, lexicons=lexicons, missing=missing
         )
@@ -171,7 +261,8 @@ class TokenCodec(Codec):
     def start(self, data: TokenData) -> Examples:
         """Learn kernel widths, keys and outputs from the first data, and encode these data."""
         self.encoder.fit(data)
-        self.learn(data, [Survey([], None, int(np.diff(data.offsets).max()), {})])
+        survey = Survey(labels=[], vocabulary=None, longest=_longest(data), scales={})
+        self.learn(data, [survey])
         examples = self.encode_part(data, grow=True, follow=not data.whole)
         if self.encoder.vocabulary is not None and not self._outputs.single:
             warn_of_many_groups(self.encoder.vocabulary)
@@ -179,33 +270,42 @@ class TokenCodec(Codec):
 
     def survey(self, data: TokenData) -> Survey:
         """Return what a part of the first data adds to the model, after the kernels are fitted."""
-        encoder, is_numbers = deepcopy(self.encoder), self._outputs.codes is Targets
+        encoder = deepcopy(self.encoder)
         encoder.start_scales()
         if encoder.vocabulary is not None or encoder.scales:
             encoder.encode(data.inputs, data.offsets, grow=True, weights=data.token_weights)
-        labels = [] if is_numbers else list(dict.fromkeys(data.labels))
-        return Survey(labels, encoder.vocabulary, int(np.diff(data.offsets).max()), encoder.scales)
+        labels = []
+        if self._outputs.codes is not Targets:
+            labels = list(dict.fromkeys(data.labels))
+        return Survey(
+            labels=labels,
+            vocabulary=encoder.vocabulary,
+            longest=_longest(data),
+            scales=encoder.scales,
+        )
 
     def learn(self, sample: TokenData, surveys: Sequence[Survey]) -> None:
-        """Learn keys, scales and outputs from surveys of all parts, in their order; the level of
-        numbers from a sample.
+        """Learn keys, scales and outputs from surveys of all parts, in their order.
 
-        Of a stream, this is the first number, so that blocks do not matter.
+        The level of numbers is learned from a ``sample``. Of a stream, this is the first number, so
+        that blocks do not matter.
         """
         if self._outputs.codes is Targets and not sample.whole:
             sample = sample._replace(labels=sample.labels[:1], weights=None)
-        labels = [*sample.labels, *(label for own in surveys for label in own.labels)]
-        self.known = self._outputs.learn(labels, sample.weights)
-        for own in surveys:
-            if self.encoder.vocabulary is not None and own.vocabulary is not None:
-                self.encoder.vocabulary.merge(own.vocabulary)
+        labels = list(sample.labels)
+        for survey in surveys:
+            labels += survey.labels
+        self.codes = self._outputs.learn(labels, sample.weights)
+        for survey in surveys:
+            if self.encoder.vocabulary is not None and survey.vocabulary is not None:
+                self.encoder.vocabulary.merge(survey.vocabulary)
         if surveys[0].scales:
             self.encoder.start_scales()
-        for own in surveys:
-            for key, scales in own.scales.items():
+        for survey in surveys:
+            for key, scales in survey.scales.items():
                 self.encoder.scales[key].merge(scales)
-        self.structure = self._outputs.structure(self.known)
-        self.longest = max(own.longest for own in surveys)
+        self.structure = self._outputs.structure(self.codes)
+        self.longest = max(survey.longest for survey in surveys)
 
     def encode_part(self, data: TokenData, grow: bool = False, follow: bool = False) -> Examples:
         """Encode a part of the first data, after :meth:`learn`; ``grow`` adds its features.
@@ -213,86 +313,94 @@ class TokenCodec(Codec):
         If ``follow``, the scales of columns learn from each token before it is encoded.
         """
         examples = self.encode_known(data, grow, follow)
-        self._outputs.check(self.structure, self.known, examples.gold, data.offsets)
+        self._outputs.check(self.structure, self.codes, examples.gold, data.offsets)
         return examples
 
     def encode(self, data: TokenData, trainer: OnlineTrainer) -> Examples:
         """Encode later data, and add new labels, features and keys to the trainer."""
         trainer.check_new_groups(self.encoder.new_keys(data.inputs))
-        if self.known.grows and self.known.add(data.labels):
-            self.structure = self._outputs.structure(self.known)
-            trainer.grow_outputs(self.structure, len(self.known))
-        gold = self.known.encode(data.labels)
-        self._outputs.check(self.structure, self.known, gold, data.offsets)
+        if self.codes.grows and self.codes.add(data.labels):
+            self.structure = self._outputs.structure(self.codes)
+            trainer.grow_outputs(self.structure, len(self.codes))
+        gold = self.codes.encode(data.labels)
+        self._outputs.check(self.structure, self.codes, gold, data.offsets)
         try:
             tokens = self.encoder.encode(
                 data.inputs, data.offsets, grow=True, weights=data.token_weights
             )
         finally:
             # also after an error, as every known feature must have parameters
-            self._grow_bank(trainer, trainer.banks[0], self.encoder)
-        return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
+            self._grow_bank(trainer, trainer.banks[0], EncodedGroups(self.encoder))
+        return self._examples(tokens, gold, data)
 
     def encode_known(self, data: TokenData, grow: bool = False, follow: bool = False) -> Examples:
-        """Encode data for evaluation, without unknown features; see :meth:`encode_part` for
-        ``grow`` and ``follow``.
+        """Encode data for evaluation, without unknown features.
+
+        See :meth:`encode_part` for ``grow`` and ``follow``.
         """
-        gold = self.known.encode(data.labels)
-        tokens = self.encoder.encode(
-            data.inputs, data.offsets, grow, data.token_weights if follow else None
-        )
-        return Examples(tokens, gold, np.arange(len(tokens)), data.weights, self._outputs.single)
+        gold = self.codes.encode(data.labels)
+        weights = data.token_weights if follow else None
+        tokens = self.encoder.encode(data.inputs, data.offsets, grow, weights)
+        return self._examples(tokens, gold, data)
+
+    def _examples(self, tokens: Tokens, gold: np.ndarray, data: TokenData) -> Examples:
+        everything = np.arange(len(tokens))
+        return Examples(tokens, gold, everything, data.weights, self._outputs.single)
 
     def before_block(self) -> Arrays:
-        """Return the arrays of the state before the last encoded data that encoding has changed."""
+        """Return the arrays that encoding the last data has changed, as they were before."""
         return self.encoder.arrays(before=True)
 
     def check_declared(self, classes: Sequence | str) -> None:
         """Raise InputError if declared labels differ from those of the model, which has started."""
-        is_growing = isinstance(classes, str) and classes == GROWING and self.known.grows
-        if not is_growing and (isinstance(classes, str) or set(classes) != set(self.known.members)):
+        grows = self.codes.grows
+        if isinstance(classes, str):
+            agrees = classes == GROWING and grows
+        else:
+            agrees = set(classes) == set(self.codes.members)
+        if not agrees:
+            growing = " that may grow" if grows else ""
             raise InputError(
-                f"classes must be those of the first call, {len(self.known)} labels"
-                f"{' that may grow' if self.known.grows else ''}, got {shown(classes)}."
+                f"classes must be those of the first call, {len(self.codes)} labels{growing}, "
+                f"got {shown(classes)}."
             )
 
-    def _grow_bank(
-        self, trainer: OnlineTrainer, bank: Any, encoder: Encoder, prefix: str = ""
-    ) -> None:
+    def _grow_bank(self, trainer: OnlineTrainer, bank: Any, groups: EncodedGroups) -> None:
         """Add new groups and features of an encoder to their bank."""
-        if encoder.vocabulary is None or not isinstance(bank, ExplicitBank):
+        vocabulary = groups.encoder.vocabulary
+        if vocabulary is None or not isinstance(bank, ExplicitBank):
             return
-        new_names = encoder.explicit_names[len(bank.names) :]
+        new_names = groups.explicit[len(bank.names) :]
         if new_names:
-            bank.add_groups([prefix + name for name in new_names])
+            bank.add_groups(groups.named(new_names))
             trainer.regroup([*trainer.order, *self.order])
-        if bank.n_features < encoder.vocabulary.first_id + len(encoder.vocabulary.groups):
-            bank.grow(encoder.explicit_groups(bank.n_features))
+        if bank.n_features < vocabulary.first_id + len(vocabulary.groups):
+            bank.grow(groups.group_of_features(bank.n_features))
 
     def facts(self, examples: Examples) -> dict[str, Any]:
         """Return facts about the data for a resumed run to compare."""
         tokens = examples.tokens
-        learned = np.frombuffer(repr(self.known.learned()).encode(), np.uint8)
-        arrays = [
-            tokens.offsets,
-            *(tokens.features or ()),
-            *tokens.views.values(),
-            examples.gold,
-            examples.given,
-        ]
+        learned = np.frombuffer(repr(self.codes.learned()).encode(), np.uint8)
+        arrays: list[Any] = [tokens.offsets]
+        if tokens.features is not None:
+            arrays += tokens.features
+        arrays += tokens.views.values()
+        arrays += [examples.gold, examples.input_weights]
         arrays += pack_lexicons(self.encoder.lexicons).values()
-        counts = {"number of examples": len(tokens), "number of tokens": tokens.n_tokens}
-        return {**counts, "content of the data": fingerprint([*arrays, learned])}
+        arrays.append(learned)
+        return {
+            "number of examples": len(tokens),
+            "number of tokens": tokens.n_tokens,
+            "content of the data": fingerprint(arrays),
+        }
 
     # ---- banks -----------------------------------------------------------------------------------
 
     @property
     def order(self) -> list[str]:
         """Names of the groups: kernels in the user's order, then keys in order of appearance."""
-        return [
-            *self.encoder.kernels,
-            *(self.encoder.vocabulary.keys if self.encoder.vocabulary is not None else []),
-        ]
+        keys = [] if self.encoder.vocabulary is None else self.encoder.vocabulary.keys
+        return [*self.encoder.kernels, *keys]
 
     def banks(
         self, averaging: bool, training: Examples | None = None, in_shards: bool = False
@@ -302,75 +410,80 @@ class TokenCodec(Codec):
         Kernels are cached over the ``training`` examples, unless shards exchange support vectors
         (``in_shards``).
         """
-        cached = training is not None and not in_shards and self._cache_size > 0
+        tokens = None
+        if training is not None and self._caches_kernels(in_shards):
+            tokens = training.tokens
         n_outputs = self.structure.zeros(1).unary.shape[1]
-        tokens = training.tokens if training is not None and cached else None
-        banks = self._banks_of(self.encoder, tokens, n_outputs, averaging)
+        banks = self._banks_of(EncodedGroups(self.encoder), tokens, n_outputs, averaging)
         regularized, free = self._outputs.banks(self.structure, n_outputs, self.longest, averaging)
         return banks + regularized, free
 
+    def _caches_kernels(self, in_shards: bool) -> bool:
+        """Return whether values of kernels on training examples in memory are cached."""
+        return not in_shards and self._cache_size > 0
+
     def _banks_of(
+        self, groups: EncodedGroups, tokens: Tokens | None, n_outputs: int, averaging: bool
+    ) -> list[Any]:
+        """Make untrained banks of some groups; kernels are cached over ``tokens``, if not None."""
+        memory = 0 if tokens is None else int(min(self._cache_size * 1e6, 2.0**62))
+        banks: list[Any] = []
+        names = groups.explicit
+        if names or groups.encoder.vocabulary is not None:
+            group_of_features = groups.group_of_features()
+            banks.append(ExplicitBank(groups.named(names), group_of_features, n_outputs, averaging))
+        mapped = groups.mapped
+        if mapped:
+            sizes: list[Any] = [groups.encoder.feature_count(name) for name in mapped]
+            kernels = groups.kernels(mapped)
+            banks.append(FeatureMapBank(*kernels, sizes, n_outputs, averaging, memory))
+        dual = groups.dual
+        if dual:
+            kernels = groups.kernels(dual)
+            banks.append(self._dual_bank(kernels, tokens, n_outputs, averaging, memory))
+        return banks
+
+    def _dual_bank(
         self,
-        encoder: Encoder,
+        kernels: tuple[list[str], list[Any], list[str]],
         tokens: Tokens | None,
         n_outputs: int,
         averaging: bool,
-        prefix: str = "",
-    ) -> list[Any]:
-        """Make untrained banks of an encoder's groups, whose kernels are cached over some tokens,
-        if there are any.
+        memory: int,
+    ) -> Any:
+        """Make the bank of kernels with dual expansions; see :meth:`EncodedGroups.kernels`.
+
+        ``memory`` is the number of bytes for cached values over ``tokens``.
         """
-        mapped, dual = encoder.mapped, encoder.dual
-        memory = 0 if tokens is None else int(min(self._cache_size * 1e6, 2.0**62))
-        banks: list[Any] = []
-
-        def kernels_of(names: list[str]) -> tuple[list[str], list[Any], list[str]]:
-            views = [encoder.views[name].label for name in names]
-            return (
-                [prefix + name for name in names],
-                [encoder.kernels[name] for name in names],
-                views,
-            )
-
-        if encoder.explicit_names or encoder.vocabulary is not None:
-            names = [prefix + name for name in encoder.explicit_names]
-            banks.append(ExplicitBank(names, encoder.explicit_groups(), n_outputs, averaging))
-        if mapped:
-            sizes: list[Any] = [encoder.feature_count(name) for name in mapped]
-            banks.append(FeatureMapBank(*kernels_of(mapped), sizes, n_outputs, averaging, memory))
-        groups, precision = kernels_of(dual), np.float64 if self._dtype == "auto" else self._dtype
-        if dual and self._budget is not None:
-            banks.append(
-                BudgetedExpansion(*groups, n_outputs, int(self._budget), averaging, precision)
-            )
-        elif dual and tokens is None:
-            banks.append(KernelExpansion(*groups, n_outputs, averaging, precision))
-        elif dual and tokens is not None:
-            dtype: Any = self._dtype
-            if dtype == "auto":
-                dtype = (
-                    np.float64 if len(dual) * tokens.n_tokens**2 * 8 <= DOUBLE_UP_TO else np.float32
-                )
-            banks.append(
-                CachedKernelBank(*groups, tokens, n_outputs, averaging, dtype, memory, self._n_jobs)
-            )
-        return banks
+        precision: Any = np.float64 if self._dtype == "auto" else self._dtype
+        if self._budget is not None:
+            budget = int(self._budget)
+            return BudgetedExpansion(*kernels, n_outputs, budget, averaging, precision)
+        if tokens is None:
+            return KernelExpansion(*kernels, n_outputs, averaging, precision)
+        if self._dtype == "auto":
+            n_kernels = len(kernels[0])
+            is_small = n_kernels * tokens.n_tokens**2 * 8 <= DOUBLE_UP_TO
+            precision = np.float64 if is_small else np.float32
+        return CachedKernelBank(
+            *kernels, tokens, n_outputs, averaging, precision, memory, self._n_jobs
+        )
 
     def warn_of_absent_keys(self, tokens: FlatTokens, predictor: Callable[[], Predictor]) -> bool:
-        """Warn if tokens lack keys whose features have weights in the averaged model; return
-        whether they do.
+        """Warn if tokens lack keys whose features have weights in the averaged model.
+
+        Returns whether they do.
         """
         absent = self.encoder.absent_keys(tokens)
         if absent:
             bank = predictor().banks[0]
-            used = np.unique(bank.groups[bank.table[: bank.n_features].any(axis=1)])
-            names = {bank.names[group] for group in used.tolist()}
-            absent = [key for key in absent if key in names]
+            has_weight = bank.table[: bank.n_features].any(axis=1)
+            used_groups = np.unique(bank.groups[has_weight])
+            used_names = {bank.names[group] for group in used_groups.tolist()}
+            absent = [key for key in absent if key in used_names]
         if absent:
-            warn_caller(
-                f"The input has no {listed(absent, 5)}, from which the model has learned.",
-                DataWarning,
-            )
+            keys = listed(absent, 5)
+            warn_caller(f"The input has no {keys}, from which the model has learned.", DataWarning)
         return bool(absent)
 
     # ---- features and model files ----------------------------------------------------------------
@@ -386,31 +499,43 @@ class TokenCodec(Codec):
             raise InputError(
                 f"No group of features is called {group!r}; there are {', '.join(bank.names)}."
             )
-        return top_of_bank(bank, self.encoder, self.known.columns(bank.n_outputs), n, group)
+        return top_of_bank(bank, self.encoder, self.codes.columns(bank.n_outputs), n, group)
 
     def learned(self) -> dict[str, Any]:
         """Learned attributes of the estimator, by name."""
-        return {"structure_": self.structure, **self.known.learned()}
+        return {"structure_": self.structure, **self.codes.learned()}
 
     def pack(self, packer: Packer, condensed: Arrays | None = None) -> tuple[Manifest, Arrays]:
-        """Return ``(JSON values, arrays)`` for a model file; see :class:`~omkl.online.model.Codec`."""
-        vocabulary, arrays, kept = self.encoder.vocabulary, dict[str, np.ndarray](), None
-        if vocabulary is not None and condensed is not None and "bank0/table" in condensed:
-            used: Any = condensed["bank0/table"].any(axis=1)
-            used[: vocabulary.first_id] = True  # keep all features of kernels
-            arrays = {name: condensed[name][used] for name in ("bank0/table", "bank0/groups")}
-            kept = used[vocabulary.first_id :]
+        """Return ``(JSON values, arrays)`` for a model file.
+
+        See :class:`~omkl.online.model.Codec`.
+        """
+        vocabulary = self.encoder.vocabulary
+        arrays: dict[str, np.ndarray] = {}
+        stored_features = None
+        if vocabulary is not None and condensed is not None and TABLE_OF_FEATURES in condensed:
+            is_used: Any = condensed[TABLE_OF_FEATURES].any(axis=1)
+            is_used[: vocabulary.first_id] = True  # keep all features of kernels
+            for name in (TABLE_OF_FEATURES, GROUPS_OF_FEATURES):
+                arrays[name] = condensed[name][is_used]
+            stored_features = is_used[vocabulary.first_id :]
         values = {
-            **self.known.pack(packer),
-            "encoder": self.encoder.pack(packer, kept),
+            **self.codes.pack(packer),
+            "encoder": self.encoder.pack(packer, stored_features),
             "positions": self.longest,
         }
         return values, arrays
 
     def unpack(self, values: Manifest, arrays: Arrays, unpacker: Unpacker) -> None:
         """The inverse of :meth:`pack`."""
-        self.known = self._outputs.codes.unpack(values, unpacker)
+        self.codes = self._outputs.codes.unpack(values, unpacker)
         self.encoder = Encoder.unpack(
             values["encoder"], unpacker, in_sequences=not self._outputs.single
         )
-        self.structure, self.longest = self._outputs.structure(self.known), values["positions"]
+        self.structure = self._outputs.structure(self.codes)
+        self.longest = values["positions"]
+
+
+def _longest(data: TokenData) -> int:
+    """Return the length of the longest sequence."""
+    return int(np.diff(data.offsets).max())

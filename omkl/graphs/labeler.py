@@ -1,25 +1,23 @@
 """GraphLabeler, a labeler of the nodes of graphs with online multiple kernel learning."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.sources import TrainingBlock
-from omkl.estimators.validation import Number, column_names_of
-from omkl.features.lexicons import LexiconSource
+from omkl.estimators.validation import Number
 from omkl.features.views import TokenData
 from omkl.graphs.codec import GraphCodec, GraphOutputs
 from omkl.groups.edges import PairBank
 from omkl.groups.tables import TransitionBank
 from omkl.online.rounds import Record
 from omkl.online.trainer import OnlineTrainer
-from omkl.persistence import Manifest, Unpacker
-from omkl.sequences import labeling
 from omkl.sequences.evaluation import evaluate_labels
+from omkl.sequences.labeler import Labeler
+from omkl.sequences.labeling import constrained_inputs
 from omkl.sequences.reading import LabelSequences
 from omkl.structures.graphs.pairwise import Certificate, PairwiseGraph
 
@@ -37,7 +35,7 @@ def record_proved(trainer: OnlineTrainer, record: Record) -> None:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GraphLabeler(OnlineEstimator):
+class GraphLabeler(Labeler[GraphCodec]):
     """Labeler of the nodes of graphs, with kernels on nodes and on edges.
 
     ``X`` is a list of graphs, each an :class:`omkl.data.Graph` or a graph of networkx, and ``y``
@@ -70,10 +68,9 @@ class GraphLabeler(OnlineEstimator):
         large graphs with cycles, the search for an allowed labelling may end without one.
     sweeps : int > 0
         Maximum number of sweeps of message passing over a graph with cycles.
-    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, class_weight, cost,
-    radius, shuffle, \
-early_stopping, validation_fraction, n_iter_no_change, n_examples, budget, cache_size, dtype,
-n_jobs, lexicons, \ callbacks, verbose, random_state
+    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, class_weight, cost, \
+radius, shuffle, early_stopping, validation_fraction, n_iter_no_change, n_examples, budget, \
+cache_size, dtype, n_jobs, lexicons, callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`. The default loss is the hinge. On graphs with cycles,
         the probabilities of "crf" and "softmax-margin" are those of tree-reweighted belief
         propagation, which takes longer.
@@ -108,53 +105,24 @@ n_jobs, lexicons, \ callbacks, verbose, random_state
     ['b', 'a', 'b']
     """
 
-    _constraints = {
-        **OnlineEstimator._constraints,
-        **labeling.CONSTRAINTS,
-        "sweeps": Number(above=0, integer=True),
-    }
-    _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_")
+    _constraints = {**Labeler._constraints, "sweeps": Number(above=0, integer=True)}
     example_kind = "graphs"
+    _codec_class = GraphCodec
     _recorders = (record_proved,)
 
-    kernels: Any = field(default=None, kw_only=False)
     edge_kernels: Any = field(default=None, kw_only=False)
     pairs: str | dict[str, str] | None = None
-    loss: Any = "hinge"
-    C: float | str = 30.0
-    epochs: int | str = "auto"
-    lexicons: Mapping[str, LexiconSource] | None = None
-    class_weight: Any = None
-    transitions: str | None = "free"
     allowed_pairs: Any = None
-    cost: Any = None
     sweeps: int = 400
-    budget: int | None = None
-    cache_size: float = 4000
-    dtype: Any = "auto"
 
-    classes_: np.ndarray = field(init=False)
     structure_: PairwiseGraph = field(init=False)
-    temperature_: float | None = field(init=False, default=None)
-
-    fit = labeling.fit
-    partial_fit = labeling.partial_fit
-    predict = labeling.predict
-    predict_nbest = labeling.predict_nbest
-    decision_function = labeling.decision_function
-    predict_marginals = labeling.predict_marginals
-    calibrate = labeling.calibrate
-    score = labeling.score
 
     def _codec(self, classes: Sequence | str | None = None) -> GraphCodec:
         return GraphCodec(GraphOutputs(self, classes), self, self.lexicons)
 
     def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
-        data = labeling.read_training(self, GraphCodec.read, block, first, whole)
+        data = super()._read(block, first, whole)
         return data._replace(total=len(data.layouts)) if whole else data
-
-    def _read_known(self, block: TrainingBlock) -> TokenData:
-        return GraphCodec.read(block, column_names_of(self))
 
     def certificates(self, X: Any, labels: LabelSequences = None) -> list[Certificate]:
         """Return how good the predicted labelling of each graph is.
@@ -171,11 +139,11 @@ n_jobs, lexicons, \ callbacks, verbose, random_state
             all labellings, and whether no labelling is better.
         """
         model = self.model_
-        blocks = (
-            model.codec.solutions(model, *own, self.n_jobs)
-            for own in labeling.constrained(model, X, labels)
-        )
-        return [found for block in blocks for _, found in block]
+        certificates = []
+        for data, possible in constrained_inputs(model, X, labels):
+            for _, certificate in model.codec.solutions(model, data, possible, self.n_jobs):
+                certificates.append(certificate)
+        return certificates
 
     def explain(
         self,
@@ -209,7 +177,7 @@ n_jobs, lexicons, \ callbacks, verbose, random_state
         omkl.Explanation
             The ``token`` of a feature of edges is the number of the edge.
         """
-        return labeling.explain_labels(self.model_, x, labels, against, node, n)
+        return self._explain(x, labels, against, node, n)
 
     def evaluate(self, X: Any, y: LabelSequences = None) -> dict[str, Any]:
         """Evaluate nodes and labels.
@@ -226,24 +194,22 @@ n_jobs, lexicons, \ callbacks, verbose, random_state
             ``nodes`` and ``graphs``, counts, and ``labels``, a record for each label; see
             :func:`omkl.evaluate_labels`.
         """
-        found = evaluate_labels(*labeling.gold_and_predicted(self, X, y))
-        counts = {
-            "graph_accuracy": found["sequence_accuracy"],
-            "nodes": found["tokens"],
-            "graphs": found["sequences"],
+        gold, predicted = self._gold_and_predicted(X, y)
+        scores = evaluate_labels(gold, predicted)
+        return {
+            "accuracy": scores["accuracy"],
+            "graph_accuracy": scores["sequence_accuracy"],
+            "nodes": scores["tokens"],
+            "graphs": scores["sequences"],
+            "labels": scores["labels"],
         }
-        return {"accuracy": found["accuracy"], **counts, "labels": found["labels"]}
 
     @property
     def transitions_(self) -> np.ndarray:
         """Scores of pairs of labels that all edges share, in the averaged model, (K, K)."""
         for bank in self.predictor_.banks:
-            if isinstance(bank, (PairBank, TransitionBank)):
-                return bank.scores() if isinstance(bank, PairBank) else bank.table[0]
-        return np.zeros((len(self.classes_),) * 2)
-
-    def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
-        super()._restore(manifest, unpacker)
-        self.lexicons = self.model_.parameters["lexicons"] = (
-            self.model_.codec.encoder.lexicons or None
-        )
+            if isinstance(bank, PairBank):
+                return bank.scores()
+            if isinstance(bank, TransitionBank):
+                return bank.table[0]
+        return np.zeros((len(self.classes_), len(self.classes_)))

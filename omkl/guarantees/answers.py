@@ -113,7 +113,7 @@ def _labelled(
     """Predict labels of tokens or nodes; an output is as sure as its posterior probability."""
     has_marginals(model, InputError)
     own, labelled = model.model_, unknown is not None
-    structure, classes = own.codec.structure, own.codec.known.as_array()
+    structure, classes = own.codec.structure, own.codec.codes.as_array()
     for data in read_inputs(own, blocks_of(X, y), labelled):
         if labelled and None in data.labels:
             raise InputError(

@@ -208,7 +208,7 @@ class TreebankCodec(TreeCodec):
         advice = (
             [] if examples.guide is None else [part for own in examples.guide.arcs for part in own]
         )
-        arrays = [examples.tokens.columns, examples.heads, examples.given, *advice]
+        arrays = [examples.tokens.columns, examples.heads, examples.input_weights, *advice]
         facts = sentences.facts_of(examples.treebank, ["deprels"], arrays)
         return {"number of templates": len(self.templates), **facts}
 
@@ -266,7 +266,7 @@ class TreebankCodec(TreeCodec):
         """Train relations on the chosen sentences, and name the strongest features, after training
         of trees.
         """
-        treebank, weights = examples.treebank, examples.given
+        treebank, weights = examples.treebank, examples.input_weights
         if self.relations is not None:
             weights = None if weights is None else weights[chosen]
             chosen_trees = treebank if len(chosen) == len(treebank) else treebank[chosen]

@@ -140,7 +140,9 @@ class RelationLabeler:
             self.trainer.grow_outputs(Chain(len(self.strings), linked=False), len(self.strings))
             self._seen = np.pad(self._seen, ((0, 0), (0, new)))
         self._note(treebank.heads, codes)
-        arcs = _Arcs(ArcExamples.of(treebank, self.templates, examples.given), codes, self._hasher)
+        arcs = _Arcs(
+            ArcExamples.of(treebank, self.templates, examples.input_weights), codes, self._hasher
+        )
         self.trainer.plan(lambda_=trainer.lambda_, recompute_every=trainer.recompute_every)
         for _ in make_pass(self.trainer, arcs, lambda sizes: list(map(np.arange, sizes)), 0):
             pass

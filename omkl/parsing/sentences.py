@@ -334,7 +334,7 @@ class ArcExamples(WeightedExamples):
 
     def __getitem__(self, i: int) -> Example:
         s = self.chosen[i]
-        weight = 1.0 if self._weights is None else self._weights[i]
+        weight = self.weight(i)
         return Example(
             self.tokens.sentence(s), self.heads[self.offsets[s] : self.offsets[s + 1]], weight
         )

@@ -1,29 +1,442 @@
-"""SequenceLabeler, a chain labeler with online multiple kernel learning."""
+"""SequenceLabeler, and Labeler, the base class that it shares with the labeler of graphs."""
 
-from collections.abc import Collection, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import Any, ClassVar, Self, TypeVar, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from omkl._components import check_number
 from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.calibration import WithMarginals, at_temperature, structure_temperature
 from omkl.estimators.explanations import Explanation
-from omkl.estimators.sources import TrainingBlock
-from omkl.estimators.training import Task
-from omkl.estimators.validation import column_names_of
+from omkl.estimators.online_explanations import explain_difference
+from omkl.estimators.sources import TrainingBlock, blocks_of
+from omkl.estimators.token_codec import TOKEN_CONSTRAINTS
+from omkl.estimators.training import RunOptions, Task
+from omkl.estimators.validation import (
+    Number,
+    OneOf,
+    class_weights,
+    column_names_of,
+    keep_columns,
+)
+from omkl.exceptions import InputError
 from omkl.features.lexicons import LexiconSource
 from omkl.features.views import TokenData
 from omkl.groups.tables import TransitionBank, TrigramBank
 from omkl.persistence import Manifest, Unpacker
-from omkl.sequences import labeling
-from omkl.sequences.decoding import ChainCodec
 from omkl.sequences.evaluation import evaluate_labels
+from omkl.sequences.labeling import (
+    UNKNOWN,
+    ChainCodec,
+    LabelCodec,
+    Labeling,
+    constrained_inputs,
+    gold_codes,
+    one_label_each,
+    potentials_of,
+    read_inputs,
+    split_by_input,
+    warn_of_unknown,
+)
 from omkl.sequences.reading import ChainOutputs, LabelSequences, Sequences
 from omkl.structures.chain import Chain
 
+#: Codec of a labeler.
+OwnLabelCodec = TypeVar("OwnLabelCodec", bound=LabelCodec)
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SequenceLabeler(OnlineEstimator[ChainCodec]):
+class Labeler(OnlineEstimator[OwnLabelCodec]):
+    """Base class of labelers of sequences and of graphs.
+
+    The fields are the parameters that both share; see :class:`~omkl.SequenceLabeler`. Subclasses
+    set :attr:`_codec_class`, and define ``_codec(classes)``.
+    """
+
+    _constraints = {
+        **OnlineEstimator._constraints,
+        **TOKEN_CONSTRAINTS,
+        "transitions": OneOf(("free", "regularized", None)),
+        "epochs": Number(above=0, integer=True, also=("auto",)),
+    }
+    _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_")
+    #: Class of the codec, which reads inputs.
+    _codec_class: ClassVar[type[LabelCodec]]
+
+    kernels: Any = field(default=None, kw_only=False)
+    C: float | str = 30.0
+    epochs: int | str = "auto"
+    lexicons: Mapping[str, LexiconSource] | None = None
+    class_weight: Any = None
+    transitions: str | None = "free"
+    cost: Any = None
+    budget: int | None = None
+    cache_size: float = 4000
+    dtype: Any = "auto"
+
+    classes_: np.ndarray = field(init=False)
+    temperature_: float | None = field(init=False, default=None)
+
+    @abstractmethod
+    def _codec(self, classes: Sequence | str | None = None) -> OwnLabelCodec:
+        """Return an untrained codec, with the ``classes`` that the user declares."""
+
+    # ---- training --------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: LabelSequences = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        classes: Sequence | str | None = None,
+        validation: tuple[Any, LabelSequences] | None = None,
+        **run: Unpack[RunOptions],
+    ) -> Self:
+        """Train from scratch.
+
+        Parameters
+        ----------
+        X : list of sequences or of graphs, stream, or dask.bag of sequences
+            A bag of pairs ``(x, y)``, or bags of X, y and ``sample_weight`` with equal partitions,
+            are shards on the cluster. A stream is a :class:`omkl.data.Stream` or any iterator of
+            pairs. The model is trained on its blocks as by :meth:`partial_fit`, ``epochs`` times,
+            without loading all data into memory. ``history_`` then has the records of
+            :class:`~omkl.online.ProgressiveValidation`. Iterators require ``epochs=1``.
+        y : list of sequences of labels, optional
+            Not for streams, which contain labels.
+        sample_weight : array of shape (number of sequences or graphs,), optional
+            Weight of each of them; an integer weight is equivalent to that many copies. Not for
+            streams.
+        classes : sequence of labels or "growing", optional
+            All labels, if some do not occur in ``y``; see :meth:`partial_fit`.
+        validation : pair (X, y), optional
+            Examples for ``early_stopping``, instead of a part of the training data. Their labels
+            must occur in the training data.
+        checkpoint : path-like, optional
+            Directory for checkpoints of this run. A resumed run gives bitwise the same result as an
+            uninterrupted one. Checkpoints include callbacks with a method ``state``.
+        checkpoint_every : str or float
+            Interval between checkpoints: seconds, ``"5m"``, ``"2h"`` or ``"1000 rounds"``;
+            ``"60s"`` by default.
+        resume : bool
+            Continue from the latest checkpoint in that directory, if there is one.
+        client : dask.distributed.Client, optional
+            Train in shards on the client's workers, by iterative parameter mixing; see
+            :mod:`omkl.distributed.mixing`. For Dask collections, by default the client that was
+            created last.
+        shards : int, optional
+            Number of shards; by default the number of the client's workers. Without a client,
+            shards are trained on ``n_jobs`` threads, with bitwise the same result. Values of
+            kernels stored as dual expansions are computed on demand, as with ``cache_size=0``.
+
+        Returns
+        -------
+        self
+        """
+        task = Task(self._codec(classes), self._read)
+        data = TrainingBlock(X, y, sample_weight)
+        held_out = self._train(task, data, validation, run)
+        self.temperature_ = None
+        if held_out is not None and not self.model_.settings.probabilistic:
+            predictor = self.predictor_
+            scored = ((predictor.potentials(example.x), example.y) for example in held_out)
+            self.temperature_ = structure_temperature(predictor.structure, scored)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: LabelSequences = None,
+        classes: Sequence | str | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train for one round on each sequence or graph, in the given order.
+
+        The first call determines the widths of kernels, the labels, and all parameters.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`. A stream is read once.
+        classes : sequence of labels or "growing", optional
+            All labels of this and later calls, at the first call; by default the labels in its
+            ``y``. "growing" accepts new labels at any time, and appends them to ``classes_``.
+
+        Returns
+        -------
+        self
+        """
+        task = Task(self._codec(classes), self._read)
+        self._train_more(task, TrainingBlock(X, y, sample_weight), classes)
+        self.temperature_ = None
+        return self
+
+    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
+        """Validate training data, and weight them; the ``first`` ones determine the columns.
+
+        If these are the ``whole`` data of a ``fit``, inputs of weight 0 are dropped.
+        """
+        read = self._codec_class.read
+        data = read(block, None if first else column_names_of(self))
+        if first:
+            keep_columns(self, data.names)
+        if whole and data.weights is not None and not data.weights.all():
+            weighted = np.flatnonzero(data.weights)
+            X = [block.X[i] for i in weighted.tolist()]
+            y = [block.y[i] for i in weighted.tolist()]
+            data = read(TrainingBlock(X, y, data.weights[weighted]), data.names)
+        weights = class_weights(self.class_weight, data.labels, data.offsets, data.weights, whole)
+        return data._replace(weights=weights)
+
+    def _read_known(self, block: TrainingBlock) -> TokenData:
+        return self._codec_class.read(block, column_names_of(self))
+
+    # ---- prediction ------------------------------------------------------------------------------
+
+    def predict(self, X: Any, labels: LabelSequences = None) -> np.ndarray:
+        """Predict the labels of each sequence or graph.
+
+        Parameters
+        ----------
+        X : list of sequences or of graphs, or stream
+        labels : list of sequences, optional
+            Known labels: for each token or node its label, a set of possible labels, or None. Not
+            for streams.
+
+        Returns
+        -------
+        array of shape (number of sequences or graphs,), of arrays of labels
+            An array of objects: scikit-learn's ``cross_val_predict`` concatenates the predictions
+            of folds.
+        """
+        model = self.model_
+        predicted: list[np.ndarray] = []
+        for data, possible in constrained_inputs(model, X, labels):
+            codes = model.codec.decode(model, data, possible, self.n_jobs)
+            predicted += split_by_input(self.classes_[codes], data)
+        return np.fromiter(predicted, dtype=object, count=len(predicted))
+
+    def predict_nbest(
+        self, X: Any, n: int = 5, labels: LabelSequences = None
+    ) -> list[list[Labeling]]:
+        """Predict the n best labellings of each sequence or graph, best first.
+
+        For graphs with cycles, they are good ones. A graph takes the time of n predictions for each
+        of its nodes.
+
+        Parameters
+        ----------
+        X : list of sequences or of graphs, or stream
+        n : int > 0
+            Number of labellings; fewer if an input does not have n. The first one of a sequence is
+            that of :meth:`predict`.
+        labels : list of sequences, optional
+            As for :meth:`predict`.
+
+        Returns
+        -------
+        list of list of Labeling
+            Pairs ``(labels, score)``.
+        """
+        check_number("n", n, above=0, integer=True)
+        structure = self.model_.codec.structure
+        labelings_of_inputs = []
+        for potentials in potentials_of(self.model_, X, labels):
+            if len(potentials.unary):
+                best, scores = structure.decode_best(potentials, n)
+            else:  # the one labelling of an empty input
+                best, scores = np.zeros((1, 0), np.int64), np.zeros(1)
+            labelings_of_inputs.append(
+                [
+                    Labeling(self.classes_[codes], score)
+                    for codes, score in zip(best, scores.tolist())
+                ]
+            )
+        return labelings_of_inputs
+
+    def decision_function(self, X: Any) -> list[np.ndarray]:
+        """Compute the scores of the labels of each token or node, without transitions or edges.
+
+        Parameters
+        ----------
+        X : list of sequences or of graphs, or stream
+
+        Returns
+        -------
+        list of arrays of shape (n, K)
+        """
+        return [potentials.unary for potentials in potentials_of(self.model_, X)]
+
+    @WithMarginals
+    def predict_marginals(self, X: Any, labels: LabelSequences = None) -> list[np.ndarray]:
+        """Predict the probability of each label at each token or node.
+
+        Available for ``loss="crf"``, and for other losses after calibration; see :meth:`calibrate`.
+        They are exact for sequences and for graphs without cycles, and approximate on other graphs.
+
+        Parameters
+        ----------
+        X : list of sequences or of graphs, or stream
+        labels : list of sequences, optional
+            As for :meth:`predict`. Probabilities are conditional on these labels.
+
+        Returns
+        -------
+        list of arrays of shape (n, K)
+            Rows sum to 1.
+        """
+        structure = self.model_.codec.structure
+        temperature = self.temperature_ or 1.0
+        marginals_of_inputs = []
+        for potentials in potentials_of(self.model_, X, labels):
+            marginals = potentials.unary
+            if len(marginals):
+                scaled = at_temperature(potentials, temperature)
+                _, expected = structure.marginals(scaled)
+                marginals = expected.unary
+            marginals_of_inputs.append(marginals)
+        return marginals_of_inputs
+
+    def calibrate(self, X: Any, y: LabelSequences = None) -> Self:
+        """Calibrate probabilities by temperature scaling on held-out data.
+
+        Potentials are divided by ``temperature_``, which minimizes the log loss of single labels
+        (Guo, Pleiss, Sun, Weinberger 2017). Predictions do not change. With ``early_stopping``,
+        ``fit`` calibrates on the held-out examples, unless the loss is probabilistic. Another
+        ``fit`` or ``partial_fit`` removes the temperature.
+
+        Parameters
+        ----------
+        X, y
+            As for :meth:`score`. Labels that are None or unknown to the model are ignored.
+
+        Returns
+        -------
+        self
+        """
+        model = self.model_
+        examples: list[tuple[Any, np.ndarray]] = []
+        for data in read_inputs(model, blocks_of(X, y)):
+            gold = gold_codes(model, data, code_of_others=UNKNOWN)
+            examples += zip(model.codec.potentials(model, data), split_by_input(gold, data))
+        self.temperature_ = structure_temperature(model.codec.structure, examples)
+        if self.temperature_ is None:
+            raise InputError("y must hold a label that the model knows.")
+        return self
+
+    # ---- evaluation and explanation --------------------------------------------------------------
+
+    def score(
+        self, X: Any, y: LabelSequences = None, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Return the fraction of tokens or nodes with the right label, in [0, 1].
+
+        Those with label None are ignored. Those whose label is unknown to the model count as wrong,
+        with a warning.
+
+        Parameters
+        ----------
+        X : list of sequences or of graphs, or stream
+        y : list of sequences of labels, optional
+        sample_weight : array of shape (number of sequences or graphs,), optional
+        """
+        model = self.model_
+        right = 0.0
+        total = 0.0
+        for data, predicted in self._compared(TrainingBlock(X, y, sample_weight)):
+            gold = gold_codes(model, data, code_of_others=len(model.codec.codes))
+            weights = data.token_weights * (gold >= 0)
+            right += float(weights @ (predicted == gold))
+            total += float(weights.sum())
+        if not total:
+            raise InputError("y must hold a label other than None.")
+        return right / total
+
+    def _gold_and_predicted(self, X: Any, y: LabelSequences) -> tuple[list[list], list[list]]:
+        """Return the gold and the predicted labels of each input."""
+        gold: list[list] = []
+        predicted: list[list] = []
+        for data, codes in self._compared(TrainingBlock(X, y)):
+            gold += [list(data.labels[low:high]) for low, high in pairwise(data.offsets.tolist())]
+            predicted += [labels.tolist() for labels in split_by_input(self.classes_[codes], data)]
+        return gold, predicted
+
+    def _compared(self, labeled: TrainingBlock) -> Iterator[tuple[TokenData, np.ndarray]]:
+        """Yield data and predicted codes, block by block; warn once of unknown labels."""
+        model = self.model_
+        members = {None, *model.codec.codes.members}
+        unknown: dict[object, None] = {}
+        for data in read_inputs(model, blocks_of(*labeled)):
+            yield data, model.codec.decode(model, data, None, self.n_jobs)
+            unknown |= dict.fromkeys(label for label in data.labels if label not in members)
+        warn_of_unknown(unknown)
+
+    def _explain(
+        self,
+        x: Any,
+        labels: Collection | None,
+        against: Collection | None,
+        at: int | None,
+        n: int,
+    ) -> Explanation:
+        """Explain a labelling in comparison with another one; see ``explain``.
+
+        ``at`` is the index of an element at which the other labelling differs.
+        """
+        model = self.model_
+        codec = model.codec
+        predictor = model.predictor()
+        element = codec.element
+        [data] = read_inputs(model, blocks_of([x]), labeled=False)
+        encoded = codec.encode_input(data)
+        potentials = predictor.potentials(encoded)
+        if labels is None:
+            chosen = codec.structure.decode(potentials)
+        else:
+            chosen = one_label_each(labels, codec, len(encoded))
+        codec.check_labels(chosen, data)
+        if at is not None:
+            if against is not None:
+                raise InputError(f"{element} must be None if against is given.")
+            check_number(element, at, above=-1, below=len(chosen), integer=True)
+        if against is None:
+            other = codec.other_labels(encoded, potentials, chosen, at)
+        else:
+            other = one_label_each(against, codec, len(encoded))
+        members = codec.codes.members
+        differences = []
+        for i in np.flatnonzero(chosen != other).tolist():
+            place = f"{element} {i}"
+            if isinstance(x, list) and isinstance(x[i], str):
+                place = f"{place} {x[i]!r}"
+            differences.append(f"{place}: {members[chosen[i]]!r} rather than {members[other[i]]!r}")
+        return explain_difference(
+            predictor,
+            encoded,
+            potentials,
+            (chosen, other),
+            differences,
+            n,
+            codec.namer(),
+            codec.codes.as_array().__getitem__,
+        )
+
+    # ---- model files -----------------------------------------------------------------------------
+
+    def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
+        super()._restore(manifest, unpacker)
+        self.lexicons = self.model_.codec.encoder.lexicons or None
+        self.model_.parameters["lexicons"] = self.lexicons
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SequenceLabeler(Labeler[ChainCodec]):
     """Chain labeler whose combination of kernels or feature templates is learned online.
 
     ``X`` is a list of sequences, and ``y`` a list of sequences of hashable labels. A sequence of n
@@ -187,49 +600,21 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
     ['DET', 'NOUN']
     """
 
-    _constraints = {**OnlineEstimator._constraints, **labeling.CONSTRAINTS}
-    _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_")
     example_kind = "sequences"
+    _codec_class = ChainCodec
 
-    kernels: Any = field(default=None, kw_only=False)
     loss: Any = "softmax-margin:cost_weight=2"
-    C: float | str = 30.0
-    epochs: int | str = "auto"
-    lexicons: Mapping[str, LexiconSource] | None = None
-    class_weight: Any = None
-    transitions: str | None = "free"
     allowed_transitions: Any = None
     transitions_by_position: bool = False
     order: int = 1
-    cost: Any = None
-    budget: int | None = None
-    cache_size: float = 4000
-    dtype: Any = "auto"
 
-    classes_: np.ndarray = field(init=False)
     structure_: Chain = field(init=False)
-    temperature_: float | None = field(init=False, default=None)
-
-    fit = labeling.fit
-    partial_fit = labeling.partial_fit
-    predict = labeling.predict
-    predict_nbest = labeling.predict_nbest
-    decision_function = labeling.decision_function
-    predict_marginals = labeling.predict_marginals
-    calibrate = labeling.calibrate
-    score = labeling.score
 
     def _codec(self, classes: Sequence | str | None = None) -> ChainCodec:
         return ChainCodec(ChainOutputs(self, classes), self, self.lexicons)
 
     def _task(self) -> Task:
         return Task(self._codec(), self._read)
-
-    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
-        return labeling.read_training(self, ChainCodec.read, block, first, whole)
-
-    def _read_known(self, block: TrainingBlock) -> TokenData:
-        return ChainCodec.read(block, column_names_of(self))
 
     def explain(
         self,
@@ -263,7 +648,7 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
         -------
         omkl.Explanation
         """
-        return labeling.explain_labels(self.model_, x, labels, against, token, n)
+        return self._explain(x, labels, against, token, n)
 
     def evaluate(
         self, X: Sequences, y: LabelSequences = None, *, scheme: str | None = None
@@ -284,36 +669,30 @@ class SequenceLabeler(OnlineEstimator[ChainCodec]):
             ``entity_precision``, ``entity_recall``, ``entity_f1`` and ``entities``; see
             :func:`omkl.evaluate_labels`.
         """
-        return evaluate_labels(*labeling.gold_and_predicted(self, X, y), scheme=scheme)
+        gold, predicted = self._gold_and_predicted(X, y)
+        return evaluate_labels(gold, predicted, scheme=scheme)
 
     # ---- learned attributes ----------------------------------------------------------------------
 
     @property
     def transitions_(self) -> np.ndarray:
-        """Scores of label ``i`` followed by ``j`` in the averaged model: (K, K), or (positions, K,
-        K).
+        """Scores of label ``i`` followed by ``j`` in the averaged model, (K, K).
+
+        With ``transitions_by_position``, (positions, K, K).
         """
-        table = next(
-            (bank.table for bank in self.predictor_.banks if isinstance(bank, TransitionBank)), None
-        )
-        if table is None:
-            return np.zeros((len(self.classes_), len(self.classes_)))
-        return table if self.model_.codec.structure.by_position else table[0]
+        for bank in self.predictor_.banks:
+            if isinstance(bank, TransitionBank):
+                return bank.table if self.model_.codec.structure.by_position else bank.table[0]
+        return np.zeros((len(self.classes_), len(self.classes_)))
 
     @property
     def trigrams_(self) -> np.ndarray:
-        """Scores of labels ``i``, ``j``, ``k`` in a row in the averaged model, (K, K, K); zeros
-        with ``order=1``.
+        """Scores of labels ``i``, ``j``, ``k`` in a row in the averaged model, (K, K, K).
+
+        Zeros with ``order=1``.
         """
-        table = next(
-            (bank.table for bank in self.predictor_.banks if isinstance(bank, TrigramBank)), None
-        )
-        return np.zeros((len(self.classes_),) * 3) if table is None else table
-
-    # ---- model files -----------------------------------------------------------------------------
-
-    def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
-        super()._restore(manifest, unpacker)
-        self.lexicons = self.model_.parameters["lexicons"] = (
-            self.model_.codec.encoder.lexicons or None
-        )
+        for bank in self.predictor_.banks:
+            if isinstance(bank, TrigramBank):
+                return bank.table
+        n_labels = len(self.classes_)
+        return np.zeros((n_labels, n_labels, n_labels))

@@ -118,9 +118,9 @@ def trained_here(model, X, y, weights):
     task, model_ = model._task(), model._new_model(model._task().codec)
     codec = model_.codec
     data = task.read(TrainingBlock(X, y, weights), True)
-    codec.known = codec._outputs.learn(data.labels, data.weights)
+    codec.codes = codec._outputs.learn(data.labels, data.weights)
     if data.weights is not None and isinstance(model, OnlineMKLRegressor):
-        codec.known.level = codec._outputs.learn(
+        codec.codes.level = codec._outputs.learn(
             np.asarray(y)[weights > 0].tolist(), weights[weights > 0]
         ).level
     kept = np.arange(N) if weights is None else np.flatnonzero(weights)
@@ -128,7 +128,7 @@ def trained_here(model, X, y, weights):
         task.read(sources._some(TrainingBlock(X, y, None), kept), True)._replace(total=len(kept))
     )
     codec.structure, codec.longest = (
-        codec._outputs.structure(codec.known),
+        codec._outputs.structure(codec.codes),
         int(np.diff(data.offsets).max()),
     )
     blocks = list(map(TrainingBlock, parts_of(X), parts_of(y), parts_of(weights)))
