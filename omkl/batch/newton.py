@@ -26,9 +26,10 @@ from omkl.exceptions import DivergenceError
 
 #: Largest step, as a share of the distance to the nearest bound.
 TO_BOUND = 0.99
-#: Required share of the decrease predicted by the slope (Armijo), and maximum number of halvings of
-#: a step.
-ARMIJO, MOST_HALVINGS = 1e-4, 40
+#: Required share of the decrease predicted by the slope (Armijo).
+ARMIJO = 1e-4
+#: Maximum number of halvings of a step.
+MOST_HALVINGS = 40
 #: Weight of the barrier, as a share of the gap divided by the number of bounds.
 BARRIER_SHARE = 0.1
 #: A proximal step is taken if the part of the gap due to the proximal term exceeds this share of
@@ -36,9 +37,18 @@ BARRIER_SHARE = 0.1
 PROXIMAL_SHARE = 0.3
 #: Largest second derivative near a bound.
 MOST_CURVED = 1e250
-#: First ridge of a Cholesky factor, as a share of the mean diagonal, and maximum number of
-#: attempts, each ten times larger.
-FIRST_RIDGE, MOST_RIDGES = 1e-14, 15
+#: First ridge of a Cholesky factor, as a share of the mean diagonal.
+FIRST_RIDGE = 1e-14
+#: Maximum number of ridges to try, each ten times larger than the one before.
+MOST_RIDGES = 15
+#: Room between the first variables and their bounds: as a share of the distance of the bounds, or
+#: of the largest variable.
+MARGIN = 0.05
+
+
+def add_to_diagonal(matrix: np.ndarray, values: np.ndarray | float) -> None:
+    """Add values (n,), or one value, to the diagonal of a matrix (n, n), in place."""
+    matrix[np.diag_indices_from(matrix)] += values
 
 
 def cholesky(matrix: np.ndarray) -> np.ndarray:
@@ -49,27 +59,39 @@ def cholesky(matrix: np.ndarray) -> np.ndarray:
     """
     if not matrix.size:
         return matrix
-    matrix = matrix if matrix.flags.f_contiguous else matrix.T
+    if not matrix.flags.f_contiguous:
+        matrix = matrix.T
     ridge = 0.0
     for _ in range(MOST_RIDGES):
         factor, failed = dpotrf(matrix, lower=1, clean=0)
         if not failed:
             return factor
-        more = max(10.0 * ridge, FIRST_RIDGE * np.trace(matrix) / len(matrix))
-        matrix[np.diag_indices_from(matrix)] += more - ridge
-        ridge = more
+        larger_ridge = max(10.0 * ridge, FIRST_RIDGE * np.trace(matrix) / len(matrix))
+        add_to_diagonal(matrix, larger_ridge - ridge)
+        ridge = larger_ridge
     raise DivergenceError("A Newton system is not positive semidefinite: check the kernels.")
 
 
 class DualLoss:
-    r"""The conjugate loss of all samples as :math:`\sum_p \phi_p(x_p)` with :math:`\rho = \sum_p
-    s_p x_p`.
+    r"""The conjugate loss of all samples as a sum of smooth functions of bounded variables.
 
-    Arrays of variables have shape (P, N): P = 1 without kinks, P = 2 with them.
+    It is :math:`\sum_p \phi_p(x_p)` with :math:`\rho = \sum_p s_p x_p`. Arrays of variables have
+    shape (P, N): P = 1 without kinks, P = 2 with them.
 
     Parameters
     ----------
     loss : WeightedLoss
+
+    Attributes
+    ----------
+    signs : array of shape (P, 1)
+        The :math:`s_p`.
+    low, high : arrays of shape (P, N)
+        Bounds of the variables, maybe infinite.
+    has_low, has_high : bool arrays of shape (P, N)
+        Whether these bounds are finite.
+    n_bounds : int
+        Number of finite bounds.
     """
 
     def __init__(self, loss: WeightedLoss) -> None:
@@ -77,66 +99,86 @@ class DualLoss:
         low, high = loss.domain()
         if loss.loss.has_dead_zone:
             self.signs = np.array([[1.0], [-1.0]])
-            self.low, self.high = np.zeros((2, len(low))), np.vstack([high, -low])
+            self.low = np.zeros((2, len(low)))
+            self.high = np.vstack([high, -low])
         else:
             self.signs = np.array([[1.0]])
-            self.low, self.high = low[None], high[None]
-        self.barred_low, self.barred_high = np.isfinite(self.low), np.isfinite(self.high)
-        self.n_barred = int(self.barred_low.sum() + self.barred_high.sum())
+            self.low = low[None]
+            self.high = high[None]
+        self.has_low = np.isfinite(self.low)
+        self.has_high = np.isfinite(self.high)
+        self.n_bounds = int(self.has_low.sum() + self.has_high.sum())
         with np.errstate(under="ignore"):
-            self._inside = (
-                np.nextafter(self.low, np.inf) + 1e-300,
-                np.nextafter(self.high, -np.inf) - 1e-300,
-            )
+            self._lowest = np.nextafter(self.low, np.inf) + 1e-300
+            self._highest = np.nextafter(self.high, -np.inf) - 1e-300
 
-    def _each(self, function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
-        return np.array([function(sign * part) for sign, part in zip(self.signs[:, 0], x)])
+    def _of_signed(self, function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
+        """Return a function (N,) of each row of variables, (P, N), with the sign of the row."""
+        return np.array([function(sign * row) for sign, row in zip(self.signs[:, 0], x)])
 
     def value(self, x: np.ndarray) -> float:
         """Return the sum of the functions."""
-        return float(self._each(self.loss.conjugates, x).sum())
+        return float(self._of_signed(self.loss.conjugates, x).sum())
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """Return the derivative in each variable."""
-        return self.signs * self._each(self.loss.conjugate_gradient, x)
+        return self.signs * self._of_signed(self.loss.conjugate_gradient, x)
 
     def curvature(self, x: np.ndarray) -> np.ndarray:
         """Return the second derivative in each variable, finite also near a bound."""
         with np.errstate(over="ignore", divide="ignore"):
-            return np.minimum(self._each(self.loss.conjugate_curvature, x), MOST_CURVED)
+            return np.minimum(self._of_signed(self.loss.conjugate_curvature, x), MOST_CURVED)
 
     def strictly_inside(self, x: np.ndarray) -> np.ndarray:
         """Return the variables, moved off bounds that they reach by rounding."""
-        return np.clip(x, *self._inside)
+        return np.clip(x, self._lowest, self._highest)
 
     def slacks(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distances to both bounds, infinite if there is none."""
-        low = np.where(self.barred_low, x - self.low, np.inf)
-        return low, np.where(self.barred_high, self.high - x, np.inf)
+        """Return the distances (P, N) to the lower and the upper bounds, infinite without one."""
+        above_low = np.where(self.has_low, x - self.low, np.inf)
+        below_high = np.where(self.has_high, self.high - x, np.inf)
+        return above_low, below_high
+
+    def barrier(self, x: np.ndarray) -> float:
+        """Return the sum of the logarithms of all finite distances to bounds."""
+        above_low, below_high = self.slacks(x)
+        return np.log(above_low[self.has_low]).sum() + np.log(below_high[self.has_high]).sum()
+
+    def reach(self, x: np.ndarray, direction: np.ndarray) -> float:
+        """Return the longest step, at most 1, that stays off the bounds by a share of the way."""
+        step = 1.0
+        for bound, approach in ((self.low, -direction), (self.high, direction)):
+            approaches = (approach > 0) & np.isfinite(bound)
+            steps_to_bound = np.abs(bound - x)[approaches] / approach[approaches]
+            step = min(step, TO_BOUND * float(steps_to_bound.min(initial=np.inf)))
+        return step
 
     def rho(self, x: np.ndarray) -> np.ndarray:
         """Return the dual point of the variables."""
         return (self.signs * x).sum(axis=0)
 
     def interior(self, rho: np.ndarray, balanced: bool) -> np.ndarray:
-        r"""Return variables strictly inside their bounds, near :math:`\rho`; ``balanced`` ones sum
-        to 0.
+        r"""Return variables strictly inside their bounds, near :math:`\rho`.
+
+        Parameters
+        ----------
+        rho : array of shape (N,)
+        balanced : bool
+            Whether the variables must sum to 0.
         """
         units = self.loss.weights
         width = np.where(np.isfinite(self.high - self.low), self.high - self.low, np.inf)
-        margin = np.minimum(
-            0.05 * width, 0.05 * units * max(float(np.abs(rho / units).max()), 1e-3)
-        )
-        low, high = (self.signs * bound for bound in (self.low + margin, self.high - margin))
+        largest = max(float(np.abs(rho / units).max()), 1e-3)
+        margin = np.minimum(MARGIN * width, MARGIN * units * largest)
+        low = self.signs * (self.low + margin)
+        high = self.signs * (self.high - margin)
         rho = np.clip(rho, np.minimum(low, high).min(axis=0), np.maximum(low, high).max(axis=0))
         if balanced:
             # balancing only moves values towards 0, so they stay inside
             rho = self.loss.balanced(rho)
-        return (
-            rho[None]
-            if len(self.signs) == 1
-            else np.maximum(self.signs * rho, 0.0) + 0.5 * margin.min(axis=0)
-        )
+        if len(self.signs) == 1:
+            return rho[None]
+        return np.maximum(self.signs * rho, 0.0) + 0.5 * margin.min(axis=0)
 
 
 class BarrierSearch:
@@ -178,15 +220,25 @@ class BarrierSearch:
     ) -> None:
         self.problem: Any = problem
         self.dual_loss = DualLoss(problem.weighted_loss)
-        self.barrier = BARRIER_SHARE * gap / max(self.dual_loss.n_barred, 1)
-        self.x, self.intercept = self.dual_loss.interior(rho, problem.intercept), intercept
-        self.low, self.high = (self.barrier / slack for slack in self.dual_loss.slacks(self.x))
-        self.newton_steps = self.proximal_steps = 0
-        self.primal, self.dual = np.inf, -np.inf
+        self.barrier = self.barrier_at(gap)
+        self.x = self.dual_loss.interior(rho, problem.intercept)
+        self.intercept = intercept
+        above_low, below_high = self.dual_loss.slacks(self.x)
+        self.low = self.barrier / above_low
+        self.high = self.barrier / below_high
+        self.newton_steps = 0
+        self.proximal_steps = 0
+        self.primal = np.inf
+        self.dual = -np.inf
+
+    def barrier_at(self, gap: float, share: float = BARRIER_SHARE) -> float:
+        """Return the weight of the barrier that adds a share of an absolute gap to the gap."""
+        return share * gap / max(self.dual_loss.n_bounds, 1)
 
     def proximal_step(self) -> None:
-        """Move the centre of the proximal term to the current model; methods without such a term do
-        nothing.
+        """Move the centre of the proximal term to the current model.
+
+        Methods without such a term do nothing.
         """
 
     @abstractmethod
@@ -198,23 +250,27 @@ class BarrierSearch:
         """Return the norms of the model at the dual point."""
 
     def minimize(self, target: float, max_steps: int) -> bool:
-        """Take Newton steps to an absolute duality gap within the working set; return whether it
-        was reached.
+        """Take Newton steps to an absolute duality gap within the working set.
+
+        Return whether it was reached.
         """
-        fresh, stalled = True, False
+        # take a Newton step before the barrier falls: at first, and after it fell due to a stall
+        keeps_barrier = True
+        stalled = False
         for _ in range(max_steps):
             gap, loss_gap = self.gaps()
-            if (self.primal - self.dual if self.keeps_best else gap) <= target:
+            reached_gap = self.primal - self.dual if self.keeps_best else gap
+            if reached_gap <= target:
                 return True
-            rest, barriers = gap - loss_gap, 2.0 * self.barrier * self.dual_loss.n_barred
-            if stalled or (not fresh and loss_gap <= max(rest, 0.5 * target) + barriers):
-                self.barrier = min(
-                    self.barrier, BARRIER_SHARE * max(gap, target) / max(self.dual_loss.n_barred, 1)
-                )
-                if rest > PROXIMAL_SHARE * target:  # the part of the gap due to the proximal term
+            proximal_gap = gap - loss_gap
+            barrier_gap = 2.0 * self.barrier * self.dual_loss.n_bounds
+            is_solved = loss_gap <= max(proximal_gap, 0.5 * target) + barrier_gap
+            if stalled or (is_solved and not keeps_barrier):
+                self.barrier = min(self.barrier, self.barrier_at(max(gap, target)))
+                if proximal_gap > PROXIMAL_SHARE * target:
                     self.proximal_step()
                     self.proximal_steps += 1
-            fresh = stalled
+            keeps_barrier = stalled
             step = self._newton_step()
             self.newton_steps += 1
             if step == 0.0 and stalled:
@@ -223,61 +279,68 @@ class BarrierSearch:
         return False
 
     def gaps(self) -> tuple[float, float]:
-        """Return the duality gap on the working set, and its part due to the loss, which is 0 at
-        the inner optimum.
+        """Return the duality gap on the working set, and its part due to the loss.
+
+        The part due to the loss is 0 at the inner optimum.
         """
-        problem, rho, norms = self.problem, self.term.rho, self.model_norms()
+        problem = self.problem
+        rho = self.term.rho
+        norms = self.model_norms()
         outputs = self.term.gradient() + self.intercept
         losses = problem.weighted_loss.values(outputs)
         loss_gap = float((losses + problem.weighted_loss.conjugates(rho) + rho * outputs).sum())
-        primal = float(losses.sum()) + problem.penalty * problem.regularizer.value(norms)
-        dual = problem.scaled_dual(rho, self.dual_norms())[0]
+        primal = problem.objective(losses, norms)
+        dual, _ = problem.scaled_dual(rho, self.dual_norms())
         self.note(primal, dual)
         return primal - dual, loss_gap
 
     def note(self, primal: float, dual: float) -> None:
         """Update the best values."""
-        self.primal, self.dual = min(primal, self.primal), max(dual, self.dual)
+        self.primal = min(primal, self.primal)
+        self.dual = max(dual, self.dual)
 
     def _newton_step(self) -> float:
         """Take one step with a line search, within the equality constraint.
 
         Return its length, 0 if none helps.
         """
-        loss, barrier = self.dual_loss, self.barrier
-        low, high = loss.slacks(self.x)
-        gradient = (
-            loss.gradient(self.x)
-            - barrier / low
-            + barrier / high
-            + loss.signs * self.term.gradient()
-        )
-        curvature = loss.curvature(self.x) + self.low / low + self.high / high
+        loss = self.dual_loss
+        barrier = self.barrier
+        above_low, below_high = loss.slacks(self.x)
+        gradient = loss.gradient(self.x) - barrier / above_low + barrier / below_high
+        gradient = gradient + loss.signs * self.term.gradient()
+        curvature = loss.curvature(self.x) + self.low / above_low + self.high / below_high
         direction = self._newton_direction(gradient, curvature)
         slope = float((gradient * direction).sum())
-        step = self._line_search(direction, slope) if slope < 0 else 0.0
+        if not slope < 0:
+            return 0.0
+        step = self._line_search(direction, slope)
         if step > 0:
-            for multipliers, slack, change in (
-                (self.low, low, direction),
-                (self.high, high, -direction),
-            ):
-                # Newton step of the multipliers, kept positive
-                moves = barrier / slack - multipliers - multipliers / slack * change
-                falling = moves < 0
-                reach = float((multipliers[falling] / -moves[falling]).min(initial=np.inf))
-                multipliers += min(1.0, TO_BOUND * reach) * moves
+            self._move_multipliers(self.low, above_low, direction)
+            self._move_multipliers(self.high, below_high, -direction)
             self.x = loss.strictly_inside(self.x + step * direction)
             self.term.move(step, loss.rho(self.x))
         return step
 
-    def _newton_direction(self, gradient: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-        r"""Set the intercept, the multiplier of the equality; return the direction (P, N) of the
-        variables.
+    def _move_multipliers(
+        self, multipliers: np.ndarray, slack: np.ndarray, slack_change: np.ndarray
+    ) -> None:
+        """Take a Newton step of the multipliers (P, N) of bounds, in place; keep them positive."""
+        moves = self.barrier / slack - multipliers - multipliers / slack * slack_change
+        falls = moves < 0
+        reach = float((multipliers[falls] / -moves[falls]).min(initial=np.inf))
+        multipliers += min(1.0, TO_BOUND * reach) * moves
 
-        The Hessian is diagonal in the variables except for their sum :math:`\rho = \sum_p s_p x_p`.
-        So they are eliminated, and the remaining system has size N for any P.
+    def _newton_direction(self, gradient: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+        r"""Return the direction (P, N) of the variables; set the intercept.
+
+        The intercept is the multiplier of the equality. The Hessian is diagonal in the variables
+        except for their sum :math:`\rho = \sum_p s_p x_p`. So they are eliminated, and the
+        remaining system has size N for any P.
         """
-        signs, inverse, hessian = self.dual_loss.signs, 1.0 / curvature, self.term.hessian()
+        signs = self.dual_loss.signs
+        hessian = self.term.hessian()
+        inverse = 1.0 / curvature
         diagonal = 1.0 / inverse.sum(axis=0)
         right = -diagonal * (signs * gradient * inverse).sum(axis=0)
         change, self.intercept = hessian.solve(diagonal, right, self.problem.intercept)
@@ -290,28 +353,22 @@ class BarrierSearch:
         return direction + signs * inverse * (diagonal * missing)
 
     def _line_search(self, direction: np.ndarray, slope: float) -> float:
-        """Return the largest of 1, 1/2, 1/4 ... that stays inside the bounds and decreases enough;
-        0 if none does.
+        """Return a step that stays inside the bounds and decreases the objective enough.
+
+        It is the first such step among the longest one, its half, its quarter ...; 0 if none is.
         """
-        loss, step = self.dual_loss, 1.0
-        for bound, towards in ((loss.low, -direction), (loss.high, direction)):
-            near = (towards > 0) & np.isfinite(bound)
-            step = min(
-                step,
-                TO_BOUND
-                * float((np.abs(bound - self.x)[near] / towards[near]).min(initial=np.inf)),
-            )
-        along = self.term.along(loss.rho(direction))
+        loss = self.dual_loss
+        step = loss.reach(self.x, direction)
+        term_along = self.term.along(loss.rho(direction))
 
         def merit(step: float) -> float:
-            moved = loss.strictly_inside(self.x + step * direction)
-            low, high = loss.slacks(moved)
-            barriers = np.log(low[loss.barred_low]).sum() + np.log(high[loss.barred_high]).sum()
-            return loss.value(moved) + along(step) - self.barrier * barriers
+            x = loss.strictly_inside(self.x + step * direction)
+            return loss.value(x) + term_along(step) - self.barrier * loss.barrier(x)
 
-        start = merit(0.0)
+        merit_at_start = merit(0.0)
+        rounding = 1e-13 * abs(merit_at_start)
         for _ in range(MOST_HALVINGS):
-            if merit(step) <= start + ARMIJO * step * slope + 1e-13 * abs(start):
+            if merit(step) <= merit_at_start + ARMIJO * step * slope + rounding:
                 return step
             step *= 0.5
         return 0.0

@@ -1,5 +1,4 @@
-r"""The batch problem: weighted losses of predictions plus a regularizer of group norms, its dual,
-and certificates.
+r"""The batch problem, its dual, and certificates.
 
 Kernels and design matrices are two operators in the same problem
 
@@ -7,8 +6,8 @@ Kernels and design matrices are two operators in the same problem
 
 with predictions z linear in the model, and the norms :math:`b_g` of its groups. Its dual is
 :math:`\max_\rho -\sum_i c_i l^*(y_i, -\rho_i / c_i) - \lambda \psi^*(\beta(\rho) / \lambda)`, with
-:math:`\sum_i \rho_i = 0` if there is an intercept, and the dual norms :math:`\beta_g(\rho)` of the operator:
-:math:`\|\rho\|_{K_m}`, or :math:`\|A_g^\top \rho\| / \omega_g`.
+:math:`\sum_i \rho_i = 0` if there is an intercept, and the dual norms :math:`\beta_g(\rho)` of the
+operator: :math:`\|\rho\|_{K_m}`, or :math:`\|A_g^\top \rho\| / \omega_g`.
 """
 
 from abc import ABC, abstractmethod
@@ -69,8 +68,9 @@ class BaseProblem(ABC):
 
     @abstractmethod
     def evaluate(self, model: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the norms of all groups (G,) and the predictions (N,) of a model, intercept
-        included.
+        """Return the norms of all groups (G,) and the predictions (N,) of a model.
+
+        Predictions include the intercept.
 
         Parameters
         ----------
@@ -88,8 +88,9 @@ class BaseProblem(ABC):
 
     @abstractmethod
     def path_values(self, count: int, decades: float) -> np.ndarray:
-        """Return values of C, or alpha, evenly spaced on a log scale, starting where a constant is
-        optimal.
+        """Return values of C, or alpha, for a path.
+
+        They are evenly spaced on a log scale, and start where a constant is optimal.
 
         Parameters
         ----------
@@ -111,7 +112,17 @@ class BaseProblem(ABC):
             Predictions, intercept included.
         norms : array of shape (G,)
         """
-        return self.weighted_loss.value(outputs) + self.penalty * self.regularizer.value(norms)
+        return self.objective(self.weighted_loss.values(outputs), norms)
+
+    def objective(self, losses: np.ndarray, norms: np.ndarray) -> float:
+        """Return the primal objective from the weighted loss of each sample.
+
+        Parameters
+        ----------
+        losses : array of shape (N,)
+        norms : array of shape (G,)
+        """
+        return float(losses.sum()) + self.penalty * self.regularizer.value(norms)
 
     def dual(self, rho: np.ndarray, dual_norms: np.ndarray) -> float:
         """Return the dual objective; ``-inf`` if the point is not feasible.
@@ -142,23 +153,24 @@ class BaseProblem(ABC):
         return self.intercept
 
     def inside(self, rho: np.ndarray) -> np.ndarray:
-        r"""Return a nearby point of the loss's domain, with :math:`\sum_i \rho_i = 0` if there is
-        an intercept.
+        r"""Return a nearby point of the loss's domain.
+
+        If there is an intercept, it fulfils :math:`\sum_i \rho_i = 0`.
 
         Parameters
         ----------
         rho : array of shape (N,)
         """
-        return (
-            self.weighted_loss.balanced(rho) if self.balances else self.weighted_loss.clipped(rho)
-        )
+        if self.balances:
+            return self.weighted_loss.balanced(rho)
+        return self.weighted_loss.clipped(rho)
 
     def feasible(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r"""Return a dual feasible point near :math:`\rho`, and its norms in all groups.
 
         Three steps (section 6.1 of Suzuki and Tomioka 2011, corrected) move the point into the
-        domain of the loss, onto
-        :math:`\sum_i \rho_i = 0`, and towards 0 until :math:`\psi^*` is finite.
+        domain of the loss, onto :math:`\sum_i \rho_i = 0`, and towards 0 until :math:`\psi^*` is
+        finite.
 
         Parameters
         ----------
@@ -179,8 +191,9 @@ class BaseProblem(ABC):
         return self.inside(self.weighted_loss.dual_point(outputs))
 
     def best_intercept(self, outputs: np.ndarray) -> float:
-        """Return the constant that, added to the predictions, minimises the loss; 0 without an
-        intercept.
+        """Return the constant that, added to the predictions, minimises the loss.
+
+        It is 0 without an intercept.
 
         Parameters
         ----------
@@ -189,8 +202,9 @@ class BaseProblem(ABC):
         return self.weighted_loss.best_intercept(outputs) if self.balances else 0.0
 
     def best_constant(self) -> tuple[float, np.ndarray]:
-        """Return the best constant prediction (0 without an intercept), and a dual point (N,) for
-        it.
+        """Return the best constant prediction, and a dual point (N,) for it.
+
+        The constant is 0 without an intercept.
         """
         if self.balances:
             return self.weighted_loss.best_constant()
@@ -255,9 +269,13 @@ def certify(problem: BaseProblem, model: Any, rho: np.ndarray | None = None) -> 
     Certificate
     """
     norms, outputs = problem.evaluate(model)
-    rho, dual_norms = problem.feasible(
-        problem.weighted_loss.dual_point(outputs) if rho is None else rho
-    )
+    if rho is None:
+        rho = problem.weighted_loss.dual_point(outputs)
+    rho, dual_norms = problem.feasible(rho)
     return Certificate(
-        problem.primal(outputs, norms), problem.dual(rho, dual_norms), norms, outputs, rho
+        primal=problem.primal(outputs, norms),
+        dual=problem.dual(rho, dual_norms),
+        norms=norms,
+        outputs=outputs,
+        rho=rho,
     )

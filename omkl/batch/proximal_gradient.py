@@ -15,15 +15,17 @@ import numpy as np
 
 from omkl.batch import solver
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel, check_start
-from omkl.batch.mkl.problem import Expansion, Problem
+from omkl.batch.mkl.problem import Expansion, Problem, rkhs_norms
 from omkl.batch.problem import certify
 from omkl.regularizers.base import ratio_or_zero
 
 MOST_ITERATIONS = 100_000
 #: Largest ratio of two consecutive steps of FISTA.
 GROWTH = 1.2
-#: Number of past objectives in SpaRSA's acceptance rule, and the required decrease.
-MEMORY, DECREASE = 5, 0.005
+#: Number of past objectives in SpaRSA's acceptance rule.
+MEMORY = 5
+#: Decrease that this rule requires, as a share of the squared move over the step.
+DECREASE = 0.005
 #: Relative rounding of the objective.
 ROUNDING = 1e-12
 #: Plain steps keep one length until it is too long. Accelerated steps start from an extrapolated
@@ -59,6 +61,31 @@ class Iterate:
         """Predictions without the intercept, (N,)."""
         return self.images.sum(axis=0) if self.images.ndim > 1 else self.images
 
+    def extrapolated(self, previous: "Iterate", share: float) -> "Iterate":
+        """Return this model plus a share of the move from the previous one."""
+        coefficients = self.coefficients + share * (self.coefficients - previous.coefficients)
+        images = self.images + share * (self.images - previous.images)
+        return Iterate(coefficients, images, norms=np.empty(0))
+
+
+@dataclass
+class Move:
+    """An accepted step.
+
+    Attributes
+    ----------
+    rho : array of shape (N,)
+        Dual point at its start.
+    outputs : array of shape (N,)
+        Change of the predictions.
+    square : float
+        Squared distance of the models.
+    """
+
+    rho: np.ndarray
+    outputs: np.ndarray
+    square: float
+
 
 class _KernelSpace:
     """The product of the reproducing kernel Hilbert spaces of a problem."""
@@ -73,7 +100,7 @@ class _KernelSpace:
         if model is not None and len(model.active):
             coefficients[model.active] = model.coefficients
             images[model.active] = kernels.products(model.coefficients, model.active)
-        return Iterate(coefficients, images, _rkhs_norms(coefficients, images))
+        return Iterate(coefficients, images, rkhs_norms(coefficients, images))
 
     def gradient(self, rho: np.ndarray) -> Iterate:
         """Return the direction of a gradient step: one pass over the kernels."""
@@ -84,16 +111,15 @@ class _KernelSpace:
         """Return the proximal step from a model."""
         coefficients = iterate.coefficients + step * direction.coefficients
         images = iterate.images + step * direction.images
-        norms = _rkhs_norms(coefficients, images)
-        shrunk = self.problem.regularizer.prox(norms, step)
-        ratios = ratio_or_zero(shrunk, norms)[:, None]
-        return Iterate(ratios * coefficients, ratios * images, shrunk)
+        norms = rkhs_norms(coefficients, images)
+        norms_after = self.problem.regularizer.prox(norms, step)
+        ratios = ratio_or_zero(norms_after, norms)[:, None]
+        return Iterate(ratios * coefficients, ratios * images, norms_after)
 
     def square(self, after: Iterate, before: Iterate) -> float:
         """Return the squared distance of two models."""
-        return float(
-            np.sum((after.coefficients - before.coefficients) * (after.images - before.images))
-        )
+        move = after.coefficients - before.coefficients
+        return float(np.sum(move * (after.images - before.images)))
 
     def model(self, iterate: Iterate, intercept: float) -> Expansion:
         """Return an iterate as a model of the problem."""
@@ -102,160 +128,218 @@ class _KernelSpace:
 
 
 class _ColumnSpace:
-    """The coefficients of a design's columns, scaled so that every group has weight 1; see
-    :class:`_KernelSpace`.
+    """The coefficients of a design's columns, scaled so that every group has weight 1.
+
+    The methods are those of :class:`_KernelSpace`.
     """
 
     def __init__(self, problem: DesignProblem) -> None:
-        self.problem, self.groups = problem, problem.groups
+        self.problem = problem
+        self.groups = problem.groups
         self.scales = 1.0 / self.groups.spread(self.groups.gauge.norm_weights)
 
-    def _iterate(self, coefficients: np.ndarray) -> Iterate:
-        support, own = np.flatnonzero(coefficients), coefficients * self.scales
-        return Iterate(
-            coefficients, self.problem.design.product(support, own[support]), self.groups.norms(own)
-        )
+    def _iterate(self, scaled_coefficients: np.ndarray) -> Iterate:
+        support = np.flatnonzero(scaled_coefficients)
+        coefficients = scaled_coefficients * self.scales
+        images = self.problem.design.product(support, coefficients[support])
+        return Iterate(scaled_coefficients, images, self.groups.norms(coefficients))
 
     def start(self, model: LinearModel | None) -> Iterate:
         n_columns = self.problem.design.shape[1]
-        return self._iterate(
-            np.zeros(n_columns) if model is None else model.dense(n_columns) / self.scales
-        )
+        if model is None:
+            return self._iterate(np.zeros(n_columns))
+        return self._iterate(model.dense(n_columns) / self.scales)
 
     def gradient(self, rho: np.ndarray) -> Iterate:
         correlations = self.problem.design.correlations(rho)
-        return Iterate(
-            self.scales * correlations, np.empty(0), self.groups.dual_norms(correlations)
-        )
+        dual_norms = self.groups.dual_norms(correlations)
+        return Iterate(self.scales * correlations, images=np.empty(0), norms=dual_norms)
 
     def moved(self, iterate: Iterate, direction: Iterate, step: float) -> Iterate:
         target = iterate.coefficients + step * direction.coefficients
         norms = self.groups.norms(target * self.scales)
-        shrunk = self.problem.regularizer.prox(norms, self.problem.penalty * step)
-        return self._iterate(target * self.groups.spread(ratio_or_zero(shrunk, norms)))
+        norms_after = self.problem.regularizer.prox(norms, self.problem.penalty * step)
+        ratios = ratio_or_zero(norms_after, norms)
+        return self._iterate(target * self.groups.spread(ratios))
 
     def square(self, after: Iterate, before: Iterate) -> float:
         move = after.coefficients - before.coefficients
         return float(move @ move)
 
     def model(self, iterate: Iterate, intercept: float | np.ndarray) -> LinearModel:
-        active, n_outputs = np.flatnonzero(iterate.coefficients), self.problem.n_outputs
-        if n_outputs > 1:  # the same for all samples of an output
-            intercept = np.broadcast_to(intercept, len(self.problem.y)).reshape(n_outputs, -1)[:, 0]
-        return LinearModel(active, (iterate.coefficients * self.scales)[active], intercept)
+        active = np.flatnonzero(iterate.coefficients)
+        coefficients = (iterate.coefficients * self.scales)[active]
+        n_outputs = self.problem.n_outputs
+        if n_outputs > 1:
+            # all samples of an output have the same constant
+            constants = np.broadcast_to(intercept, len(self.problem.y))
+            intercept = constants.reshape(n_outputs, -1)[:, 0]
+        return LinearModel(active, coefficients, intercept)
 
 
 class _Search:
-    """One search, by steps of a rule."""
+    """One search, by steps of a rule.
 
-    def __init__(self, problem: Problem | DesignProblem, rule: Rule) -> None:
-        self.problem, self.rule = problem, rule
+    Attributes
+    ----------
+    current : Iterate
+        The present model.
+    primal : float
+        Its objective.
+    origin : Iterate
+        The model to step from: the present one, or an extrapolated one.
+    outputs : array of shape (N,)
+        Predictions of ``origin``, with the best intercept.
+    step : float
+        Length of the last step; NaN before the first one.
+    momentum : float
+        Nesterov's sequence of accelerated steps.
+    objectives : deque of float
+        The last objectives.
+    best, least : Iterate, float
+        The model with the least objective so far, and this objective.
+    last_move : Move or None
+    """
+
+    def __init__(
+        self,
+        problem: Problem | DesignProblem,
+        rule: Rule,
+        start: Expansion | LinearModel | None,
+    ) -> None:
+        self.problem = problem
+        self.rule = rule
         self.space: _KernelSpace | _ColumnSpace
-        self.space = (
-            _ColumnSpace(problem) if isinstance(problem, DesignProblem) else _KernelSpace(problem)
-        )
-        self.objectives: deque[float] = deque(maxlen=MEMORY)
+        if isinstance(problem, DesignProblem):
+            self.space = _ColumnSpace(problem)
+        else:
+            self.space = _KernelSpace(problem)
+        self.current = self.space.start(start)  # type: ignore[arg-type]
+        self.origin = self.current
+        self.outputs = self._predictions(self.origin)
+        self.primal = problem.primal(self.outputs, self.current.norms)
+        self.objectives = deque([self.primal], maxlen=MEMORY)
+        self.best = self.current
+        self.least = self.primal
+        self.step = math.nan
+        self.momentum = 1.0
+        self.last_move: Move | None = None
 
-    def run(
-        self, monitor: solver.GapMonitor, start: Expansion | LinearModel | None
-    ) -> solver.Solution:
+    def run(self, monitor: solver.GapMonitor) -> solver.Solution:
         """Take steps until the gap is reached."""
-        problem, space = self.problem, self.space
-        grows = self.rule == "accelerated" or (
-            self.rule == "plain" and math.isinf(problem.loss.curvature)
-        )
-        current = ahead = best = space.start(start)  # type: ignore[arg-type]
-        outputs = self._predictions(current)
-        primal = least = problem.primal(outputs, current.norms)
-        dual, best_rho, momentum, step = -np.inf, outputs, 1.0, math.nan
-        last: tuple[np.ndarray, np.ndarray, float] | None = None
+        problem = self.problem
+        dual = -np.inf
+        best_rho = self.outputs
         while True:
-            self.objectives.append(primal)
-            rho = problem.dual_point(outputs)
-            direction = space.gradient(rho)
-            value, scale = problem.scaled_dual(rho, direction.norms)
-            if value > dual:
-                dual, best_rho = value, scale * rho
-            if monitor.record(primal, dual, np.count_nonzero(current.norms)):
+            rho = problem.dual_point(self.outputs)
+            direction = self.space.gradient(rho)
+            scaled_dual, scale = problem.scaled_dual(rho, direction.norms)
+            if scaled_dual > dual:
+                dual = scaled_dual
+                best_rho = scale * rho
+            if monitor.record(self.primal, dual, np.count_nonzero(self.current.norms)):
                 break
-            if math.isnan(step):
-                # for the curvature along the first move, rather too long than too short
-                curvature = problem.loss.curvature if math.isfinite(problem.loss.curvature) else 1.0
-                largest, norm = (
-                    curvature * float(problem.loss_weights.max()),
-                    float(np.linalg.norm(direction.norms)),
-                )
-                moved = space.moved(ahead, direction, 1.0 / max(norm, 1e-300))
-                square, change = space.square(moved, ahead), moved.outputs - ahead.outputs
-                step = (
-                    square / max(largest * float(change @ change), 1e-300)
-                    if square > 0.0
-                    else 1.0 / largest
-                )
-            if self.rule == "spectral" and last is not None and last[2] > 0.0:
-                # Barzilai and Borwein: the curvature along the last move
-                step = 1.0 / max(float((last[0] - rho) @ last[1]) / last[2], 1e-10 / step)
-            previous, before, origin, starts = current, primal, ahead, outputs
-            step = GROWTH * step if grows else step
-            current, outputs, primal, step = self._step(origin, starts, rho, direction, step)
-            last = rho, outputs - starts, space.square(current, origin)
-            if primal < least:
-                least, best = primal, current
-            ahead = current
-            if self.rule == "accelerated" and primal <= before:
-                following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
-                share, momentum = (momentum - 1.0) / following, following
-                coefficients = current.coefficients + share * (
-                    current.coefficients - previous.coefficients
-                )
-                images = current.images + share * (current.images - previous.images)
-                ahead = Iterate(coefficients, images, np.empty(0))
-                outputs = self._predictions(ahead)
-            else:
-                momentum = 1.0
-        model = space.model(best, problem.best_intercept(best.outputs))
-        certificate = certify(problem, model, best_rho)
-        converged, n_iter = certificate.proves(monitor.tol), len(monitor.history) - 1
-        return solver.Solution(model, certificate, n_iter, converged, monitor.history, model)
+            self._choose_length(rho, direction)
+            self._advance(rho, direction)
+        model = self.space.model(self.best, problem.best_intercept(self.best.outputs))
+        return monitor.solution(model, certify(problem, model, best_rho), start=model)
+
+    def _choose_length(self, rho: np.ndarray, direction: Iterate) -> None:
+        """Set the length of the step to try first."""
+        if math.isnan(self.step):
+            self.step = self._first_length(direction)
+        move = self.last_move
+        if self.rule == "spectral" and move is not None and move.square > 0.0:
+            # Barzilai and Borwein: the curvature along the last move
+            curvature = float((move.rho - rho) @ move.outputs) / move.square
+            self.step = 1.0 / max(curvature, 1e-10 / self.step)
+        is_unbounded = math.isinf(self.problem.loss.curvature)
+        if self.rule == "accelerated" or (self.rule == "plain" and is_unbounded):
+            self.step = GROWTH * self.step
+
+    def _first_length(self, direction: Iterate) -> float:
+        """Return a length from the curvature along the first move, rather long than short."""
+        curvature = self.problem.loss.curvature
+        if not math.isfinite(curvature):
+            curvature = 1.0
+        largest = curvature * float(self.problem.loss_weights.max())
+        norm = float(np.linalg.norm(direction.norms))
+        moved = self.space.moved(self.origin, direction, 1.0 / max(norm, 1e-300))
+        square = self.space.square(moved, self.origin)
+        if not square > 0.0:
+            return 1.0 / largest
+        change = moved.outputs - self.origin.outputs
+        return square / max(largest * float(change @ change), 1e-300)
+
+    def _advance(self, rho: np.ndarray, direction: Iterate) -> None:
+        """Take a step, and choose the origin of the next one."""
+        previous = self.current
+        origin = self.origin
+        primal_before = self.primal
+        outputs_before = self.outputs
+        self._take_step(rho, direction)
+        self.objectives.append(self.primal)
+        self.last_move = Move(
+            rho=rho,
+            outputs=self.outputs - outputs_before,
+            square=self.space.square(self.current, origin),
+        )
+        if self.primal < self.least:
+            self.least = self.primal
+            self.best = self.current
+        self.origin = self.current
+        if self.rule == "accelerated" and self.primal <= primal_before:
+            next_momentum = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * self.momentum**2))
+            share = (self.momentum - 1.0) / next_momentum
+            self.momentum = next_momentum
+            self.origin = self.current.extrapolated(previous, share)
+            self.outputs = self._predictions(self.origin)
+        else:
+            self.momentum = 1.0
 
     def _predictions(self, iterate: Iterate) -> np.ndarray:
         """Return predictions with the best intercept."""
         outputs = iterate.outputs
         return outputs + self.problem.best_intercept(outputs)
 
-    def _step(
-        self, start: Iterate, outputs: np.ndarray, rho: np.ndarray, direction: Iterate, step: float
-    ) -> tuple[Iterate, np.ndarray, float, float]:
-        """Shorten the step until it is accepted; return the model, its predictions and objective,
-        and the step.
-        """
-        problem, space = self.problem, self.space
-        losses = problem.weighted_loss.values(outputs)
+    def _take_step(self, rho: np.ndarray, direction: Iterate) -> None:
+        """Shorten the step until it is accepted; set the model, its predictions and objective."""
+        weighted_loss = self.problem.weighted_loss
+        losses = weighted_loss.values(self.outputs)
         while True:
-            moved = space.moved(start, direction, step)
-            ends = self._predictions(moved)
-            after = problem.weighted_loss.values(ends)
-            primal = float(after.sum()) + problem.penalty * problem.regularizer.value(moved.norms)
-            square = space.square(moved, start)
+            moved = self.space.moved(self.origin, direction, self.step)
+            outputs = self._predictions(moved)
+            losses_after = weighted_loss.values(outputs)
+            primal = self.problem.objective(losses_after, moved.norms)
+            square = self.space.square(moved, self.origin)
             if self.rule == "spectral":
-                limit = max(self.objectives) - DECREASE * square / step
-                accepted = math.isfinite(primal) and primal <= limit + ROUNDING * abs(
-                    primal
-                )  # exp overflows
+                accepted = self._is_below_past_objectives(primal, square)
             else:
-                # excess of the loss over its tangent; for short moves the change of the gradient is
-                # more exact
-                bound, move = square / (2.0 * step), ends - outputs
-                rise = float(np.sum(after - losses + rho * move))
-                accepted = rise <= bound or float((rho - problem.dual_point(ends)) @ move) <= bound
+                accepted = self._is_below_bound(rho, outputs, losses_after - losses, square)
             if accepted:
-                return moved, ends, primal, step
-            step *= 0.5
+                self.current = moved
+                self.outputs = outputs
+                self.primal = primal
+                return
+            self.step *= 0.5
 
+    def _is_below_past_objectives(self, primal: float, square: float) -> bool:
+        """Return whether an objective (infinite if exp overflows) fulfils SpaRSA's rule."""
+        limit = max(self.objectives) - DECREASE * square / self.step
+        return math.isfinite(primal) and primal <= limit + ROUNDING * abs(primal)
 
-def _rkhs_norms(coefficients: np.ndarray, images: np.ndarray) -> np.ndarray:
-    """Return the norms of functions (M,) from coefficients and products (M, N)."""
-    return np.sqrt(np.maximum(np.einsum("mi,mi->m", coefficients, images), 0.0))
+    def _is_below_bound(
+        self, rho: np.ndarray, outputs: np.ndarray, loss_changes: np.ndarray, square: float
+    ) -> bool:
+        """Return whether the loss of new predictions (N,) is below its quadratic bound."""
+        bound = square / (2.0 * self.step)
+        move = outputs - self.outputs
+        # the excess of the loss over its tangent
+        rise = float(np.sum(loss_changes + rho * move))
+        if rise <= bound:
+            return True
+        # for short moves the change of the gradient is more exact
+        return float((rho - self.problem.dual_point(outputs)) @ move) <= bound
 
 
 class IterativeSoftThresholding(solver.Solver):
@@ -286,12 +370,14 @@ class IterativeSoftThresholding(solver.Solver):
     def _search(
         self, problem: Problem, monitor: solver.GapMonitor, start: Expansion | None
     ) -> solver.Solution:
-        return _Search(problem, "accelerated" if self.accelerated else "plain").run(monitor, start)
+        rule: Rule = "accelerated" if self.accelerated else "plain"
+        return _Search(problem, rule, start).run(monitor)
 
 
 class IST(solver.DesignSolver):
-    """Iterative shrinkage/thresholding on a design, with a step length that is halved when it is
-    too long.
+    """Iterative shrinkage/thresholding on a design.
+
+    The length of the steps is halved when it is too long.
 
     References
     ----------
@@ -308,7 +394,7 @@ class IST(solver.DesignSolver):
     ) -> solver.Solution:
         if start is not None:
             check_start(start, problem)
-        return _Search(problem, self._rule).run(monitor, start)
+        return _Search(problem, self._rule, start).run(monitor)
 
 
 class SpaRSA(IST):

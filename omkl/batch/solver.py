@@ -37,12 +37,20 @@ class GapMonitor:
     """
 
     def __init__(self, tol: float, max_iter: int, on_iteration: Listener | None = None) -> None:
-        self.tol, self.max_iter, self.on_iteration = tol, max_iter, on_iteration
+        self.tol = tol
+        self.max_iter = max_iter
+        self.on_iteration = on_iteration
         self.history: list[dict[str, Any]] = []
+        self._records_start = True
         self._started = time.perf_counter()
 
+    def skip_start(self) -> None:
+        """Leave the start of the search out of the history: the first record is an iteration."""
+        self._records_start = False
+        self.max_iter -= 1
+
     def record(
-        self, primal: float, dual: float, active: int | np.integer, **more: float | str
+        self, primal: float, dual: float, active: int | np.integer, **solver_entries: float | str
     ) -> bool:
         """Record an iteration; return whether the search should end.
 
@@ -51,7 +59,7 @@ class GapMonitor:
         primal, dual : float
         active : int
             Number of groups in the model.
-        **more
+        **solver_entries
             Further entries of the record.
         """
         gap = relative_gap(primal, dual)
@@ -59,10 +67,34 @@ class GapMonitor:
             "iteration": len(self.history),
             "seconds": time.perf_counter() - self._started,
         }
-        record |= {"primal": primal, "dual": dual, "gap": gap, "active": int(active), **more}
+        record |= {"primal": primal, "dual": dual, "gap": gap, "active": int(active)}
+        record |= solver_entries
         self.history.append(record)
         stopped = self.on_iteration is not None and bool(self.on_iteration(record))
         return stopped or gap <= self.tol or len(self.history) >= self.max_iter
+
+    def solution(
+        self, model: Any, certificate: Certificate, start: Any, stalled: bool = False
+    ) -> "Solution":
+        """Return a model as the solution of the recorded search.
+
+        Parameters
+        ----------
+        model : Expansion or LinearModel
+        certificate : Certificate
+        start : object
+            Warm start for a similar problem.
+        stalled : bool
+        """
+        return Solution(
+            model=model,
+            certificate=certificate,
+            n_iter=len(self.history) - int(self._records_start),
+            converged=certificate.proves(self.tol),
+            history=self.history,
+            start=start,
+            stalled=stalled,
+        )
 
 
 @dataclass
@@ -113,7 +145,8 @@ class Requirement(NamedTuple):
 #: Needed by all solvers: the dual norm of a group without a penalty must be 0, and is so up to
 #: rounding only.
 PENALTY = Requirement(
-    "a regularizer that penalizes every group; groups of columns may have the weight 0 in group_weights",
+    "a regularizer that penalizes every group; "
+    "groups of columns may have the weight 0 in group_weights",
     lambda problem: bool((problem.regularizer.value_alone(1.0, 1) > 0.0).all()),
 )
 SMOOTH_LOSS = Requirement(
@@ -127,7 +160,8 @@ EXACT_PROX = Requirement(
     "a regularizer with an exact prox", lambda problem: problem.regularizer.exact
 )
 DERIVATIVE_OF_PROX = Requirement(
-    "a regularizer that defines prox_slope(), such as 'mkl', or is a sum over groups, such as 'block1'",
+    "a regularizer that defines prox_slope(), such as 'mkl', or is a sum over groups, "
+    "such as 'block1'",
     lambda problem: problem.regularizer.differentiable_prox,
 )
 SMOOTH_DUAL = Requirement(
@@ -151,7 +185,7 @@ class BaseSolver(Component):
 
     def solve(
         self,
-        problem: Any,
+        problem: BaseProblem,
         tol: float | None = None,
         max_iter: int | None = None,
         start: Any = None,
@@ -176,21 +210,25 @@ class BaseSolver(Component):
         omkl.exceptions.InputError
             If the method cannot solve problems with this loss or this regularizer.
         """
-        tol = self.default_tol if tol is None else tol
+        if tol is None:
+            tol = self.default_tol
+        if max_iter is None:
+            max_iter = self.default_max_iter
         check_number("tol", tol, above=0)
         self.check(problem)
-        most = self.default_max_iter if max_iter is None else max_iter
-        return self._search(problem, GapMonitor(tol, most + 1, on_iteration), start)
+        monitor = GapMonitor(tol, max_iter + 1, on_iteration)
+        return self._search(problem, monitor, start)
 
-    def check(self, problem: Any) -> None:
+    def check(self, problem: BaseProblem) -> None:
         """Raise an InputError that names all requirements that a problem does not meet."""
-        missing = [
-            needed.meaning for needed in (PENALTY, *self.requires) if not needed.holds(problem)
-        ]
+        missing = []
+        for requirement in (PENALTY, *self.requires):
+            if not requirement.holds(problem):
+                missing.append(requirement.meaning)
         if missing:
             raise InputError(
-                f"The solver {self.as_string()!r} needs {', and '.join(missing)}; got {problem.loss!r} and "
-                f"{problem.regularizer!r}."
+                f"The solver {self.as_string()!r} needs {', and '.join(missing)}; "
+                f"got {problem.loss!r} and {problem.regularizer!r}."
             )
 
     @abstractmethod
@@ -269,11 +307,13 @@ def regularization_path(
         If ``values`` is neither a number >= 1 nor an array of finite numbers > 0.
     """
     if is_number_of_values(values):
-        in_order = problem.path_values(int(values), decades)
+        path_values = problem.path_values(int(values), decades)
     else:
-        in_order = ordered(values)[:: 1 if problem.larger_fits_closer else -1]
+        path_values = ordered(values)
+        if not problem.larger_fits_closer:
+            path_values = path_values[::-1]
     start = None
-    for value in in_order.tolist():
+    for value in path_values.tolist():
         began = time.perf_counter()
         solution = solver.solve(problem.at(value), tol, max_iter, start)
         start = solution.start
@@ -286,8 +326,12 @@ def is_number_of_values(values: object) -> TypeGuard[int]:
 
 
 def ordered(values: ArrayLike) -> np.ndarray:
-    """Return values of C or alpha in increasing order; raise an InputError unless they are finite
-    and > 0.
+    """Return values of C or alpha in increasing order.
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If there are none, or they are not finite and > 0.
     """
     try:
         increasing = np.sort(np.asarray(values, dtype=np.float64).ravel())

@@ -1,10 +1,8 @@
-"""Weighted losses of predictions of one output or several, their conjugates, and unpenalized
-coefficients.
-"""
+"""Weighted losses of one output or several, their conjugates, and unpenalized coefficients."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -17,20 +15,28 @@ from omkl.losses.base import PointwiseLoss
 #: Columns are dependent if their part orthogonal to earlier columns is below this share of the
 #: largest such part.
 DEPENDENT = 1e-10
-#: Maximum number of Newton steps, and of halvings of each; relative decrease at which they end.
-MOST_STEPS, HALVINGS, FLAT = 100, 40, 1e-14
+#: Maximum number of Newton steps of :class:`PartlyFreeLoss`, and of halvings of each.
+MOST_STEPS = 100
+HALVINGS = 40
+#: Relative slope, or decrease of the loss, at which Newton steps end.
+FLAT = 1e-14
 #: Least second derivative of a step, as a share of the largest one of the loss.
 LEAST_CURVED = 1e-3
 #: Tolerance for probabilities that leave the simplex by rounding.
 ROUNDING = 1e-9
+#: Maximum number of Newton steps for a constant; every fourth one is a bisection.
+MOST_SHIFTS = 200
+BISECT_EVERY = 4
+#: Constants beyond this multiple of the targets and predictions count as infinite.
+LARGEST_SHIFT = 1e3
 
 
 @dataclass(eq=False)
 class WeightedLoss:
-    r""":math:`\sum_i c_i\, l(y_i, z_i)` as a function of the predictions z, and its conjugate at
-    :math:`-\rho`.
+    r"""Weighted sum of the losses of all samples, and its conjugate.
 
-    The conjugate is :math:`\sum_i c_i\, l^*(y_i, -\rho_i / c_i)`. Arrays have one entry per sample,
+    The sum is :math:`\sum_i c_i\, l(y_i, z_i)`, a function of the predictions z. The conjugate at
+    :math:`-\rho` is :math:`\sum_i c_i\, l^*(y_i, -\rho_i / c_i)`. Arrays have one entry per sample,
     (N,).
 
     Parameters
@@ -59,8 +65,9 @@ class WeightedLoss:
 
     def __post_init__(self) -> None:
         self.loss.check_targets(self.y)
-        known = self.weights
-        if known.shape != np.shape(self.y) or not np.isfinite(known).all() or not (known > 0).all():
+        weights = self.weights
+        fits_targets = weights.shape == np.shape(self.y)
+        if not fits_targets or not np.isfinite(weights).all() or not (weights > 0).all():
             raise InputError("Sample weights must be finite and > 0, one per sample.")
 
     def _with_offset(self, outputs: np.ndarray) -> np.ndarray:
@@ -81,7 +88,7 @@ class WeightedLoss:
             return -self.weights * self.loss.gradient(self.y, self._with_offset(outputs))
 
     def conjugates(self, rho: np.ndarray) -> np.ndarray:
-        r"""Return :math:`c_i\, l^*(y_i, -\rho_i / c_i)` of each sample; ``inf`` outside the domain."""
+        r"""Return :math:`c_i\, l^*(y_i, -\rho_i / c_i)` of each sample, infinite off the domain."""
         values = self.weights * self.loss.conjugate(self.y, rho / self.weights)
         return values if self.offset is None else values + self.offset * rho
 
@@ -99,10 +106,11 @@ class WeightedLoss:
         if self.loss.is_quadratic:
             return self.largest_curvature()
         low, high = self.domain()
-        curved = (rho > low) & (rho < high)
-        inside = 0.5 * (np.maximum(low, -self.weights) + np.minimum(high, self.weights))
-        inverse = self.conjugate_curvature(np.where(curved, rho, inside))
-        return np.divide(1.0, inverse, out=np.zeros_like(inverse), where=curved & (inverse > 0))
+        is_inside = (rho > low) & (rho < high)
+        middle = 0.5 * (np.maximum(low, -self.weights) + np.minimum(high, self.weights))
+        inverse = self.conjugate_curvature(np.where(is_inside, rho, middle))
+        is_curved = is_inside & (inverse > 0)
+        return np.divide(1.0, inverse, out=np.zeros_like(inverse), where=is_curved)
 
     def largest_curvature(self) -> np.ndarray:
         """Return a bound of each sample's second derivatives; infinite if there is none."""
@@ -116,52 +124,61 @@ class WeightedLoss:
     @cached_property
     def is_unbounded(self) -> bool:
         """True if every point has a finite conjugate."""
-        return all(bool(np.isinf(ends).all()) for ends in self.domain())
+        low, high = self.domain()
+        return bool(np.isinf(low).all() and np.isinf(high).all())
 
     def clipped(self, rho: np.ndarray) -> np.ndarray:
         """Return the closest point of the domain."""
         return rho if self.is_unbounded else np.clip(rho, *self.domain())
 
     def balanced(self, rho: np.ndarray) -> np.ndarray:
-        r"""Return a point near :math:`\rho` in the domain with :math:`\sum_i \rho_i = 0`, as
-        required by an intercept.
+        r"""Return a point of the domain near :math:`\rho` with :math:`\sum_i \rho_i = 0`.
 
-        Without bounds, multiples of the weights are subtracted. With bounds, the larger of the
-        positive and the negative part is scaled down: unlike subtracting the mean (section 6.1 of
-        Suzuki and Tomioka 2011), this stays in the domain.
+        An intercept requires this. Without bounds, multiples of the weights are subtracted. With
+        bounds, the larger of the positive and the negative part is scaled down: unlike subtracting
+        the mean (section 6.1 of Suzuki and Tomioka 2011), this stays in the domain.
         """
         if self.is_unbounded:
             return rho - self.weights * (rho.sum() / self.weights.sum())
         rho = self.clipped(rho)
-        positive, negative = rho[rho > 0].sum(), -rho[rho < 0].sum()
+        positive = rho[rho > 0].sum()
+        negative = -rho[rho < 0].sum()
         lesser = min(positive, negative)
-        return np.where(
-            rho > 0, rho * (lesser / (positive or 1.0)), rho * (lesser / (negative or 1.0))
-        )
+        shrinkage = np.where(rho > 0, lesser / (positive or 1.0), lesser / (negative or 1.0))
+        return rho * shrinkage
 
     def best_intercept(self, outputs: np.ndarray) -> float:
-        """Return the constant that, added to all predictions, minimises the loss, by Newton steps
-        inside a bracket.
+        """Return the constant that, added to all predictions, minimises the loss.
 
-        Bisection is used for losses with kinks. For samples of one class the best constant is
-        infinite; return a large one.
+        Newton steps stay inside a bracket, and bisection is used for losses with kinks. For samples
+        of one class the best constant is infinite; return a large one.
         """
-        known = self.loss.best_shift(self.y, self._with_offset(outputs), self.weights)
-        if known is not None:
-            return known
-        limit = 1e3 * (1.0 + np.abs(self.y).max() + np.abs(outputs).max())
-        low, high, shift, width = -np.inf, np.inf, 0.0, 1.0 + float(np.abs(self.y).max())
-        for iteration in range(200):
+        closed_form = self.loss.best_shift(self.y, self._with_offset(outputs), self.weights)
+        if closed_form is not None:
+            return closed_form
+        width = 1.0 + float(np.abs(self.y).max())
+        limit = LARGEST_SHIFT * (width + np.abs(outputs).max())
+        low = -np.inf
+        high = np.inf
+        shift = 0.0
+        for iteration in range(1, MOST_SHIFTS + 1):
             rho = self.dual_point(outputs + shift)
             slope = -float(rho.sum())
-            low, high = (shift, high) if slope < 0 else (low, shift)
-            if abs(slope) <= 1e-14 * np.abs(rho).sum() or abs(shift) > limit:
+            if slope < 0:
+                low = shift
+            else:
+                high = shift
+            if abs(slope) <= FLAT * np.abs(rho).sum() or abs(shift) > limit:
                 break
-            curvature = float(self.curvature(rho).sum()) if iteration % 4 != 3 else 0.0
-            target = shift - slope / curvature if curvature > 0 else np.inf
+            target = np.inf
+            if iteration % BISECT_EVERY != 0:
+                curvature = float(self.curvature(rho).sum())
+                if curvature > 0:
+                    target = shift - slope / curvature
             if np.isinf(high - low):
                 if abs(target - shift) > width:
-                    target, width = shift - np.sign(slope) * width, 2.0 * width
+                    target = shift - np.sign(slope) * width
+                    width *= 2.0
             elif not low < target < high:
                 target = 0.5 * (low + high)
                 if target in (low, high):
@@ -180,14 +197,14 @@ class WeightedLoss:
         """
         zeros = np.zeros(len(self.y))
         constant = self.best_intercept(zeros)
-        beside = 1e-6 * (1.0 + abs(constant))
-        below, above = (
-            self.dual_point(zeros + constant - beside),
-            self.dual_point(zeros + constant + beside),
-        )
+        distance = 1e-6 * (1.0 + abs(constant))
+        below = self.dual_point(zeros + constant - distance)
+        above = self.dual_point(zeros + constant + distance)
         fall = below.sum() - above.sum()
-        share = min(max(below.sum() / fall, 0.0), 1.0) if fall > 0 else 0.5
-        return constant, self.balanced((1.0 - share) * below + share * above)
+        share_above = 0.5
+        if fall > 0:
+            share_above = min(max(below.sum() / fall, 0.0), 1.0)
+        return constant, self.balanced((1.0 - share_above) * below + share_above * above)
 
 
 # ---- unpenalized coefficients --------------------------------------------------------------------
@@ -209,30 +226,36 @@ class Unpenalized:
     def __init__(self, matrix: np.ndarray) -> None:
         self.matrix = matrix
         q, r, _ = qr(matrix, mode="economic", pivoting=True)
-        sizes = np.abs(np.diag(r))
-        self.basis = np.ascontiguousarray(q[:, sizes > DEPENDENT * sizes.max(initial=0.0)])
+        lengths = np.abs(np.diag(r))
+        is_independent = lengths > DEPENDENT * lengths.max(initial=0.0)
+        self.basis = np.ascontiguousarray(q[:, is_independent])
 
     def coefficients(self, values: np.ndarray) -> np.ndarray:
         """Return the coefficients (q,) of least norm with U c equal to ``values`` (m,)."""
         return np.linalg.lstsq(self.matrix, values, rcond=DEPENDENT)[0]
 
     def balance(self, rho: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-        r"""Return the residual of a quadratic model at the best coefficients: :math:`U^\top \rho =
-        0`.
+        r"""Return the residual of a quadratic model at the best coefficients.
+
+        There :math:`U^\top \rho = 0`.
+
+        Parameters
+        ----------
+        rho : array of shape (m,) or (m, K)
+        curvature : array of shape (m,)
         """
         weighted = curvature[:, None] * self.basis
-        return (
-            rho
-            - weighted @ np.linalg.lstsq(self.basis.T @ weighted, self.basis.T @ rho, rcond=None)[0]
-        )
+        gram = self.basis.T @ weighted
+        change = np.linalg.lstsq(gram, self.basis.T @ rho, rcond=None)[0]
+        return rho - weighted @ change
 
 
 @dataclass(eq=False)
 class PartlyFreeLoss(WeightedLoss):
-    r"""Weighted losses of predictions plus U c, with the best c; in the dual :math:`U^\top \rho =
-    0`.
+    r"""Weighted losses of predictions plus U c, with the best c.
 
-    The array U c, (m,), takes the place of the intercept of other losses.
+    In the dual this is the equality :math:`U^\top \rho = 0`. The array U c, (m,), takes the place
+    of the intercept of other losses.
 
     Parameters
     ----------
@@ -250,42 +273,49 @@ class PartlyFreeLoss(WeightedLoss):
 
         These are Newton steps with a line search.
         """
-        values, value = np.zeros(len(outputs)), self.value(outputs)
+        values = np.zeros(len(outputs))
+        loss = self.value(outputs)
         for _ in range(MOST_STEPS):
             rho = self.dual_point(outputs + values)
             step = self.newton_step(rho)
-            if step @ rho <= FLAT * abs(value):
+            if step @ rho <= FLAT * abs(loss):
                 return values + step
             for _ in range(HALVINGS):
-                moved = self.value(outputs + values + step)
-                if moved < value:
+                loss_after = self.value(outputs + values + step)
+                if loss_after < loss:
                     break
                 step = 0.5 * step
             else:
                 break
-            values, value = values + step, moved
+            values = values + step
+            loss = loss_after
         return values
 
     def newton_step(self, rho: np.ndarray) -> np.ndarray:
         """Return the Newton step of the values U c, (m,), at a dual point."""
-        basis, curvature = self.free.basis, self.curvature(rho)
-        largest = (
-            self.loss.curvature * self.weights
-            if np.isfinite(self.loss.curvature)
-            else curvature.max()
-        )
-        curved = np.maximum(curvature, LEAST_CURVED * largest)  # bounded away from 0
-        return basis @ np.linalg.solve(basis.T @ (curved[:, None] * basis), basis.T @ rho)
+        basis = self.free.basis
+        curvature = self.curvature(rho)
+        if np.isfinite(self.loss.curvature):
+            largest = self.loss.curvature * self.weights
+        else:
+            largest = curvature.max()
+        curvature = np.maximum(curvature, LEAST_CURVED * largest)  # bounded away from 0
+        hessian = basis.T @ (curvature[:, None] * basis)
+        return basis @ np.linalg.solve(hessian, basis.T @ rho)
 
     def balanced(self, rho: np.ndarray) -> np.ndarray:
         r"""Return a point near :math:`\rho` in the domain with :math:`U^\top \rho = 0`.
 
         This is the dual point of the predictions that belong to :math:`\rho`, plus the best U c.
         """
+        outputs = self._outputs_at(rho)
+        return self.dual_point(outputs + self.best_intercept(outputs))
+
+    def _outputs_at(self, rho: np.ndarray) -> np.ndarray:
+        """Return the predictions that a dual point belongs to."""
         low, high = self.domain()
         inside = np.clip(rho, np.nextafter(low, np.inf), np.nextafter(high, -np.inf))
-        outputs = -self.conjugate_gradient(inside)
-        return self.dual_point(outputs + self.best_intercept(outputs))
+        return -self.conjugate_gradient(inside)
 
     def are_separated(self) -> bool:
         return bool((self.y * self.best_intercept(np.zeros(len(self.y))) > 0.0).all())
@@ -320,31 +350,37 @@ class StackedLoss(WeightedLoss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        y, weights = (values.reshape(self.n_parts, -1) for values in (self.y, self.weights))
-        offsets = (
-            [None] * self.n_parts if self.offset is None else self.offset.reshape(self.n_parts, -1)
-        )
-        make = WeightedLoss if self.free is None else partial(PartlyFreeLoss, free=self.free)
-        self.parts = [make(self.loss, *own) for own in zip(y, weights, offsets)]
+        self._losses = [self._loss_of_output(output) for output in range(self.n_parts)]
+
+    def _by_output(self, values: np.ndarray) -> np.ndarray:
+        return values.reshape(self.n_parts, -1)
+
+    def _loss_of_output(self, output: int) -> WeightedLoss:
+        y = self._by_output(self.y)[output]
+        weights = self._by_output(self.weights)[output]
+        offset = None if self.offset is None else self._by_output(self.offset)[output]
+        if self.free is None:
+            return WeightedLoss(self.loss, y, weights, offset)
+        return PartlyFreeLoss(self.loss, y, weights, offset, free=self.free)
 
     def balanced(self, rho: np.ndarray) -> np.ndarray:
-        own = rho.reshape(len(self.parts), -1)
-        return np.concatenate([part.balanced(values) for part, values in zip(self.parts, own)])
+        pairs = zip(self._losses, self._by_output(rho))
+        return np.concatenate([loss.balanced(values) for loss, values in pairs])
 
     def best_intercept(self, outputs: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        own = outputs.reshape(len(self.parts), -1)
-        return self._spread([part.best_intercept(values) for part, values in zip(self.parts, own)])
+        pairs = zip(self._losses, self._by_output(outputs))
+        return self._spread([loss.best_intercept(values) for loss, values in pairs])
 
     def are_separated(self) -> bool:
-        return any(part.are_separated() for part in self.parts)
+        return any(loss.are_separated() for loss in self._losses)
 
     def best_constant(self) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[override]
-        constants, points = zip(*(part.best_constant() for part in self.parts))
+        constants, points = zip(*(loss.best_constant() for loss in self._losses))
         return self._spread(constants), np.concatenate(points)
 
     def _spread(self, constants: Iterable) -> np.ndarray:
         """Return constants of the outputs, or arrays (N,), as one array (P N,)."""
-        size = len(self.y) // len(self.parts)
+        size = len(self.y) // self.n_parts
         return np.concatenate([np.broadcast_to(constant, size) for constant in constants])
 
 
@@ -380,8 +416,8 @@ class MultinomialLoss(PartlyFreeLoss):
     def values(self, outputs: np.ndarray) -> np.ndarray:
         """Return the weighted loss of each sample, (m,)."""
         scores = self._by_class(self._with_offset(outputs))
-        own = (self._by_class(self.y) * scores).sum(axis=0)
-        return self._by_class(self.weights)[0] * (_log_sums(scores) - own)
+        scores_of_targets = (self._by_class(self.y) * scores).sum(axis=0)
+        return self._sample_weights() * (_log_sums(scores) - scores_of_targets)
 
     def dual_point(self, outputs: np.ndarray) -> np.ndarray:
         scores = self._by_class(self._with_offset(outputs))
@@ -390,21 +426,26 @@ class MultinomialLoss(PartlyFreeLoss):
     def hessian(self, rho: np.ndarray, damping: float = 0.0) -> "MultinomialHessian":
         """Return the second derivatives at a dual point."""
         shares = np.clip(self._probabilities(rho), 0.0, 1.0)
-        return MultinomialHessian(shares, self._by_class(self.weights)[0], self.free.basis, damping)
+        return MultinomialHessian(shares, self._sample_weights(), self.free.basis, damping)
 
     def _probabilities(self, rho: np.ndarray) -> np.ndarray:
+        """Return the u, (K, m), of a dual point; outside its domain these may leave the simplex."""
         return self._by_class(self.y - rho / self.weights)
+
+    def _sample_weights(self) -> np.ndarray:
+        """Return the weights of the samples, (m,), which all classes share."""
+        return self._by_class(self.weights)[0]
 
     def conjugates(self, rho: np.ndarray) -> np.ndarray:
         u = self._probabilities(rho)
-        inside = (u >= -ROUNDING).all(axis=0) & (np.abs(u.sum(axis=0) - 1.0) <= ROUNDING)
+        sums_to_one = np.abs(u.sum(axis=0) - 1.0) <= ROUNDING
+        is_inside = (u >= -ROUNDING).all(axis=0) & sums_to_one
         u = np.maximum(u, 0.0)
-        values = self._by_class(self.weights)[0] * np.where(inside, xlogy(u, u).sum(axis=0), np.inf)
-        return (
-            values
-            if self.offset is None
-            else values + self._by_class(self.offset * rho).sum(axis=0)
-        )
+        negative_entropies = np.where(is_inside, xlogy(u, u).sum(axis=0), np.inf)
+        values = self._sample_weights() * negative_entropies
+        if self.offset is None:
+            return values
+        return values + self._by_class(self.offset * rho).sum(axis=0)
 
     def curvature(self, rho: np.ndarray) -> np.ndarray:
         """Return a bound of the second derivatives, shared by all scores of a sample.
@@ -422,26 +463,25 @@ class MultinomialLoss(PartlyFreeLoss):
         u = np.maximum(self._probabilities(rho), 0.0)
         return self.weights * (self.y - (u / u.sum(axis=0)).ravel())
 
-    def balanced(self, rho: np.ndarray) -> np.ndarray:
-        """Return a nearby dual point for which the unpenalized part is optimal."""
+    def _outputs_at(self, rho: np.ndarray) -> np.ndarray:
         outputs = np.log(np.maximum(self._probabilities(rho), 1e-300)).ravel()
-        outputs = outputs if self.offset is None else outputs - self.offset
-        return self.dual_point(outputs + self.best_intercept(outputs))
+        return outputs if self.offset is None else outputs - self.offset
 
     def are_separated(self) -> bool:
         scores = self._by_class(self.best_intercept(np.zeros(len(self.y))))
-        is_class = self._by_class(self.y) > 0.0
-        of_classes = np.where(is_class, scores, -np.inf).max(axis=0)
-        of_others = np.where(is_class, -np.inf, scores).max(axis=0)
-        return bool((of_classes > of_others).all())
+        is_target = self._by_class(self.y) > 0.0
+        scores_of_targets = np.where(is_target, scores, -np.inf).max(axis=0)
+        best_other_scores = np.where(is_target, -np.inf, scores).max(axis=0)
+        return bool((scores_of_targets > best_other_scores).all())
 
     def newton_step(self, rho: np.ndarray) -> np.ndarray:
         return self.hessian(rho).best_values(rho)
 
 
 class MultinomialHessian:
-    r"""Second derivatives in the scores of all samples, :math:`c_i (\mathrm{diag}(u_i) - u_i
-    u_i^\top)`, damped.
+    r"""Second derivatives of the multinomial loss in the scores of all samples, damped.
+
+    Those of sample i are :math:`c_i (\mathrm{diag}(u_i) - u_i u_i^\top)`.
 
     Parameters
     ----------
@@ -458,39 +498,46 @@ class MultinomialHessian:
     def __init__(
         self, shares: np.ndarray, weights: np.ndarray, basis: np.ndarray, damping: float
     ) -> None:
-        self.shares, self.weights, self.basis, self.damping = shares, weights, basis, damping
-        n_parts, rank = len(shares), basis.shape[1]
-        matrix = np.empty((n_parts, rank, n_parts, rank))
-        for k in range(n_parts):
-            for other in range(n_parts):
-                same = float(k == other)
-                curvature = (1.0 - damping) * shares[k] * (
-                    same - shares[other]
-                ) + 0.5 * damping * same
-                matrix[k, :, other] = basis.T @ ((weights * curvature)[:, None] * basis)
+        self.shares = shares
+        self.weights = weights
+        self.basis = basis
+        self.damping = damping
+        n_classes = len(shares)
+        rank = basis.shape[1]
+        hessian = np.empty((n_classes, rank, n_classes, rank))
+        for k in range(n_classes):
+            for j in range(n_classes):
+                same = float(k == j)
+                curvature = (1.0 - damping) * shares[k] * (same - shares[j])
+                curvature += 0.5 * damping * same
+                hessian[k, :, j] = basis.T @ ((weights * curvature)[:, None] * basis)
+        size = n_classes * rank
         # the matrix is singular: adding a constant to all scores has no effect
-        self._inverse = np.linalg.pinv(
-            matrix.reshape(n_parts * rank, n_parts * rank), rcond=1e-12, hermitian=True
-        )
+        self._inverse = np.linalg.pinv(hessian.reshape(size, size), rcond=1e-12, hermitian=True)
 
     def __matmul__(self, values: np.ndarray) -> np.ndarray:
         moves = values.reshape(self.shares.shape)
-        bent = (1.0 - self.damping) * self.shares * (moves - (self.shares * moves).sum(axis=0))
-        return (self.weights * (bent + 0.5 * self.damping * moves)).ravel()
+        mean_moves = (self.shares * moves).sum(axis=0)
+        undamped = (1.0 - self.damping) * self.shares * (moves - mean_moves)
+        return (self.weights * (undamped + 0.5 * self.damping * moves)).ravel()
 
     @property
     def diagonal(self) -> np.ndarray:
         """The second derivative in each score, (K, m)."""
-        return self.weights * (
-            (1.0 - self.damping) * self.shares * (1.0 - self.shares) + 0.5 * self.damping
-        )
+        undamped = (1.0 - self.damping) * self.shares * (1.0 - self.shares)
+        return self.weights * (undamped + 0.5 * self.damping)
 
     def best_values(self, rho: np.ndarray) -> np.ndarray:
-        """Return the values (K m,) of the unpenalized part that minimise the quadratic model with
-        this residual.
+        """Return the best values (K m,) of the unpenalized part in the quadratic model.
+
+        Parameters
+        ----------
+        rho : array of shape (K m,)
+            The residual of the model.
         """
-        change = self._inverse @ (rho.reshape(self.shares.shape) @ self.basis).ravel()
-        return (change.reshape(len(self.shares), -1) @ self.basis.T).ravel()
+        gradient = (rho.reshape(self.shares.shape) @ self.basis).ravel()
+        coefficients = (self._inverse @ gradient).reshape(len(self.shares), -1)
+        return (coefficients @ self.basis.T).ravel()
 
     def balance(self, rho: np.ndarray) -> np.ndarray:
         """Return the residual at the minimum over the unpenalized part."""

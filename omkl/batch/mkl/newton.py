@@ -8,20 +8,22 @@ good preconditioner.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.blas import dgemm
 
-from omkl.batch.newton import cholesky
+from omkl.batch.newton import add_to_diagonal, cholesky
 from omkl.kernels.stack import KernelStack, ReplicatedStack
 from omkl.regularizers.base import ratio_or_zero
 
 #: Number of samples from which conjugate gradients are faster than a Cholesky factor.
 LARGE = 600
-#: Number of samples whose kernel rows are in the preconditioner; for several outputs.
-LANDMARKS, LANDMARKS_OF_PARTS = 200, 50
+#: Number of samples whose kernel rows are in the preconditioner.
+LANDMARKS = 200
+#: The same for several outputs.
+LANDMARKS_OF_PARTS = 50
 #: Least diagonal of the preconditioner, as a share of the curvature's diagonal.
 LEAST = 1e-6
 #: Maximum number of iterations: even an inexact direction is a descent direction.
@@ -32,9 +34,7 @@ ACCURACY = 1e-2
 
 
 def system_of(kernels: KernelStack) -> str:
-    """Return the method for systems with these kernels: ``"cholesky"``, ``"cg"`` or
-    ``"matrix-free"``.
-    """
+    """Return the method for systems: ``"cholesky"``, ``"cg"`` or ``"matrix-free"``."""
     if kernels.n_samples < LARGE and kernels.n_parts == 1:
         return "cholesky"
     return "cg" if kernels.sums_entries else "matrix-free"
@@ -60,11 +60,76 @@ class DenseCurvature:
     ) -> tuple[np.ndarray, float]:
         """Solve by a Cholesky factor; see :class:`~omkl.batch.newton.BarrierSearch`."""
         system = self.matrix.copy(order="K")
-        system[np.diag_indices_from(system)] += diagonal
+        add_to_diagonal(system, diagonal)
         sides = np.column_stack([right, np.ones_like(right)])
-        solved = cho_solve((cholesky(system), True), sides, check_finite=False)
-        multiplier = float(solved[:, 0].sum() / solved[:, 1].sum()) if equality else 0.0
-        return solved[:, 0] - multiplier * solved[:, 1], multiplier
+        solutions = cho_solve((cholesky(system), True), sides, check_finite=False)
+        of_right = solutions[:, 0]
+        of_ones = solutions[:, 1]
+        multiplier = float(of_right.sum() / of_ones.sum()) if equality else 0.0
+        return of_right - multiplier * of_ones, multiplier
+
+
+class _Residual:
+    """Residual of a system with a sum of zero in each output, if ``equality``.
+
+    Parameters
+    ----------
+    right : array of shape (N,)
+    precondition : callable
+        Approximate inverse of the system; takes and returns arrays (N,).
+    n_outputs : int
+        Number of equal blocks of the samples.
+    equality : bool
+
+    Attributes
+    ----------
+    values : array of shape (N,)
+        The residual, with the multipliers of the equalities subtracted.
+    multipliers : array of shape (n_outputs,)
+    """
+
+    def __init__(
+        self,
+        right: np.ndarray,
+        precondition: Callable[[np.ndarray], np.ndarray],
+        n_outputs: int,
+        equality: bool,
+    ) -> None:
+        self.values = right.copy()
+        self.multipliers = np.zeros(n_outputs)
+        self._precondition = precondition
+        self._equality = equality
+        #: The preconditioned normals of the equalities, (N,), and their sums.
+        self._normals = np.zeros_like(right)
+        self._normal_sums = np.ones(n_outputs)
+        if equality:
+            self._normals = precondition(np.ones_like(right))
+            self._normal_sums = self._sums(self._normals)
+
+    def _sums(self, vector: np.ndarray) -> np.ndarray:
+        """Return the sum of each output, (n_outputs,)."""
+        return vector.reshape(len(self.multipliers), -1).sum(axis=1)
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Return one value per sample, (N,), from one value per output."""
+        return np.repeat(values, len(self.values) // len(self.multipliers))
+
+    def balanced(self, vector: np.ndarray) -> np.ndarray:
+        """Return a vector (N,) moved along the normals to sums of zero."""
+        return vector - self.spread(self._sums(vector) / self._normal_sums) * self._normals
+
+    def preconditioned(self) -> np.ndarray:
+        """Return the preconditioned residual, with sums of zero.
+
+        Move its constant part to the multipliers, to save digits.
+        """
+        steered = self._precondition(self.values)
+        if not self._equality:
+            return steered
+        change = self._sums(steered) / self._normal_sums
+        self.values -= self.spread(change)
+        self.multipliers += change
+        return steered - self.spread(change) * self._normals
 
 
 class Curvature:
@@ -83,59 +148,45 @@ class Curvature:
     def __init__(
         self, kernels: KernelStack, vectors: np.ndarray, rank_one_weights: np.ndarray
     ) -> None:
-        self.kernels, self.vectors, self.rank_one_weights = kernels, vectors, rank_one_weights
+        self.kernels = kernels
+        self.vectors = vectors
+        self.rank_one_weights = rank_one_weights
 
     def __matmul__(self, vector: np.ndarray) -> np.ndarray:
-        return (
-            self.kernels.products(vector)[0]
-            + (self.rank_one_weights * (self.vectors @ vector)) @ self.vectors
-        )
+        rank_one = (self.rank_one_weights * (self.vectors @ vector)) @ self.vectors
+        return self.kernels.products(vector)[0] + rank_one
 
     def solve(
         self, diagonal: np.ndarray, right: np.ndarray, equality: bool
     ) -> tuple[np.ndarray, float | np.ndarray]:
-        """Solve to the accuracy that a Newton step needs; see
-        :class:`~omkl.batch.newton.BarrierSearch`.
+        """Solve to the accuracy that a Newton step needs.
 
         Use conjugate gradients in the subspace of the equality (Gould, Hribar and Nocedal 2001).
+        Parameters are those of :class:`~omkl.batch.newton.BarrierSearch`.
         """
-        n_parts = self.kernels.n_parts
         precondition = self._preconditioner(diagonal)
-        ones = precondition(np.ones_like(right)) if equality else np.zeros_like(right)
-        total = _of_parts(ones, n_parts) if equality else np.ones(n_parts)
-        solution, residual, multiplier = np.zeros_like(right), right.copy(), np.zeros(n_parts)
-
-        def spread(values: np.ndarray) -> np.ndarray:
-            return np.repeat(values, len(right) // n_parts)
-
-        def steer() -> np.ndarray:
-            """Return the preconditioned residual; move its constant part to the multiplier, to save
-            digits.
-            """
-            steered = precondition(residual)
-            if not equality:
-                return steered
-            multiple = _of_parts(steered, n_parts) / total
-            residual[:] -= spread(multiple)
-            multiplier[:] += multiple
-            return steered - spread(multiple) * ones
-
-        steer()
-        direction = steered = steer()
-        norm = residual @ steered
-        enough = ACCURACY**2 * norm
+        residual = _Residual(right, precondition, self.kernels.n_parts, equality)
+        solution = np.zeros_like(right)
+        residual.preconditioned()  # sets the multipliers first, since this loses digits
+        steered = residual.preconditioned()
+        direction = steered
+        norm = residual.values @ steered
+        target = ACCURACY**2 * norm
         for _ in range(MOST_ITERATIONS):
-            if norm <= enough:
+            if norm <= target:
                 break
             change = self @ direction + diagonal * direction
             step = norm / (direction @ change)
             solution += step * direction
-            residual -= step * change
-            steered = steer()
-            previous, norm = norm, residual @ steered
-            direction = steered + norm / previous * direction
-        solution -= spread(_of_parts(solution, n_parts) / total) * ones
-        return solution, float(multiplier[0]) if n_parts == 1 else spread(multiplier)
+            residual.values -= step * change
+            steered = residual.preconditioned()
+            previous_norm = norm
+            norm = residual.values @ steered
+            direction = steered + norm / previous_norm * direction
+        solution = residual.balanced(solution)
+        if self.kernels.n_parts == 1:
+            return solution, float(residual.multipliers[0])
+        return solution, residual.spread(residual.multipliers)
 
     def _preconditioner(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         r"""Return the inverse of a diagonal plus a Nyström approximation with an exact diagonal.
@@ -144,46 +195,55 @@ class Curvature:
         the domain of the loss, the kernels are negligible. Equal parts share one approximation,
         without the rank-one terms.
         """
-        replicated = isinstance(self.kernels, ReplicatedStack)
-        single = self.kernels.stack if isinstance(self.kernels, ReplicatedStack) else self.kernels
-        hessian_diagonal = single.diagonals()[0]
-        if not replicated:
-            hessian_diagonal = hessian_diagonal + self.rank_one_weights @ self.vectors**2
         diagonal = diagonal.reshape(self.kernels.n_parts, -1)
-        softest = (diagonal / (diagonal + hessian_diagonal)).mean(axis=0)
-        softest = np.sort(
-            np.argsort(softest, kind="stable")[: LANDMARKS_OF_PARTS if replicated else LANDMARKS]
-        )
-        rows = single.combine(np.ones(1), samples=softest)
-        if not replicated:
-            rows = rows + (self.vectors[:, softest].T * self.rank_one_weights) @ self.vectors
-        inner = np.asfortranarray(rows[:, softest])
+        if isinstance(self.kernels, ReplicatedStack):
+            single = self.kernels.stack
+            hessian_diagonal = single.diagonals()[0]
+            landmarks = _landmarks(diagonal, hessian_diagonal, LANDMARKS_OF_PARTS)
+            rows = single.combine(np.ones(1), samples=landmarks)
+        else:
+            rank_one_diagonal = self.rank_one_weights @ self.vectors**2
+            hessian_diagonal = self.kernels.diagonals()[0] + rank_one_diagonal
+            landmarks = _landmarks(diagonal, hessian_diagonal, LANDMARKS)
+            rank_one = (self.vectors[:, landmarks].T * self.rank_one_weights) @ self.vectors
+            rows = self.kernels.combine(np.ones(1), samples=landmarks) + rank_one
+        inner = np.asfortranarray(rows[:, landmarks])
         scale = np.trace(inner) / len(inner)
         if not scale > 0:
             return lambda residual: residual / diagonal.ravel()
-        inner[np.diag_indices_from(inner)] += LEAST * scale
+        add_to_diagonal(inner, LEAST * scale)
         factor = solve_triangular(cholesky(inner), rows, lower=True, check_finite=False)
         missing = hessian_diagonal - np.einsum("si,si->i", factor, factor)
         # a smaller diagonal would lose its digits in the inverse
         diagonal = diagonal + np.maximum(missing, LEAST * hessian_diagonal)
-        # factors of the small matrix of Woodbury's identity, for each output
-        inners = [(factor / own) @ factor.T + np.eye(len(factor)) for own in diagonal]
-        small = [cholesky(np.asfortranarray(own)) for own in inners]
-
-        def precondition(residual: np.ndarray) -> np.ndarray:
-            residual = residual.reshape(diagonal.shape) / diagonal
-            sides = residual @ factor.T
-            inner = [
-                cho_solve((own, True), side, check_finite=False) for own, side in zip(small, sides)
-            ]
-            return (residual - (np.array(inner) @ factor) / diagonal).ravel()
-
-        return precondition
+        return _woodbury(factor, diagonal)
 
 
-def _of_parts(vector: np.ndarray, n_parts: int) -> np.ndarray:
-    """Return the sum of each of ``n_parts`` equal parts of a vector."""
-    return vector.reshape(n_parts, -1).sum(axis=1)
+def _landmarks(diagonal: np.ndarray, hessian_diagonal: np.ndarray, number: int) -> np.ndarray:
+    """Return the samples with the least share of a diagonal (P, N) in the system, in order."""
+    shares = (diagonal / (diagonal + hessian_diagonal)).mean(axis=0)
+    return np.sort(np.argsort(shares, kind="stable")[:number])
+
+
+def _woodbury(factor: np.ndarray, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the inverse of ``F' F`` plus a diagonal, for each of P outputs.
+
+    ``factor`` is F, (k, N), and the diagonals are (P, N). The inverse takes and returns arrays (P
+    N,).
+    """
+    inner_factors = []
+    for diagonal_of_output in diagonal:
+        inner = (factor / diagonal_of_output) @ factor.T + np.eye(len(factor))
+        inner_factors.append(cholesky(np.asfortranarray(inner)))
+
+    def inverse(residual: np.ndarray) -> np.ndarray:
+        residual = residual.reshape(diagonal.shape) / diagonal
+        inner_solutions = []
+        for inner_factor, side in zip(inner_factors, residual @ factor.T):
+            inner_solutions.append(cho_solve((inner_factor, True), side, check_finite=False))
+        return (residual - (np.array(inner_solutions) @ factor) / diagonal).ravel()
+
+    return inverse
 
 
 class Curve(NamedTuple):
@@ -207,8 +267,9 @@ class Curve(NamedTuple):
 
 @dataclass(eq=False)
 class KernelTerm:
-    r"""All of the dual except the loss, over a working set of kernels; see
-    :class:`~omkl.batch.newton.BarrierSearch`.
+    r"""All of the dual except the loss, over a working set of kernels.
+
+    The methods are those that :class:`~omkl.batch.newton.BarrierSearch` needs.
 
     Parameters
     ----------
@@ -233,14 +294,16 @@ class KernelTerm:
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
-        self._kept_for: tuple[np.ndarray, np.ndarray] | None = None
+        #: Weights and kernels of ``_last_sum``.
+        self._summed_weights: np.ndarray | None = None
+        self._summed_kernels: np.ndarray | None = None
         self._refresh()
 
-    def _refresh(self):
+    def _refresh(self) -> None:
+        """Set products, squared norms, norms and ratios of the kernels at the present point."""
         self.point_products = self.alpha_products + self.gamma * self.kernel_products
-        self.squares = self.alpha_squares + self.gamma * (
-            (self.alpha_products + self.point_products) @ self.rho
-        )
+        sum_of_products = self.alpha_products + self.point_products
+        self.squares = self.alpha_squares + self.gamma * (sum_of_products @ self.rho)
         self.norms = np.sqrt(np.maximum(self.squares, 0.0))
         self.ratios = ratio_or_zero(self.curve.first(self.norms), self.norms)
 
@@ -251,38 +314,47 @@ class KernelTerm:
     def hessian(self) -> DenseCurvature | Curvature:
         """Return the second derivatives, restricted to active kernels."""
         active = np.flatnonzero(self.ratios > 0)
-        ratios, which = self.ratios[active], self.which[active]
-        rank_one_weights = (
-            self.gamma * (self.curve.second(self.norms)[active] - ratios) / self.norms[active] ** 2
-        )
+        which = self.which[active]
+        ratios = self.ratios[active]
+        norms = self.norms[active]
+        weights = self.gamma * ratios
+        second = self.curve.second(self.norms)[active]
+        rank_one_weights = self.gamma * (second - ratios) / norms**2
         vectors = self.point_products[active]
         coupling = self.curve.coupling(self.norms)
         if coupling is not None:
-            vectors = np.vstack([vectors, (coupling[active] / self.norms[active]) @ vectors])
+            vectors = np.vstack([vectors, (coupling[active] / norms) @ vectors])
             rank_one_weights = np.append(rank_one_weights, -self.gamma)
         if system_of(self.kernels) != "cholesky":
-            kernels = self._same_sum(self.kernels.summed, self.gamma * ratios, which)
+            kernels = self._cached_sum(self.kernels.summed, weights, which)
             return Curvature(kernels, vectors, rank_one_weights)
         if not np.any(rank_one_weights != 0):
-            return DenseCurvature(self._same_sum(self.kernels.combine, self.gamma * ratios, which))
-        matrix = self.kernels.combine(self.gamma * ratios, which)
-        # symmetric, so `.T` is Fortran-ordered
-        sums = dgemm(
-            1.0,
-            vectors.T * rank_one_weights,
-            vectors.T,
-            1.0,
-            matrix.T,
+            return DenseCurvature(self._cached_sum(self.kernels.combine, weights, which))
+        gram = self.kernels.combine(weights, which)
+        matrix = dgemm(
+            alpha=1.0,
+            a=vectors.T * rank_one_weights,
+            b=vectors.T,
+            beta=1.0,
+            c=gram.T,  # symmetric, so `.T` is Fortran-ordered
             trans_b=True,
             overwrite_c=True,
         )
-        return DenseCurvature(sums)
+        return DenseCurvature(matrix)
 
-    def _same_sum(self, add, weights, which):
-        """Return the weighted sum of kernels; keep it, since the weights of a ridge never change."""
-        if self._kept_for is None or not all(map(np.array_equal, self._kept_for, (weights, which))):
-            self._kept_for, self._kept = (weights, which), add(weights, which)
-        return self._kept
+    def _cached_sum(
+        self,
+        sum_kernels: Callable[[np.ndarray, np.ndarray], Any],
+        weights: np.ndarray,
+        which: np.ndarray,
+    ) -> Any:
+        """Return the weighted sum of kernels; cache it, since weights of a ridge never change."""
+        same_weights = np.array_equal(self._summed_weights, weights)
+        if not same_weights or not np.array_equal(self._summed_kernels, which):
+            self._summed_weights = weights
+            self._summed_kernels = which
+            self._last_sum = sum_kernels(weights, which)
+        return self._last_sum
 
     def along(self, direction: np.ndarray) -> Callable[[float], float]:
         """Return the value along ``direction`` as a function of the step."""
@@ -290,7 +362,7 @@ class KernelTerm:
         linear = 2.0 * self.gamma * (self.point_products @ direction)
         quadratic = self.gamma**2 * (self.moves @ direction)
 
-        def value(step):
+        def value(step: float) -> float:
             squares = self.squares + step * (linear + step * quadratic)
             return self.curve.value(np.sqrt(np.maximum(squares, 0.0))) / self.gamma
 

@@ -16,8 +16,8 @@ and :math:`\lambda` minimises the sum of their squares. A step along the gradien
 kernel m, taken without sample i, moves the prediction of i by a multiple of :math:`h_{mi} = (\tilde
 K_m C z)_i - (\tilde K_m C)_{ii} \sqrt{w_i}\, r_i`, and lowers the loss if :math:`\sum_i
 \sqrt{w_i}\, r_i h_{mi} > 0`. Its standard error is the larger of two estimates: from the spread of
-the summands, for kernels of few dimensions; and from
-:math:`\sum_{i < j} 2 r_i \tilde K_{ij} (Cz)_j`, a sum over pairs of samples, for kernels of many dimensions.
+the summands, for kernels of few dimensions; and from :math:`\sum_{i < j} 2 r_i \tilde K_{ij}
+(Cz)_j`, a sum over pairs of samples, for kernels of many dimensions.
 
 In each round, all kernels whose sum exceeds a threshold join K. At this threshold :data:`FALSE`
 useless kernels join on average. If there are none, but the sum of all remaining kernels helps
@@ -59,8 +59,12 @@ FOLDS = 5
 ROUNDS = 20
 #: Ridges to choose from, in units of the mean diagonal of the sum of kernels.
 RIDGES = np.geomspace(1e-3, 100.0, 11)
-#: Maximum number of samples, and of entries of all kernels on them.
-SAMPLES, ENTRIES = 1000, 2.5e8
+#: Maximum number of samples.
+SAMPLES = 1000
+#: Maximum number of entries of all kernels on these samples.
+ENTRIES = 2.5e8
+#: Least number of samples for leave-one-out.
+FEWEST = 3
 #: Number of kernels whose evidence is computed together.
 TOGETHER = 64
 #: Diagonal of a centred kernel, relative to the largest entry, below which it is constant.
@@ -116,23 +120,27 @@ def sampled(
     n_most = min(SAMPLES, int(np.sqrt(ENTRIES / n_kernels)))
     if len(weights) <= n_most:
         return np.arange(len(weights)), weights
-    probabilities = np.zeros(len(weights))
-    certain = np.zeros(len(weights), dtype=bool)
-    while True:  # samples of large weights are certain; the others share the rest
-        probabilities[~certain] = weights[~certain] * (
-            (n_most - certain.sum()) / weights[~certain].sum()
-        )
-        if not (probabilities > 1.0).any():
-            break
-        certain |= probabilities > 1.0
-        probabilities[certain] = 1.0
+    probabilities = _inclusion_probabilities(weights, n_most)
     order = np.lexsort(targets.T)
     ends = np.cumsum(probabilities[order])
-    chosen = order[
-        np.unique(np.searchsorted(ends, np.arange(n_most) + 0.5).clip(max=len(order) - 1))
-    ]
-    chosen = np.sort(chosen)
-    return chosen, weights[chosen] / probabilities[chosen]
+    ranks = np.searchsorted(ends, np.arange(n_most) + 0.5).clip(max=len(order) - 1)
+    sample = np.sort(order[np.unique(ranks)])
+    return sample, weights[sample] / probabilities[sample]
+
+
+def _inclusion_probabilities(weights: np.ndarray, size: int) -> np.ndarray:
+    """Return probabilities (N,) to be in a sample, proportional to weights but at most 1."""
+    probabilities = np.zeros(len(weights))
+    is_certain = np.zeros(len(weights), dtype=bool)
+    while True:
+        # samples of large weights are certain; the others share what remains of the size
+        uncertain_weights = weights[~is_certain]
+        share = (size - is_certain.sum()) / uncertain_weights.sum()
+        probabilities[~is_certain] = uncertain_weights * share
+        if not (probabilities > 1.0).any():
+            return probabilities
+        is_certain |= probabilities > 1.0
+        probabilities[is_certain] = 1.0
 
 
 def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarray) -> KernelChoice:
@@ -153,34 +161,40 @@ def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarr
     -------
     KernelChoice
     """
-    roots = np.sqrt(weights / weights.sum())
-    z = roots[:, None] * (targets - weights @ targets / weights.sum())
+    roots, z = _centred_targets(targets, weights)
     # only the inner products of rows matter
     left, lengths, _ = np.linalg.svd(z, full_matrices=False)
-    z = (left * lengths)[
-        :, lengths > CONSTANT * max(lengths.max(initial=0.0), np.abs(targets).max(initial=0.0))
-    ]
-    if len(z) < 3 or not z.shape[1]:
+    largest = max(lengths.max(initial=0.0), np.abs(targets).max(initial=0.0))
+    z = (left * lengths)[:, lengths > CONSTANT * largest]
+    if len(z) < FEWEST or not z.shape[1]:
         return KernelChoice(
-            np.zeros(kernels.n_kernels, dtype=bool), np.zeros(kernels.n_kernels), 0.0
+            kept=np.zeros(kernels.n_kernels, dtype=bool),
+            evidence=np.zeros(kernels.n_kernels),
+            threshold=0.0,
         )
-    centred = _CentredKernels(kernels, roots)
-    found = _Choice(centred, z)
-    inflated = 1.0 + found.n_lucky * found.threshold**2 / found.model.residuals.size
-    some_kept = found.kept.any() and not found.kept.all()
-    if some_kept and found.all_help and inflated * found.model.loss >= found.everything.loss:
+    centred_kernels = _CentredKernels(kernels, roots)
+    choice = _Choice(centred_kernels, z)
+    if choice.all_may_be_better():
         order = np.lexsort(targets.T)
         folds = [np.sort(order[fold::FOLDS]) for fold in range(FOLDS)]
-        if len(z) < 3 * FOLDS or _better_on_folds(found, centred, z, folds):
-            found.kept[:] = True
-    return KernelChoice(found.kept, found.evidence, found.threshold)
+        has_few_samples = len(z) < FEWEST * FOLDS
+        if has_few_samples or _all_are_better(choice, centred_kernels, z, folds):
+            choice.kept[:] = True
+    return KernelChoice(choice.kept, choice.evidence, choice.threshold)
+
+
+def _centred_targets(targets: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the roots of weights, (N,), of length one, and centred targets times these, (N, P)."""
+    roots = np.sqrt(weights / weights.sum())
+    return roots, roots[:, None] * (targets - weights @ targets / weights.sum())
 
 
 def natural_c(
     kernels: KernelStack, kept: np.ndarray, targets: np.ndarray, weights: np.ndarray
 ) -> float:
-    """Return the C at which the mean of some kernels has the least leave-one-out error, with 1/2
-    the squared error.
+    """Return the C at which the mean of some kernels has the least leave-one-out error.
+
+    The loss is half the squared error.
 
     Parameters
     ----------
@@ -190,14 +204,15 @@ def natural_c(
     targets, weights
         As for :func:`helpful_kernels`; C is for weights of mean 1.
     """
-    roots = np.sqrt(weights / weights.sum())
-    z = roots[:, None] * (targets - weights @ targets / weights.sum())
-    gram = kernels.combine(np.full(len(kept), 1.0 / len(kept)), kept)
-    largest, gram = np.diagonal(gram).max(), _centred(gram, roots)
+    roots, z = _centred_targets(targets, weights)
+    mean_kernel = kernels.combine(np.full(len(kept), 1.0 / len(kept)), kept)
+    largest = np.diagonal(mean_kernel).max()
+    gram = _centred(mean_kernel, roots)
     variance = float(np.trace(gram))
-    if len(z) < 3 or not z.any() or not variance > CONSTANT * largest:
+    if len(z) < FEWEST or not z.any() or not variance > CONSTANT * largest:
         return 1.0
-    return 1.0 / (variance * _best_ridge(gram, z, roots)[0])
+    ridge, _ = _best_ridge(gram, z, roots)
+    return 1.0 / (variance * ridge)
 
 
 class _Choice:
@@ -217,66 +232,104 @@ class _Choice:
     kept, likely : bool arrays of shape (M,)
         The chosen kernels, and those whose evidence exceeded :data:`LIKELY` times the threshold in
         some round.
+    n_lucky : int
+        Number of chosen kernels below twice the threshold.
     evidence : array of shape (M,)
-    model, everything : _RidgeModel
-        Models of the kept kernels, and of all kernels.
+    threshold : float
+    all_help : bool
+        Whether the sum of all kernels helps beyond doubt; only without ``likely``.
+    model, model_of_all : _RidgeModel
+        Models of the kept kernels, and of all kernels; the latter only without ``likely``.
     """
 
     def __init__(
         self, kernels: _CentredKernels, z: np.ndarray, likely: np.ndarray | None = None
     ) -> None:
-        n, n_kernels, roots = len(z), len(kernels.scales), kernels.roots
-        (self.kept, self.likely), self.n_lucky = np.zeros((2, n_kernels), dtype=bool), 0
-        self.threshold, beyond_doubt = scipy.stats.t.ppf(
-            1.0 - np.array([FALSE / n_kernels, DOUBT]), n - 1
-        )
-        self.model, self.evidence = _RidgeModel(np.zeros((n, n)), z, roots), np.zeros(n_kernels)
-        for turn in range(ROUNDS):
-            rest = np.flatnonzero(~self.kept)
-            errors = self.model.standard_errors(
-                kernels, rest if likely is None else rest[likely[rest]]
-            )
-            found = errors > self.threshold
-            if not found.any() or (turn == 0 and likely is None):
-                remaining = kernels.summed(rest)
-                rest_helps = self.model.standard_errors_of(remaining) > beyond_doubt
-                if turn == 0 and likely is None:
-                    self.everything, self.all_help = _RidgeModel(remaining, z, roots), rest_helps
-            if not found.any() and rest_helps:
-                errors = errors if likely is None else self.model.standard_errors(kernels, rest)
-                found = errors > self.threshold
-                found[errors.argmax()] = errors.max() > 0.0
-            self.evidence = np.where(self.kept, self.evidence, errors)
-            self.likely |= errors > LIKELY * self.threshold
-            self.kept |= found
-            if not found.any() or self.kept.all():
+        n_samples = len(z)
+        n_kernels = len(kernels.scales)
+        roots = kernels.roots
+        self.kept = np.zeros(n_kernels, dtype=bool)
+        self.likely = np.zeros(n_kernels, dtype=bool)
+        self.n_lucky = 0
+        self.evidence = np.zeros(n_kernels)
+        chances = np.array([FALSE / n_kernels, DOUBT])
+        self.threshold, self._beyond_doubt = scipy.stats.t.ppf(1.0 - chances, n_samples - 1)
+        self.model = _RidgeModel(np.zeros((n_samples, n_samples)), z, roots)
+        if likely is None:
+            sum_of_all = kernels.summed(np.arange(n_kernels))
+            self.all_help = self._help(sum_of_all)
+            self.model_of_all = _RidgeModel(sum_of_all, z, roots)
+        for _ in range(ROUNDS):
+            evidence, is_helpful = self._look_at_remaining(kernels, likely)
+            self.evidence = np.where(self.kept, self.evidence, evidence)
+            self.likely |= evidence > LIKELY * self.threshold
+            self.kept |= is_helpful
+            if not is_helpful.any() or self.kept.all():
                 break
-            self.n_lucky += int(np.count_nonzero(found & (errors < 2.0 * self.threshold)))
+            is_lucky = is_helpful & (evidence < 2.0 * self.threshold)
+            self.n_lucky += int(np.count_nonzero(is_lucky))
             self.model = _RidgeModel(kernels.summed(np.flatnonzero(self.kept)), z, roots)
 
+    def _help(self, gram: np.ndarray) -> bool:
+        """Return whether a sum of kernels, (n, n), helps beyond doubt."""
+        return bool(self.model.standard_errors_of(gram) > self._beyond_doubt)
 
-def _better_on_folds(
-    found: _Choice, kernels: _CentredKernels, z: np.ndarray, folds: list[np.ndarray]
+    def _look_at_remaining(
+        self, kernels: _CentredKernels, likely: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the evidence for remaining kernels, (M,), and which of them help, bool (M,).
+
+        If none does beyond the threshold, but their sum does beyond doubt, the best of them helps.
+        """
+        remaining = np.flatnonzero(~self.kept)
+        first_remaining = remaining if likely is None else remaining[likely[remaining]]
+        evidence = self.model.standard_errors(kernels, first_remaining)
+        is_helpful = evidence > self.threshold
+        if is_helpful.any():
+            return evidence, is_helpful
+        if likely is None and not self.kept.any():
+            remaining_help = self.all_help
+        else:
+            remaining_help = self._help(kernels.summed(remaining))
+        if not remaining_help:
+            return evidence, is_helpful
+        if likely is not None:
+            evidence = self.model.standard_errors(kernels, remaining)
+            is_helpful = evidence > self.threshold
+        is_helpful[evidence.argmax()] = evidence.max() > 0.0
+        return evidence, is_helpful
+
+    def all_may_be_better(self) -> bool:
+        """Return whether all kernels may be better than the chosen ones, by the inflated loss."""
+        if self.kept.all() or not self.kept.any() or not self.all_help:
+            return False
+        inflation = 1.0 + self.n_lucky * self.threshold**2 / self.model.residuals.size
+        return inflation * self.model.loss >= self.model_of_all.loss
+
+
+def _all_are_better(
+    choice: _Choice, kernels: _CentredKernels, z: np.ndarray, folds: list[np.ndarray]
 ) -> bool:
     """Return whether all kernels do better on each fold than kernels chosen without the fold."""
-    if found.everything.loss <= found.model.loss:
+    if choice.model_of_all.loss <= choice.model.loss:
         return True
     gains = np.empty(len(z))
     for fold in folds:
         others = np.setdiff1d(np.arange(len(z)), fold)
         roots = kernels.roots[others] / np.linalg.norm(kernels.roots[others])
-        own = _CentredKernels(RestrictedView(kernels.stack, others), roots)
-        kept = np.flatnonzero(
-            _Choice(own, z[others] - np.outer(roots, roots @ z[others]), found.likely).kept
-        )
-        chosen = _RidgeModel(kernels.summed(kept), z, kernels.roots)
-        gains[fold] = chosen.losses_without(fold) - found.everything.losses_without(fold)
+        kernels_of_others = _CentredKernels(RestrictedView(kernels.stack, others), roots)
+        z_of_others = z[others] - np.outer(roots, roots @ z[others])
+        choice_of_others = _Choice(kernels_of_others, z_of_others, choice.likely)
+        gram = kernels.summed(np.flatnonzero(choice_of_others.kept))
+        losses = _RidgeModel(gram, z, kernels.roots).losses_without(fold)
+        gains[fold] = losses - choice.model_of_all.losses_without(fold)
     return bool(gains.sum() > np.sqrt(len(z)) * gains.std(ddof=1))
 
 
 def _centred(gram: np.ndarray, roots: np.ndarray) -> np.ndarray:
-    """Return ``P D K D P`` for a kernel K, the diagonal D of ``roots``, and the projection P along
-    it.
+    """Return ``P D K D P`` for a kernel K, with the diagonal D of ``roots``.
+
+    P is the projection along ``roots``.
     """
     gram = gram * np.outer(roots, roots)
     along = gram @ roots
@@ -292,11 +345,14 @@ class _CentredKernels:
     """
 
     def __init__(self, stack: KernelStack, roots: np.ndarray) -> None:
-        self.stack, self.roots, diagonals = stack, roots, stack.diagonals()
+        self.stack = stack
+        self.roots = roots
+        diagonals = stack.diagonals()
         along = stack.products(roots**2) * roots
         along -= 0.5 * (along @ roots)[:, None] * roots
         traces = diagonals @ roots**2 - 2.0 * (along @ roots)
-        self.scales = len(roots) * ratio_or_zero(traces > CONSTANT * diagonals.max(axis=1), traces)
+        varies = traces > CONSTANT * diagonals.max(axis=1)
+        self.scales = len(roots) * ratio_or_zero(varies, traces)
         self.along = along * self.scales[:, None]
 
     def summed(self, which: np.ndarray) -> np.ndarray:
@@ -328,73 +384,86 @@ class _RidgeModel:
         np.fill_diagonal(self._squares, 0.0)
 
     def losses_without(self, fold: np.ndarray) -> np.ndarray:
-        """Return squared residuals of a fold, summed over columns, of a model trained without the
-        fold.
+        """Return squared residuals of a fold, of a model trained without the fold.
+
+        They are summed over columns.
         """
-        residuals = np.linalg.lstsq(
-            self.inverse[np.ix_(fold, fold)], self.coefficients[fold], rcond=None
-        )[0]
+        inverse_of_fold = self.inverse[np.ix_(fold, fold)]
+        residuals = np.linalg.lstsq(inverse_of_fold, self.coefficients[fold], rcond=None)[0]
         return np.square(residuals).sum(axis=1)
 
     def standard_errors(self, kernels: _CentredKernels, which: np.ndarray) -> np.ndarray:
-        """Return the decrease of the loss by a gradient step in some of M kernels, in standard
-        errors, (M,).
+        """Return the decrease of the loss by a step in some of M kernels, in standard errors, (M,).
 
-        It is -inf for the other kernels.
+        The step follows the gradient. The decrease is -inf for the other kernels.
         """
-        stack, roots, errors = kernels.stack, kernels.roots, np.full(len(kernels.scales), -np.inf)
+        roots = kernels.roots
+        standard_errors = np.full(len(kernels.scales), -np.inf)
         for low in range(0, len(which), TOGETHER):
-            part = which[low : low + TOGETHER]
-            scales, along, own = (
-                kernels.scales[part],
-                kernels.along[part],
-                np.empty((len(part), len(roots))),
-            )
-            moved = (
-                stack.block_products(self.coefficients.T * roots, part)
-                * scales[:, None, None]
-                * roots
-            )
-            moved -= (along @ self.coefficients)[:, :, None] * roots
-            model, variances = (roots, self.inverse, self._squares), np.empty(len(part))
-            for k, m in enumerate(part.tolist()):
+            block = which[low : low + TOGETHER]
+            scales = kernels.scales[block]
+            along = kernels.along[block]
+            products = kernels.stack.block_products(self.coefficients.T * roots, block)
+            moves = products * scales[:, None, None] * roots
+            moves -= (along @ self.coefficients)[:, :, None] * roots
+            variances = np.empty(len(block))
+            self_moves = np.empty((len(block), len(roots)))
+            for k, m in enumerate(block.tolist()):
                 variances[k] = jit.entrywise_products(
-                    stack.packed(m), scales[k], along[k], *model, own[k]
+                    kernels.stack.packed(m),
+                    scales[k],
+                    along[k],
+                    roots,
+                    self.inverse,
+                    self._squares,
+                    self_moves[k],
                 )
-            errors[part] = self._in_standard_errors(moved, own, variances)
-        return errors
+            standard_errors[block] = self._in_standard_errors(moves, self_moves, variances)
+        return standard_errors
 
     def standard_errors_of(self, gram: np.ndarray) -> float:
         """Return the same for a weighted, centred kernel, (n, n)."""
-        moved, own = self.coefficients.T @ gram, (gram * self.inverse).sum(axis=0)
-        return self._in_standard_errors(moved[None], own[None], np.vdot(gram**2, self._squares))[0]
+        moves = self.coefficients.T @ gram
+        self_moves = (gram * self.inverse).sum(axis=0)
+        variance = np.vdot(gram**2, self._squares)
+        return self._in_standard_errors(moves[None], self_moves[None], variance)[0]
 
     def _in_standard_errors(
-        self, moved: np.ndarray, own: np.ndarray, variances: ArrayLike
+        self, moves: np.ndarray, self_moves: np.ndarray, variances: ArrayLike
     ) -> np.ndarray:
-        """Return gains in standard errors, (k,), from products of kernels with coefficients and
-        with the inverse.
+        """Return decreases of the loss by steps in k kernels in standard errors, (k,).
+
+        Parameters
+        ----------
+        moves : array of shape (k, P, n)
+            Products of kernels with coefficients: moves of the predictions.
+        self_moves : array of shape (k, n)
+            The part of the moves, for a unit residual, that a sample causes itself.
+        variances : array of shape (k,), or float
         """
-        summands = np.einsum("np,kpn->kn", self.residuals, moved) - own * np.square(
-            self.residuals
-        ).sum(axis=1)
-        totals, n = summands.sum(axis=1), summands.shape[1]
+        squared_residuals = np.square(self.residuals).sum(axis=1)
+        summands = np.einsum("np,kpn->kn", self.residuals, moves) - self_moves * squared_residuals
+        totals = summands.sum(axis=1)
+        n = summands.shape[1]
         spreads = n / (n - 1) * np.square(summands - totals[:, None] / n).sum(axis=1)
         return ratio_or_zero(totals, np.sqrt(np.maximum(variances, spreads)))
 
 
 def _best_ridge(kernel: np.ndarray, z: np.ndarray, roots: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return the largest of :data:`RIDGES` with the least leave-one-out loss, and ``ridge (K +
-    ridge)^-1``.
+    """Return the largest of :data:`RIDGES` with the least leave-one-out loss, and an inverse.
+
+    The inverse is ``ridge (K + ridge)^-1``, (n, n).
     """
     values, vectors = np.linalg.eigh(kernel)
-    values, inside = np.maximum(values, 0.0), vectors.T @ z
-    squares, losses, shrinkages = vectors**2, [], []
+    values = np.maximum(values, 0.0)
+    squared_vectors = vectors**2
+    rotated_z = vectors.T @ z
+    losses = []
+    shrinkages = []
     for ridge in RIDGES[::-1] * values.mean():
         shrinkage = ridge / (values + ridge)
-        residuals = _divided(
-            vectors @ (shrinkage[:, None] * inside), squares @ shrinkage - roots**2
-        )
+        coefficients = vectors @ (shrinkage[:, None] * rotated_z)
+        residuals = _divided(coefficients, squared_vectors @ shrinkage - roots**2)
         losses.append(np.square(residuals).sum())
         shrinkages.append(shrinkage)
     best = int(np.argmin(losses))

@@ -1,5 +1,6 @@
-"""Multiple kernel learning on a finite set of samples, with one output or several that share kernel
-weights.
+"""Multiple kernel learning on a finite set of samples, with one output or several.
+
+Several outputs share kernel weights.
 """
 
 from dataclasses import dataclass, replace
@@ -65,11 +66,9 @@ class Problem(BaseProblem):
         norms = np.zeros(self.kernels.n_kernels)
         outputs = np.full(self.kernels.n_samples, model.intercept)
         if len(model.active):
-            parts = self.kernels.products(model.coefficients, model.active)
-            norms[model.active] = np.sqrt(
-                np.maximum(np.einsum("mi,mi->m", model.coefficients, parts), 0.0)
-            )
-            outputs += parts.sum(axis=0)
+            images = self.kernels.products(model.coefficients, model.active)
+            norms[model.active] = rkhs_norms(model.coefficients, images)
+            outputs += images.sum(axis=0)
         return norms, outputs
 
     def at(self, value: float) -> "Problem":
@@ -81,8 +80,9 @@ class Problem(BaseProblem):
 
 @dataclass
 class Expansion:
-    r"""Kernel expansion of a model, :math:`f_m = \sum_i \alpha_{mi} k_m(x_i, \cdot)`, of the active
-    kernels.
+    r"""Kernel expansion of a model: a function for each active kernel, and an intercept.
+
+    Function m is :math:`f_m = \sum_i \alpha_{mi} k_m(x_i, \cdot)`.
 
     Attributes
     ----------
@@ -96,6 +96,14 @@ class Expansion:
     active: np.ndarray
     coefficients: np.ndarray
     intercept: float | np.ndarray = 0.0
+
+
+def rkhs_norms(coefficients: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """Return the norms of functions (M,) from their coefficients (M, N).
+
+    ``images`` (M, N) are the products of each kernel with its coefficients.
+    """
+    return np.sqrt(np.maximum(np.einsum("mi,mi->m", coefficients, images), 0.0))
 
 
 def smallest_c(problem: Problem) -> float:
@@ -112,11 +120,14 @@ def smallest_c(problem: Problem) -> float:
     """
     constant, rho = problem.at(1.0).best_constant()
     largest = float(problem.dual_norms(rho).max())
-    has_unit = problem.regularizer.weight_set is not None and not (
-        problem.loss.classifies or problem.loss.has_link
-    )
-    unit = float(np.sqrt(np.mean((problem.y - constant) ** 2))) if has_unit else 1.0
-    return unit / largest if largest > 0 else np.inf
+    if not largest > 0:
+        return np.inf
+    has_squared_norm = problem.regularizer.weight_set is not None
+    is_regression = not (problem.loss.classifies or problem.loss.has_link)
+    unit = 1.0
+    if has_squared_norm and is_regression:
+        unit = float(np.sqrt(np.mean((problem.y - constant) ** 2)))
+    return unit / largest
 
 
 def shared_problem(
@@ -130,7 +141,8 @@ def shared_problem(
 ) -> Problem:
     r"""Return the problem of several outputs with shared kernel weights.
 
-    .. math:: \min_{f_{mp}, b_p}\ C \sum_p \sum_i w_i\, l\Bigl(y_{ip}, \sum_m f_{mp}(x_i) + b_p\Bigr)
+    .. math:: \min_{f_{mp}, b_p}\
+              C \sum_p \sum_i w_i\, l\Bigl(y_{ip}, \sum_m f_{mp}(x_i) + b_p\Bigr)
               + \psi(\|f_1\|, \ldots, \|f_M\|), \qquad \|f_m\|^2 = \sum_p \|f_{mp}\|^2
 
     This is a problem with the kernels :math:`I_P \otimes K_m` on P copies of the samples, and an
@@ -145,7 +157,13 @@ def shared_problem(
     sample_weight : array of shape (N,), optional
         Weights of the samples in every output.
     """
-    n_parts = targets.shape[1]
-    weights = None if sample_weight is None else np.tile(sample_weight, n_parts)
-    stack = ReplicatedStack(kernels, n_parts)
-    return Problem(stack, targets.T.ravel(), loss, regularizer, C, intercept, weights)
+    n_outputs = targets.shape[1]
+    return Problem(
+        kernels=ReplicatedStack(kernels, n_outputs),
+        y=targets.T.ravel(),
+        loss=loss,
+        regularizer=regularizer,
+        C=C,
+        intercept=intercept,
+        sample_weight=None if sample_weight is None else np.tile(sample_weight, n_outputs),
+    )

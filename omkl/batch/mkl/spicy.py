@@ -31,9 +31,10 @@ from omkl.batch.solver import (
 )
 from omkl.regularizers.base import Regularizer
 
-#: Kernels of the first working set, and the fewest to add; for several outputs, whose products take
-#: longer.
-FIRST, FIRST_OF_PARTS = 60, 8
+#: Number of kernels of the first working set, and least number to add later.
+FIRST = 60
+#: The same for several outputs, whose products take longer.
+FIRST_OF_PARTS = 8
 #: Rounds in which inactive kernels leave the working set; later they stay, which prevents cycles.
 LEAVING = 10
 #: Maximum number of Newton steps on one working set.
@@ -42,11 +43,12 @@ MOST_STEPS = 150
 ENOUGH = 0.6
 #: Smallest relative gap in double precision.
 FINEST = 1e-15
-#: The search stalls after this many rounds in a row that add no kernel and leave more than this
-#: share of the gap.
-IDLE_ROUNDS, IDLE = 3, 0.5
-#: No kernels.
-NONE = np.arange(0)
+#: A round is idle if it adds no kernel and leaves more than this share of the gap.
+IDLE = 0.5
+#: The search stalls after this many idle rounds in a row.
+IDLE_ROUNDS = 3
+#: Indices of no kernels.
+NO_KERNELS = np.arange(0)
 
 
 @dataclass
@@ -61,7 +63,10 @@ class Subproblem(BarrierSearch):
     r"""A problem restricted to a working set of kernels, at a dual point.
 
     The model at a dual point is :math:`\alpha_m \leftarrow \mathrm{ratio}_m\, (\alpha_m + \gamma
-    \rho)`. Methods differ in the ratios as functions of the norms.
+    \rho)`. Methods differ in the ratios as functions of the norms. The :math:`\alpha_m` of the
+    working set are ``alphas`` (k, N). ``alpha_products`` (k, N) and ``alpha_squares`` (k,) are the
+    products :math:`K_m \alpha_m` and squared norms :math:`\|\alpha_m\|^2`, ``kernel_products`` (k,
+    N) are :math:`K_m \rho`.
 
     Parameters
     ----------
@@ -87,8 +92,10 @@ class Subproblem(BarrierSearch):
         self, problem: Problem, which: np.ndarray, rho: np.ndarray, model: Expansion, gap: float
     ) -> None:
         super().__init__(problem, rho, model.intercept, gap)
-        self.which, self.rounds = which, 0
-        self.alphas, self.alpha_products = np.zeros((2, len(which), len(rho)))
+        self.which = which
+        self.rounds = 0
+        self.alphas = np.zeros((len(which), len(rho)))
+        self.alpha_products = np.zeros((len(which), len(rho)))
         self.alpha_squares = np.zeros(len(which))
         self.kernel_products = problem.kernels.products(self.rho, which)
         self.warm_up(model)
@@ -101,7 +108,7 @@ class Subproblem(BarrierSearch):
 
         The dual point of the certificate is the best multiple of the dual point of the start.
         """
-        which = np.union1d(start.model.active, violating[: _most(problem)])
+        which = np.union1d(start.model.active, violating[: _most_entrants(problem)])
         return cls(problem, which, start.rho, start.model, certificate.primal - certificate.dual)
 
     @abstractmethod
@@ -112,8 +119,9 @@ class Subproblem(BarrierSearch):
         """Begin at a model; do nothing if the model is a function of the dual point."""
 
     def recentre(self) -> None:
-        """Move the centre of the proximal term before kernels enter; methods without such a term do
-        nothing.
+        """Move the centre of the proximal term before kernels enter.
+
+        Methods without such a term do nothing.
         """
 
     @property
@@ -124,43 +132,52 @@ class Subproblem(BarrierSearch):
     def grow(self, violating: np.ndarray) -> None:
         """Add kernels that violate optimality, given worst first; drop inactive ones."""
         kernels = self.problem.kernels
-        most, active = _most(self.problem, len(self.which)), self.term.ratios > 0
+        n_entrants = _most_entrants(self.problem, len(self.which))
         self.rounds += 1
         # passes over few kernels are cheap
         if kernels.n_parts == 1 and kernels.n_kernels > FIRST and self.rounds <= LEAVING:
+            is_active = self.term.ratios > 0
             self.recentre()
-            self.which, self.kernel_products = self.which[active], self.kernel_products[active]
-            self.alphas, self.alpha_products = self.alphas[active], self.alpha_products[active]
-            self.alpha_squares = self.alpha_squares[active]
-        self.add(np.sort(violating[:most]))
+            self.which = self.which[is_active]
+            self.kernel_products = self.kernel_products[is_active]
+            self.alphas = self.alphas[is_active]
+            self.alpha_products = self.alpha_products[is_active]
+            self.alpha_squares = self.alpha_squares[is_active]
+        self.add(np.sort(violating[:n_entrants]))
 
     def add(self, added: np.ndarray) -> None:
         """Add kernels, given in increasing order, with coefficients of zero."""
         order = np.argsort(np.concatenate([self.which, added]), kind="stable")
 
-        def joined(own: np.ndarray, new: np.ndarray) -> np.ndarray:
-            return np.concatenate([own, new])[order]
+        def joined(present: np.ndarray, new: np.ndarray) -> np.ndarray:
+            return np.concatenate([present, new])[order]
 
         zeros = np.zeros((len(added), self.problem.kernels.n_samples))
+        new_products = self.problem.kernels.products(self.rho, added)
         self.which = joined(self.which, added)
-        self.kernel_products = joined(
-            self.kernel_products, self.problem.kernels.products(self.rho, added)
-        )
-        self.alphas, self.alpha_products = (
-            joined(self.alphas, zeros),
-            joined(self.alpha_products, zeros),
-        )
+        self.kernel_products = joined(self.kernel_products, new_products)
+        self.alphas = joined(self.alphas, zeros)
+        self.alpha_products = joined(self.alpha_products, zeros)
         self.alpha_squares = joined(self.alpha_squares, np.zeros(len(added)))
 
     def reset_term(self) -> None:
         """Create the term of the present working set and centre."""
-        kernels, centre = self.problem.kernels, (self.alpha_products, self.alpha_squares)
         self.term = KernelTerm(
-            kernels, self.which, self.curve(), self.rho, self.kernel_products, *centre, self.gamma
+            kernels=self.problem.kernels,
+            which=self.which,
+            curve=self.curve(),
+            rho=self.rho,
+            kernel_products=self.kernel_products,
+            alpha_products=self.alpha_products,
+            alpha_squares=self.alpha_squares,
+            gamma=self.gamma,
         )
 
     def solve(self, target: float) -> bool:
-        """Solve to an absolute duality gap within the working set; return whether it was reached."""
+        """Solve to an absolute duality gap within the working set.
+
+        Return whether it was reached.
+        """
         self.reset_term()
         return self.minimize(target, MOST_STEPS)
 
@@ -182,15 +199,15 @@ class Subproblem(BarrierSearch):
     def model(self) -> Expansion:
         """Return the model at the present point."""
         active = np.flatnonzero(self.term.ratios > 0)
-        coefficients = self.term.ratios[active, None] * (
-            self.alphas[active] + self.gamma * self.rho
-        )
+        moved = self.alphas[active] + self.gamma * self.rho
+        coefficients = self.term.ratios[active, None] * moved
         return Expansion(self.which[active], coefficients, self.intercept)
 
 
-def _most(problem: Problem, n_present: int = 0) -> int:
-    """Return the maximum number of kernels to add to those present: all if the regularizer is not
-    sparse.
+def _most_entrants(problem: Problem, n_present: int = 0) -> int:
+    """Return the maximum number of kernels to add to those present.
+
+    All are added if the regularizer is not sparse.
     """
     if not problem.regularizer.is_sparse:
         return problem.kernels.n_kernels
@@ -203,8 +220,9 @@ def solve_by_working_sets(
     """Solve a problem by a working-set method, given as a class of subproblems."""
     if start is None:
         constant, rho = problem.best_constant()
-        start = Start(Expansion(NONE, np.zeros((0, len(rho))), constant), rho)
-    search, stalled = _Search(problem, monitor, start), False
+        start = Start(Expansion(NO_KERNELS, np.zeros((0, len(rho))), constant), rho)
+    search = _Search(problem, monitor, start)
+    stalled = False
     subproblem: Subproblem | None = None
     while not search.over and not stalled:
         if subproblem is None:
@@ -212,98 +230,127 @@ def solve_by_working_sets(
             subproblem = method.begin(problem, start, search.certificate, violating)
         else:
             subproblem.grow(search.by_violation(subproblem.which))
-        steps = subproblem.newton_steps
-        stalled = (
-            not subproblem.solve(search.target(subproblem.share))
-            and subproblem.newton_steps == steps
-        )
-        if not stalled:
+        steps_before = subproblem.newton_steps
+        is_solved = subproblem.solve(search.target(subproblem.share))
+        if not is_solved and subproblem.newton_steps == steps_before:
+            stalled = True
+        else:
             search.look_at(subproblem)
             stalled = search.idle_rounds >= IDLE_ROUNDS
     norms, outputs = problem.evaluate(search.model)
-    best, history = search.certificate, monitor.history
-    certificate = Certificate(problem.primal(outputs, norms), best.dual, norms, outputs, best.rho)
-    proven = certificate.proves(monitor.tol)
+    primal = problem.primal(outputs, norms)
+    certificate = replace(search.certificate, primal=primal, norms=norms, outputs=outputs)
     # by rounding, the recomputed gap may exceed the gap of the search
-    stalled = not proven and (stalled or history[-1]["gap"] <= monitor.tol)
-    start = Start(search.model, certificate.rho)
-    return Solution(search.model, certificate, len(history) - 1, proven, history, start, stalled)
+    stalled = stalled or monitor.history[-1]["gap"] <= monitor.tol
+    if certificate.proves(monitor.tol):
+        stalled = False
+    return monitor.solution(
+        model=search.model,
+        certificate=certificate,
+        start=Start(search.model, certificate.rho),
+        stalled=stalled,
+    )
 
 
 class _Search:
-    """The best model and the best dual point so far, and the certificate of the latest model."""
+    """The best model and the best dual point so far, and the certificate of the latest model.
+
+    Attributes
+    ----------
+    certificate : Certificate
+        Of the latest model, with the best dual point.
+    dual_norms : array of shape (M,)
+        Norms of the latest dual point in all kernels.
+    passes, idle_rounds : int
+    model : Expansion
+        The best model.
+    over : bool
+    """
 
     def __init__(self, problem: Problem, monitor: GapMonitor, start: Start) -> None:
-        self.problem, self.monitor = problem, monitor
-        self.passes, self.idle_rounds, self._gaps_before, self._looked_at = (
-            0,
-            0,
-            np.full(2, np.inf),
-            NONE,
-        )
+        self.problem = problem
+        self.monitor = monitor
+        self.passes = 0
+        self.idle_rounds = 0
+        #: Gaps of the best and of the latest model after the last round that was not idle.
+        self._gaps_before = np.full(2, np.inf)
+        self._last_working_set = NO_KERNELS
         norms, outputs = problem.evaluate(start.model)
-        rho = problem.inside(start.rho)
-        self.dual_norms = self._norms_of(rho)
-        dual, rho = _best_multiple(problem, rho, self.dual_norms)
-        self.certificate = Certificate(problem.primal(outputs, norms), dual, norms, outputs, rho)
-        self.model, self._least = start.model, self.certificate.primal
+        self.certificate = self._certify(norms, outputs, start.rho)
+        self.model = start.model
+        self._least = self.certificate.primal
         self.over = self._record(start.model)
 
     def target(self, share: float) -> float:
-        """Return the absolute gap to reach on the working set: a share of the remaining gap, or of
-        the tolerance.
+        """Return the absolute gap to reach on the working set.
+
+        It is a share of the remaining gap, or of the tolerance.
         """
         certificate = self.certificate
-        wanted = max(self.monitor.tol, FINEST) * max(
-            certificate.dual, 1e-3 * abs(certificate.primal)
-        )
-        return max(ENOUGH * wanted, share * (certificate.primal - certificate.dual))
+        unit = max(certificate.dual, 1e-3 * abs(certificate.primal))
+        tolerated_gap = max(self.monitor.tol, FINEST) * unit
+        return max(ENOUGH * tolerated_gap, share * (certificate.primal - certificate.dual))
 
     def look_at(self, subproblem: Subproblem) -> None:
-        """Certify the model of a subproblem by a pass over the other kernels, and set whether the
-        search is over.
+        """Certify the model of a subproblem by a pass over all kernels.
+
+        Set whether the search is over.
         """
-        problem, best = self.problem, self.certificate
+        best_dual = self.certificate.dual
+        best_rho = self.certificate.rho
         norms, outputs = subproblem.state()
-        rho = problem.inside(subproblem.rho)
         # the subproblem's norms lose digits in its steps, if entries of kernels are large
-        self.dual_norms = self._norms_of(rho)
-        dual, rho = _best_multiple(problem, rho, self.dual_norms)
-        if best.dual > dual:
+        self.certificate = self._certify(norms, outputs, subproblem.rho)
+        if best_dual > self.certificate.dual:
             # lower bounds hold for every model
-            dual, rho = best.dual, best.rho
+            self.certificate = replace(self.certificate, dual=best_dual, rho=best_rho)
         model = subproblem.model()
-        self.certificate = Certificate(problem.primal(outputs, norms), dual, norms, outputs, rho)
         if self.certificate.primal < self._least:
-            self._least, self.model = self.certificate.primal, model
+            self._least = self.certificate.primal
+            self.model = model
         # a round is idle if no kernel entered; from a start near the optimum, the first models may
         # be worse than it
-        gaps = np.array([self._least, self.certificate.primal]) - self.certificate.dual
-        halved = gaps[0] > 0.0 and (gaps <= IDLE * self._gaps_before).any()
-        if len(np.setdiff1d(subproblem.which, self._looked_at)) or halved:
-            self.idle_rounds, self._gaps_before = 0, gaps
+        best_gap = self._least - self.certificate.dual
+        latest_gap = self.certificate.primal - self.certificate.dual
+        gaps = np.array([best_gap, latest_gap])
+        is_halved = best_gap > 0.0 and (gaps <= IDLE * self._gaps_before).any()
+        if len(np.setdiff1d(subproblem.which, self._last_working_set)) or is_halved:
+            self.idle_rounds = 0
+            self._gaps_before = gaps
         else:
             self.idle_rounds += 1
-        self._looked_at = subproblem.which
-        self.over = self._record(
-            model, len(self._looked_at), subproblem.newton_steps, subproblem.proximal_steps
-        )
+        self._last_working_set = subproblem.which
+        self.over = self._record(model, subproblem.newton_steps, subproblem.proximal_steps)
 
-    def _norms_of(self, rho: np.ndarray) -> np.ndarray:
-        """Return the norms of a dual point in all kernels, (M,)."""
+    def _certify(self, norms: np.ndarray, outputs: np.ndarray, rho: np.ndarray) -> Certificate:
+        """Return the certificate of a model with norms (M,) and predictions (N,) at a dual point.
+
+        Set the norms of the dual point, after it was moved inside the domain of the loss.
+        """
+        rho = self.problem.inside(rho)
+        self.dual_norms = self.problem.dual_norms(rho)
         self.passes += 1
-        return self.problem.dual_norms(rho)
-
-    def _record(
-        self, model: Expansion, size: int = 0, newton_steps: int = 0, proximal_steps: int = 0
-    ) -> bool:
-        facts = {"working_set": size, "full_passes": self.passes}
-        facts |= {"newton_steps": newton_steps, "proximal_steps": proximal_steps}
-        values, system = (
-            (self.certificate.primal, self.certificate.dual),
-            system_of(self.problem.kernels),
+        dual, rho = _best_multiple(self.problem, rho, self.dual_norms)
+        return Certificate(
+            primal=self.problem.primal(outputs, norms),
+            dual=dual,
+            norms=norms,
+            outputs=outputs,
+            rho=rho,
         )
-        return self.monitor.record(*values, len(model.active), **facts, system=system)
+
+    def _record(self, model: Expansion, newton_steps: int = 0, proximal_steps: int = 0) -> bool:
+        """Record a model and the search so far; return whether the search should end."""
+        return self.monitor.record(
+            primal=self.certificate.primal,
+            dual=self.certificate.dual,
+            active=len(model.active),
+            working_set=len(self._last_working_set),
+            full_passes=self.passes,
+            newton_steps=newton_steps,
+            proximal_steps=proximal_steps,
+            system=system_of(self.problem.kernels),
+        )
 
     def by_violation(self, which: np.ndarray) -> np.ndarray:
         r"""Return kernels outside ``which`` that violate optimality, worst first.
@@ -324,21 +371,29 @@ class _Search:
 def _best_multiple(
     problem: Problem, rho: np.ndarray, dual_norms: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Return the dual value at the largest feasible multiple of a point, halved while that helps,
-    and that point.
+    """Return the best dual value of multiples of a point, and the multiple.
+
+    The largest feasible multiple is halved while that helps.
     """
     dual, scale = problem.scaled_dual(rho, dual_norms)
-    while (less := problem.dual(0.5 * scale * rho, 0.5 * scale * dual_norms)) > dual:
-        dual, scale = less, 0.5 * scale
-    return dual, scale * rho
+    while True:
+        half = 0.5 * scale
+        dual_of_half = problem.dual(half * rho, half * dual_norms)
+        if not dual_of_half > dual:
+            return dual, scale * rho
+        dual = dual_of_half
+        scale = half
 
 
 #: First weight of the proximal term, times the mean trace of the kernels and the mean weight of the
-#: losses; and its growth from step to step.
-FIRST_GAMMA, GROWTH = 1e4, 4.0
-#: Number of violating kernels from which the one-step method first solves for a sample, and the
-#: size of the sample.
-MANY, SAMPLE = 1000, 150
+#: losses.
+FIRST_GAMMA = 1e4
+#: Growth of this weight from step to step.
+GROWTH = 4.0
+#: Number of violating kernels from which the one-step method first solves for a sample.
+MANY = 1000
+#: Size of this sample.
+SAMPLE = 150
 #: Gap to which the sample is solved, as a share of the initial gap.
 SAMPLE_SHARE = 0.003
 #: Weight of the barrier when all kernels replace the sample, as a share of the gap divided by the
@@ -347,8 +402,7 @@ WIDENED = 0.03
 
 
 class Spicy(Solver):
-    r"""SpicyMKL for any pointwise loss, and any regularizer that is a sum over kernels or its
-    square ("mkl").
+    r"""SpicyMKL for any pointwise loss and a sum over kernels, or the square of one ("mkl").
 
     Each proximal step minimises the objective plus :math:`\sum_m \|f_m - f_m^{(t)}\|^2 / (2
     \gamma)`, through its dual (Eq. 25 of Suzuki and Tomioka 2011), whose Hessian needs only the
@@ -359,10 +413,10 @@ class Spicy(Solver):
               \quad \text{subject to} \quad \sum_i \rho_i = 0
 
     with :math:`M` the Moreau envelope of :math:`(\gamma \psi)^*`, followed by
-    :math:`\alpha_m \leftarrow \mathrm{prox}_{\gamma \psi}(\alpha_m + \gamma \rho)`. The intercept is the multiplier
-    of the equality, which is exact; the paper uses a penalty instead. For losses with kinks, a
-    primal-dual barrier replaces the slack variables of the paper. Kernels enter by a working set; a
-    round makes one pass over all kernels.
+    :math:`\alpha_m \leftarrow \mathrm{prox}_{\gamma \psi}(\alpha_m + \gamma \rho)`. The intercept
+    is the multiplier of the equality, which is exact; the paper uses a penalty instead. For losses
+    with kinks, a primal-dual barrier replaces the slack variables of the paper. Kernels enter by a
+    working set; a round makes one pass over all kernels.
     """
 
     aliases = {"spicy": {}}
@@ -374,10 +428,12 @@ class Spicy(Solver):
 
 
 class OneStep(Solver):
-    r"""One smooth minimisation, for the elastic net (mu > 0), the block q-norm (q > 1), the ridge
-    and others.
+    r"""One smooth minimisation, for regularizers with a smooth dual.
 
-    .. math:: \min_\rho\ \sum_i c_i\, l^*(y_i, -\rho_i / c_i) + \sum_m \psi^*\bigl(\|\rho\|_{K_m}\bigr)
+    These are the elastic net (mu > 0), the block q-norm (q > 1), the ridge and others.
+
+    .. math:: \min_\rho\ \sum_i c_i\, l^*(y_i, -\rho_i / c_i)
+              + \sum_m \psi^*\bigl(\|\rho\|_{K_m}\bigr)
               \quad \text{subject to} \quad \sum_i \rho_i = 0
 
     as in section 4.3 of Suzuki and Tomioka (2011), but with an exact equality, a row of the Newton
@@ -402,31 +458,33 @@ class _Proximal(Subproblem):
     """Proximal steps with a growing weight."""
 
     def warm_up(self, model: Expansion) -> None:
-        traces = self.problem.kernels.traces(self.which) / self.problem.kernels.n_parts
-        scale = (float(traces.mean()) or 1.0) if len(traces) else 1.0
+        kernels = self.problem.kernels
+        traces = kernels.traces(self.which) / kernels.n_parts
+        mean_trace = float(traces.mean()) if len(traces) else 1.0
+        scale = mean_trace or 1.0
         self.gamma = FIRST_GAMMA / (scale * float(self.problem.loss_weights.mean()))
         if len(model.active):
             indices = np.searchsorted(self.which, model.active)
             self.alphas[indices] = model.coefficients
-            self.alpha_products[indices] = self.problem.kernels.products(
-                model.coefficients, model.active
-            )
+            self.alpha_products[indices] = kernels.products(model.coefficients, model.active)
             self.alpha_squares = np.einsum("mi,mi->m", self.alphas, self.alpha_products)
 
     def curve(self) -> Curve:
         r"""Return the Moreau envelope :math:`M` of :math:`(\gamma \psi)^*`."""
-        psi, weight = self.problem.regularizer, self.gamma
+        psi = self.problem.regularizer
+        gamma = self.gamma
 
         def value(norms: np.ndarray) -> float:
-            shrunk = psi.prox(norms, weight)
+            norms_after = psi.prox(norms, gamma)
             # n^2/2 - (n - p)^2/2, without the difference of squares
-            return float(shrunk @ (norms - 0.5 * shrunk)) - weight * psi.value(shrunk)
+            squares = float(norms_after @ (norms - 0.5 * norms_after))
+            return squares - gamma * psi.value(norms_after)
 
         return Curve(
-            value,
-            lambda norms: psi.prox(norms, weight),
-            lambda norms: psi.prox_slope(norms, weight),
-            lambda norms: psi.prox_coupling(norms, weight),
+            value=value,
+            first=lambda norms: psi.prox(norms, gamma),
+            second=lambda norms: psi.prox_slope(norms, gamma),
+            coupling=lambda norms: psi.prox_coupling(norms, gamma),
         )
 
     def recentre(self) -> None:
@@ -457,7 +515,8 @@ class _Copies(Regularizer):
     is_sparse = False  # the sample enters as a whole
 
     def __init__(self, regularizer: Regularizer, copies: float) -> None:
-        self.regularizer, self.copies = regularizer, copies
+        self.regularizer = regularizer
+        self.copies = copies
 
     def value(self, norms: ArrayLike) -> float:
         return self.copies * self.regularizer.value(np.asarray(norms) / self.copies)
@@ -485,38 +544,45 @@ class _Smooth(Subproblem):
     #: Loose, because the barrier follows the gap: a small barrier far from the optimum takes many
     #: steps.
     share = 0.2
-    #: The whole problem, while ``problem`` is a sample.
-    whole: Problem | None = None
+    #: The problem of all kernels, while ``problem`` is that of a sample.
+    full_problem: Problem | None = None
 
     @classmethod
     def begin(
         cls, problem: Problem, start: Start, certificate: Certificate, violating: np.ndarray
     ) -> Self:
+        start = replace(start, rho=certificate.rho)
         if len(start.model.active) or len(violating) < MANY:
-            return super().begin(
-                problem, replace(start, rho=certificate.rho), certificate, violating
-            )
+            return super().begin(problem, start, certificate, violating)
         # sample both large and small violations
-        sample = np.sort(violating[np.linspace(0, len(violating) - 1, SAMPLE).astype(int)])
-        copies = replace(problem, regularizer=_Copies(problem.regularizer, len(violating) / SAMPLE))
-        sampled = cls(
-            copies, sample, certificate.rho, start.model, certificate.primal - certificate.dual
-        )
-        sampled.whole, sampled.share = problem, SAMPLE_SHARE
-        return sampled
+        ranks = np.linspace(0, len(violating) - 1, SAMPLE).astype(int)
+        sample = np.sort(violating[ranks])
+        regularizer = _Copies(problem.regularizer, len(violating) / SAMPLE)
+        gap = certificate.primal - certificate.dual
+        sample_problem = replace(problem, regularizer=regularizer)
+        subproblem = cls(sample_problem, sample, start.rho, start.model, gap)
+        subproblem.full_problem = problem
+        subproblem.share = SAMPLE_SHARE
+        return subproblem
 
     def grow(self, violating: np.ndarray) -> None:
-        if self.whole is None:
+        if self.full_problem is None:
             super().grow(violating)
             return
-        self.problem, self.whole, self.share = self.whole, None, 0.0
+        self.problem = self.full_problem
+        self.full_problem = None
+        self.share = 0.0
         self.add(np.sort(violating))
         self.reset_term()
-        self.barrier = max(self.barrier, WIDENED * self.gaps()[0] / max(self.dual_loss.n_barred, 1))
+        gap, _ = self.gaps()
+        self.barrier = max(self.barrier, self.barrier_at(gap, WIDENED))
 
     def curve(self) -> Curve:
         r"""Return :math:`\psi^*`, a sum over kernels."""
         psi = self.problem.regularizer
         return Curve(
-            psi.conjugate, psi.conjugate_gradient, psi.conjugate_curvature, lambda norms: None
+            value=psi.conjugate,
+            first=psi.conjugate_gradient,
+            second=psi.conjugate_curvature,
+            coupling=lambda norms: None,
         )

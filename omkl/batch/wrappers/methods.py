@@ -1,6 +1,4 @@
-"""Searches over kernel weights: SimpleMKL, HessianMKL, closed-form updates (Citi, lp-norm), SILP
-and LevelMKL.
-"""
+"""Searches over kernel weights, such as SimpleMKL, closed-form updates and cutting planes."""
 
 import warnings
 from collections.abc import Iterator
@@ -16,12 +14,16 @@ from omkl.batch.newton import cholesky
 from omkl.batch.wrappers.wrapper import MOST_PIVOTS, SVM, Point, Search, Wrapper, weights_in
 from omkl.regularizers import L21Ball
 
-#: Share of the first slope at which the line search of SimpleMKL ends, and its maximum number of
-#: evaluations.
-FLATNESS, MOST_EVALUATIONS = 0.1, 30
-#: Maximum number of halvings of a step of HessianMKL, and required share of the predicted decrease
-#: (Armijo).
-MOST_HALVINGS, ARMIJO = 30, 1e-4
+#: Share of the first slope at which the line search of SimpleMKL ends.
+FLATNESS = 0.1
+#: Maximum number of evaluations of this line search.
+MOST_EVALUATIONS = 30
+#: Maximum number of halvings of a step of HessianMKL.
+MOST_HALVINGS = 30
+#: Required share of the predicted decrease (Armijo).
+ARMIJO = 1e-4
+#: Largest share of the weight of a sample that counts as a dual variable at a bound or at 0.
+AT_BOUND = 1e-9
 
 
 class SimpleMKL(Wrapper):
@@ -55,8 +57,9 @@ class SimpleMKL(Wrapper):
 
 
 def _descend(search: Search, point: Point, direction: np.ndarray, pivot: int) -> Point:
-    """Return the lowest point found along a direction; drop components of the direction whose
-    weights reach 0.
+    """Return the lowest point of a search along a direction.
+
+    Components of the direction are dropped when their weights reach 0.
     """
     steepest = point.gradient @ direction
     while True:
@@ -68,7 +71,8 @@ def _descend(search: Search, point: Point, direction: np.ndarray, pivot: int) ->
         end = search.evaluate(weights / weights.sum())
         if end.value >= point.value or end.gradient @ direction > 0:
             return _flatten(search, point, end, direction, FLATNESS * abs(steepest))
-        point, direction = end, direction.copy()
+        point = end
+        direction = direction.copy()
         direction[vanishing] = 0.0
         direction[pivot] -= direction.sum()
         if point.gradient @ direction >= 0 or not np.any(direction < 0):
@@ -76,23 +80,32 @@ def _descend(search: Search, point: Point, direction: np.ndarray, pivot: int) ->
 
 
 def _flatten(search: Search, low: Point, high: Point, direction: np.ndarray, flat: float) -> Point:
-    """Return a point between the two with a slope of at most ``flat``, by regula falsi (Illinois)."""
-    slopes, start = [low.gradient @ direction, high.gradient @ direction], low.value
+    """Return a point between the two with a slope of at most ``flat``.
+
+    The method is regula falsi (Illinois).
+    """
+    low_slope = low.gradient @ direction
+    high_slope = high.gradient @ direction
+    start_value = low.value
     best = min(low, high, key=lambda point: point.value)
     for _ in range(MOST_EVALUATIONS):
-        if not slopes[0] < 0 < slopes[1]:
+        if not low_slope < 0 < high_slope:
             break
-        share = slopes[0] / (slopes[0] - slopes[1])
+        share = low_slope / (low_slope - high_slope)
         middle = search.evaluate(low.weights + share * (high.weights - low.weights))
         best = min(best, middle, key=lambda point: point.value)
         slope = middle.gradient @ direction
         # slopes of an SVM are less exact than its value
-        if abs(slope) <= flat and middle.value < start:
+        if abs(slope) <= flat and middle.value < start_value:
             break
         if slope < 0:
-            low, slopes = middle, [slope, 0.5 * slopes[1]]
+            low = middle
+            low_slope = slope
+            high_slope *= 0.5
         else:
-            high, slopes = middle, [0.5 * slopes[0], slope]
+            high = middle
+            high_slope = slope
+            low_slope *= 0.5
     return best
 
 
@@ -117,12 +130,12 @@ class HessianMKL(Wrapper):
             curvature = hessian(search.problem, point)
             # the program needs only a share of the duality gap of the weights
             gap = point.gradient @ point.weights - point.gradient.min()
-            best = minimize_on_simplex(
-                curvature, point.gradient - curvature @ point.weights, 1e-3 * gap
-            )
-            vertex = np.eye(len(point.weights))[np.argmin(point.gradient)]
+            linear = point.gradient - curvature @ point.weights
+            best = minimize_on_simplex(curvature, linear, 1e-3 * gap)
             lower = _backtrack(search, point, best - point.weights)
-            lower = lower or _backtrack(search, point, vertex - point.weights)
+            if lower is None:
+                vertex = np.eye(len(point.weights))[np.argmin(point.gradient)]
+                lower = _backtrack(search, point, vertex - point.weights)
             if lower is None:
                 return
             point = lower
@@ -130,17 +143,16 @@ class HessianMKL(Wrapper):
 
 
 def hessian(problem: Problem, point: Point) -> np.ndarray:
-    r"""Return second derivatives of J, (M, M), with dual variables at bounds or kinks of the
-    conjugate fixed.
+    r"""Return second derivatives of J, (M, M).
 
-    The free variables follow from the derivative of :math:`l^{*\prime}(\rho) + K \rho + b = 0` in
-    the weights.
+    Dual variables at bounds or kinks of the conjugate are fixed. The free variables follow from the
+    derivative of :math:`l^{*\prime}(\rho) + K \rho + b = 0` in the weights.
     """
+    rho = point.rho
     low, high = problem.weighted_loss.domain()
-    rho, rounding = point.rho, 1e-9 * problem.loss_weights
-    free = np.flatnonzero(
-        (rho > low + rounding) & (rho < high - rounding) & (np.abs(rho) > rounding)
-    )
+    rounding = AT_BOUND * problem.loss_weights
+    is_inside = (rho > low + rounding) & (rho < high - rounding)
+    free = np.flatnonzero(is_inside & (np.abs(rho) > rounding))
     if not len(free):
         return np.zeros((len(point.weights), len(point.weights)))
     active = np.flatnonzero(point.weights)
@@ -150,15 +162,16 @@ def hessian(problem: Problem, point: Point) -> np.ndarray:
     gram += np.diag(problem.weighted_loss.conjugate_curvature(rho)[free] + ridge)
     factor = cholesky(np.asfortranarray(gram)), True
     response = cho_solve(factor, np.ones(len(free)))
-    shared = slopes.T @ response
-    return slopes.T @ cho_solve(factor, slopes) - np.outer(shared, shared) / response.sum()
+    slopes_of_intercept = slopes.T @ response
+    shift = np.outer(slopes_of_intercept, slopes_of_intercept) / response.sum()
+    return slopes.T @ cho_solve(factor, slopes) - shift
 
 
 def minimize_on_simplex(curvature: np.ndarray, linear: np.ndarray, tol: float) -> np.ndarray:
-    """Minimise ``x' H x / 2 + g' x`` over the simplex by libsvm's one-class SVM, to a tolerance of
-    slopes.
+    """Minimise ``x' H x / 2 + g' x`` over the simplex, to a tolerance of slopes.
 
-    On the simplex ``g' x = x' (g 1' + 1 g') x / 2``, so the linear term becomes part of the matrix.
+    The quadratic program is that of a one-class SVM, and libsvm solves it. On the simplex ``g' x =
+    x' (g 1' + 1 g') x / 2``, so the linear term becomes part of the matrix.
     """
     from sklearn.svm import OneClassSVM
 
@@ -179,8 +192,11 @@ def minimize_on_simplex(curvature: np.ndarray, linear: np.ndarray, tol: float) -
 
 def _backtrack(search: Search, point: Point, direction: np.ndarray) -> Point | None:
     """Return the point of the first of the steps 1, 1/2, 1/4, ... with enough decrease, or None."""
-    slope, step = point.gradient @ direction, 1.0
-    for _ in range(MOST_HALVINGS if slope < 0 else 0):
+    slope = point.gradient @ direction
+    if not slope < 0:
+        return None
+    step = 1.0
+    for _ in range(MOST_HALVINGS):
         weights = np.maximum(point.weights + step * direction, 0.0)
         lower = search.evaluate(weights / weights.sum())
         if lower.value <= point.value + ARMIJO * step * slope:
@@ -228,8 +244,8 @@ class LpNormMKL(Alternating):
     r"""MKL with kernel weights in an lp ball, by the closed-form update of Kloft et al. (2011).
 
     The regularizer defines the ball: :class:`~omkl.regularizers.SquaredLq` with :math:`q = 2p / (p
-    + 1)`;
-    :class:`~omkl.regularizers.SquaredL21` is p = 1, :class:`~omkl.regularizers.Ridge` uniform weights.
+    + 1)`; :class:`~omkl.regularizers.SquaredL21` is p = 1, :class:`~omkl.regularizers.Ridge`
+    uniform weights.
 
     References
     ----------
@@ -257,16 +273,16 @@ class CuttingPlanes:
         self._constants = np.array([cut.value - cut.gradient @ cut.weights for cut in self.points])
 
     def minimize(self) -> tuple[np.ndarray, float] | None:
-        """Minimise the model over the simplex by a linear program; return weights (M,) and value,
-        None on failure.
+        """Minimise the model over the simplex by a linear program.
 
-        The multipliers of the planes mix their dual points into a dual point whose value is at
-        least the minimum; pass it to the search. Norms are convex, so the mixture of the squares
-        bounds the squares of the mixture.
+        Return weights (M,) and the value; None on failure. The multipliers of the planes mix their
+        dual points into a dual point whose value is at least the minimum; pass it to the search.
+        Norms are convex, so the mixture of the squares bounds the squares of the mixture.
         """
         n_planes, n_kernels = self._slopes.shape
         # scale by the best value: the tolerances of the program are absolute
         unit = max(abs(self.search.primal), np.finfo(float).tiny)
+        # the variables are the weights and a roof of the planes
         program = scipy.optimize.linprog(
             np.append(np.zeros(n_kernels), 1.0),
             A_ub=np.column_stack([self._slopes / unit, np.full(n_planes, -1.0)]),
@@ -282,45 +298,44 @@ class CuttingPlanes:
         mixture = np.maximum(-program.ineqlin.marginals, 0.0)
         mixture /= mixture.sum()
         self.search.offer(
-            mixture @ np.array([cut.rho for cut in self.points]),
-            mixture @ np.array([cut.squares for cut in self.points]),
+            rho=mixture @ np.array([cut.rho for cut in self.points]),
+            squares=mixture @ np.array([cut.squares for cut in self.points]),
         )
         weights = np.maximum(program.x[:n_kernels], 0.0)
         return weights / weights.sum(), unit * program.x[n_kernels]
 
     def project(self, weights: np.ndarray, level: float) -> np.ndarray:
-        """Return the closest point of the simplex to weights (M,) with a model value of at most
-        ``level``.
+        """Return the closest point of the simplex with a model value of at most ``level``.
 
-        The dual of this quadratic program is smooth, with one multiplier ``>= 0`` per plane;
-        L-BFGS-B solves it. The primal point is the projection of ``weights`` minus the weighted
-        slopes onto the simplex.
+        ``weights`` (M,) is the point to project. The dual of this quadratic program is smooth, with
+        one multiplier ``>= 0`` per plane; L-BFGS-B solves it. The primal point is the projection of
+        ``weights`` minus the weighted slopes onto the simplex.
         """
         # centred slopes are better conditioned, and equivalent on the simplex
         means = self._slopes.mean(axis=1)
-        slopes, excess = self._slopes - means[:, None], self._constants + means - level
+        slopes = self._slopes - means[:, None]
         units = np.maximum(np.linalg.norm(slopes, axis=1), np.finfo(float).tiny)
-        slopes, excess = slopes / units[:, None], excess / units
+        slopes = slopes / units[:, None]
+        constants = (self._constants + means - level) / units
 
         def negative_dual(multipliers: np.ndarray) -> tuple[float, np.ndarray]:
             point = _onto_simplex(weights - multipliers @ slopes)
-            violation = slopes @ point + excess
+            violations = slopes @ point + constants
             step = point - weights
-            return -(0.5 * step @ step + multipliers @ violation), -violation
+            return -(0.5 * step @ step + multipliers @ violations), -violations
 
         start = np.zeros(len(self.points))
         start[: len(self._multipliers)] = self._multipliers
-        options = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-12}
-        found = scipy.optimize.minimize(
+        program = scipy.optimize.minimize(
             negative_dual,
             start,
             jac=True,
             method="L-BFGS-B",
             bounds=[(0, None)] * len(start),
-            options=options,
+            options={"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-12},
         )
-        self._multipliers = found.x
-        return _onto_simplex(weights - found.x @ slopes)
+        self._multipliers = program.x
+        return _onto_simplex(weights - program.x @ slopes)
 
 
 def _onto_simplex(vector: np.ndarray) -> np.ndarray:
@@ -331,8 +346,9 @@ def _onto_simplex(vector: np.ndarray) -> np.ndarray:
 
 
 class SILP(Wrapper):
-    r"""Semi-infinite linear programming: the next weights minimise the cutting-plane model
-    (Sonnenburg et al. 2006).
+    r"""Semi-infinite linear programming (Sonnenburg et al. 2006).
+
+    The next weights minimise the cutting-plane model.
 
     References
     ----------
@@ -347,19 +363,21 @@ class SILP(Wrapper):
         planes = CuttingPlanes(search)
         while True:
             planes.add(point)
-            found = planes.minimize()
-            # repeated weights add no plane
-            if found is None or np.array_equal(found[0], point.weights):
+            minimum = planes.minimize()
+            if minimum is None:
                 return
-            point = search.evaluate(found[0])
+            weights, _ = minimum
+            if np.array_equal(weights, point.weights):  # these would add no plane
+                return
+            point = search.evaluate(weights)
             yield point
 
 
 class LevelMKL(Wrapper):
-    r"""The extended level method: project the weights onto a level set of the model (Xu et al.
-    2009).
+    r"""The extended level method (Xu et al. 2009).
 
-    The level lies between the minimum of the model and the best value of J so far.
+    Weights are projected onto a level set of the cutting-plane model. The level lies between the
+    minimum of the model and the best value of J so far.
 
     Parameters
     ----------
@@ -379,13 +397,15 @@ class LevelMKL(Wrapper):
         self.level = level
 
     def points(self, search: Search, point: Point) -> Iterator[Point]:
-        planes, best = CuttingPlanes(search), np.inf
+        planes = CuttingPlanes(search)
+        best_value = np.inf
         while True:
             planes.add(point)
-            best = min(best, point.value)
-            found = planes.minimize()
-            if found is None:
+            best_value = min(best_value, point.value)
+            minimum = planes.minimize()
+            if minimum is None:
                 return
-            level = self.level * best + (1 - self.level) * found[1]
+            _, model_value = minimum
+            level = self.level * best_value + (1 - self.level) * model_value
             point = search.evaluate(planes.project(point.weights, level))
             yield point

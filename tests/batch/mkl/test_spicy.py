@@ -610,16 +610,16 @@ def test_folds_choose_as_if_they_looked_at_all_kernels(n_useless):
         grams, Y = left_out(n=60, n_useless=n_useless, seed=seed, noise=1.0)
         stack, roots = DenseStack(grams), np.full(60, 60**-0.5)
         kernels = out_of_sample._CentredKernels(stack, roots)
-        found = out_of_sample._Choice(kernels, roots[:, None] * (Y - Y.mean()))
+        choice = out_of_sample._Choice(kernels, roots[:, None] * (Y - Y.mean()))
         for fold in range(5):
             others = np.flatnonzero(np.arange(60) % 5 != fold)
             z = 48**-0.5 * (Y[others] - Y[others].mean())
             own = out_of_sample._CentredKernels(
                 RestrictedView(stack, others), np.full(48, 48**-0.5)
             )
-            few = out_of_sample._Choice(own, z, found.likely)
+            few = out_of_sample._Choice(own, z, choice.likely)
             np.testing.assert_array_equal(few.kept, out_of_sample._Choice(own, z).kept)
-        assert found.likely.mean() < (1.0 if n_useless < 40 else 0.5)
+        assert choice.likely.mean() < (1.0 if n_useless < 40 else 0.5)
 
 
 def test_helpful_kernels_are_found_among_useless_ones():
