@@ -1,5 +1,8 @@
-"""Memory-bound passes over packed kernels in float32 or float64, with float64 sums, and checks of
-Gram matrices.
+"""Memory-bound passes over packed kernels with float64 sums, and checks of Gram matrices.
+
+Kernels are in float32 or float64. ``rows`` (M, N (N + 1) / 2) holds a packed kernel in each row;
+``which`` (k,) are the indices of the kernels to use, and ``vectors`` (1, N) or (k, N) one vector
+for all of them, or one for each.
 
 A packed kernel stores its lower triangle row by row: entry (i, j), j <= i, is at ``i (i + 1) / 2 +
 j``. Sums run over 64 independent lanes, so that the compiler can use vector instructions without
@@ -25,7 +28,7 @@ TINY = np.float32(1e-12)
 
 @compiled
 def dots(rows, which, vector, out):
-    """``out[k] = rows[which[k]] . vector``, in blocks of columns."""
+    """Write ``out[k] = rows[which[k]] . vector``, in blocks of columns; ``out`` is (k,)."""
     lanes = np.empty(LANES)
     out[:] = 0.0
     for low in range(0, vector.shape[0], BLOCK):
@@ -47,56 +50,67 @@ def dots(rows, which, vector, out):
 
 @compiled
 def weighted_sum(rows, which, weights, out):
-    """``out = sum_k weights[k] rows[which[k]]``, in blocks of columns."""
+    """Write ``out = sum_k weights[k] rows[which[k]]``, in blocks of columns."""
     out[:] = 0.0
     for low in range(0, out.shape[0], BLOCK):
         sums = out[low : low + BLOCK]
         for k in range(which.shape[0]):
-            row, weight = rows[which[k]][low : low + BLOCK], weights[k]
+            row = rows[which[k]][low : low + BLOCK]
+            weight = weights[k]
             for j in range(sums.shape[0]):
                 sums[j] += weight * row[j]
 
 
 @compiled
 def packed_products(rows, which, vectors, out):
-    """``out[k] = K_which[k] vectors[k]``; a single row of ``vectors`` is used for all kernels.
+    """Write ``out[k] = K_which[k] vectors[k]``; ``out`` (k, N) is zero before.
 
     Process two rows of a kernel at a time, so that the vector and its product are read and written
     once for both.
     """
-    n, first, second = vectors.shape[1], np.empty(16), np.empty(16)
+    n = vectors.shape[1]
+    upper_lanes = np.empty(16)
+    lower_lanes = np.empty(16)
     for k in range(which.shape[0]):
-        packed, product, vector = rows[which[k]], out[k], vectors[k if vectors.shape[0] > 1 else 0]
+        packed = rows[which[k]]
+        product = out[k]
+        vector = vectors[k if vectors.shape[0] > 1 else 0]
         for i in range(0, n, 2):
-            start, even, single = i * (i + 1) // 2, i // 16 * 16, i + 1 == n
+            start = i * (i + 1) // 2
+            even = i // 16 * 16
+            is_last = i + 1 == n
             above = packed[start : start + i + 1]
-            below = above if single else packed[start + i + 1 :][: i + 2]
-            upper, lower = vector[i], 0.0 if single else vector[i + 1]
+            below = above if is_last else packed[start + i + 1 :][: i + 2]
+            upper = vector[i]
+            lower = 0.0 if is_last else vector[i + 1]
             for lane in range(16):
-                first[lane] = second[lane] = 0.0
+                upper_lanes[lane] = lower_lanes[lane] = 0.0
             for j in range(0, even, 16):
                 for lane in range(16):
-                    value, x, y = vector[j + lane], above[j + lane], below[j + lane]
-                    first[lane] += x * value
-                    second[lane] += y * value
+                    value = vector[j + lane]
+                    x = above[j + lane]
+                    y = below[j + lane]
+                    upper_lanes[lane] += x * value
+                    lower_lanes[lane] += y * value
                     product[j + lane] += upper * x + lower * y
-            total, other = above[i] * upper, 0.0
+            upper_total = above[i] * upper
+            lower_total = 0.0
             for lane in range(16):
-                total += first[lane]
-                other += second[lane]
+                upper_total += upper_lanes[lane]
+                lower_total += lower_lanes[lane]
             for j in range(even, i):
-                total += above[j] * vector[j]
-                other += below[j] * vector[j]
+                upper_total += above[j] * vector[j]
+                lower_total += below[j] * vector[j]
                 product[j] += upper * above[j] + lower * below[j]
-            product[i] = total
-            if not single:
+            product[i] = upper_total
+            if not is_last:
                 product[i] += below[i] * lower
-                product[i + 1] = other + below[i] * upper + below[i + 1] * lower
+                product[i + 1] = lower_total + below[i] * upper + below[i + 1] * lower
 
 
 @compiled
 def pack(matrix, out):
-    """Write the lower triangle of a symmetric matrix into a packed kernel."""
+    """Write the lower triangle of a symmetric matrix (N, N) into a packed kernel ``out``."""
     position = 0
     for i in range(matrix.shape[0]):
         for j in range(i + 1):
@@ -106,7 +120,7 @@ def pack(matrix, out):
 
 @compiled
 def unpack(packed, out):
-    """Write the full symmetric matrix of a packed kernel."""
+    """Write the full symmetric matrix of a packed kernel into ``out`` (N, N)."""
     position = 0
     for i in range(out.shape[0]):
         for j in range(i + 1):
@@ -116,48 +130,55 @@ def unpack(packed, out):
 
 @compiled
 def packed_times_blocks(rows, which, blocks, out):
-    """``out[k] = blocks[k] K_which[k]`` for vectors (P, N), or the same ones for all kernels, by
-    tiles of rows.
+    """Write ``out[k] = blocks[k] K_which[k]`` by tiles of rows; ``out`` (k, P, N) is zero before.
 
-    A tile has a square at the diagonal, and entries to its left, which stand for their mirror
-    images as well.
+    ``blocks`` (1, P, N) or (k, P, N) are vectors for all kernels, or for each. A tile has a square
+    at the diagonal, and entries to its left, which stand for their mirror images as well.
     """
     n = blocks.shape[2]
     for k in range(which.shape[0]):
-        packed, block, product = rows[which[k]], blocks[k if blocks.shape[0] > 1 else 0], out[k]
+        packed = rows[which[k]]
+        block = blocks[k if blocks.shape[0] > 1 else 0]
+        product = out[k]
         for low in range(0, n, TILE):
-            height, start = min(TILE, n - low), low * (low + 1) // 2
-            left, square = np.empty((height, low)), np.empty((height, height))
+            height = min(TILE, n - low)
+            start = low * (low + 1) // 2
+            left = np.empty((height, low))
+            square = np.empty((height, height))
+            # entries are copied one by one: an assignment of a slice would take seconds to compile
             for r in range(height):
-                before, own = packed[start : start + low], packed[start + low : start + low + r + 1]
+                before = packed[start : start + low]
+                at_diagonal = packed[start + low : start + low + r + 1]
                 for j in range(low):
                     left[r, j] = before[j]
                 for j in range(r + 1):
-                    square[r, j] = square[j, r] = own[j]
+                    square[r, j] = square[j, r] = at_diagonal[j]
                 start += low + r + 1
-            # entries are copied one by one: an assignment of a slice would take seconds to compile
             vectors = np.ascontiguousarray(block[:, low : low + height])
-            own = np.dot(vectors, square)
+            products_of_tile = np.dot(vectors, square)
             if low:
-                own += np.dot(np.ascontiguousarray(block[:, :low]), left.T)
+                products_of_tile += np.dot(np.ascontiguousarray(block[:, :low]), left.T)
                 mirrored = np.dot(vectors, left)
                 for p in range(block.shape[0]):
                     for j in range(low):
                         product[p, j] += mirrored[p, j]
             for p in range(block.shape[0]):
                 for r in range(height):
-                    product[p, low + r] = own[p, r]
+                    product[p, low + r] = products_of_tile[p, r]
 
 
 @compiled
 def squared_differences(columns, first, last, out):
-    """``(columns[c, i] - columns[c, j])^2`` for samples ``first <= i < last`` and j <= i, packed in
-    ``out[c]``.
+    """Write ``(columns[c, i] - columns[c, j])^2``, packed, into ``out[c]``.
+
+    The samples are ``first <= i < last`` and ``j <= i``; ``columns`` is (d, N).
     """
     for c in range(columns.shape[0]):
-        column, position = columns[c], 0
+        column = columns[c]
+        position = 0
         for i in range(first, last):
-            value, row = column[i], out[c, position : position + i + 1]
+            value = column[i]
+            row = out[c, position : position + i + 1]
             for j in range(i + 1):
                 difference = value - column[j]
                 row[j] = difference * difference
@@ -166,7 +187,10 @@ def squared_differences(columns, first, last, out):
 
 @compiled
 def packed_square(vector, out):
-    """``v v'`` packed with its off-diagonal entries doubled: its dot with a packed K is ``v' K v``."""
+    """Write ``v v'``, packed, with off-diagonal entries doubled.
+
+    Its dot product with a packed K is ``v' K v``.
+    """
     position = 0
     for i in range(vector.shape[0]):
         double = 2.0 * vector[i]
@@ -178,8 +202,9 @@ def packed_square(vector, out):
 
 @compiled
 def factor_products(rows, starts, which, vectors, out):
-    """``out[k] = F F' vectors[k]``: the columns of F are the rows ``starts[m] .. starts[m + 1]``,
-    ``m = which[k]``.
+    """Write ``out[k] = F F' vectors[k]``; ``out`` (k, N) is zero before.
+
+    The columns of F are ``rows[starts[m] : starts[m + 1]]`` for ``m = which[k]``, each (N,).
     """
     lanes = np.empty(32)
     n = vectors.shape[1]
@@ -208,25 +233,31 @@ def factor_products(rows, starts, which, vectors, out):
 
 @compiled
 def deinterleave(grams, first, out):
-    """Copy the matrices ``first ..`` of an array (N, N, M) to an array (m, N, N)."""
+    """Copy the matrices from ``first`` on of an array (N, N, M) to ``out`` (m, N, N)."""
     for i in range(out.shape[1]):
         for low in range(0, out.shape[1], COPIED):
             for m in range(out.shape[0]):
-                row, source = out[m, i, low : low + COPIED], grams[i, low : low + COPIED, first + m]
+                row = out[m, i, low : low + COPIED]
+                source = grams[i, low : low + COPIED, first + m]
                 for j in range(row.shape[0]):
                     row[j] = source[j]
 
 
 @compiled
 def pack_symmetric(gram, largest, rounding, packed):
-    """Pack the lower triangle of a matrix; return True if it is symmetric, and no entry is above
-    the diagonal's.
+    """Write the lower triangle of a matrix (N, N) into ``packed``; return whether it is valid.
+
+    It is if it is symmetric, and no entry is above the diagonal's.
     """
-    scale, start, n_bad = 0.0, 0, 0
+    scale = 0.0
+    start = 0
+    n_bad = 0
     for i in range(gram.shape[0]):
         scale = max(scale, gram[i, i])
     for i in range(gram.shape[0]):
-        row, values, mirrored = packed[start : start + i + 1], gram[i], gram[:, i]
+        row = packed[start : start + i + 1]
+        values = gram[i]
+        mirrored = gram[:, i]
         for j in range(row.shape[0]):
             row[j] = values[j]
             # NaN fails every comparison
@@ -240,41 +271,55 @@ def pack_symmetric(gram, largest, rounding, packed):
 
 @compiled
 def prove_semidefinite(rows, n, rounding, proved):
-    """Clear ``proved`` of packed matrices (N, N) unless they are positive semidefinite.
+    """Clear ``proved`` (M,) of packed matrices that are not proved to be positive semidefinite.
 
     The test is sufficient: a matrix that is not proved may still be a kernel. Half of ``rounding``
     is left for that of single precision.
     """
     lower = np.empty((n, n), np.float32)
     for m in range(rows.shape[0]):
-        packed, scale, start = rows[m], np.float64(0.0), 0
+        if not proved[m]:
+            continue
+        packed = rows[m]
+        scale = np.float64(0.0)
+        start = 0
         for i in range(n):
-            scale = max(scale, packed[i * (i + 3) // 2])
-        for i in range(n if proved[m] else 0):
-            row, values, inverse = lower[i, : i + 1], packed[start : start + i + 1], 1.0 / scale
+            scale = max(scale, packed[i * (i + 3) // 2])  # the diagonal entry of row i
+        for i in range(n):
+            row = lower[i, : i + 1]
+            values = packed[start : start + i + 1]
+            inverse = 1.0 / scale
             for j in range(row.shape[0]):
                 value = np.float32(values[j] * inverse)
                 row[j] = value if abs(value) > TINY else np.float32(0.0)
             row[i] += np.float32(0.5 * rounding)
             start += i + 1
-        proved[m] = proved[m] and factorize(lower)
+        proved[m] = factorize(lower)
 
 
 @inner
 def factorize(lower):
-    """Factorize a matrix in place by its lower triangle, from the last row to the first: Cholesky's
-    method.
+    """Factorize a matrix (N, N) in place by its lower triangle; return False if that is impossible.
+
+    This is Cholesky's method, from the last row to the first, four rows at a time.
     """
     n = lower.shape[0]
     for pivot in range(n - 1, -1, -1):
         row = lower[pivot, : pivot + 1]
         for k in range(pivot + 1, n - 3, 4):
-            a, b, c, d = lower[k], lower[k + 1], lower[k + 2], lower[k + 3]
-            p, q, r, s = a[pivot], b[pivot], c[pivot], d[pivot]
+            a = lower[k]
+            b = lower[k + 1]
+            c = lower[k + 2]
+            d = lower[k + 3]
+            p = a[pivot]
+            q = b[pivot]
+            r = c[pivot]
+            s = d[pivot]
             for j in range(row.shape[0]):
                 row[j] -= (p * a[j] + q * b[j]) + (r * c[j] + s * d[j])
         for k in range(n - (n - 1 - pivot) % 4, n):
-            a, p = lower[k], lower[k, pivot]
+            a = lower[k]
+            p = lower[k, pivot]
             for j in range(row.shape[0]):
                 row[j] -= p * a[j]
         if not row[pivot] > 0.0:

@@ -26,6 +26,18 @@ from omkl.kernels.inputs import (
 
 Learned = TypeVar("Learned")
 
+#: Attributes that describe :meth:`Kernel.raw`. A class that overrides it has the defaults of
+#: :class:`Kernel`, unless it defines them itself.
+FOLLOWING_RAW = (
+    "raw_diagonal",
+    "feature_count",
+    "raw_features",
+    "frequencies",
+    "maps_sparse",
+    "semidefinite",
+    "entrywise",
+)
+
 
 @dataclass(eq=False, repr=False)
 class Kernel(Component):
@@ -63,8 +75,9 @@ class Kernel(Component):
     ("fourier", the default if the kernel supports it) or :class:`~omkl.kernels.Nystrom`
     ("nystrom"), and ``seed`` the random draw.
 
-    To define a kernel, write a subclass with :meth:`raw` and, unless ``k(x, x) = 1``,
-    :meth:`raw_diagonal`; or wrap a function, ``Custom(function)``.
+    To define a kernel, write a subclass with :meth:`raw`, or wrap a function, ``Custom(function)``.
+    The diagonal follows from :meth:`raw`; :meth:`raw_diagonal` may compute it in less time. A class
+    that overrides the :meth:`raw` of another kernel inherits neither its diagonal nor its features.
 
     Methods take inputs as rows: arrays or CSR matrices X (n, d) and Y (m, d) with the columns of
     the kernel, or whole inputs if documented.
@@ -86,6 +99,14 @@ class Kernel(Component):
     #: Whether a value depends only on the inner product or the distance of its two vectors.
     entrywise: ClassVar[bool] = False
     required: ClassVar[tuple[str, ...]] = ("raw",)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "raw" not in vars(cls):
+            return
+        for name in FOLLOWING_RAW:
+            if name not in vars(cls):
+                setattr(cls, name, getattr(Kernel, name))
 
     def __post_init__(self) -> None:
         check_choice("normalize", self.normalize, (None, "diagonal", "average", "trace"))
@@ -110,17 +131,20 @@ class Kernel(Component):
         self.must_define("raw")
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        """Return ``k(x, x)`` before normalisation for each row: (n,).
+        """Return ``k(x, x)`` before normalisation for each row, by default from :meth:`raw`: (n,).
 
         Parameters
         ----------
         X : array or CSR matrix of shape (n, d)
         """
-        return np.ones(X.shape[0])
+        diagonal = np.empty(X.shape[0])
+        for i in range(len(diagonal)):
+            row = X[i : i + 1]
+            diagonal[i] = self.raw(Pair(row, row))[0, 0]
+        return diagonal
 
     def columns(self, n_columns: int, names: Sequence[str] | None = None) -> Positions:
-        """Return the positions of the kernel's columns; raise an InputError if a column does not
-        exist.
+        """Return the positions of the kernel's columns.
 
         Parameters
         ----------
@@ -128,6 +152,11 @@ class Kernel(Component):
             Number of columns of the input.
         names : sequence of str, optional
             Names of the columns.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If a column does not exist.
         """
         return inputs.find_columns(self.on, n_columns, names, self)
 
@@ -188,25 +217,28 @@ class Kernel(Component):
         """
         fitted = copy(self)
         if self.standardize:
-            from sklearn.preprocessing import StandardScaler
-
-            fitted.means_ = None
-            scaler = StandardScaler().fit(fitted.view(X), sample_weight=weights)
-            fitted.means_, fitted.deviations_ = scaler.mean_, scaler.scale_
-            if self.standardize == "range":
-                ranges = np.ptp(fitted.view(X), axis=0)  # in standard deviations
-                fitted.deviations_ = scaler.scale_ * np.where(ranges > 0.0, ranges, 1.0)
-            elif variables is not None:
-                places = fitted.places(len(variables))
-                seen_variables = [variables[j] for j in places]
-                fitted.deviations_ = deviations_of_variables(
-                    scaler.var_, scaler.scale_, seen_variables
-                )
+            fitted._learn_scales(X, weights, variables)
         return fitted.fit_view(fitted.view(X))
 
+    def _learn_scales(
+        self, X: ArrayLike, weights: np.ndarray | None, variables: Sequence[object] | None
+    ) -> None:
+        """Set the means and scales of the columns of whole inputs X; see :meth:`fit`."""
+        from sklearn.preprocessing import StandardScaler
+
+        self.means_ = None
+        scaler = StandardScaler().fit(self.view(X), sample_weight=weights)
+        self.means_ = scaler.mean_
+        self.deviations_ = scaler.scale_
+        if self.standardize == "range":
+            ranges = np.ptp(self.view(X), axis=0)  # in standard deviations
+            self.deviations_ = scaler.scale_ * np.where(ranges > 0.0, ranges, 1.0)
+        elif variables is not None:
+            seen_variables = [variables[j] for j in self.places(len(variables))]
+            self.deviations_ = deviations_of_variables(scaler.var_, scaler.scale_, seen_variables)
+
     def fit_view(self, X: Vectors) -> Self:
-        """Fit to an array that has only the columns of the kernel, in the scale that it sees; see
-        :meth:`fit`.
+        """Fit to an array of the kernel's columns, in the scale that it sees; see :meth:`fit`.
 
         Parameters
         ----------
@@ -220,26 +252,31 @@ class Kernel(Component):
             inputs.finite_squares(fitted.raw_diagonal(X))
         if self.normalize in ("average", "trace"):
             diagonal = fitted.raw_diagonal(X)
-            total = diagonal.mean() if self.normalize == "average" else diagonal.sum()
+            total = diagonal.sum()
+            if self.normalize == "average":
+                total = diagonal.mean()
             fitted.scale_ = float(1.0 / total) if total > 0 else 1.0
         return fitted
 
     def view(self, X: Any) -> Vectors:
-        """Return the columns of the kernel from whole inputs, standardized if it is fitted to
-        standardized columns.
+        """Return the kernel's columns of whole inputs, standardized if the kernel was fitted so.
 
         Parameters
         ----------
         X : array, data frame or sparse matrix of shape (n, d)
         """
         names = list(X.columns) if hasattr(X, "columns") else None
-        X = X if sparse.issparse(X) else np.atleast_2d(np.asarray(X))
-        if self.standardize and sparse.issparse(X):
+        if not sparse.issparse(X):
+            X = np.atleast_2d(np.asarray(X))
+        elif self.standardize:
             raise InputError(
-                f"The kernel {self.name!r} needs a dense array: sparse columns are not standardized."
+                f"The kernel {self.name!r} needs a dense array: sparse columns are not "
+                "standardized."
             )
         X = as_floats(take_columns(X, self.columns(X.shape[1], names)))
-        return X if self.means_ is None else (X - self.means_) / self.deviations_
+        if self.means_ is None:
+            return X
+        return (X - self.means_) / self.deviations_
 
     @property
     def seen(self) -> tuple[str, bool | str]:
@@ -259,9 +296,9 @@ class Kernel(Component):
         """
         matrix = self.raw(pair)
         if self.normalize == "diagonal":
-            left, right = pair.inverse_roots(self)
-            matrix *= left.astype(matrix.dtype, copy=False)[:, None]
-            matrix *= right.astype(matrix.dtype, copy=False)[None, :]
+            roots_x, roots_y = pair.inverse_roots(self)
+            matrix *= roots_x.astype(matrix.dtype, copy=False)[:, None]
+            matrix *= roots_y.astype(matrix.dtype, copy=False)[None, :]
         elif self.scale_ is not None:
             matrix *= matrix.dtype.type(self.scale_)
         return matrix
@@ -283,10 +320,11 @@ class Kernel(Component):
         X, Y : arrays of shapes (n, d) and (m, d)
             Whole inputs, as for :meth:`fit`.
         """
-        X = self.view(X).astype(np.float64, copy=False)
-        return self.between(
-            Pair(X, X if Y is None else self.view(Y).astype(np.float64, copy=False))
-        )
+        rows = self.view(X).astype(np.float64, copy=False)
+        columns = rows
+        if Y is not None:
+            columns = self.view(Y).astype(np.float64, copy=False)
+        return self.between(Pair(rows, columns))
 
     def diagonal(self, X: Vectors) -> np.ndarray:
         """Return ``k(x, x)`` for each row, normalised: (n,).
@@ -311,8 +349,7 @@ class Kernel(Component):
         return None
 
     def raw_features(self, X: Vectors) -> Vectors:
-        """Return the features before normalisation: an array or sparse matrix F with ``F F' =
-        raw``.
+        """Return the features before normalisation: F (n, D), whose products ``F F'`` are ``raw``.
 
         Parameters
         ----------
@@ -328,18 +365,17 @@ class Kernel(Component):
         X : array or CSR matrix of shape (n, d)
         """
         features = self.raw_features(X)
-        if self.normalize == "diagonal":
-            scales = self.inverse_roots(X)
-            if not sparse.issparse(features):
-                return features * scales[:, None]
-            # scale rows by hand: scipy would convert to coordinates first
-            scaled = features.data * np.repeat(scales, np.diff(features.indptr))
-            return sparse.csr_array((scaled, features.indices, features.indptr), features.shape)
-        return features if self.scale_ is None else features * np.sqrt(self.scale_)
+        if self.normalize != "diagonal":
+            return features if self.scale_ is None else features * np.sqrt(self.scale_)
+        scales = self.inverse_roots(X)
+        if not sparse.issparse(features):
+            return features * scales[:, None]
+        # scale rows by hand: scipy would convert to coordinates first
+        scaled = features.data * np.repeat(scales, np.diff(features.indptr))
+        return sparse.csr_array((scaled, features.indices, features.indptr), features.shape)
 
     def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
-        """Return the contribution of each part of an input to the inner product of its features
-        with weights.
+        """Return the contributions of the parts of an input to its features' product with weights.
 
         Parts are features, unless the kernel defines others. They sum to the inner product.
 
@@ -348,8 +384,7 @@ class Kernel(Component):
         X : array or sparse matrix of shape (1, d)
         weights : array of shape (D,)
         """
-        features = self.features(X)
-        return (features.toarray() if sparse.issparse(features) else features)[0] * weights
+        return inputs.as_dense(self.features(X))[0] * weights
 
     def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
         """Return the name of the part ``i``.
@@ -364,8 +399,7 @@ class Kernel(Component):
         return str(i)
 
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-        """Draw frequencies from the spectral density for Fourier features: an array of shape (m,
-        d).
+        """Draw frequencies from the spectral density for Fourier features: an array (m, d).
 
         Only shift-invariant kernels have one (Bochner's theorem): ``k(x, y) = E cos w'(x - y)``,
         with ``k(x, x) = 1``.
@@ -394,7 +428,8 @@ class Kernel(Component):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Kernel) or not super().__eq__(other):
             return False
-        mine, theirs = self.learned(), other.learned()
+        mine = self.learned()
+        theirs = other.learned()
         return mine.keys() == theirs.keys() and all(
             np.array_equal(mine[key], theirs[key]) for key in mine
         )
@@ -421,7 +456,7 @@ def deviations_of_variables(
     return scales
 
 
-def known(learned: Learned | None, kernel: Kernel) -> Learned:
+def fitted_value(learned: Learned | None, kernel: Kernel) -> Learned:
     """Return a learned attribute of a kernel; raise an InputError if the kernel is not fitted."""
     if learned is None:
         raise InputError(f"The kernel {kernel.name} must learn from data: call fit(X) first.")
@@ -429,8 +464,12 @@ def known(learned: Learned | None, kernel: Kernel) -> Learned:
 
 
 def inverse_root(diagonal: np.ndarray) -> np.ndarray:
-    """Return ``1 / sqrt(diagonal)``, 0 where the diagonal is 0; raise an InputError where it is not
-    finite.
+    """Return ``1 / sqrt(diagonal)``, 0 where the diagonal is 0: (n,).
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If the diagonal is not finite.
     """
     inputs.finite_squares(diagonal)
     return np.divide(1.0, np.sqrt(diagonal), out=np.zeros(len(diagonal)), where=diagonal > 0)
@@ -439,8 +478,7 @@ def inverse_root(diagonal: np.ndarray) -> np.ndarray:
 def cross_matrices(
     kernels: Sequence[Kernel], left: Sequence[Vectors], right: Sequence[Vectors | Reference]
 ) -> Iterator[np.ndarray]:
-    """Yield each kernel's matrix between its left inputs (n, d) and its right ones (m, d): arrays
-    (n, m).
+    """Yield each kernel's matrix (n, m) between its left inputs (n, d) and its right ones (m, d).
 
     Kernels with the same array objects as inputs share one :class:`Pair`.
     """

@@ -14,7 +14,7 @@ from scipy.linalg import eigh
 
 from omkl._components import check_number, resolve
 from omkl.exceptions import InputError
-from omkl.kernels.base import Kernel, inverse_root, known
+from omkl.kernels.base import Kernel, fitted_value, inverse_root
 from omkl.kernels.inputs import On, Pair, Vectors, row_blocks
 
 #: Eigenvalues of the landmarks' kernel matrix below this fraction of the largest count as rounding
@@ -27,8 +27,7 @@ STRONGEST = 3
 
 
 class FeatureMap(Kernel):
-    """A kernel with an explicit feature map: ``k(x, y)`` is the inner product of the features of x
-    and y.
+    """A kernel with an explicit feature map: ``k(x, y)`` is the product of the features of x and y.
 
     ``normalize`` holds exactly for the approximation; ``on``, ``standardize`` and ``explicit`` are
     those of the kernel.
@@ -50,11 +49,14 @@ class FeatureMap(Kernel):
         check_number("features", n_features, above=0, below=MOST_FEATURES + 1, integer=True)
         check_number("seed", seed, above=-1, integer=True)
         self.kernel = resolve(Kernel, kernel, "kernel")
-        own = self.kernel
         super().__init__(
-            normalize=own.normalize, on=own.on, standardize=own.standardize, explicit=own.explicit
+            normalize=self.kernel.normalize,
+            on=self.kernel.on,
+            standardize=self.kernel.standardize,
+            explicit=self.kernel.explicit,
         )
-        self.n_features, self.seed = int(n_features), int(seed)
+        self.n_features = int(n_features)
+        self.seed = int(seed)
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
         placed = super().placed(n_columns, names)
@@ -68,17 +70,21 @@ class FeatureMap(Kernel):
 
     @property
     def name(self) -> str:
-        name, seed = self.kernel.name, f",seed={self.seed}" if self.seed else ""
-        kind = "" if default_map(self.kernel) is type(self) else f",map={self.map_name}"
-        return f"{name}{',' if ':' in name else ':'}features={self.n_features}{kind}{seed}"
+        name = self.kernel.name
+        separator = "," if ":" in name else ":"
+        settings = f"features={self.n_features}"
+        if default_map(self.kernel) is not type(self):
+            settings += f",map={self.map_name}"
+        if self.seed:
+            settings += f",seed={self.seed}"
+        return f"{name}{separator}{settings}"
 
     def feature_count(self, n_columns: int) -> int | None:
         return self.n_features
 
     def raw(self, pair: Pair) -> np.ndarray:
-        return (self.raw_features(pair.X) @ self.raw_features(pair.Y).T).astype(
-            pair.X.dtype, copy=False
-        )
+        matrix = self.raw_features(pair.X) @ self.raw_features(pair.Y).T
+        return matrix.astype(pair.X.dtype, copy=False)
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
         diagonal = np.empty(X.shape[0])
@@ -97,8 +103,7 @@ class FeatureMap(Kernel):
 
 
 class FourierFeatures(FeatureMap):
-    r"""Random Fourier features of a shift-invariant kernel: pairs of cosines and sines of random
-    projections.
+    r"""Random Fourier features of a shift-invariant kernel: cosines and sines of projections.
 
     .. math:: k(x, y) \approx \frac{2}{D} \sum_{i=1}^{D/2} \cos\, \omega_i^\top (x - y)
 
@@ -150,11 +155,11 @@ class FourierFeatures(FeatureMap):
 
     def raw_features(self, X: Vectors) -> Vectors:
         half = self.n_features // 2
-        directions = known(self.frequencies_, self).T
+        directions = fitted_value(self.frequencies_, self).T
         features = np.empty((X.shape[0], self.n_features))
         for rows in row_blocks(len(features), half, np.float64):
-            # cosine and sine from the tangent of half the angle: one transcendental function
-            # instead of two
+            # cosine (1 - t^2) / (1 + t^2) and sine 2 t / (1 + t^2) from the tangent t of half the
+            # angle: one transcendental function instead of two
             tangents = X[rows] @ directions
             tangents *= 0.5
             np.tan(tangents, out=tangents)
@@ -171,14 +176,16 @@ class FourierFeatures(FeatureMap):
         return super().parts(X, weights).reshape(2, -1).sum(axis=0)
 
     def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
-        frequency = known(self.frequencies_, self)[i]
+        frequency = fitted_value(self.frequencies_, self)[i]
         strongest = np.argsort(-np.abs(frequency))[:STRONGEST].tolist()
-        return f"frequency {i}: {', '.join(f'{frequency[j]:+.2g} {column(j)}' for j in strongest)}"
+        terms = [f"{frequency[j]:+.2g} {column(j)}" for j in strongest]
+        return f"frequency {i}: {', '.join(terms)}"
 
 
 class Nystrom(FeatureMap):
-    r"""Nyström approximation of any kernel, by its values against landmarks drawn from the training
-    inputs.
+    r"""Nyström approximation of any kernel, by its values against landmarks.
+
+    Landmarks are drawn from the training inputs.
 
     .. math:: k(x, y) \approx k(x, L)\, K_{LL}^{+}\, k(L, y)
 
@@ -224,8 +231,8 @@ class Nystrom(FeatureMap):
         chosen.sort()
         self.landmarks_ = X[chosen]
         values, vectors = eigh(self.kernel.between(Pair(X[chosen], self.landmarks_)))
-        kept = values > SMALLEST_EIGENVALUE * max(values[-1], 0.0)
-        self.whitening_ = vectors[:, kept] / np.sqrt(values[kept])
+        is_significant = values > SMALLEST_EIGENVALUE * max(values[-1], 0.0)
+        self.whitening_ = vectors[:, is_significant] / np.sqrt(values[is_significant])
 
     def feature_count(self, n_columns: int) -> int | None:
         return self.n_features if self.whitening_ is None else self.whitening_.shape[1]
@@ -241,18 +248,17 @@ class Nystrom(FeatureMap):
         return 1.0 - float(self.raw_diagonal(X).sum() / self.kernel.diagonal(X).sum())
 
     def raw_features(self, X: Vectors) -> Vectors:
-        whitening = known(self.whitening_, self)
+        whitening = fitted_value(self.whitening_, self)
         features = np.empty((len(X), whitening.shape[1]))
         for rows in row_blocks(len(X), len(whitening), np.float64):
             block = np.asarray(X[rows], dtype=np.float64)
-            np.matmul(
-                self.kernel.between(Pair(block, self.landmarks_)), whitening, out=features[rows]
-            )
+            similarities = self.kernel.between(Pair(block, self.landmarks_))
+            np.matmul(similarities, whitening, out=features[rows])
         return features
 
     def parts(self, X: Vectors, weights: np.ndarray) -> np.ndarray:
         # each landmark is one part: the similarity to it
-        whitening = known(self.whitening_, self)
+        whitening = fitted_value(self.whitening_, self)
         values = self.kernel.between(Pair(np.asarray(X, dtype=np.float64), self.landmarks_))[0]
         if self.normalize == "diagonal":
             features = values @ whitening
@@ -268,14 +274,12 @@ class Nystrom(FeatureMap):
 def approximated(
     kernel: Kernel, features: int | None = None, map: str | None = None, seed: int = 0
 ) -> FeatureMap:
-    """Return the approximation of a kernel, by default by Fourier features if it has any, else by
-    Nyström's.
-    """
+    """Return an approximation of a kernel: Fourier features if it has any, else Nyström's."""
     maps = {None: default_map(kernel), "fourier": FourierFeatures, "nystrom": Nystrom}
     if features is None or map not in maps:
         raise InputError(
-            f"An approximation of {kernel.name} needs features=, their number, and map=fourier or map=nystrom, not "
-            f"features={features!r} and map={map!r}."
+            f"An approximation of {kernel.name} needs features=, their number, and map=fourier or "
+            f"map=nystrom, not features={features!r} and map={map!r}."
         )
     return maps[map](kernel, features, seed)
 

@@ -10,13 +10,14 @@ from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement, pairwise
 from math import comb, factorial
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from omkl._components import check_number
 from omkl.exceptions import InputError
-from omkl.kernels.base import Kernel, known
+from omkl.kernels.base import Kernel, fitted_value
 from omkl.kernels.inputs import Pair, Vectors, median_distance, squared_distances
 
 #: Largest degree of polynomials: every degree takes one product per entry, and most higher powers
@@ -56,8 +57,9 @@ class Linear(Kernel):
 
 @dataclass(eq=False, repr=False)
 class Polynomial(Kernel):
-    r""":math:`k(x, y) = (\gamma x^\top y + c)^d`; the names ``"quadratic"`` and ``"cubic"`` set the
-    degree.
+    r""":math:`k(x, y) = (\gamma x^\top y + c)^d`.
+
+    The names ``"quadratic"`` and ``"cubic"`` set the degree.
 
     Parameters
     ----------
@@ -80,7 +82,9 @@ class Polynomial(Kernel):
         check_number("degree", self.degree, above=0, below=LARGEST_DEGREE + 1, integer=True)
         check_number("gamma", self.gamma, above=0)
         check_number("coef0", self.coef0, least=0)
-        self.degree, self.coef0, self.gamma = int(self.degree), float(self.coef0), float(self.gamma)
+        self.degree = int(self.degree)
+        self.coef0 = float(self.coef0)
+        self.gamma = float(self.gamma)
 
     def raw(self, pair: Pair) -> np.ndarray:
         base = pair.products * self.gamma
@@ -99,37 +103,50 @@ class Polynomial(Kernel):
         with_constant = np.empty((len(X), X.shape[1] + 1))
         np.multiply(np.sqrt(self.gamma), X, out=with_constant[:, :-1])
         with_constant[:, -1] = np.sqrt(self.coef0)
-        factors, roots = _monomials(X.shape[1] + 1, self.degree)
-        features = with_constant[:, factors[0]]
-        for column in factors[1:]:
-            features *= with_constant[:, column]
-        features *= roots
+        monomials = _monomials(X.shape[1] + 1, self.degree)
+        features = with_constant[:, monomials.columns[0]]
+        for columns in monomials.columns[1:]:
+            features *= with_constant[:, columns]
+        features *= monomials.roots
         return features
 
     def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
-        powers = Counter(_monomials(n_columns + 1, self.degree)[0][:, i].tolist())
+        powers = Counter(_monomials(n_columns + 1, self.degree).columns[:, i].tolist())
         powers.pop(n_columns, None)  # the constant
-        return (
-            " * ".join(column(j) if n == 1 else f"{column(j)}^{n}" for j, n in powers.items())
-            or "constant"
-        )
+        factors = []
+        for j, power in powers.items():
+            factors.append(column(j) if power == 1 else f"{column(j)}^{power}")
+        return " * ".join(factors) or "constant"
+
+
+class Monomials(NamedTuple):
+    """The D monomials of one degree: features of a polynomial kernel.
+
+    ``columns`` (degree, D) holds the columns whose product a monomial is; ``roots`` (D,) are the
+    roots of the multinomial coefficients.
+    """
+
+    columns: np.ndarray
+    roots: np.ndarray
 
 
 @lru_cache(maxsize=16)
-def _monomials(n_columns: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the columns of the factors of each monomial, (degree, D), and the root of its
-    multinomial coefficient.
-    """
-    factors = np.array(list(combinations_with_replacement(range(n_columns), degree))).T
-    counts, runs = np.full(factors.shape[1], float(factorial(degree))), np.ones(factors.shape[1])
-    for earlier, column in pairwise(factors):
-        runs = np.where(column == earlier, runs + 1.0, 1.0)
-        counts /= runs
-    return np.ascontiguousarray(factors), np.sqrt(counts)
+def _monomials(n_columns: int, degree: int) -> Monomials:
+    """Return all monomials of a degree."""
+    columns = np.array(list(combinations_with_replacement(range(n_columns), degree))).T
+    n_monomials = columns.shape[1]
+    # the coefficient is degree! divided by the factorial of each power, that is by 1, 2, ... along
+    # each run of equal columns
+    coefficients = np.full(n_monomials, float(factorial(degree)))
+    runs = np.ones(n_monomials)
+    for earlier, later in pairwise(columns):
+        runs = np.where(later == earlier, runs + 1.0, 1.0)
+        coefficients /= runs
+    return Monomials(columns=np.ascontiguousarray(columns), roots=np.sqrt(coefficients))
 
 
 def _squares(X: Vectors) -> np.ndarray:
-    """Return the squared lengths of the rows of an array or CSR matrix."""
+    """Return the squared lengths (n,) of the rows of an array or CSR matrix (n, d)."""
     if sparse.issparse(X):
         # without duplicate entries, squaring each of them is enough
         squares = X.power(2) if X.has_canonical_format else X.multiply(X)
@@ -138,6 +155,7 @@ def _squares(X: Vectors) -> np.ndarray:
 
 
 def _integer_power(base: np.ndarray, degree: int) -> np.ndarray:
+    """Return the power of each entry, a new array, by products alone."""
     power = base.copy()
     for _ in range(degree - 1):
         power *= base
@@ -169,21 +187,24 @@ class Gaussian(Kernel):
             self.width_ = 0.5 * median_distance(X, squared_distances)
 
     def raw(self, pair: Pair) -> np.ndarray:
-        matrix = pair.squared_distances * (-0.5 / known(self.width_, self))
+        matrix = pair.squared_distances * (-0.5 / fitted_value(self.width_, self))
         return np.exp(matrix, out=matrix)
+
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
+        return np.ones(X.shape[0])
 
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         # normal vectors, orthogonal within blocks of d (Yu et al. 2016, orthogonal random features)
-        count, d = shape
-        rows = []
-        for first in range(0, count, max(d, 1)):
-            basis, triangle = np.linalg.qr(generator.standard_normal((d, min(d, count - first))))
+        n_frequencies, d = shape
+        blocks = []
+        for first in range(0, n_frequencies, max(d, 1)):
+            n_vectors = min(d, n_frequencies - first)
+            basis, triangle = np.linalg.qr(generator.standard_normal((d, n_vectors)))
             # with these signs the basis is uniform over all rotations
-            lengths = np.sqrt(generator.chisquare(d, size=basis.shape[1])) * np.sign(
-                np.diagonal(triangle)
-            )
-            rows.append((basis * lengths).T)
-        return np.concatenate(rows) / np.sqrt(known(self.width_, self))
+            signs = np.sign(np.diagonal(triangle))
+            lengths = np.sqrt(generator.chisquare(d, size=n_vectors)) * signs
+            blocks.append((basis * lengths).T)
+        return np.concatenate(blocks) / np.sqrt(fitted_value(self.width_, self))
 
 
 @dataclass(eq=False, repr=False)
@@ -210,16 +231,20 @@ class Laplacian(Kernel):
             self.width_ = median_distance(X, lambda pair: pair.manhattan_distances)
 
     def raw(self, pair: Pair) -> np.ndarray:
-        return np.exp(pair.manhattan_distances / -known(self.width_, self))
+        return np.exp(pair.manhattan_distances / -fitted_value(self.width_, self))
+
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
+        return np.ones(X.shape[0])
 
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-        return generator.standard_cauchy(shape) / known(self.width_, self)
+        return generator.standard_cauchy(shape) / fitted_value(self.width_, self)
 
 
 @dataclass(eq=False, repr=False)
 class ChiSquared(Kernel):
-    r""":math:`k(x, y) = \exp(-\gamma \sum_i (x_i - y_i)^2 / (x_i + y_i))`, for histograms (no
-    negative entries).
+    r""":math:`k(x, y) = \exp(-\gamma \sum_i (x_i - y_i)^2 / (x_i + y_i))`, for histograms.
+
+    Inputs must have no negative entries.
 
     Parameters
     ----------
@@ -246,9 +271,11 @@ class ChiSquared(Kernel):
             self.width_ = median_distance(X, lambda pair: pair.chi_squared_distances)
 
     def raw(self, pair: Pair) -> np.ndarray:
-        return np.exp(
-            pair.chi_squared_distances * pair.X.dtype.type(-1.0 / known(self.width_, self))
-        )
+        factor = pair.X.dtype.type(-1.0 / fitted_value(self.width_, self))
+        return np.exp(pair.chi_squared_distances * factor)
+
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
+        return np.ones(X.shape[0])
 
 
 @dataclass(eq=False, repr=False)
@@ -270,6 +297,7 @@ class B1Spline(Kernel):
     """
 
     aliases = {"b1": {}, "b1-spline": {}}
+
     h: float | None = None
     density: float = 0.05
 
@@ -283,21 +311,21 @@ class B1Spline(Kernel):
 
     def raw(self, pair: Pair) -> np.ndarray:
         # a distance near zero has half the digits of its square: only three in float32
-        exact = (
-            pair
-            if pair.X.dtype == np.float64
-            else Pair(pair.X.astype(np.float64), pair.Y.astype(np.float64))
-        )
+        exact = pair
+        if pair.X.dtype != np.float64:
+            exact = Pair(pair.X.astype(np.float64), pair.Y.astype(np.float64))
         matrix = np.sqrt(exact.squared_distances)
-        matrix *= -1.0 / known(self.width_, self)
+        matrix *= -1.0 / fitted_value(self.width_, self)
         matrix += 1.0
         return np.maximum(matrix, 0.0, out=matrix).astype(pair.X.dtype, copy=False)
+
+    def raw_diagonal(self, X: Vectors) -> np.ndarray:
+        return np.ones(X.shape[0])
 
 
 @dataclass(eq=False, repr=False)
 class Custom(Kernel):
-    """User-defined kernel: ``function(X, Y)`` returns the (n, m) kernel matrix of two sets of
-    vectors.
+    """User-defined kernel: ``function(X, Y)`` returns the matrix (n, m) of two sets of vectors.
 
     Parameters
     ----------
@@ -322,14 +350,14 @@ class Custom(Kernel):
 
     def raw(self, pair: Pair) -> np.ndarray:
         matrix = np.array(self.function(pair.X, pair.Y), dtype=np.float64)
-        if matrix.shape != (len(pair.X), len(pair.Y)):
+        n_rows = len(pair.X)
+        n_columns = len(pair.Y)
+        if matrix.shape != (n_rows, n_columns):
             raise InputError(
-                f"The kernel {self.name} returned shape {matrix.shape} for {len(pair.X)} x {len(pair.Y)} inputs."
+                f"The kernel {self.name} returned shape {matrix.shape} for {n_rows} x {n_columns} "
+                "inputs."
             )
         return matrix
-
-    def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        return np.array([self.function(x[None], x[None])[0, 0] for x in X], dtype=np.float64)
 
 
 def _width(name: str, value: float | str) -> float | None:

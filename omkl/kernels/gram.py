@@ -10,7 +10,7 @@ from scipy.linalg.lapack import dpotrf
 
 from omkl.exceptions import InputError
 from omkl.kernels.base import Kernel
-from omkl.kernels.inputs import Vectors, as_floats
+from omkl.kernels.inputs import Vectors, as_dense, as_floats
 
 #: Largest asymmetry, and largest negative eigenvalue, of an accepted matrix relative to its largest
 #: diagonal entry: the rounding of single precision.
@@ -33,7 +33,7 @@ class GramMatrices:
 
     Parameters
     ----------
-    matrices : mapping of str to array of shape (n, N), sequence of such arrays, or array of shape (n, N, M) or (n, N)
+    matrices : mapping or sequence of arrays of shape (n, N), or array of shape (n, N, M) or (n, N)
         An array (n, N) is one kernel. The keys of a mapping name the kernels; otherwise their names
         are "kernel 0" and so on. None stands for a kernel that no model needs.
 
@@ -62,25 +62,27 @@ class GramMatrices:
     def __init__(self, matrices: MatricesLike) -> None:
         if isinstance(matrices, GramMatrices):
             matrices = dict(zip(matrices.names, matrices.matrices))
-        given: Any
+        each_matrix: Any
         if isinstance(matrices, Mapping):
             check_kernel_names(matrices)
-            self.names, given = list(matrices), list(matrices.values())
+            self.names = list(matrices)
+            each_matrix = list(matrices.values())
         else:
             if hasattr(matrices, "__array__") or sparse.issparse(matrices):
-                whole = _dense(matrices)
-                matrices = np.moveaxis(whole, -1, 0) if whole.ndim == 3 else [whole]
-            given = matrices if isinstance(matrices, Sequence | np.ndarray) else []
-            self.names = [f"kernel {m}" for m in range(len(given))]
-        is_array = isinstance(given, np.ndarray)
-        self.matrices = (
-            given if is_array else [None if matrix is None else _dense(matrix) for matrix in given]
-        )
+                array = _as_array(matrices)
+                matrices = np.moveaxis(array, -1, 0) if array.ndim == 3 else [array]
+            is_list = isinstance(matrices, Sequence | np.ndarray)
+            each_matrix = matrices if is_list else []
+            self.names = [f"kernel {m}" for m in range(len(each_matrix))]
+        if not isinstance(each_matrix, np.ndarray):
+            each_matrix = [None if matrix is None else _as_array(matrix) for matrix in each_matrix]
+        self.matrices = each_matrix
         shapes = {matrix.shape for matrix in self.matrices if matrix is not None}
         if len(shapes) != 1 or len(next(iter(shapes))) != 2:
+            other = f"shapes {sorted(shapes)}" if shapes else "anything else"
             raise InputError(
-                "Precomputed kernels must be M matrices (n, N) of one shape: a dict with their names, a list of M "
-                f"arrays, or one array (n, N, M); not {f'shapes {sorted(shapes)}' if shapes else 'anything else'}."
+                "Precomputed kernels must be M matrices (n, N) of one shape: a dict with their "
+                f"names, a list of M arrays, or one array (n, N, M); not {other}."
             )
         self.shape: tuple[int, int, int] = (*shapes.pop(), len(self.matrices))
 
@@ -88,12 +90,12 @@ class GramMatrices:
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> "GramMatrices":
-        cut = [None if matrix is None else matrix[key] for matrix in self.matrices]
-        return GramMatrices(dict(zip(self.names, cut)))
+        selected = [None if matrix is None else matrix[key] for matrix in self.matrices]
+        return GramMatrices(dict(zip(self.names, selected)))
 
 
-def _dense(matrix: ArrayLike | sparse.sparray) -> np.ndarray:
-    return matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
+def _as_array(matrix: ArrayLike | sparse.sparray) -> np.ndarray:
+    return np.asarray(as_dense(matrix))
 
 
 def check_kernel_names(names: Iterable[object]) -> None:
@@ -128,12 +130,23 @@ def checked_gram(gram: ArrayLike, name: int | str, n_samples: int) -> np.ndarray
     scale = float(np.diagonal(gram).max(initial=0.0))
     if np.abs(gram - gram.T).max(initial=0.0) > ROUNDING * max(scale, largest):
         _refuse(name, "is not symmetric")
+    if not _is_semidefinite(gram, scale):
+        _refuse(name, "is not positive semidefinite")
+    return gram
+
+
+def _is_semidefinite(gram: np.ndarray, scale: float) -> bool:
+    """Return whether a symmetric matrix (N, N) has no negative eigenvalues beyond rounding.
+
+    ``scale`` is its largest diagonal entry.
+    """
+    if scale <= 0.0:
+        return not np.any(gram)
     # a Cholesky factor exists after adding rounding to the diagonal; cheaper than eigenvalues
     shifted = np.array(gram, dtype=np.float64)
     shifted[np.diag_indices_from(shifted)] += ROUNDING * scale
-    if np.any(gram) if scale <= 0.0 else dpotrf(shifted, lower=1, overwrite_a=1)[1] != 0:
-        _refuse(name, "is not positive semidefinite")
-    return gram
+    _, failed_at = dpotrf(shifted, lower=1, overwrite_a=1)
+    return failed_at == 0
 
 
 def _refuse(name: int | str, why: str) -> NoReturn:
@@ -146,11 +159,9 @@ def check_kernels(names: Sequence[str], kernels: Sequence[Kernel], X: Vectors) -
     Kernels that always are positive semidefinite are skipped. At most :data:`MOST_CHECKED` samples
     are used.
     """
-    few = (
-        X[np.unique(np.linspace(0, X.shape[0] - 1, MOST_CHECKED).astype(int))]
-        if X.shape[0] > MOST_CHECKED
-        else X
-    )
+    n_samples = X.shape[0]
+    if n_samples > MOST_CHECKED:
+        X = X[np.unique(np.linspace(0, n_samples - 1, MOST_CHECKED).astype(int))]
     for name, kernel in zip(names, kernels):
         if not kernel.semidefinite:
-            checked_gram(kernel(few), repr(name), few.shape[0])
+            checked_gram(kernel(X), repr(name), X.shape[0])

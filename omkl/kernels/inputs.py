@@ -1,6 +1,4 @@
-"""Inputs of kernels: selection of columns, precision, and products and distances of two sets of
-vectors.
-"""
+"""Inputs of kernels: selection of columns, precision, products and distances of vectors."""
 
 import fnmatch
 import math
@@ -9,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from numbers import Integral
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -31,14 +29,17 @@ FAR_FROM_ORIGIN = {np.dtype(np.float32): 16.0, np.dtype(np.float64): 1e9}
 #: reused memory.
 BLOCK_BYTES = 2**21
 #: Range of numbers whose squares, and sums of many squares, fit into single precision.
-SQUARES = 1e-12, 1e15
+SMALLEST_SQUARED = 1e-12
+LARGEST_SQUARED = 1e15
 #: Largest number that kernels accept.
 LARGEST = 1e100
-#: Maximum number of distinct rows that a width is learned from, and of entries of data searched for
-#: them.
-SAMPLE, ENTRIES = 1000, 2**20
+#: Maximum number of distinct rows that a width is learned from.
+MOST_ROWS = 1000
+#: Maximum number of entries of data that are searched for these rows.
+MOST_ENTRIES = 2**20
 #: Distances up to this fraction of the largest count as 0.
 EQUAL = 1e-14
+#: A range of columns, such as "0:3" or "::2".
 RANGE = re.compile(r"\s*(-?\d{1,18})?\s*:\s*(-?\d{1,18})?\s*(:\s*(-?\d{1,18})?\s*)?")
 
 
@@ -49,16 +50,19 @@ def parse_on(on: int | str | slice | Iterable[int | str] | None) -> On:
     (slice(0, 3, None), ('age', 2))
     """
     if isinstance(on, str) and RANGE.fullmatch(on):
-        on = slice(*(int(bound) if bound.strip() else None for bound in on.split(":")))
+        bounds = [int(bound) if bound.strip() else None for bound in on.split(":")]
+        on = slice(*bounds)
     if on is None or isinstance(on, str) or (isinstance(on, slice) and on.step != 0):
         return on
     if isinstance(on, Integral) and not isinstance(on, (bool, np.bool_)):  # type: ignore[unreachable]
         return int(on)
     with suppress(TypeError, ValueError):
-        if parsed := tuple(item if isinstance(item, str) else int(item) for item in on):
-            return parsed
+        columns = tuple(column if isinstance(column, str) else int(column) for column in on)
+        if columns:
+            return columns
     raise InputError(
-        f"on= is a column by name or position, a range such as '0:3', or a list of columns; not {on!r}."
+        "on= is a column by name or position, a range such as '0:3', or a list of columns; "
+        f"not {on!r}."
     )
 
 
@@ -69,12 +73,14 @@ def format_on(on: On | list) -> str:
     ('0:3', '[age,2]', "'hours per week, total'")
     """
     if isinstance(on, slice):
-        bounds = (on.start, on.stop) if on.step in (None, 1) else (on.start, on.stop, on.step)
+        bounds = [on.start, on.stop]
+        if on.step not in (None, 1):
+            bounds.append(on.step)
         return ":".join("" if bound is None else str(bound) for bound in bounds)
     if isinstance(on, (tuple, list)):
         return f"[{','.join(map(format_on, on))}]"
-    plain = not isinstance(on, str) or re.fullmatch(r"[^\W\d][\w .-]*", on)
-    return str(on) if plain else repr(on)
+    needs_no_quotes = not isinstance(on, str) or re.fullmatch(r"[^\W\d][\w .-]*", on)
+    return str(on) if needs_no_quotes else repr(on)
 
 
 def find_columns(
@@ -86,47 +92,60 @@ def find_columns(
     """
     if on is None:
         return None
-    known, found = [] if names is None else list(names), list[int]()
-    everything: Sequence[Any] = list(dict.fromkeys(known)) or range(n_columns)
-    columns: Sequence[Any]
+    all_names = [] if names is None else list(names)
+    # distinct names, or positions if there are no names
+    columns: Sequence[Any] = list(dict.fromkeys(all_names)) or range(n_columns)
+    positions: list[int] = []
     for item in on if isinstance(on, (tuple, list)) else (on,):
-        if isinstance(item, str):
-            columns = [item] if item in known else fnmatch.filter(everything, item) if known else []
-        elif isinstance(item, slice):
-            columns = everything[item]
-        else:
-            columns = everything[item:][:1] if -len(everything) <= item < len(everything) else []
-        if not columns:
-            told = f"there is {', '.join(map(repr, known[:5]))}" if known else "they have no names"
+        selected = _selected(item, columns, has_names=bool(all_names))
+        if not selected:
+            there_is = "they have no names"
+            if all_names:
+                there_is = f"there is {', '.join(map(repr, all_names[:5]))}"
             raise InputError(
-                f"The kernel '{kernel}' selects the column {format_on(item)}, which is not one of the {n_columns} "
-                f"columns; {told}."
+                f"The kernel '{kernel}' selects the column {format_on(item)}, which is not one of "
+                f"the {n_columns} columns; {there_is}."
             )
-        found += [
-            j for column in columns for j in (column_block(known, column) if known else [column])
-        ]
-    low, high = found[0], found[-1] + 1
-    return slice(low, high) if found == list(range(low, high)) else tuple(found)
+        for column in selected:
+            positions += column_block(all_names, column) if all_names else [column]
+    first = positions[0]
+    stop = positions[-1] + 1
+    if positions == list(range(first, stop)):
+        return slice(first, stop)
+    return tuple(positions)
+
+
+def _selected(item: int | str | slice, columns: Sequence[Any], has_names: bool) -> Sequence[Any]:
+    """Return those of the columns that one item of ``on=`` selects; none if there are no such."""
+    if isinstance(item, slice):
+        return columns[item]
+    if isinstance(item, str):
+        if item in columns:
+            return [item]
+        return fnmatch.filter(columns, item) if has_names else []
+    is_position = -len(columns) <= item < len(columns)
+    return [columns[item]] if is_position else []
 
 
 def column_block(names: Sequence[str], name: str) -> range:
-    """Return the positions of a name, which is in a row k times if the column has k categories."""
-    first = last = names.index(name)
-    while last < len(names) and names[last] == name:
-        last += 1
-    return range(first, last)
+    """Return the positions of a name: several in a row for a column of categories."""
+    first = names.index(name)
+    stop = first
+    while stop < len(names) and names[stop] == name:
+        stop += 1
+    return range(first, stop)
 
 
 def take_columns(X: np.ndarray | sparse.sparray, columns: Positions) -> np.ndarray | sparse.sparray:
-    """Return the columns of an array or sparse matrix (n, d) at positions from
-    :func:`find_columns`.
-    """
+    """Return columns of an array or sparse matrix (n, d), by positions of :func:`find_columns`."""
     if columns is None:
         return X
     if isinstance(columns, slice):
         return X[:, columns]
+    if sparse.issparse(X):
+        return X[:, list(columns)]
     # unlike indexing, np.take leaves the rows of an array contiguous
-    return X[:, list(columns)] if sparse.issparse(X) else X.take(columns, axis=1)
+    return X.take(columns, axis=1)
 
 
 def count_columns(columns: Positions, n_columns: int) -> int:
@@ -135,8 +154,9 @@ def count_columns(columns: Positions, n_columns: int) -> int:
 
 
 class Pair:
-    """Two sets of vectors, with products and distances that kernels share, computed once and on
-    demand.
+    """Two sets of vectors, with products and distances that kernels share.
+
+    They are computed once and on demand.
 
     Parameters
     ----------
@@ -146,27 +166,31 @@ class Pair:
 
     def __init__(self, X: Vectors, Y: "Vectors | Reference") -> None:
         self.X = as_floats(X)
-        self.right = Y if isinstance(Y, Reference) else Reference(self.X if Y is X else Y)
-        self.Y = self.right.X
+        if not isinstance(Y, Reference):
+            Y = Reference(self.X if Y is X else Y)
+        self.right = Y
+        self.Y = Y.X
 
     @cached_property
     def products(self) -> np.ndarray:
         """Inner products, (n, m)."""
-        products = self.X @ self.Y.T
-        return products.toarray() if sparse.issparse(products) else products
+        return as_dense(self.X @ self.Y.T)
 
     @cached_property
     def squared_distances(self) -> np.ndarray:
         """Squared Euclidean distances, (n, m), never negative."""
-        X, Y = self.X, self.Y
+        X = self.X
+        Y = self.Y
         if sparse.issparse(X):
             from sklearn.metrics.pairwise import euclidean_distances
 
             return euclidean_distances(X, Y, squared=True)
-        center, square, variance = self.right.spread
-        if square / FAR_FROM_ORIGIN.get(X.dtype, np.inf) > variance:
+        # ||x - y||^2 = ||x||^2 - 2 x'y + ||y||^2
+        spread = self.right.spread
+        if spread.square_of_mean / FAR_FROM_ORIGIN.get(X.dtype, np.inf) > spread.variance:
             # far from the origin distances are small differences of large numbers: center the data
-            X, Y = X - center, Y - center
+            X = X - spread.mean
+            Y = Y - spread.mean
             distances = X @ Y.T
             distances *= -2.0
             squares_y = np.einsum("ij,ij->i", Y, Y)
@@ -186,7 +210,7 @@ class Pair:
 
     @cached_property
     def chi_squared_distances(self) -> np.ndarray:
-        r""":math:`\sum_i (x_i - y_i)^2 / (x_i + y_i)`, (n, m), of vectors without negative entries."""
+        r""":math:`\sum_i (x_i - y_i)^2 / (x_i + y_i)`, (n, m); vectors have no negative entries."""
         from sklearn.metrics.pairwise import additive_chi2_kernel
 
         return -additive_chi2_kernel(self.X, self.Y)
@@ -217,12 +241,11 @@ class Reference:
         self._inverse_roots: dict[int, tuple[Any, np.ndarray]] = {}
 
     @cached_property
-    def spread(self) -> tuple[np.ndarray, Any, Any]:
-        """The mean of the vectors, (d,), its squared length, and the sum of the variances of all
-        columns.
-        """
-        center = self.X.mean(axis=0)
-        return center, center @ center, self.X.var(axis=0).sum()
+    def spread(self) -> "Spread":
+        """Position and spread of the vectors."""
+        mean = self.X.mean(axis=0)
+        variance = self.X.var(axis=0).sum()
+        return Spread(mean=mean, square_of_mean=mean @ mean, variance=variance)
 
     @cached_property
     def squares(self) -> np.ndarray:
@@ -231,15 +254,28 @@ class Reference:
 
     def inverse_roots(self, kernel: Any) -> np.ndarray:
         """Return ``1 / sqrt(k(x, x))`` of the vectors, before normalisation."""
-        found = self._inverse_roots.get(id(kernel))
-        if found is None:
+        if id(kernel) not in self._inverse_roots:
             # keep the kernel alive, so that its id stays unique
-            found = self._inverse_roots[id(kernel)] = kernel, kernel.inverse_roots(self.X)
-        return found[1]
+            self._inverse_roots[id(kernel)] = kernel, kernel.inverse_roots(self.X)
+        _, inverse_roots = self._inverse_roots[id(kernel)]
+        return inverse_roots
+
+
+class Spread(NamedTuple):
+    """Mean of vectors (d,), its squared length, and the sum of the variances of all columns."""
+
+    mean: np.ndarray
+    square_of_mean: Any
+    variance: Any
+
+
+def as_dense(X: Vectors) -> np.ndarray:
+    """Return vectors as an array: a copy if they are sparse, else as they are."""
+    return X.toarray() if sparse.issparse(X) else X
 
 
 def as_floats(X: Vectors) -> Vectors:
-    """Return float32 and float64 vectors as they are, others as float64, since integers overflow."""
+    """Return float32 and float64 vectors unchanged, others as float64: integers overflow."""
     return X if X.dtype in FAR_FROM_ORIGIN else X.astype(np.float64)
 
 
@@ -254,34 +290,33 @@ def check_magnitudes(X: Vectors, kernel: object) -> None:
 
 
 def finite_squares(squares: np.ndarray) -> np.ndarray:
-    """Return squared lengths or values ``k(x, x)`` unchanged; raise an InputError unless they are
-    finite.
+    """Return squared lengths or values ``k(x, x)`` unchanged: (n,).
+
+    Raises
+    ------
+    omkl.exceptions.InputError
+        If they are not finite.
     """
     if not math.isfinite(squares.sum()):
         raise InputError(
-            "An input is too large for its kernels, or not finite: k(x, x) overflows. Scale the columns, as "
-            "StandardScaler does."
+            "An input is too large for its kernels, or not finite: k(x, x) overflows. Scale the "
+            "columns, as StandardScaler does."
         )
     return squares
 
 
 def in_precision(X: np.ndarray, dtype: DTypeLike) -> np.ndarray:
-    """Return vectors in ``dtype``, or as float64 if the squares of their numbers would overflow or
-    vanish.
-    """
+    """Return vectors in ``dtype``, or as float64 if squares of numbers would overflow or vanish."""
     dtype = np.dtype(dtype)
     if dtype != np.float64:
         largest = np.abs(X).max(initial=0.0)
-        dtype = (
-            dtype if largest == 0.0 or SQUARES[0] < largest < SQUARES[1] else np.dtype(np.float64)
-        )
+        if not (largest == 0.0 or SMALLEST_SQUARED < largest < LARGEST_SQUARED):
+            dtype = np.dtype(np.float64)
     return np.ascontiguousarray(X, dtype=dtype)
 
 
 def row_blocks(n_rows: int, n_columns: int, dtype: DTypeLike) -> list[slice]:
-    """Return slices that cover ``range(n_rows)``, each a block of a matrix with ``n_columns``
-    columns.
-    """
+    """Return slices that cover the rows of a matrix (n_rows, n_columns) in blocks."""
     size = max(16, BLOCK_BYTES // (max(n_columns, 1) * np.dtype(dtype).itemsize))
     return [slice(low, min(low + size, n_rows)) for low in range(0, n_rows, size)]
 
@@ -289,11 +324,10 @@ def row_blocks(n_rows: int, n_columns: int, dtype: DTypeLike) -> list[slice]:
 def median_distance(
     X: Vectors, distances: Callable[[Pair], np.ndarray], quantile: float = 0.5
 ) -> float:
-    """Return a quantile of the nonzero distances between distinct rows, by default the median; 1 if
-    all are equal.
+    """Return a quantile of the nonzero distances between distinct rows, by default the median.
 
-    The sample of rows is deterministic. If X is small, it depends neither on the order of the rows
-    nor on duplicates.
+    It is 1 if all rows are equal. The sample of rows is deterministic. If X is small, it depends
+    neither on the order of the rows nor on duplicates.
 
     Parameters
     ----------
@@ -303,19 +337,27 @@ def median_distance(
     quantile : float in [0, 1]
     """
     if sparse.issparse(X):
-        X = X.toarray() if X.shape[0] * X.shape[1] <= ENTRIES else X[_evenly(X.shape[0])]
-    rows = X
-    if not sparse.issparse(
-        X
-    ):  # distinct rows, evenly spaced in sorted order; a large X is sampled first
-        few = X if X.size <= ENTRIES or X.shape[1] == 1 else X[_evenly(len(X))]
-        rows = np.unique(few, axis=0)
-        if len(rows) < 2 and few is not X:
-            rows = np.unique(X, axis=0)
-        rows = rows[_evenly(len(rows))].astype(np.float64)
-    found = distances(Pair(rows, rows))[np.triu_indices(rows.shape[0], 1)]
-    found = found[found > EQUAL * found.max(initial=0.0)]
-    return float(np.quantile(found, quantile)) if len(found) else 1.0
+        is_small = X.shape[0] * X.shape[1] <= MOST_ENTRIES
+        X = X.toarray() if is_small else X[_evenly(X.shape[0])]
+    rows = X if sparse.issparse(X) else _distinct_rows(X)
+    pairs_of_rows = np.triu_indices(rows.shape[0], 1)
+    values = distances(Pair(rows, rows))[pairs_of_rows]
+    values = values[values > EQUAL * values.max(initial=0.0)]
+    return float(np.quantile(values, quantile)) if len(values) else 1.0
+
+
+def _distinct_rows(X: np.ndarray) -> np.ndarray:
+    """Return up to MOST_ROWS distinct rows, evenly spaced in sorted order: (n, d), float64.
+
+    A large X is sampled first.
+    """
+    searched = X
+    if X.size > MOST_ENTRIES and X.shape[1] > 1:
+        searched = X[_evenly(len(X))]
+    rows = np.unique(searched, axis=0)
+    if len(rows) < 2 and searched is not X:
+        rows = np.unique(X, axis=0)
+    return rows[_evenly(len(rows))].astype(np.float64)
 
 
 def squared_distances(pair: Pair) -> np.ndarray:
@@ -327,4 +369,5 @@ def squared_distances(pair: Pair) -> np.ndarray:
 
 
 def _evenly(n: int) -> np.ndarray:
-    return np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.int64)
+    """Return at most MOST_ROWS evenly spaced indices below n."""
+    return np.linspace(0, n - 1, min(n, MOST_ROWS)).astype(np.int64)

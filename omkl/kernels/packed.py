@@ -7,8 +7,8 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Self, TypeGuard
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -16,13 +16,14 @@ from scipy import sparse
 
 from omkl._cache import RecentlyUsed
 from omkl.kernels import _jit_stack as jit
-from omkl.kernels.base import Kernel, known
+from omkl.kernels.base import Kernel, fitted_value
 from omkl.kernels.functions import Gaussian
 from omkl.kernels.gram import LARGEST, ROUNDING, checked_gram
-from omkl.kernels.inputs import SQUARES, Pair, Vectors, as_floats, take_columns
+from omkl.kernels.inputs import LARGEST_SQUARED, Pair, Vectors, as_floats, take_columns
 from omkl.kernels.stack import (
     KernelStack,
     PartedStack,
+    PartOfStack,
     Which,
     free_bytes,
     packed_entries,
@@ -37,12 +38,14 @@ TOGETHER = 32
 #: further compilation.
 SINGLY = 4
 #: Number of pairs of samples, and of kernels, in one block of exponents: 32 MiB in float32.
-PAIRS, KERNELS = 2**15, 256
+PAIRS = 2**15
+KERNELS = 256
 #: Lower bound of exponents: smaller kernel values never change a sum, and subnormal numbers are
 #: slow.
 SMALLEST_EXPONENT = -80.0
 #: Range of widths that fit into single precision, as do their inverses.
-WIDTHS = 1e-30, 1e30
+SMALLEST_WIDTH = 1e-30
+LARGEST_WIDTH = 1e30
 
 
 class PackedStack(KernelStack):
@@ -63,8 +66,10 @@ class PackedStack(KernelStack):
     sums_entries = concurrent = True
 
     def __init__(self, rows: np.ndarray) -> None:
-        self.rows, self.nbytes = rows, rows.nbytes
+        self.rows = rows
+        self.nbytes = rows.nbytes
         self.n_kernels, self.length = rows.shape
+        # the positive root N of N (N + 1) / 2 = length
         self.n_samples = (int(np.sqrt(8 * self.length + 1)) - 1) // 2
 
     @classmethod
@@ -85,32 +90,24 @@ class PackedStack(KernelStack):
         omkl.exceptions.InputError
             If a matrix is not a valid kernel, sizes differ, or there is not enough memory.
         """
-        n, interleaved = len(grams[0]), None
+        n = len(grams[0])
         require_memory(len(grams), n, dtype)
-        if (
-            isinstance(grams, np.ndarray)
-            and grams.dtype in (np.float32, np.float64)
-            and grams.shape[1:] == (n, n)
-        ):
-            last = np.moveaxis(grams, 0, -1)
-            interleaved = last if last.flags.c_contiguous else None
-        rows, proved = (
-            np.empty((len(grams), n * (n + 1) // 2), dtype=dtype),
-            np.zeros(len(grams), dtype=bool),
-        )
+        interleaved = _interleaved(grams)
+        rows = np.empty((len(grams), n * (n + 1) // 2), dtype=dtype)
+        proved = np.zeros(len(grams), dtype=bool)
         for low in range(0, len(grams), TOGETHER):
-            block, part = grams[low : low + TOGETHER], slice(low, low + TOGETHER)
+            block = grams[low : low + TOGETHER]
             if interleaved is not None:
                 block = np.empty((len(block), n, n), dtype=dtype)
                 jit.deinterleave(interleaved, low, block)
             for m, gram in enumerate(block, low):
                 gram = as_floats(np.asarray(gram))
-                proved[m] = gram.shape == (n, n) and jit.pack_symmetric(
-                    gram, LARGEST, ROUNDING, rows[m]
-                )
-            jit.prove_semidefinite(rows[part], n, ROUNDING, proved[part])
+                is_square = gram.shape == (n, n)
+                proved[m] = is_square and jit.pack_symmetric(gram, LARGEST, ROUNDING, rows[m])
+            high = low + TOGETHER
+            jit.prove_semidefinite(rows[low:high], n, ROUNDING, proved[low:high])
         for m in np.flatnonzero(~proved).tolist():
-            # it accepts the others, or names the reason
+            # accepts the matrix, or names the reason
             checked_gram(grams[m], m, n)
         return cls(rows)
 
@@ -136,65 +133,63 @@ class PackedStack(KernelStack):
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         # sum_p v_p v_p' replaces v v': one pass for any number of vectors
         which = self._indices(which)
-        square, values = np.empty(self.length), np.empty(len(which))
-        jit.packed_square(vectors[0], square)
+        total = np.empty(self.length)
+        jit.packed_square(vectors[0], total)
         for vector in vectors[1:]:
-            one = np.empty(self.length)
-            jit.packed_square(vector, one)
-            square += one
-        jit.dots(self.rows, which, square, values)
+            square = np.empty(self.length)
+            jit.packed_square(vector, square)
+            total += square
+        values = np.empty(len(which))
+        jit.dots(self.rows, which, total, values)
         return np.maximum(values, 0.0)
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        which, n_vectors = self._indices(which), vectors.shape[-2]
+        which = self._indices(which)
+        n_vectors = vectors.shape[-2]
         if n_vectors <= SINGLY:
             products = np.zeros((n_vectors, len(which), self.n_samples))
-            for p, own in enumerate(products):
-                vector = np.ascontiguousarray(vectors[..., p, :], dtype=np.float64).reshape(
-                    -1, self.n_samples
-                )
-                jit.packed_products(self.rows, which, vector, own)
+            for p in range(n_vectors):
+                # a vector for all kernels, or one for each: (1, N) or (k, N)
+                vector = np.ascontiguousarray(vectors[..., p, :], dtype=np.float64)
+                vector = vector.reshape(-1, self.n_samples)
+                jit.packed_products(self.rows, which, vector, products[p])
             return np.ascontiguousarray(products.swapaxes(0, 1))
-        result = np.zeros((len(which), n_vectors, self.n_samples))
-        blocks = np.ascontiguousarray(vectors, dtype=np.float64).reshape(
-            -1, n_vectors, self.n_samples
-        )
-        jit.packed_times_blocks(self.rows, which, blocks, result)
-        return result
+        products = np.zeros((len(which), n_vectors, self.n_samples))
+        blocks = np.ascontiguousarray(vectors, dtype=np.float64)
+        blocks = blocks.reshape(-1, n_vectors, self.n_samples)
+        jit.packed_times_blocks(self.rows, which, blocks, products)
+        return products
 
     def combine(
         self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
     ) -> np.ndarray:
         # for more samples the full matrix is faster, and not much larger
         if samples is not None and 4 * len(samples) < self.n_samples:
-            weights, which, everyone = (
-                np.asarray(weights, np.float64),
-                self._indices(which),
-                np.arange(self.n_samples),
-            )
-            result = np.empty((len(samples), self.n_samples))
-            for row, sample in zip(result, samples):
-                later = np.maximum(everyone, sample)
-                row[:] = (
-                    weights
-                    @ self.rows[
-                        which[:, None], later * (later + 1) // 2 + np.minimum(everyone, sample)
-                    ]
-                )
-            return result
+            return self._combine_few(np.asarray(weights, np.float64), self._indices(which), samples)
         matrix = np.empty((self.n_samples, self.n_samples))
         jit.unpack(self.packed_sum(weights, which), matrix)
         return matrix if samples is None else matrix[samples]
+
+    def _combine_few(
+        self, weights: np.ndarray, which: np.ndarray, samples: np.ndarray
+    ) -> np.ndarray:
+        """Return the rows of some samples (s, N) of ``sum_k weights[k] K_which[k]``."""
+        all_samples = np.arange(self.n_samples)
+        rows = np.empty((len(samples), self.n_samples))
+        for i, sample in enumerate(samples):
+            later = np.maximum(all_samples, sample)
+            earlier = np.minimum(all_samples, sample)
+            rows[i] = weights @ self.rows[which[:, None], _start(later) + earlier]
+        return rows
 
     def packed(self, m: int) -> np.ndarray:
         return self.rows[m]
 
     def packed_sum(self, weights: ArrayLike, which: Which) -> np.ndarray:
         """Return ``sum_m w_m K_m``, packed."""
+        weights = np.asarray(weights, dtype=np.float64)
         total = np.empty(self.length)
-        jit.weighted_sum(
-            self.rows, self._indices(which), np.asarray(weights, dtype=np.float64), total
-        )
+        jit.weighted_sum(self.rows, self._indices(which), weights, total)
         return total
 
     def summed(self, weights: ArrayLike, which: Which = None) -> PackedStack:
@@ -205,9 +200,21 @@ class PackedStack(KernelStack):
         return self.rows[self._indices(which)[:, None], ends].astype(np.float64, copy=False)
 
 
+def _interleaved(grams: Sequence[np.ndarray] | np.ndarray) -> np.ndarray | None:
+    """Return a view (N, N, M) of matrices (M, N, N) that lie so in memory, else None."""
+    if not isinstance(grams, np.ndarray) or grams.dtype not in (np.float32, np.float64):
+        return None
+    n = len(grams[0])
+    if grams.shape[1:] != (n, n):
+        return None
+    kernels_last = np.moveaxis(grams, 0, -1)
+    return kernels_last if kernels_last.flags.c_contiguous else None
+
+
 class KernelCache:
-    """Cache of packed kernels computed on demand, which keeps the latest used ones within a budget
-    of bytes.
+    """Cache of packed kernels computed on demand.
+
+    It keeps the latest used ones within a budget of bytes.
 
     Parameters
     ----------
@@ -225,10 +232,11 @@ class KernelCache:
         self.recent = RecentlyUsed(min(budget // packed_bytes(1, n_samples, dtype), n_kernels))
         # untouched pages take no memory
         rows = np.empty((self.recent.capacity, n_samples * (n_samples + 1) // 2), dtype=dtype)
-        self.stack, self._make = PackedStack(rows), make
+        self.stack = PackedStack(rows)
+        self._make = make
 
     def fits(self, which: Which) -> TypeGuard[Sequence[int] | np.ndarray]:
-        """Return True if the cache can hold all these kernels at once; False if ``which`` is None."""
+        """Return True if the cache can hold these kernels at once; False for None, all kernels."""
         return which is not None and len(which) <= self.recent.capacity
 
     def indices(self, which: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -263,8 +271,11 @@ class LazyStack(PartedStack):
         dtype: DTypeLike = np.float32,
         budget: int = BUDGET,
     ) -> None:
-        self.kernels, self.X, self.dtype = list(kernels), np.asarray(X), np.dtype(dtype)
-        self.n_kernels, self.n_samples = len(self.kernels), len(self.X)
+        self.kernels = list(kernels)
+        self.X = np.asarray(X)
+        self.dtype = np.dtype(dtype)
+        self.n_kernels = len(self.kernels)
+        self.n_samples = len(self.X)
         self._block = max(1, budget // packed_bytes(1, self.n_samples, dtype))
         self._cache = KernelCache(
             self.n_kernels, self.n_samples, self.dtype, budget, self._computed
@@ -275,96 +286,120 @@ class LazyStack(PartedStack):
         """Bytes of the cached kernels."""
         return len(self._cache.recent) * packed_bytes(1, self.n_samples, self.dtype)
 
-    def _stacks_of(self, which: Which) -> Iterator[tuple[KernelStack, np.ndarray | slice, Which]]:
+    def _parts_of(self, which: Which) -> Iterator[PartOfStack]:
         which = self._indices(which)
         if self._cache.fits(which):
-            yield self._cache.stack, slice(None), self._cache.indices(which)
+            cached = self._cache.indices(which)
+            yield PartOfStack(stack=self._cache.stack, positions=slice(None), indices=cached)
             return
         # bypass the cache: a pass over too many kernels would evict useful ones
         for low in range(0, len(which), self._block):
-            piece = slice(low, low + self._block)
-            yield PackedStack(self._computed(which[piece])), piece, None
+            block = slice(low, low + self._block)
+            stack = PackedStack(self._computed(which[block]))
+            yield PartOfStack(stack=stack, positions=block, indices=None)
 
     def _computed(self, which: np.ndarray) -> np.ndarray:
         return packed_kernels([self.kernels[k] for k in which], self.X, self.dtype)
 
 
 def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> np.ndarray:
-    """Fit kernels with columns by position to data (N, d); return them packed: (M, N (N + 1) / 2)."""
+    """Fit kernels on columns by position to data (N, d); return them packed, one a row."""
     kernels = list(kernels)
-    X = X if sparse.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
-    n: int = X.shape[0]
-    require_memory(len(kernels), n, dtype)
-    rows = np.empty((len(kernels), n * (n + 1) // 2), dtype=dtype)
-    fast = not sparse.issparse(X) and np.abs(X).max(initial=0.0) < SQUARES[1]
+    is_sparse = sparse.issparse(X)
+    if not is_sparse:
+        X = np.ascontiguousarray(X, dtype=np.float64)
+    n_samples: int = X.shape[0]
+    require_memory(len(kernels), n_samples, dtype)
+    rows = np.empty((len(kernels), n_samples * (n_samples + 1) // 2), dtype=dtype)
+    squares_fit = not is_sparse and np.abs(X).max(initial=0.0) < LARGEST_SQUARED
     gaussians: dict[int, Gaussian] = {}
-    views: dict[tuple, Pair] = {}
+    pair_of_view: dict[tuple, Pair] = {}
     for k, kernel in enumerate(kernels):
-        # multiples of exp(widths . squared differences) with known widths
-        if (
-            fast
-            and type(kernel) is Gaussian
-            and kernel.normalize != "diagonal"
-            and kernel.width_ is not None
-        ):
-            widths = _widths(kernel)
-            if WIDTHS[0] < np.min(widths) and np.max(widths) < WIDTHS[1]:
-                gaussians[k] = kernel
-                continue
-        key = kernel.seen
-        if key not in views:
-            # kernels on the same columns are usually adjacent: keep only the latest pair
+        if squares_fit and _sums_squared_differences(kernel):
+            gaussians[k] = kernel
+            continue
+        if kernel.seen not in pair_of_view:
             view = kernel.view(X)
-            views = {
-                key: Pair(
-                    view := view if sparse.issparse(view) else np.ascontiguousarray(view), view
-                )
-            }
-        jit.pack(kernel.fit_view(views[key].X).between(views[key]), rows[k])
+            if not sparse.issparse(view):
+                view = np.ascontiguousarray(view)
+            # kernels on the same columns are usually adjacent: keep only the latest pair
+            pair_of_view = {kernel.seen: Pair(view, view)}
+        pair = pair_of_view[kernel.seen]
+        jit.pack(kernel.fit_view(pair.X).between(pair), rows[k])
     pack_gaussians(gaussians, X, rows)
     return rows
 
 
-def _widths(kernel: Gaussian) -> np.ndarray | float:
-    """Return the width of a fitted Gaussian kernel for each of its columns, in squared units of the
-    column.
+def _sums_squared_differences(kernel: Kernel) -> TypeGuard[Gaussian]:
+    """Return whether a kernel is a multiple of exp(widths . squared differences), of known widths.
+
+    The widths, and their inverses, fit into single precision.
     """
-    return known(kernel.width_, kernel) * (
-        1.0 if kernel.deviations_ is None else np.square(kernel.deviations_)
-    )
+    if type(kernel) is not Gaussian or kernel.normalize == "diagonal" or kernel.width_ is None:
+        return False
+    widths = _widths(kernel)
+    return bool(np.min(widths) > SMALLEST_WIDTH and np.max(widths) < LARGEST_WIDTH)
+
+
+def _widths(kernel: Gaussian) -> np.ndarray | float:
+    """Return the width of a fitted Gaussian for each column, in its squared units."""
+    width = fitted_value(kernel.width_, kernel)
+    if kernel.deviations_ is None:
+        return width
+    return width * np.square(kernel.deviations_)
 
 
 def pack_gaussians(kernels: dict[int, Gaussian], X: np.ndarray, rows: np.ndarray) -> None:
-    """Write ``scale exp(widths . squared differences)`` of Gaussian kernels into their rows."""
-    (n, d), which = X.shape, np.array(list(kernels), dtype=np.int64)
-    widths, scales = np.zeros((len(which), d)), np.ones((len(which), 1))
-    for row, scale, kernel in zip(widths, scales, kernels.values()):
-        # columns may be repeated
-        np.add.at(
-            row, take_columns(np.arange(d)[None], kernel.columns(d))[0], -0.5 / _widths(kernel)
-        )
-        scale[:] = 1.0 / n if kernel.normalize == "trace" else 1.0
-    widths, scales = widths.astype(rows.dtype), scales.astype(rows.dtype)
-    first_row, columns = 0, np.ascontiguousarray(X.T)
-    while first_row < n and len(which):
+    """Write ``scale exp(widths . squared differences)`` of Gaussian kernels into their rows.
+
+    ``kernels`` are by the index of their row in ``rows`` (M, N (N + 1) / 2); X is (N, d).
+    """
+    if not kernels:
+        return
+    n, d = X.shape
+    which = np.array(list(kernels), dtype=np.int64)
+    widths, scales = _exponents_of(kernels.values(), n, d, rows.dtype)
+    columns = np.ascontiguousarray(X.T)
+    first_row = 0
+    while first_row < n:
         # take whole rows of the triangle, about PAIRS entries
-        last_row = first_row + 1
-        while last_row < n and _start(last_row + 1) - _start(first_row) <= PAIRS:
-            last_row += 1
-        differences = np.empty((d, _start(last_row) - _start(first_row)), dtype=rows.dtype)
-        jit.squared_differences(columns, first_row, last_row, differences)
+        stop_row = first_row + 1
+        while stop_row < n and _start(stop_row + 1) - _start(first_row) <= PAIRS:
+            stop_row += 1
+        entries = slice(_start(first_row), _start(stop_row))
+        differences = np.empty((d, entries.stop - entries.start), dtype=rows.dtype)
+        jit.squared_differences(columns, first_row, stop_row, differences)
         for low in range(0, len(which), KERNELS):
             block = slice(low, low + KERNELS)
             exponents = widths[block] @ differences
             np.maximum(exponents, SMALLEST_EXPONENT, out=exponents)
             np.exp(exponents, out=exponents)
             exponents *= scales[block]
-            rows[which[block], _start(first_row) : _start(last_row)] = exponents
-        first_row = last_row
+            rows[which[block], entries] = exponents
+        first_row = stop_row
 
 
-def _start(row: int) -> int:
-    """Return the index of the first entry of a row of a packed kernel."""
+def _exponents_of(
+    kernels: Collection[Gaussian], n: int, d: int, dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``-1 / (2 width)`` of each kernel and column, (k, d), and the kernels' scales (k, 1).
+
+    ``n`` is the number of samples, ``d`` that of all columns.
+    """
+    widths = np.zeros((len(kernels), d))
+    scales = np.ones((len(kernels), 1))
+    positions = np.arange(d)[None]
+    for k, kernel in enumerate(kernels):
+        columns_of_kernel = take_columns(positions, kernel.columns(d))[0]
+        # columns may be repeated
+        np.add.at(widths[k], columns_of_kernel, -0.5 / _widths(kernel))
+        if kernel.normalize == "trace":
+            scales[k] = 1.0 / n
+    return widths.astype(dtype), scales.astype(dtype)
+
+
+def _start(row: Any) -> Any:
+    """Return the index of the first entry of a row, or of each of several, of a packed kernel."""
     return row * (row + 1) // 2
 
 

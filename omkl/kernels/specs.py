@@ -1,6 +1,4 @@
-"""Kernels from strings and functions, kernels per column, averages, products, and kernel families
-from papers.
-"""
+"""Kernels from strings, functions, columns and papers; averages and products of kernels."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,20 +30,20 @@ OF_APPROXIMATIONS = ("features", "map", "seed")
 
 
 def as_kernel(spec: KernelSpec) -> Kernel:
-    """Return a kernel from an object, a short string such as ``"gaussian:sigma2=5"``, or a function
-    of two arrays.
+    """Return a kernel from an object, a short string, or a function of two arrays.
 
     Parameters
     ----------
     spec : Kernel, str or callable
+        A string such as ``"gaussian:sigma2=5"``.
     """
     if callable(spec) and not isinstance(spec, Kernel):
         return Custom(spec)
-    if isinstance(spec, str):
-        spec, approximation = split_settings(spec, OF_APPROXIMATIONS, "kernel")
-        kernel = resolve(Kernel, spec, "kernel", OF_APPROXIMATIONS)
-        return approximated(kernel, **approximation) if approximation else kernel
-    return resolve(Kernel, spec, "kernel")
+    if not isinstance(spec, str):
+        return resolve(Kernel, spec, "kernel")
+    name, approximation = split_settings(spec, OF_APPROXIMATIONS, "kernel")
+    kernel = resolve(Kernel, name, "kernel", OF_APPROXIMATIONS)
+    return approximated(kernel, **approximation) if approximation else kernel
 
 
 @dataclass(eq=False, repr=False)
@@ -73,14 +71,14 @@ class Average(Kernel):
         return f"average({', '.join(kernel.name for kernel in self.kernels)})"
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
-        placed, columns = super().placed(n_columns, names), self.columns(n_columns, names)
-        own_names = (
-            None
-            if names is None
-            else take_columns(np.array(names, dtype=object)[None], columns)[0].tolist()
-        )
-        width = count_columns(columns, n_columns)
-        placed.kernels = [kernel.placed(width, own_names) for kernel in self.kernels]
+        placed = super().placed(n_columns, names)
+        columns = self.columns(n_columns, names)
+        n_selected = count_columns(columns, n_columns)
+        names_of_columns = None
+        if names is not None:
+            all_names = np.array(names, dtype=object)[None]
+            names_of_columns = take_columns(all_names, columns)[0].tolist()
+        placed.kernels = [kernel.placed(n_selected, names_of_columns) for kernel in self.kernels]
         return placed
 
     def _learn(self, X: Vectors) -> None:
@@ -97,6 +95,7 @@ class Average(Kernel):
         return self._joined(kernel.diagonal(kernel.view(X)) for kernel in self.kernels)
 
     def _joined(self, values: Iterable[np.ndarray]) -> np.ndarray:
+        """Return the average of the kernels' values, arrays of one shape."""
         return reduce(np.add, values) / len(self.kernels)
 
 
@@ -154,27 +153,38 @@ def per_column(
     if kernel.on is not None:
         raise InputError(f"The kernel {kernel.name!r} has columns already: leave out its on=.")
     is_sparse = sparse.issparse(columns)
-    if isinstance(columns, int):
-        columns = range(columns)
-    elif hasattr(columns, "columns"):
-        numeric = []
-        for k, name in enumerate(columns.columns):
-            with suppress(TypeError, ValueError):
-                np.asarray(columns[name], dtype=np.float64)
-                numeric.append(name if isinstance(name, str) else k)
-        columns = numeric
-    elif getattr(columns, "ndim", 1) == 2:
-        columns = range(columns.shape[1])
-    chosen = [column if isinstance(column, str) else int(column) for column in columns]
-    kernels = {column_label(c): kernel.restricted(c) for c in chosen}
+    kernels = {}
+    for column in _listed_columns(columns):
+        kernels[column_label(column)] = kernel.restricted(column)
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or pair[0] == pair[1]:
             raise InputError(f"pairs must hold pairs of two different columns, got {pair!r}.")
         product = Product([kernel.restricted(0), kernel.restricted(1)], on=list(pair))
         kernels[" x ".join(map(column_label, pair))] = product
-    for own in kernels.values():
-        own.standardize = own.standardize or not is_sparse
+    for kernel_of_column in kernels.values():
+        kernel_of_column.standardize = kernel_of_column.standardize or not is_sparse
     return kernels
+
+
+def _listed_columns(columns: Any) -> list[str | int]:
+    """Return the columns of :func:`per_column` by name or position."""
+    if hasattr(columns, "columns"):
+        return _numeric_columns(columns)
+    if isinstance(columns, int):
+        columns = range(columns)
+    elif getattr(columns, "ndim", 1) == 2:
+        columns = range(columns.shape[1])
+    return [column if isinstance(column, str) else int(column) for column in columns]
+
+
+def _numeric_columns(frame: Any) -> list[str | int]:
+    """Return the columns of numbers of a data frame by name, or by position if it is no string."""
+    columns: list[str | int] = []
+    for k, name in enumerate(frame.columns):
+        with suppress(TypeError, ValueError):
+            np.asarray(frame[name], dtype=np.float64)
+            columns.append(name if isinstance(name, str) else k)
+    return columns
 
 
 def column_label(column: str | int) -> str:
@@ -183,8 +193,7 @@ def column_label(column: str | int) -> str:
 
 
 def variable_kernels(n_columns: int) -> Iterator[Kernel]:
-    """Yield the kernels of the experiments of Suzuki and Tomioka (2011): 27 on each variable, and
-    27 on all.
+    """Yield the kernels of Suzuki and Tomioka's (2011) experiments: 27 per variable, and 27 on all.
 
     24 Gaussians with bandwidths 0.1, 0.25, 0.5, 0.75, 1, 2 .. 20 and polynomials of degree 1 to 3,
     with unit trace.
@@ -203,7 +212,8 @@ def variable_kernels(n_columns: int) -> Iterator[Kernel]:
     >>> len(list(variable_kernels(60)))
     1647
     """
-    for on in [*(slice(j, j + 1) for j in range(n_columns)), None]:
+    single_columns = [slice(j, j + 1) for j in range(n_columns)]
+    for on in [*single_columns, None]:
         for bandwidth in BANDWIDTHS:
             yield Gaussian(sigma2=float(bandwidth) ** 2, normalize="trace", on=on)
         for degree in (1, 2, 3):
@@ -248,10 +258,11 @@ def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
     if isinstance(specs, dict):
         check_kernel_names(specs)
         return list(zip(specs, kernels))
-    names = [
-        spec if isinstance(spec, str) else kernel.name for spec, kernel in zip(listed, kernels)
-    ]
-    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
+    names = []
+    for spec, kernel in zip(listed, kernels):
+        names.append(spec if isinstance(spec, str) else kernel.name)
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+    if repeated:
         raise InputError(
             f"Two kernels are called {repeated[0]!r}: name them, as in kernels={{'first': ...}}."
         )
@@ -259,13 +270,14 @@ def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
 
 
 def _listed(specs: KernelSpecs) -> list[KernelSpec]:
+    """Return the kernels of a list or dict, or a single one, as a list."""
     if isinstance(specs, (str, Kernel)) or callable(specs):
         return [specs]
-    if not isinstance(specs, (Sequence, Mapping)):
-        raise InputError(
-            f"kernels must be a list or dict of kernels, or one of them, got {specs!r}."
-        )
-    return list(specs.values() if isinstance(specs, Mapping) else specs)
+    if isinstance(specs, Mapping):
+        return list(specs.values())
+    if isinstance(specs, Sequence):
+        return list(specs)
+    raise InputError(f"kernels must be a list or dict of kernels, or one of them, got {specs!r}.")
 
 
 def reads_sparse(kernel: Kernel) -> bool:
@@ -274,7 +286,7 @@ def reads_sparse(kernel: Kernel) -> bool:
 
 
 def takes_sparse(specs: KernelSpecs | None, takes: Callable[[Kernel], bool] = reads_sparse) -> bool:
-    """Check whether all these kernels support sparse input: features of it, or what ``takes`` says."""
+    """Check whether all these kernels support sparse input, each by ``takes(kernel)``."""
     try:
         return specs is None or all(map(takes, map(as_kernel, _listed(specs))))
     except InputError:

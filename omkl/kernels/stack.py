@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
-from scipy import sparse
 
 from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import dots, factor_products, pack
 from omkl.kernels.base import Kernel
-from omkl.kernels.inputs import Vectors, count_columns, row_blocks
+from omkl.kernels.inputs import Vectors, as_dense, count_columns, row_blocks
 
 #: Indices of kernels, (k,), or None for all of them.
 Which: TypeAlias = Sequence[int] | np.ndarray | None
 #: Number of rows of factors in a block of a sum, in float64.
 BLOCK_ROWS = 4096
+#: Number in the place of a stack for kernels that are not in use.
+NO_STACK = -1
 
 
 def packed_entries(samples: np.ndarray) -> np.ndarray:
-    """Return where a packed kernel of all samples has the entries of the packed kernel of some,
-    whose indices rise.
+    """Return the entries of a packed kernel of all samples that are the packed kernel of some.
+
+    ``samples`` (n,) are their indices, which increase; the result is (n (n + 1) / 2,).
     """
     i, j = np.tril_indices(len(samples))
     return samples[i] * (samples[i] + 1) // 2 + samples[j]
@@ -35,9 +37,9 @@ class KernelStack(ABC):
     """Base of stacks: Gram matrices ``K_1`` to ``K_M`` of N samples.
 
     A subclass sets ``n_kernels`` and ``n_samples``, and defines :meth:`block_products`,
-    :meth:`combine` and
-    :meth:`diagonals`, each in one pass over the kernels. The base class derives the other methods. ``which`` holds the
-    indices of the kernels, an array of shape (k,); all by default.
+    :meth:`combine` and :meth:`diagonals`, each in one pass over the kernels. The base class derives
+    the other methods. ``which`` holds the indices of the kernels, an array of shape (k,); all by
+    default.
 
     Attributes
     ----------
@@ -141,8 +143,7 @@ class KernelStack(ABC):
         return self.diagonals(which).sum(axis=1)
 
     def summed(self, weights: ArrayLike, which: Which = None) -> KernelStack:
-        """Return a stack of the single kernel ``sum_m w_m K_m``, which takes no more memory than
-        this stack.
+        """Return a stack of the single kernel ``sum_m w_m K_m``, in no more memory than this stack.
 
         Parameters
         ----------
@@ -162,6 +163,7 @@ class KernelStack(ABC):
         return RestrictedView(self, samples)
 
     def _indices(self, which: Which) -> np.ndarray:
+        """Return the indices of kernels as an array (k,); all for None."""
         return np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
 
 
@@ -169,18 +171,17 @@ class WeightedSum(KernelStack):
     """A stack of the single kernel ``sum_m w_m K_m``, which multiplies by the kernels in turn."""
 
     def __init__(self, kernels: KernelStack, weights: ArrayLike, which: Which = None) -> None:
-        self.kernels, self.weights, self.which = (
-            kernels,
-            np.asarray(weights, dtype=np.float64),
-            which,
-        )
-        self.n_kernels, self.n_samples = 1, kernels.n_samples
+        self.kernels = kernels
+        self.weights = np.asarray(weights, dtype=np.float64)
+        self.which = which
+        self.n_kernels = 1
+        self.n_samples = kernels.n_samples
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        vectors = vectors if vectors.ndim == 2 else vectors[0]
-        return np.tensordot(self.weights, self.kernels.block_products(vectors, self.which), axes=1)[
-            None
-        ]
+        if vectors.ndim == 3:  # of the only kernel
+            vectors = vectors[0]
+        products = self.kernels.block_products(vectors, self.which)
+        return np.tensordot(self.weights, products, axes=1)[None]
 
     def combine(
         self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
@@ -192,12 +193,15 @@ class WeightedSum(KernelStack):
 
 
 class RestrictedView(KernelStack):
-    """The kernels of a stack on some of its samples, without a copy: vectors are padded with zeros."""
+    """The kernels of a stack on some samples, without a copy: vectors are padded with zeros."""
 
     def __init__(self, stack: KernelStack, samples: np.ndarray) -> None:
-        self.stack, self.samples = stack, np.asarray(samples)
-        self.n_kernels, self.n_samples = stack.n_kernels, len(self.samples)
-        self.sums_entries, self.concurrent = stack.sums_entries, stack.concurrent
+        self.stack = stack
+        self.samples = np.asarray(samples)
+        self.n_kernels = stack.n_kernels
+        self.n_samples = len(self.samples)
+        self.sums_entries = stack.sums_entries
+        self.concurrent = stack.concurrent
 
     def filled(self, vectors: np.ndarray) -> np.ndarray:
         """Pad vectors (..., n) with zeros to vectors (..., N) of the whole stack."""
@@ -215,9 +219,9 @@ class RestrictedView(KernelStack):
         self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
     ) -> np.ndarray:
         # by rows: the full matrix may not fit into memory
-        chosen = self.samples if samples is None else self.samples[samples]
+        rows = self.samples if samples is None else self.samples[samples]
         # unlike indexing, np.take leaves the entries of a row contiguous
-        return np.take(self.stack.combine(weights, which, chosen), self.samples, axis=1)
+        return np.take(self.stack.combine(weights, which, rows), self.samples, axis=1)
 
     def packed(self, m: int) -> np.ndarray:
         if 4 * self.n_samples < self.stack.n_samples:  # a whole kernel may not fit into memory
@@ -243,31 +247,35 @@ class ReplicatedStack(KernelStack):
     """
 
     def __init__(self, stack: KernelStack, n_parts: int) -> None:
-        self.stack, self.n_parts = stack, n_parts
-        self.n_kernels, self.n_samples = stack.n_kernels, n_parts * stack.n_samples
-        self.sums_entries, self.concurrent = stack.sums_entries, stack.concurrent
+        self.stack = stack
+        self.n_parts = n_parts
+        self.n_kernels = stack.n_kernels
+        self.n_samples = n_parts * stack.n_samples
+        self.sums_entries = stack.sums_entries
+        self.concurrent = stack.concurrent
 
-    def _parts(self, vectors: np.ndarray) -> np.ndarray:
+    def _vectors_of_copies(self, vectors: np.ndarray) -> np.ndarray:
         """Return vectors (..., R, P N) as (..., R P, N)."""
         *first, n_vectors, _ = vectors.shape
         return vectors.reshape(*first, n_vectors * self.n_parts, self.stack.n_samples)
 
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        return self.stack.block_quadratics(self._parts(vectors), which)
+        return self.stack.block_quadratics(self._vectors_of_copies(vectors), which)
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        products = self.stack.block_products(self._parts(vectors), which)
+        products = self.stack.block_products(self._vectors_of_copies(vectors), which)
         return products.reshape(len(products), vectors.shape[-2], self.n_samples)
 
     def combine(
         self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
     ) -> np.ndarray:
-        copies, own = np.divmod(
-            np.arange(self.n_samples) if samples is None else samples, self.stack.n_samples
-        )
-        result = np.zeros((len(own), self.n_parts, self.stack.n_samples))
-        result[np.arange(len(own)), copies] = self.stack.combine(weights, which, own)
-        return result.reshape(len(own), self.n_samples)
+        if samples is None:
+            samples = np.arange(self.n_samples)
+        copies, samples_of_copies = np.divmod(samples, self.stack.n_samples)
+        n_rows = len(samples)
+        rows = np.zeros((n_rows, self.n_parts, self.stack.n_samples))
+        rows[np.arange(n_rows), copies] = self.stack.combine(weights, which, samples_of_copies)
+        return rows.reshape(n_rows, self.n_samples)
 
     def diagonals(self, which: Which = None) -> np.ndarray:
         return np.tile(self.stack.diagonals(which), self.n_parts)
@@ -279,53 +287,70 @@ class ReplicatedStack(KernelStack):
         return ReplicatedStack(self.stack.summed(weights, which), self.n_parts)
 
 
+class PartOfStack(NamedTuple):
+    """Some kernels of a stack that consists of several stacks.
+
+    Attributes
+    ----------
+    stack : KernelStack
+        The stack that holds the kernels.
+    positions : int array of shape (k,) or slice
+        Their positions among the kernels that were asked for.
+    indices : int array of shape (k,) or None
+        Their indices in ``stack``; None for all.
+    """
+
+    stack: KernelStack
+    positions: np.ndarray | slice
+    indices: Which
+
+
 class PartedStack(KernelStack):
     """Base of stacks that consist of several stacks."""
 
     @abstractmethod
-    def _stacks_of(self, which: Which) -> Iterable[tuple[KernelStack, np.ndarray | slice, Which]]:
-        """Yield each stack with some of the kernels, their positions in ``which``, and their
-        indices in the stack.
-        """
+    def _parts_of(self, which: Which) -> Iterable[PartOfStack]:
+        """Yield the parts that hold these kernels."""
 
-    def _gather(self, which: Which, ask: Callable[..., np.ndarray], *shape: int) -> np.ndarray:
-        """Collect ``ask(stack, positions, indices)`` of all parts, in the order of ``which``: (k,
-        ...).
-        """
+    def _gather(
+        self, which: Which, values_of: Callable[[PartOfStack], np.ndarray], *shape: int
+    ) -> np.ndarray:
+        """Collect ``values_of(part)`` of all parts, in the order of ``which``: (k, *shape)."""
         values = np.zeros((self.n_kernels if which is None else len(which), *shape))
-        for stack, at, local in self._stacks_of(which):
-            values[at] = ask(stack, at, local)
+        for part in self._parts_of(which):
+            values[part.positions] = values_of(part)
         return values
 
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        return self._gather(which, lambda stack, at, local: stack.block_quadratics(vectors, local))
+        return self._gather(which, lambda part: part.stack.block_quadratics(vectors, part.indices))
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        def multiply(stack: KernelStack, at: np.ndarray | slice, local: Which) -> np.ndarray:
-            return stack.block_products(vectors if np.ndim(vectors) == 2 else vectors[at], local)
+        def multiply(part: PartOfStack) -> np.ndarray:
+            of_part = vectors if np.ndim(vectors) == 2 else vectors[part.positions]
+            return part.stack.block_products(of_part, part.indices)
 
         return self._gather(which, multiply, vectors.shape[-2], self.n_samples)
 
     def combine(
         self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
     ) -> np.ndarray:
-        total = np.zeros((self.n_samples if samples is None else len(samples), self.n_samples))
-        for stack, at, local in self._stacks_of(which):
-            total += stack.combine(np.asarray(weights)[at], local, samples)
+        weights = np.asarray(weights)
+        n_rows = self.n_samples if samples is None else len(samples)
+        total = np.zeros((n_rows, self.n_samples))
+        for part in self._parts_of(which):
+            total += part.stack.combine(weights[part.positions], part.indices, samples)
         return total
 
     def packed(self, m: int) -> np.ndarray:
-        found = [
-            stack.packed(0 if local is None else local[0])
-            for stack, _, local in self._stacks_of([m])
-        ]
-        return found[0] if found else np.zeros(self.n_samples * (self.n_samples + 1) // 2)
+        for part in self._parts_of([m]):
+            return part.stack.packed(0 if part.indices is None else part.indices[0])
+        return np.zeros(self.n_samples * (self.n_samples + 1) // 2)
 
     def diagonals(self, which: Which = None) -> np.ndarray:
-        return self._gather(which, lambda stack, at, local: stack.diagonals(local), self.n_samples)
+        return self._gather(which, lambda part: part.stack.diagonals(part.indices), self.n_samples)
 
     def traces(self, which: Which = None) -> np.ndarray:
-        return self._gather(which, lambda stack, at, local: stack.traces(local))
+        return self._gather(which, lambda part: part.stack.traces(part.indices))
 
 
 class MixedStack(PartedStack):
@@ -352,38 +377,38 @@ class MixedStack(PartedStack):
         self.sums_entries = any(stack.sums_entries for stack in self.stacks)
         self.concurrent = all(stack.concurrent for stack in self.stacks)
         self.kept = kept
-        self.indices = indices = (
-            np.arange(self.n_kernels) if indices is None else np.asarray(indices)
-        )
-        self._owner, self._local = np.empty((2, self.n_kernels), dtype=np.int64)
-        self._owner[indices] = np.repeat(np.arange(len(sizes)), sizes)
-        self._local[indices] = np.concatenate([np.arange(size) for size in sizes])
+        self.indices = self._indices(indices)
+        # for each kernel its stack, or NO_STACK, and its index there
+        self._owner = np.empty(self.n_kernels, dtype=np.int64)
+        self._owner[self.indices] = np.repeat(np.arange(len(sizes)), sizes)
+        self._local = np.empty(self.n_kernels, dtype=np.int64)
+        self._local[self.indices] = np.concatenate([np.arange(size) for size in sizes])
         if kept is not None:
-            self._owner[~kept] = -1
+            self._owner[~kept] = NO_STACK
 
-    def _stacks_of(self, which: Which) -> list[tuple[KernelStack, np.ndarray, np.ndarray]]:
+    def _parts_of(self, which: Which) -> Iterator[PartOfStack]:
         which = self._indices(which)
         owners = self._owner[which]
-        found = ((stack, np.flatnonzero(owners == s)) for s, stack in enumerate(self.stacks))
-        return [(stack, at, self._local[which[at]]) for stack, at in found if len(at)]
+        for s, stack in enumerate(self.stacks):
+            positions = np.flatnonzero(owners == s)
+            if len(positions):
+                indices = self._local[which[positions]]
+                yield PartOfStack(stack=stack, positions=positions, indices=indices)
 
     def summed(self, weights: ArrayLike, which: Which = None) -> KernelStack:
-        sums = [
-            stack.summed(np.asarray(weights)[at], local)
-            for stack, at, local in self._stacks_of(which)
-        ]
+        weights = np.asarray(weights)
+        sums = []
+        for part in self._parts_of(which):
+            sums.append(part.stack.summed(weights[part.positions], part.indices))
         if len(sums) == 1:
             return sums[0]
-        return (
-            WeightedSum(MixedStack(sums), np.ones(len(sums)))
-            if sums
-            else WeightedSum(self, [], np.arange(0))
-        )
+        if not sums:
+            return WeightedSum(self, [], np.arange(0))
+        return WeightedSum(MixedStack(sums), np.ones(len(sums)))
 
     def restricted(self, samples: np.ndarray) -> MixedStack:
-        return MixedStack(
-            [stack.restricted(samples) for stack in self.stacks], self.indices, self.kept
-        )
+        stacks = [stack.restricted(samples) for stack in self.stacks]
+        return MixedStack(stacks, self.indices, self.kept)
 
 
 class FactoredStack(KernelStack):
@@ -412,8 +437,7 @@ class FactoredStack(KernelStack):
     def from_kernels(
         cls, kernels: Sequence[Kernel], X: Vectors, dtype: DTypeLike = np.float32
     ) -> FactoredStack:
-        """Compute the features of kernels in blocks of samples, so that no factor is in memory
-        twice.
+        """Compute the features of kernels in blocks of samples: no factor is in memory twice.
 
         Parameters
         ----------
@@ -423,21 +447,25 @@ class FactoredStack(KernelStack):
         dtype : {numpy.float32, numpy.float64}
         """
         stack = cls.__new__(cls)
-        widths = [count_columns(kernel.columns(X.shape[1]), X.shape[1]) for kernel in kernels]
-        ranks = [kernel.feature_count(width) or 0 for kernel, width in zip(kernels, widths)]
-        n_samples = X.shape[0]
+        n_samples, n_columns = X.shape
+        ranks = []
+        for kernel in kernels:
+            width = count_columns(kernel.columns(n_columns), n_columns)
+            ranks.append(kernel.feature_count(width) or 0)
         needed = sum(ranks) * n_samples * np.dtype(dtype).itemsize
         require_bytes(needed, f"{len(kernels)} factors of {n_samples} samples")
         stack._allocate(ranks, n_samples, dtype)
         for kernel, start, stop in zip(kernels, stack.starts, stack.starts[1:]):
             for block in row_blocks(n_samples, stop - start, np.float64):
-                features = kernel.features(kernel.view(X[block]))
-                stack.rows[start:stop, block] = (
-                    features.toarray() if sparse.issparse(features) else features
-                ).T
+                features = as_dense(kernel.features(kernel.view(X[block])))
+                stack.rows[start:stop, block] = features.T
         return stack
 
     def _allocate(self, ranks: ArrayLike, n_samples: int, dtype: DTypeLike) -> None:
+        """Make room for factors of these ranks (M,).
+
+        The columns of the factor of kernel m are the rows ``starts[m] : starts[m + 1]``, each (N,).
+        """
         self.n_samples = n_samples
         self.starts = np.concatenate([[0], np.cumsum(ranks)]).astype(np.int64)
         self.n_kernels = len(self.starts) - 1
@@ -451,9 +479,7 @@ class FactoredStack(KernelStack):
         return stack
 
     def _chosen(self, which: Which) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return indices of these kernels, of their rows, and the position in ``which`` of each
-        row's kernel.
-        """
+        """Return indices of kernels (k,), of their rows (R,), and each row's place in ``which``."""
         which = self._indices(which)
         ranks = (self.starts[1:] - self.starts[:-1])[which]
         owners = np.repeat(np.arange(len(which)), ranks)
@@ -462,38 +488,46 @@ class FactoredStack(KernelStack):
 
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         which, rows, owners = self._chosen(which)
-        inner, squares = np.empty(len(rows)), np.zeros(len(rows))
+        products = np.empty(len(rows))
+        squares = np.zeros(len(rows))
         for vector in np.asarray(vectors, dtype=np.float64):
-            dots(self.rows, rows, vector, inner)
-            squares += inner**2
+            dots(self.rows, rows, vector, products)
+            squares += products**2
         return np.bincount(owners, weights=squares, minlength=len(which))
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        which, parts = self._chosen(which)[0], []
+        which = self._indices(which)
+        products = []
         for p in range(vectors.shape[-2]):
-            parts.append(np.zeros((len(which), self.n_samples)))
-            own = np.atleast_2d(np.ascontiguousarray(vectors[..., p, :]))
-            factor_products(self.rows, self.starts, which, own, parts[-1])
-        return np.stack(parts, axis=1)
+            # a vector for all kernels, or one for each: (1, N) or (k, N)
+            vector = np.atleast_2d(np.ascontiguousarray(vectors[..., p, :]))
+            of_vector = np.zeros((len(which), self.n_samples))
+            factor_products(self.rows, self.starts, which, vector, of_vector)
+            products.append(of_vector)
+        return np.stack(products, axis=1)
 
     def combine(
         self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
     ) -> np.ndarray:
         _, rows, owners = self._chosen(which)
-        weights = np.asarray(weights, dtype=np.float64)[owners]
-        samples = slice(None) if samples is None else samples
-        total = np.zeros((len(np.arange(self.n_samples)[samples]), self.n_samples))
+        weights_of_rows = np.asarray(weights, dtype=np.float64)[owners]
+        n_rows = self.n_samples if samples is None else len(samples)
+        total = np.zeros((n_rows, self.n_samples))
         # a block of rows takes no more memory than the result
-        step = min(BLOCK_ROWS, max(len(total), 16))
+        step = min(BLOCK_ROWS, max(n_rows, 16))
         for low in range(0, len(rows), step):
             block = self.rows[rows[low : low + step]].astype(np.float64)
-            total += (block[:, samples].T * weights[low : low + step]) @ block
+            of_samples = block if samples is None else block[:, samples]
+            total += (of_samples.T * weights_of_rows[low : low + step]) @ block
         return total
 
     def diagonals(self, which: Which = None) -> np.ndarray:
-        parts = [self.rows[self.starts[m] : self.starts[m + 1]] for m in self._indices(which)]
-        found = [np.einsum("ri,ri->i", part, part, dtype=np.float64) for part in parts]
-        return np.reshape(found, (len(parts), self.n_samples))
+        which = self._indices(which)
+        diagonals = np.empty((len(which), self.n_samples))
+        for k, m in enumerate(which):
+            factor = self.rows[self.starts[m] : self.starts[m + 1]]
+            diagonals[k] = np.einsum("ri,ri->i", factor, factor, dtype=np.float64)
+        return diagonals
 
     def traces(self, which: Which = None) -> np.ndarray:
         which, rows, owners = self._chosen(which)
@@ -503,9 +537,8 @@ class FactoredStack(KernelStack):
 
 def affordable_rank(n_kernels: int, n_samples: int, dtype: DTypeLike) -> int:
     """Return the rank at which factors of ``n_kernels`` take half of free memory."""
-    return int(
-        min(free_bytes() // (2 * n_kernels * n_samples * np.dtype(dtype).itemsize), n_samples)
-    )
+    bytes_of_rank_one = n_kernels * n_samples * np.dtype(dtype).itemsize
+    return int(min(free_bytes() // (2 * bytes_of_rank_one), n_samples))
 
 
 def require_bytes(needed: float, what: str) -> None:
@@ -513,15 +546,16 @@ def require_bytes(needed: float, what: str) -> None:
     free = free_bytes()
     if needed > free:
         raise InputError(
-            f"{what} need {needed / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free: use float32, FactoredStack, "
-            f"LazyStack, or fewer samples."
+            f"{what} need {needed / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free: use "
+            "float32, FactoredStack, LazyStack, or fewer samples."
         )
 
 
 def free_bytes() -> float:
     """Return the bytes of memory that are free; infinite if unknown."""
-    with suppress(OSError, StopIteration), open("/proc/meminfo", encoding="ascii") as lines:
-        return next(
-            int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")
-        )
+    with suppress(OSError), open("/proc/meminfo", encoding="ascii") as lines:
+        for line in lines:
+            if line.startswith("MemAvailable"):
+                _, kibibytes, _ = line.split()
+                return int(kibibytes) * 1024
     return np.inf
