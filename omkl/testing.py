@@ -23,11 +23,20 @@ from omkl.groups import Bank
 from omkl.groups.base import CompiledBank
 from omkl.kernels import Kernel, PackedStack, Pair
 from omkl.losses import CRF, Logistic, PointwiseLoss, Squared, StructuredHinge, StructuredLoss
+from omkl.losses._jit_unnamed import UNNAMED
 from omkl.losses.evaluation import LossFunction
 from omkl.online import InverseSqrt, OnlineTrainer, UniformAverage
 from omkl.regularizers import L21, Regularizer, SquaredL21
 from omkl.structures import Binary, Chain, Multiclass, Structure
-from omkl.structures.base import Output, Potentials, arrays_of, inner_product, map_arrays
+from omkl.structures.base import (
+    Output,
+    PackedStructure,
+    Potentials,
+    arrays_of,
+    inner_product,
+    map_arrays,
+    pairs_of,
+)
 
 #: Width of differences, number of samples, and the gap to which solvers solve.
 WIDTH, N, TOL = 1e-6, 40, 1e-3
@@ -440,6 +449,7 @@ def _check_compiled_labels(
     if not loss_of.is_compiled or not structure.is_compiled_for(potentials):
         return
     signatures.LOSS_OF_LABELS.address_of(loss_of.function)
+    _check_calls(loss_of, potentials, gold)
     value, gradient = loss_of(potentials, gold)
     expected, slopes = loss.value_and_gradient(structure, potentials, gold)
     promise = f"The compiled functions of {loss!r} and {type(structure).__name__} must give value and gradient"
@@ -447,6 +457,31 @@ def _check_compiled_labels(
     zero = map_arrays(np.zeros_like, potentials)
     for found, array in zip(arrays_of(gradient or zero), arrays_of(slopes or zero)):
         _equal(found, array, promise, 1e-9)
+
+
+def _check_calls(loss_of: LossFunction, potentials: Potentials, gold: Output) -> None:
+    """Check that ``calls`` of a loss names all functions of a structure that it calls.
+
+    In training, the others have no address. Here they refuse to be called.
+    """
+    unnamed = set(signatures.StructureFunctions._fields).difference(loss_of.calls)
+    if "marginals" not in unnamed:
+        unnamed.discard("marginals_in_logs")
+    structure: Any = loss_of.structure
+    refusing = {name: getattr(UNNAMED, name) for name in unnamed}
+    functions = structure.compiled._replace(**refusing)
+    stand_in: Any = SimpleNamespace(compiled=functions, arrays=structure.arrays)
+    packed = PackedStructure(stand_in, functions._fields)
+    pairwise = pairs_of(potentials)
+    loss_of.function(
+        packed.address,
+        potentials.unary,
+        pairwise,
+        np.array(gold, dtype=np.int64, ndmin=1),
+        loss_of.parameters,
+        np.empty_like(potentials.unary),
+        np.empty_like(pairwise),
+    )
 
 
 def check_structure(

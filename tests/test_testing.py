@@ -13,6 +13,7 @@ from omkl.losses import (
     Logistic,
     Perceptron,
     PointwiseLoss,
+    SoftmaxMargin,
     Squared,
     StructuredHinge,
     StructuredLoss,
@@ -339,6 +340,24 @@ def test_mistakes_of_compiled_functions_are_found(mistake):
     check, *given = WRONG_FUNCTIONS[mistake]
     with pytest.raises(AssertionError, match="compiled function"):
         check(*given)
+
+
+@pytest.mark.parametrize(
+    ("loss", "missing"),
+    [
+        (StructuredHinge, "decode"),
+        (StructuredHinge, "score"),
+        (StructuredHinge, "indicate"),
+        (StructuredHinge, "cost"),
+        (SoftmaxMargin, "marginals"),
+        (SoftmaxMargin, "augment"),
+    ],
+)
+def test_a_function_that_calls_does_not_name_is_named(loss, missing):
+    calls = tuple(name for name in loss.calls if name != missing)
+    message = f"`calls` must name '{missing}', which the compiled function calls"
+    with pytest.raises(AssertionError, match=message):
+        check_loss(changed(loss, compiled=loss.compiled, calls=calls, aliases={})())
 
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="functions have no types")

@@ -273,8 +273,8 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
                 model.unpack(values["source"]["model"], arrays, Unpacker(arrays, users_own(self)))
         if not model.has_started:
             source.open()
-        if self.epochs == 1 and run.n_shards == 0 and model.trainer.can_watch:
-            model.trainer.join("drift")
+        if self.epochs == 1 and run.n_shards == 0:
+            model.watch_stream()
         meter = ProgressiveValidation(EVERY, *self._recorders)
 
         def conclude(history: list[Record]) -> list[Record]:
@@ -324,8 +324,8 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             may_repeat = (
                 model.settings.n_examples is not None and model.settings.epochs != 1
             )  # the data, in epochs
-            if model.trainer.can_watch and not may_repeat:
-                model.trainer.join("drift")
+            if not may_repeat:
+                model.watch_stream()
             progress = TrainingProgress(
                 epoch=history[-1]["epoch"] + 1 if history else 1, history=history
             )

@@ -4,8 +4,8 @@ import numpy as np
 
 from omkl._compilation import compiled, inner
 
-#: Positions of the state of a schedule: its parameter; sum and maximum of the squared norms of
-#: gradients; sum of losses; distance of the model from the origin.
+#: Positions in the numbers of a schedule: its parameter; sum and maximum of the squared norms of
+#: gradients; sum of losses; distance of the model from the origin. The driver reads the sums.
 ETA0, SQUARES, LARGEST, LOSSES, DISTANCE, N_NUMBERS = range(6)
 #: Lower bound of the distance of the iterates from the origin, as a fraction of the first gradient
 #: step.
@@ -46,9 +46,7 @@ def add_square(numbers, square_gradient, weight):
 
 @compiled(counting=False)
 def mean_polyak_rate(numbers, factor, weight):
-    """Return the ratio of sums of losses and squared gradients, times the share of rounds that are
-    left.
-    """
+    """Return the ratio of the sums of losses and squared gradients, times ``factor``."""
     if numbers[SQUARES] == 0.0:
         return 1.0
     return numbers[ETA0] * numbers[LOSSES] / squares_before(numbers, weight) * factor
@@ -66,9 +64,7 @@ def observe_mean_polyak(numbers, loss, square_gradient, weight, rate):
 
 @compiled(counting=False)
 def distance_over_gradients_rate(numbers, factor, weight):
-    """Return the largest distance from the origin, divided by the root of the sum of squared
-    gradients.
-    """
+    """Return the largest distance from the origin over the root of the sum of squared gradients."""
     if numbers[SQUARES] == 0.0:
         return 1.0
     return numbers[ETA0] * numbers[DISTANCE] / np.sqrt(squares_before(numbers, weight))
@@ -76,10 +72,9 @@ def distance_over_gradients_rate(numbers, factor, weight):
 
 @compiled(counting=False)
 def observe_distance_over_gradients(numbers, loss, square_gradient, weight, rate):
-    """Add a gradient; return the rate of the first step, which corrects its example and sets the
-    first distance.
+    """Add a gradient; return the rate.
 
-    Indefinite kernels can have negative squares, which count as zero.
+    The first step corrects its example, and sets the first distance. Indefinite kernels can have negative squares, which count as zero.
     """
     square_gradient = max(square_gradient, 0.0)
     if not add_square(numbers, square_gradient, weight):

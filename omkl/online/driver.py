@@ -415,7 +415,8 @@ class PackedModel:
             return  # an error has ended the last round
         trainer.upkeep()
         if self.has_changed:
-            trainer.restart_average(trainer.found_change())
+            changes = [part.change for part in trainer.examiners.values()]
+            trainer.restart_average(next(filter(None, changes)))
 
     @property
     def n_begun(self) -> int:

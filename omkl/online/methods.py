@@ -13,7 +13,7 @@ from omkl._components import Compilable
 from omkl._pointers import Packed
 from omkl.groups import _jit_group_state as jit
 from omkl.groups.group_state import GroupState
-from omkl.online.rounds import TrainerPart
+from omkl.online.rounds import EpochPlan, Learner, TrainerPart
 from omkl.regularizers.base import Regularizer
 from omkl.signatures import MethodFunctions
 
@@ -43,13 +43,22 @@ class Method(TrainerPart, Compilable, ABC):
 
     @abstractmethod
     def proximal_weight(self, weight: float, presented: float) -> float:
-        """Return the factor of rate and lambda in the proximal step; ``presented`` is the weight of
-        all examples.
+        """Return the factor of rate and lambda in the proximal step.
+
+        Parameters
+        ----------
+        weight, presented : float
+            Weights of the example, and of all examples so far.
         """
 
     def observe(self, group_state: GroupState, weight: float) -> float:
-        """Return the squared norm of the unweighted gradient of the latest step, on an example of
-        this weight.
+        """Return the squared norm of the unweighted gradient of the latest step.
+
+        Parameters
+        ----------
+        group_state : GroupState
+        weight : float
+            Weight of the example.
         """
         return self.functions.square(self._address, group_state.address, weight)
 
@@ -57,11 +66,8 @@ class Method(TrainerPart, Compilable, ABC):
         """Shrink norms (p,) in place, before the terms of the regularizer do."""
         self.functions.shrink(self._address, norms, step)
 
-    def meet(self, new: bool, group_state: GroupState) -> None:
-        """Start an epoch: ``new`` tells whether its examples are new; groups may have been left
-        out.
-        """
-        self.learning = new
+    def before_epoch(self, trainer: Learner, epoch: EpochPlan) -> None:
+        self.learning = epoch.is_new
 
     def part_scales(self, group_state: GroupState) -> np.ndarray:
         """Return the factors (p,) from the directions ``v_k`` to the parts ``f_k`` of the model."""
@@ -70,8 +76,14 @@ class Method(TrainerPart, Compilable, ABC):
         return scales
 
     def distance(self, norms: np.ndarray, total: float) -> float:
-        """Return the distance of the model from the origin, given the norms of groups and their
-        total norm.
+        """Return the distance of the model from the origin.
+
+        Parameters
+        ----------
+        norms : array of shape (p,)
+            Norms of the regularized groups.
+        total : float
+            Norm of all parameters.
         """
         return self.functions.distance(self._address, norms, total)
 
@@ -84,17 +96,20 @@ class Method(TrainerPart, Compilable, ABC):
         return sum(term.value(norms) for term in terms)
 
     def kernel_weights(self, pending: float, total: float) -> np.ndarray | None:
-        """Return the group weights of the averaged model if they were learned; None if they follow
-        from norms.
+        """Return the group weights of the averaged model, (p,); None if they follow from norms.
 
-        ``pending`` is the share of the last round in the ``total`` weight of the average.
+        Parameters
+        ----------
+        pending, total : float
+            Weights of the last model, and of all models, in the average.
         """
         return None
 
 
 class ForwardBackward(Method):
-    """FOBOS: ``theta <- prox_{eta lambda R}(theta - eta g)``; groups set to zero discard their
-    parameters.
+    """FOBOS: ``theta <- prox_{eta lambda R}(theta - eta g)``.
+
+    Groups that are set to zero discard their parameters.
     """
 
     forgets = True
@@ -112,13 +127,14 @@ class ForwardBackward(Method):
 
 
 class DualAveraging(Method):
-    r"""RDA (Xiao 2010): :math:`\theta = \mathrm{prox}_{\eta_0 \sqrt t \lambda R}(-(\eta_0/\sqrt t)
-    \sum_s g_s)`.
+    r"""Regularized dual averaging (Xiao 2010).
 
-    The threshold grows with t, so groups at zero tend to stay there, and iterates are truly
+    The model is
+    :math:`\theta = \mathrm{prox}_{\eta_0 \sqrt t \lambda R}(-(\eta_0/\sqrt t) \sum_s g_s)`. The threshold grows with t, so groups at zero tend to stay there, and iterates are truly
     group-sparse. Any schedule can replace :math:`\eta_t = \eta_0 / \sqrt t`. The weight of the
     proximal step is :math:`W_t \eta_t`, where
-    :math:`W_t` is the sum of the examples' weights, because each weighted gradient brings its share of the regularizer.
+    :math:`W_t` is the sum of the examples' weights, because each weighted gradient brings its share
+    of the regularizer.
     """
 
     forgets = False
@@ -179,10 +195,15 @@ class OutOfSampleWeights(ForwardBackward):
     predicts = True
 
     def __init__(self) -> None:
-        self.weights, self.cumulative = np.zeros(0), np.zeros(0)
-        self.sums = np.zeros(0)  # of weights, with the weights of rounds in the model's average
-        #: Cumulative mixability gap, and whether the weights learn, 0 or 1; (1,).
-        self.gap, self._learns = np.zeros(1), np.ones(1)
+        #: Weights of the groups, and their cumulative losses, (p,).
+        self.weights = np.zeros(0)
+        self.cumulative = np.zeros(0)
+        #: Sums of the weights, with the weights of rounds in the model's average, (p,).
+        self.sums = np.zeros(0)
+        #: Cumulative mixability gap, (1,).
+        self.gap = np.zeros(1)
+        #: Whether the weights learn, 0 or 1, (1,).
+        self._learns = np.ones(1)
         self._packed: Packed | None = None
 
     @property
@@ -211,11 +232,12 @@ class OutOfSampleWeights(ForwardBackward):
 
     def start(self, group_state: GroupState, n_groups: int) -> None:
         # new groups start with the mean weight, and with the weighted mean of cumulative losses
-        n_known, n_new = len(self.weights), n_groups - len(self.weights)
+        n_before = len(self.weights)
+        n_new = n_groups - n_before
         self.cumulative = np.append(self.cumulative, np.full(n_new, self.weights @ self.cumulative))
         self.sums = np.append(self.sums, np.zeros(n_new))
         new_weights = np.full(n_new, 1.0 / max(n_groups, 1))
-        self.weights = np.append(self.weights * n_known / max(n_groups, 1), new_weights)
+        self.weights = np.append(self.weights * n_before / max(n_groups, 1), new_weights)
         # unregularized groups keep the factor 1
         n_all = len(group_state.names)
         self.factors = np.ones(n_all)
@@ -223,20 +245,28 @@ class OutOfSampleWeights(ForwardBackward):
         self._losses = np.zeros(n_groups)
         self._square_norms_before = np.zeros(n_all)
 
-    def meet(self, new: bool, group_state: GroupState) -> None:
-        self.learning = new
-        # distribute the weight of left-out groups among the others
+    def before_epoch(self, trainer: Learner, epoch: EpochPlan) -> None:
+        super().before_epoch(trainer, epoch)
+        self._share(trainer.group_state)
+
+    def after_training(self, trainer: Learner) -> None:
+        self._share(trainer.group_state)
+
+    def _share(self, group_state: GroupState) -> None:
+        """Distribute the weight of left-out groups among the others."""
         left_out = group_state.left_out[: len(self.weights)]
-        if left_out.any() and (weights := np.where(left_out, 0.0, self.weights)).any():
-            self.weights = weights / weights.sum()
+        if left_out.any():
+            weights = np.where(left_out, 0.0, self.weights)
+            if weights.any():
+                self.weights = weights / weights.sum()
 
     def value(self, norms: np.ndarray, terms: Sequence[Regularizer]) -> float:
         return jit.half_weighted_squares(norms, self.weights)
 
     def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
         if self.learning:
-            used = (self.weights > 0.0).astype(np.float64)
-            self.weights = used / max(used.sum(), 1.0)
+            is_active = (self.weights > 0.0).astype(np.float64)
+            self.weights = is_active / max(is_active.sum(), 1.0)
             self.cumulative[:] = 0.0
             self.gap[:] = 0.0
 
@@ -244,23 +274,23 @@ class OutOfSampleWeights(ForwardBackward):
         self.sums *= factor
 
     def take(self, other: "OutOfSampleWeights", indices: list[int]) -> None:
-        self.cumulative, self.sums = other.cumulative[indices], other.sums[indices]
+        self.cumulative = other.cumulative[indices]
+        self.sums = other.sums[indices]
         self.gap = other.gap.copy()
         total = other.weights[indices].sum()
-        self.weights = (
-            other.weights[indices] / total if total else np.full(len(indices), 1.0 / len(indices))
-        )
+        if total:
+            self.weights = other.weights[indices] / total
+        else:
+            self.weights = np.full(len(indices), 1.0 / len(indices))
         self.factors[: len(self.weights)] = self.weights
 
     def terms(self, terms: Sequence[Regularizer]) -> Sequence[Regularizer]:
         return []  # the shrinkage of the weighted squares is the method's own
 
     def kernel_weights(self, pending: float, total: float) -> np.ndarray:
-        weights = (
-            np.where(self.weights > 0.0, self.sums + pending * self.weights, 0.0)
-            if total
-            else self.weights
-        )
+        weights = self.weights
+        if total:
+            weights = np.where(self.weights > 0.0, self.sums + pending * self.weights, 0.0)
         return weights / weights.sum()
 
 

@@ -1,7 +1,7 @@
 """OnlineModel: the codec and the trainer of an online estimator."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
@@ -13,7 +13,10 @@ from omkl.groups.base import Bank, check_ability
 from omkl.groups.tokens import Tokens
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
-from omkl.online.rounds import Examples, Record, State, Values, prefixed
+from omkl.online.examiners.drift import DriftTest
+from omkl.online.examiners.evidence import Evidence
+from omkl.online.methods import OutOfSampleWeights
+from omkl.online.rounds import Examples, Record, State, TrainerPart, Values, prefixed
 from omkl.online.schedules import GrowingHorizon, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
@@ -26,6 +29,13 @@ LARGEST = 1e100
 FEWEST_EPOCHS = 20
 #: Maximum number of tokens to score without a copy of the averaged model.
 FEW = 32
+#: Parts that examine examples, by their roles, for each value of the parameter ``weighting``.
+EXAMINERS: Mapping[str, Mapping[str, type[TrainerPart]]] = {
+    "norms": {},
+    "out-of-sample": {"evidence": Evidence},
+}
+#: Parts that may join during training, by their roles.
+JOINING: Mapping[str, type[TrainerPart]] = {"method": OutOfSampleWeights, "drift": DriftTest}
 #: Data after validation by an estimator.
 Data: TypeAlias = Any
 
@@ -212,9 +222,15 @@ class OnlineModel(Generic[ItsCodec]):
             average=settings.average,
             unpenalized=unpenalized,
             order=codec.order,
-            weighting=settings.weighting,
+            examiners={role: kind() for role, kind in EXAMINERS[settings.weighting].items()},
+            joining=JOINING,
         )
         return self.trainer
+
+    def watch_stream(self) -> None:
+        """Test the stream for drift from now on, if the model can be tested."""
+        if DriftTest.can_watch(self.trainer):
+            self.trainer.join("drift")
 
     def encode(self, data: Data) -> Examples:
         """Encode training data; the first data start the model."""

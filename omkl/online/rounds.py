@@ -1,5 +1,7 @@
-"""Data classes of training: examples, steps, blocks, records, and the progress of a loop; hooks of
-callbacks.
+"""Data classes of training, and the protocols of its parts.
+
+There are examples, steps, blocks, records, and the progress of a loop. Functions at the end call
+the hooks of callbacks.
 """
 
 import time
@@ -16,11 +18,13 @@ from omkl.groups.group_state import GroupState
 from omkl.groups.tokens import Tokens, gathered_rows
 from omkl.losses.evaluation import LossFunction
 from omkl.losses.structured import StructuredLoss
+from omkl.regularizers.base import Regularizer
 from omkl.structures.base import Output, Potentials, Structure
 
 T = TypeVar("T")
-#: Number of records to keep of ``partial_fit`` and streams; at twice as many, neighbours are
-#: merged.
+#: Number of records to keep of ``partial_fit`` and streams.
+#:
+#: At twice as many, neighbours are merged.
 RECORDS = 1000
 #: Flat record of an epoch, or of some examples; see :meth:`omkl.online.OnlineTrainer.record`.
 Record: TypeAlias = dict[str, Any]
@@ -71,23 +75,44 @@ class Sequences(NamedTuple):
         return self.tokens.offsets[chosen + 1] - self.tokens.offsets[chosen]
 
     def tokens_of(self, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the first token of each of some examples, the bounds of each in their tokens, and
-        these tokens.
+        """Return the places of the tokens of n examples.
+
+        Returns
+        -------
+        lows : int array of shape (n,)
+            First token of each example.
+        bounds : int array of shape (n + 1,)
+            Example i has ``tokens[bounds[i] : bounds[i + 1]]``.
+        tokens : int array
         """
-        offsets, chosen = self.tokens.offsets, self.chosen[examples]
+        offsets = self.tokens.offsets
+        chosen = self.chosen[examples]
         if len(chosen) == 1:  # the same in fewer calls
-            low, high = offsets.item(chosen[0]), offsets.item(chosen[0] + 1)
+            low = offsets.item(chosen[0])
+            high = offsets.item(chosen[0] + 1)
             return np.array([low]), np.array([0, high - low]), np.arange(low, high)
-        return offsets[chosen], *gathered_rows(offsets, chosen)
+        bounds, tokens = gathered_rows(offsets, chosen)
+        return offsets[chosen], bounds, tokens
 
 
 class Change(NamedTuple):
-    """A change of the stream: the number of rounds before it, and the :attr:`Schedule.sums` of
-    these.
-    """
+    """A change of the stream."""
 
+    #: Number of rounds before it.
     start: int
+    #: :attr:`Schedule.sums` of these rounds.
     sums: tuple[float, float]
+
+
+class EpochPlan(NamedTuple):
+    """The place of an epoch in training."""
+
+    #: Whether its examples are new to the model, as in the first epoch.
+    is_new: bool
+    #: Whether it is the only epoch, and not in shards.
+    is_only: bool
+    #: Whether training ends with the last epoch; False if more examples may follow.
+    concludes: bool
 
 
 class Learner(Protocol):
@@ -97,8 +122,15 @@ class Learner(Protocol):
     penalized_banks: list[Bank]
     structure: Structure
     loss: StructuredLoss
+    regularizer: Regularizer | None
     group_state: GroupState
+    method: Any
+    average: Any
     round: int
+
+    def join(self, role: str) -> None: ...
+
+    def average_as_stream(self) -> None: ...
 
     @property
     def part_scales(self) -> np.ndarray: ...
@@ -111,11 +143,11 @@ class Learner(Protocol):
 
 
 class TrainerPart:
-    """A part of a trainer with a state of its own: method, learning rates, tests of groups and of
-    the stream.
+    """A part of a trainer with a state of its own.
 
-    The trainer calls these methods of all its parts. By default, a part has no state, and none of
-    them does anything.
+    Parts are the method, the learning rates, and tests of groups and of the stream. The trainer
+    calls these methods of all its parts. By default, a part has no state, and none of them does
+    anything.
     """
 
     #: Names of the attributes that are the state: arrays and numbers.
@@ -127,6 +159,8 @@ class TrainerPart:
     #: Model that a part looks at before an example is learned: "reference" (without regularized
     #: groups) or "average".
     examines: ClassVar[str] = "reference"
+    #: The change of the stream, after compiled functions have found one.
+    change: Change | None = None
 
     @property
     def takes_part(self) -> bool:
@@ -134,31 +168,73 @@ class TrainerPart:
         return True
 
     def packed(self, n_outputs: int) -> Packed | None:
-        """Return the arrays of the part for its compiled functions, for this number of labels; None
-        without any.
+        """Return the arrays of the part for its compiled functions; None without any.
+
+        Parameters
+        ----------
+        n_outputs : int
+            Number of labels.
         """
         return None
 
     def start(self, group_state: GroupState, n_groups: int) -> None:
-        """Fit the groups of a new model, or of one that has new groups, of which ``n_groups`` are
-        regularized.
+        """Fit the groups of a new model, or of one that has new groups.
+
+        Parameters
+        ----------
+        group_state : GroupState
+        n_groups : int
+            Number of regularized groups.
         """
 
-    def before(self, trainer: Learner, x: Any, y: Output, weight: float) -> Potentials | None:
-        """Look at an example before it is learned; return potentials of the current model if they
-        were computed.
+    def joined(self, trainer: Learner) -> None:
+        """Prepare the trainer, which the part has joined during training."""
+
+    # ---- rounds, blocks, epochs ------------------------------------------------------------------
+
+    def before_round(self, trainer: Learner, x: Any, y: Output, weight: float) -> Potentials | None:
+        """Look at an example before it is learned.
+
+        Returns
+        -------
+        Potentials or None
+            Potentials of the current model, if they were computed.
         """
 
-    def after(self, trainer: Learner, loss: float) -> Change | None:
-        """Take in the unweighted loss of that example; return a change of the stream if one was
-        found.
+    def after_round(self, trainer: Learner, loss: float) -> Change | None:
+        """Take in the unweighted loss of that example.
+
+        Returns
+        -------
+        Change or None
+            A change of the stream, if one was found.
         """
 
-    def enter(self, examples: "Examples") -> None:
+    def before_block(self, examples: "Examples") -> None:
         """Begin a block of examples."""
 
-    def leave(self, examples: "Examples") -> None:
+    def after_block(self, examples: "Examples") -> None:
         """End a block of examples."""
+
+    def before_epoch(self, trainer: Learner, epoch: EpochPlan) -> np.ndarray | None:
+        """Prepare an epoch.
+
+        Returns
+        -------
+        bool array of shape (p,), or None
+            Groups to leave out.
+        """
+
+    def after_training(self, trainer: Learner) -> np.ndarray | None:
+        """Conclude training, after which no examples follow.
+
+        Returns
+        -------
+        bool array of shape (p,), or None
+            Groups to leave out.
+        """
+
+    # ---- restarts --------------------------------------------------------------------------------
 
     def restart(self) -> None:
         """Start again, because the model was reset to the origin."""
@@ -175,12 +251,28 @@ class TrainerPart:
             Number of rounds before and after the change.
         """
 
+    def report_change(self, trainer: Learner, examples: "Examples", n_learned: int) -> int | None:
+        """Log a change of the stream, which was found after ``n_learned`` examples of a block.
+
+        Returns
+        -------
+        int or None
+            Number of the row, from 1; None from a part that looks for no changes.
+        """
+
     def discount(self, factor: float) -> None:
         """Multiply the weights of all models in the average."""
 
+    # ---- state -----------------------------------------------------------------------------------
+
     def take(self, other: Any, indices: list[int]) -> None:
-        """Take the state of the same part of a model with more groups, for the regularized groups
-        at ``indices``.
+        """Take the state of the same part of a model with more groups.
+
+        Parameters
+        ----------
+        other : TrainerPart
+        indices : list of int
+            The regularized groups to take.
         """
         self.load_state(other.state())
 
@@ -207,8 +299,10 @@ class TrainerPart:
         state : dict of str to array
         """
         for name in self.saved:
-            array = np.array(state[name], dtype=np.float64)
-            setattr(self, name, array if array.ndim else type(getattr(self, name))(array))
+            value: Any = np.array(state[name], dtype=np.float64)
+            if value.ndim == 0:
+                value = type(getattr(self, name))(value)
+            setattr(self, name, value)
 
 
 class Examples(Protocol):
@@ -262,8 +356,9 @@ def potentials_of(banks: Sequence[Bank], structure: Structure, x: Sized) -> Pote
 
 
 def added(total: float, values: float | np.ndarray) -> float:
-    """Add numbers to a total one after the other: the sum does not depend on how many are added at
-    once.
+    """Add numbers to a total one after the other.
+
+    So the sum does not depend on how many are added at once.
     """
     if not isinstance(values, np.ndarray):
         return total + values
@@ -312,9 +407,7 @@ class Step(NamedTuple):
 
 
 class LearnedBlock(NamedTuple):
-    """Argument of ``on_block``: the examples of a learned block, and sums of their losses and
-    weights.
-    """
+    """Argument of ``on_block``: a learned block, and sums of its losses and weights."""
 
     examples: Examples
     n_examples: int
@@ -365,32 +458,28 @@ class TrainingProgress:
     def add(self, n_examples: int, losses: float | np.ndarray, weights: float | np.ndarray) -> None:
         """Add learned examples: their number, weighted losses and weights, or the sums of these."""
         self.block_examples += n_examples
-        self.block_loss, self.block_weight = (
-            added(self.block_loss, losses),
-            added(self.block_weight, weights),
-        )
+        self.block_loss = added(self.block_loss, losses)
+        self.block_weight = added(self.block_weight, weights)
         self.examples += n_examples
-        self.loss, self.weight = added(self.loss, losses), added(self.weight, weights)
+        self.loss = added(self.loss, losses)
+        self.weight = added(self.weight, weights)
 
     def next_block(self) -> None:
         """Begin the next block."""
-        self.block, self.block_examples, self.block_loss, self.block_weight = (
-            self.block + 1,
-            0,
-            0.0,
-            0.0,
-        )
+        self.block += 1
+        self.block_examples = 0
+        self.block_loss = 0.0
+        self.block_weight = 0.0
 
     def next_epoch(self) -> None:
         """Begin the next epoch."""
-        self.epoch, self.block, self.examples, self.loss, self.weight = (
-            self.epoch + 1,
-            0,
-            0,
-            0.0,
-            0.0,
-        )
-        self.changes, self.seconds = [], 0.0
+        self.epoch += 1
+        self.block = 0
+        self.examples = 0
+        self.loss = 0.0
+        self.weight = 0.0
+        self.changes = []
+        self.seconds = 0.0
         self.start_clock()
 
     def state(self) -> Values:
@@ -425,16 +514,16 @@ def values_of(record: Record, kind: str) -> dict[str, float]:
 
 def prefixed(states: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
     """Join dicts to one, whose names are ``name/key``."""
-    return {f"{name}/{key}": value for name, own in states.items() for key, value in own.items()}
+    joined = {}
+    for name, state in states.items():
+        joined.update({f"{name}/{key}": value for key, value in state.items()})
+    return joined
 
 
 def below(values: dict[str, T], prefix: str) -> dict[str, T]:
     """Select the entries whose names start with a prefix, and remove the prefix."""
-    return {
-        name.removeprefix(prefix): value
-        for name, value in values.items()
-        if name.startswith(prefix)
-    }
+    names = [name for name in values if name.startswith(prefix)]
+    return {name.removeprefix(prefix): values[name] for name in names}
 
 
 def thinned(records: list[Record]) -> list[Record]:
@@ -444,54 +533,71 @@ def thinned(records: list[Record]) -> list[Record]:
     """
     if len(records) < 2 * RECORDS:
         return records
-    kept = []
-    for first, second in zip(records[::2], records[1::2]):
-        n, seconds = (
-            first["examples"] + second["examples"],
-            first.get("seconds", 0.0) + second.get("seconds", 0.0),
-        )
-        merged = {**second, "examples": n, "seconds": seconds}
-        for name in {"loss", "error"} & first.keys() & second.keys():
-            merged[name] = (first["examples"] * first[name] + second["examples"] * second[name]) / n
-        if changes := [*first.get("changes", ()), *second.get("changes", ())]:
-            merged["changes"] = changes
-        kept.append(merged)
-    return kept + records[len(records) // 2 * 2 :]
+    pairs = zip(records[::2], records[1::2])
+    merged = [_merged(first, second) for first, second in pairs]
+    return merged + records[len(records) // 2 * 2 :]
+
+
+def _merged(first: Record, second: Record) -> Record:
+    """Return the record of two neighbours."""
+    n_examples = first["examples"] + second["examples"]
+    seconds = first.get("seconds", 0.0) + second.get("seconds", 0.0)
+    merged = {**second, "examples": n_examples, "seconds": seconds}
+    for name in {"loss", "error"} & first.keys() & second.keys():
+        total = first["examples"] * first[name] + second["examples"] * second[name]
+        merged[name] = total / n_examples
+    changes = [*first.get("changes", ()), *second.get("changes", ())]
+    if changes:
+        merged["changes"] = changes
+    return merged
 
 
 def check_callbacks(callbacks: object) -> list[Any]:
-    """Return callbacks as a list; raise InputError unless each is callable or has an ``on_*``
-    method.
+    """Return callbacks as a list.
+
+    Raises
+    ------
+    InputError
+        Unless each is callable or has an ``on_*`` method.
     """
     if callbacks is None:
         return []
-    if isinstance(callbacks, (list, tuple)) and all(
-        callable(callback) or any(name.startswith("on_") for name in dir(callback))
-        for callback in callbacks
-    ):
+    if isinstance(callbacks, (list, tuple)) and all(map(_is_callback, callbacks)):
         return list(callbacks)
     raise InputError(
-        f"`callbacks` must be a list of callables, or of objects with `on_*` methods, got {callbacks!r}."
+        "`callbacks` must be a list of callables, or of objects with `on_*` methods, "
+        f"got {callbacks!r}."
     )
 
 
+def _is_callback(candidate: object) -> bool:
+    return callable(candidate) or any(name.startswith("on_") for name in dir(candidate))
+
+
 def hooks(callbacks: Sequence[object], name: str) -> list[Callable]:
-    """Collect the methods called ``name`` of all callbacks; a plain callable counts as
-    ``on_epoch``.
+    """Collect the methods called ``name`` of all callbacks.
+
+    A plain callable counts as ``on_epoch``.
     """
-    found = [
-        getattr(callback, name, callback if name == "on_epoch" else None) for callback in callbacks
-    ]
-    return [hook for hook in found if callable(hook)]
+    collected = []
+    for callback in callbacks:
+        default = callback if name == "on_epoch" else None
+        hook = getattr(callback, name, default)
+        if callable(hook):
+            collected.append(hook)
+    return collected
 
 
 def states_of(callbacks: Sequence[object]) -> tuple[list, dict[str, np.ndarray]]:
-    """Return ``(values, arrays)`` of the callbacks with a method ``state``."""
-    states = [state() for state in hooks(callbacks, "state")]
-    arrays = prefixed({f"callback{k}": own for k, (_, own) in enumerate(states)})
-    return [values for values, _ in states], {
-        name: np.asarray(array) for name, array in arrays.items()
-    }
+    """Return the JSON values, in a list, and the arrays of the callbacks with a method ``state``."""
+    values_of_all = []
+    arrays_of_all: dict[str, np.ndarray] = {}
+    for number, state in enumerate(hooks(callbacks, "state")):
+        values, arrays = state()
+        values_of_all.append(values)
+        for name, array in arrays.items():
+            arrays_of_all[f"callback{number}/{name}"] = np.asarray(array)
+    return values_of_all, arrays_of_all
 
 
 def load_states(callbacks: Sequence[object], values: list, arrays: dict[str, np.ndarray]) -> None:
@@ -499,7 +605,8 @@ def load_states(callbacks: Sequence[object], values: list, arrays: dict[str, np.
     loaders = hooks(callbacks, "load_state")
     if len(loaders) != len(values):
         raise InputError(
-            f"The checkpoint has states of {len(values)} callbacks, but this run has {len(loaders)}."
+            f"The checkpoint has states of {len(values)} callbacks, "
+            f"but this run has {len(loaders)}."
         )
-    for index, (load, value) in enumerate(zip(loaders, values)):
-        load(value, below(arrays, f"callback{index}/"))
+    for number, load in enumerate(loaders):
+        load(values[number], below(arrays, f"callback{number}/"))

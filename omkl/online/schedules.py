@@ -6,15 +6,16 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from omkl._components import Component, check_number
+from omkl.exceptions import InputError
 from omkl.online import _jit_schedules as jit
 from omkl.online.rounds import TrainerPart
 from omkl.signatures import ScheduleFunctions
 
 N = TypeVar("N", float, np.ndarray)
 
-#: State of schedules without any, and compiled functions for rates that are known before the
-#: rounds.
+#: State of schedules without any.
 NO_NUMBERS = np.zeros(jit.N_NUMBERS)
+#: Compiled functions for rates that are known before the rounds.
 KNOWN_RATES = ScheduleFunctions(
     rate=jit.known_rate, observe=jit.keep_rate, reach=jit.ignore_distance
 )
@@ -40,7 +41,8 @@ class Schedule(TrainerPart, Component):
     #: Compiled functions of an adaptive schedule. Other ones need none, since their rates are known
     #: before the rounds.
     compiled: ScheduleFunctions | None = None
-    #: Numbers that the compiled functions read and change.
+    #: Numbers that the compiled functions read and change; the first ones are those of
+    #: :mod:`omkl.online._jit_schedules`.
     numbers: np.ndarray = NO_NUMBERS
 
     def __init__(self, eta0: float = 1.0) -> None:
@@ -51,10 +53,10 @@ class Schedule(TrainerPart, Component):
         self.must_define("__call__")
 
     def rate(self, t: int, weight: float) -> float:
-        """Return the rate of round t on an example of this weight, on which only adaptive rates
-        depend.
-        """
-        return self(t, weight) if self.adaptive else self(t)  # type: ignore[call-arg]
+        """Return the rate of round t; only adaptive rates depend on the weight of the example."""
+        if self.adaptive:
+            return self(t, weight)  # type: ignore[call-arg]
+        return self(t)
 
     def factors(self, rounds: np.ndarray) -> np.ndarray:
         """Return the rates of rounds, or what an adaptive schedule multiplies its rates by.
@@ -96,8 +98,9 @@ class Schedule(TrainerPart, Component):
         return 0.0, 0.0
 
     def plan(self, rounds: float) -> None:
-        """Set the total number of rounds, if it is known; rates may decay to zero with the last
-        round.
+        """Set the total number of rounds, if it is known.
+
+        Rates may decay to zero with the last round.
 
         Parameters
         ----------
@@ -107,6 +110,27 @@ class Schedule(TrainerPart, Component):
     def fresh(self) -> "Schedule":
         """Return an unused schedule with the same parameters."""
         return type(self)(**self.parameters())
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """Raise an InputError unless compiled rounds can read the numbers of a schedule.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    """
+    numbers = schedule.numbers
+    is_vector = (
+        isinstance(numbers, np.ndarray)
+        and numbers.dtype == np.float64
+        and numbers.ndim == 1
+        and numbers.flags.c_contiguous
+    )
+    if not is_vector or len(numbers) < jit.N_NUMBERS:
+        raise InputError(
+            f"`numbers` of {schedule!r} must be a contiguous float64 vector of at least "
+            f"{jit.N_NUMBERS} entries, got {numbers!r:.100}."
+        )
 
 
 class Constant(Schedule):
@@ -124,10 +148,9 @@ class Constant(Schedule):
 
 
 class InverseSqrt(Schedule):
-    r""":math:`\eta_t = \eta_0 / \sqrt t`: regret of order :math:`\sqrt T` (Martins et al. 2011,
-    Prop.
+    r""":math:`\eta_t = \eta_0 / \sqrt t`, with a regret of order :math:`\sqrt T`.
 
-    5).
+    See Proposition 5 of Martins et al. (2011).
 
     Parameters
     ----------
@@ -157,10 +180,9 @@ class InverseTime(Schedule):
 
 
 class LinearDecay(Schedule):
-    r""":math:`\eta_t = \eta_0\, (1 - (t-1)/T)`: decays to zero after the last round T (Defazio et
-    al. 2023).
+    r""":math:`\eta_t = \eta_0\, (1 - (t-1)/T)`, which decays to zero after the last round T.
 
-    If T is not known, as in ``partial_fit``, the rate is constant.
+    See Defazio et al. (2023). If T is not known, as in ``partial_fit``, the rate is constant.
 
     Parameters
     ----------
@@ -176,7 +198,9 @@ class LinearDecay(Schedule):
 
     def share_left(self, t: int) -> float:
         """Return the fraction of rounds from t on; constant after the last round."""
-        return max(1.0 - (t - 1) / self._horizon, 1.0 / self._horizon) if self._horizon else 1.0
+        if not self._horizon:
+            return 1.0
+        return max(1.0 - (t - 1) / self._horizon, 1.0 / self._horizon)
 
     def plan(self, rounds: float) -> None:
         self._horizon = float(rounds)
@@ -251,15 +275,17 @@ class AdaptiveSchedule(Schedule):
 class MeanPolyak(AdaptiveSchedule, LinearDecay):
     r"""Polyak's step size from averages, with linear decay over T rounds.
 
-    .. math:: \eta_t = c\, \frac{\sum_{s<t} L_s}{\sum_{s<t} \|g_s\|^2}\, \Bigl(1 - \frac{t-1}{T}\Bigr)
+    .. math:: \eta_t = c\, \frac{\sum_{s<t} L_s}{\sum_{s<t} \|g_s\|^2}\,
+        \Bigl(1 - \frac{t-1}{T}\Bigr)
 
     with the weighted losses and gradients of the examples.
 
     Polyak's step ``loss / ||g||^2`` just corrects the current example; for the hinge loss it is the
     step of passive-aggressive learners (Crammer et al. 2006). As single examples are noisy, this
     schedule takes the ratio of sums over all rounds so far. It needs no tuning, and unlike
-    :class:`DistanceOverGradients`, it does not depend on the distance to the solution. It is the better choice if there are far more features than examples, so that all
-    losses can be driven to zero.
+    :class:`DistanceOverGradients`, it does not depend on the distance to the solution. It is the
+    better choice if there are far more features than examples, so that all losses can be driven to
+    zero.
 
     Parameters
     ----------
@@ -285,11 +311,10 @@ class MeanPolyak(AdaptiveSchedule, LinearDecay):
 
 
 class DistanceOverGradients(AdaptiveSchedule):
-    r"""Rates that need no tuning: :math:`\eta_t = c\, \bar r_t / (\sum_{s<t} \|g_s\|^2)^{1/2}`
-    (Ivgi et al. 2023).
+    r"""Rates :math:`\eta_t = c\, \bar r_t / (\sum_{s<t} \|g_s\|^2)^{1/2}`, which need no tuning.
 
-    :math:`\bar r_t = \max_{s \le t} \|\theta_s\|` is the largest distance of the iterates from their starting point,
-    the origin. The best fixed rate is the distance to the solution divided by the root of the sum
+    See Ivgi et al. (2023). :math:`\bar r_t = \max_{s \le t} \|\theta_s\|` is the largest distance of
+    the iterates from their starting point, the origin. The best fixed rate is the distance to the solution divided by the root of the sum
     of squared gradients. This schedule replaces the unknown distance by :math:`\bar r_t`, which
     grows towards it. The norm of the gradient includes all groups, so with more kernels, gradients
     are longer and rates smaller.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,11 +14,10 @@ from omkl.groups.group_state import GroupState
 from omkl.losses.evaluation import LossFunction
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
-from omkl.online.examiners.drift import DriftTest
-from omkl.online.examiners.evidence import Evidence
-from omkl.online.methods import METHODS, Method, OutOfSampleWeights
+from omkl.online.methods import METHODS, Method
 from omkl.online.rounds import (
     Change,
+    EpochPlan,
     Example,
     Record,
     Step,
@@ -26,7 +26,7 @@ from omkl.online.rounds import (
     potentials_of,
     prefixed,
 )
-from omkl.online.schedules import Schedule
+from omkl.online.schedules import Schedule, check_schedule
 from omkl.regularizers.base import ProximalStep, Regularizer
 from omkl.regularizers.separable import L21
 from omkl.structures.base import Output, Potentials, Structure
@@ -37,15 +37,13 @@ P = TypeVar("P", bound=TrainerPart)
 #: rounding errors.
 RECOMPUTE_EVERY = 100_000
 #: Maximum number of rounds between steps on coordinates, each of which costs as much as there are
-#: parameters, and maximum sum of lambda over these rounds: much less than the gradient of an
-#: example.
-SHRINK_EVERY, SHRINK_BY = 128, 1 / 16
-#: Parts of each kind of weighting, and parts that join during training, by the role that they take.
-EXAMINERS: Mapping[str, dict[str, type[TrainerPart]]] = {
-    "norms": {},
-    "out-of-sample": {"evidence": Evidence},
-}
-LATER: Mapping[str, type[TrainerPart]] = {"method": OutOfSampleWeights, "drift": DriftTest}
+#: parameters.
+SHRINK_EVERY = 128
+#: Maximum sum of lambda over the rounds between steps on coordinates: much less than the gradient
+#: of an example.
+SHRINK_BY = 1 / 16
+#: If groups with more than this total weight are left out before an epoch, training restarts.
+NEGLIGIBLE = 0.1
 
 
 class OnlineTrainer:
@@ -80,17 +78,17 @@ class OnlineTrainer:
     order : sequence of str
         Names of groups in the user's order, for arguments of regularizers that refer to groups by
         position.
-    weighting : {"norms", "out-of-sample"}
-        "out-of-sample" removes groups that do not help on new examples (see ``evidence.Evidence``).
-        In a single pass of "fobos" with the squared mixed norm, Hedge learns the group weights (see
-        ``methods.OutOfSampleWeights``).
+    examiners : mapping of str to TrainerPart
+        Parts that look at examples before they are learned, by their role, under which files have
+        their states.
+    joining : mapping of str to type
+        Classes of the parts that may join during training, by the role that they take; see
+        :meth:`join`.
 
     Attributes
     ----------
     method : Method
     schedule : Schedule
-    examiners : dict of str to TrainerPart
-        Parts that look at examples before they are learned, by their role.
     """
 
     def __init__(
@@ -107,8 +105,11 @@ class OnlineTrainer:
         average: Average | None = None,
         unpenalized: Sequence[Bank] = (),
         order: Iterable[str] = (),
-        weighting: str = "norms",
+        examiners: Mapping[str, TrainerPart] | None = None,
+        joining: Mapping[str, type[TrainerPart]] | None = None,
     ) -> None:
+        check_choice("`method`", method, METHODS)
+        check_schedule(schedule)
         self.banks = [*banks, *unpenalized]
         self.structure = structure
         self.loss = loss
@@ -116,9 +117,9 @@ class OnlineTrainer:
         self.lambda_ = lambda_
         self.schedule = schedule
         self.n_penalized = sum(len(bank.names) for bank in banks)
-        check_choice("`method`", method, METHODS)
         self.method = METHODS[method]()
-        self.examiners = {role: kind() for role, kind in EXAMINERS[weighting].items()}
+        self.examiners = dict(examiners or {})
+        self.joining = dict(joining or {})
         self.radius = float(radius)
         self.average = average
         self.order = list(order)
@@ -126,26 +127,33 @@ class OnlineTrainer:
         self._loss_function: LossFunction | None = None
         #: The compiled driver, which keeps its working memory between calls.
         self.driver: Any = None
-        self.round, self.presented, self.shrinkage = 0, 0.0, 0.0
-        self.shrunk = 0.0  # part of the shrinkage that coordinates have taken
-        self.began = 0  # number of rounds before the learning rates and the average last began
+        #: Number of rounds, and total weight of their examples.
+        self.round = 0
+        self.presented = 0.0
+        #: Number of rounds before the learning rates and the average last began.
+        self.began = 0
+        #: Sum of the proximal steps, and the part of it that coordinates have taken.
+        self.shrinkage = 0.0
+        self.shrunk = 0.0
         self._predictor: Predictor | None = None
         self.group_state = GroupState(self.banks)
         self.start_parts()
         self.penalized_banks = list(banks)
         self._bind_regularizer()
         if self.coordinate_terms:
-            purpose = f"{self.regularizer!r} shrinks single coordinates"
-            remedy = "hold kernels as explicit features, or choose a regularizer on group norms"
-            check_ability(self.penalized_banks, "coordinates", purpose, remedy)
-            if not self.method.forgets:
-                raise InputError(
-                    f"{self.regularizer!r} acts on coordinates, which dual averaging does not support."
-                )
-            if any(term.elastic is None or term.elastic[1] for term in self.coordinate_terms):
-                raise InputError(
-                    f"{self.regularizer!r} acts on coordinates otherwise than by their l1 norm."
-                )
+            self._check_coordinates()
+
+    def _check_coordinates(self) -> None:
+        """Raise an InputError unless the regularizer can act on coordinates of the parameters."""
+        purpose = f"{self.regularizer!r} shrinks single coordinates"
+        remedy = "hold kernels as explicit features, or choose a regularizer on group norms"
+        check_ability(self.penalized_banks, "coordinates", purpose, remedy)
+        acts = f"{self.regularizer!r} acts on coordinates"
+        if not self.method.forgets:
+            raise InputError(f"{acts}, which dual averaging does not support.")
+        for term in self.coordinate_terms:
+            if term.elastic is None or term.elastic[1]:
+                raise InputError(f"{acts} otherwise than by their l1 norm.")
 
     @property
     def group_names(self) -> list[str]:
@@ -159,8 +167,11 @@ class OnlineTrainer:
 
     @property
     def parts(self) -> dict[str, TrainerPart]:
-        """All parts with a state of their own, by the role under which files have their states."""
-        return {"method": self.method, "schedule": self.schedule, **self.examiners}
+        """All parts with a state of their own, by the role under which files have their states.
+
+        The method is the last one: it begins an epoch without the groups that others leave out.
+        """
+        return {**self.examiners, "schedule": self.schedule, "method": self.method}
 
     def find(self, kind: type[P]) -> P | None:
         """Return the part of a class, if there is one."""
@@ -174,46 +185,51 @@ class OnlineTrainer:
     def join(self, role: str) -> None:
         """Let the part that takes a role during training join, unless it has.
 
-        Hedge learns group weights in place of the method. A test for drift looks at examples, and
-        the average is that for a stream.
+        A method takes the place of the present one. All other parts examine examples.
+
+        Parameters
+        ----------
+        role : str
+            A key of the argument ``joining``.
         """
-        if isinstance(self.parts.get(role), LATER[role]):
+        kind = self.joining[role]
+        if isinstance(self.parts.get(role), kind):
             return
-        part = LATER[role]()
+        part = kind()
         part.start(self.group_state, self.n_penalized)
         if isinstance(part, Method):
             self.method = part
             self._bind_regularizer()
+        else:
+            self.examiners[role] = part
+        part.joined(self)
+
+    def average_as_stream(self) -> None:
+        """Continue the average, if there is one, as that for a stream."""
+        before = self.average
+        if before is None:
             return
-        self.examiners[role] = part
-        before, t = self.average, self.round - self.began
-        if before is not None:
-            self.average = before.in_stream()
-            if t > 0:
-                self.discount(self.average.weight(t) / before.weight(t))
+        self.average = before.in_stream()
+        t = self.round - self.began
+        if t > 0:
+            self.discount(self.average.weight(t) / before.weight(t))
 
     def _bind_regularizer(self) -> None:
+        """Set the terms of the regularizer for the present groups and method."""
         names = self.group_names
-        known = set(names)
         # groups that are not in the order, such as transitions, come last
-        self.order = [name for name in dict.fromkeys([*self.order, *names]) if name in known]
-        self.bound = None if self.regularizer is None else self.regularizer.bind(names, self.order)
-        steps = () if self.bound is None else self.bound.terms()
+        in_order = dict.fromkeys([*self.order, *names])
+        present = set(names)
+        self.order = [name for name in in_order if name in present]
+        self.bound: Regularizer | None = None
+        steps: tuple[Regularizer, ...] = ()
+        if self.regularizer is not None:
+            self.bound = self.regularizer.bind(names, self.order)
+            steps = self.bound.terms()
         self.terms = self.method.terms([term for term in steps if not term.on_coordinates])
         self.coordinate_terms = [term for term in steps if term.on_coordinates]
-        self._l1_weight = sum(
-            term.elastic[0] for term in self.coordinate_terms if term.elastic is not None
-        )
-
-    @property
-    def can_watch(self) -> bool:
-        """True if a stream can be tested for drift: there is an average whose potentials can be
-        computed in a round.
-
-        In dual averaging, the model is proportional to the rate, which cannot restart.
-        """
-        is_ready = self.average is not None and self.method.forgets
-        return is_ready and all("watch" in bank.abilities for bank in self.banks)
+        elastic = [term.elastic for term in self.coordinate_terms]
+        self._l1_weight = sum(linear for linear, _ in filter(None, elastic))
 
     def update(self, x: Sized, y: Output, weight: float = 1.0) -> Step:
         r"""Perform one round of Algorithm 1 (Martins et al. 2011) on one example.
@@ -235,68 +251,126 @@ class OnlineTrainer:
         Step
         """
         if weight == 0.0:
-            return Step(0.0, self.norms, 0.0, 0.0, self.potentials(x), y, weight=0.0)
-        potentials = None
-        for part in self.examiners.values():
-            computed = part.before(self, x, y, weight)
-            potentials = potentials if computed is None else computed
-        if potentials is None:
-            potentials = self.potentials(x)  # line 4
+            return Step(
+                loss=0.0,
+                norms=self.norms,
+                rate=0.0,
+                square_gradient=0.0,
+                potentials=self.potentials(x),
+                gold=y,
+                weight=0.0,
+            )
+        potentials = self._examine(x, y, weight)  # line 4
         self.round += 1
         self.presented += weight
         self._predictor = None
         t = self.round - self.began
-        schedule, method, group_state = self.schedule, self.method, self.group_state
-        rate = schedule.rate(t, weight)
-        method.begin(group_state, rate, weight)
+        rate = self.schedule.rate(t, weight)
+        self.method.begin(self.group_state, rate, weight)
         loss, gradient = self._loss_and_gradient(potentials, y)
         change = None
         for part in self.examiners.values():
-            change = part.after(self, loss) or change
+            change = part.after_round(self, loss) or change
         square_gradient = 0.0
         if gradient is not None:  # None means zero
             for bank in self.banks:
                 bank.step(x, gradient)  # line 5
             # products, since powers of compiled and of other numbers round differently
-            square_gradient = weight * weight * method.observe(group_state, weight)
-            adapted = schedule.observe(weight * loss, square_gradient, weight, rate)
-            if adapted != rate:  # the very first step gets its rate only now
-                group_state.bases *= adapted / rate
-                rate = adapted
-        step = rate * (method.proximal_weight(weight, self.presented) * self.current_lambda)
-        self.shrinkage += step
-        norms = self.prox(group_state.measure()[: self.n_penalized], step)  # lines 6-8
-        events, norm = group_state.rescale(norms, self.radius, method.forgets)  # line 9
-        distance = method.distance(norms, norm)
-        schedule.reach(distance, rate * math.sqrt(max(square_gradient, 0.0)))
-        if events:
+            square_gradient = weight * weight * self.method.observe(self.group_state, weight)
+            rate = self._adapted_rate(weight * loss, square_gradient, weight, rate)
+        has_events = self._shrink(weight, rate, square_gradient)  # lines 6-9
+        if has_events:
             for bank in self.banks:
                 bank.apply_events(x, gradient)
-        group_state.pending_weight = 0.0
-        if self.average is not None:
-            group_state.pending_weight = weight * self.average.weight(t)
-            group_state.total_weight += group_state.pending_weight
+        self._count_into_average(weight, t)
         self.upkeep()
         if change is not None:
             self.restart_average(change)
         return Step(
-            weight * loss,
-            norms,
-            rate,
-            square_gradient,
-            potentials,
-            y,
-            1,
-            weight,
+            loss=weight * loss,
+            norms=self.norms,
+            rate=rate,
+            square_gradient=square_gradient,
+            potentials=potentials,
+            gold=y,
+            weight=weight,
             changed=change is not None,
         )
 
+    def _examine(self, x: Sized, y: Output, weight: float) -> Potentials:
+        """Let the examining parts look at an example; return its potentials in the current model."""
+        potentials = None
+        for part in self.examiners.values():
+            computed = part.before_round(self, x, y, weight)
+            if computed is not None:
+                potentials = computed
+        if potentials is None:
+            potentials = self.potentials(x)
+        return potentials
+
+    def _adapted_rate(
+        self, loss: float, square_gradient: float, weight: float, rate: float
+    ) -> float:
+        """Take a gradient into the schedule; return the rate, which the very first one sets."""
+        adapted = self.schedule.observe(loss, square_gradient, weight, rate)
+        if adapted != rate:
+            self.group_state.bases *= adapted / rate
+        return adapted
+
+    def _shrink(self, weight: float, rate: float, square_gradient: float) -> bool:
+        """Take the proximal step of a round; return whether banks have events to apply."""
+        method = self.method
+        step = rate * (method.proximal_weight(weight, self.presented) * self.current_lambda)
+        self.shrinkage += step
+        norms = self.prox(self.group_state.measure()[: self.n_penalized], step)
+        has_events, norm = self.group_state.rescale(norms, self.radius, method.forgets)
+        distance = method.distance(norms, norm)
+        self.schedule.reach(distance, rate * math.sqrt(max(square_gradient, 0.0)))
+        return has_events
+
+    def _count_into_average(self, weight: float, t: int) -> None:
+        """Set the weight of the model after round t in the average."""
+        self.group_state.pending_weight = 0.0
+        if self.average is not None:
+            self.group_state.pending_weight = weight * self.average.weight(t)
+            self.group_state.total_weight += self.group_state.pending_weight
+
     def restart_average(self, change: Change) -> None:
         """Restart the average, and all parts, at the beginning of a change of the stream."""
+        n_before = change.start - self.began
+        n_after = self.round - change.start
         for part in self.parts.values():
-            part.forget(change.sums, change.start - self.began, self.round - change.start)
-        self.began, self._predictor = change.start, None
+            part.forget(change.sums, n_before, n_after)
+        self.began = change.start
+        self._predictor = None
         self.discount(0.0)
+
+    def begin_epoch(self, epoch: EpochPlan) -> None:
+        """Let the parts prepare an epoch.
+
+        If a part leaves out groups with more than :data:`NEGLIGIBLE` of the weight, the others are
+        trained from scratch.
+        """
+        for role in list(self.parts):  # a part may let another one join
+            useless = self.parts[role].before_epoch(self, epoch)
+            if useless is not None and self._leave_out(useless) > NEGLIGIBLE:
+                self.restart()
+
+    def conclude(self) -> None:
+        """Let the parts end training; they may leave out groups."""
+        for part in self.parts.values():
+            useless = part.after_training(self)
+            if useless is not None:
+                self._leave_out(useless)
+
+    def _leave_out(self, useless: np.ndarray) -> float:
+        """Leave out groups by a mask (p,); return the total weight of all that are left out."""
+        weight_of = self.kernel_weights(self.norms)
+        left_out = self.group_state.left_out[: self.n_penalized]
+        left_out |= useless
+        self._predictor = None
+        names = [name for name, is_left_out in zip(self.group_names, left_out) if is_left_out]
+        return sum(weight_of[name] for name in names)
 
     def plan(
         self,
@@ -306,8 +380,9 @@ class OnlineTrainer:
         radius: float | None = None,
         recompute_every: int | None = None,
     ) -> None:
-        """Set what follows from the data and from the length of training; None leaves a value as it
-        is.
+        """Set what follows from the data and from the length of training.
+
+        None leaves a value as it is.
 
         Parameters
         ----------
@@ -376,29 +451,21 @@ class OnlineTrainer:
 
     @property
     def loss_function(self) -> LossFunction:
-        """The loss of the structure as a function of potentials, by compiled functions if there
-        are.
-        """
-        known = self._loss_function
-        if known is None or known.structure is not self.structure:
-            self._loss_function = known = LossFunction(self.loss, self.structure)
-        return known
+        """The loss of the structure as a function of potentials."""
+        if self._loss_function is None or self._loss_function.structure is not self.structure:
+            self._loss_function = LossFunction(self.loss, self.structure)
+        return self._loss_function
 
     @property
     def compiled_steps(self) -> list[list[ProximalStep] | None]:
-        """Compiled proximal steps of each term, None for a term without any; not stored, as they
-        are slow to copy.
+        """Compiled proximal steps of each term, None for a term without any.
+
+        They are not stored, as they are slow to copy.
         """
         return [term.compiled_steps() for term in self.terms]
 
-    def found_change(self) -> Change:
-        """Return the change of the stream that a part has just found."""
-        return next(part.change for part in self.examiners.values() if isinstance(part, DriftTest))
-
     def prox(self, norms: np.ndarray, step: float) -> np.ndarray:
-        """Return the norms (p,) after the proximal steps on groups; norms of left-out groups are
-        zero.
-        """
+        """Return the norms (p,) after the proximal steps on groups; zero for left-out groups."""
         # left-out groups before the terms, whose shrinkage can depend on all norms
         norms = np.where(self.group_state.left_out[: self.n_penalized], 0.0, norms)
         self.method.shrink(norms, step)
@@ -413,48 +480,52 @@ class OnlineTrainer:
 
     @property
     def _rounds_between_shrinkage(self) -> int:
-        """Number of rounds between steps on coordinates: a power of two, so that it divides later
-        ones.
+        """Number of rounds between steps on coordinates.
+
+        It is a power of two, so that it divides later ones.
         """
         most = min(SHRINK_EVERY, self.round // 8)
-        if most > 1 and (strength := self._l1_weight * self.current_lambda) > 0.0:
-            most = min(most, int(SHRINK_BY / strength))
-        return 1 << max(most, 1).bit_length() - 1
+        if most > 1:
+            strength = self._l1_weight * self.current_lambda
+            if strength > 0.0:
+                most = min(most, int(SHRINK_BY / strength))
+        exponent = max(most, 1).bit_length() - 1
+        return 1 << exponent
+
+    @property
+    def _rounds_of_average(self) -> int:
+        """Number of rounds since the average last began."""
+        return self.round - self.began
 
     def until_upkeep(self) -> int:
-        """Return the number of rounds up to the next one after which :meth:`upkeep` has something
-        to do.
-        """
-        rounds = self.recompute_every - self.round % self.recompute_every
+        """Return the number of rounds up to the next one with something to do for :meth:`upkeep`."""
+        periods = [(self.recompute_every, self.round)]
         if self.coordinate_terms:
-            rounds = min(
-                rounds, self._rounds_between_shrinkage - self.round % self._rounds_between_shrinkage
-            )
-        if self.average is None or not self.average.period:
-            return rounds
-        return min(rounds, self.average.period - (self.round - self.began) % self.average.period)
+            periods.append((self._rounds_between_shrinkage, self.round))
+        if self.average is not None and self.average.period:
+            periods.append((self.average.period, self._rounds_of_average))
+        return min(period - rounds % period for period, rounds in periods)
 
     def upkeep(self) -> None:
-        """Discount the average, recompute norms, and shrink coordinates, after the rounds where
-        that is due.
+        """Discount the average, recompute norms, and shrink coordinates, where that is due.
+
+        It is called after every round, or after some compiled ones.
         """
-        average, is_end = self.average, self.round % self.recompute_every == 0
-        if (
-            average is not None
-            and average.period
-            and (self.round - self.began) % average.period == 0
-        ):
-            self.discount(1.0 / average.weight(self.round - self.began))
-        if is_end:
+        average = self.average
+        t = self._rounds_of_average
+        if average is not None and average.period and t % average.period == 0:
+            self.discount(1.0 / average.weight(t))
+        recomputes = self.round % self.recompute_every == 0
+        if recomputes:
             self.recompute_norms()
-        if self.coordinate_terms and (is_end or self.round % self._rounds_between_shrinkage == 0):
-            self.shrink_coordinates()
+        if self.coordinate_terms:
+            if recomputes or self.round % self._rounds_between_shrinkage == 0:
+                self.shrink_coordinates()
 
     def shrink_coordinates(self) -> None:
-        """Shrink coordinates by the steps since the last time: truncated gradient (Langford, Li,
-        Zhang 2009).
+        """Shrink coordinates by the steps since the last time.
 
-        Steps in every round would cost as much as there are parameters, and not as there are
+        This is the truncated gradient of Langford, Li and Zhang (2009). Steps in every round would cost as much as there are parameters, and not as there are
         features in the input.
         """
         step = self._l1_weight * (self.shrinkage - self.shrunk)
@@ -465,17 +536,15 @@ class OnlineTrainer:
     @property
     def current_lambda(self) -> float:
         r""":math:`\lambda` in this round."""
-        return self.lambda_(self.presented) if callable(self.lambda_) else self.lambda_
+        if callable(self.lambda_):
+            return self.lambda_(self.presented)
+        return self.lambda_
 
     def grow_outputs(self, structure: Structure, n_outputs: int) -> None:
         """Continue with a structure that has more labels; weights of new labels are zero."""
         self._predictor = None
-        check_ability(
-            self.banks,
-            "grow",
-            "There are labels that were not known before",
-            "declare all labels at first",
-        )
+        purpose = "There are labels that were not known before"
+        check_ability(self.banks, "grow", purpose, "declare all labels at first")
         self.structure = structure
         for bank in self.banks:
             bank.grow_outputs(n_outputs)
@@ -492,24 +561,27 @@ class OnlineTrainer:
         return self._predictor
 
     def mean_loss(self, examples: Iterable[Example]) -> float:
-        """Return the weighted mean loss on examples of the current iterate, not of the averaged
-        model.
+        """Return the weighted mean loss on examples of the current iterate.
+
+        It is not that of the averaged model.
         """
-        pairs = [
-            (self._loss_and_gradient(self.potentials(x), y)[0], weight) for x, y, weight in examples
-        ]
+        pairs = []
+        for x, y, weight in examples:
+            loss, _ = self._loss_and_gradient(self.potentials(x), y)
+            pairs.append((loss, weight))
         losses, weights = np.array(pairs).T
         return float(losses @ weights / weights.sum())
 
     def penalty(self) -> float:
         r"""Return :math:`R(\theta)` of the current model."""
-        coordinates = (
-            [bank.coordinates() for bank in self.penalized_banks] if self.coordinate_terms else []
+        of_groups = self.method.value(self.norms, self.terms)
+        if not self.coordinate_terms:
+            return of_groups
+        coordinates = [bank.coordinates() for bank in self.penalized_banks]
+        pairs = product(self.coordinate_terms, coordinates)
+        return (
+            sum(term.value(coordinates_of_bank) for term, coordinates_of_bank in pairs) + of_groups
         )
-        on_coordinates = sum(
-            term.value(values) for term in self.coordinate_terms for values in coordinates
-        )
-        return on_coordinates + self.method.value(self.norms, self.terms)
 
     def record(self, epoch: int, examples: int, loss: float, seconds: float) -> Record:
         """Make a record of the state of training.
@@ -533,7 +605,9 @@ class OnlineTrainer:
             each group. Norms and weights are those of the current iterate, not of the averaged
             model.
         """
-        penalty, norms = self.penalty(), self.group_state.norms
+        penalty = self.penalty()
+        norms = self.group_state.norms
+        weights = self.kernel_weights(norms[: self.n_penalized])
         return {
             "epoch": epoch,
             "round": self.round,
@@ -543,10 +617,7 @@ class OnlineTrainer:
             "objective": loss + self.current_lambda * penalty,
             "rate": self.schedule(self.round - self.began),
             **{f"norm:{name}": norm for name, norm in zip(self.group_state.names, norms.tolist())},
-            **{
-                f"weight:{name}": weight
-                for name, weight in self.kernel_weights(norms[: self.n_penalized]).items()
-            },
+            **{f"weight:{name}": weight for name, weight in weights.items()},
             "seconds": seconds,
         }
 
@@ -573,30 +644,33 @@ class OnlineTrainer:
             self.group_state.pending_weight, self.group_state.total_weight
         )
         if weights is None:
-            norms = self.predictor().norms[: self.n_penalized] if norms is None else norms
-            weights = (L21() if self.bound is None else self.bound).normalized_kernel_weights(norms)
+            if norms is None:
+                norms = self.predictor().norms[: self.n_penalized]
+            weights = (self.bound or L21()).normalized_kernel_weights(norms)
         weight_of = dict(zip(self.group_names, weights.tolist()))
         return {name: weight_of[name] for name in self.order}
 
     def check_new_groups(self, names: Iterable[str]) -> None:
         """Raise an InputError if the regularizer cannot take new groups of these names."""
         if self.regularizer is not None and self.bound is not self.regularizer:
-            new = [name for name in names if name not in self.order]
-            self.regularizer.bind([*self.group_names, *new], [*self.order, *new])
+            new_names = [name for name in names if name not in self.order]
+            self.regularizer.bind([*self.group_names, *new_names], [*self.order, *new_names])
 
     def regroup(self, order: Iterable[str] = ()) -> None:
         """Add new groups of the banks to the group state; ``order`` has the names of all groups."""
-        self._predictor, self.order = None, list(order)
-        n_known = len(self.group_state.names)
+        self._predictor = None
+        self.order = list(order)
+        n_groups_before = len(self.group_state.names)
         self.group_state = self.group_state.rebuilt(self.banks)
-        self.n_penalized += len(self.group_state.names) - n_known
+        self.n_penalized += len(self.group_state.names) - n_groups_before
         self.start_parts()
         self._bind_regularizer()
 
     def go_on(self, rounds: float, presented: float) -> None:
         """Set the number of past rounds and the total weight of their examples."""
         self._predictor = None
-        self.round, self.presented = int(rounds), float(presented)
+        self.round = int(rounds)
+        self.presented = float(presented)
 
     def forget_input(self) -> None:
         """Clear the caches of the latest input in banks, and the cached averaged model."""
@@ -605,14 +679,16 @@ class OnlineTrainer:
             bank.forget_input()
 
     def release(self) -> None:
-        """Convert kernel groups cached over a training set to expansions, which score any input,
-        and forget the set.
+        """Convert kernel groups cached over a training set to expansions, which score any input.
+
+        The set is forgotten.
         """
         self.forget_input()
         self.driver = None  # it holds the banks
         for index, bank in enumerate(self.banks):
-            self.banks[index] = released = bank.release()
+            released = bank.release()
             released.group_state = bank.group_state
+            self.banks[index] = released
         self.penalized_banks = self.banks[: len(self.penalized_banks)]
 
     @property
@@ -623,23 +699,22 @@ class OnlineTrainer:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the training state, except for the random generator, as named arrays."""
-        arrays = prefixed({name: own.state() for name, own in self.owners.items()})
+        arrays = prefixed({name: owner.state() for name, owner in self.owners.items()})
         if self.coordinate_terms:
             arrays["coordinates"] = np.array([self.shrinkage, self.shrunk])
-        return {
-            **arrays,
-            "counters": np.array([self.round, self.presented, self.began], dtype=np.float64),
-        }
+        counters = [self.round, self.presented, self.began]
+        arrays["counters"] = np.array(counters, dtype=np.float64)
+        return arrays
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """Load the arrays of :meth:`state`."""
-        for role in LATER:
+        for role in self.joining:
             if below(state, f"{role}/"):
                 self.join(role)
-        for name, own in self.owners.items():
+        for name, owner in self.owners.items():
             arrays = below(state, f"{name}/")
             if arrays or name not in self.parts:  # a model that only predicts lacks some parts
-                own.load_state(arrays)
+                owner.load_state(arrays)
         if "counters" not in state:  # a model without training state
             for bank in self.banks:
                 bank.frozen = True
@@ -651,20 +726,23 @@ class OnlineTrainer:
         self.began = int(began)
 
     def take(self, other: "OnlineTrainer") -> None:
-        """Take the state of a trainer with more groups; the banks of this one already have its
-        parameters.
+        """Take the state of a trainer with more groups.
+
+        The banks of this one already have its parameters.
         """
-        names, state = other.group_state.names, other.group_state.state()
+        names = other.group_state.names
         indices = [names.index(name) for name in self.group_state.names]
-        own = {
-            name: array if name == "weights" else array[indices] for name, array in state.items()
-        }
-        self.group_state.load_state(own)
+        arrays = other.group_state.state()
+        for name in arrays.keys() - {"weights"}:  # all others have an entry for each group
+            arrays[name] = arrays[name][indices]
+        self.group_state.load_state(arrays)
         for role, part in other.parts.items():
-            if role in LATER and isinstance(part, LATER[role]):
+            if role in self.joining and isinstance(part, self.joining[role]):
                 self.join(role)
             if role in self.parts:
                 self.parts[role].take(part, indices[: self.n_penalized])
-        self.lambda_, self.radius, self.average = other.lambda_, other.radius, other.average
+        self.lambda_ = other.lambda_
+        self.radius = other.radius
+        self.average = other.average
         self.go_on(other.round, other.presented)
         self.began = other.began

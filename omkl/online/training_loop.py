@@ -1,6 +1,5 @@
 """The training loop: passes over examples, with callbacks and checkpoints."""
 
-import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -12,13 +11,7 @@ from omkl.exceptions import DivergenceError, InputError
 from omkl.online import rounds
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.driver import AT_A_TIME, fastest_pass, uncompiled_part
-from omkl.online.examiners.drift import DriftTest, unit_of
-from omkl.online.examiners.evidence import Evidence
 from omkl.online.trainer import OnlineTrainer
-
-logger = logging.getLogger("omkl")
-#: If groups with more than this total weight are left out after the first epoch, training restarts.
-NEGLIGIBLE = 0.1
 
 
 class Source(Protocol):
@@ -52,10 +45,12 @@ class Pass:
     def __call__(
         self, trainer: OnlineTrainer, examples: rounds.Examples, orders: Callable, done: int
     ) -> Iterator[Any]:
-        """Yield the steps on a block in the order of ``orders(sizes)``, after its first ``done``
-        examples.
+        """Yield the steps on a block in the order of ``orders(sizes)``.
+
+        Its first ``done`` examples have been learned before.
         """
-        for i in orders([len(examples)])[0][done:].tolist():
+        order = orders([len(examples)])[0]
+        for i in order[done:].tolist():
             yield trainer.update(*examples[i])
 
 
@@ -82,12 +77,11 @@ class ArraySource:
         self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int
     ) -> None:
         """Plan the trainer's rounds: ``epochs`` epochs after ``rounds_before`` rounds."""
-        examples, n_examples = self.examples, len(self.examples)
-        n_rounds = (
-            max(examples.sizes)
-            if isinstance(examples, rounds.Sharded)
-            else -(-n_examples // n_shards)
-        )
+        n_examples = len(self.examples)
+        if isinstance(self.examples, rounds.Sharded):
+            n_rounds = max(self.examples.sizes)
+        else:
+            n_rounds = -(-n_examples // n_shards)  # rounded up
         trainer.plan(rounds=rounds_before + epochs * n_rounds, recompute_every=max(1, n_examples))
 
     def blocks(self, epoch: int, start: int) -> Iterator[rounds.Examples]:
@@ -96,16 +90,24 @@ class ArraySource:
             yield self.examples
 
     def orders(self, sizes: Sequence[int]) -> list[Any]:
-        """Return an order for each part of a block, which have these sizes, or its seed if they are
-        elsewhere.
+        """Return an order for each part of a block, or its seed if the examples are elsewhere.
+
+        Parameters
+        ----------
+        sizes : sequence of int
+            Numbers of examples of the parts.
         """
-        if self._rng is not None and isinstance(self.examples, rounds.Sharded):
+        if self._rng is None:
+            return in_order(sizes)
+        if isinstance(self.examples, rounds.Sharded):
             return self._rng.integers(2**63, size=len(sizes)).tolist()
-        return [np.arange(n) if self._rng is None else self._rng.permutation(n) for n in sizes]
+        return [self._rng.permutation(n) for n in sizes]
 
     def end_epoch(self, n_examples: int = 0, weight: float = 0.0) -> None:
         """Save the state of the generator before the next epoch."""
-        self._generator = None if self._rng is None else self._rng.bit_generator.state
+        self._generator = None
+        if self._rng is not None:
+            self._generator = self._rng.bit_generator.state
 
     def state(self) -> rounds.State:
         """Return ``(JSON values, arrays)``: the generator's state at the beginning of the epoch."""
@@ -114,7 +116,8 @@ class ArraySource:
     def load_state(self, values: rounds.Values) -> None:
         """Load the values of :meth:`state`."""
         if self._rng is not None:
-            self._rng.bit_generator.state = self._generator = values["generator"]
+            self._generator = values["generator"]
+            self._rng.bit_generator.state = self._generator
 
 
 @dataclass(eq=False, repr=False)
@@ -181,8 +184,11 @@ class TrainingLoop:
             of the losses before each update), ``penalty``, ``objective``, ``rate``, ``norm:NAME``
             and ``weight:NAME`` of every group, ``seconds``.
         """
-        trainer, source, progress = self.trainer, self.source, self.progress
-        rounds_before, first_epoch = trainer.round, progress.epoch
+        trainer = self.trainer
+        source = self.source
+        progress = self.progress
+        rounds_before = trainer.round
+        first_epoch = progress.epoch
         n_shards = self.make_pass.n_shards
         self.make_pass.check(trainer, source, self.callbacks)
         self._tell("on_start", source)
@@ -190,15 +196,18 @@ class TrainingLoop:
         progress.start_clock()
         try:
             while progress.epoch <= epochs and not progress.finished:
-                once = epochs == first_epoch and n_shards == 1
-                _begin_epoch(trainer, progress.epoch == first_epoch, once, self.concludes)
+                epoch = rounds.EpochPlan(
+                    is_new=progress.epoch == first_epoch,
+                    is_only=epochs == first_epoch and n_shards == 1,
+                    concludes=self.concludes,
+                )
+                trainer.begin_epoch(epoch)
                 source.begin_epoch(trainer, rounds_before, epochs, n_shards)
                 stopped = self._learn_epoch()
                 progress.finished = self._end_epoch() or stopped
                 self._write_waiting()
-            if self.concludes and trainer.find(Evidence) is not None:
-                _leave_out_useless(trainer)  # unless that was done after the first epoch
-                trainer.method.meet(trainer.method.learning, trainer.group_state)
+            if self.concludes:
+                trainer.conclude()
         finally:
             self._tell("on_end")
         self._keep()
@@ -210,60 +219,78 @@ class TrainingLoop:
 
     def _learn_epoch(self) -> bool:
         """Train on the remaining blocks of an epoch; return whether a callback ends training."""
-        trainer, progress, checkpoints, on_round = (
-            self.trainer,
-            self.progress,
-            self.checkpoints,
-            self._on_round,
-        )
-        for examples in self.source.blocks(progress.epoch - 1, progress.block):
+        for examples in self.source.blocks(self.progress.epoch - 1, self.progress.block):
             self._write_waiting()
-            stopped = in_shards = False
-            for part in trainer.parts.values():
-                part.enter(examples)
-            steps = self._pass_for(examples)(
-                trainer, examples, self.source.orders, progress.block_examples
-            )
-            for step in steps:
-                progress.add(step.n_examples, step.loss, step.weight)
-                in_shards = step.in_shards
-                if not in_shards and step.changed:
-                    for row in _found_change(trainer, examples, progress.block_examples):
-                        progress.changes.append(row)
-                        self._tell("on_change", row)
-                if in_shards:
-                    self._shard_record = step.record
-                elif on_round and any([tell(trainer, step) for tell in on_round]):
-                    trainer.recompute_norms()
-                    stopped = True
-                    break
-                if checkpoints is not None and checkpoints.due(step.n_examples):
-                    self._write_waits = True
-                    if not in_shards:
-                        self._write_waiting()
-            learned = progress.block_examples, progress.block_loss, progress.block_weight
-            block = rounds.LearnedBlock(examples, *learned, in_shards)
-            stopped |= any(self._tell("on_block", block))
-            progress.next_block()
-            for part in trainer.parts.values():
-                part.leave(examples)
-            if stopped:
+            if self._learn_block(examples):
                 return True
         return False
 
+    def _learn_block(self, examples: rounds.Examples) -> bool:
+        """Train on the remaining examples of a block; return whether a callback ends training."""
+        trainer = self.trainer
+        progress = self.progress
+        stopped = False
+        in_shards = False
+        for part in trainer.parts.values():
+            part.before_block(examples)
+        make_pass = self._pass_for(examples)
+        for step in make_pass(trainer, examples, self.source.orders, progress.block_examples):
+            progress.add(step.n_examples, step.loss, step.weight)
+            in_shards = step.in_shards
+            if in_shards:
+                self._shard_record = step.record
+            elif self._take_step(step, examples):
+                stopped = True
+                break
+            if self.checkpoints is not None and self.checkpoints.due(step.n_examples):
+                self._write_waits = True
+                if not in_shards:
+                    self._write_waiting()
+        block = rounds.LearnedBlock(
+            examples=examples,
+            n_examples=progress.block_examples,
+            loss=progress.block_loss,
+            weight=progress.block_weight,
+            in_shards=in_shards,
+        )
+        stopped |= any(self._tell("on_block", block))
+        progress.next_block()
+        for part in trainer.parts.values():
+            part.after_block(examples)
+        return stopped
+
+    def _take_step(self, step: rounds.Step, examples: rounds.Examples) -> bool:
+        """Tell the callbacks of a step; return whether one of them ends training."""
+        if step.changed:
+            for row in _rows_of_change(self.trainer, examples, self.progress.block_examples):
+                self.progress.changes.append(row)
+                self._tell("on_change", row)
+        stops = any([tell(self.trainer, step) for tell in self._on_round])
+        if stops:
+            self.trainer.recompute_norms()
+        return stops
+
     def _pass_for(self, examples: rounds.Examples) -> Callable[..., Iterator[Any]]:
-        """Return the pass over a block: a compiled one if all parts have compiled functions, and
-        callbacks can wait.
+        """Return the pass over a block.
+
+        It is a compiled one if all parts have compiled functions, and callbacks can wait.
         """
         if self.make_pass is not serial_pass:
             return self.make_pass
-        told = [callback for callback in self.callbacks if rounds.hooks([callback], "on_round")]
-        sees_every_round = [callback for callback in told if not hasattr(callback, "room")]
-        waiting: list[Any] = [*told, *([] if self.checkpoints is None else [self.checkpoints])]
-        room = lambda: min((part.room() for part in waiting), default=AT_A_TIME)  # noqa: E731
-        testing = any(getattr(callback, "reads_costs", True) for callback in told)
+        listeners = [
+            callback for callback in self.callbacks if rounds.hooks([callback], "on_round")
+        ]
+        waiting: list[Any] = list(listeners)
+        if self.checkpoints is not None:
+            waiting.append(self.checkpoints)
+
+        def room() -> int:
+            return min((part.room() for part in waiting), default=AT_A_TIME)
+
+        testing = any(getattr(callback, "reads_costs", True) for callback in listeners)
         fastest = fastest_pass(self.trainer, examples, room, testing)
         reason = uncompiled_part(self.trainer)
+        sees_every_round = [callback for callback in listeners if not hasattr(callback, "room")]
         if fastest is not None and sees_every_round:
             fastest = None
             reason = sees_every_round[0]
@@ -282,8 +309,9 @@ class TrainingLoop:
         return stopped
 
     def _write_waiting(self) -> None:
-        """Write a pending checkpoint; with shards, this is delayed until the callbacks of the block
-        were called.
+        """Write a pending checkpoint.
+
+        With shards, this is delayed until the callbacks of the block were called.
         """
         if self._write_waits and self.checkpoints is not None:
             self._keep()
@@ -293,23 +321,29 @@ class TrainingLoop:
     def _keep(self) -> None:
         """Pass all states to the checkpoints."""
         if self.checkpoints is not None:
-            source, own = self.source.state()
-            callbacks, arrays = rounds.states_of(self.callbacks)
-            values = {"source": source, "progress": self.progress.state(), "callbacks": callbacks}
-            self.checkpoints.keep(self.stage, values, {**self.trainer.state(), **own, **arrays})
+            of_source, arrays_of_source = self.source.state()
+            of_callbacks, arrays_of_callbacks = rounds.states_of(self.callbacks)
+            values = {
+                "source": of_source,
+                "progress": self.progress.state(),
+                "callbacks": of_callbacks,
+            }
+            arrays = {**self.trainer.state(), **arrays_of_source, **arrays_of_callbacks}
+            self.checkpoints.keep(self.stage, values, arrays)
 
     def _restore(self) -> None:
         """Restore all states from the resumed checkpoint, if it has this stage."""
-        if (
-            self.checkpoints is not None
-            and (found := self.checkpoints.earlier(self.stage)) is not None
-        ):
-            values, arrays = found
-            with self.checkpoints.reading():
-                self.trainer.load_state(arrays)
-                self.source.load_state(values["source"])
-                self.progress.load_state(values["progress"])
-                rounds.load_states(self.callbacks, values["callbacks"], arrays)
+        if self.checkpoints is None:
+            return
+        earlier = self.checkpoints.earlier(self.stage)
+        if earlier is None:
+            return
+        values, arrays = earlier
+        with self.checkpoints.reading():
+            self.trainer.load_state(arrays)
+            self.source.load_state(values["source"])
+            self.progress.load_state(values["progress"])
+            rounds.load_states(self.callbacks, values["callbacks"], arrays)
 
 
 def in_order(sizes: Sequence[int]) -> list[np.ndarray]:
@@ -320,94 +354,55 @@ def in_order(sizes: Sequence[int]) -> list[np.ndarray]:
 def learn_alone(
     trainer: OnlineTrainer, examples: rounds.Examples, history: list[rounds.Record]
 ) -> None:
-    """Learn a single example in a pass of its own, as :class:`TrainingLoop` does, but in fewer
-    calls.
+    """Learn a single example in a pass of its own.
 
-    ``examples`` presents it once, or several times if its weight is above one. The record is added
-    to those of earlier passes in ``history``.
+    It is that of :class:`TrainingLoop`, in fewer calls. ``examples`` presents the example once, or
+    several times if its weight is above one. The record is added to those of earlier passes in
+    ``history``.
     """
-    progress = rounds.TrainingProgress(epoch=history[-1]["epoch"] + 1 if history else 1)
+    epoch = history[-1]["epoch"] + 1 if history else 1
+    progress = rounds.TrainingProgress(epoch=epoch)
     for part in trainer.parts.values():
-        part.enter(examples)
+        part.before_block(examples)
     make_pass = fastest_pass(trainer, examples) or serial_pass
     for step in make_pass(trainer, examples, in_order, 0):
         progress.add(step.n_examples, step.loss, step.weight)
         if step.changed:
-            progress.changes += _found_change(trainer, examples, progress.examples)
+            progress.changes += _rows_of_change(trainer, examples, progress.examples)
     for part in trainer.parts.values():
-        part.leave(examples)
+        part.after_block(examples)
     history.append(_record_of(trainer, progress))
 
 
-def _found_change(trainer: OnlineTrainer, examples: rounds.Examples, learned: int) -> list[int]:
-    """Log a change of the stream, found after so many ``learned`` examples of a block; return the
-    row in a list.
+def _rows_of_change(trainer: OnlineTrainer, examples: rounds.Examples, n_learned: int) -> list[int]:
+    """Let the parts report a change of the stream; return the row after which it was found.
+
+    It was found after ``n_learned`` examples of a block.
     """
-    rows = [
-        test.row(examples, learned)
-        for test in trainer.parts.values()
-        if isinstance(test, DriftTest)
-    ]
-    for row in rows:
-        unit = unit_of(trainer.structure)
-        logger.warning(
-            "The averaged model lags behind the stream at %s %d: the average restarts.", unit, row
-        )
-    return rows
+    reports = [part.report_change(trainer, examples, n_learned) for part in trainer.parts.values()]
+    return [row for row in reports if row is not None]
 
 
 def _record_of(trainer: OnlineTrainer, progress: rounds.TrainingProgress) -> rounds.Record:
-    """Return the record of an epoch; raise an error if it had no example, or parameters are not
-    finite.
+    """Return the record of an epoch.
+
+    Raises
+    ------
+    InputError
+        If the epoch had no example.
+    DivergenceError
+        If parameters are not finite.
     """
-    state = trainer.group_state
     if progress.examples == 0:
         raise InputError("The training data must have an example.")
+    state = trainer.group_state
     if not math.isfinite(state.square_norms.sum() + state.averages.sum()):
-        found = f"Parameters are not finite after round {trainer.round}: training diverged."
-        raise DivergenceError(f"{found} Choose a smaller eta0, or a radius.")
-    record = trainer.record(
-        progress.epoch, progress.examples, progress.loss / progress.weight, progress.elapsed()
-    )
-    return {**record, "changes": progress.changes} if progress.changes else record
-
-
-def _begin_epoch(trainer: OnlineTrainer, new: bool, once: bool, concludes: bool) -> None:
-    """Prepare an epoch.
-
-    After the epoch in which examples were ``new``, useless groups are left out. If these had more
-    than a tenth of the weight, the other groups are trained from scratch. In a single pass
-    (``once``), Hedge learns the weights of MKL. If training does not conclude, groups are neither
-    tested nor left out.
-    """
-    evidence, regularizer = trainer.find(Evidence), trainer.regularizer
-    if not concludes and evidence is not None:
-        evidence.open = False
-    is_mkl = (
-        regularizer is not None and regularizer.weight_set == "simplex" and regularizer.is_sparse
-    )
-    if (
-        new
-        and once
-        and trainer.round == 0
-        and evidence is not None
-        and is_mkl
-        and trainer.method.forgets
-    ):
-        trainer.join("method")
-    if not new and _leave_out_useless(trainer) > NEGLIGIBLE:
-        trainer.restart()
-    trainer.method.meet(new, trainer.group_state)
-
-
-def _leave_out_useless(trainer: OnlineTrainer) -> float:
-    """Leave out groups that have not helped on new examples; return their total weight."""
-    evidence = trainer.find(Evidence)
-    if evidence is None or not evidence.open:
-        return 0.0
-    weight_of = trainer.kernel_weights(trainer.norms)
-    evidence.open = False
-    left_out = trainer.group_state.left_out[: trainer.n_penalized]
-    left_out |= ~evidence.useful()
-    trainer.go_on(trainer.round, trainer.presented)
-    return sum(weight_of[name] for name, left in zip(trainer.group_names, left_out) if left)
+        raise DivergenceError(
+            f"Parameters are not finite after round {trainer.round}: training diverged. "
+            "Choose a smaller eta0, or a radius."
+        )
+    mean_loss = progress.loss / progress.weight
+    record = trainer.record(progress.epoch, progress.examples, mean_loss, progress.elapsed())
+    if progress.changes:
+        record["changes"] = progress.changes
+    return record

@@ -348,6 +348,28 @@ class SomeRounds(EveryRound):
         return 30
 
 
+@pytest.mark.parametrize("radius", [None, 0.1])
+def test_steps_have_the_norms_after_the_projection(radius, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+
+    class Norms(SomeRounds):
+        def on_round(self, trainer, step):
+            if trainer.round % 30 == 0:
+                self.sizes.append(step.norms)
+                assert_array_equal(step.norms, trainer.norms)
+
+    def train_one():
+        model = OnlineMKLRegressor(
+            ["linear", "gaussian:features=8"], radius=radius, callbacks=[Norms()], epochs=2
+        )
+        return model.set_params(random_state=0).fit(X, X[:, 0]).callbacks[0].sizes
+
+    found, expected = trained_both_ways(train_one, monkeypatch)
+    assert len(found) == 4
+    assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize(("callback", "size", "told"), [(EveryRound, 1, 1), (SomeRounds, 30, 0)])
 def test_a_callback_that_sees_every_round_is_named_where_progress_is_shown(
     callback, size, told, capfd

@@ -211,6 +211,30 @@ def test_radius_projects_all_parameters_together(data):
     assert_allclose(np.linalg.norm(trainer.group_state.norms), 0.25)
 
 
+@pytest.mark.parametrize("method", ["fobos", "rda"])
+def test_the_norms_of_a_step_are_those_after_the_projection(data, method):
+    trainer = data.trainer(SquaredL21(), radius=0.25, method=method)
+    for x, y, _ in data.examples:
+        step = trainer.update(x, y)
+        assert_array_equal(step.norms, trainer.norms)
+        assert np.linalg.norm(step.norms) <= 0.25 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    "numbers", [np.zeros(4), np.zeros(5, dtype=np.float32), np.zeros((5, 5)), [0.0] * 5]
+)
+def test_numbers_of_a_schedule_that_compiled_rounds_cannot_read_are_refused(data, numbers):
+    class Impatient(DistanceOverGradients):
+        def __init__(self):
+            super().__init__()
+            self.numbers = numbers
+
+    with pytest.raises(
+        InputError, match=r"`numbers` of Impatient\(\) must be .* at least 5 entries"
+    ):
+        data.trainer(SquaredL21(), schedule=Impatient())
+
+
 def test_perceptron_is_rosenblatts(data):
     """Constant rate, no regularizer, averaged: against the textbook loop."""
     trainer = data.trainer(None, 0.0, Constant(1.0), Perceptron(), UniformAverage())

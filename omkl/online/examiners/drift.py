@@ -1,5 +1,6 @@
 """Test of whether the averaged model lags behind a stream that changes."""
 
+import logging
 from collections.abc import Sized
 
 import numpy as np
@@ -14,19 +15,20 @@ from omkl.structures.chain import Chain
 from omkl.structures.multiclass import Binary, Multiclass, Scalar
 from omkl.structures.trees.arc_factored import TreeStructure
 
+logger = logging.getLogger("omkl")
+
 
 class DriftTest(TrainerPart):
     r"""Test by betting of whether the averaged model lags behind the stream.
 
     After a change, the averaged model has a higher loss than before, and than the last iterate. On
-    a new example, let
-    :math:`d_t` be its loss minus that of the last iterate, divided by twice the mean size of earlier differences, and
-    :math:`e_t` its loss minus its usual loss, divided by twice the mean size of earlier deviations, less the
-    uncertainty of the usual loss; both are cut to [-1, 1]. While the distribution is fixed, the
-    average is better than the last iterate, and becomes better than it was, so that :math:`E[d_t]
-    \le 0` and :math:`E[e_t] \le 0` given the past, and then no bet on positive ones gains on
-    average. Starting from wealth 1, the test bets fixed shares
-    :math:`b_j` of it:
+    a new example, let :math:`d_t` be its loss minus that of the last iterate, divided by twice the
+    mean size of earlier differences, and :math:`e_t` its loss minus its usual loss, divided by
+    twice the mean size of earlier deviations, less the uncertainty of the usual loss; both are cut
+    to [-1, 1]. While the distribution is fixed, the average is better than the last iterate, and
+    becomes better than it was, so that :math:`E[d_t] \le 0` and :math:`E[e_t] \le 0` given the
+    past, and then no bet on positive ones gains on average. Starting from wealth 1, the test bets
+    fixed shares :math:`b_j` of it:
 
     .. math:: D_t = \frac15 \sum_{j=1}^5 \prod_{s=q}^t (1 + b_j d_s), \qquad
         E_t = \frac15 \sum_{j=1}^5 \prod_{s=r}^t (1 + b_j e_s)
@@ -69,31 +71,49 @@ class DriftTest(TrainerPart):
             self._packed = jit.DRIFT.pack(arrays)
         return self._packed
 
-    def before(self, trainer: Learner, x: Sized, y: Output, weight: float) -> Potentials | None:
+    def before_round(
+        self, trainer: Learner, x: Sized, y: Output, weight: float
+    ) -> Potentials | None:
         self._average_loss = None  # also if an error has ended the last round
         packed = self.packed(0)
         if not jit.is_due(packed.address, trainer.round):
             return None
-        potentials, average = (
-            initial_potentials(trainer.structure, x),
-            initial_potentials(trainer.structure, x),
-        )
+        potentials = initial_potentials(trainer.structure, x)
+        average = initial_potentials(trainer.structure, x)
         for bank in trainer.banks:
             bank.add_both(x, potentials, average)
         self._average_loss = trainer.loss_function(average, y)[0]
         return potentials
 
-    def after(self, trainer: Learner, loss: float) -> Change | None:
-        average, self._average_loss = self._average_loss, None
-        if average is None:
+    def after_round(self, trainer: Learner, loss: float) -> Change | None:
+        average_loss = self._average_loss
+        self._average_loss = None
+        if average_loss is None:
             return None
-        packed = self.packed(0)
-        if not jit.compare(packed.address, average, loss, trainer.round - 1, *trainer.sums):
-            return None
-        return self.change
+        address = self.packed(0).address
+        losses, squares = trainer.sums
+        has_changed = jit.compare(address, average_loss, loss, trainer.round - 1, losses, squares)
+        return self.change if has_changed else None
+
+    @staticmethod
+    def can_watch(trainer: Learner) -> bool:
+        """Return whether a stream can be tested.
+
+        There must be an average whose potentials can be computed in a round. In dual averaging, the
+        model is proportional to the rate, which cannot restart.
+
+        Parameters
+        ----------
+        trainer : OnlineTrainer
+        """
+        is_ready = trainer.average is not None and trainer.method.forgets
+        return is_ready and all("watch" in bank.abilities for bank in trainer.banks)
+
+    def joined(self, trainer: Learner) -> None:
+        trainer.average_as_stream()
 
     @property
-    def change(self) -> Change:
+    def change(self) -> Change:  # type: ignore[override]
         """The change of the stream that was found."""
         start, losses, squares = self.numbers[jit.START : jit.USUAL].tolist()
         return Change(int(start), (losses, squares))
@@ -101,28 +121,34 @@ class DriftTest(TrainerPart):
     def forget(self, sums: tuple[float, float], before: int, after: int) -> None:
         self.numbers[:] = 0.0
 
-    def enter(self, examples: Examples) -> None:
+    def before_block(self, examples: Examples) -> None:
         # pause in a block that repeats rows for their weights: the last iterate has just learned
         # from such a row
         chosen = getattr(examples, "chosen", np.empty(0))
         self._pauses[0] = float((chosen[1:] == chosen[:-1]).any())
 
-    def row(self, examples: Examples, learned: int) -> int:
-        """Return the number, from 1, of the row of the last of the ``learned`` examples of the
-        present block.
-        """
+    def report_change(self, trainer: Learner, examples: Examples, n_learned: int) -> int:
+        rows_of_block = n_learned
         chosen = getattr(examples, "chosen", None)
-        return self.rows + int(learned if chosen is None else chosen[learned - 1] + 1)
+        if chosen is not None:
+            rows_of_block = int(chosen[n_learned - 1] + 1)
+        row = self.rows + rows_of_block
+        unit = unit_of(trainer.structure)
+        logger.warning(
+            "The averaged model lags behind the stream at %s %d: the average restarts.", unit, row
+        )
+        return row
 
-    def leave(self, examples: Examples) -> None:
+    def after_block(self, examples: Examples) -> None:
         self.rows += getattr(examples, "n_inputs", len(examples))
 
 
 def unit_of(structure: Structure) -> str:
     """Return the name of an example of a structure."""
-    names = {
-        (Binary, Multiclass, Scalar): "row",
-        (Chain,): "sequence",
-        (TreeStructure,): "sentence",
-    }
-    return next((name for kinds, name in names.items() if isinstance(structure, kinds)), "example")
+    if isinstance(structure, (Binary, Multiclass, Scalar)):
+        return "row"
+    if isinstance(structure, Chain):
+        return "sequence"
+    if isinstance(structure, TreeStructure):
+        return "sentence"
+    return "example"

@@ -42,9 +42,9 @@ def words(X, y, length=4):
 
 def recorded(monkeypatch):
     """Record the inputs of the test: potentials of each part and residuals, by position."""
-    told, take = [], Evidence.before
+    told, take = [], Evidence.before_round
 
-    def before(self, trainer, x, y, weight):
+    def before_round(self, trainer, x, y, weight):
         reference, parts = trainer.structure.zeros(len(x)), []
         n = len(trainer.penalized_banks)
         for bank in trainer.banks[n:]:
@@ -61,7 +61,7 @@ def recorded(monkeypatch):
         told.append((np.array(parts), residual, weight))
         take(self, trainer, x, y, weight)
 
-    monkeypatch.setattr(Evidence, "before", before)
+    monkeypatch.setattr(Evidence, "before_round", before_round)
     monkeypatch.setattr(driver, "uncompiled_part", lambda trainer: trainer)
     return told
 
@@ -380,7 +380,9 @@ def test_with_weights_that_stay_alike_the_parts_learn_as_the_mean_kernel_does(
     cache_size, monkeypatch
 ):
     monkeypatch.setattr(
-        OutOfSampleWeights, "meet", lambda method, new, state: setattr(method, "learning", False)
+        OutOfSampleWeights,
+        "before_epoch",
+        lambda method, trainer, epoch: setattr(method, "learning", False),
     )
     X, y = interaction(60, 23)
     specs = [USEFUL, *FEW]
