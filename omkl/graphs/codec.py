@@ -270,9 +270,10 @@ class GraphExamples(Examples):
         return example._replace(x=self.graph(self.chosen.item(i)))
 
     def sequences(self) -> Sequences | None:  # type: ignore[override]
-        """Return the arrays of all examples if they are chains."""
-        are_chains = all(layout.is_chain for layout in self.layouts)
-        return super().sequences() if are_chains else None
+        """Return the arrays of all examples; None if no graph has an edge."""
+        if not any(len(layout.edges) for layout in self.layouts):
+            return None  # not even edges with features, which some banks read
+        return super().sequences()._replace(layouts=self.layouts, edges=self.edges)
 
     def graph(self, s: int) -> GraphSpan:
         """Return an encoded graph."""

@@ -27,11 +27,11 @@ def record_proved(trainer: OnlineTrainer, record: Record) -> None:
     callback.
     """
     structure: Any = trainer.structure
-    if (
-        structure.n_found
-    ):  # not in shards, which label with copies, nor for chains, whose labellings are the best
-        record["proved"] = structure.n_proved / structure.n_found
-    structure.n_found = structure.n_proved = 0
+    n_sought, n_proved = structure.counts.tolist()
+    if n_sought:
+        # not in shards, which label with copies, nor for chains, whose labellings are the best
+        record["proved"] = n_proved / n_sought
+    structure.counts[:] = 0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

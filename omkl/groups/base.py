@@ -320,6 +320,8 @@ class CompiledBank(Bank):
     functions: BankFunctions
     #: Layout of :meth:`arrays`.
     layout: ClassVar[Layout]
+    #: Kind of pairs of labels whose edges are the tokens of the bank; None for the tokens themselves.
+    kind_of_edges: str | None = None
     _packed: Packed | None = None
 
     @property

@@ -5,10 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from omkl import signatures
+from omkl._pointers import Packed
 from omkl.groups import _jit_edges as jit
-from omkl.groups.base import Bank, GuidedInput
-from omkl.groups.tables import DenseBank
+from omkl.groups._jit_dense import fold
+from omkl.groups.base import CompiledBank, GuidedInput
+from omkl.groups.tables import CompiledDenseBank
 from omkl.groups.tokens import Span, Tokens
+from omkl.signatures import BankFunctions
 from omkl.structures.base import Potentials
 from omkl.structures.graphs.layout import GraphLayout
 from omkl.structures.graphs.pairwise import GraphPotentials
@@ -49,9 +53,9 @@ class LabelPairs:
 
     def sums(self, gradient: np.ndarray) -> np.ndarray:
         """Sum a gradient (E, K, K) over the pairs that share a weight, (E, number of weights)."""
-        found = np.zeros((len(gradient), self.n_weights))
-        jit.sum_pairs(gradient, self.index, found)
-        return found
+        sums = np.zeros((len(gradient), self.n_weights))
+        jit.sum_pairs(gradient, self.index, sums)
+        return sums
 
 
 class GraphSpan(Span, GuidedInput):
@@ -90,7 +94,7 @@ def _method(name: str) -> Any:
     return lambda self, *given: getattr(self.bank, name)(*given)
 
 
-class EdgeBank(Bank):
+class EdgeBank(CompiledBank):
     """A bank of tokens that are edges, and whose outputs are weights of pairs of labels; adds to
     ``pairwise``.
 
@@ -101,11 +105,63 @@ class EdgeBank(Bank):
     pairs : LabelPairs
     """
 
+    functions = BankFunctions(
+        scores=jit.add_scores_of_edges,
+        average=jit.add_average_of_edges,
+        step=jit.step_edges,
+        fold=jit.fold_edges,
+        slopes=jit.slopes_of_edges,
+    )
+    layout = jit.EDGES
+
     def __init__(self, bank: Any, pairs: LabelPairs) -> None:
         self.bank, self.pairs = bank, pairs
 
-    names, averaging, abilities, nbytes = map(
-        _attribute, ("names", "averaging", "abilities", "nbytes")
+    @property
+    def compiled(self) -> BankFunctions | None:  # type: ignore[override]
+        """See :class:`Compilable`; those of the inner bank are called."""
+        is_compiled = isinstance(self.bank, CompiledBank) and self.bank.compiled is not None
+        return self.functions if is_compiled else None
+
+    @property
+    def kind_of_edges(self) -> str:
+        """Kind of pairs of labels whose edges this bank reads."""
+        return self.pairs.kind
+
+    def arrays(self) -> jit.Edges:
+        functions = self.bank.compiled
+        return jit.Edges(
+            bank=self.bank.packed().address,
+            groups=self.bank.group_state.address,
+            scores=signatures.SCORES.address_of(functions.scores),
+            average=signatures.AVERAGE.address_of(functions.average),
+            step=signatures.STEP.address_of(functions.step),
+            fold=signatures.FOLD.address_of(functions.fold),
+            slopes=signatures.SLOPES.address_of(functions.slopes),
+            n_groups=len(self.names),
+            n_weights=self.pairs.n_weights,
+            index=self.pairs.index,
+        )
+
+    def input_of(self, x: GraphSpan) -> tuple[Packed, int]:
+        return self.bank.input_of(x.edges[self.pairs.kind])
+
+    def inputs_of(self, tokens: Tokens, chosen: np.ndarray) -> tuple[Packed, bool]:
+        """Return the arrays of the inputs of many rounds; see :meth:`CompiledBank.inputs_of`.
+
+        Parameters
+        ----------
+        tokens : Tokens
+            Edges, of the kind :attr:`kind_of_edges`.
+        chosen : int array
+        """
+        return self.bank.inputs_of(tokens, chosen)
+
+    def end_pass(self) -> None:
+        self.bank.end_pass()
+
+    names, averaging, abilities, nbytes, rows_at_once = map(
+        _attribute, ("names", "averaging", "abilities", "nbytes", "rows_at_once")
     )
     group_state = _attribute("group_state")
     group_nbytes, recompute_norms, forget_input = map(
@@ -126,10 +182,35 @@ class EdgeBank(Bank):
         return UnaryPotentials(self.pairs.sums(gradient.pairwise))
 
     def add_potentials(self, x: GraphSpan, potentials: GraphPotentials) -> None:
-        if (edges := self.edges_of(x)) is not None:
-            own = np.zeros((len(edges), self.pairs.n_weights))
-            self.bank.add_potentials(edges, UnaryPotentials(own))
-            jit.add_pairs(own, 1.0, self.pairs.index, potentials.pairwise)
+        edges = self.edges_of(x)
+        if edges is not None:
+            scores = self._zeros(edges)
+            self.bank.add_potentials(edges, scores)
+            self._add(scores, potentials)
+
+    def add_averaged_potentials(self, x: GraphSpan, potentials: GraphPotentials) -> None:
+        edges = self.edges_of(x)
+        if edges is not None:
+            scores = self._zeros(edges)
+            self.bank.add_averaged_potentials(edges, scores)
+            self._add(scores, potentials)
+
+    def add_both(self, x: GraphSpan, potentials: GraphPotentials, average: GraphPotentials) -> None:
+        edges = self.edges_of(x)
+        if edges is not None:
+            scores = self._zeros(edges)
+            averaged_scores = self._zeros(edges)
+            self.bank.add_both(edges, scores, averaged_scores)
+            self._add(scores, potentials)
+            self._add(averaged_scores, average)
+
+    def _zeros(self, edges: Span) -> UnaryPotentials:
+        """Return potentials of the inner bank for edges, all zero."""
+        return UnaryPotentials(np.zeros((len(edges), self.pairs.n_weights)))
+
+    def _add(self, scores: UnaryPotentials, potentials: GraphPotentials) -> None:
+        """Add the potentials of the inner bank to those of pairs of labels."""
+        jit.add_pairs(scores.unary, 1.0, self.pairs.index, potentials.pairwise)
 
     def step(self, x: GraphSpan, gradient: GraphPotentials) -> None:
         if (edges := self.edges_of(x)) is None:
@@ -165,7 +246,7 @@ class EdgeBank(Bank):
         return EdgeBank(self.bank.release(), self.pairs)
 
 
-class PairBank(DenseBank):
+class PairBank(CompiledDenseBank):
     """Scores of pairs of labels that all edges share; adds to ``pairwise``.
 
     Parameters
@@ -176,16 +257,24 @@ class PairBank(DenseBank):
     name : str
     """
 
+    functions = BankFunctions(
+        scores=jit.add_shared_pairs,
+        average=jit.add_averaged_pairs,
+        step=jit.step_shared_pairs,
+        fold=fold,
+        slopes=jit.slopes_of_shared_pairs,
+    )
+    layout = jit.PAIRS
+    compiled = property(lambda self: self.functions)
+
     def __init__(
         self, pairs: LabelPairs, averaging: bool = False, name: str = "transitions"
     ) -> None:
         super().__init__(name, (1, 1, pairs.n_weights), averaging)
         self.pairs = pairs
 
-    def add_potentials(self, x: GraphSpan, potentials: GraphPotentials) -> None:
-        scale = self.group_state.scales[0]
-        if scale != 0.0:
-            jit.add_pairs(self.table[0], scale, self.pairs.index, potentials.pairwise)
+    def arrays(self) -> jit.Pairs:  # type: ignore[override]
+        return jit.Pairs(self.table, self._sums, self.group_state.address, self.pairs.index)
 
     def _own(self, gradient: Potentials) -> np.ndarray:
         return self.pairs.sums(gradient.pairwise).sum(axis=0)[None, None]

@@ -9,7 +9,14 @@ from omkl import signatures
 from omkl._components import function_and_parameters
 from omkl.losses.base import PointwiseLoss, ValueAndGradient
 from omkl.losses.structured import StructuredLoss
-from omkl.structures.base import Output, PackedStructure, Potentials, Structure, pairs_of
+from omkl.structures.base import (
+    Output,
+    PackedStructures,
+    Potentials,
+    Structure,
+    layout_of,
+    pairs_of,
+)
 from omkl.structures.multiclass import Scalar
 
 
@@ -48,7 +55,7 @@ class LossFunction:
         if self.is_compiled:
             self.function, self.parameters = function_and_parameters(loss)
         self._address: int | None = None
-        self._packed_structure: PackedStructure | None = None
+        self._packed_structures: PackedStructures | None = None
 
     def __reduce__(self) -> tuple:
         # addresses hold in this process, and for these arrays
@@ -70,7 +77,7 @@ class LossFunction:
         calls = getattr(self.loss, "calls", None)
         return signatures.StructureFunctions._fields if calls is None else calls
 
-    def packed_structure(self, also: Iterable[str] = ()) -> PackedStructure:
+    def packed_structures(self, also: Iterable[str] = ()) -> PackedStructures:
         """Return those functions of the structure that the loss calls; hold it while in use.
 
         Parameters
@@ -78,7 +85,7 @@ class LossFunction:
         also : iterable of str
             Further functions, such as "decode" and "cost".
         """
-        return self.structure.packed({*self.calls, *also})
+        return PackedStructures(self.structure, {*self.calls, *also})
 
     def __call__(self, potentials: Potentials, gold: Output) -> ValueAndGradient:
         """Return the loss, and its gradient in the potentials, None if that is zero.
@@ -102,14 +109,14 @@ class LossFunction:
         return value, potentials._replace(unary=np.array([[slope]]))
 
     def _of_labels(self, potentials: Potentials, gold: Output) -> ValueAndGradient:
-        if self._packed_structure is None:
-            self._packed_structure = self.packed_structure()
+        if self._packed_structures is None:
+            self._packed_structures = self.packed_structures()
         labels = np.array(gold, dtype=np.int64, ndmin=1)
         pairwise = pairs_of(potentials)
         gradient = np.empty_like(potentials.unary)
         pair_gradient = np.empty_like(pairwise)
         value = self.function(
-            self._packed_structure.address,
+            self._packed_structures.address_for(layout_of(potentials)),
             potentials.unary,
             pairwise,
             labels,

@@ -48,6 +48,8 @@ class BankParts(NamedTuple):
     inputs: int
     #: Whether the inputs are all tokens of the block, not only those of the rounds.
     covers_all: int
+    #: Whether the tokens are edges of graphs.
+    of_edges: int
     first: int
     end: int
     is_penalized: int
@@ -104,7 +106,6 @@ class Model(NamedTuple):
     loss: int
     #: Loss that examiners take of a model without groups.
     reference_loss: int
-    structure: int
     method: int
     begin: int
     square: int
@@ -130,6 +131,12 @@ class Rounds(NamedTuple):
     n_rounds: int
     lows: np.ndarray
     ends: np.ndarray
+    #: The same of the edges of graphs.
+    edge_lows: np.ndarray
+    edge_ends: np.ndarray
+    #: Address of the structure for the layout of each example, and number E of its tables of pairs.
+    structures: np.ndarray
+    n_pairs: np.ndarray
     codes: np.ndarray
     targets: np.ndarray
     weights: np.ndarray
@@ -177,7 +184,8 @@ _OF_MODEL = _addresses(Model) | dict.fromkeys(["banks", "steps", "examiners", "p
 _OF_MODEL |= dict.fromkeys(["examined", "schedule", "state"], VECTOR) | {"radius": FLOAT}
 MODEL = Layout(Model, **_OF_MODEL)
 _OF_ROUNDS = dict.fromkeys(Rounds._fields, VECTOR)
-_OF_ROUNDS |= dict.fromkeys(["lows", "ends", "codes"], INTEGERS)
+_OF_ROUNDS |= dict.fromkeys(["lows", "ends", "edge_lows", "edge_ends"], INTEGERS)
+_OF_ROUNDS |= dict.fromkeys(["structures", "n_pairs", "codes"], INTEGERS)
 _OF_ROUNDS |= dict.fromkeys(["n_rounds", "testing", "of_numbers"], INTEGER)
 ROUNDS = Layout(Rounds, **_OF_ROUNDS)
 _OF_SCRATCH = dict.fromkeys(Scratch._fields, VECTOR)
@@ -230,6 +238,8 @@ measure_norms, rescale_groups, call_events = _MEASURE.call, _RESCALE.call, _EVEN
 @borrowing
 def place_of(bank, rounds, i):
     """Return the place of the first token of a round in the inputs of a bank."""
+    if bank.of_edges:
+        return rounds.edge_lows[i] if bank.covers_all else rounds.edge_ends[i]
     return rounds.lows[i] if bank.covers_all else rounds.ends[i]
 
 
@@ -268,7 +278,7 @@ def add_potentials(banks, rounds_address, i, penalized, unary, pairwise):
 
 
 @borrowing
-def evaluate(loss_address, structure, rounds_address, i, scratch_address, unary, gradient):
+def evaluate(loss_address, rounds_address, i, scratch_address, unary, gradient):
     """Return the loss of an example at the potentials in ``unary`` and the scratch; write its
     gradient.
     """
@@ -283,7 +293,9 @@ def evaluate(loss_address, structure, rounds_address, i, scratch_address, unary,
         return value
     scratch = scratch_at(scratch_address)
     gold = rounds.codes[first:last]
-    pairs, pair_gradient = scratch.pairwise, scratch.pair_gradient
+    n_pairs = rounds.n_pairs[i]
+    pairs, pair_gradient = scratch.pairwise[:n_pairs], scratch.pair_gradient[:n_pairs]
+    structure = rounds.structures[i]
     arguments = (structure, unary, pairs, gold, loss.parameters, gradient, pair_gradient)
     return loss_of_labels(loss.function, arguments)
 
@@ -293,7 +305,7 @@ def cost_of(model_address, rounds_address, i, scratch_address):
     """Return the cost of the prediction of a round, for the potentials in the scratch."""
     rounds = rounds_at(rounds_address)
     scratch = scratch_at(scratch_address)
-    structure = model_at(model_address).structure
+    structure = rounds.structures[i]
     first, last = rounds.ends[i], rounds.ends[i + 1]
     unary = scratch.unary[: last - first]
     if rounds.of_numbers:
@@ -301,7 +313,7 @@ def cost_of(model_address, rounds_address, i, scratch_address):
         return difference * difference
     labels = scratch.labels[: last - first]
     gold = rounds.codes[first:last]
-    decode(structure, unary, scratch.pairwise, gold, 0.0, labels)
+    decode(structure, unary, scratch.pairwise[: rounds.n_pairs[i]], gold, 0.0, labels)
     return cost(structure, gold, labels)
 
 
@@ -313,6 +325,8 @@ def examine(model_address, rounds_address, i, scratch_address):
     scratch = scratch_at(scratch_address)
     n_tokens = rounds.ends[i + 1] - rounds.ends[i]
     unary, gradient = scratch.unary[:n_tokens], scratch.gradient[:n_tokens]
+    n_pairs = rounds.n_pairs[i]
+    pairwise, pair_gradient = scratch.pairwise[:n_pairs], scratch.pair_gradient[:n_pairs]
     for position in range(len(model.examiners)):
         examiner = examiner_at(model.examiners[position])
         model.examined[position] = np.nan
@@ -322,11 +336,11 @@ def examine(model_address, rounds_address, i, scratch_address):
         if examiner.model == AVERAGED:
             call_average(model.phases[AVERAGE], (model_address, rounds_address, i, scratch_address))
         else:
-            add_potentials(model.banks, rounds_address, i, False, unary, scratch.pairwise)
+            add_potentials(model.banks, rounds_address, i, False, unary, pairwise)
             loss = model.reference_loss
-        value = evaluate(loss, model.structure, rounds_address, i, scratch_address, unary, gradient)
+        value = evaluate(loss, rounds_address, i, scratch_address, unary, gradient)
         model.examined[position] = value
-        if examiner.look and (is_nonzero(gradient) or is_nonzero(scratch.pair_gradient)):
+        if examiner.look and (is_nonzero(gradient) or is_nonzero(pair_gradient)):
             measure_slopes(model_address, rounds_address, i, scratch_address, gradient)
             arguments = (
                 examiner.arrays,
@@ -352,8 +366,9 @@ def add_averaged_potentials(model_address, rounds_address, i, scratch_address):
         factors[k] = groups.scales[k]
         if total > 0.0:
             factors[k] = groups.averages[k] + model.state[PENDING] * factors[k]
+    pairwise = scratch.pairwise[: rounds.n_pairs[i]]
     clear(unary)
-    clear(scratch.pairwise)
+    clear(pairwise)
     for address in model.banks:
         bank = bank_at(address)
         place = place_of(bank, rounds, i)
@@ -365,7 +380,7 @@ def add_averaged_potentials(model_address, rounds_address, i, scratch_address):
             factors_of_bank,
             total,
             unary,
-            scratch.pairwise,
+            pairwise,
         )
         add_average(bank.average, arguments)
 
@@ -377,6 +392,7 @@ def measure_slopes(model_address, rounds_address, i, scratch_address, gradient):
     rounds = rounds_at(rounds_address)
     scratch = scratch_at(scratch_address)
     slopes, totals = scratch.slopes, scratch.totals
+    pair_gradient = scratch.pair_gradient[: rounds.n_pairs[i]]
     clear(slopes)
     clear(totals)
     for address in model.banks:
@@ -387,7 +403,7 @@ def measure_slopes(model_address, rounds_address, i, scratch_address, gradient):
                 slopes[bank.first : bank.end],
                 totals[bank.first : bank.end],
             )
-            example = (bank.arrays, bank.inputs, place, gradient, scratch.pair_gradient)
+            example = (bank.arrays, bank.inputs, place, gradient, pair_gradient)
             add_slopes(bank.slopes, (*example, slopes_of_bank, totals_of_bank))
     scales_of_parts(model.part_scales, (model.method, model.groups, scratch.scales))
     for k in range(len(slopes)):
@@ -452,6 +468,7 @@ def apply_events(model_address, rounds_address, i, scratch_address, moves):
     scratch = scratch_at(scratch_address)
     groups = groups_at(model.groups)
     gradient = scratch.gradient[: rounds.ends[i + 1] - rounds.ends[i]]
+    pair_gradient = scratch.pair_gradient[: rounds.n_pairs[i]]
     for address in model.banks:
         bank = bank_at(address)
         has_activated = False
@@ -462,7 +479,7 @@ def apply_events(model_address, rounds_address, i, scratch_address, moves):
                 groups.averages[k] = 0.0
         if moves and has_activated:
             example = (bank.arrays, bank.inputs, place_of(bank, rounds, i))
-            step_bank(bank.step, (*example, gradient, scratch.pair_gradient, True))
+            step_bank(bank.step, (*example, gradient, pair_gradient, True))
         for k in range(bank.first, bank.end):
             scale = groups.scales[k]
             if scale != 0.0 and (scale < groups.lowest_scale or scale > groups.highest_scale):
@@ -482,32 +499,31 @@ def learn_example(model_address, rounds_address, i, scratch_address):
     weight = rounds.weights[i]
     n_tokens = rounds.ends[i + 1] - rounds.ends[i]
     unary, gradient = scratch.unary[:n_tokens], scratch.gradient[:n_tokens]
+    n_pairs = rounds.n_pairs[i]
+    pairwise, pair_gradient = scratch.pairwise[:n_pairs], scratch.pair_gradient[:n_pairs]
     example = (model_address, rounds_address, i, scratch_address)
     if len(model.examiners):
         call_examine(phases[EXAMINE], example)
     state[BEGUN] = i + 1
     rate = rate_of(model.rate, (model.schedule, rounds.rates[i], weight))
     begin_round(model.begin, (model.method, model.groups, state[PENDING], rate, weight))
-    add_potentials(model.banks, rounds_address, i, True, unary, scratch.pairwise)
+    add_potentials(model.banks, rounds_address, i, True, unary, pairwise)
     if rounds.testing:
         rounds.costs[i] = call_cost(phases[COST], example)
-    loss = evaluate(
-        model.loss, model.structure, rounds_address, i, scratch_address, unary, gradient
-    )
+    loss = evaluate(model.loss, rounds_address, i, scratch_address, unary, gradient)
     rounds.losses[i] = weight * loss
     if not np.isfinite(loss):
         return False
     if len(model.examiners):
         call_compare(phases[COMPARE], (model_address, i, loss))
-    moves = is_nonzero(gradient) or is_nonzero(scratch.pair_gradient)
+    moves = is_nonzero(gradient) or is_nonzero(pair_gradient)
     square_gradient = 0.0
     if moves:
         for address in model.banks:
             bank = bank_at(address)
             place = place_of(bank, rounds, i)
-            step_bank(
-                bank.step, (bank.arrays, bank.inputs, place, gradient, scratch.pair_gradient, False)
-            )
+            arguments = (bank.arrays, bank.inputs, place, gradient, pair_gradient, False)
+            step_bank(bank.step, arguments)
         square = square_of_gradient(model.square, (model.method, model.groups, weight))
         square_gradient = weight * weight * square
         rate = adapt_rate(model_address, loss, square_gradient, weight, rate)

@@ -16,11 +16,11 @@ from omkl.groups.base import CompiledBank
 from omkl.losses.evaluation import LossFunction
 from omkl.online import _jit_driver as jit
 from omkl.online.examiners.evidence import reference_loss
-from omkl.online.rounds import Sequences, Step, TrainerPart
+from omkl.online.rounds import Places, Sequences, Step, TrainerPart
 from omkl.online.schedules import KNOWN_RATES, GrowingHorizon
 from omkl.online.trainer import OnlineTrainer
 from omkl.regularizers.base import ProximalStep
-from omkl.structures.base import pairs_of
+from omkl.structures.base import PackedStructures, pairs_of
 
 #: Most rounds of one call.
 AT_A_TIME = 1000
@@ -79,12 +79,20 @@ def compiled_pass(
     while done < len(order):
         n = min(room(), AT_A_TIME, len(order) - done, trainer.until_upkeep())
         if n > 1:
-            ends = np.cumsum(sequences.lengths(order[done : done + n]))
-            most_tokens = min(bank.rows_at_once for bank in compiled_banks(trainer))
-            n = max(1, min(n, int(np.searchsorted(ends, most_tokens, side="right"))))
+            n = _rounds_at_once(trainer, sequences, order[done : done + n])
         step = driver.learn(sequences, order[done : done + n], testing)
         done += step.n_examples
         yield step
+
+
+def _rounds_at_once(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray) -> int:
+    """Return how many examples of an order the banks take in one call, at least one."""
+    n_rounds = len(order)
+    for bank in compiled_banks(trainer):
+        ends = np.cumsum(sequences.lengths_for(bank, order))
+        most = int(np.searchsorted(ends, bank.rows_at_once, side="right"))
+        n_rounds = max(1, min(n_rounds, most))
+    return n_rounds
 
 
 def fastest_pass(
@@ -148,12 +156,18 @@ class Driver:
             If a loss is not finite.
         """
         trainer = self.trainer
-        lows, ends, tokens = sequences.tokens_of(order)
-        presented = self._fill_rounds(sequences, order, (lows, ends, tokens), testing)
-        inputs = [bank.inputs_of(sequences.tokens, tokens) for bank in compiled_banks(trainer)]
+        places = sequences.tokens_of(order)
+        edges = sequences.edges_of(order)
         model = self._packed_model(testing)
+        presented = self._fill_rounds(sequences, order, places, testing)
+        self._fill_layouts(model, sequences, order, edges)
+        inputs = []
+        for bank in compiled_banks(trainer):
+            chosen = places if bank.kind_of_edges is None or edges is None else edges
+            inputs.append(bank.inputs_of(sequences.tokens_for(bank), chosen.tokens))
         blocks = model.refresh(inputs)
-        scratch = self._packed_scratch(int(np.diff(ends).max()))
+        most_pairs = int(self._rounds.n_pairs[: len(order)].max())
+        scratch = self._packed_scratch(int(np.diff(places.ends).max()), most_pairs)
         try:
             jit.learn(model.address, self._rounds.address, scratch.address)
         finally:
@@ -169,7 +183,7 @@ class Driver:
             rate=model.state.item(jit.RATE),
             square_gradient=model.state.item(jit.SQUARE_GRADIENT),
             potentials=None,
-            gold=sequences.gold[tokens[: ends[learned]]],
+            gold=sequences.gold[places.tokens[: places.ends[learned]]],
             n_examples=learned,
             weight=self._rounds.weights[:learned].copy(),
             costs=self._rounds.costs[:learned].copy() if testing else None,
@@ -177,12 +191,11 @@ class Driver:
         )
 
     def _fill_rounds(
-        self, sequences: Sequences, order: np.ndarray, places: tuple, testing: bool
+        self, sequences: Sequences, order: np.ndarray, places: Places, testing: bool
     ) -> np.ndarray:
         """Write the numbers of the rounds; return the total weights of examples after each of them."""
         trainer = self.trainer
-        lows, ends, tokens = places
-        n_rounds, n_tokens = len(order), len(tokens)
+        n_rounds, n_tokens = len(order), len(places.tokens)
         if not self._rounds.has_room_for(n_rounds, n_tokens):
             self._rounds = RoundArrays(n_rounds, n_tokens)
         rounds = self._rounds
@@ -190,7 +203,7 @@ class Driver:
         presented = np.empty(n_rounds + 1)
         presented[0], presented[1:] = trainer.presented, weights
         presented = np.cumsum(presented)[1:]
-        gold = sequences.gold[tokens]
+        gold = sequences.gold[places.tokens]
         of_numbers = trainer.loss_function.of_numbers
         if of_numbers:
             rounds.targets[:n_tokens] = gold
@@ -198,8 +211,8 @@ class Driver:
             rounds.codes[:n_tokens] = gold
         first = trainer.round - trainer.began + 1
         numbers = np.arange(first, first + n_rounds)
-        rounds.lows[:n_rounds] = lows
-        rounds.ends[: n_rounds + 1] = ends
+        rounds.lows[:n_rounds] = places.lows
+        rounds.ends[: n_rounds + 1] = places.ends
         rounds.weights[:n_rounds] = weights
         rounds.rates[:n_rounds] = trainer.schedule.factors(numbers)
         lambda_: Any = trainer.lambda_
@@ -211,18 +224,40 @@ class Driver:
         rounds.set_numbers(n_rounds=n_rounds, testing=testing, of_numbers=of_numbers)
         return presented
 
-    def _packed_scratch(self, longest: int) -> Packed:
-        """Return working memory for sequences of up to ``longest`` tokens."""
+    def _fill_layouts(
+        self, model: "PackedModel", sequences: Sequences, order: np.ndarray, edges: Places | None
+    ) -> None:
+        """Write the structure and the edges of each round, after the model was packed."""
+        structures = model.structures
+        rounds, n_rounds = self._rounds, len(order)
+        if structures is None:
+            return  # numbers
+        if sequences.layouts is None:
+            rounds.structures[:n_rounds] = structures.address_for()
+            rounds.n_pairs[:n_rounds] = model.n_pairs
+            return
+        for i, s in enumerate(sequences.chosen[order].tolist()):
+            rounds.structures[i] = structures.address_for(sequences.layouts[s])
+            rounds.n_pairs[i] = self.trainer.structure.n_pairs(sequences.layouts[s])
+        if edges is not None:
+            rounds.edge_lows[:n_rounds] = edges.lows
+            rounds.edge_ends[: n_rounds + 1] = edges.ends
+
+    def _packed_scratch(self, longest: int, most_pairs: int) -> Packed:
+        """Return working memory for up to ``longest`` tokens, and tables of pairs of labels."""
         trainer = self.trainer
         n_groups, p = len(trainer.group_state.names), trainer.n_penalized
         potentials = trainer.structure.zeros(longest)
-        unary, pairwise = potentials.unary, pairs_of(potentials)
+        unary = potentials.unary
+        pairwise = np.zeros((most_pairs, *pairs_of(potentials).shape[1:]))
         scratch = self._scratch
         if scratch is not None:
             arrays = scratch.values
             has_room = len(arrays.unary) >= longest and arrays.unary.shape[1] == unary.shape[1]
             has_groups = len(arrays.norms) == p and len(arrays.factors) == n_groups
-            if has_room and has_groups and arrays.pairwise.shape == pairwise.shape:
+            pairs = arrays.pairwise
+            has_pairs = len(pairs) >= most_pairs and pairs.shape[1:] == pairwise.shape[1:]
+            if has_room and has_groups and has_pairs:
                 return scratch
         arrays = jit.Scratch(
             unary=unary,
@@ -264,6 +299,10 @@ class RoundArrays:
     def __init__(self, n_rounds: int, n_tokens: int) -> None:
         self.lows = np.zeros(n_rounds, dtype=np.int64)
         self.ends = np.zeros(n_rounds + 1, dtype=np.int64)
+        self.edge_lows = np.zeros(n_rounds, dtype=np.int64)
+        self.edge_ends = np.zeros(n_rounds + 1, dtype=np.int64)
+        self.structures = np.zeros(n_rounds, dtype=np.int64)
+        self.n_pairs = np.zeros(n_rounds, dtype=np.int64)
         self.codes = np.zeros(n_tokens, dtype=np.int64)
         self.targets = np.zeros(n_tokens)
         self.weights, self.rates, self.shrinkage, self.averages = np.zeros((4, n_rounds))
@@ -296,6 +335,10 @@ class PackedModel:
         Address of the :class:`_jit_driver.Model`.
     state : array of shape (N_STATE,)
         The numbers that change from round to round.
+    structures : PackedStructures or None
+        Functions of the structure; None for numbers.
+    n_pairs : int
+        Number of tables of pairs of labels of examples without layouts.
     """
 
     def __init__(self, trainer: OnlineTrainer, testing: bool) -> None:
@@ -312,7 +355,8 @@ class PackedModel:
         if any(part.examines == "reference" for part in self._examiners):
             losses.append(reference_loss(trainer))
         self._packed_losses = [_packed_loss(loss) for loss in losses]
-        self._structure = _packed_structure(losses, testing)
+        self.structures = _packed_structures(losses, testing)
+        self.n_pairs = 0 if self.structures is None else trainer.structure.n_pairs()
         self._packed = self._pack()
         self.address = self._packed.address
 
@@ -334,7 +378,6 @@ class PackedModel:
                 n_penalized=trainer.n_penalized,
                 loss=self._packed_losses[0].address,
                 reference_loss=self._packed_losses[-1].address,
-                structure=0 if self._structure is None else self._structure.address,
                 method=0,
                 begin=signatures.BEGIN.address_of(functions.begin),
                 square=signatures.SQUARE.address_of(functions.square),
@@ -475,6 +518,7 @@ def _packed_bank(bank: CompiledBank, trainer: OnlineTrainer) -> Packed:
             arrays=0,
             inputs=0,
             covers_all=0,
+            of_edges=int(bank.kind_of_edges is not None),
             first=groups.start,
             end=groups.stop,
             is_penalized=int(is_penalized),
@@ -511,7 +555,7 @@ def _packed_loss(loss: LossFunction) -> Packed:
     return jit.LOSS.pack(jit.LossParts(loss.address, loss.parameters, int(loss.of_numbers)))
 
 
-def _packed_structure(losses: list[LossFunction], testing: bool) -> Any:
+def _packed_structures(losses: list[LossFunction], testing: bool) -> PackedStructures | None:
     """Return those functions of the structure that the losses call, and those that predict if
     ``testing``.
     """
@@ -520,4 +564,4 @@ def _packed_structure(losses: list[LossFunction], testing: bool) -> Any:
     also = set(PREDICTING) if testing else set()
     for loss in losses[1:]:
         also |= set(loss.calls)
-    return losses[0].packed_structure(also)
+    return losses[0].packed_structures(also)

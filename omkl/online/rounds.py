@@ -13,7 +13,7 @@ import numpy as np
 
 from omkl._pointers import Packed
 from omkl.exceptions import InputError
-from omkl.groups.base import Bank, initial_potentials
+from omkl.groups.base import Bank, CompiledBank, initial_potentials
 from omkl.groups.group_state import GroupState
 from omkl.groups.tokens import Tokens, gathered_rows
 from omkl.losses.evaluation import LossFunction
@@ -62,37 +62,68 @@ class Sequences(NamedTuple):
     chosen : int array of shape (n,)
         Sequence of each example.
     weights : array of shape (n,) or None
+    layouts : sequence or None
+        Layout of the potentials of each sequence, such as the edges of a graph.
+    edges : dict of str to Tokens, or None
+        Encoded edges of each sequence, for the banks of each kind of pairs of labels.
     """
 
     tokens: Tokens
     gold: np.ndarray
     chosen: np.ndarray
     weights: np.ndarray | None
+    layouts: Sequence[Any] | None = None
+    edges: Mapping[str, Tokens] | None = None
 
-    def lengths(self, examples: np.ndarray) -> np.ndarray:
-        """Return the numbers of tokens of some examples."""
+    def tokens_for(self, bank: CompiledBank) -> Tokens:
+        """Return the tokens that a bank reads."""
+        if bank.kind_of_edges is None or self.edges is None:
+            return self.tokens
+        return self.edges[bank.kind_of_edges]
+
+    def lengths_for(self, bank: CompiledBank, examples: np.ndarray) -> np.ndarray:
+        """Return the numbers of tokens that a bank reads of some examples."""
+        offsets = self.tokens_for(bank).offsets
         chosen = self.chosen[examples]
-        return self.tokens.offsets[chosen + 1] - self.tokens.offsets[chosen]
+        return offsets[chosen + 1] - offsets[chosen]
 
-    def tokens_of(self, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the places of the tokens of n examples.
+    def tokens_of(self, examples: np.ndarray) -> "Places":
+        """Return the places of the tokens of some examples."""
+        return Places.of(self.tokens.offsets, self.chosen[examples])
 
-        Returns
-        -------
-        lows : int array of shape (n,)
-            First token of each example.
-        bounds : int array of shape (n + 1,)
-            Example i has ``tokens[bounds[i] : bounds[i + 1]]``.
-        tokens : int array
-        """
-        offsets = self.tokens.offsets
-        chosen = self.chosen[examples]
+    def edges_of(self, examples: np.ndarray) -> "Places | None":
+        """Return the places of the edges of some examples; None if no bank reads edges."""
+        if not self.edges:
+            return None
+        edges = next(iter(self.edges.values()))  # all kinds have the same places
+        return Places.of(edges.offsets, self.chosen[examples])
+
+
+class Places(NamedTuple):
+    """Places of the tokens of n examples in a block.
+
+    Attributes
+    ----------
+    lows : int array of shape (n,)
+        First token of each example in the block.
+    ends : int array of shape (n + 1,)
+        Bounds of each example in ``tokens``.
+    tokens : int array
+        The tokens of all examples.
+    """
+
+    lows: np.ndarray
+    ends: np.ndarray
+    tokens: np.ndarray
+
+    @classmethod
+    def of(cls, offsets: np.ndarray, chosen: np.ndarray) -> "Places":
+        """Return the places of the tokens of sequences."""
         if len(chosen) == 1:  # the same in fewer calls
             low = offsets.item(chosen[0])
             high = offsets.item(chosen[0] + 1)
-            return np.array([low]), np.array([0, high - low]), np.arange(low, high)
-        bounds, tokens = gathered_rows(offsets, chosen)
-        return offsets[chosen], bounds, tokens
+            return cls(np.array([low]), np.array([0, high - low]), np.arange(low, high))
+        return cls(offsets[chosen], *gathered_rows(offsets, chosen))
 
 
 class Change(NamedTuple):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 from itertools import count
 from typing import Any, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -72,7 +73,9 @@ class Structure(Component):
         """
         return self.compiled is not None
 
-    def packed(self, names: Collection[str] | None = None) -> "PackedStructure":
+    def packed(
+        self, names: Collection[str] | None = None, layout: Any = None
+    ) -> "PackedStructure":
         """Return compiled functions and their arrays, for compiled losses; hold it while in use.
 
         Parameters
@@ -80,8 +83,22 @@ class Structure(Component):
         names : collection of str, optional
             The functions that are called, by the names of
             :class:`~omkl.signatures.StructureFunctions`; no others are compiled. All by default.
+        layout : object, optional
+            Layout of the potentials of an example, such as the edges of a graph, if examples of
+            this structure have layouts of their own.
         """
-        return PackedStructure(self, StructureFunctions._fields if names is None else names)
+        names = StructureFunctions._fields if names is None else names
+        return PackedStructure(self.compiled, names, self.arrays())
+
+    def n_pairs(self, layout: Any = None) -> int:
+        """Return the number of tables of pairs of labels in the potentials of an example.
+
+        Parameters
+        ----------
+        layout : object, optional
+            See :meth:`packed`.
+        """
+        return len(pairs_of(self.zeros(1)))
 
     def zeros(self, size: int) -> Potentials:
         """Return potentials of an input of this size, all zero.
@@ -281,19 +298,52 @@ class PackedStructure:
         Argument ``structure`` of compiled losses.
     """
 
-    def __init__(self, structure: Structure, names: Collection[str]) -> None:
+    def __init__(
+        self, functions: StructureFunctions | None, names: Collection[str], arrays: Packed | None
+    ) -> None:
         addresses = dict.fromkeys(StructureFunctions._fields, 0)
         called = set(names)
         if "marginals" in called:
             called.add("marginals_in_logs")
         for name in called:
-            function = getattr(structure.compiled, name)
+            function = getattr(functions, name)
             if function is not None:
                 addresses[name] = getattr(SIGNATURES, name).address_of(function)
-        self._arrays = structure.arrays()
-        address_of_arrays = 0 if self._arrays is None else self._arrays.address
+        self._arrays = arrays
+        address_of_arrays = 0 if arrays is None else arrays.address
         self._functions = STRUCTURE.pack(StructureAddresses(**addresses, arrays=address_of_arrays))
         self.address = self._functions.address
+
+
+class PackedStructures:
+    """Compiled functions of a structure for any layout of potentials, each packed once.
+
+    Parameters
+    ----------
+    structure : Structure
+    names : collection of str
+        The functions that are called.
+    """
+
+    def __init__(self, structure: Structure, names: Collection[str]) -> None:
+        self._structure = structure
+        self._names = names
+        self._without_layout: PackedStructure | None = None
+        self._by_layout: WeakKeyDictionary[Any, PackedStructure] = WeakKeyDictionary()
+
+    def address_for(self, layout: Any = None) -> int:
+        """Return the address of the functions and arrays for potentials of a layout, or of none;
+        hold both this object and the layout while it is in use.
+        """
+        if layout is None:
+            if self._without_layout is None:
+                self._without_layout = self._structure.packed(self._names)
+            return self._without_layout.address
+        packed = self._by_layout.get(layout)
+        if packed is None:
+            packed = self._structure.packed(self._names, layout)
+            self._by_layout[layout] = packed
+        return packed.address
 
 
 def best_outputs(
@@ -378,6 +428,11 @@ def packed_costs(structure: Any) -> Packed:
 def pairs_of(potentials: Potentials) -> np.ndarray:
     """Return the potentials of pairs of labels, (E, K, K); E = 0 if there are none."""
     return getattr(potentials, "pairwise", NO_PAIRS)
+
+
+def layout_of(potentials: Potentials) -> Any:
+    """Return the layout of potentials, such as the edges of a graph; None if they have none."""
+    return getattr(potentials, "layout", None)
 
 
 def arrays_of(potentials: Potentials) -> list[np.ndarray]:

@@ -72,7 +72,7 @@ def test_a_chain_is_a_graph_without_cycles(loss, transitions):
 
 
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
-def test_chains_are_trained_in_compiled_passes(loss, monkeypatch):
+def test_graphs_are_trained_in_compiled_passes(loss, monkeypatch):
     X, y = draw_chains(40)
     y = [[None if t == 3 else label for t, label in enumerate(own.tolist())] for own in y]
     labeler, rounds = GraphLabeler(["linear"], loss=loss, epochs=3, random_state=0), []
@@ -90,7 +90,7 @@ def test_chains_are_trained_in_compiled_passes(loss, monkeypatch):
     rounds.clear()
     others = [Graph(x.nodes, x.edges[::-1], directed=True) for x in as_graphs(X)]
     assert_allclose(labeler.fit(others, y).predictor_.norms, alone)
-    assert not rounds
+    assert rounds
 
 
 @pytest.mark.parametrize("pairs", ["symmetric", "equal", "potts"])

@@ -8,8 +8,8 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 
-from omkl import OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
-from omkl.data import Stream
+from omkl import GraphLabeler, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
+from omkl.data import Graph, Stream
 from omkl.online import MeanPolyak, driver, training_loop
 from omkl.regularizers import L1, L21, Ridge, SquaredL21
 
@@ -316,19 +316,76 @@ def single_configuration(rng):
     return drawn._replace(blocks=blocks, weights=weights, call="partial_fit")
 
 
+def random_graph(rng, features, directed, edge_features, doubled):
+    """Draw a graph with cycles, a forest, or a chain, with edge features if their kind is given."""
+    n = len(features)
+    kind = one_of(rng, ["cycles", "cycles", "forest", "chain"])
+    if kind == "chain":
+        edges = [(i, i + 1) for i in range(n - 1)]
+    elif kind == "forest":
+        edges = [(int(rng.integers(i)), i) for i in range(1, n) if rng.random() < 0.8]
+    else:
+        edges = [(i, j) for j in range(n) for i in range(j) if rng.random() < 0.6]
+    if doubled and directed:
+        edges += [edge[::-1] for edge in edges[:2]]  # parallel edges, which count as one
+    given = None
+    if edge_features == "vectors":
+        given = rng.normal(size=(len(edges), 2))
+    elif edge_features == "words":
+        given = [{"near": f"e{rng.integers(3)}"} for _ in edges]
+    return Graph(features, edges, given if edges else None, directed=directed)
+
+
+def graph_configuration(rng):
+    """Draw a labeler of graphs, some labels of which may be unknown."""
+    options = shared_options(rng)
+    if options["regularizer"] == "weighted":
+        options["regularizer"] = "mkl"
+    n_labels = int(rng.integers(2, 5))
+    directed, doubled = bool(rng.integers(2)), bool(rng.integers(2))
+    edge_features = one_of(rng, [None, "vectors", "words"])
+    if edge_features == "vectors":
+        options["edge_kernels"] = one_of(rng, [["linear"], ["linear", "gaussian:features=6"]])
+    known = one_of(rng, [0.6, 1.0, 1.0])
+    X, y = [], []
+    for _ in range(N // 8):
+        codes = rng.integers(n_labels, size=rng.integers(2, 7))
+        features = rng.normal(size=(len(codes), 6)) + codes[:, None]
+        X.append(random_graph(rng, features, directed, edge_features, doubled))
+        y.append([f"L{c}" if rng.random() < known else None for c in codes.tolist()])
+    X[0] = Graph(
+        rng.normal(size=(4, 6)),
+        [(0, 1), (1, 2), (2, 0)],
+        {None: None, "vectors": np.ones((3, 2)), "words": [{"near": "e0"}] * 3}[edge_features],
+        directed=directed,
+    )
+    y[0] = [f"L{c % n_labels}" for c in range(4)]
+    labeler = GraphLabeler(
+        one_of(rng, KERNELS[:3]),
+        loss=one_of(rng, LABEL_LOSSES),
+        transitions=one_of(rng, ["free", "regularized", None]),
+        pairs=one_of(rng, [None, "equal", "potts"]),
+        **options,
+    )
+    labels = [f"L{c}" for c in range(n_labels)]
+    return in_blocks(rng, labeler, X, y, weights_of(rng, len(X)), labels)
+
+
+#: The order of kinds is part of their seeds.
 KINDS = {
-    "single": single_configuration,
     "any": any_configuration,
     "budget": budget_configuration,
-    "restart": restart_configuration,
     "drift": drift_configuration,
     "growing": growing_configuration,
+    "restart": restart_configuration,
+    "single": single_configuration,
+    "graphs": graph_configuration,
 }
 
 
 def draw(kind, seed):
     """Draw a configuration of a kind."""
-    return KINDS[kind](np.random.default_rng([sorted(KINDS).index(kind), seed]))
+    return KINDS[kind](np.random.default_rng([list(KINDS).index(kind), seed]))
 
 
 # ---- training ------------------------------------------------------------------------------------
@@ -394,7 +451,7 @@ def alternate(monkeypatch, seed):
 
 def predictions(model, X):
     """Return the scores of the averaged model, or its predicted numbers."""
-    if isinstance(model, SequenceLabeler):
+    if isinstance(model, (SequenceLabeler, GraphLabeler)):
         return np.concatenate(model.decision_function(X))
     return (
         model.decision_function(X) if isinstance(model, OnlineMKLClassifier) else model.predict(X)

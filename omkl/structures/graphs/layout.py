@@ -1,16 +1,20 @@
 """The edges of a graph: the order of messages, spanning forests, and parallel edges as one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csgraph, csr_array
 
+from omkl._pointers import Packed
 from omkl.structures.graphs import _jit_labellings as jit
+from omkl.structures.graphs._jit_graph import GRAPH, GraphArrays
 
 #: Minimum number of random spanning forests that determine how often edges appear in one.
 FORESTS = 20
+#: Places of single edges where no two edges join the same nodes.
+NO_PLACES = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(eq=False)
@@ -29,6 +33,37 @@ class GraphLayout:
     n_nodes: int
     edges: np.ndarray
     directed: bool = False
+    _packed: Packed | None = field(default=None, init=False, repr=False)
+
+    def packed(self, with_forests: bool) -> Packed:
+        """Return the arrays of the graph for compiled functions; hold the layout while in use.
+
+        Parameters
+        ----------
+        with_forests : bool
+            Whether functions read :attr:`forests`, which take longer to find than the rest.
+        """
+        single = self if self.merged is None else self.merged.layout
+        if self._packed is None:
+            order, starts, middle, incident, is_forest = single._arranged
+            n_single = len(single.edges)
+            arrays = GraphArrays(
+                edges=np.ascontiguousarray(self.edges, dtype=np.int64),
+                single_edges=np.ascontiguousarray(single.edges, dtype=np.int64),
+                order=order,
+                starts=starts,
+                middle=middle,
+                incident=incident,
+                is_forest=int(is_forest),
+                places=NO_PLACES if self.merged is None else self.merged.places,
+                reverse=np.zeros(0, np.bool_) if self.merged is None else self.merged.reverse,
+                forests=np.zeros((0, n_single), np.bool_),
+                rates=np.ones(n_single),
+            )
+            self._packed = GRAPH.pack(arrays)
+        if with_forests and not len(self._packed.values.forests):
+            self._packed.set(forests=single.forests, rates=single.appearance)
+        return self._packed
 
     @cached_property
     def _arranged(self) -> tuple:
@@ -116,20 +151,3 @@ class MergedEdges(NamedTuple):
     layout: GraphLayout
     places: np.ndarray
     reverse: np.ndarray
-
-    def sum(self, pairwise: np.ndarray) -> np.ndarray:
-        """Sum the scores (E, K, K), or (1, K, K) if shared, of the edges of each two neighbours,
-        (E', K, K).
-        """
-        scores = np.broadcast_to(pairwise, (len(self.places), *pairwise.shape[1:]))
-        total = np.zeros((len(self.layout.edges), *pairwise.shape[1:]))
-        np.add.at(total, self.places, self._turned(scores))
-        return total
-
-    def spread(self, marginals: np.ndarray) -> np.ndarray:
-        """Return the marginals (E, K, K) of all edges, from those (E', K, K) of ``layout``."""
-        return self._turned(marginals[self.places])
-
-    def _turned(self, tables: np.ndarray) -> np.ndarray:
-        """Transpose the tables (E, K, K) of reverse edges."""
-        return np.where(self.reverse[:, None, None], tables.transpose(0, 2, 1), tables)

@@ -1,30 +1,24 @@
 """Pairwise models on graphs: the best labelling with a certificate, and marginals."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import csgraph, csr_array
 
 from omkl._components import check_number
+from omkl._pointers import Packed
 from omkl.exceptions import InputError
 from omkl.signatures import StructureFunctions
 from omkl.structures._jit_chain import CHAIN
-from omkl.structures.base import best_outputs, check_costs
+from omkl.structures.base import PackedStructure, best_outputs, check_costs
 from omkl.structures.chain import NOTHING_ALLOWED, Labelling
-from omkl.structures.graphs import _jit_labellings as jit
-from omkl.structures.graphs._jit_marginals import marginals
+from omkl.structures.graphs import _jit_graph as jit
+from omkl.structures.graphs._jit_cut import minimum_cut
+from omkl.structures.graphs._jit_labellings import add_indicator, ascend, score_labels
 from omkl.structures.graphs._jit_search import FOUND, NONE, find_labelling
 from omkl.structures.graphs.layout import GraphLayout
 
-#: A labelling is proved best if no other scores higher by more than this, relative to the larger of
-#: 1 and its score.
-PROVED = 1e-8
-#: Sweeps before a minimum cut, which takes longer on small graphs, and its largest capacity: sums
-#: of two fit an int32.
-BEFORE_CUT, LARGEST = 20, 2**30
-#: Maximum number of sweeps of belief propagation, and movement of messages at which it ends.
-SUM_SWEEPS, MOVED = 200, 1e-4
 #: Maximum number of nodes and edges that a search for an allowed labelling looks at.
 SEARCHED = 1_000_000
 #: The message for a graph whose labellings were not all tried.
@@ -122,16 +116,37 @@ class PairwiseGraph(Labelling):
             int(sweeps),
         )
         self.costs = check_costs(costs, self.n_labels)
-        #: Number of labellings found in training, and of those that were proved the best.
-        self.n_found = self.n_proved = 0
+        #: Numbers of labellings sought in training, and of those that were proved the best.
+        self.counts = np.zeros(jit.N_COUNTS, dtype=np.int64)
 
     @property
     def compiled(self) -> StructureFunctions | None:  # type: ignore[override]
-        """See :class:`Compilable`; the compiled functions take chains only."""
-        return CHAIN if self.shared and self.allowed is None else None
+        """See :class:`Compilable`; only without constraints on pairs."""
+        return jit.GRAPHS if self.allowed is None else None
 
-    def is_compiled_for(self, potentials: GraphPotentials) -> bool:
-        return self.compiled is not None and potentials.layout.is_chain
+    def packed(
+        self, names: Collection[str] | None = None, layout: GraphLayout | None = None
+    ) -> PackedStructure:
+        names = StructureFunctions._fields if names is None else names
+        if layout is None or (self.shared and self.allowed is None and layout.is_chain):
+            return PackedStructure(CHAIN, names, self.arrays())
+        return PackedStructure(jit.GRAPHS, names, self._arrays_for(layout, "marginals" in names))
+
+    def _arrays_for(self, layout: GraphLayout, with_forests: bool) -> Packed:
+        """Return the arrays for the compiled functions of a graph; hold both while in use."""
+        arrays = jit.GraphStructure(
+            costs=self.costs,
+            graph=layout.packed(with_forests).address,
+            sweeps=self.sweeps,
+            cut=jit.CUT.address_of(minimum_cut) if self.n_labels == 2 else 0,
+            counts=self.counts,
+        )
+        return jit.STRUCTURE_OF_GRAPH.pack(arrays)
+
+    def n_pairs(self, layout: GraphLayout | None = None) -> int:
+        if self.shared:
+            return 1
+        return 0 if layout is None else len(layout.edges)
 
     def zeros(self, size: int) -> GraphPotentials:
         return self.over(GraphLayout(size, np.zeros((0, 2), np.int64)))
@@ -151,51 +166,39 @@ class PairwiseGraph(Labelling):
         ----------
         potentials : GraphPotentials
         """
-        given = self._with_single_edges(potentials)
-        unary, pairwise, layout = given
-        if not layout.is_forest:  # a difference of infinite messages has no value
-            unary = self._finite(unary, given)
-            pairwise = self._finite(pairwise, given)
-        labels, bound = self._pass_messages(GraphPotentials(unary, pairwise, layout))
-        score = self.score(given, labels)
+        unary, pairwise, layout = single = self._with_single_edges(potentials)
+        labels = np.empty(layout.n_nodes, np.int64)
+        structure = self._arrays_for(layout, with_forests=False)
+        score, bound = jit.solve(structure.address, unary, pairwise, labels)
         if score == -np.inf and layout.is_forest:
             bound = score
         elif score == -np.inf:
-            state, _, found = allowed_labels(given)
+            state, _, labels_of_search = allowed_labels(single)
             if state == FOUND:
-                labels = found
-                jit.ascend(unary, pairwise, layout.arrays, self.sweeps, PROVED, labels)
-                score = self.score(given, labels)
+                labels = labels_of_search
+                lowest = jit.lowest_score(unary, pairwise, len(layout.edges))
+                ascend(
+                    jit.raised_unary(unary, lowest),
+                    jit.raised_pairs(pairwise, lowest),
+                    layout.arrays,
+                    self.sweeps,
+                    jit.PROVED,
+                    labels,
+                )
+                score = score_labels(unary, pairwise, layout.edges, labels)
             elif state == NONE:
                 bound = score
-        proved = -np.inf < score and bound - score <= PROVED * max(1.0, abs(score))
-        return labels, Certificate(score, max(bound, score), bool(proved))
+        return labels, Certificate(score, max(bound, score), jit.is_proved(score, bound))
 
-    def _pass_messages(self, potentials: GraphPotentials) -> tuple[np.ndarray, float]:
-        """Return a labelling by message passing or a minimum cut, and an upper bound of all scores."""
-        unary, pairwise, layout = potentials
-        forest = layout.is_forest
-        attractive = self.n_labels == 2 and not forest and bool((attraction(pairwise) >= 0.0).all())
-        sweeps = min(self.sweeps, BEFORE_CUT) if attractive else self.sweeps
-        labels = np.zeros(layout.n_nodes, np.int64)
-        score, bound = jit.best_labelling(
-            unary, pairwise, layout.arrays, forest, sweeps, PROVED, labels
-        )
-        if attractive and bound - score > PROVED * max(1.0, abs(score)):
-            cut, highest = minimum_cut(unary, pairwise, layout.edges)
-            if self.score(potentials, cut) > score:
-                labels = cut
-            bound = min(bound, highest)
-        return labels, bound
-
-    def _found(self, potentials: GraphPotentials) -> tuple[np.ndarray, Certificate]:
-        """Solve, and count whether that was proved."""
-        labels, found = self.solve(potentials)
-        self.n_found, self.n_proved = self.n_found + 1, self.n_proved + found.proved
-        return labels, found
+    def _solve_and_count(self, potentials: GraphPotentials) -> tuple[np.ndarray, Certificate]:
+        """Solve, and count whether the labelling was proved the best."""
+        labels, certificate = self.solve(potentials)
+        self.counts[jit.SOUGHT] += 1
+        self.counts[jit.PROVED_BEST] += certificate.proved
+        return labels, certificate
 
     def decode(self, potentials: GraphPotentials) -> np.ndarray:
-        labels, found = self._found(potentials)
+        labels, found = self._solve_and_count(potentials)
         if found.score == -np.inf:
             raise InputError(NOTHING_ALLOWED if found.bound == -np.inf else NOTHING_FOUND)
         return labels
@@ -224,41 +227,40 @@ class PairwiseGraph(Labelling):
     def loss_augmented(
         self, potentials: GraphPotentials, gold: np.ndarray, cost_weight: float = 1.0
     ) -> np.ndarray:
-        return self._found(self.cost_augmented(potentials, gold, cost_weight))[0]
+        return self._solve_and_count(self.cost_augmented(potentials, gold, cost_weight))[0]
 
     def cost_potentials(self, gold: np.ndarray) -> GraphPotentials:
         """Return the cost of each label, as for a graph without edges."""
         return self.cost_augmented(self.zeros(len(gold)), gold)
 
     def marginals(self, potentials: GraphPotentials) -> tuple[float, GraphPotentials]:
-        given = self._with_single_edges(potentials)
-        unary, pairwise, layout = given
-        if not layout.is_forest and not all(np.isfinite(scores).all() for scores in given[:2]):
-            state, possible, _ = allowed_labels(given)
+        unary, pairwise, layout = potentials
+        if self.allowed is not None:
+            pairwise = np.where(self.allowed, pairwise, -np.inf)
+        is_finite = np.isfinite(unary).all() and np.isfinite(pairwise).all()
+        if not layout.is_forest and not is_finite:
+            state, possible, _ = allowed_labels(self._with_single_edges(potentials))
             if state == NONE:
                 raise InputError(NOTHING_ALLOWED)
             unary = np.where(possible, unary, -np.inf)
-        of_nodes, of_edges = np.empty(unary.shape), np.empty(pairwise.shape)
-        log_partition = marginals(
-            unary, pairwise, layout.arrays, layout.is_forest, layout.forests, layout.appearance,
-            SUM_SWEEPS, MOVED, of_nodes, of_edges,
-        )  # fmt: skip
+        expected = GraphPotentials(
+            np.empty(unary.shape), np.empty(potentials.pairwise.shape), layout
+        )
+        structure = self._arrays_for(layout, with_forests=True)
+        log_partition = jit.marginals_of_graph(
+            structure.address, unary, pairwise, expected.unary, expected.pairwise
+        )
         if log_partition == -np.inf:
             raise InputError(NOTHING_ALLOWED)
-        merged = potentials.layout.merged
-        if merged is not None:
-            of_edges = merged.spread(of_edges)
-            if self.shared:
-                of_edges = of_edges.sum(axis=0, keepdims=True)
-        return log_partition, GraphPotentials(of_nodes, of_edges, potentials.layout)
+        return log_partition, expected
 
     def _add_indicator(
         self, potentials: GraphPotentials, labels: np.ndarray, amount: float
     ) -> None:
-        jit.add_indicator(*potentials[:2], potentials.layout.edges, labels, amount)
+        add_indicator(*potentials[:2], potentials.layout.edges, labels, amount)
 
     def score(self, potentials: GraphPotentials, output: np.ndarray) -> float:
-        return jit.score_labels(*potentials[:2], potentials.layout.edges, output)
+        return score_labels(*potentials[:2], potentials.layout.edges, output)
 
     def _with_single_edges(self, potentials: GraphPotentials) -> GraphPotentials:
         """Forbid pairs of labels that are not allowed, and sum the scores of edges with the same
@@ -268,22 +270,12 @@ class PairwiseGraph(Labelling):
         if self.allowed is not None:
             pairwise = np.where(self.allowed, pairwise, -np.inf)
         if layout.merged is not None:
-            pairwise = layout.merged.sum(pairwise)
-            layout = layout.merged.layout
+            merged = layout.merged
+            pairwise = jit.sum_parallel_edges(
+                pairwise, merged.places, merged.reverse, len(merged.layout.edges)
+            )
+            layout = merged.layout
         return GraphPotentials(unary, pairwise, layout)
-
-    def _finite(self, scores: np.ndarray, potentials: GraphPotentials) -> np.ndarray:
-        """Replace -inf by a score so low that every allowed labelling is better than every
-        forbidden one.
-        """
-        if scores.min(initial=0.0) > -np.inf:
-            return scores
-        sizes = [np.where(np.isfinite(own), np.abs(own), 0.0) for own in potentials[:2]]
-        repeats = len(potentials.layout.edges) / max(len(sizes[1]), 1)
-        largest = (
-            sizes[0].max(axis=1).sum() + repeats * sizes[1].max(axis=(1, 2), initial=0.0).sum()
-        )
-        return np.maximum(scores, -2.0 * largest - 1.0)
 
 
 def allowed_labels(potentials: GraphPotentials) -> tuple[int, np.ndarray, np.ndarray]:
@@ -303,39 +295,3 @@ def allowed_labels(potentials: GraphPotentials) -> tuple[int, np.ndarray, np.nda
     labels = np.zeros(len(unary), np.int64)
     state = find_labelling(unary, pairwise, layout.arrays, SEARCHED, possible, labels)
     return state, possible, labels
-
-
-def attraction(pairwise: np.ndarray) -> np.ndarray:
-    """Return by how much equal labels at the two ends of each edge score higher than different
-    ones, for two labels.
-    """
-    return np.trace(pairwise - pairwise[:, ::-1], axis1=1, axis2=2)
-
-
-def minimum_cut(
-    unary: np.ndarray, pairwise: np.ndarray, edges: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """Return the best labelling with two labels, up to rounding, and an upper bound of all scores.
-
-    No edge has a negative :func:`attraction`, so that a best labelling is a minimum cut (Kolmogorov
-    and Zabih 2004, *What energy functions can be minimized via graph cuts?*). Capacities are
-    rounded down, so that a flow bounds cuts.
-    """
-    (first, second), n, nodes = edges.T, len(unary), np.arange(len(unary))
-    scores = np.broadcast_to(pairwise, (len(edges), 2, 2))
-    gains = unary[:, 1] - unary[:, 0] + np.bincount(first, scores[:, 1, 0] - scores[:, 0, 0], n)
-    gains += np.bincount(second, scores[:, 1, 1] - scores[:, 1, 0], n)
-    highest = unary[:, 0].sum() + scores[:, 0, 0].sum() + np.maximum(gains, 0.0).sum()
-    links = attraction(scores)
-    most = np.bincount(edges.ravel(), np.repeat(links, 2), n)  # a larger gain decides the label
-    capacities = np.concatenate([links, np.clip(gains, 0.0, most), np.clip(-gains, 0.0, most)])
-    unit = capacities.max() / LARGEST or 1.0
-    starts, ends = (
-        np.concatenate([second, np.full(n, n), nodes]),
-        np.concatenate([first, nodes, np.full(n, n + 1)]),
-    )
-    graph = csr_array(((capacities / unit).astype(np.int32), (starts, ends)), shape=(n + 2, n + 2))
-    flow = csgraph.maximum_flow(graph, n, n + 1).flow
-    reached = csgraph.breadth_first_order(graph - flow, n, return_predecessors=False)
-    labels = np.where(np.abs(gains) >= most, gains > 0.0, np.isin(nodes, reached))
-    return labels.astype(np.int64), float(highest - unit * flow[[n]].sum())

@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from omkl.exceptions import InputError
 from omkl.losses import CRF, Perceptron, SoftmaxMargin, StructuredHinge
 from omkl.structures import Chain, GraphLayout, GraphPotentials, PairwiseGraph
-from omkl.structures.graphs.pairwise import attraction, minimum_cut
+from omkl.structures.graphs._jit_cut import minimum_cut
 from omkl.testing import check_structure
 
 KINDS = "any", "attractive", "repulsive", "forbidden"
@@ -432,9 +432,11 @@ def test_minimum_cuts_are_best_and_bound_all_scores(seed, n, whole):
         else (lambda *shape: rng.normal(size=shape))
     )
     pairwise = draw(edges, 2, 2)
-    pairwise[:, 1, 1] += np.maximum(1e-12 - attraction(pairwise), 0.0)
+    attraction = np.trace(pairwise - pairwise[:, ::-1], axis1=1, axis2=2)
+    pairwise[:, 1, 1] += np.maximum(1e-12 - attraction, 0.0)
     potentials = GraphPotentials(draw(n, 2), pairwise, layout)
-    labels, bound = minimum_cut(*potentials[:2], layout.edges)
+    labels = np.empty(n, np.int64)
+    bound = minimum_cut(*potentials[:2], layout.edges, labels)
     best = max(
         PairwiseGraph(2).score(potentials, np.array(own)) for own in product(range(2), repeat=n)
     )

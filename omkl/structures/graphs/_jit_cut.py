@@ -1,0 +1,177 @@
+"""The best labelling with two labels as a minimum cut, where equal labels score higher.
+
+Kolmogorov and Zabih 2004, *What energy functions can be minimized via graph cuts?* Maximum flows
+are those of Dinic (1970). All maximum flows have the same nodes that can still be reached from the
+source, so the labelling depends on the scores only.
+"""
+
+import numpy as np
+
+from omkl._compilation import compiled, inner
+
+#: Largest capacity of an arc.
+LARGEST = 2**30
+#: Level of a node that was not reached.
+UNREACHED = -1
+
+
+@compiled
+def minimum_cut(unary, pairwise, edges, labels):
+    """Write the best labelling (n,) with two labels, up to rounding; return an upper bound of all
+    scores.
+
+    ``pairwise`` is (E, 2, 2) or (1, 2, 2), ``edges`` (E, 2). Equal labels score at least as high as
+    different ones at each edge. Capacities are rounded down, so that a flow bounds cuts.
+    """
+    n = unary.shape[0]
+    gains, most, links, highest = gains_of_second_label(unary, pairwise, edges)
+    largest = 0.0
+    for e in range(edges.shape[0]):
+        largest = max(largest, links[e])
+    for i in range(n):
+        largest = max(largest, min(abs(gains[i]), most[i]))
+    unit = largest / LARGEST if largest > 0.0 else 1.0
+    n_arcs = edges.shape[0] + n
+    tails = np.empty(2 * n_arcs, np.int64)
+    heads = np.empty(2 * n_arcs, np.int64)
+    room = np.zeros(2 * n_arcs, np.int64)
+    source, sink = n, n + 1
+    for e in range(edges.shape[0]):
+        put_arc(tails, heads, room, e, edges[e, 1], edges[e, 0], np.int64(links[e] / unit))
+    for i in range(n):
+        capacity = np.int64(min(abs(gains[i]), most[i]) / unit)
+        arc = edges.shape[0] + i
+        if gains[i] > 0.0:
+            put_arc(tails, heads, room, arc, source, i, capacity)
+        else:
+            put_arc(tails, heads, room, arc, i, sink, capacity)
+    levels = np.empty(n + 2, np.int64)
+    flow = push_maximum_flow(tails, heads, room, source, sink, levels)
+    for i in range(n):
+        is_decided = abs(gains[i]) >= most[i]
+        is_second = gains[i] > 0.0 if is_decided else levels[i] != UNREACHED
+        labels[i] = 1 if is_second else 0
+    return highest - unit * flow
+
+
+@inner
+def gains_of_second_label(unary, pairwise, edges):
+    """Return what the second label of each node gains, (n,), the gain that decides it, (n,), the
+    attraction of each edge, (E,), and a score that no labelling exceeds.
+    """
+    n = unary.shape[0]
+    shared = pairwise.shape[0] < edges.shape[0]
+    of_first, of_second, most = np.zeros(n), np.zeros(n), np.zeros(n)
+    links = np.empty(edges.shape[0])
+    highest = 0.0
+    for e in range(edges.shape[0]):
+        scores = pairwise[0 if shared else e]
+        of_first[edges[e, 0]] += scores[1, 0] - scores[0, 0]
+        of_second[edges[e, 1]] += scores[1, 1] - scores[1, 0]
+        links[e] = (scores[0, 0] - scores[1, 0]) + (scores[1, 1] - scores[0, 1])
+        most[edges[e, 0]] += links[e]
+        most[edges[e, 1]] += links[e]
+        highest += scores[0, 0]
+    gains = np.empty(n)
+    for i in range(n):
+        gains[i] = unary[i, 1] - unary[i, 0] + of_first[i] + of_second[i]
+        highest += unary[i, 0] + max(gains[i], 0.0)
+    return gains, most, links, highest
+
+
+@inner
+def put_arc(tails, heads, room, arc, tail, head, capacity):
+    """Write arc ``2 * arc`` with its capacity, and its reverse ``2 * arc + 1`` of capacity 0."""
+    tails[2 * arc] = tail
+    heads[2 * arc] = head
+    room[2 * arc] = capacity
+    tails[2 * arc + 1] = head
+    heads[2 * arc + 1] = tail
+
+
+@inner
+def push_maximum_flow(tails, heads, room, source, sink, levels):
+    """Push a maximum flow, which reduces the ``room`` of arcs; return its size.
+
+    ``levels`` (number of nodes,) gets :data:`UNREACHED` for nodes on the side of the sink.
+    """
+    n_nodes = levels.shape[0]
+    starts = np.zeros(n_nodes + 1, np.int64)
+    for tail in tails:
+        starts[tail + 1] += 1
+    for node in range(n_nodes):
+        starts[node + 1] += starts[node]
+    free = starts.copy()
+    arcs = np.empty(tails.shape[0], np.int64)
+    for arc in range(tails.shape[0]):
+        arcs[free[tails[arc]]] = arc
+        free[tails[arc]] += 1
+    queue = np.empty(n_nodes, np.int64)
+    path = np.empty(n_nodes, np.int64)
+    flow = np.int64(0)
+    while find_levels(heads, room, starts, arcs, source, sink, levels, queue):
+        for node in range(n_nodes):
+            free[node] = starts[node]
+        flow += push_along_levels(tails, heads, room, starts, arcs, free, source, sink, levels, path)
+    return flow
+
+
+@inner
+def find_levels(heads, room, starts, arcs, source, sink, levels, queue):
+    """Write the distance of each node from the source along arcs with room; return whether the sink
+    is reached.
+    """
+    for node in range(levels.shape[0]):
+        levels[node] = UNREACHED
+    levels[source] = 0
+    queue[0] = source
+    n_done, n_found = 0, 1
+    while n_done < n_found:
+        node = queue[n_done]
+        n_done += 1
+        for place in range(starts[node], starts[node + 1]):
+            arc = arcs[place]
+            if room[arc] > 0 and levels[heads[arc]] == UNREACHED:
+                levels[heads[arc]] = levels[node] + 1
+                queue[n_found] = heads[arc]
+                n_found += 1
+    return levels[sink] != UNREACHED
+
+
+@inner
+def push_along_levels(tails, heads, room, starts, arcs, free, source, sink, levels, path):
+    """Push flow along paths of increasing levels until none is left; return how much.
+
+    ``free`` has the next arc to try of each node, ``path`` (number of nodes,) is memory.
+    """
+    pushed = np.int64(0)
+    length = 0
+    node = source
+    while True:
+        if node == sink:
+            least = room[path[0]]
+            for step in range(1, length):
+                least = min(least, room[path[step]])
+            for step in range(length):
+                room[path[step]] -= least
+                room[path[step] ^ 1] += least
+            pushed += least
+            length = 0
+            node = source
+            continue
+        found = False
+        while free[node] < starts[node + 1] and not found:
+            arc = arcs[free[node]]
+            found = room[arc] > 0 and levels[heads[arc]] == levels[node] + 1
+            if not found:
+                free[node] += 1
+        if found:
+            path[length] = arcs[free[node]]
+            length += 1
+            node = heads[arcs[free[node]]]
+        elif node == source:
+            return pushed
+        else:
+            length -= 1
+            node = tails[path[length]]
+            free[node] += 1

@@ -1,0 +1,346 @@
+"""The compiled functions of :class:`PairwiseGraph`, with the signatures of :mod:`omkl.signatures`.
+
+A node has the scores ``unary`` (n, K), and edge e the scores ``pairwise[e]`` (E, K, K), or all of
+them ``pairwise[0]`` (1, K, K). Message passing takes *single edges*, of which no two join the same
+nodes; their scores are the sums of those of parallel edges.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from omkl._compilation import compiled, inner
+from omkl._pointers import ADDRESS, FLAGS, INTEGER, INTEGERS, MATRIX, VECTOR, Layout, Signature
+from omkl.signatures import StructureFunctions
+from omkl.structures._jit_labels import augment_labels, cost_of_labels
+from omkl.structures.graphs._jit_labellings import add_indicator, best_labelling, score_labels
+from omkl.structures.graphs._jit_marginals import marginals
+
+#: A labelling is proved best if no other scores higher by more than this, relative to the larger of
+#: 1 and its score.
+PROVED = 1e-8
+#: Sweeps before a minimum cut, which takes longer on small graphs.
+SWEEPS_BEFORE_CUT = 20
+#: Maximum number of sweeps of belief propagation, and movement of messages at which it ends.
+SUM_SWEEPS, MOVED = 200, 1e-4
+#: Entries of ``counts``: numbers of labellings that were sought, and of those proved the best.
+SOUGHT, PROVED_BEST, N_COUNTS = range(3)
+
+
+class GraphArrays(NamedTuple):
+    """A graph for compiled functions; see :class:`GraphLayout`.
+
+    ``edges`` (E, 2) are all edges. The single edges ``single_edges`` (E', 2) have the order of
+    messages, spanning ``forests`` (T, E'), and the ``rates`` (E',) at which these hold an edge;
+    T is 0 if nobody asked for them. If there are parallel edges, edge e is the single edge
+    ``places[e]``, with the two nodes in the other order if ``reverse[e]``; else E is 0 in both.
+    """
+
+    edges: np.ndarray
+    single_edges: np.ndarray
+    order: np.ndarray
+    starts: np.ndarray
+    middle: np.ndarray
+    incident: np.ndarray
+    is_forest: int
+    places: np.ndarray
+    reverse: np.ndarray
+    forests: np.ndarray
+    rates: np.ndarray
+
+
+class GraphStructure(NamedTuple):
+    """Arrays of a structure for one graph; it begins as ``_jit_labels.Labels`` does."""
+
+    costs: np.ndarray
+    #: Address of the :class:`GraphArrays`.
+    graph: int
+    #: Maximum number of sweeps.
+    sweeps: int
+    #: Address of :func:`omkl.structures.graphs._jit_cut.minimum_cut` for two labels, else 0.
+    cut: int
+    counts: np.ndarray
+
+
+PAIRS_OF_NODES = types.int64[:, ::1]
+MASKS = types.boolean[:, ::1]
+GRAPH = Layout(
+    GraphArrays,
+    edges=PAIRS_OF_NODES,
+    single_edges=PAIRS_OF_NODES,
+    order=INTEGERS,
+    starts=INTEGERS,
+    middle=INTEGERS,
+    incident=INTEGERS,
+    is_forest=INTEGER,
+    places=INTEGERS,
+    reverse=FLAGS,
+    forests=MASKS,
+    rates=VECTOR,
+)
+STRUCTURE_OF_GRAPH = Layout(
+    GraphStructure, costs=MATRIX, graph=ADDRESS, sweeps=INTEGER, cut=ADDRESS, counts=INTEGERS
+)
+#: Write the labelling of a minimum cut; return an upper bound of all scores.
+CUT = Signature(
+    "minimum cut",
+    types.float64,
+    unary=MATRIX,
+    pairwise=types.float64[:, :, ::1],
+    edges=PAIRS_OF_NODES,
+    labels=INTEGERS,
+)
+graph_at = GRAPH.at
+structure_of_graph_at = STRUCTURE_OF_GRAPH.at
+call_cut = CUT.call
+
+
+# ---- single edges --------------------------------------------------------------------------------
+
+
+@compiled
+def sum_parallel_edges(pairwise, places, reverse, n_single):
+    """Return the sums (E', K, K) of the scores of the edges that join the same nodes."""
+    n_labels = pairwise.shape[1]
+    shared = pairwise.shape[0] < places.shape[0]
+    sums = np.zeros((n_single, n_labels, n_labels))
+    for e in range(places.shape[0]):
+        scores = pairwise[0 if shared else e]
+        for y in range(n_labels):
+            for z in range(n_labels):
+                sums[places[e], y, z] += scores[z, y] if reverse[e] else scores[y, z]
+    return sums
+
+
+@inner
+def spread_to_parallel_edges(of_single, places, reverse, pair_marginals):
+    """Write the marginals of all edges (E, K, K), or their sum (1, K, K), from those of single
+    edges (E', K, K).
+    """
+    n_labels = of_single.shape[1]
+    shared = pair_marginals.shape[0] < places.shape[0]
+    for e in range(pair_marginals.shape[0]):
+        for y in range(n_labels):
+            for z in range(n_labels):
+                pair_marginals[e, y, z] = 0.0
+    for e in range(places.shape[0]):
+        chances = of_single[places[e]]
+        row = 0 if shared else e
+        for y in range(n_labels):
+            for z in range(n_labels):
+                pair_marginals[row, y, z] += chances[z, y] if reverse[e] else chances[y, z]
+
+
+# ---- the best labelling --------------------------------------------------------------------------
+
+
+@compiled
+def lowest_score(unary, pairwise, n_edges):
+    """Return a score so low that every allowed labelling is better than every forbidden one; 0 if
+    no part is forbidden by a score of -inf.
+    """
+    forbids = False
+    total = 0.0
+    for i in range(unary.shape[0]):
+        largest = 0.0
+        for y in range(unary.shape[1]):
+            forbids |= unary[i, y] == -np.inf
+            if np.isfinite(unary[i, y]):
+                largest = max(largest, abs(unary[i, y]))
+        total += largest
+    of_edges = 0.0
+    for e in range(pairwise.shape[0]):
+        largest = 0.0
+        for y in range(pairwise.shape[1]):
+            for z in range(pairwise.shape[2]):
+                forbids |= pairwise[e, y, z] == -np.inf
+                if np.isfinite(pairwise[e, y, z]):
+                    largest = max(largest, abs(pairwise[e, y, z]))
+        of_edges += largest
+    if not forbids:
+        return 0.0
+    repeats = n_edges / max(pairwise.shape[0], 1)
+    return -2.0 * (total + repeats * of_edges) - 1.0
+
+
+@compiled
+def raised_unary(unary, lowest):
+    """Return scores (n, K) of which none is below ``lowest``."""
+    raised = np.empty(unary.shape)
+    for i in range(unary.shape[0]):
+        for y in range(unary.shape[1]):
+            raised[i, y] = lowest if unary[i, y] < lowest else unary[i, y]
+    return raised
+
+
+@compiled
+def raised_pairs(pairwise, lowest):
+    """Return scores (E, K, K) of which none is below ``lowest``."""
+    raised = np.empty(pairwise.shape)
+    for e in range(pairwise.shape[0]):
+        for y in range(pairwise.shape[1]):
+            for z in range(pairwise.shape[2]):
+                raised[e, y, z] = lowest if pairwise[e, y, z] < lowest else pairwise[e, y, z]
+    return raised
+
+
+@inner
+def is_attractive(pairwise):
+    """Return whether equal labels of two score at least as high as different ones, at all edges."""
+    for e in range(pairwise.shape[0]):
+        of_first = pairwise[e, 0, 0] - pairwise[e, 1, 0]
+        of_second = pairwise[e, 1, 1] - pairwise[e, 0, 1]
+        if not of_first + of_second >= 0.0:
+            return False
+    return True
+
+
+@inner
+def pass_messages(structure_address, unary, pairwise, labels):
+    """Write a labelling by message passing or a minimum cut; return an upper bound of all scores."""
+    structure = structure_of_graph_at(structure_address)
+    graph = graph_at(structure.graph)
+    edges = graph.single_edges
+    forest = graph.is_forest != 0
+    attractive = structure.cut != 0 and not forest and is_attractive(pairwise)
+    sweeps = min(structure.sweeps, SWEEPS_BEFORE_CUT) if attractive else structure.sweeps
+    arrays = (edges, graph.order, graph.starts, graph.middle, graph.incident)
+    score, bound = best_labelling(unary, pairwise, arrays, forest, sweeps, PROVED, labels)
+    if attractive and bound - score > PROVED * max(1.0, abs(score)):
+        cut = np.zeros(labels.shape[0], np.int64)
+        bound = min(bound, call_cut(structure.cut, (unary, pairwise, edges, cut)))
+        if score_labels(unary, pairwise, edges, cut) > score:
+            for i in range(labels.shape[0]):
+                labels[i] = cut[i]
+    return bound
+
+
+@compiled
+def solve(structure_address, unary, pairwise, labels):
+    """Write a good labelling (n,), for scores of single edges.
+
+    Return its score, -inf if it is forbidden, and an upper bound of the scores of all labellings.
+    """
+    structure = structure_of_graph_at(structure_address)
+    graph = graph_at(structure.graph)
+    edges = graph.single_edges
+    for i in range(labels.shape[0]):
+        labels[i] = 0
+    lowest = 0.0
+    if graph.is_forest == 0:  # a difference of infinite messages has no value
+        lowest = lowest_score(unary, pairwise, edges.shape[0])
+    if lowest < 0.0:
+        raised = raised_unary(unary, lowest)
+        bound = pass_messages(structure_address, raised, raised_pairs(pairwise, lowest), labels)
+    else:
+        bound = pass_messages(structure_address, unary, pairwise, labels)
+    return score_labels(unary, pairwise, edges, labels), bound
+
+
+@compiled
+def is_proved(score, bound):
+    """Return whether no labelling is better than one of this score, up to rounding."""
+    return score > -np.inf and bound - score <= PROVED * max(1.0, abs(score))
+
+
+@compiled
+def decode_graph(structure_address, unary, pairwise, gold, cost_weight, labels):
+    """Write a good labelling, whose labels add their weighted costs; return its score and cost."""
+    structure = structure_of_graph_at(structure_address)
+    graph = graph_at(structure.graph)
+    augmented = np.empty(unary.shape)
+    for i in range(unary.shape[0]):
+        for y in range(unary.shape[1]):
+            augmented[i, y] = unary[i, y]
+    if cost_weight != 0.0:
+        augment_labels(structure_address, augmented, gold, cost_weight)
+    if graph.places.shape[0] > 0:
+        n_single = graph.single_edges.shape[0]
+        sums = sum_parallel_edges(pairwise, graph.places, graph.reverse, n_single)
+        score, bound = solve(structure_address, augmented, sums, labels)
+    else:
+        score, bound = solve(structure_address, augmented, pairwise, labels)
+    structure.counts[SOUGHT] += 1
+    if is_proved(score, bound):
+        structure.counts[PROVED_BEST] += 1
+    return score
+
+
+# ---- marginals -----------------------------------------------------------------------------------
+
+
+@inner
+def marginals_of_single_edges(graph_address, unary, pairwise, unary_marginals, pair_marginals):
+    """Write the marginals of nodes (n, K) and single edges; return log Z or a bound of it."""
+    graph = graph_at(graph_address)
+    arrays = (graph.single_edges, graph.order, graph.starts, graph.middle, graph.incident)
+    forest = graph.is_forest != 0
+    return marginals(
+        unary, pairwise, arrays, forest, graph.forests, graph.rates, SUM_SWEEPS, MOVED,
+        unary_marginals, pair_marginals,
+    )  # fmt: skip
+
+
+@compiled
+def marginals_of_graph(structure_address, unary, pairwise, unary_marginals, pair_marginals):
+    """Write marginals of nodes (n, K) and of all edges (E, K, K), or the sum of these (1, K, K).
+
+    Return log Z, an upper bound of it if there are cycles; -inf if no labelling is allowed.
+    """
+    graph_address = structure_of_graph_at(structure_address).graph
+    graph = graph_at(graph_address)
+    if graph.places.shape[0] == 0:
+        return marginals_of_single_edges(
+            graph_address, unary, pairwise, unary_marginals, pair_marginals
+        )
+    n_single = graph.single_edges.shape[0]
+    sums = sum_parallel_edges(pairwise, graph.places, graph.reverse, n_single)
+    of_single = np.empty(sums.shape)
+    log_partition = marginals_of_single_edges(
+        graph_address, unary, sums, unary_marginals, of_single
+    )
+    if log_partition > -np.inf:
+        spread_to_parallel_edges(of_single, graph.places, graph.reverse, pair_marginals)
+    return log_partition
+
+
+@compiled
+def marginals_of_finite_graph(structure_address, unary, pairwise, unary_marginals, pair_marginals):
+    """Write marginals as :func:`marginals_of_graph` does; return nan if it finds no labelling.
+
+    Without constraints on pairs, each node has an allowed label, so that the scores are not finite.
+    """
+    log_partition = marginals_of_graph(
+        structure_address, unary, pairwise, unary_marginals, pair_marginals
+    )
+    if log_partition == -np.inf:
+        return np.nan
+    return log_partition
+
+
+# ---- parts of a labelling ------------------------------------------------------------------------
+
+
+@compiled(counting=False)
+def score_graph(structure_address, unary, pairwise, labels):
+    """Return the score of labels (n,)."""
+    edges = graph_at(structure_of_graph_at(structure_address).graph).edges
+    return score_labels(unary, pairwise, edges, labels)
+
+
+@compiled(counting=False)
+def indicate_graph(structure_address, unary, pairwise, labels, amount):
+    """Add ``amount`` to every part of labels (n,)."""
+    edges = graph_at(structure_of_graph_at(structure_address).graph).edges
+    add_indicator(unary, pairwise, edges, labels, amount)
+
+
+GRAPHS = StructureFunctions(
+    decode=decode_graph,
+    marginals=marginals_of_finite_graph,
+    score=score_graph,
+    indicate=indicate_graph,
+    cost=cost_of_labels,
+    augment=augment_labels,
+)
