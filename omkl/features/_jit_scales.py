@@ -7,8 +7,7 @@ from omkl._compilation import compiled
 
 @compiled
 def follow_rows(X, row_weights, weights, means, squares, rounding, standardized):
-    """Learn rows one after the other by Welford's recursion, and standardize each by the scales
-    that include it.
+    """Learn rows by Welford's recursion, and standardize each by the scales that include it.
 
     Parameters
     ----------
@@ -26,14 +25,17 @@ def follow_rows(X, row_weights, weights, means, squares, rounding, standardized)
         for j in range(X.shape[1]):
             x = X[i, j]
             if np.isnan(x):
-                X[i, j], standardized[i, j] = means[j], 0.0
+                X[i, j] = means[j]
+                standardized[i, j] = 0.0
                 continue
             if row_weights[i] > 0.0:
                 weights[j] += row_weights[i]
-                before = x - means[j]
-                means[j] += before * (row_weights[i] / weights[j])
-                squares[j] += row_weights[i] * before * (x - means[j])
-            deviation = np.sqrt(squares[j] / weights[j]) if weights[j] > 0.0 else 0.0
+                distance = x - means[j]
+                means[j] += distance * (row_weights[i] / weights[j])
+                squares[j] += row_weights[i] * distance * (x - means[j])
+            deviation = 0.0
+            if weights[j] > 0.0:
+                deviation = np.sqrt(squares[j] / weights[j])
             if deviation <= rounding * abs(means[j]):
                 deviation = 1.0
             standardized[i, j] = (x - means[j]) / deviation

@@ -3,9 +3,9 @@
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from scipy import sparse
@@ -37,8 +37,8 @@ EXPLICIT_LIMIT = 512
 #: Up to this number of training rows, default kernels are exact; for more rows, and streams, they
 #: have features.
 EXACT_UP_TO = 2000
-#: Widths of default Gaussian kernels on standardized columns, per column: the mean squared distance
-#: is 2.
+#: Widths of default Gaussian kernels on standardized columns, per column, where the mean squared
+#: distance is 2.
 WIDTH, NARROW = 1.0, 0.25
 #: Number of Fourier features of a default kernel.
 FEATURES = 200
@@ -98,8 +98,11 @@ class Encoder:
         lexicons: Lexicons = None,
         missing: str = "error",
     ) -> None:
-        self._specs, self.in_sequences, self.missing = kernels, in_sequences, missing
-        self._asked, self.lexicons = lexicons, dict[str, Lexicon]()
+        self._specs = kernels
+        self._lexicon_sources = lexicons
+        self.in_sequences = in_sequences
+        self.missing = missing
+        self.lexicons: dict[str, Lexicon] = {}
         self.kernels: dict[str, Kernel] = {}
         self.views: dict[str, View] = {}
         self.vocabulary: Vocabulary | None = None
@@ -107,110 +110,143 @@ class Encoder:
         self.numbers: list[str] | None = None
         self.scales: dict[str, ColumnScales] = {}
         self.names: list[str] | None = None
-        self._words: WordEncoder | None = None
+        self._word_encoder: WordEncoder | None = None
         self._are_sparse = False
 
     def fit(self, data: TokenData) -> "Encoder":
-        """Learn kernels and views from training tokens, and scales of columns if these are all
-        training data.
+        """Learn kernels and views from training tokens.
+
+        The scales of columns are learned, too, if these are all training data.
         """
-        tokens, names = data.inputs, data.names
-        self.lexicons = as_lexicons(self._asked, [template.name for template in TEMPLATES])
-        if self.lexicons and not isinstance(tokens, Words):
-            found = type(tokens[0]).__name__ if isinstance(tokens, list) else "array"
-            raise InputError(
-                f"`lexicons` look up words: each token must be a string, got tokens of type {found}."
-            )
-        self.shapes, self.names = (
-            data.shapes_of_first(),
-            None if names is None else [str(name) for name in names],
-        )
-        named = None if self._specs is None else named_kernels(self._specs)
-        if isinstance(tokens, list):
-            self.numbers = self._columns_of_dicts(
-                data, None if named is None else [kernel for _, kernel in named]
-            )
-            self.shapes |= {COLUMNS: len(self.numbers)} if self.numbers else {}
-        named = self._default_kernels(data) if named is None else named
-        if not isinstance(tokens, list):
-            named = [(name, kernel.placed(tokens.shape[1], names)) for name, kernel in named]
-        self.views = {name: self._view_of(name, kernel) for name, kernel in named}
+        tokens = data.inputs
+        self._read_lexicons(tokens)
+        self.shapes = data.shapes_of_first()
+        if data.names is not None:
+            self.names = list(map(str, data.names))
+        kernels = self._unfitted_kernels(data)
+        self.views = {name: self._view_of(name, kernel) for name, kernel in kernels}
         self._are_sparse = sparse.issparse(tokens)
         self.start_scales()
         entries = self._entries(tokens, data.token_weights)
-        for name, kernel in named:
-            inputs = self.views[name].select(entries)
-            if sparse.issparse(inputs):
-                _refuse_dense(name, kernel)
-            if kernel.standardize == "range" and not data.whole:
-                raise InputError(
-                    f"The kernel {name!r} needs the ranges of all rows: in streams, use standardize=True."
-                )
-            if (
-                kernel.standardize and not data.whole
-            ):  # widths do not depend on the first rows of a stream
-                inputs = np.random.default_rng(0).normal(size=(SAMPLE, inputs.shape[1]))
-            elif data.distinct is not None:
-                inputs = inputs[data.distinct]
+        for name, kernel in kernels:
+            inputs = self._inputs_for_fit(name, kernel, entries, data)
             self.kernels[name] = kernel.fit_view(inputs)
         self._arrange()
         if not data.whole:  # rows count when they are encoded for training
             self.start_scales()
-        if isinstance(tokens, list) or (self.missing == "indicator" and not self._are_sparse):
+        has_indicators = self.missing == "indicator" and not self._are_sparse
+        if isinstance(tokens, list) or has_indicators:
             self.vocabulary = Vocabulary(first_id=self._n_kernel_features())
-        if not isinstance(tokens, list) and not self.kernels:
+        elif not self.kernels:
             raise InputError(f"kernels must hold at least one kernel, got {self._specs!r}.")
         return self
 
-    def _columns_of_dicts(self, data: TokenData, kernels: list[Kernel] | None) -> list[str]:
-        """Return the keys of dicts whose numbers are columns for kernels (None: the default ones)."""
-        selected = [kernel.on for kernel in kernels or ()]
-        if not self.in_sequences and not self.shapes and (kernels is None or None in selected):
+    def _read_lexicons(self, tokens: FlatTokens) -> None:
+        self.lexicons = as_lexicons(
+            self._lexicon_sources, [template.name for template in TEMPLATES]
+        )
+        if self.lexicons and not isinstance(tokens, Words):
+            kind = type(tokens[0]).__name__ if isinstance(tokens, list) else "array"
+            raise InputError(
+                f"`lexicons` look up words: each token must be a string, got tokens of type {kind}."
+            )
+
+    def _unfitted_kernels(self, data: TokenData) -> list[tuple[str, Kernel]]:
+        """Return the names and kernels of the user, or the default ones, and set ``numbers``."""
+        tokens = data.inputs
+        kernels = None if self._specs is None else named_kernels(self._specs)
+        if isinstance(tokens, list):
+            self.numbers = self._columns_of_dicts(data, kernels)
+            if self.numbers:
+                self.shapes[COLUMNS] = len(self.numbers)
+        if kernels is None:
+            kernels = self._default_kernels(data)
+        if isinstance(tokens, list):
+            return kernels
+        return [(name, kernel.placed(tokens.shape[1], data.names)) for name, kernel in kernels]
+
+    def _columns_of_dicts(
+        self, data: TokenData, kernels: list[tuple[str, Kernel]] | None
+    ) -> list[str]:
+        """Return the keys of dicts whose numbers are columns for kernels; None: default kernels."""
+        selections = [kernel.on for _, kernel in kernels or ()]
+        reads_all_numbers = kernels is None or None in selections
+        if reads_all_numbers and not self.in_sequences and not self.shapes:
             return data.number_keys()
-        items = chain.from_iterable(on if isinstance(on, tuple) else (on,) for on in selected)
-        keys = [
-            key for key in dict.fromkeys(items) if isinstance(key, str) and key not in self.shapes
-        ]
-        return [key for key in keys if data.has_number(key)]
+        columns: list[str] = []
+        for item in chain.from_iterable(map(_items, selections)):
+            is_key = isinstance(item, str) and item not in self.shapes
+            if is_key and item not in columns and data.has_number(item):
+                columns.append(item)
+        return columns
 
     def _default_kernels(self, data: TokenData) -> list[tuple[str, Kernel]]:
         """Return the kernels of a model whose user gives none."""
-        key = self._table
-        if sparse.issparse(data.inputs) or key not in self.shapes:
+        if sparse.issparse(data.inputs) or self._table not in self.shapes:
             return named_kernels(["linear"] if self.shapes else [])
         if self.in_sequences:
             return named_kernels(["linear", "quadratic", "gaussian"])
-        # exact kernels for a few rows, else with a bounded size
-        d, exact = self.shapes[key], data.total <= EXACT_UP_TO
-        features = "" if exact else f",features={FEATURES}"
+        d = self.shapes[self._table]
+        wide = f"gaussian:standardize=True,sigma2={WIDTH * d}"
+        narrow = f"gaussian:standardize=True,sigma2={NARROW * d}"
+        quadratic = "quadratic:standardize=True"
         specs = {"linear": "linear:standardize=True"}
-        if exact or math.comb(d + 2, 2) <= EXPLICIT_LIMIT:
-            specs["quadratic"] = "quadratic:standardize=True"
-        specs["gaussian"] = f"gaussian:standardize=True,sigma2={WIDTH * d}{features}"
-        seed = "" if exact else ",seed=1"
-        specs["narrow gaussian"] = f"gaussian:standardize=True,sigma2={NARROW * d}{features}{seed}"
-        if exact:  # columns of equal units, such as pixels, keep their relative scales
+        if data.total <= EXACT_UP_TO:
+            specs["quadratic"] = quadratic
+            specs["gaussian"] = wide
+            specs["narrow gaussian"] = narrow
+            # columns of equal units, such as pixels, keep their relative scales
             specs["quadratic:ranges"] = "quadratic:standardize=range"
+        else:  # kernels of bounded size
+            if math.comb(d + 2, 2) <= EXPLICIT_LIMIT:
+                specs["quadratic"] = quadratic
+            specs["gaussian"] = f"{wide},features={FEATURES}"
+            specs["narrow gaussian"] = f"{narrow},features={FEATURES},seed=1"
         return named_kernels(specs)
 
+    def _inputs_for_fit(
+        self, name: str, kernel: Kernel, entries: Entries, data: TokenData
+    ) -> np.ndarray:
+        """Return the rows, (n, d), from which a kernel learns its width."""
+        inputs = self.views[name].select(entries)
+        if sparse.issparse(inputs):
+            _refuse_dense(name, kernel)
+        if kernel.standardize and not data.whole:
+            if kernel.standardize == "range":
+                raise InputError(
+                    f"The kernel {name!r} needs the ranges of all rows: "
+                    "in streams, use standardize=True."
+                )
+            # widths do not depend on the first rows of a stream
+            return np.random.default_rng(0).normal(size=(SAMPLE, inputs.shape[1]))
+        return inputs if data.distinct is None else inputs[data.distinct]
+
     def start_scales(self) -> None:
-        """Start the scales of the entries of kernels on standardized columns, and of those with
-        missing numbers.
-        """
-        scaled = {key for view in self.views.values() if view.standardize for key in view.keys}
-        if self.missing == "indicator":
-            scaled.add(self._table)
-        shapes = {} if self._are_sparse else self.shapes
-        self.scales = {key: ColumnScales(d) for key, d in shapes.items() if key in scaled}
+        """Start the scales of entries for kernels on standardized columns and missing numbers."""
+        self.scales = {}
+        if self._are_sparse:
+            return
+        scaled = {self._table} if self.missing == "indicator" else set()
+        for view in self.views.values():
+            if view.standardize:
+                scaled.update(view.keys)
+        for key, n_columns in self.shapes.items():
+            if key in scaled:
+                self.scales[key] = ColumnScales(n_columns)
 
     @property
     def _table(self) -> str:
         """Name of the entry whose columns are the numbers of rows."""
         return PLAIN if self.numbers is None else COLUMNS
 
-    def _table_columns(self, d: int) -> list[str]:
-        """Names of the columns of numbers, or their positions as strings."""
-        return list((self.names if self.numbers is None else self.numbers) or map(str, range(d)))
+    def _table_columns(self, n_columns: int) -> list[str]:
+        """Return the names of the columns of numbers, or their positions as strings."""
+        return self.numbers or self.names or list(map(str, range(n_columns)))
+
+    @property
+    def _keys_for_kernels(self) -> set[str]:
+        """Keys of dicts that are no sparse features."""
+        return {*self.shapes, *(self.numbers or ())}
 
     def column_scales(self) -> dict[str, tuple[float, float]]:
         """Return the mean and the standard deviation of each column of numbers."""
@@ -220,27 +256,32 @@ class Encoder:
 
     def _arrange(self) -> None:
         """Determine the representation of each kernel."""
-        maps = {name: own for name, own in self.kernels.items() if isinstance(own, FeatureMap)}
-        self.mapped = [name for name, own in maps.items() if own.explicit is not False]
-        self.explicit: list[str] = []
-        self.dual: list[str] = []
+        self.mapped = []
+        self.explicit = []
+        self.dual = []
         for name, kernel in self.kernels.items():
-            if name in self.mapped:
-                continue
-            count, is_explicit = self.feature_count(name), kernel.explicit
-            if is_explicit is None:
-                is_explicit = count is not None and (
-                    isinstance(kernel, Linear) or count <= EXPLICIT_LIMIT
-                )
-            elif is_explicit and count is None:
-                raise InputError(
-                    f"The kernel {name!r} has no finite feature map that could be held explicitly."
-                )
-            (self.explicit if is_explicit else self.dual).append(name)
+            if isinstance(kernel, FeatureMap) and kernel.explicit is not False:
+                self.mapped.append(name)
+            elif self._is_explicit(name, kernel):
+                self.explicit.append(name)
+            else:
+                self.dual.append(name)
         #: Views for banks, by label; computed once, because this takes as long as encoding a row.
-        self._read_by_banks = {
-            self.views[name].label: self.views[name] for name in [*self.mapped, *self.dual]
-        }
+        self._views_of_banks = {}
+        for name in [*self.mapped, *self.dual]:
+            self._views_of_banks[self.views[name].label] = self.views[name]
+
+    def _is_explicit(self, name: str, kernel: Kernel) -> bool:
+        """Check whether the features of a kernel are stored explicitly."""
+        n_features = self.feature_count(name)
+        if kernel.explicit is None:
+            is_linear = isinstance(kernel, Linear)
+            return n_features is not None and (is_linear or n_features <= EXPLICIT_LIMIT)
+        if kernel.explicit and n_features is None:
+            raise InputError(
+                f"The kernel {name!r} has no finite feature map that could be held explicitly."
+            )
+        return kernel.explicit
 
     def encode(
         self,
@@ -249,228 +290,257 @@ class Encoder:
         grow: bool = False,
         weights: np.ndarray | None = None,
     ) -> Tokens:
-        """Encode tokens; sequence s is ``offsets[s] : offsets[s + 1]``; ``grow`` adds new keys and
-        values.
+        """Encode tokens; ``grow`` adds new keys and values.
 
-        If ``weights`` of the tokens are given, the scales of columns learn from each token before
-        it is encoded.
+        Sequence s has the tokens ``offsets[s] : offsets[s + 1]``. If ``weights`` of the tokens are
+        given, the scales of columns learn from each token before it is encoded.
         """
         entries = self._entries(tokens, weights)
-        views = {label: view.select(entries) for label, view in self._read_by_banks.items()}
-        parts = [
+        views = {label: view.select(entries) for label, view in self._views_of_banks.items()}
+        of_kernels = [
             self.kernels[name].features(self.views[name].select(entries)) for name in self.explicit
         ]
-        features = features_of(parts) if parts else None
-        for found in self._sparse(tokens, entries.missing, offsets, grow):
-            features = found if features is None else side_by_side(features, found)
-        return Tokens(offsets, features, views)
+        features = [features_of(of_kernels)] if of_kernels else []
+        features.extend(self._sparse_features(tokens, entries.missing, offsets, grow))
+        return Tokens(offsets, reduce(side_by_side, features) if features else None, views)
 
     def new_keys(self, tokens: FlatTokens) -> Iterator[str]:
         """Yield the unknown keys of tokens."""
-        if self.vocabulary is not None:
-            known = {*self.shapes, *(self.numbers or ()), *self.vocabulary.ids}
-            found = _keys_of(tokens) if isinstance(tokens, list) else []
-            gaps = [MISSING] if self._entries(tokens).missing is not None else []
-            yield from (key for key in [*found, *gaps] if key not in known)
+        if self.vocabulary is None:
+            return
+        keys = _keys_of(tokens) if isinstance(tokens, list) else []
+        if self._entries(tokens).missing is not None:
+            keys.append(MISSING)
+        keys_for_kernels = self._keys_for_kernels
+        for key in keys:
+            if key not in keys_for_kernels and key not in self.vocabulary.ids:
+                yield key
 
     def absent_keys(self, tokens: FlatTokens) -> list[str]:
-        """Return known keys of sparse features that no token has, and that are not absent by
-        chance.
-        """
+        """Return keys of sparse features that no token has, and that are not absent by chance."""
         if self.vocabulary is None or not isinstance(tokens, list):
             return []
         expected = self.vocabulary.expected_in(len(tokens))
-        if expected and isinstance(tokens, (Words, AttributeLists)):
-            encoder = self._words if isinstance(tokens, Words) else None
-            found = set(tokens.keys()) if encoder is None else encoder.keys
-            return [key for key in expected if key not in found]
-        return [
-            key
-            for key in expected
-            if key != MISSING and all(token.get(key) is None for token in tokens)
-        ]
+        if not expected:
+            return []
+        if isinstance(tokens, (Words, AttributeLists)):
+            present = set(tokens.keys())
+            if isinstance(tokens, Words) and self._word_encoder is not None:
+                present.update(self._word_encoder.keys)
+            return [key for key in expected if key not in present]
+        absent = []
+        for key in expected:
+            if key != MISSING and all(token.get(key) is None for token in tokens):
+                absent.append(key)
+        return absent
 
-    def _sparse(
+    def _sparse_features(
         self, tokens: FlatTokens, missing: np.ndarray | None, offsets: np.ndarray, grow: bool
     ) -> Iterator[Features]:
-        """Yield the sparse features of dicts, words or attributes, and those that say which numbers
-        are missing.
-        """
-        vocabulary = self.vocabulary
-        if vocabulary is None:
+        """Yield features of entries, and those that say which numbers are ``missing``, (n, d)."""
+        if self.vocabulary is None:
             return
-        if isinstance(tokens, Words):
-            if not grow:
-                self._check_known(tokens.keys(), vocabulary)
-            self._words = self._words or WordEncoder(vocabulary, self.lexicons)
-            yield self._words.encode(tokens, offsets, grow)
-        elif isinstance(tokens, list):
-            is_dicts = not isinstance(tokens, AttributeLists)
-            if is_dicts and self.shapes:
-                dense = {*self.shapes, *(self.numbers or ())}
-                tokens = [
-                    {key: value for key, value in token.items() if key not in dense}
-                    for token in tokens
-                ]
-            found = vocabulary.encode(tokens, grow)
-            if not grow and not len(found.ids) and (self.in_sequences or not is_dicts):
-                self._check_known(_keys_of(tokens), vocabulary)
-            yield found
+        if isinstance(tokens, list):
+            yield self._features_of_entries(self.vocabulary, tokens, offsets, grow)
         if missing is not None:
-            ids = np.full(missing.shape[1], -1, np.int32)
-            if (
-                grow or MISSING in vocabulary.ids
-            ):  # all, so that ids do not depend on which is missing first
-                ids = vocabulary.look_up(MISSING, self._table_columns(len(ids)), grow).ids
-            yield features_of_ids(np.where(missing, ids, np.int32(-1)))
+            yield self._features_of_missing(self.vocabulary, missing, grow)
         elif not isinstance(tokens, list) and not self.explicit:
             yield Features(np.zeros(len(tokens) + 1, np.int64), np.empty(0, np.int32), np.empty(0))
 
+    def _features_of_entries(
+        self, vocabulary: Vocabulary, tokens: list, offsets: np.ndarray, grow: bool
+    ) -> Features:
+        """Return the features of dicts, words or attributes."""
+        if isinstance(tokens, Words):
+            if not grow:
+                self._check_known(tokens.keys(), vocabulary)
+            if self._word_encoder is None:
+                self._word_encoder = WordEncoder(vocabulary, self.lexicons)
+            return self._word_encoder.encode(tokens, offsets, grow)
+        are_dicts = not isinstance(tokens, AttributeLists)
+        if are_dicts and self.shapes:
+            dense = self._keys_for_kernels
+            tokens = [{key: token[key] for key in token if key not in dense} for token in tokens]
+        features = vocabulary.encode(tokens, grow)
+        has_none = not grow and len(features.ids) == 0
+        if has_none and (self.in_sequences or not are_dicts):
+            self._check_known(_keys_of(tokens), vocabulary)
+        return features
+
+    def _features_of_missing(
+        self, vocabulary: Vocabulary, missing: np.ndarray, grow: bool
+    ) -> Features:
+        """Return features that say which numbers are ``missing``, (n, d)."""
+        n_columns = missing.shape[1]
+        ids = np.full(n_columns, -1, np.int32)
+        if grow or MISSING in vocabulary.ids:
+            # all columns, so that ids do not depend on which is missing first
+            ids = vocabulary.look_up(MISSING, self._table_columns(n_columns), grow).ids
+        return features_of_ids(np.where(missing, ids, np.int32(-1)))
+
     def _check_known(self, keys: Sequence[str], vocabulary: Vocabulary) -> None:
         """Raise InputError if there are keys, and all are unknown."""
-        if keys and all(known.keys().isdisjoint(keys) for known in (vocabulary.ids, self.shapes)):
+        if keys and vocabulary.ids.keys().isdisjoint(keys) and self.shapes.keys().isdisjoint(keys):
             raise InputError(
-                f"The model knows no feature of these tokens, such as {keys[0]!r}: it was trained on tokens with "
-                f"{', '.join(map(repr, vocabulary.keys[:3]))}."
+                f"The model knows no feature of these tokens, such as {keys[0]!r}: "
+                f"it was trained on tokens with {', '.join(map(repr, vocabulary.keys[:3]))}."
             )
 
     def _entries(self, tokens: FlatTokens, weights: np.ndarray | None = None) -> Entries:
-        """Return the entries that kernels use; their scales learn from the tokens if their
-        ``weights`` are given.
+        """Return the entries that kernels use.
+
+        The scales learn from the tokens first if their ``weights`` are given.
         """
-        raw, standardized, missing = dict(self._read(tokens)), {}, None
+        raw = self._read(tokens)
+        standardized = {}
+        missing = None
         for name, scales in self.scales.items():
-            own = raw[name]
-            raw[name], standardized[name] = (
-                scales.apply(own) if weights is None else scales.follow(own, weights)
-            )
-            if name == self._table and self.missing == "indicator" and np.isnan(own).any():
-                missing = np.isnan(own)
-        return Entries(raw, standardized, self.scales, missing)
+            numbers = raw[name]
+            if weights is None:
+                raw[name], standardized[name] = scales.apply(numbers)
+            else:
+                raw[name], standardized[name] = scales.follow(numbers, weights)
+            if name == self._table and self.missing == "indicator" and np.isnan(numbers).any():
+                missing = np.isnan(numbers)
+        return Entries(raw=raw, standardized=standardized, scales=self.scales, missing=missing)
 
     def _read(self, tokens: FlatTokens) -> dict[str, Vectors]:
         """Return the input array, or arrays of entries of dicts, by name."""
-        width, is_list = (
-            self.shapes[PLAIN] if self.numbers is None else None,
-            isinstance(tokens, list),
-        )
-        are_dicts = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], dict)
-        if (are_dicts and width is not None) or (not is_list and tokens.shape[1] != width):
-            known = {} if self.vocabulary is None else self.vocabulary.ids
-            learned = (
-                "words"
-                if all(own.name in known for own in TEMPLATES)
-                else "dicts or a table with text"
-            )
-            learned = learned if width is None else f"rows of {width} numbers"
-            found = "dicts" if is_list else f"rows of {tokens.shape[1]} numbers"
-            raise InputError(f"The model was trained on {learned}, got {found}.")
-        if not isinstance(tokens, list):
-            for name, kernel in self.kernels.items() if sparse.issparse(tokens) else ():
+        width = self.shapes[PLAIN] if self.numbers is None else None
+        if isinstance(tokens, list):
+            are_dicts = bool(tokens) and isinstance(tokens[0], dict)
+            if are_dicts and width is not None:
+                self._refuse("dicts")
+            return self._arrays_of_dicts(tokens if are_dicts else [{}] * len(tokens))
+        if tokens.shape[1] != width:
+            self._refuse(f"rows of {tokens.shape[1]} numbers")
+        if sparse.issparse(tokens):
+            for name, kernel in self.kernels.items():
                 _refuse_dense(name, kernel)
-            return {PLAIN: tokens}
-        dicts = tokens if are_dicts else [{}] * len(tokens)
+        return {PLAIN: tokens}
+
+    def _refuse(self, got: str) -> NoReturn:
+        """Raise InputError for tokens of another kind than those that the model was trained on."""
+        learned = "dicts or a table with text"
+        if self.numbers is None:
+            learned = f"rows of {self.shapes[PLAIN]} numbers"
+        elif self.vocabulary is not None:
+            names = {template.name for template in TEMPLATES}
+            if names <= self.vocabulary.ids.keys():
+                learned = "words"
+        raise InputError(f"The model was trained on {learned}, got {got}.")
+
+    def _arrays_of_dicts(self, tokens: Sequence[dict[str, Any]]) -> dict[str, Vectors]:
+        """Return the arrays of entries that kernels use, by name."""
         arrays: dict[str, Vectors] = {}
         if self.numbers:
-            arrays[COLUMNS] = table = numbers_of(dicts, self.numbers)
+            table = numbers_of(tokens, self.numbers)
+            arrays[COLUMNS] = table
             if self.missing == "error" and np.isnan(table).any():
                 for key in self.numbers:
-                    stacked([token.get(key) for token in dicts], key, 1)  # names the row
-        used = dict.fromkeys(
-            key for view in self.views.values() for key in view.keys if key != COLUMNS
-        )
-        return arrays | {
-            key: stacked([token.get(key) for token in dicts], key, self.shapes[key]) for key in used
-        }
+                    stacked([token.get(key) for token in tokens], key, 1)  # names the row
+        for view in self.views.values():
+            for key in view.keys:
+                if key not in arrays and key != COLUMNS:
+                    values = [token.get(key) for token in tokens]
+                    arrays[key] = stacked(values, key, self.shapes[key])
+        return arrays
 
-    def pack(self, packer: Packer, kept: np.ndarray | None = None) -> Manifest:
-        """Return everything learned as JSON values and arrays; ``kept`` is a mask of features of
-        the vocabulary.
+    def pack(self, packer: Packer, saved: np.ndarray | None = None) -> Manifest:
+        """Return everything learned as JSON values and arrays.
+
+        ``saved`` is a mask of the features of the vocabulary to save; None: all.
         """
-        packer.arrays.update(pack_lexicons(self.lexicons) | self.arrays())
+        packer.arrays.update(pack_lexicons(self.lexicons))
+        packer.arrays.update(self.arrays())
+        keys = None
         if self.vocabulary is not None:
-            packer.arrays.update(
-                {f"vocabulary/{key}": own for key, own in self.vocabulary.state(kept).items()}
-            )
+            keys = self.vocabulary.keys
+            for name, array in self.vocabulary.state(saved).items():
+                packer.arrays[f"vocabulary/{name}"] = array
+        kernels = {}
+        for name, kernel in self.kernels.items():
+            kernels[name] = packer.pack(kernel, f"the kernel {name!r}")
         return {
-            "kernels": {
-                name: packer.pack(own, f"the kernel {name!r}") for name, own in self.kernels.items()
-            },
+            "kernels": kernels,
             "shapes": self.shapes,
             "scales": list(self.scales),
             "names": self.names,
             "numbers": self.numbers,
             "missing": self.missing,
-            "keys": None if self.vocabulary is None else self.vocabulary.keys,
+            "keys": keys,
             "lexicons": list(self.lexicons),
         }
 
     def arrays(self, before: bool = False) -> dict[str, np.ndarray]:
-        """Return the scales as arrays, now or ``before`` the last tokens from which they learned."""
-        return {
-            f"scales/{key}": own.before if before else own.state()
-            for key, own in self.scales.items()
-        }
+        """Return the scales as arrays, now or ``before`` the last tokens that they learned from."""
+        arrays = {}
+        for key, scales in self.scales.items():
+            arrays[f"scales/{key}"] = scales.before if before else scales.state()
+        return arrays
 
     @classmethod
     def unpack(cls, packed: Manifest, unpacker: Unpacker, in_sequences: bool) -> "Encoder":
-        """The inverse of :meth:`pack`."""
+        """Create an encoder from the result of :meth:`pack`."""
+        arrays = unpacker.arrays
         encoder = cls(in_sequences=in_sequences, missing=packed["missing"])
-        encoder.kernels = {
-            name: unpacker.unpack(kernel) for name, kernel in packed["kernels"].items()
-        }
-        encoder.shapes, encoder.names, encoder.numbers = (
-            packed["shapes"],
-            packed["names"],
-            packed["numbers"],
-        )
-        encoder.scales = {
-            key: ColumnScales.from_state(unpacker.arrays[f"scales/{key}"])
-            for key in packed["scales"]
-        }
-        encoder.lexicons = unpack_lexicons(packed["lexicons"], unpacker.arrays)
-        encoder.views = {
-            name: encoder._view_of(name, kernel) for name, kernel in encoder.kernels.items()
-        }
+        encoder.shapes = packed["shapes"]
+        encoder.names = packed["names"]
+        encoder.numbers = packed["numbers"]
+        for key in packed["scales"]:
+            encoder.scales[key] = ColumnScales.from_state(arrays[f"scales/{key}"])
+        encoder.lexicons = unpack_lexicons(packed["lexicons"], arrays)
+        for name, packed_kernel in packed["kernels"].items():
+            kernel = unpacker.unpack(packed_kernel)
+            encoder.kernels[name] = kernel
+            encoder.views[name] = encoder._view_of(name, kernel)
         encoder._arrange()
         if packed["keys"] is not None:
-            state = {name: unpacker.arrays[f"vocabulary/{name}"] for name in ("learned", "groups")}
-            encoder.vocabulary = Vocabulary.from_state(
-                packed["keys"], encoder._n_kernel_features(), state
-            )
+            state = {name: arrays[f"vocabulary/{name}"] for name in ("learned", "groups")}
+            first_id = encoder._n_kernel_features()
+            encoder.vocabulary = Vocabulary.from_state(packed["keys"], first_id, state)
         return encoder
 
     @property
     def explicit_names(self) -> list[str]:
         """Names of all groups of explicit features: kernels first, then keys."""
-        return self.explicit + (self.vocabulary.keys if self.vocabulary is not None else [])
+        if self.vocabulary is None:
+            return self.explicit
+        return self.explicit + self.vocabulary.keys
 
     def explicit_groups(self, first: int = 0) -> np.ndarray:
         """Return the group of every explicit feature from id ``first`` on."""
+        n_kernels = len(self.explicit)
         counts: list[Any] = [self.feature_count(name) for name in self.explicit]
-        groups = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        of_keys = (
-            [] if self.vocabulary is None else self.vocabulary.groups[max(first - len(groups), 0) :]
-        )
-        return np.concatenate([groups[first:], np.array(of_keys, np.int32) + np.int32(len(counts))])
+        groups = np.repeat(np.arange(n_kernels, dtype=np.int32), counts)
+        if self.vocabulary is None:
+            return groups[first:]
+        of_features = self.vocabulary.groups[max(first - len(groups), 0) :]
+        return np.concatenate([groups[first:], np.array(of_features, np.int32) + n_kernels])
 
     def names_of(self, ids: Iterable[int]) -> dict[int, str]:
-        """Return the names of explicit features by id: ``key=value``, or as by
-        :meth:`name_of_part`.
+        """Return the names of explicit features by id.
+
+        These are ``key=value``, or as :meth:`name_of_part` names them.
         """
-        starts = np.cumsum([0, *(self.feature_count(name) or 0 for name in self.explicit)]).tolist()
-        wanted = set(ids)
-        owners = {i: bisect_right(starts, i) - 1 for i in wanted if i < starts[-1]}
-        names = {i: self.name_of_part(self.explicit[k], i - starts[k]) for i, k in owners.items()}
-        return (
-            names
-            if self.vocabulary is None
-            else names | self.vocabulary.names_of(wanted - names.keys())
-        )
+        counts = [self.feature_count(name) or 0 for name in self.explicit]
+        starts = np.cumsum([0, *counts]).tolist()
+        names = {}
+        ids_of_keys = set()
+        for i in set(ids):
+            if i < starts[-1]:
+                k = bisect_right(starts, i) - 1
+                names[i] = self.name_of_part(self.explicit[k], i - starts[k])
+            else:
+                ids_of_keys.add(i)
+        if self.vocabulary is not None:
+            names |= self.vocabulary.names_of(ids_of_keys)
+        return names
 
     def name_of_part(self, name: str, i: int) -> str:
-        """Return the name of part i of a kernel with explicit features: ``kernel[column]``,
-        ``kernel[landmark 3]``.
+        """Return the name of feature i of a kernel with explicit features.
+
+        This is ``kernel[column]`` or ``kernel[landmark 3]``, for instance.
         """
         width = self.views[name].width(self.shapes)
         return f"{name}[{self.kernels[name].part_name(i, self.columns_of(name), width)}]"
@@ -481,51 +551,62 @@ class Encoder:
         return partial(self.views[name].column_name, shapes=self.shapes, names=names)
 
     def _view_of(self, name: str, kernel: Kernel) -> View:
-        on, numbers, standardize = kernel.on, self.numbers or [], kernel.standardize
-        named = [item for item in (on if isinstance(on, tuple) else (on,)) if isinstance(item, str)]
-        vectors = {
-            key: width for key, width in self.shapes.items() if key != COLUMNS
-        } or self.shapes
-        if not named and len(vectors) == 1:
+        """Return the input array of a kernel: the columns and entries that it is ``on``."""
+        numbers = self.numbers or []
+        vectors = {key: width for key, width in self.shapes.items() if key != COLUMNS}
+        if not vectors:
+            vectors = self.shapes
+        items = _items(kernel.on)
+        are_names = [isinstance(item, str) for item in items]
+        if len(vectors) == 1 and not any(are_names):
             ((key, width),) = vectors.items()
-            return View((key,), find_columns(on, width, kernel=name), standardize)
-        known = [key for key in named if key in vectors or key in numbers]
-        if not named or len(known) < (len(on) if isinstance(on, tuple) else 1):
+            columns = find_columns(kernel.on, width, kernel=name)
+            return View(keys=(key,), columns=columns, standardize=kernel.standardize)
+        if not all(are_names) or not {*numbers, *vectors}.issuperset(items):
             choice = f"one of {[*vectors, *numbers]}" if self.shapes else "numbers or an array"
-            given = "" if on is None else f", got {format_on(on)}"
+            got = "" if kernel.on is None else f", got {format_on(kernel.on)}"
             raise InputError(
-                f"The kernel {name!r} must say which columns of a table with text, or entries of dicts, it is on, "
-                f"{choice}, as '{name}:on=...'{given}."
+                f"The kernel {name!r} must say which columns of a table with text, "
+                f"or entries of dicts, it is on, {choice}, as '{name}:on=...'{got}."
             )
-        keys = tuple(dict.fromkeys(COLUMNS if key in numbers else key for key in named))
-        starts = dict(zip(keys, np.cumsum([0, *(self.shapes[key] for key in keys)]).tolist()))
-        columns = [
-            starts[COLUMNS] + numbers.index(key)
-            if key in numbers
-            else range(starts[key], starts[key] + vectors[key])
-            for key in named
-        ]
-        flat = tuple(chain.from_iterable([own] if isinstance(own, int) else own for own in columns))
-        return View(keys, find_columns(flat, sum(self.shapes[key] for key in keys)), standardize)
+        keys = tuple(dict.fromkeys(COLUMNS if item in numbers else item for item in items))
+        starts = {}
+        n_columns = 0
+        for key in keys:
+            starts[key] = n_columns
+            n_columns += self.shapes[key]
+        positions: list[int] = []
+        for item in items:
+            if item in numbers:
+                positions.append(starts[COLUMNS] + numbers.index(item))
+            else:
+                positions.extend(range(starts[item], starts[item] + vectors[item]))
+        columns = find_columns(tuple(positions), n_columns)
+        return View(keys=keys, columns=columns, standardize=kernel.standardize)
 
     def feature_count(self, name: str) -> int | None:
-        """Return the dimension of a kernel's feature map on its view; None if there is no finite
-        map.
-        """
+        """Return the dimension of a kernel's feature map on its view; None if it is infinite."""
         return self.kernels[name].feature_count(self.views[name].width(self.shapes))
 
     def _n_kernel_features(self) -> int:
         return sum(self.feature_count(name) or 0 for name in self.explicit)
 
 
+def _items(on: Any) -> tuple[Any, ...]:
+    """Return the columns or entries that a kernel is ``on`` as a tuple."""
+    return on if isinstance(on, tuple) else (on,)
+
+
 def _refuse_dense(name: str, kernel: Kernel) -> None:
+    """Raise InputError if a kernel does not read sparse matrices."""
     if not reads_sparse(kernel):
         raise InputError(
-            f"The kernel {name!r} needs a dense array: sparse input serves explicit linear groups and Fourier features."
+            f"The kernel {name!r} needs a dense array: "
+            "sparse input serves explicit linear groups and Fourier features."
         )
 
 
-def _keys_of(tokens: FlatTokens) -> list[str]:
+def _keys_of(tokens: list) -> list[str]:
     """Return the keys of dicts, words or attributes."""
     if isinstance(tokens, (Words, AttributeLists)):
         return tokens.keys()

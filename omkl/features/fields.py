@@ -40,7 +40,9 @@ def column_of(field: str) -> str:
     column = field.partition(":")[0]
     if column in ("upos", "xpos", "feats", "misc"):
         return column
-    return "lemmas" if field == "lemma" else "feats" if field[0].isupper() else "forms"
+    if field == "lemma":
+        return "lemmas"
+    return "feats" if field[0].isupper() else "forms"
 
 
 def is_attribute(field: str) -> bool:
@@ -54,15 +56,20 @@ def values_of(field: str, strings: Sequence[str], lexicons: Mapping[str, Lexicon
     if name not in lexicons:
         return list(map(reader_of(field), strings))
     values = lexicons[name].values_of(strings)
-    return [value[: int(width)] for value in values] if width else values
+    if width:
+        values = [value[: int(width)] for value in values]
+    return values
 
 
 def reader_of(field: str) -> Callable[[str], str]:
-    """Return a function from the string in a column to the value of a field; not for fields of
-    lexicons.
+    """Return a function from the string in a column to the value of a field.
 
-    >>> reader_of("suffix3")("parsing"), reader_of("Case")("Case=Nom|Number=Sing"), reader_of("misc:Gloss")("_")
-    ('ing', 'Nom', '_')
+    Fields of lexicons have no such function.
+
+    >>> reader_of("suffix3")("parsing"), reader_of("Case")("Case=Nom|Number=Sing")
+    ('ing', 'Nom')
+    >>> reader_of("misc:Gloss")("_")
+    '_'
     """
     if field == "lower":
         return str.lower
@@ -71,16 +78,22 @@ def reader_of(field: str) -> Callable[[str], str]:
     if field.startswith("suffix"):
         return itemgetter(slice(-int(field[-1]), None))
     if is_attribute(field):
-        wanted = field.rpartition(":")[2]
-        return lambda string: attributes_of(string).get(wanted, MISSING)
+        name = field.rpartition(":")[2]
+        return lambda string: attributes_of(string).get(name, MISSING)
     return str
 
 
 @lru_cache(2**12)  # few strings, each parsed for every attribute
 def attributes_of(string: str) -> dict[str, str]:
-    """Parse the attributes in FEATS or MISC; the value of an attribute without a value is its name."""
-    split = (attribute.partition("=") for attribute in reversed(string.split("|")))
-    return {name: value or name for name, _, value in split}
+    """Parse the attributes in FEATS or MISC.
+
+    The value of an attribute without a value is its name. Of equal names, the first one counts.
+    """
+    attributes = {}
+    for attribute in reversed(string.split("|")):
+        name, _, value = attribute.partition("=")
+        attributes[name] = value or name
+    return attributes
 
 
 @lru_cache(2**16)  # most words are frequent
@@ -90,62 +103,70 @@ def code_of(string: str) -> int:
     return int.from_bytes(digest, "little")
 
 
+def strings_with_codes(treebank: Treebank, column: str, codes: np.ndarray) -> list[str]:
+    """Return the strings of a column that have these codes."""
+    strings = treebank.strings[column].tolist()
+    return [strings[code] for code in codes.tolist()]
+
+
 @cache
-def by_column(fields: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def fields_by_column(fields: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Group fields by column, without their relatives; fields of trees are left out."""
     grouped: dict[str, tuple[str, ...]] = {}
     for field in dict.fromkeys(map(own_field, fields)):
         if field != VALENCY:
-            grouped[column_of(field)] = (*grouped.get(column_of(field), ()), field)
+            column = column_of(field)
+            grouped[column] = (*grouped.get(column, ()), field)
     return grouped
 
 
-def own_codes(treebank: Treebank, templates: TemplateSet) -> Callable[[str], np.ndarray]:
-    """Return a function that encodes a field of all words from columns and lexicons, without fields
-    of trees.
-    """
-    found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for column, fields in by_column(tuple(templates.fields)).items():
-        present, places = np.unique(treebank.codes(column), return_inverse=True)
-        strings = treebank.strings[column].tolist()
-        own = [strings[code] for code in present.tolist()]
-        for field in fields:
-            values = values_of(field, own, templates.lexicons)
-            found[field] = np.array(list(map(code_of, values)), np.uint64), places
+class WordFields:
+    """Fields of words that do not need trees: columns, and values of lexicons."""
 
-    def codes(field: str) -> np.ndarray:
-        hashes, places = found[field]
-        return hashes[places]
+    def __init__(self, treebank: Treebank, templates: TemplateSet) -> None:
+        #: Hashes of the values of each field, one for each string of its column.
+        self._hashes: dict[str, np.ndarray] = {}
+        #: For each word, the place of its string in these hashes, by column.
+        self._places: dict[str, np.ndarray] = {}
+        for column, fields in fields_by_column(tuple(templates.fields)).items():
+            codes, self._places[column] = np.unique(treebank.codes(column), return_inverse=True)
+            strings = strings_with_codes(treebank, column, codes)
+            for field in fields:
+                values = values_of(field, strings, templates.lexicons)
+                self._hashes[field] = np.array(list(map(code_of, values)), np.uint64)
 
-    return codes
+    def codes(self, field: str) -> np.ndarray:
+        """Return hashes of the values of a field, (number of words,) uint64."""
+        return self._hashes[field][self._places[column_of(field)]]
 
 
 def absent_fields(
-    treebank: Treebank, templates: TemplateSet, by_column: bool = False
+    treebank: Treebank, templates: TemplateSet, only_columns: bool = False
 ) -> dict[str, str]:
-    """Return fields that no word of a treebank has, with names for messages; fields of empty
-    columns first.
+    """Return fields that no word of a treebank has, with names for messages.
+
+    Fields of empty columns come first. ``only_columns`` returns no others.
     """
-    columns, attributes = {}, {}
+    in_empty_columns = {}
+    without_values = {}
     for field in templates.fields:
         column = column_of(field)
         codes = treebank.codes(column)
+        is_looked_up = is_attribute(field) or field.partition(":")[0] in templates.lexicons
         if not codes.any():
-            columns[field] = TITLES[column]
-        elif not by_column and (
-            is_attribute(field) or field.partition(":")[0] in templates.lexicons
-        ):
-            strings = treebank.strings[column].tolist()
-            own = [strings[code] for code in np.flatnonzero(np.bincount(codes)).tolist()]
-            if all(value == MISSING for value in values_of(field, own, templates.lexicons)):
-                attributes[field] = field
-    return {**columns, **attributes}
+            in_empty_columns[field] = TITLES[column]
+        elif is_looked_up and not only_columns:
+            strings = strings_with_codes(treebank, column, np.flatnonzero(np.bincount(codes)))
+            if set(values_of(field, strings, templates.lexicons)) == {MISSING}:
+                without_values[field] = field
+    return in_empty_columns | without_values
 
 
-def are_copies(treebank: Treebank, a: str, b: str) -> bool:
+def are_copies(treebank: Treebank, column: str, other_column: str) -> bool:
     """Check whether two columns are equal for all words."""
-    codes = treebank.strings[b].codes(treebank.strings[a].tolist())
-    return bool((codes[treebank.codes(a)] == treebank.codes(b)).all())
+    strings = treebank.strings[column].tolist()
+    other_codes = treebank.strings[other_column].codes(strings)[treebank.codes(column)]
+    return bool((other_codes == treebank.codes(other_column)).all())
 
 
 def empty_shares(treebank: Treebank, fields: Iterable[str]) -> dict[str, float]:
@@ -178,42 +199,47 @@ class TreeFields:
     """
 
     def __init__(self, offsets: np.ndarray, heads: np.ndarray) -> None:
-        n, words = len(heads), np.arange(len(heads))
+        n_words = len(heads)
+        words = np.arange(n_words)
         starts = np.repeat(offsets[:-1], np.diff(offsets))
         parents = np.where(heads > 0, starts + heads - 1, AT_ROOT)
-        left, right = words[words < parents], words[(words > parents) & (parents >= 0)]
-        self._children = [
-            np.bincount(parents[side], minlength=n).clip(max=MOST_CHILDREN)
-            for side in (left, right)
+        left_children = words[words < parents]
+        right_children = words[(words > parents) & (parents >= 0)]
+        self._n_children = [
+            np.bincount(parents[children], minlength=n_words).clip(max=MOST_CHILDREN)
+            for children in (left_children, right_children)
         ]
         # index of each relative, or AT_ROOT or NO_RELATIVE
-        leftmost, rightmost, before, after = np.full((4, n), NO_RELATIVE)
-        leftmost[parents[left[::-1]]] = left[::-1]  # the last assignment wins
-        rightmost[parents[right]] = right
-        order = np.lexsort((words, np.where(parents < 0, -1 - starts, parents)))
-        one, other = order[:-1], order[1:]
-        siblings = (parents[one] == parents[other]) & (starts[one] == starts[other])
-        before[other[siblings]], after[one[siblings]] = one[siblings], other[siblings]
+        leftmost, rightmost, before, after = np.full((4, n_words), NO_RELATIVE)
+        leftmost[parents[left_children[::-1]]] = left_children[::-1]  # the last assignment wins
+        rightmost[parents[right_children]] = right_children
+        families = np.where(parents < 0, -1 - starts, parents)
+        order = np.lexsort((words, families))
+        first, second = order[:-1], order[1:]
+        are_siblings = families[first] == families[second]
+        before[second[are_siblings]] = first[are_siblings]
+        after[first[are_siblings]] = second[are_siblings]
         self._relatives = dict(zip(RELATIVES, (parents, leftmost, rightmost, before, after)))
 
-    def codes(self, field: str, own: Callable[[str], np.ndarray]) -> np.ndarray:
-        """Return hashes of the values of a field, (number of words,) uint64."""
-        relative, _, rest = field.partition("_")
-        if relative in RELATIVES and rest:
-            return self._codes_of_relatives(relative, self.codes(rest, own))
+    def codes(self, field: str, codes_of_words: Callable[[str], np.ndarray]) -> np.ndarray:
+        """Return hashes of the values of a field, (number of words,) uint64.
+
+        ``codes_of_words`` returns those of a field that is not of trees.
+        """
+        relative, _, field_of_relative = field.partition("_")
+        if relative in RELATIVES and field_of_relative:
+            return self._codes_of_relatives(relative, self.codes(field_of_relative, codes_of_words))
         if field == VALENCY:
             names = [code_of(f"\t{n} children") for n in range((MOST_CHILDREN + 1) ** 2)]
-            left, right = self._children
-            return np.array(names, np.uint64)[left * (MOST_CHILDREN + 1) + right]
-        return own(field)
+            n_left, n_right = self._n_children
+            return np.array(names, np.uint64)[n_left * (MOST_CHILDREN + 1) + n_right]
+        return codes_of_words(field)
 
     def _codes_of_relatives(self, relative: str, codes: np.ndarray) -> np.ndarray:
-        """Return for each word the code of its relative, among the ``codes`` of all words, (n,)
-        uint64.
-        """
+        """Return the code of each word's relative, given those of all words, (n,) uint64."""
         relatives = self._relatives[relative]
-        found = np.full(len(relatives), code_of(OUTSIDE), np.uint64)
-        found[relatives == AT_ROOT] = code_of(ROOT)
+        codes_of_relatives = np.full(len(relatives), code_of(OUTSIDE), np.uint64)
+        codes_of_relatives[relatives == AT_ROOT] = code_of(ROOT)
         has_relative = relatives >= 0
-        found[has_relative] = codes[relatives[has_relative]]
-        return found
+        codes_of_relatives[has_relative] = codes[relatives[has_relative]]
+        return codes_of_relatives

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from sys import intern
 from typing import Any, Self, TypeAlias
@@ -40,34 +40,23 @@ class Lexicon:
             return source
         if not isinstance(source, (Mapping, str, os.PathLike)):
             raise InputError(
-                f"The lexicon {name!r} must be a path or a dict of word to value, got {source!r:.80}."
+                f"The lexicon {name!r} must be a path or a dict of word to value, "
+                f"got {source!r:.80}."
             )
-        known: dict[str, str] = {}
-        place = f"The lexicon {name!r}"
-        if isinstance(source, Mapping):
-            entries: Iterable[tuple[str, Any, Any]] = ((place, *entry) for entry in source.items())
-        else:  # the value of an invalid line is empty
-            rows = ((number, *line.partition("\t")) for number, line in text_lines(source) if line)
-            entries = (
-                (f"{source}, line {n}", word, "" if "\t" in value else value)
-                for n, word, _, value in rows
-            )
-        for where, word, value in entries:
-            is_fit = (
-                isinstance(word, str)
-                and word
-                and value is not None
-                and value == value
-                and str(value)
-            )
-            if not is_fit or known.setdefault(word, intern(str(value))) != str(value):
+        values: dict[str, str] = {}
+        for place, word, value in _entries(source, name):
+            text = str(value)
+            is_word = isinstance(word, str) and bool(word)
+            is_value = value is not None and value == value and bool(text)
+            if not is_word or not is_value or values.setdefault(word, intern(text)) != text:
                 error = InputError if isinstance(source, Mapping) else DataFileError
                 raise error(
-                    f"{where} must give each word one value, a string, got {value!r:.80} for {word!r:.80}."
+                    f"{place} must give each word one value, a string, "
+                    f"got {value!r:.80} for {word!r:.80}."
                 )
-        if not known:
+        if not values:
             raise InputError(f"The lexicon {name!r} holds no word: leave it out.")
-        return cls(known)
+        return cls(values)
 
     def values_of(self, strings: Sequence[str]) -> list[str]:
         """Look up the value of each word, else of its lower-case form, else ``_``."""
@@ -75,11 +64,13 @@ class Lexicon:
         return [get(string) or get(string.lower(), MISSING) for string in strings]
 
     def widths(self) -> tuple[int | None, ...]:
-        """Return the lengths of values as features: None for all, and :data:`WIDTH` if values share
-        prefixes.
+        """Return the lengths of values as features: None for all, and :data:`WIDTH` for prefixes.
+
+        Prefixes are features only if values share them.
         """
         values = set(self.values.values()) - {MISSING}
-        return (None, WIDTH) if len({value[:WIDTH] for value in values}) < len(values) else (None,)
+        prefixes = {value[:WIDTH] for value in values}
+        return (None, WIDTH) if len(prefixes) < len(values) else (None,)
 
     def __deepcopy__(self, memo: dict) -> Self:
         return self  # lexicons do not change, and cloned estimators share them
@@ -90,10 +81,25 @@ LexiconSource: TypeAlias = Mapping[str, str] | PathLike | Lexicon
 Lexicons: TypeAlias = Mapping[str, LexiconSource] | None
 
 
+def _entries(source: Mapping[str, str] | PathLike, name: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the place for messages, the word and the value of each entry of a lexicon."""
+    if isinstance(source, Mapping):
+        place = f"The lexicon {name!r}"
+        for word, value in source.items():
+            yield place, word, value
+        return
+    for number, line in text_lines(source):
+        if line:
+            word, _, value = line.partition("\t")
+            has_more_fields = "\t" in value
+            yield f"{source}, line {number}", word, "" if has_more_fields else value
+
+
 @lru_cache(2**14)  # several templates look up the same word
 def value_of(lexicon: Lexicon, width: int | None, word: str) -> str | tuple[()]:
-    """Return the first characters of the value of a word (None: all); an empty tuple, no feature,
-    without a value.
+    """Return the first ``width`` characters of the value of a word (None: all).
+
+    A word without a value has no feature, an empty tuple.
     """
     (value,) = lexicon.values_of([word])
     return () if value == MISSING else value[:width]
@@ -101,26 +107,29 @@ def value_of(lexicon: Lexicon, width: int | None, word: str) -> str | tuple[()]:
 
 def pack_lexicons(lexicons: Mapping[str, Lexicon]) -> dict[str, np.ndarray]:
     """Return lexicons as arrays for a model file."""
-    return {f"lexicons/{name}": pack_json(own.values) for name, own in lexicons.items()}
+    return {f"lexicons/{name}": pack_json(lexicon.values) for name, lexicon in lexicons.items()}
 
 
 def unpack_lexicons(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> dict[str, Lexicon]:
-    """The inverse of :func:`pack_lexicons`."""
+    """Read the arrays of :func:`pack_lexicons`."""
     return {name: Lexicon(unpack_json(arrays[f"lexicons/{name}"])) for name in names}
 
 
-def as_lexicons(lexicons: Any, taken: Collection[str] = ()) -> dict[str, Lexicon]:
-    """Convert a dict of paths, dicts or Lexicons to a dict of Lexicons, whose names are not
-    ``taken`` by features.
+def as_lexicons(lexicons: Any, reserved: Collection[str] = ()) -> dict[str, Lexicon]:
+    """Convert a dict of paths, dicts or Lexicons to a dict of Lexicons.
+
+    The names of lexicons must not be ``reserved``, for features.
     """
     if lexicons is None:
         return {}
-    names = list(lexicons) if isinstance(lexicons, Mapping) else [lexicons]
-    fit = [
-        isinstance(own, str) and NAME.fullmatch(own) and own not in taken and not is_field(own)
-        for own in names
-    ]
-    if unfit := [own for own, is_fit in zip(names, fit) if not is_fit]:
+    wrong_names = [lexicons]
+    if isinstance(lexicons, Mapping):
+        wrong_names = [name for name in lexicons if name in reserved or not _can_be_name(name)]
+    if wrong_names:
         accepted = "a dict whose names are letters and digits after a small letter, and no fields"
-        raise InputError(f"lexicons must be {accepted}, got {unfit[0]!r:.80}.")
+        raise InputError(f"lexicons must be {accepted}, got {wrong_names[0]!r:.80}.")
     return {name: Lexicon.of(source, name) for name, source in lexicons.items()}
+
+
+def _can_be_name(name: Any) -> bool:
+    return isinstance(name, str) and NAME.fullmatch(name) is not None and not is_field(name)

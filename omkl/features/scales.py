@@ -1,6 +1,4 @@
-"""ColumnScales: means, standard deviations and ranges of columns, by which kernels see columns of
-any units alike.
-"""
+"""Scales of columns: means, standard deviations and ranges."""
 
 from functools import cached_property
 
@@ -48,41 +46,46 @@ class ColumnScales:
     @cached_property  # for rows that are predicted one by one
     def deviations(self) -> np.ndarray:
         """Standard deviations, (d,); 1 for constant columns."""
-        found = np.sqrt(self.squares / np.where(self.weights > 0.0, self.weights, 1.0))
-        return np.where(found <= ROUNDING * np.abs(self.means), 1.0, found)
+        deviations = np.sqrt(self.squares / np.where(self.weights > 0.0, self.weights, 1.0))
+        return np.where(deviations <= ROUNDING * np.abs(self.means), 1.0, deviations)
 
     @property
     def shares(self) -> np.ndarray:
-        """Standard deviations as shares of the ranges of the columns, (d,); 1 for constant columns."""
+        """Standard deviations as shares of the columns' ranges, (d,); 1 for constant columns."""
         ranges = self.highs - self.lows
         return np.divide(self.deviations, ranges, out=np.ones(len(ranges)), where=ranges > 0.0)
 
     def follow(
         self, X: np.ndarray, row_weights: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Learn from rows one after the other; return them, (n, d), and standardized by the scales
-        so far, (n, d).
+        """Learn from rows one after the other, and return them raw and standardized, both (n, d).
 
-        Missing entries become the mean so far. Splitting rows into several calls changes no bit.
+        Each row is standardized by the scales so far. Missing entries become the mean so far.
+        Splitting rows into several calls changes no bit.
         """
         self.before = self.state()
         self.__dict__.pop("deviations", None)
         if not np.count_nonzero(self.weights) and len(X):
-            self.lows, self.highs = np.fmin.reduce(X), np.fmax.reduce(X)
-        filled, standardized = np.array(X, dtype=np.float64, order="C"), np.empty(X.shape)
-        row_weights = np.ones(len(X)) if row_weights is None else row_weights
+            self.lows = np.fmin.reduce(X)
+            self.highs = np.fmax.reduce(X)
+        filled = np.array(X, dtype=np.float64, order="C")
+        standardized = np.empty(X.shape)
+        if row_weights is None:
+            row_weights = np.ones(len(X))
         follow_rows(
             filled, row_weights, self.weights, self.means, self.squares, ROUNDING, standardized
         )
         return filled, standardized
 
     def apply(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows, (n, d), and their standardized form, (n, d); missing entries become the mean
-        in a copy.
+        """Return rows raw and standardized, both (n, d).
+
+        Missing entries become the mean in a copy.
         """
         missing = np.isnan(X)
-        filled = np.where(missing, self.means, X) if missing.any() else X
-        return filled, (filled - self.means) / self.deviations
+        if missing.any():
+            X = np.where(missing, self.means, X)
+        return X, (X - self.means) / self.deviations
 
     def state(self) -> np.ndarray:
         """Return everything learned as an array, (5, d)."""
@@ -90,11 +93,10 @@ class ColumnScales:
 
     @classmethod
     def from_state(cls, state: np.ndarray) -> "ColumnScales":
-        """The inverse of :meth:`state`."""
+        """Create scales from their :meth:`state`."""
         scales = cls(state.shape[1])
-        scales.weights, scales.means, scales.squares, scales.lows, scales.highs = np.array(
-            state, dtype=np.float64
-        )
+        copy = np.array(state, dtype=np.float64)
+        scales.weights, scales.means, scales.squares, scales.lows, scales.highs = copy
         return scales
 
     def merge(self, other: "ColumnScales") -> None:
@@ -102,7 +104,9 @@ class ColumnScales:
         self.__dict__.pop("deviations", None)
         total = self.weights + other.weights
         share = other.weights / np.where(total > 0.0, total, 1.0)
-        apart = other.means - self.means
-        self.squares = self.squares + other.squares + self.weights * share * apart**2
-        self.means, self.weights = self.means + share * apart, total
-        self.lows, self.highs = np.fmin(self.lows, other.lows), np.fmax(self.highs, other.highs)
+        distance = other.means - self.means
+        self.squares = self.squares + other.squares + self.weights * share * distance**2
+        self.means = self.means + share * distance
+        self.weights = total
+        self.lows = np.fmin(self.lows, other.lows)
+        self.highs = np.fmax(self.highs, other.highs)

@@ -28,8 +28,9 @@ from omkl.persistence import pack_json, unpack_json
 #: Value of the feature of numbers in the vocabulary of a key; all other values are strings.
 NUMBER = None
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
-#: Types of numbers that need no further checks up to the bound.
-PLAIN_NUMBERS, LARGE = {bool, int, float, np.float64}, 2.0**53
+#: Types of numbers that need no further checks if they are smaller than LARGE.
+PLAIN_NUMBERS = {bool, int, float, np.float64}
+LARGE = 2.0**53
 #: Maximum magnitude of numbers.
 LARGEST = 1e100
 #: Number of tokens to encode at a time, so that their strings stay in the CPU cache.
@@ -45,8 +46,8 @@ ATTRIBUTE = re.compile(r"([^=]+)=(.*)|([^=]+)(?<!:):(?!//)(?!(?<=\d:)\d)([^=]*)"
 
 #: A token as a dict of its entries.
 Token: TypeAlias = dict[str, Any]
-#: CSR rows: their lengths, ids and values.
-Rows: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+#: Ids of the values of a key; None is :data:`NUMBER`.
+Ids: TypeAlias = dict[str | None, int]
 
 
 class AttributeLists(list):
@@ -54,20 +55,45 @@ class AttributeLists(list):
 
     def keys(self) -> list[str]:
         """Keys of the features."""
-        attributes = dict.fromkeys(
-            own if isinstance(own, str) else own[0] for own in chain.from_iterable(self)
-        )
-        return list(dict.fromkeys(split_attribute(attribute)[0] for attribute in attributes))
+        keys = {}
+        for attribute in dict.fromkeys(chain.from_iterable(self)):
+            name = attribute if isinstance(attribute, str) else attribute[0]
+            keys[split_attribute(name)[0]] = None
+        return list(keys)
 
 
-class Part(NamedTuple):
-    """Features of one key: indices of their tokens (None: one feature in each token), ids (-1:
-    unknown), and values (None: all 1).
+class KeyFeatures(NamedTuple):
+    """Features of one key, at most one of each value in a token.
+
+    Attributes
+    ----------
+    places : int array of shape (n,), or None
+        Indices of their tokens; None if each token has one feature.
+    ids : int32 array of shape (n,)
+        Ids; -1 for unknown values.
+    values : float array of shape (n,), or None
+        Values of the features; None if all are 1.
     """
 
     places: np.ndarray | None
     ids: np.ndarray
     values: np.ndarray | None
+
+
+class Rows(NamedTuple):
+    """Features of tokens in CSR format.
+
+    Attributes
+    ----------
+    lengths : int64 array of shape (number of tokens,)
+        Number of features of each token.
+    ids : int32 array of shape (n,)
+    values : float array of shape (n,)
+    """
+
+    lengths: np.ndarray
+    ids: np.ndarray
+    values: np.ndarray
 
 
 class Vocabulary:
@@ -96,205 +122,227 @@ class Vocabulary:
 
     def __init__(self, first_id: int = 0) -> None:
         self.keys: list[str] = []
-        self.ids: dict[str, dict[str | None, int]] = {}
+        self.ids: dict[str, Ids] = {}
         self.groups = array("i")
         self.units: dict[str, float] = {}
-        self.n_tokens, self.counts = 0, Counter[str]()
+        self.n_tokens = 0
+        self.counts = Counter[str]()
         self.first_id = first_id
         self._next_id = count(first_id).__next__
         #: Keys for which a warning has told that they hold text and numbers.
         self._keys_of_two_kinds: set[str] = set()
         #: Ids of features by ``key=value``, for lists of attributes.
-        self._of_attributes: dict[str, int] = {}
+        self._ids_of_attributes: dict[str, int] = {}
 
     def __reduce__(self) -> tuple:
         return Vocabulary.from_state, (self.keys, self.first_id, self.state())
 
     def merge(self, other: "Vocabulary") -> None:
-        """Add the keys, values and units of another vocabulary, in its order, as if its tokens were
-        encoded next.
+        """Add the keys, values and units of another vocabulary, in its order.
+
+        The result is as if the tokens of the other vocabulary were encoded next.
         """
         for key in other.keys:
             if key not in self.ids:
                 self._add_key(key)
-        places = {key: k for k, key in enumerate(self.keys)}
+        groups = {key: group for group, key in enumerate(self.keys)}
         for key, value in other.names():
-            known = self.ids[key]
-            if value not in known:
-                known[value]  # assigns the next id
-                self.groups.append(places[key])
+            ids = self.ids[key]
+            if value not in ids:
+                ids[value]  # assigns the next id
+                self.groups.append(groups[key])
         self.units = other.units | self.units
         self.add_counts(other.counts, other.n_tokens)
 
     def is_text(self, key: str) -> bool:
         """Check whether all known values of a key are strings."""
-        own = self.ids.get(key)
-        return bool(own) and NUMBER not in (own or {})
+        ids = self.ids.get(key, {})
+        return len(ids) > 0 and NUMBER not in ids
 
     def add_counts(self, counts: Mapping[str, int], n_tokens: int) -> None:
         """Count tokens, and those with each key."""
         self.counts.update(counts)
         self.n_tokens += n_tokens
 
+    def _count_tokens(self, features: Mapping[str, KeyFeatures], n_tokens: int) -> None:
+        """Count n_tokens, and those that have each key."""
+        for key, (places, _, _) in features.items():
+            self.counts[key] += n_tokens if places is None else len(set(places.tolist()))
+        self.n_tokens += n_tokens
+
     def expected_in(self, n_tokens: int) -> list[str]:
         """Return the keys that are not absent from all of so many tokens by chance."""
-        level, n = CHANCE ** (1 / max(n_tokens, 1)), self.n_tokens + 2
-        # the probability that a token lacks a key, by Laplace's rule of succession
-        return (
-            [key for key in self.keys if n - 1 - self.counts[key] < level * n]
-            if level * n > 1.0
-            else []
-        )
+        # the probability that a token lacks a key, by Laplace's rule of succession, is
+        # (n_lacking + 1) / (n_tokens + 2)
+        n = self.n_tokens + 2
+        bound = CHANCE ** (1 / max(n_tokens, 1)) * n
+        if bound <= 1.0:
+            return []
+        return [key for key in self.keys if n - 1 - self.counts[key] < bound]
 
     def encode(self, tokens: Sequence[Token] | AttributeLists, grow: bool) -> Features:
         """Encode tokens; ``grow`` adds new keys and values, which are skipped otherwise."""
         counts = grow and not self.n_tokens  # a resumed run encodes later blocks again
         if isinstance(tokens, AttributeLists):
-            return _joined([self._attribute_rows(tokens, grow, counts)])
-        if 0 < len(tokens) <= FEW and (rows := self._known_rows(tokens, grow)) is not None:
-            if counts:
-                self.add_counts(dict.fromkeys(tokens[0], len(tokens)), len(tokens))
-            return _joined([rows])
+            return _stack([self._encode_attributes(tokens, grow, counts)])
+        if 0 < len(tokens) <= FEW:
+            rows = self._encode_few(tokens, grow)
+            if rows is not None:
+                if counts:
+                    self.add_counts(dict.fromkeys(tokens[0], len(tokens)), len(tokens))
+                return _stack([rows])
         chunks = []
         for low in range(0, len(tokens), CHUNK):
             chunk = tokens[low : low + CHUNK]
-            columns = [(key, column) for key, column in _columns(chunk) if grow or key in self.ids]
-            parts = {key: self.look_up(key, column, grow) for key, column in columns}
-            chunks.append(_to_rows(list(parts.values()), len(chunk)))
+            features = {}
+            for key, column in _columns(chunk):
+                if grow or key in self.ids:
+                    features[key] = self.look_up(key, column, grow)
+            chunks.append(_to_rows(list(features.values()), len(chunk)))
             if counts:
-                places = {key: part.places for key, part in parts.items()}
-                n = len(chunk)
-                self.add_counts(
-                    {
-                        key: n if own is None else len(set(own.tolist()))
-                        for key, own in places.items()
-                    },
-                    n,
-                )
-        return _joined(chunks)
+                self._count_tokens(features, len(chunk))
+        return _stack(chunks)
 
-    def _attribute_rows(self, tokens: AttributeLists, grow: bool, counts: bool) -> Rows:
-        """Encode lists of attributes as CSR rows, in the order of attributes."""
-        attributes, known = list(chain.from_iterable(tokens)), self._of_attributes
-        values, plain = np.ones(len(attributes)), 1.0
-        if set(map(type, attributes)) - {str}:
-            plain = 0.0  # units are learned below
-            pairs = [(own, 1.0) if isinstance(own, str) else own for own in attributes]
-            for pair in pairs:
-                is_pair = isinstance(pair, tuple) and len(pair) == 2
-                if not is_pair or not isinstance(pair[0], str) or not isinstance(pair[1], NUMBERS):
-                    accepted = (
-                        "strings or pairs of a string and a number, as in ['w=the', ('length', 3)]"
-                    )
-                    raise InputError(
-                        f"The attributes of a token must be {accepted}, got {reprlib.repr(pair)}."
-                    )
-            attributes, values = (
-                [name for name, _ in pairs],
-                np.array([amount for _, amount in pairs], np.float64),
-            )
-            _finite(attributes[np.argmin(np.abs(values) <= LARGEST)], values)
-        new = defaultdict[str, dict[str, str | float]](dict)
-        for attribute in [own for own in dict.fromkeys(attributes) if own not in known]:
-            key, value = split_attribute(attribute)
-            if grow:
-                new[key][attribute] = plain if value is NUMBER else value
-            elif (i := self.ids.get(key, {}).get(value)) is not None:
-                known[attribute] = i
-        for key, values_of in new.items():
-            known.update(
-                zip(values_of, self.look_up(key, list(values_of.values()), grow).ids.tolist())
-            )
-        ids = np.fromiter(map(known.get, attributes, repeat(-1)), np.int32, len(attributes))
-        for key in [key for key in new if key in new[key] and not plain]:
-            self._in_units(key, values[ids == known[key]], grow)
+    def _encode_attributes(self, tokens: AttributeLists, grow: bool, counts: bool) -> Rows:
+        """Encode lists of attributes, with features in the order of attributes."""
+        attributes = list(chain.from_iterable(tokens))
+        values = np.ones(len(attributes))
+        has_numbers = not set(map(type, attributes)) <= {str}
+        if has_numbers:
+            attributes, values = _names_and_values(attributes)
+        new_numbers = self._learn_attributes(attributes, grow, 0.0 if has_numbers else 1.0)
+        ids_of_attributes = self._ids_of_attributes
+        get_ids = map(ids_of_attributes.get, attributes, repeat(-1))
+        ids = np.fromiter(get_ids, np.int32, len(attributes))
+        if has_numbers:
+            for key in new_numbers:
+                self._in_units(key, values[ids == ids_of_attributes[key]], grow)
         for key, unit in self.units.items():
             if unit != 1.0:
                 values[ids == self.ids[key][NUMBER]] /= unit
-        kept = (ids >= 0) & (values != 0.0)
-        owners = np.repeat(
-            np.arange(len(tokens)), np.fromiter(map(len, tokens), np.int64, len(tokens))
-        )
+        lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
+        owners = np.repeat(np.arange(len(tokens)), lengths)
         if counts:  # a token may have several attributes of one key
-            places = np.frombuffer(self.groups, np.int32)[ids - self.first_id]
-            numbers = np.bincount(
-                np.unique(owners * len(self.keys) + places) % max(len(self.keys), 1)
-            )
-            self.add_counts(dict(zip(self.keys, numbers.tolist())), len(tokens))
-        return np.bincount(owners[kept], minlength=len(tokens)), ids[kept], values[kept]
+            n_keys = max(len(self.keys), 1)
+            groups = np.frombuffer(self.groups, np.int32)[ids - self.first_id]
+            n_by_key = np.bincount(np.unique(owners * n_keys + groups) % n_keys)
+            self.add_counts(dict(zip(self.keys, n_by_key.tolist())), len(tokens))
+        return _rows(owners, ids, values, len(tokens))
 
-    def _known_rows(self, tokens: Sequence[Token], grow: bool) -> Rows | None:
-        """Encode a few tokens as CSR rows, with less overhead than key by key.
+    def _learn_attributes(self, attributes: list[str], grow: bool, number: float) -> list[str]:
+        """Look up the ids of attributes that were not seen before.
+
+        Attributes without a value are looked up with this ``number``. Returns the keys of the new
+        ones of these.
+        """
+        new = defaultdict[str, dict[str, str | float]](dict)
+        new_numbers = []
+        for attribute in dict.fromkeys(attributes):
+            if attribute in self._ids_of_attributes:
+                continue
+            key, value = split_attribute(attribute)
+            if not grow:
+                feature = self.ids.get(key, {}).get(value)
+                if feature is not None:
+                    self._ids_of_attributes[attribute] = feature
+            elif value is NUMBER:
+                new[key][attribute] = number
+                new_numbers.append(key)
+            else:
+                new[key][attribute] = value
+        for key, value_of in new.items():
+            ids = self.look_up(key, list(value_of.values()), grow).ids
+            self._ids_of_attributes.update(zip(value_of, ids.tolist()))
+        return new_numbers
+
+    def _encode_few(self, tokens: Sequence[Token], grow: bool) -> Rows | None:
+        """Encode a few tokens, with less overhead than key by key.
 
         Returns None unless all tokens have the same keys in the same order with strings and numbers
         only, and nothing must be added to the vocabulary or be warned about.
         """
-        keys, ids = tuple(tokens[0]), list[int]()
-        lengths, amounts, known = (
-            [],
-            [],
-            [(self.ids.get(key, {}), self.units.get(key)) for key in keys],
-        )
+        keys = tuple(tokens[0])
+        ids_and_units = [(self.ids.get(key, {}), self.units.get(key)) for key in keys]
+        lengths = []
+        features: list[int] = []
+        amounts = []
         for token in tokens:
             if tuple(token) != keys:
                 return None
-            before = len(ids)
-            for (own, unit), value in zip(known, token.values()):
+            start = len(features)
+            for (ids, unit), value in zip(ids_and_units, token.values()):
                 if type(value) is str:
-                    i, amount = own.get(value), 1.0
-                    if i is None and (grow or NUMBER in own):
+                    feature = ids.get(value)
+                    amount = 1.0
+                    if feature is None and (grow or NUMBER in ids):
                         return None
                 elif (
                     type(value) in PLAIN_NUMBERS
                     and -LARGE < value < LARGE
                     and unit
-                    and NUMBER in own
+                    and NUMBER in ids
                 ):
-                    i, amount = own[NUMBER], value / unit
+                    feature = ids[NUMBER]
+                    amount = value / unit
                 else:
                     return None
-                if i is not None and amount:
-                    ids.append(i)
+                if feature is not None and amount:
+                    features.append(feature)
                     amounts.append(amount)
-            lengths.append(len(ids) - before)
-        return np.array(lengths), np.array(ids, np.int32), np.array(amounts, np.float64)
+            lengths.append(len(features) - start)
+        return Rows(
+            lengths=np.array(lengths),
+            ids=np.array(features, np.int32),
+            values=np.array(amounts, np.float64),
+        )
 
-    def look_up(self, key: str, column: list, grow: bool) -> Part:
+    def look_up(self, key: str, column: list, grow: bool) -> KeyFeatures:
         """Encode the values of one key, one per token; ``grow`` adds a new key and new values."""
-        known = self.ids[key] if key in self.ids else self._add_key(key)
-        before = len(known)
+        ids = self.ids[key] if key in self.ids else self._add_key(key)
+        n_old = len(ids)
         try:
-            kinds = set(map(type, column))
-            if kinds == {str}:
-                if NUMBER in known and len(known) == 1:
-                    self._warn_of_kind(key, "text", "numbers")
-                return Part(None, _look_up(column, known, grow), None)
-            if kinds <= set(NUMBERS):
-                numbers = _finite(key, np.array(column, dtype=np.float64))
-                if known and NUMBER not in known and numbers.any():
-                    self._warn_of_kind(key, "numbers", "text")
-                ids = np.repeat(_look_up([NUMBER], known, grow), len(column))
-                return Part(None, ids, self._in_units(key, numbers, grow))
-            entries = [
-                (i, *own) for i, value in enumerate(column) for own in _named_values(key, value)
-            ]
-            places, names, amounts = zip(*entries) if entries else ((), (), ())
-            # check values before adding them to the vocabulary
-            values = _finite(key, np.array(amounts, dtype=np.float64))
-            numbers = [k for k, name in enumerate(names) if name is NUMBER]
-            values[numbers] = self._in_units(key, values[numbers], grow)
-            return Part(np.array(places, dtype=np.int64), _look_up(names, known, grow), values)
+            return self._features_of(key, column, ids, grow)
         finally:
-            self.groups.extend([self.keys.index(key)] * (len(known) - before))
+            self.groups.extend([self.keys.index(key)] * (len(ids) - n_old))
 
-    def _warn_of_kind(self, key: str, here: str, learned: str) -> None:
+    def _features_of(self, key: str, column: list, ids: Ids, grow: bool) -> KeyFeatures:
+        """Encode the values of one key, whose ``ids`` grow with new ones."""
+        types = set(map(type, column))
+        if types == {str}:
+            if NUMBER in ids and len(ids) == 1:
+                self._warn_of_kind(key, "text", "numbers")
+            return KeyFeatures(None, _look_up(column, ids, grow), None)
+        if types <= set(NUMBERS):
+            numbers = _finite(key, np.array(column, dtype=np.float64))
+            if ids and NUMBER not in ids and numbers.any():
+                self._warn_of_kind(key, "numbers", "text")
+            repeated = np.repeat(_look_up([NUMBER], ids, grow), len(column))
+            return KeyFeatures(None, repeated, self._in_units(key, numbers, grow))
+        places = []
+        names = []
+        amounts = []
+        for place, value in enumerate(column):
+            for name, amount in _named_values(key, value):
+                places.append(place)
+                names.append(name)
+                amounts.append(amount)
+        # check values before adding them to the vocabulary
+        values = _finite(key, np.array(amounts, dtype=np.float64))
+        are_numbers = [k for k, name in enumerate(names) if name is NUMBER]
+        values[are_numbers] = self._in_units(key, values[are_numbers], grow)
+        return KeyFeatures(np.array(places, dtype=np.int64), _look_up(names, ids, grow), values)
+
+    def _warn_of_kind(self, key: str, kind: str, learned_kind: str) -> None:
         """Warn that a key holds values of another kind than before, once for each key."""
         if key not in self._keys_of_two_kinds:
             self._keys_of_two_kinds.add(key)
-            message = f"The entry {key!r:.80} holds {here}, and was learned from {learned}: its values are unknown."
-            warn_caller(message, DataWarning)
+            warn_caller(
+                f"The entry {key!r:.80} holds {kind}, and was learned from {learned_kind}: "
+                "its values are unknown.",
+                DataWarning,
+            )
 
-    def _add_key(self, key: object) -> dict[str | None, int]:
+    def _add_key(self, key: object) -> Ids:
         if not isinstance(key, str):
             raise InputError(f"The keys of token dicts must be strings, got {key!r}.")
         self.keys.append(key)
@@ -327,29 +375,31 @@ class Vocabulary:
     def names_of(self, ids: Iterable[int]) -> dict[int, str]:
         """Return the names of features by id: ``key=value``, or the key for numbers."""
         names = self.names()
-        pairs = {i: names[i - self.first_id] for i in ids}
-        return {
-            i: key if value is NUMBER else f"{key}={value}" for i, (key, value) in pairs.items()
-        }
+        names_of = {}
+        for i in ids:
+            key, value = names[i - self.first_id]
+            names_of[i] = key if value is NUMBER else f"{key}={value}"
+        return names_of
 
-    def state(self, kept: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Return values, keys and units as arrays; ``kept`` is a mask of the features to include."""
-        chosen = np.arange(len(self.groups)) if kept is None else np.flatnonzero(kept)
+    def state(self, saved: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Return values, keys and units as arrays; ``saved`` is a mask of the features to save."""
+        features = np.arange(len(self.groups))
+        if saved is not None:
+            features = np.flatnonzero(saved)
         names = self.names()
-        units, counts = (
-            [own.get(key, 0) for key in self.keys] for own in (self.units, self.counts)
-        )
-        learned = [[names[i][1] for i in chosen.tolist()], units, counts, self.n_tokens]
+        values = [names[i][1] for i in features.tolist()]
+        units = [self.units.get(key, 0) for key in self.keys]
+        counts = [self.counts.get(key, 0) for key in self.keys]
         return {
-            "learned": pack_json(learned),
-            "groups": np.array(self.groups, dtype=np.int32)[chosen],
+            "learned": pack_json([values, units, counts, self.n_tokens]),
+            "groups": np.array(self.groups, dtype=np.int32)[features],
         }
 
     @classmethod
     def from_state(
         cls, keys: Sequence[str], first_id: int, state: Mapping[str, np.ndarray]
     ) -> "Vocabulary":
-        """The inverse of :meth:`state`."""
+        """Create a vocabulary from its keys and :meth:`state`."""
         vocabulary = cls(first_id)
         groups = state["groups"].tolist()
         values, units, counts, n_tokens = unpack_json(state["learned"])
@@ -357,24 +407,45 @@ class Vocabulary:
         vocabulary.add_counts(dict(zip(keys, counts)), n_tokens)
         vocabulary._next_id = count(first_id + len(values)).__next__
         vocabulary.groups.extend(groups)
-        known = [vocabulary._add_key(key) for key in keys]
+        ids = [vocabulary._add_key(key) for key in keys]
         for i, (value, group) in enumerate(zip(values, groups, strict=True), first_id):
-            known[group][value] = i
+            ids[group][value] = i
         return vocabulary
 
 
-def split_attribute(attribute: str) -> tuple[str, str | None]:
-    """Return key and value of an attribute; without a value, it is a key and has the value
-    :data:`NUMBER`.
+def _names_and_values(attributes: list[Any]) -> tuple[list[str], np.ndarray]:
+    """Split and validate attributes, some of which are pairs of an attribute and a number."""
+    names = []
+    values = []
+    for attribute in attributes:
+        pair = (attribute, 1.0) if isinstance(attribute, str) else attribute
+        is_pair = isinstance(pair, tuple) and len(pair) == 2
+        if not is_pair or not isinstance(pair[0], str) or not isinstance(pair[1], NUMBERS):
+            accepted = "strings or pairs of a string and a number, as in ['w=the', ('length', 3)]"
+            raise InputError(
+                f"The attributes of a token must be {accepted}, got {reprlib.repr(pair)}."
+            )
+        names.append(pair[0])
+        values.append(pair[1])
+    numbers = np.array(values, np.float64)
+    return names, _finite(names[np.argmin(np.abs(numbers) <= LARGEST)], numbers)
 
-    >>> [split_attribute(own) for own in ("word:main", "next:word:main", "url=http://x", "bias", ":")]
-    [('word', 'main'), ('next:word', 'main'), ('url', 'http://x'), ('bias', None), (':', None)]
+
+def split_attribute(attribute: str) -> tuple[str, str | None]:
+    """Return key and value of an attribute; without a value, it is a key of a :data:`NUMBER`.
+
+    >>> split_attribute("word:main"), split_attribute("next:word:main")
+    (('word', 'main'), ('next:word', 'main'))
+    >>> split_attribute("url=http://x"), split_attribute("bias"), split_attribute(":")
+    (('url', 'http://x'), ('bias', None), (':', None))
     """
-    found = ATTRIBUTE.fullmatch(attribute)
-    if found is None:
+    match = ATTRIBUTE.fullmatch(attribute)
+    if match is None:
         return attribute, NUMBER
-    key, value, *others = found.groups()
-    return (others[0], others[1]) if key is None else (key, value)
+    key, value, key_before_colon, value_after_colon = match.groups()
+    if key is None:
+        return key_before_colon, value_after_colon
+    return key, value
 
 
 def flattened(tokens: list[Token]) -> list[Token]:
@@ -383,14 +454,16 @@ def flattened(tokens: list[Token]) -> list[Token]:
     As in python-crfsuite, ``"next": {"word": "the"}`` is ``"next:word": "the"``. A number of an
     attribute with a value, ``"word:the": 2.0`` or ``"word=the": 2.0``, is ``"word": {"the": 2.0}``.
     """
-    marked = [key for key in set().union(*tokens) if ATTRIBUTE.fullmatch(str(key))]
-    is_nested = dict in set(map(type, chain.from_iterable(map(dict.values, tokens))))
-    if not is_nested and not any(_is_weight(token.get(key)) for token in tokens for key in marked):
+    types = set(map(type, chain.from_iterable(map(dict.values, tokens))))
+    attributes = [key for key in set().union(*tokens) if ATTRIBUTE.fullmatch(str(key))]
+    values_of_attributes = (token.get(key) for token in tokens for key in attributes)
+    if dict not in types and not any(map(_is_weight, values_of_attributes)):
         return tokens
-    flat: list[Token] = [{} for _ in tokens]
-    for own, token in zip(flat, tokens):
-        _add_entries(own, token)
-    return flat
+    flat_tokens: list[Token] = []
+    for token in tokens:
+        flat_tokens.append({})
+        _add_entries(flat_tokens[-1], token)
+    return flat_tokens
 
 
 def _is_weight(value: object) -> bool:
@@ -399,27 +472,28 @@ def _is_weight(value: object) -> bool:
 
 
 def _add_entries(flat: Token, token: Token, path: str = "") -> None:
-    """Add the entries of a token, or of a dict in it, whose keys follow the ``path``."""
+    """Add the entries of a token, or of a dict in it at this ``path``, to ``flat``."""
     for key, value in token.items():
-        own: Any = f"{path}{key}" if path else key
-        if isinstance(value, dict) and not all(
-            isinstance(amount, NUMBERS) for amount in value.values()
-        ):
-            _add_entries(flat, value, f"{own}:")
-            continue
-        if path and isinstance(value, NUMBERS):
-            own, value = path[:-1], {key: value}
+        flat_key: Any = f"{path}{key}" if path else key
+        if isinstance(value, dict):
+            if not all(isinstance(amount, NUMBERS) for amount in value.values()):
+                _add_entries(flat, value, f"{flat_key}:")
+                continue
+        elif path and isinstance(value, NUMBERS):
+            flat_key = path[:-1]
+            value = {key: value}
         elif _is_weight(value) and isinstance(key, str):
-            own, name = split_attribute(key)
-            value = value if name is NUMBER else {name: value}
-        if own not in flat and not isinstance(value, dict):
-            flat[own] = value
+            flat_key, name = split_attribute(key)
+            if name is not NUMBER:
+                value = {name: value}
+        if flat_key not in flat and not isinstance(value, dict):
+            flat[flat_key] = value
             continue
-        held = flat.get(own)
-        if not isinstance(held, dict):
-            held = flat[own] = dict(_named_values(own, held))
-        for name, amount in _named_values(own, value):
-            held[name] = held.get(name, 0.0) + amount
+        amounts = flat.get(flat_key)
+        if not isinstance(amounts, dict):
+            amounts = flat[flat_key] = dict(_named_values(flat_key, amounts))
+        for name, amount in _named_values(flat_key, value):
+            amounts[name] = amounts.get(name, 0.0) + amount
 
 
 def _columns(tokens: Sequence[Token]) -> list[tuple[str, list]]:
@@ -429,19 +503,19 @@ def _columns(tokens: Sequence[Token]) -> list[tuple[str, list]]:
         # all tokens have the same keys in the same order
         values = list(chain.from_iterable(map(dict.values, tokens)))
         return [(key, values[k :: len(keys)]) for k, key in enumerate(keys)]
-    return [
-        (key, [token.get(key) for token in tokens])
-        for key in dict.fromkeys(chain.from_iterable(tokens))
-    ]
+    columns = []
+    for key in dict.fromkeys(chain.from_iterable(tokens)):
+        columns.append((key, [token.get(key) for token in tokens]))
+    return columns
 
 
-def _look_up(names: Sequence[str | None], known: dict[str | None, int], grow: bool) -> np.ndarray:
-    """Return the ids of values; unknown values are added if ``grow``, else -1."""
-    found = map(known.__getitem__, names) if grow else map(known.get, names, repeat(-1))
-    return np.fromiter(found, dtype=np.int32, count=len(names))
+def _look_up(names: Sequence[str | None], ids: Ids, grow: bool) -> np.ndarray:
+    """Return the ids of values, (n,) int32; unknown values are added if ``grow``, else -1."""
+    looked_up = map(ids.__getitem__, names) if grow else map(ids.get, names, repeat(-1))
+    return np.fromiter(looked_up, dtype=np.int32, count=len(names))
 
 
-def _named_values(key: str, value: object) -> Iterable[tuple[str | None, float]]:
+def _named_values(key: str, value: Any) -> Iterable[tuple[str | None, float]]:
     """Return ``(name, amount)`` of each feature of an entry."""
     if value is None:
         return ()
@@ -450,10 +524,10 @@ def _named_values(key: str, value: object) -> Iterable[tuple[str | None, float]]
     if isinstance(value, NUMBERS):
         return ((NUMBER, float(value)),)
     if isinstance(value, dict):
-        return [
-            (name if name is NUMBER else str(name), float(amount)) for name, amount in value.items()
-        ]
-    value = sorted(value) if isinstance(value, (set, frozenset)) else value
+        names = [name if name is NUMBER else str(name) for name in value]
+        return zip(names, map(float, value.values()))
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value)
     if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
         return [(str(name), 1.0) for name in value]
     accepted = "a string, a number, a list of strings, or in all tokens a vector"
@@ -461,48 +535,62 @@ def _named_values(key: str, value: object) -> Iterable[tuple[str | None, float]]
 
 
 def _finite(key: str, values: np.ndarray) -> np.ndarray:
-    wrong = ~(np.abs(values) <= LARGEST)
-    if wrong.any():
+    """Return values, (n,), or raise InputError if one is not finite or too large."""
+    are_wrong = ~(np.abs(values) <= LARGEST)
+    if are_wrong.any():
         raise InputError(
-            f"The feature {key!r} must be a finite number up to {LARGEST:g}, got {values[wrong][0]}."
+            f"The feature {key!r} must be a finite number up to {LARGEST:g}, "
+            f"got {values[are_wrong][0]}."
         )
     return values
 
 
-def _to_rows(parts: list[Part], n_tokens: int) -> Rows:
-    """Make CSR rows with features in the order of keys, without unknown and zero features."""
-    if parts and all(part.places is None and part.values is None for part in parts):
-        return _rows_of_ids(np.stack([part.ids for part in parts], axis=1))
-    everyone = np.arange(n_tokens)
-    where = np.concatenate(
-        [everyone[:0]] + [everyone if part.places is None else part.places for part in parts]
-    )
-    ids = np.concatenate([np.zeros(0, dtype=np.int32)] + [part.ids for part in parts])
-    values = np.concatenate(
-        [[], *(np.ones(len(part.ids)) if part.values is None else part.values for part in parts)]
-    )
-    kept = (ids >= 0) & (values != 0.0)
-    order = np.flatnonzero(kept)[np.argsort(where[kept], kind="stable")]
-    return np.bincount(where[kept], minlength=n_tokens), ids[order], values[order]
+def _to_rows(features_by_key: list[KeyFeatures], n_tokens: int) -> Rows:
+    """Make CSR rows with features in the order of keys."""
+    if features_by_key and all(
+        features.places is None and features.values is None for features in features_by_key
+    ):
+        return _rows_of_ids(np.stack([features.ids for features in features_by_key], axis=1))
+    places = [np.zeros(0, np.int64)]
+    ids = [np.zeros(0, np.int32)]
+    values = [np.zeros(0)]
+    for features in features_by_key:
+        places.append(np.arange(n_tokens) if features.places is None else features.places)
+        ids.append(features.ids)
+        values.append(np.ones(len(features.ids)) if features.values is None else features.values)
+    return _rows(np.concatenate(places), np.concatenate(ids), np.concatenate(values), n_tokens)
+
+
+def _rows(owners: np.ndarray, ids: np.ndarray, values: np.ndarray, n_tokens: int) -> Rows:
+    """Make CSR rows, given the token of each feature, without unknown and zero features."""
+    is_feature = (ids >= 0) & (values != 0.0)
+    order = np.flatnonzero(is_feature)[np.argsort(owners[is_feature], kind="stable")]
+    lengths = np.bincount(owners[is_feature], minlength=n_tokens)
+    return Rows(lengths=lengths, ids=ids[order], values=values[order])
 
 
 def features_of_ids(ids: np.ndarray) -> Features:
     """Make features with the value 1 of a table of ids, (n, k), in which -1 is no feature."""
-    return _joined([_rows_of_ids(ids)])
+    return _stack([_rows_of_ids(ids)])
 
 
 def _rows_of_ids(ids: np.ndarray) -> Rows:
-    kept = ids >= 0
-    found = ids[kept]
-    return kept.sum(axis=1), found, np.ones(len(found))
+    """Make CSR rows of the features of a table of ids, (n, k), as :func:`features_of_ids`."""
+    is_feature = ids >= 0
+    n_features = is_feature.sum(axis=1)
+    return Rows(lengths=n_features, ids=ids[is_feature], values=np.ones(n_features.sum()))
 
 
-def _joined(chunks: list[Rows]) -> Features:
+#: Rows of no token.
+NO_ROWS = Rows(lengths=np.zeros(0, np.int64), ids=np.zeros(0, np.int32), values=np.zeros(0))
+
+
+def _stack(chunks: list[Rows]) -> Features:
     """Stack CSR rows."""
-    nothing = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0)
-    lengths, ids, values = (
-        chunks[0] if len(chunks) == 1 else map(np.concatenate, zip(nothing, *chunks))
-    )
-    starts = np.zeros(len(lengths) + 1, dtype=np.int64)
-    lengths.cumsum(out=starts[1:])
-    return Features(starts, ids, values)
+    if len(chunks) == 1:
+        (rows,) = chunks
+    else:
+        rows = Rows(*map(np.concatenate, zip(NO_ROWS, *chunks)))
+    starts = np.zeros(len(rows.lengths) + 1, dtype=np.int64)
+    rows.lengths.cumsum(out=starts[1:])
+    return Features(starts, rows.ids, rows.values)

@@ -6,7 +6,7 @@ hash table.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import product
+from itertools import product, starmap
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -27,8 +27,7 @@ BETWEEN = "|"
 
 
 class Template(NamedTuple):
-    """Template of a feature of a word: a property of the word, of a neighbour, or of two words
-    together.
+    """Template of a feature: a property of the word, of a neighbour, or of two words together.
 
     Attributes
     ----------
@@ -46,37 +45,49 @@ class Template(NamedTuple):
     offsets: tuple[int, ...] = (0,)
 
 
-def _lower(part: slice, word: str) -> str:
+def _lower_part(part: slice, word: str) -> str:
     return word.lower()[part]
 
 
+def _kind(character: str) -> str:
+    """Return ``X``, ``x`` or ``d`` for capital and small letters and digits, else the character."""
+    if character.isupper():
+        return "X"
+    if character.islower():
+        return "x"
+    return "d" if character.isdigit() else character
+
+
 def _shape(word: str) -> str:
-    """Replace characters by their kinds, and shorten runs to two: ``XxXxx'x`` for ``McDonald's``."""
+    """Replace characters by their kinds, and shorten runs to two: McDonald's is ``XxXxx'x``."""
     shape = ""
-    for c in word:
-        kind = "X" if c.isupper() else "x" if c.islower() else "d" if c.isdigit() else c
+    for kind in map(_kind, word):
         if shape[-2:] != kind * 2:
             shape += kind
     return shape
+
+
+def _suffix_template(width: int, offset: int | None = None) -> Template:
+    """Return the template of the last letters of a word, or of its neighbour at this offset."""
+    suffix = partial(_lower_part, slice(-width, None))
+    if offset is None:
+        return Template(f"suffix{width}", suffix)
+    return Template(f"suffix{width}[{offset:+}]", suffix, (offset,))
 
 
 #: All templates; templates of two words come last.
 TEMPLATES = (
     Template("word", str),
     Template("lower", str.lower),
-    *(Template(f"prefix{k}", partial(_lower, slice(k))) for k in range(1, 5)),
-    *(Template(f"suffix{k}", partial(_lower, slice(-k, None))) for k in range(1, 6)),
+    *(Template(f"prefix{width}", partial(_lower_part, slice(width))) for width in range(1, 5)),
+    *map(_suffix_template, range(1, 6)),
     Template("shape", _shape),
     Template("is_capital", lambda word: word[:1].isupper()),
     Template("is_upper", str.isupper),
     Template("has_digit", lambda word: any(map(str.isdigit, word))),
     Template("has_hyphen", lambda word: "-" in word),
     *(Template(f"lower[{offset:+}]", str.lower, (offset,)) for offset in (-2, -1, 1, 2)),
-    *(
-        Template(f"suffix{k}[{o:+}]", partial(_lower, slice(-k, None)), (o,))
-        for k in (2, 3)
-        for o in (-1, 1)
-    ),
+    *starmap(_suffix_template, product((2, 3), (-1, 1))),
     Template("lower[-1]|lower", str.lower, (-1, 0)),
     Template("lower|lower[+1]", str.lower, (0, 1)),
     Template("lower[-1]|lower[+1]", str.lower, (-1, 1)),
@@ -84,22 +95,24 @@ TEMPLATES = (
 
 
 def lexicon_templates(lexicons: Mapping[str, Lexicon]) -> list[Template]:
-    """Return templates for values, and prefixes of values, of a word and its neighbours in
-    lexicons.
-    """
-    found = []
-    for name, lexicon in lexicons.items():
+    """Return templates for values, and prefixes of values, of words and neighbours in lexicons."""
+    templates = []
+    for lexicon_name, lexicon in lexicons.items():
         for width, offset in product(lexicon.widths(), (0, -2, -1, 1, 2)):
-            full = name + (f":{width}" if width else "") + (f"[{offset:+}]" if offset else "")
-            found.append(Template(full, partial(value_of, lexicon, width), (offset,)))
-    return found
+            name = lexicon_name
+            if width:
+                name += f":{width}"
+            if offset:
+                name += f"[{offset:+}]"
+            templates.append(Template(name, partial(value_of, lexicon, width), (offset,)))
+    return templates
 
 
 def token_features(words: Sequence[str]) -> list[dict[str, str | bool]]:
     """Compute features of each word of a sentence: its form and its neighbours.
 
-    :class:`~omkl.SequenceLabeler` computes these features itself, and faster, for sequences of strings. Call this
-    function to inspect the features, or to add your own.
+    :class:`~omkl.SequenceLabeler` computes these features itself, and faster, for sequences of
+    strings. Call this function to inspect the features, or to add your own.
 
     Parameters
     ----------
@@ -124,33 +137,37 @@ def token_features(words: Sequence[str]) -> list[dict[str, str | bool]]:
     Examples
     --------
     >>> features = token_features(["No", "way"])[1]
-    >>> features["suffix2"], features["lower[-1]"], features["lower[+1]"], features["lower[-1]|lower"]
-    ('ay', 'no', '</s>', 'no|way')
+    >>> features["suffix2"], features["lower[-1]"], features["lower[+1]"]
+    ('ay', 'no', '</s>')
+    >>> features["lower[-1]|lower"]
+    'no|way'
     """
     if isinstance(words, str) or not all(isinstance(word, str) for word in words):
         raise InputError(f"words must be a list of strings, got {words!r:.80}.")
-    n, padded = len(words), [BEGIN] * REACH + list(words) + [END] * REACH
+    padded = [BEGIN] * REACH + list(words) + [END] * REACH
     columns: list[Sequence] = []
-    for _, of, offsets in TEMPLATES:
-        values = [
-            [of(word) for word in padded[REACH + offset : REACH + offset + n]] for offset in offsets
-        ]
-        columns.append(values[0] if len(offsets) == 1 else list(map(BETWEEN.join, zip(*values))))
+    for template in TEMPLATES:
+        values = []
+        for offset in template.offsets:
+            start = REACH + offset
+            values.append(list(map(template.property, padded[start : start + len(words)])))
+        columns.append(values[0] if len(values) == 1 else list(map(BETWEEN.join, zip(*values))))
     names = [template.name for template in TEMPLATES]
-    return [dict(zip(names, values)) for values in zip(*columns)]
+    return [dict(zip(names, values_of_word)) for values_of_word in zip(*columns)]
 
 
 # ---- the encoder ---------------------------------------------------------------------------------
 
 SINGLE = [template for template in TEMPLATES if len(template.offsets) == 1]
 PAIRS = [template for template in TEMPLATES if len(template.offsets) == 2]
-LEFT, RIGHT = (
-    np.array([template.offsets[k] + REACH for template in PAIRS], dtype=np.int64) for k in (0, 1)
-)
+#: Columns of the windows of words that templates of pairs read.
+LEFT, RIGHT = np.array([template.offsets for template in PAIRS], dtype=np.int64).T.copy() + REACH
 #: Combined with the hash of two words to distinguish templates.
 SALTS = np.arange(1, len(PAIRS) + 1, dtype=np.uint64) * jit.BASE
 #: Maximum number of cached words; then the cache is cleared.
 MOST_REMEMBERED = 1 << 20
+#: Codes of BEGIN and END in caches.
+CODE_OF_BEGIN, CODE_OF_END = 0, 1
 # threads that predict with one model share its cache
 _LOCK = Lock()
 
@@ -163,156 +180,227 @@ class Words(list):
         return [template.name for template in TEMPLATES]
 
 
-class _KnownWords:
-    """Cached features and hashes of words by their codes; BEGIN and END have codes 0 and 1."""
+class _WordCache:
+    """Cached features and hashes of words by their codes.
 
-    def __init__(self, vocabulary: Vocabulary, single: list[Template]) -> None:
-        self._single = single
+    Attributes
+    ----------
+    codes : dict of str to int
+        Codes of words; those of BEGIN and END are :data:`CODE_OF_BEGIN` and :data:`CODE_OF_END`.
+    words : list of str
+        Words by code.
+    ids : int array of shape (capacity, number of templates)
+        Ids of the features of each word by template.
+    hashes, powers : uint64 arrays of shape (capacity,)
+        Hash of each word in lower case, and the base of hashes to the power of its length.
+    may_lack_values : bool
+        Whether words were looked up that the vocabulary may have learned since.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, templates: list[Template]) -> None:
+        self._vocabulary = vocabulary
+        self._templates = templates
         self.codes: dict[str, int] = {}
         self.words: list[str] = []
-        self.ids = np.zeros((0, len(single)), np.int32)
-        self.hashes = self.powers = np.zeros(0, np.uint64)
-        self.has_unknown = False  # whether a value may be missing from the vocabulary
-        self._vocabulary = vocabulary
-        self.of([BEGIN, END], True)
+        self.ids = np.zeros((0, len(templates)), np.int32)
+        self.hashes = np.zeros(0, np.uint64)
+        self.powers = np.zeros(0, np.uint64)
+        self.may_lack_values = False
+        self._add([BEGIN, END], grow=True)
 
-    def of(self, words: Sequence[str], grow: bool) -> np.ndarray:
-        """Return the codes of words; features of new words are looked up now, unless ``grow`` adds
-        them later.
+    def codes_of(self, words: Sequence[str], grow: bool) -> np.ndarray:
+        """Return the codes of words, (n,), and add new words to the cache.
+
+        The features of new words are looked up now, unless ``grow`` says that they are added to
+        the vocabulary later.
         """
-        found = list(map(self.codes.get, words))
-        if None in found:
-            new = [word for word in dict.fromkeys(words) if word not in self.codes]
-            first = len(self.words)
-            own = slice(first, first + len(new))
-            self.words += new
-            if own.stop > len(self.ids):
-                room = ((0, own.stop + len(self.ids) // 2), (0, 0))
-                self.ids = np.pad(self.ids, room, constant_values=jit.UNSEEN)
-                self.hashes, self.powers = (
-                    np.pad(self.hashes, room[0]),
-                    np.pad(self.powers, room[0]),
-                )
-            self.hashes[own], self.powers[own] = _hashed([word.lower() for word in new])
-            for t, (name, of, _) in enumerate(self._single if not grow else ()):
-                known = self._vocabulary.ids.get(name, {})
-                values: list[Any] = [NUMBER if value is True else value for value in map(of, new)]
-                self.ids[own, t] = [
-                    -1 if value is False else known.get(value, -1) for value in values
-                ]
-            self.codes.update(zip(new, range(own.start, own.stop)))
-            found = list(map(self.codes.get, words))
-        return np.array(found, dtype=np.int64)
+        codes = list(map(self.codes.get, words))
+        if None in codes:
+            self._add([word for word in dict.fromkeys(words) if word not in self.codes], grow)
+            codes = list(map(self.codes.get, words))
+        return np.array(codes, dtype=np.int64)
+
+    def _add(self, words: list[str], grow: bool) -> None:
+        """Add words that are not in the cache."""
+        start = len(self.words)
+        end = start + len(words)
+        if end > len(self.ids):
+            room = (0, end + len(self.ids) // 2)
+            self.ids = np.pad(self.ids, (room, (0, 0)), constant_values=jit.UNSEEN)
+            self.hashes = np.pad(self.hashes, room)
+            self.powers = np.pad(self.powers, room)
+        lower = [word.lower() for word in words]
+        self.hashes[start:end], self.powers[start:end] = _hashed(lower)
+        if not grow:
+            for t, template in enumerate(self._templates):
+                self.ids[start:end, t] = self._known_ids(template, words)
+        self.words += words
+        self.codes.update(zip(words, range(start, end)))
+
+    def _known_ids(self, template: Template, words: list[str]) -> list[int]:
+        """Return the id of the feature of each word, UNKNOWN if there is none."""
+        get = self._vocabulary.ids.get(template.name, {}).get
+        ids = []
+        for value in map(template.property, words):
+            if value is True:
+                ids.append(get(NUMBER, jit.UNKNOWN))
+            elif isinstance(value, str):
+                ids.append(get(value, jit.UNKNOWN))
+            else:  # False and () are no feature
+                ids.append(jit.UNKNOWN)
+        return ids
 
 
-class _Pairs:
-    """Hash table from two words and a template to the id of a feature."""
+class _PairTable:
+    """Hash table from two words and a template to the id of a feature.
+
+    Attributes
+    ----------
+    keys, ids : arrays of shape (capacity,)
+        Hashes, and the ids of features, which are UNKNOWN at empty places.
+    """
 
     def __init__(self) -> None:
-        self.n_known = [0] * len(PAIRS)
-        self.keys, self.ids = np.zeros(4, np.uint64), np.full(4, -1, np.int32)
+        self._clear(4)
+
+    def _clear(self, capacity: int) -> None:
+        self.keys = np.zeros(capacity, np.uint64)
+        self.ids = np.full(capacity, jit.UNKNOWN, np.int32)
+        #: Number of values of each template in the table.
+        self._sizes = [0] * len(PAIRS)
 
     def update(self, vocabulary: Vocabulary) -> None:
         """Add new values of the vocabulary, which come after the old ones."""
         columns = [vocabulary.ids.get(template.name, {}) for template in PAIRS]
         sizes = list(map(len, columns))
-        if sizes == self.n_known:
+        if sizes == self._sizes:
             return
         if 2 * sum(sizes) > len(self.keys):
-            capacity = 1 << (4 * sum(sizes)).bit_length()
-            self.keys, self.ids = np.zeros(capacity, np.uint64), np.full(capacity, -1, np.int32)
-            self.n_known = [0] * len(PAIRS)
-        for salt, known, before in zip(SALTS, columns, self.n_known):
-            ids = np.array(list(known.values())[before:], dtype=np.int32)
-            jit.insert(_hashed(list(known)[before:])[0] ^ salt, ids, self.keys, self.ids)
-        self.n_known = sizes
+            self._clear(1 << (4 * sum(sizes)).bit_length())
+        for salt, ids_of_values, n_old in zip(SALTS, columns, self._sizes):
+            hashes, _ = _hashed(list(ids_of_values)[n_old:])
+            ids = np.array(list(ids_of_values.values())[n_old:], dtype=np.int32)
+            jit.insert(hashes ^ salt, ids, self.keys, self.ids)
+        self._sizes = sizes
 
 
 def _hashed(strings: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the hash of each string, and the base to the power of its length in bytes."""
+    """Return the hash of each string, and the base to the power of its length in bytes, (n,)."""
     encoded = [(string or "").encode("utf-8", "surrogatepass") for string in strings]
     ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
-    hashes, powers = np.empty(len(encoded), np.uint64), np.empty(len(encoded), np.uint64)
+    hashes = np.empty(len(encoded), np.uint64)
+    powers = np.empty(len(encoded), np.uint64)
     jit.hash_strings(np.frombuffer(b"".join(encoded), np.uint8), ends, hashes, powers)
     return hashes, powers
 
 
 class WordEncoder:
-    """Encoder of words, bitwise equivalent to encoding :func:`omkl.features.token_features` and
-    values of lexicons.
+    """Encoder of words.
+
+    It is equivalent, to the bit, to encoding :func:`omkl.features.token_features` and values of
+    lexicons.
+
+    Attributes
+    ----------
+    keys : frozenset of str
+        Names of all templates.
     """
 
     def __init__(
         self, vocabulary: Vocabulary, lexicons: Mapping[str, Lexicon] | None = None
     ) -> None:
-        self.vocabulary, self._lexicons = vocabulary, lexicons
+        self.vocabulary = vocabulary
+        self._lexicons = lexicons
         self._single = [*SINGLE, *lexicon_templates(lexicons or {})]
         self.keys = frozenset(template.name for template in (*self._single, *PAIRS))
-        # columns of the windows
-        self._columns = np.array(
-            [template.offsets[0] + REACH for template in self._single], dtype=np.int64
-        )
-        self._remembered = _KnownWords(vocabulary, self._single)
-        self._n_known = len(vocabulary.groups)
-        self._pairs = _Pairs()
+        #: Columns of the windows of words that templates of single words read.
+        self._columns = np.array([template.offsets[0] for template in self._single]) + REACH
+        self._cache = _WordCache(vocabulary, self._single)
+        self._pairs = _PairTable()
+        #: Number of features of the vocabulary after the last call.
+        self._n_features = len(vocabulary.groups)
 
     def __reduce__(self) -> tuple:
         return WordEncoder, (self.vocabulary, self._lexicons)  # without the cache
 
     def encode(self, words: Words, offsets: np.ndarray, grow: bool) -> Features:
         """Encode words; ``grow`` adds new values to the vocabulary."""
-        at = np.arange(len(words))[:, None] + np.arange(-REACH, REACH + 1)
-        before, after = (
-            np.repeat(ends, np.diff(offsets))[:, None] for ends in (offsets[:-1], offsets[1:])
-        )
         ids = np.empty((len(words), len(self._single) + len(PAIRS)), np.int32)
+        chunk = CHUNK if grow else max(len(words), 1)
         with _LOCK:
-            known = self._remembered
-            grown = len(self.vocabulary.groups) != self._n_known
-            if (known.has_unknown and (grow or grown)) or len(known.words) > MOST_REMEMBERED:
-                known = self._remembered = _KnownWords(self.vocabulary, self._single)
-            known.has_unknown |= not grow
-            around = np.where(
-                at < before,
-                0,
-                np.where(at >= after, 1, known.of(words, grow).take(at, mode="clip")),
-            )
-            chunk = CHUNK if grow else len(words)
-            for low in range(0, len(words), max(chunk, 1)):
-                self._fill(around[low : low + chunk], ids[low : low + chunk], known, grow)
-            self._n_known = len(self.vocabulary.groups)
+            self._renew_cache(grow)
+            windows = _windows(self._cache.codes_of(words, grow), offsets)
+            for low in range(0, len(words), chunk):
+                self._fill(windows[low : low + chunk], ids[low : low + chunk], grow)
+            self._n_features = len(self.vocabulary.groups)
         if grow and not self.vocabulary.n_tokens:
             self.vocabulary.add_counts(dict.fromkeys(self.keys, len(words)), len(words))
         return features_of_ids(ids)
 
-    def _fill(self, around, ids, known, grow):
-        """Write the ids of all features of words, (n, templates), given their windows; -1 is no
-        feature.
+    def _renew_cache(self, grow: bool) -> None:
+        """Clear the cache if it is large, or if the vocabulary may hold more than it."""
+        cache = self._cache
+        changes = grow or len(self.vocabulary.groups) != self._n_features
+        if (cache.may_lack_values and changes) or len(cache.words) > MOST_REMEMBERED:
+            cache = self._cache = _WordCache(self.vocabulary, self._single)
+        cache.may_lack_values |= not grow
+
+    def _fill(self, windows: np.ndarray, ids: np.ndarray, grow: bool) -> None:
+        """Write the ids of all features of words, (n, templates), to ``ids``; -1 is no feature.
+
+        ``windows``, (n, 2 REACH + 1), are the codes of the words around each word.
         """
-        self._pairs.update(self.vocabulary)
-        of_pairs = LEFT, RIGHT, SALTS, known.hashes, known.powers, self._pairs.keys, self._pairs.ids
-        if not jit.gather(around, self._columns, known.ids, *of_pairs, ids, grow):
+        cache = self._cache
+        pairs = self._pairs
+        pairs.update(self.vocabulary)
+        n_unseen = jit.gather_words(windows, self._columns, cache.ids, ids)
+        tables = cache.hashes, cache.powers, pairs.keys, pairs.ids
+        n_unseen += jit.gather_pairs(windows, LEFT, RIGHT, SALTS, *tables, grow, ids)
+        if n_unseen == 0:
             return
         for t, template in enumerate(self._single):
             unseen = np.flatnonzero(ids[:, t] == jit.UNSEEN)
-            codes = around[unseen, self._columns[t]]
+            codes = windows[unseen, self._columns[t]]
             distinct = list(dict.fromkeys(codes.tolist()))
             if distinct:
-                values = [template.property(known.words[code]) for code in distinct]
-                known.ids[distinct, t] = self._look_up(template.name, values, grow)
-                ids[unseen, t] = known.ids[codes, t]
-        for t, (name, of, _) in enumerate(PAIRS, len(self._single)):
+                values = [template.property(cache.words[code]) for code in distinct]
+                cache.ids[distinct, t] = self._look_up(template.name, values, grow)
+                ids[unseen, t] = cache.ids[codes, t]
+        for p, template in enumerate(PAIRS):
+            t = len(self._single) + p
             unseen = np.flatnonzero(ids[:, t] == jit.UNSEEN)
             if len(unseen):
-                sides = (around[unseen, at[t - len(self._single)]].tolist() for at in (LEFT, RIGHT))
-                words = [[of(known.words[code]) for code in codes] for codes in sides]
-                ids[unseen, t] = self._look_up(name, list(map(BETWEEN.join, zip(*words))), grow)
+                values = []
+                for pair in windows[unseen][:, [LEFT[p], RIGHT[p]]].tolist():
+                    strings: list[Any] = [template.property(cache.words[code]) for code in pair]
+                    values.append(BETWEEN.join(strings))
+                ids[unseen, t] = self._look_up(template.name, values, grow)
 
-    def _look_up(self, name, values, grow):
-        """Return the id of each value, -1 for unknown values, False and no feature."""
-        found = np.full(len(values), -1, np.int32)
-        if grow or name in self.vocabulary.ids:
-            places, ids, amounts = self.vocabulary.look_up(name, values, grow)
-            known = ids if amounts is None else np.where(amounts == 0.0, -1, ids)
-            found[slice(None) if places is None else places] = known
-        return found
+    def _look_up(self, key: str, values: list, grow: bool) -> np.ndarray:
+        """Return the id of each value, (n,), UNKNOWN for unknown values, False and no feature."""
+        ids = np.full(len(values), jit.UNKNOWN, np.int32)
+        if grow or key in self.vocabulary.ids:
+            features = self.vocabulary.look_up(key, values, grow)
+            ids_of_features = features.ids
+            if features.values is not None:
+                is_zero = features.values == 0.0
+                ids_of_features = np.where(is_zero, jit.UNKNOWN, ids_of_features)
+            if features.places is None:
+                return ids_of_features
+            ids[features.places] = ids_of_features
+        return ids
+
+
+def _windows(codes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return the codes of the words around each word of sentences, (n, 2 REACH + 1).
+
+    Sentence s has the ``codes[offsets[s] : offsets[s + 1]]``.
+    """
+    positions = np.arange(len(codes))[:, None] + np.arange(-REACH, REACH + 1)
+    lengths = np.diff(offsets)
+    starts = np.repeat(offsets[:-1], lengths)[:, None]
+    ends = np.repeat(offsets[1:], lengths)[:, None]
+    windows = codes.take(positions, mode="clip")
+    windows[positions < starts] = CODE_OF_BEGIN
+    windows[positions >= ends] = CODE_OF_END
+    return windows

@@ -20,10 +20,10 @@ from omkl.features.fields import (
     OUTSIDE,
     ROOT,
     TreeFields,
+    WordFields,
     absent_fields,
     are_copies,
     code_of,
-    own_codes,
 )
 from omkl.groups.templates.language import Template, TemplateSet, own_field
 from omkl.groups.templates.layout import ArcGuide, ArcTokens
@@ -202,7 +202,7 @@ def suited(
     merged. If the treebank is not the ``whole`` data, only columns are checked, because attributes
     may occur later.
     """
-    absent = absent_fields(treebank, templates, by_column=not whole)
+    absent = absent_fields(treebank, templates, only_columns=not whole)
     n_tags, scarce = (
         {name: np.count_nonzero(treebank.codes(name)) for name in STAND_INS},
         SCARCE * treebank.n_words,
@@ -275,9 +275,9 @@ def encode(
     n_places = reach + treebank.n_words + len(treebank) * (1 + reach)
     columns = np.full((len(fields), n_places), code_of(OUTSIDE), np.uint64)
     columns[:, roots] = code_of(ROOT)
-    own = codes = own_codes(treebank, templates)
+    codes = WordFields(treebank, templates).codes
     if heads is not None:
-        codes = partial(TreeFields(treebank.offsets, heads).codes, own=own)
+        codes = partial(TreeFields(treebank.offsets, heads).codes, codes_of_words=codes)
     for row, field in zip(columns, fields):
         row[indices] = codes(field)
     return ArcTokens(fields, columns, roots, lengths, None if guide is None else guide.arcs)
