@@ -47,7 +47,8 @@ Best: TypeAlias = "list[tuple[data.Treebank, float]]"
 
 @opt.command(
     "predict",
-    *(opt.MODEL, opt.argument("input", type=opt.READ, required=False)),
+    opt.MODEL,
+    opt.argument("input", type=opt.READ, required=False),
     option(
         "--text",
         type=opt.READ,
@@ -90,7 +91,10 @@ Best: TypeAlias = "list[tuple[data.Treebank, float]]"
         metavar="SHARE",
         help="After omkl guarantee: also write accept or check.",
     ),
-    *(opt.FORMAT, *opt.TABLE, opt.JOBS, opt.METRICS),
+    opt.FORMAT,
+    *opt.TABLE,
+    opt.JOBS,
+    opt.METRICS,
 )
 def predict(options: Options) -> None:
     """Predict for the sequences, sentences or rows of the file INPUT; outputs in this file are
@@ -135,12 +139,13 @@ def predict(options: Options) -> None:
             opt.refuse(f"is for labelers and parsers, not {files.of_class(model)}", "nbest")
     if options.confidence:
         _check_probabilities(model, kind, "--confidence")
-    end = stem(options.output).rpartition(".")[2]
-    options.to = options.to or (end if end in ("jsonl", "conllu") else FORMS[kind][0])
+    if options.to is None:
+        suffix = stem(options.output).rpartition(".")[2]
+        options.to = suffix if suffix in ("jsonl", "conllu") else FORMS[kind][0]
     if options.to not in FORMS[kind]:
-        raise InputError(
-            f"{files.of_class(model).capitalize()} writes {' or '.join(FORMS[kind])}, not {options.to}."
-        )
+        forms = " or ".join(FORMS[kind])
+        model_class = files.of_class(model).capitalize()
+        raise InputError(f"{model_class} writes {forms}, not {options.to}.")
     writers = {
         "trees": _parse,
         "annotations": _annotate,
@@ -149,24 +154,26 @@ def predict(options: Options) -> None:
         "rows": _rows,
     }
     write: Any = writers[kind]
-    if not options.line_buffered:
+    if options.line_buffered:
+        _write_line_by_line(write, model, kind, options)
+    else:
         write(model, options)
-        return
-    name = "input" if options.text is None else "text"
-    if (
-        kind in ("rows", "graphs")
-        or getattr(options, name) != "-"
-        or options.output != "-"
-        or options.json is not None
-    ):
+
+
+def _write_line_by_line(write: Callable, model: Any, kind: str, options: Options) -> None:
+    """Answer each sentence of standard input before the next one is read."""
+    input_option = "input" if options.text is None else "text"
+    is_of_sentences = kind not in ("rows", "graphs")
+    is_a_filter = getattr(options, input_option) == "-" and options.output == "-"
+    if not is_of_sentences or not is_a_filter or options.json is not None:
         raise InputError(
-            "--line-buffered is for sentences from standard input to standard output, without --json."
+            "--line-buffered is for sentences from standard input to standard output, "
+            "without --json."
         )
-    for record in _records(
-        words=kind == "annotations" or (kind == "sequences" and options.to == "conllu")
-    ):
+    words = kind == "annotations" or (kind == "sequences" and options.to == "conllu")
+    for record in _records(words):
         with copied(partial(io.BytesIO, record), "Standard input") as path:
-            setattr(options, name, path)
+            setattr(options, input_option, path)
             write(model, options)
 
 
@@ -195,22 +202,31 @@ def _check_probabilities(model: Any, kind: str, what: str, trees: bool = True) -
         return
     name = files.of_class(model)
     raise InputError(
-        f"{what} needs probabilities, which {name} has after omkl calibrate, or training with --dev."
+        f"{what} needs probabilities, which {name} has after omkl calibrate, "
+        "or training with --dev."
     )
+
+
+CALIBRATION = opt.argument("calibration", type=opt.READ)
+CALIBRATED = option(
+    "-o",
+    "--output",
+    type=opt.WRITE,
+    required=True,
+    metavar="FILE",
+    help="File for the calibrated model.",
+)
 
 
 @opt.command(
     "calibrate",
-    *(opt.MODEL, opt.argument("calibration", type=opt.READ)),
-    option(
-        "-o",
-        "--output",
-        type=opt.WRITE,
-        required=True,
-        metavar="FILE",
-        help="File for the calibrated model.",
-    ),
-    *(opt.FORMAT, opt.ON_ERROR, opt.JOBS, opt.METRICS),
+    opt.MODEL,
+    CALIBRATION,
+    CALIBRATED,
+    opt.FORMAT,
+    opt.ON_ERROR,
+    opt.JOBS,
+    opt.METRICS,
 )
 def calibrate(options: Options) -> None:
     """Calibrate the saved MODEL on the file CALIBRATION of labelled data, so that omkl predict
@@ -242,15 +258,9 @@ def calibrate(options: Options) -> None:
 
 @opt.command(
     "guarantee",
-    *(opt.MODEL, opt.argument("calibration", type=opt.READ)),
-    option(
-        "-o",
-        "--output",
-        type=opt.WRITE,
-        required=True,
-        metavar="FILE",
-        help="File for the calibrated model.",
-    ),
+    opt.MODEL,
+    CALIBRATION,
+    CALIBRATED,
     option(
         "--unit",
         type=opt.CHOICE(["output", "token", "entity"]),
@@ -269,7 +279,9 @@ def calibrate(options: Options) -> None:
         metavar="SHARE",
         help="Confidence: probability that bounds hold.",
     ),
-    *(opt.DATA, opt.JOBS, opt.METRICS),
+    opt.DATA,
+    opt.JOBS,
+    opt.METRICS,
 )
 def guarantee(options: Options) -> None:
     """Calibrate the saved MODEL on the file CALIBRATION of labelled data, to know which of its
@@ -286,42 +298,49 @@ def guarantee(options: Options) -> None:
     """
     model, kind = files.load_model(options)
     if kind != "rows":
-        _check_probabilities(
-            model, kind, "A guarantee", trees=options.column in (None, "heads", "deprels")
-        )
+        judges_trees = options.column in (None, "heads", "deprels")
+        _check_probabilities(model, kind, "A guarantee", judges_trees)
     with files.naming(options.calibration):
         X, y = files.labelled_data(options.calibration, model, kind, options)
-        X, y = X.read() if kind == "rows" else (X, y)
+        if kind == "rows":
+            X, y = X.read()
         checked = omkl.guarantee(
             model, X, y, confidence=options.level, unit=options.unit, column=options.column
         )
     checked.save(files.destination(options.output))
     line = f"Calibrated on {checked.n_examples_} examples: {options.output}"
-    options.report(
-        [line],
-        {"examples": checked.n_examples_, "curve": checked.curve(), "output": options.output},
-    )
+    metrics = {
+        "examples": checked.n_examples_,
+        "curve": checked.curve(),
+        "output": options.output,
+    }
+    options.report([line], metrics)
 
 
 def _marks(accepted: ArrayLike, n: int) -> list[str]:
     """Tell for each of n tokens whether to accept or to check it."""
-    return ["accept" if own else "check" for own in np.broadcast_to(accepted, n).tolist()]
+    return np.where(np.broadcast_to(accepted, n), "accept", "check").tolist()
 
 
 def _records(words: bool) -> Iterator[bytes]:
-    """Read standard input by sentence: a line of ``words`` or JSON, otherwise the lines up to an
-    empty one.
+    """Read standard input by sentence.
+
+    A sentence is a line of ``words`` or JSON, otherwise the lines up to an empty one.
     """
-    found, by_line = list[bytes](), None
+    sentence: list[bytes] = []
+    by_line: bool | None = None  # not known before the first line that is no comment
     for line in sys.stdin.buffer:
-        found += [line] if line.strip() or found else []
-        if by_line is None and line.strip() and not line.startswith(b"#"):
-            by_line = line.startswith(b"{") or (words and b"\t" not in line)
-        if found and (by_line or not line.strip()):
-            yield b"".join(found)
-            found = []
-    if found:
-        yield b"".join(found)
+        is_empty = not line.strip()
+        if sentence or not is_empty:
+            sentence.append(line)
+        if by_line is None and not is_empty and not line.startswith(b"#"):
+            is_text = words and b"\t" not in line
+            by_line = is_text or line.startswith(b"{")
+        if sentence and (by_line or is_empty):
+            yield b"".join(sentence)
+            sentence = []
+    if sentence:
+        yield b"".join(sentence)
 
 
 # ---- sentences -----------------------------------------------------------------------------------
@@ -331,16 +350,23 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
     """Parse a treebank; everything except heads and relations is kept."""
 
     def best(block: data.Treebank) -> Iterator[Best]:
-        for i, found in enumerate(parser.predict_nbest(block, options.nbest)):
-            own = block[i : i + 1]
-            yield [
-                (own.with_trees(tree.heads).with_strings("deprels", tree.deprels), tree.score)
-                for tree in found
-            ]
+        for i, trees in enumerate(parser.predict_nbest(block, options.nbest)):
+            sentence = block[i : i + 1]
+            parses = []
+            for tree in trees:
+                parsed = sentence.with_trees(tree.heads).with_strings("deprels", tree.deprels)
+                parses.append((parsed, tree.score))
+            yield parses
 
-    columns = ["heads", *["deprels"] * parser.labeled]
-    predict = best if options.nbest else partial(_annotated, parser, parser.parse, options)
-    _write_sentences(map(predict, _treebanks(options.input)), columns, "Parsed", options)
+    columns = ["heads"]
+    if parser.labeled:
+        columns.append("deprels")
+    blocks = _treebanks(options.input)
+    if options.nbest:
+        _write_best(map(best, blocks), columns, "Parsed", options)
+    else:
+        parsed = map(partial(_annotated, parser, parser.parse, options), blocks)
+        _write_sentences(parsed, columns, "Parsed", options)
 
 
 def _annotated(
@@ -353,23 +379,24 @@ def _annotated(
     from omkl.parsing.sentences import with_notes
 
     columns = columns_of(model)
-    wanted = columns if options.checked.column is None else [options.checked.column]
-    found, answers = annotated(model, block, wanted, columns, options.confidence)
-    judged = options.checked.judged(answers, options.error)
-    marks = [mark for answer, accepted in judged for mark in _marks(accepted, len(answer.labels))]
-    return with_notes(found, {"Guarantee": marks})
+    judged_columns = columns
+    if options.checked.column is not None:
+        judged_columns = [options.checked.column]
+    treebank, answers = annotated(model, block, judged_columns, columns, options.confidence)
+    marks: list[str] = []
+    for answer, accepted in options.checked.judged(answers, options.error):
+        marks += _marks(accepted, len(answer.labels))
+    return with_notes(treebank, {"Guarantee": marks})
 
 
 def _annotate(annotator: omkl.Annotator, options: Options) -> None:
     """Annotate sentences; everything except predicted columns is kept."""
-    text = options.text
-    blocks = (
-        _sentences(options.input)
-        if text is None
-        else annotator.split(text_pieces(text), options.offsets)
-    )
-    found = map(partial(_annotated, annotator, annotator.annotate, options), blocks)
-    _write_sentences(found, annotator.columns_, "Annotated", options)
+    if options.text is None:
+        blocks = _sentences(options.input)
+    else:
+        blocks = annotator.split(text_pieces(options.text), options.offsets)
+    annotated = map(partial(_annotated, annotator, annotator.annotate, options), blocks)
+    _write_sentences(annotated, annotator.columns_, "Annotated", options)
 
 
 def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
@@ -379,36 +406,42 @@ def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
     def tagged(block: data.Treebank) -> data.Treebank:
         from omkl.parsing.sentences import with_notes
 
-        found = _joined(_labelled(labeler, [sentence.forms for sentence in block], options))
-        notes = {note: found[name] for name, note in NOTES.items() if name in found}
-        block = block.with_strings("upos", map(str, found["y"]))
+        forms = [sentence.forms for sentence in block]
+        columns = _joined(_labelled(labeler, forms, options))
+        notes = {note: columns[name] for name, note in NOTES.items() if name in columns}
+        block = block.with_strings("upos", map(str, columns["y"]))
         return with_notes(block, notes) if notes else block
 
     def best(block: data.Treebank) -> Iterator[Best]:
-        for i, found in enumerate(
-            labeler.predict_nbest([sentence.forms for sentence in block], options.nbest)
-        ):
-            own = block[i : i + 1]
-            yield [(own.with_strings("upos", map(str, labels)), score) for labels, score in found]
+        forms = [sentence.forms for sentence in block]
+        for i, labellings in enumerate(labeler.predict_nbest(forms, options.nbest)):
+            sentence = block[i : i + 1]
+            yield [
+                (sentence.with_strings("upos", map(str, labels)), score)
+                for labels, score in labellings
+            ]
 
-    _write_sentences(
-        map(best if options.nbest else tagged, _sentences(options.input)),
-        ["upos"],
-        "Tagged",
-        options,
-    )
+    blocks = _sentences(options.input)
+    if options.nbest:
+        _write_best(map(best, blocks), ["upos"], "Tagged", options)
+    else:
+        _write_sentences(map(tagged, blocks), ["upos"], "Tagged", options)
 
 
 def _sentences(path: str) -> Iterator[data.Treebank]:
-    """Read blocks of a treebank if the suffix or the first line, except for comments, says so, else
-    of text.
+    """Read blocks of a treebank, or of text with one sentence per line.
+
+    It is a treebank if the suffix or the first line, except for comments, says so.
     """
-    line = next(
-        (line for line in data.lines(path) if line.strip() and not line.startswith(b"#")), b""
-    )
-    if data.find_format(path).holds == "trees" or b"\t" in line:
+    first_line = b""
+    for line in data.lines(path):
+        if line.strip() and not line.startswith(b"#"):
+            first_line = line
+            break
+    if data.find_format(path).holds == "trees" or b"\t" in first_line:
         return _treebanks(path)
-    if len(cells := line.split()) >= 10 and cells[0].startswith(b"1") and b"_" in cells:
+    cells = first_line.split()
+    if len(cells) >= 10 and cells[0].startswith(b"1") and b"_" in cells:
         warnings.warn(
             f"{path} looks like CoNLL-U without tabs, and is read as text.",
             DataWarning,
@@ -422,53 +455,95 @@ def _treebanks(path: str) -> Iterator[data.Treebank]:
     return (block.X for block in data.stream_conllu(path, trees=False, keep_text=True).blocks())
 
 
-def _write_sentences(found: Iterable, columns: Sequence[str], done: str, options: Options) -> None:
+def _columns_to_write(columns: Sequence[str], options: Options) -> list[str]:
+    """Return predicted columns, and MISC if something is noted there."""
+    has_notes = options.confidence or options.offsets or options.error is not None
+    return [*columns, "misc"] if has_notes else list(columns)
+
+
+def _entries(sentence: data.Sentence, columns: Sequence[str]) -> Record:
+    """Return some columns of a sentence by name."""
+    return {name: getattr(sentence, name) for name in columns}
+
+
+def _write_sentences(
+    blocks: Iterable[data.Treebank], columns: Sequence[str], done: str, options: Options
+) -> None:
     """Write annotated sentences block by block, and report what was ``done``, and how fast.
 
-    Blocks are treebanks, or for ``--nbest`` the best annotations of each sentence. JSON lines
-    contain the words and these ``columns``; CoNLL-U keeps everything else.
+    JSON lines contain the words and these ``columns``; CoNLL-U keeps everything else.
     """
     from omkl.data.treebank.conllu import as_text
 
-    columns = [
-        *columns,
-        *["misc"] * (options.confidence or options.offsets or options.error is not None),
-    ]
-    counts, started = {"sentences": 0, "tokens": 0}, time.perf_counter()
+    columns = _columns_to_write(columns, options)
 
-    def record(sentence: data.Sentence) -> Record:
-        return {name: getattr(sentence, name) for name in columns}
+    def written() -> Iterator[tuple[data.Treebank, list[bytes]]]:
+        for block in blocks:
+            if options.to == "conllu":
+                yield block, [as_text(block)]
+                continue
+            lines = []
+            for sentence in block:
+                lines.append(_json_line({"forms": sentence.forms, **_entries(sentence, columns)}))
+            yield block, lines
 
-    def written(block: data.Treebank) -> Iterator[bytes]:
-        if options.to == "conllu":
-            yield as_text(block)
-        else:
-            yield from (
-                _json_line({"forms": sentence.forms, **record(sentence)}) for sentence in block
-            )
+    _write_and_count(written(), done, options)
 
-    def best_written(best: Best) -> Iterator[bytes]:
-        if options.to == "conllu":
-            for rank, (own, score) in enumerate(best, 1):
-                yield f"# rank = {rank}\n# score = {score:.6g}\n".encode() + as_text(own)
-        else:
-            nbest = [{**record(own[0]), "score": score} for own, score in best]
-            yield _json_line({"forms": best[0][0][0].forms, "nbest": nbest})
 
+def _write_best(
+    blocks: Iterable[Iterable[Best]], columns: Sequence[str], done: str, options: Options
+) -> None:
+    """Write the best annotations of each sentence with their scores, and report like
+    :func:`_write_sentences`.
+    """
+    from omkl.data.treebank.conllu import as_text
+
+    columns = _columns_to_write(columns, options)
+
+    def written() -> Iterator[tuple[data.Treebank, list[bytes]]]:
+        for best in chain.from_iterable(blocks):
+            sentence, _ = best[0]
+            lines = []
+            if options.to == "conllu":
+                for rank, (annotated, score) in enumerate(best, 1):
+                    lines.append(f"# rank = {rank}\n# score = {score:.6g}\n".encode())
+                    lines.append(as_text(annotated))
+            else:
+                records = []
+                for annotated, score in best:
+                    records.append({**_entries(annotated[0], columns), "score": score})
+                lines.append(_json_line({"forms": sentence[0].forms, "nbest": records}))
+            yield sentence, lines
+
+    _write_and_count(written(), done, options)
+
+
+def _write_and_count(
+    written: Iterable[tuple[data.Treebank, list[bytes]]], done: str, options: Options
+) -> None:
+    """Write lines of sentences, count the sentences, and report what was ``done``, and how fast."""
+    n_sentences = 0
+    n_words = 0
+    started = time.perf_counter()
     with (
         progress_bar(not options.quiet, unit=" sentences") as bar,
         data.output_file(options.output) as file,
     ):
-        for own in found if options.nbest is None else chain.from_iterable(found):
-            file.writelines(written(own) if options.nbest is None else best_written(own))
-            block = own if options.nbest is None else own[0][0]
-            counts["sentences"] += len(block)
-            counts["tokens"] += block.n_words
-            bar.update(len(block))
+        for treebank, lines in written:
+            file.writelines(lines)
+            n_sentences += len(treebank)
+            n_words += treebank.n_words
+            bar.update(len(treebank))
     seconds = time.perf_counter() - started
-    speed = f"{counts['tokens'] / seconds:.0f} words a second"
-    line = f"{done} {counts['tokens']} words of {counts['sentences']} sentences, {speed}: {options.output}"
-    options.report([line], {**counts, "seconds": seconds, "output": options.output})
+    speed = f"{n_words / seconds:.0f} words a second"
+    line = f"{done} {n_words} words of {n_sentences} sentences, {speed}: {options.output}"
+    metrics = {
+        "sentences": n_sentences,
+        "tokens": n_words,
+        "seconds": seconds,
+        "output": options.output,
+    }
+    options.report([line], metrics)
 
 
 # ---- sequences -----------------------------------------------------------------------------------
@@ -479,18 +554,23 @@ def _label(labeler: omkl.SequenceLabeler, options: Options) -> None:
     if options.to == "conllu":
         _tag(labeler, options)
         return
-    write = _best_labellings if options.nbest is not None else _labellings
+    has_columns = (
+        options.to == "text"
+        and options.nbest is None
+        and files.are_columns(options.input, options, labeler)
+    )
+    write: Callable[..., Iterator[bytes]] = _labellings
+    if has_columns:
+        write = _columns_and_labels
+    elif options.nbest is not None:
+        write = _best_labellings
     with ExitStack() as stack:
-        if (
-            options.to == "text"
-            and options.nbest is None
-            and files.are_columns(options.input, options, labeler)
-        ):
-            write = _columns_and_labels
-            if is_pipe(path := options.input):
-                options.input = stack.enter_context(copied(partial(open_bytes, path), "A pipe"))
+        if has_columns and is_pipe(options.input):  # which is read twice
+            open_pipe = partial(open_bytes, options.input)
+            options.input = stack.enter_context(copied(open_pipe, "A pipe"))
         X, _ = files.read_sequences(options.input, options, labeler)
-        stack.enter_context(data.output_file(options.output)).writelines(write(labeler, X, options))
+        file = stack.enter_context(data.output_file(options.output))
+        file.writelines(write(labeler, X, options))
     metrics = {"sequences": len(X), "tokens": sum(map(len, X)), "output": options.output}
     line = f"Labelled {metrics['tokens']} tokens of {len(X)} sequences: {options.output}"
     options.report([line], metrics)
@@ -507,102 +587,121 @@ def _labellings(
     ``more`` are further entries of the records of JSON.
     """
     for record, entries in zip(_labelled(labeler, X, options), more):
-        yield (
-            _json_line(record | entries)
-            if options.to == "jsonl"
-            else _lines([*_rows_of(record), ""])
-        )
+        if options.to == "jsonl":
+            yield _json_line(record | entries)
+        else:
+            yield _lines([*_rows_of(record), ""])
 
 
 def _labelled(model: Any, X: object, options: Options) -> Iterator[Record]:
-    """Yield the labels of each sequence, graph or row, and what else is asked for, from one
-    prediction.
+    """Yield the labels of each sequence, graph or row, and what else is asked for.
+
+    All of it comes from one prediction.
     """
     if options.error is None and not options.confidence:
-        return ({"y": labels.tolist()} for labels in model.predict(X))
+        for labels in model.predict(X):
+            yield {"y": labels.tolist()}
+        return
     from omkl.guarantees.answers import answers_of
 
     answers = answers_of(model, X)
-    judged = (
-        zip(answers, repeat(None))
-        if options.error is None
-        else options.checked.judged(answers, options.error)
-    )
-    return (_record(answer, accepted, options) for answer, accepted in judged)
+    if options.error is None:
+        for answer in answers:
+            yield _record(answer, None, options)
+    else:
+        for answer, accepted in options.checked.judged(answers, options.error):
+            yield _record(answer, accepted, options)
 
 
 def _record(answer: Answer, accepted: ArrayLike | None, options: Options) -> Record:
-    found: Record = {"y": answer.labels.tolist()}
+    """Return labels, and if asked for probabilities and marks, of an example as columns."""
+    columns: Record = {"y": answer.labels.tolist()}
     if options.confidence:
-        found["confidence"] = [round(p, 3) for p in answer.tokens.tolist()]
+        columns["confidence"] = _rounded(answer.tokens)
     if accepted is not None:
-        found["guarantee"] = _marks(accepted, len(answer.labels))
-    return found
+        columns["guarantee"] = _marks(accepted, len(answer.labels))
+    return columns
+
+
+def _rounded(probabilities: np.ndarray) -> list[float]:
+    """Return probabilities with three decimals."""
+    return [round(probability, 3) for probability in probabilities.tolist()]
 
 
 def _joined(records: Iterable[Record]) -> Record:
     """Concatenate the columns of several examples."""
-    found: Record = {"y": []}
+    columns: Record = {"y": []}
     for record in records:
-        for name, own in record.items():
-            found.setdefault(name, []).extend(own)
-    return found
+        for name, values in record.items():
+            columns.setdefault(name, []).extend(values)
+    return columns
 
 
 def _rows_of(columns: Record) -> Iterator[str]:
     """Format columns as rows of text."""
-    texts = (
-        [f"{p:.3f}" for p in own] if name == "confidence" else map(str, own)
-        for name, own in columns.items()
-    )
+    texts: list[Iterable[str]] = []
+    for name, values in columns.items():
+        if name == "confidence":
+            texts.append([f"{probability:.3f}" for probability in values])
+        else:
+            texts.append(map(str, values))
     return map("\t".join, zip(*texts))
 
 
 def _columns_and_labels(
     labeler: omkl.SequenceLabeler, X: list, options: Options
 ) -> Iterator[bytes]:
-    """Copy the lines of the input, and append the label of each token, and its probability for
-    ``--confidence``.
+    """Copy the lines of the input, and append the label of each token.
+
+    For ``--confidence``, its probability comes after the label.
     """
     from omkl.data.sequences import token_lines
 
-    labels = filter(
-        None, chain.from_iterable(map(bytes.splitlines, _labellings(labeler, X, options)))
-    )
-    for line, is_token in chain.from_iterable(map(token_lines, find_files(options.input))):
-        if is_token:
-            mark = b"\t" if b"\t" in line else b" "
-            line = line.rstrip() + mark + next(labels).replace(b"\t", mark)
-        yield line + b"\n"
+    lines_of_labels = chain.from_iterable(map(bytes.splitlines, _labellings(labeler, X, options)))
+    labels = filter(None, lines_of_labels)  # without empty lines between sequences
+    for path in find_files(options.input):
+        for line, is_token in token_lines(path):
+            if is_token:
+                separator = b"\t" if b"\t" in line else b" "
+                label = next(labels).replace(b"\t", separator)
+                line = line.rstrip() + separator + label
+            yield line + b"\n"
 
 
 def _best_labellings(
     labeler: omkl.SequenceLabeler | omkl.GraphLabeler, X: list, options: Options
 ) -> Iterator[bytes]:
     """Format the n best labellings of each sequence or graph."""
-    for found in labeler.predict_nbest(X, options.nbest):
+    for labellings in labeler.predict_nbest(X, options.nbest):
         if options.to == "jsonl":
-            yield _json_line(
-                {"nbest": [{"y": labels.tolist(), "score": score} for labels, score in found]}
-            )
+            records = []
+            for labels, score in labellings:
+                records.append({"y": labels.tolist(), "score": score})
+            yield _json_line({"nbest": records})
         else:
-            for rank, (labels, score) in enumerate(found, 1):
+            for rank, (labels, score) in enumerate(labellings, 1):
                 yield _lines([f"# {rank} {score:.6g}", *labels.tolist(), ""])
 
 
 def _label_graphs(labeler: omkl.GraphLabeler, options: Options) -> None:
-    """Write the labels of the nodes of graphs: a line of JSON for each graph, or a line for each
-    node.
+    """Write the labels of the nodes of graphs.
+
+    JSON has a line for each graph, with its score and the upper bound; text a line for each node.
     """
     X, _ = data.read_graphs(options.input)
-    scores = ({"score": found.score, "bound": found.bound} for found in labeler.certificates(X))
-    best = None if options.nbest is None else _best_labellings(labeler, X, options)
+    if options.nbest is not None:
+        written = _best_labellings(labeler, X, options)
+    else:
+        scores = (
+            {"score": certificate.score, "bound": certificate.bound}
+            for certificate in labeler.certificates(X)
+        )
+        written = _labellings(labeler, X, options, scores)
     with data.output_file(options.output) as file:
-        file.writelines(best or _labellings(labeler, X, options, scores))
-    metrics = {"graphs": len(X), "nodes": sum(map(len, X)), "output": options.output}
-    options.report(
-        [f"Labelled {metrics['nodes']} nodes of {len(X)} graphs: {options.output}"], metrics
-    )
+        file.writelines(written)
+    n_nodes = sum(map(len, X))
+    metrics = {"graphs": len(X), "nodes": n_nodes, "output": options.output}
+    options.report([f"Labelled {n_nodes} nodes of {len(X)} graphs: {options.output}"], metrics)
 
 
 def _json_line(record: Record) -> bytes:
@@ -619,22 +718,26 @@ def _lines(rows: Iterable[object]) -> bytes:
 def _rows(model: Any, options: Options) -> None:
     """Write a line for each row, block by block."""
     n_rows = 0
+    columns_of_model = files.columns_of_model(model)
     with data.output_file(options.output) as file, files.naming(options.input):
-        for block in files.open_rows(
-            options.input, options, files.columns_of_model(model), labelled=False
-        ).blocks():
-            if options.error is not None:
-                found = _joined(_labelled(model, block.X, options))
-            else:
-                found = {"y": model.predict(block.X).tolist()}
-                if options.confidence:
-                    found["confidence"] = [
-                        round(p, 3) for p in model.predict_proba(block.X).max(axis=1).tolist()
-                    ]
+        stream = files.open_rows(options.input, options, columns_of_model, labelled=False)
+        for block in stream.blocks():
+            columns = _columns_of_rows(model, block.X, options)
             if options.to == "jsonl":
-                file.writelines(_json_line(dict(zip(found, own))) for own in zip(*found.values()))
+                for values in zip(*columns.values()):
+                    file.write(_json_line(dict(zip(columns, values))))
             else:
-                file.write(_lines(_rows_of(found)))
+                file.write(_lines(_rows_of(columns)))
             n_rows += block.n_examples
     metrics = {"examples": n_rows, "output": options.output}
     options.report([f"Predicted {n_rows} rows: {options.output}"], metrics)
+
+
+def _columns_of_rows(model: Any, X: object, options: Options) -> Record:
+    """Return predictions for rows, and if asked for probabilities and marks, as columns."""
+    if options.error is not None:
+        return _joined(_labelled(model, X, options))
+    columns: Record = {"y": model.predict(X).tolist()}
+    if options.confidence:
+        columns["confidence"] = _rounded(model.predict_proba(X).max(axis=1))
+    return columns
