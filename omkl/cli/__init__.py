@@ -29,45 +29,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     run = Run()
     try:
         with terminating():
-            if isinstance(
-                sys.stdout, TextIOWrapper
-            ):  # the encoding of a terminal may lack characters
+            if isinstance(sys.stdout, TextIOWrapper):
+                # the encoding of a terminal may lack characters
                 sys.stdout.reconfigure(errors="backslashreplace")
             code = run.execute(sys.argv[1:] if argv is None else argv)
             sys.stdout.flush()
             return code
-    except (
-        OmklError,
-        OSError,
-        ImportError,
-        KeyboardInterrupt,
-        Terminated,
-        UnicodeError,
-        MemoryError,
-    ) as error:
-        if isinstance(error, (KeyboardInterrupt, Terminated)):
-            word, exit_code = (
-                ("terminated", 143) if isinstance(error, Terminated) else ("interrupted", 130)
-            )
-            go_on = f"; go on with --resume from {run.checkpoint}" if run.checkpoint else ""
-            print(f"omkl: {word}; no output file was changed{go_on}.", file=sys.stderr)
-            return exit_code
+    except KeyboardInterrupt:
+        return _stopped("interrupted", 130, run)
+    except Terminated:
+        return _stopped("terminated", 143, run)
+    except (OmklError, OSError, ImportError, UnicodeError, MemoryError) as error:
         message = str(error) or "there is not enough memory."
-        if (
-            isinstance(error, OSError)
-            and not isinstance(error, OmklError)
-            and error.errno is not None
-        ):
-            if error.filename is None:  # not about a named file
-                with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
-                    os.dup2(
-                        nowhere.fileno(), sys.stdout.fileno()
-                    )  # the interpreter flushes it again at exit
-                if isinstance(error, BrokenPipeError):
-                    return 141
+        is_of_system = isinstance(error, OSError) and not isinstance(error, OmklError)
+        if is_of_system and error.errno is not None:
             message = f"{error.filename or 'standard output'}: {error.strerror or error}."
+            if error.filename is None:
+                _forget_standard_output()
+            if isinstance(error, BrokenPipeError) and error.filename is None:
+                return 141
         print(f"omkl: error: {run.advice(message)}", file=sys.stderr)
         return 2
+
+
+def _stopped(word: str, exit_code: int, run: Run) -> int:
+    """Say that a signal stopped the run, and how to go on; return the exit code."""
+    advice = ""
+    if run.checkpoint:
+        advice = f"; go on with --resume from {run.checkpoint}"
+    print(f"omkl: {word}; no output file was changed{advice}.", file=sys.stderr)
+    return exit_code
+
+
+def _forget_standard_output() -> None:
+    """Send what is left for standard output nowhere: the interpreter flushes it again at exit."""
+    with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 class Terminated(BaseException):

@@ -21,8 +21,9 @@ def write_json(path: PathLike | None, metrics: Record) -> None:
 
 
 def prepare_output(path: PathLike | None) -> None:
-    """Create the folder of an output file, before anything is computed; nothing to do for None and
-    ``-``.
+    """Create the folder of an output file, before anything is computed.
+
+    There is nothing to do for None and ``-``.
 
     Raises
     ------
@@ -37,47 +38,54 @@ def prepare_output(path: PathLike | None) -> None:
 def bar_chart(weights: dict[str, float], n: int | None = None) -> list[str]:
     """Return the lines of a bar chart of the n largest of named values in [0, 1], largest first."""
     ranked = sorted(weights.items(), key=lambda item: -item[1])[:n]
-    name_width = max((len(name) for name, _ in ranked), default=0)
+    if not ranked:
+        return []
+    name_width = max(len(name) for name, _ in ranked)
     width = max(10, min(40, shutil.get_terminal_size().columns - name_width - 12))
-    longest = (ranked[0][1] if ranked else 0.0) or 1.0
-    return [
-        f"{name:>{name_width}}  {weight:6.1%}  {'█' * round(width * weight / longest)}"
-        for name, weight in ranked
-    ]
+    largest = ranked[0][1] or 1.0
+    lines = []
+    for name, weight in ranked:
+        bar = "█" * round(width * weight / largest)
+        lines.append(f"{name:>{name_width}}  {weight:6.1%}  {bar}")
+    return lines
 
 
 def table(rows: Iterable[Sequence], header: Sequence[str]) -> list[str]:
-    """Return the lines of a table with aligned columns; all columns but the first are formatted
-    numbers.
+    """Return the lines of a table with aligned columns.
+
+    All columns but the first are formatted numbers.
     """
     rows = [tuple(map(str, row)) for row in (header, *rows)]
-    first, *widths = [max(map(len, column)) for column in zip(*rows)]
-    lines = [
-        "  ".join([name.ljust(first), *map(str.rjust, cells, widths)]) for name, *cells in rows
-    ]
+    first_width, *widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = []
+    for first, *cells in rows:
+        aligned = map(str.rjust, cells, widths)
+        lines.append("  ".join([first.ljust(first_width), *aligned]))
     return [lines[0], "-" * len(lines[0]), *lines[1:]]
 
 
 def score_table(records: list[Record], name: str) -> list[str]:
-    """Return the lines of a table of counts, precision, recall and F1; ``name`` is the entry of the
-    first column.
+    """Return the lines of a table of counts, precision, recall and F1.
+
+    ``name`` is the entry of the first column.
     """
-    counts, scores = ("gold", "predicted", "correct"), ("precision", "recall", "f1")
-    rows = [
-        (row[name], *(row[key] for key in counts), *(f"{row[key]:.2%}" for key in scores))
-        for row in records
-    ]
-    return table(rows, (name, *counts, "precision", "recall", "F1"))
+    rows = []
+    for record in records:
+        counts = [record["gold"], record["predicted"], record["correct"]]
+        scores = [f"{record[score]:.2%}" for score in ("precision", "recall", "f1")]
+        rows.append([record[name], *counts, *scores])
+    return table(rows, (name, "gold", "predicted", "correct", "precision", "recall", "F1"))
 
 
 def attachment_lines(scores: dict[str, dict], path: str) -> list[str]:
     """Return a line of attachment scores for each rule of words to ignore."""
     lines = []
-    for name, found in scores.items():
-        las = "" if found["las"] is None else f", LAS {found['las']:.2%}"
-        lines.append(
-            f"{path}, {name.replace('_', ' ')}: UAS {found['uas']:.2%}{las} ({found['words']} words)"
-        )
+    for rule, scores_of_rule in scores.items():
+        shares = f"UAS {scores_of_rule['uas']:.2%}"
+        if scores_of_rule["las"] is not None:
+            shares += f", LAS {scores_of_rule['las']:.2%}"
+        n_words = scores_of_rule["words"]
+        lines.append(f"{path}, {rule.replace('_', ' ')}: {shares} ({n_words} words)")
     return lines
 
 

@@ -1,6 +1,7 @@
 """``omkl convert``: write sequences or trees in another format."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 
 from omkl import data
@@ -36,7 +37,9 @@ LAYOUTS = ("conllx", "conll2008")
         type=opt.CHOICE(sorted(FORMATS["trees"])),
         help="Format to write; by default that of the name.",
     ),
-    *(opt.FORMAT, opt.ON_ERROR, opt.METRICS),
+    opt.FORMAT,
+    opt.ON_ERROR,
+    opt.METRICS,
 )
 def convert(options: Options) -> None:
     """Write the sequences or trees of the file INPUT in another format.
@@ -48,62 +51,91 @@ def convert(options: Options) -> None:
       omkl convert eng.train --format columns -o train.jsonl
       omkl convert old.conll --format conllx -o new.conllu
     """
-    from omkl.data.sequences import tagged
     from omkl.data.treebank import layouts
 
     if options.format is None:
-        name, format = stem(find_files(options.input)[0]).lower(), data.find_format(options.input)
+        name = stem(find_files(options.input)[0]).lower()
+        format = data.find_format(options.input)
         if not name.endswith(format.suffixes):
             raise InputError(
                 f"{options.input} could be in any format, by its name: say which with --format."
             )
         options.format = layouts.SUFFIXES.get(Path(name).suffix) or next(iter(format.aliases))
-    kind = (
-        "trees"
-        if options.format in LAYOUTS
-        else data.find_format(options.input, options.format).holds
-    )
-    end = stem(options.output).rpartition(".")[2].lower()
-    to = options.to or SUFFIXES.get(end, end)
+    kind = "trees"
+    if options.format not in LAYOUTS:
+        kind = data.find_format(options.input, options.format).holds
+    to = options.to
+    if to is None:
+        suffix = stem(options.output).rpartition(".")[2].lower()
+        to = SUFFIXES.get(suffix, suffix)
     if to not in FORMATS.get(kind, ()):
-        known = "; ".join(
-            f"{what} are written as {', '.join(names)}" for what, names in FORMATS.items()
-        )
-        raise InputError(f"{options.input} holds {kind}, and {known}: say which with --to.")
-    from omkl.features.words import token_features
-
-    reading = {"format": options.format, "on_error": options.on_error}
-    pairs: Iterable[tuple[list, list | None]]
-    if kind == "trees":
-        # treebanks without text are written as CoNLL-U
-        stream = data.stream_conllu(
-            options.input, trees=False, keep_text=options.format == "conllu", **reading
-        )
-        pairs = (tagged(sentence) for block in stream.blocks() for sentence in block.X)
-    else:
-        stream = data.stream_sequences(options.input, **reading)
-        pairs = (
-            (x, y)
-            for X, Y in stream.blocks()
-            for x, y in zip(X, [None] * len(X) if Y is None else Y)
-        )
-    if to == "crfsuite":  # words become the attributes that labelers use
-        pairs = (
-            (token_features(x) if all(isinstance(token, str) for token in x) else x, y)
-            for x, y in pairs
+        rules = [
+            f"{content} are written as {', '.join(names)}" for content, names in FORMATS.items()
+        ]
+        raise InputError(
+            f"{options.input} holds {kind}, and {'; '.join(rules)}: say which with --to."
         )
     if to == "conllu":
-        counts = {"sentences": 0, "words": 0}
+        counts = _write_treebank(options)
+    else:
+        counts = _write_sequences(options, kind, to)
+    done = " and ".join(f"{count} {unit}" for unit, count in counts.items())
+    line = f"Wrote {done} as {to}: {options.output}"
+    options.report([line], {**counts, "output": options.output})
 
-        def counted(block: data.Block) -> data.Treebank:
+
+def _open_treebanks(options: Options) -> data.Stream:
+    """Open the input as a stream of treebanks."""
+    return data.stream_conllu(
+        options.input,
+        trees=False,
+        keep_text=options.format == "conllu",  # other layouts have none
+        format=options.format,
+        on_error=options.on_error,
+    )
+
+
+def _write_treebank(options: Options) -> dict[str, int]:
+    """Write treebanks as CoNLL-U; return the numbers of sentences and words."""
+    counts = {"sentences": 0, "words": 0}
+
+    def treebanks() -> Iterator[data.Treebank]:
+        for block in _open_treebanks(options).blocks():
             counts["sentences"] += len(block.X)
             counts["words"] += block.X.n_words
-            return block.X
+            yield block.X
 
-        data.write_treebank(options.output, map(counted, stream.blocks()))
-    else:
-        counts = dict(zip(("sequences", "tokens"), data.write_sequences(options.output, pairs, to)))
-    done = " and ".join(f"{n} {what}" for what, n in counts.items())
-    options.report(
-        [f"Wrote {done} as {to}: {options.output}"], {**counts, "output": options.output}
-    )
+    data.write_treebank(options.output, treebanks())
+    return counts
+
+
+def _write_sequences(options: Options, kind: str, to: str) -> dict[str, int]:
+    """Write the tokens and labels of the input; return the numbers of sequences and tokens."""
+    pairs = _labelled_sequences(options, kind)
+    if to == "crfsuite":
+        pairs = map(_with_attributes, pairs)
+    n_sequences, n_tokens = data.write_sequences(options.output, pairs, to)
+    return {"sequences": n_sequences, "tokens": n_tokens}
+
+
+def _labelled_sequences(options: Options, kind: str) -> Iterator[tuple[list, list | None]]:
+    """Yield each sequence with its labels, None if it has none; of trees, words and their UPOS."""
+    if kind == "trees":
+        from omkl.data.sequences import tagged
+
+        for block in _open_treebanks(options).blocks():
+            yield from map(tagged, block.X)
+        return
+    stream = data.stream_sequences(options.input, format=options.format, on_error=options.on_error)
+    for X, y in stream.blocks():
+        labels = repeat(None) if y is None else y
+        yield from zip(X, labels)
+
+
+def _with_attributes(pair: tuple[list, list | None]) -> tuple[list, list | None]:
+    """Replace words by the attributes that labelers make of them; keep other tokens."""
+    from omkl.features.words import token_features
+
+    tokens, labels = pair
+    are_words = all(isinstance(token, str) for token in tokens)
+    return (token_features(tokens) if are_words else tokens, labels)

@@ -30,8 +30,8 @@ USELESS = (
     *(f"{view} of another digit" for view in USEFUL),
     "place on the page",
     "number of the form",
+    *(f"checksum of {bits} bits" for bits in CHECKSUMS),
 )
-USELESS += tuple(f"checksum of {bits} bits" for bits in CHECKSUMS)
 DIGITS_OF_FORM = 8
 INTRODUCTION = """\
 {n_train} handwritten dates to train on, {n_test} to test on, 8 digits each; no image is in both.
@@ -40,8 +40,11 @@ A chain learns which digit follows which, and 13 Gaussian kernels what digits lo
 another digit in the same ways, the place of the date on the page, the number of the form
 it stands on, or checksums, all drawn at random. Only the last two models are told which.
 """
-ALIKE, MKL, BY_NORMS = "all 13 alike", "MKL out of sample", "MKL by norms"
-TOLD_ALIKE, TOLD_MKL = "the 4 alike", "MKL of the 4"
+ALIKE = "all 13 alike"
+MKL = "MKL out of sample"
+BY_NORMS = "MKL by norms"
+TOLD_ALIKE = "the 4 alike"
+TOLD_MKL = "MKL of the 4"
 #: Kernels and parameters of every model.
 LABELERS: dict[str, tuple[Sequence[str], Record]] = {
     **{f"{view} alone": ([view], {}) for view in USEFUL},
@@ -54,8 +57,9 @@ LABELERS: dict[str, tuple[Sequence[str], Record]] = {
 
 
 class WeightHistory:
-    """Callback that records weights: after 1, 2, 3, ... dates, then whenever the number has grown
-    by a tenth.
+    """Callback that records weights.
+
+    It does so after 1, 2, 3, ... dates, then whenever their number has grown by a tenth.
     """
 
     def __init__(self) -> None:
@@ -91,31 +95,35 @@ def demo(options: Options) -> None:
     MKL, and the useful kernels only. Shows the weights that MKL learns, and how much it helps.
 
     Examples:
-      omkl demo                                           # model, metrics and figure land in
-      omkl-demo/ omkl demo -o other-dates --random-state 1 --n-train 40
+      omkl demo                                      # model, metrics and figure are in omkl-demo/
+      omkl demo -o other-dates --random-state 1 --n-train 40
     """
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
     dates = omkl.data.handwritten_dates(options.n_train, options.n_test, options.random_state)
     options.say(INTRODUCTION.format(n_train=options.n_train, n_test=options.n_test))
-    labelers, ways, results = _compare_labelers(dates, options)
-    mkl, by_norms = labelers[MKL], labelers[BY_NORMS]
+    labelers, histories, results = _compare_labelers(dates, options)
+    mkl = labelers[MKL]
+    by_norms = labelers[BY_NORMS]
     options.say("", *describe_weights(mkl.kernel_weights_, by_norms.kernel_weights_))
-    metrics: Record = {"results": results, "useful": USEFUL, "useless": USELESS}
-    for name, model in (("", mkl), ("_by_norms", by_norms)):
-        metrics |= {
-            f"kernel_weights{name}": model.kernel_weights_,
-            f"history{name}": model.history_,
-        }
-    path, metrics_file, figure = (
-        folder / name for name in ("dates.npz", "metrics.json", "group_weights.png")
-    )
+    metrics: Record = {
+        "results": results,
+        "useful": USEFUL,
+        "useless": USELESS,
+        "kernel_weights": mkl.kernel_weights_,
+        "history": mkl.history_,
+        "kernel_weights_by_norms": by_norms.kernel_weights_,
+        "history_by_norms": by_norms.history_,
+    }
+    path = folder / "dates.npz"
+    metrics_file = folder / "metrics.json"
+    figure = folder / "group_weights.png"
     mkl.save(path)
     write_json(metrics_file, metrics)
     write_json(options.json, metrics)
     options.say(f"\nSaved the model to {path} and the metrics to {metrics_file}.")
     try:
-        _draw_weights({"By norms": ways[BY_NORMS], "Out of sample": ways[MKL]}, figure)
+        _draw_weights({"By norms": histories[BY_NORMS], "Out of sample": histories[MKL]}, figure)
         options.say(f"Saved a figure of the weights while they were learned to {figure}.")
     except MissingDependencyError as error:
         options.say(f"No figure: {error}")
@@ -130,77 +138,99 @@ def demo(options: Options) -> None:
 def _compare_labelers(
     dates: Bunch, options: Options
 ) -> tuple[dict[str, omkl.SequenceLabeler], dict[str, WeightHistory], list[Record]]:
-    """Train and compare all models; return the models, their weights during training, and their
-    accuracies.
+    """Train and compare all models.
+
+    Returns
+    -------
+    labelers : dict from str to SequenceLabeler
+    histories : dict from str to WeightHistory
+        Weights during training.
+    results : list of dict
+        Name, accuracy and seconds of each model.
     """
     rng = np.random.default_rng([options.random_state, 1])
-    train, test = tokens_of(dates.train_images, rng), tokens_of(dates.test_images, rng)
+    train = tokens_of(dates.train_images, rng)
+    test = tokens_of(dates.test_images, rng)
     settings = {"verbose": not options.quiet, **options.values("C", "epochs", "random_state")}
-    labelers, ways, results = {}, {}, []
-    for name, (views, own) in LABELERS.items():
+    labelers = {}
+    histories = {}
+    results = []
+    for name, (views, parameters) in LABELERS.items():
         if name == TOLD_ALIKE:
             options.say("  told which 4 see the digit:")
-        ways[name] = WeightHistory()
+        history = WeightHistory()
         kernels = {view: f"gaussian:on={view}" for view in views}
-        labelers[name] = omkl.SequenceLabeler(kernels, callbacks=[ways[name]], **settings, **own)
-        labelers[name].fit(train, dates.train_digits)
-        seconds, accuracy = (
-            labelers[name].fit_seconds_,
-            labelers[name].score(test, dates.test_digits),
-        )
+        labeler = omkl.SequenceLabeler(kernels, callbacks=[history], **settings, **parameters)
+        labeler.fit(train, dates.train_digits)
+        accuracy = labeler.score(test, dates.test_digits)
+        seconds = labeler.fit_seconds_
         results.append({"kernels": name, "accuracy": accuracy, "seconds": seconds})
         options.say(f"  {name:<20}{accuracy:7.2%} of digits right   ({seconds:.2f} s)")
-    return labelers, ways, results
+        labelers[name] = labeler
+        histories[name] = history
+    return labelers, histories, results
 
 
 def tokens_of(
     dates: Sequence[np.ndarray], rng: np.random.Generator
 ) -> list[list[dict[str, np.ndarray]]]:
     """Convert dates to sequences of dicts, with one view of each digit for every kernel."""
-    images, n = np.vstack(dates), len(dates)
-    each = [len(date) for date in dates]
-    another = images[rng.permutation(len(images))]
-    form = np.eye(10)[rng.integers(0, 10, (n, DIGITS_OF_FORM))].reshape(n, -1)
+    images = np.vstack(dates)
+    n_dates = len(dates)
+    lengths = [len(date) for date in dates]
+    other_images = images[rng.permutation(len(images))]
+    digits_of_form = rng.integers(0, 10, (n_dates, DIGITS_OF_FORM))
+    form = np.eye(10)[digits_of_form].reshape(n_dates, -1)
     views = omkl.data.digit_views(images)
-    views |= {
-        f"{view} of another digit": array for view, array in omkl.data.digit_views(another).items()
-    }
-    views["place on the page"] = np.repeat(rng.random((n, 2)), each, axis=0)
-    views["number of the form"] = np.repeat(form, each, axis=0)
-    views |= {
-        f"checksum of {bits} bits": rng.integers(0, 2, (len(images), bits)) for bits in CHECKSUMS
-    }
+    for view, array in omkl.data.digit_views(other_images).items():
+        views[f"{view} of another digit"] = array
+    views["place on the page"] = np.repeat(rng.random((n_dates, 2)), lengths, axis=0)
+    views["number of the form"] = np.repeat(form, lengths, axis=0)
+    for bits in CHECKSUMS:
+        views[f"checksum of {bits} bits"] = rng.integers(0, 2, (len(images), bits))
     tokens = (dict(zip(views, rows)) for rows in zip(*views.values()))
     return [[next(tokens) for _ in date] for date in dates]
 
 
 def describe_weights(weights: dict[str, float], by_norms: dict[str, float]) -> list[str]:
-    """Return lines about the weights: a bar for each nonzero kernel, and the names of the others."""
-    useful, before = (sum(each[view] for view in USEFUL) for each in (weights, by_norms))
-    marked = {
-        f"{'*' if view in USEFUL else ' '} {view}": weight for view, weight in weights.items()
-    }
+    """Return lines about weights: a bar for each nonzero kernel, and the names of the others.
+
+    ``by_norms`` are the weights of another model, of which only the useful share is printed.
+    """
+    share = sum(weights[view] for view in USEFUL)
+    share_by_norms = sum(by_norms[view] for view in USEFUL)
+    bars = {}
+    zero = []
+    for view, weight in weights.items():
+        if weight > 0:
+            mark = "*" if view in USEFUL else " "
+            bars[f"{mark} {view}"] = weight
+        else:
+            zero.append(f"* {view}" if view in USEFUL else view)
     lines = [
-        f"{useful:.1%} of the weight is on the {len(USEFUL)} that see the digit (by norms {before:.1%}):"
+        f"{share:.1%} of the weight is on the {len(USEFUL)} that see the digit "
+        f"(by norms {share_by_norms:.1%}):"
     ]
-    lines += bar_chart({name: weight for name, weight in marked.items() if weight > 0})
-    zero = [name.strip() for name, weight in marked.items() if weight == 0]
+    lines += bar_chart(bars)
     lines += textwrap.wrap(f"At zero: {', '.join(zero) if zero else 'none'}.", 88)
     return [*lines, "(* sees the digit)"]
 
 
-def _draw_weights(found: dict[str, WeightHistory], path: PathLike) -> None:
-    """Plot weights during training: a curve for each useful kernel, and one for the sum of useless
-    kernels.
+def _draw_weights(histories: dict[str, WeightHistory], path: PathLike) -> None:
+    """Plot weights during training.
+
+    There is a curve for each useful kernel, and one for the sum of the useless kernels.
     """
     from omkl.reports.plots.canvas import figure_for
 
     figure = figure_for(9.0, 3.2)
-    for ax, (title, way) in zip(figure.subplots(1, len(found), sharey=True), found.items()):
-        sums = {view: [weights[view] for weights in way.weights] for view in USEFUL}
-        rest = [sum(weights[view] for view in USELESS) for weights in way.weights]
-        sums[f"the {len(USELESS)} useless, in sum"] = rest
-        curves = {name: (way.rounds, values) for name, values in sums.items()}
+    axes = figure.subplots(1, len(histories), sharey=True)
+    for ax, (title, history) in zip(axes, histories.items()):
+        curves = {}
+        for view in USEFUL:
+            curves[view] = (history.rounds, [weights[view] for weights in history.weights])
+        sums = [sum(weights[view] for view in USELESS) for weights in history.weights]
+        curves[f"the {len(USELESS)} useless, in sum"] = (history.rounds, sums)
         omkl.reports.plot_curves(curves, None, title, "dates learned from", "weight", "x", ax=ax)
     ax.set_ylim(bottom=-0.01)
     figure.savefig(path, dpi=150)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
-from itertools import chain
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import click
@@ -23,24 +22,42 @@ RULES: dict[str, dict[str, str]] = {
     "without_PUNCT": {"ignore": "upos"},
     "without_punctuation_characters": {"ignore": "form"},
 }
-#: Part of an annotator for each score of a column or of the segmentation, and entry of all scores.
-SEGMENTATION, COLUMNS = (
-    ("tokens", "words", "sentences"),
-    ("UPOS", "XPOS", "UFeats", "AllTags", "Lemmas"),
-)
-PART_OF = dict.fromkeys(SEGMENTATION, "tokens") | dict(
-    zip(COLUMNS, ("upos", "xpos", "feats", "upos", "lemmas"))
-)
-SCORES = {name: f"{name}_f1" for name in SEGMENTATION}
-SCORES |= {name: name.lower() for name in (*COLUMNS, "UAS", "LAS", "CLAS", "MLAS", "BLEX")}
-SCORES |= {"LAS with subtypes": "las_subtypes", "sentences whole": "whole"}
+#: Scores of the segmentation to tokens, words and sentences.
+SEGMENTATION = ("tokens", "words", "sentences")
+#: Part of an annotator that each score is about; all others are about trees.
+PART_OF = {
+    **dict.fromkeys(SEGMENTATION, "tokens"),
+    "UPOS": "upos",
+    "XPOS": "xpos",
+    "UFeats": "feats",
+    "AllTags": "upos",
+    "Lemmas": "lemmas",
+}
+#: Names of all scores, and their entries in the metrics.
+SCORES = {
+    **{name: f"{name}_f1" for name in SEGMENTATION},
+    "UPOS": "upos",
+    "XPOS": "xpos",
+    "UFeats": "ufeats",
+    "AllTags": "alltags",
+    "Lemmas": "lemmas",
+    "UAS": "uas",
+    "LAS": "las",
+    "CLAS": "clas",
+    "MLAS": "mlas",
+    "BLEX": "blex",
+    "LAS with subtypes": "las_subtypes",
+    "sentences whole": "whole",
+}
 #: Maximum number of labels, and of confusions, to print.
-MOST_LABELS, MOST_CONFUSIONS = 30, 8
+MOST_LABELS = 30
+MOST_CONFUSIONS = 8
 
 
 @opt.command(
     "evaluate",
-    *(opt.MODEL, opt.argument("gold", type=opt.READ)),
+    opt.MODEL,
+    opt.argument("gold", type=opt.READ),
     option(
         "--scheme",
         type=opt.CHOICE(["BIO", "BIOES"]),
@@ -49,7 +66,9 @@ MOST_LABELS, MOST_CONFUSIONS = 30, 8
     option(
         "--raw", is_flag=True, help="Annotators: annotate the raw text of the file, not its words."
     ),
-    *(opt.DATA, opt.JOBS, opt.METRICS),
+    opt.DATA,
+    opt.JOBS,
+    opt.METRICS,
 )
 def evaluate(options: Options) -> None:
     """Score the saved MODEL on the labelled sequences, rows or trees of the file GOLD.
@@ -65,86 +84,113 @@ def evaluate(options: Options) -> None:
       omkl evaluate annotator.npz test.conllu --raw
       omkl evaluate classifier.npz test.csv --target species --json -
     """
-    if options.model != click.get_current_context().obj.standard_input:
-        is_treebank = data.find_format(options.model).holds == "trees"
-    else:
-        with open(options.model, "rb") as file:
-            is_treebank = not file.read(2).startswith(b"PK")  # a model is a zip archive
-    if is_treebank:
+    if _is_treebank(options.model):
         opt.refuse("does not go with a pair of treebanks", *files.UNREAD["trees"], "jobs", "raw")
         reading: Record = {"trees": "given", "on_error": options.on_error}
-        gold, predicted = (
-            data.read_treebank(path, **reading) for path in (options.model, options.gold)
-        )
-        lines, metrics = tree_scores(gold, predicted, options.gold, (*PART_OF.values(), "trees"))
-    else:
-        model, kind = files.load_model(options)
-        if kind != "annotations":
-            opt.refuse(f"is for annotators, not {files.of_class(model)}", "raw")
-        if kind == "trees":
-            gold = files.read_gold(options.gold, model, options)
-            lines, metrics = tree_scores(gold, model.parse(gold), options.gold, ["trees"])
-        elif kind == "annotations":
-            gold = files.read_gold(options.gold, model, options)
-            from omkl.annotation.raw_text import text_of
-
-            found = model.annotate_text(text_of(gold)) if options.raw else model.annotate(gold)
-            lines, metrics = tree_scores(gold, found, options.gold, model.parts_)
-        else:
-            evaluation: Any = {
-                "sequences": _evaluate_labeler,
-                "graphs": _evaluate_graphs,
-                "rows": _evaluate_rows,
-            }[kind]
-            lines, metrics = evaluation(model, options)
+        gold = data.read_treebank(options.model, **reading)
+        predicted = data.read_treebank(options.gold, **reading)
+        parts = (*PART_OF.values(), "trees")
+        lines, metrics = tree_scores(gold, predicted, options.gold, parts)
+        options.report(lines, metrics)
+        return
+    model, kind = files.load_model(options)
+    if kind != "annotations":
+        opt.refuse(f"is for annotators, not {files.of_class(model)}", "raw")
+    evaluations: dict[str, Any] = {
+        "trees": _evaluate_parser,
+        "annotations": _evaluate_annotator,
+        "sequences": _evaluate_labeler,
+        "graphs": _evaluate_graphs,
+        "rows": _evaluate_rows,
+    }
+    lines, metrics = evaluations[kind](model, options)
     options.report(lines, metrics)
+
+
+def _is_treebank(path: str) -> bool:
+    """Tell whether a file is a treebank rather than a model."""
+    if path != click.get_current_context().obj.standard_input:
+        return data.find_format(path).holds == "trees"
+    with open(path, "rb") as file:
+        return not file.read(2).startswith(b"PK")  # a model is a zip archive
+
+
+def _evaluate_parser(parser: omkl.DependencyParser, options: Options) -> tuple[list[str], Record]:
+    gold = files.read_gold(options.gold, parser, options)
+    return tree_scores(gold, parser.parse(gold), options.gold, ["trees"])
+
+
+def _evaluate_annotator(annotator: omkl.Annotator, options: Options) -> tuple[list[str], Record]:
+    from omkl.annotation.raw_text import text_of
+
+    gold = files.read_gold(options.gold, annotator, options)
+    if options.raw:
+        predicted = annotator.annotate_text(text_of(gold))
+    else:
+        predicted = annotator.annotate(gold)
+    return tree_scores(gold, predicted, options.gold, annotator.parts_)
 
 
 def tree_scores(
     gold: data.Treebank, predicted: data.Treebank, path: str, parts: Collection[str]
 ) -> tuple[list[str], Record]:
-    """Return lines and metrics: scores of the predicted parts, and tables by relation and by
-    length.
+    """Return lines and metrics of predicted trees.
+
+    They are scores of the predicted parts, and tables by relation and by length.
     """
     metrics = {
-        name: omkl.evaluate_treebanks(gold, predicted, **rule) for name, rule in RULES.items()
+        rule: omkl.evaluate_treebanks(gold, predicted, **words_to_ignore)
+        for rule, words_to_ignore in RULES.items()
     }
-    found = metrics["all"]
-    lines = [] if found["uas"] is None else attachment_lines(metrics, path)
-    keys = {name: key for name, key in SCORES.items() if PART_OF.get(name, "trees") in parts}
-    if all(found[SCORES[name]] == 1.0 for name in SEGMENTATION):  # the words were given
-        keys = {name: key for name, key in keys.items() if name not in SEGMENTATION}
-    known = [(name, f"{found[key]:.2%}") for name, key in keys.items() if found[key] is not None]
-    if not known:
+    scores = metrics["all"]
+    lines = []
+    if scores["uas"] is not None:
+        lines += attachment_lines(metrics, path)
+    words_were_given = all(scores[SCORES[name]] == 1.0 for name in SEGMENTATION)
+    rows = []
+    for name, entry in SCORES.items():
+        is_predicted = PART_OF.get(name, "trees") in parts
+        is_trivial = words_were_given and name in SEGMENTATION
+        if is_predicted and not is_trivial and scores[entry] is not None:
+            rows.append((name, f"{scores[entry]:.2%}"))
+    if not rows:
         raise InputError(f"There is no gold annotation to score {path} with.")
-    lines += ["", *table(known, ("all words", "score"))]
+    lines += ["", *table(rows, ("all words", "score"))]
     for name in ("relation", "length"):
-        if found[f"{name}s"]:
-            lines += ["", *score_table(found[f"{name}s"], name)]
+        if scores[f"{name}s"]:
+            lines += ["", *score_table(scores[f"{name}s"], name)]
     return lines, metrics
 
 
 def _evaluate_labeler(labeler: omkl.SequenceLabeler, options: Options) -> tuple[list[str], Record]:
     X, y = files.labelled_sequences(options.gold, options, labeler)
     metrics = labeler.evaluate(X, y, scheme=options.scheme)
-    accuracy = "Token accuracy {accuracy:.2%}, whole sequences {sequence_accuracy:.2%}".format(
-        **metrics
-    )
+    accuracy = f"Token accuracy {metrics['accuracy']:.2%}"
+    accuracy += f", whole sequences {metrics['sequence_accuracy']:.2%}"
     lines = [f"{accuracy} ({metrics['tokens']} tokens, {metrics['sequences']} sequences)"]
     if metrics["entities"] is not None:
         lines += ["", entity_line(metrics), *score_table(metrics["entities"], "type")]
-    predicted = (labels.tolist() for labels in labeler.predict(X))
-    return lines + _label_tables(metrics, chain.from_iterable(map(zip, y, predicted))), metrics
+    return lines + _label_tables(metrics, _pairs_of_labels(labeler, X, y)), metrics
 
 
 def _evaluate_graphs(labeler: omkl.GraphLabeler, options: Options) -> tuple[list[str], Record]:
     X, y = files.labelled_graphs(options.gold)
     metrics = labeler.evaluate(X, y)
-    metrics["proved"] = sum(found.proved for found in labeler.certificates(X)) / len(X)
-    line = "Accuracy {accuracy:.2%}, whole graphs {graph_accuracy:.2%} ({nodes} nodes, {graphs} graphs); {proved:.2%} "
-    predicted = (labels.tolist() for labels in labeler.predict(X))
-    lines = [(line + "of the labellings are proved to have the highest score").format(**metrics)]
-    return lines + _label_tables(metrics, chain.from_iterable(map(zip, y, predicted))), metrics
+    n_proved = sum(certificate.proved for certificate in labeler.certificates(X))
+    metrics["proved"] = n_proved / len(X)
+    accuracy = f"Accuracy {metrics['accuracy']:.2%}, whole graphs {metrics['graph_accuracy']:.2%}"
+    sizes = f"{metrics['nodes']} nodes, {metrics['graphs']} graphs"
+    proved = f"{metrics['proved']:.2%} of the labellings are proved to have the highest score"
+    lines = [f"{accuracy} ({sizes}); {proved}"]
+    return lines + _label_tables(metrics, _pairs_of_labels(labeler, X, y)), metrics
+
+
+def _pairs_of_labels(
+    labeler: omkl.SequenceLabeler | omkl.GraphLabeler, X: list, y: list
+) -> Iterator[tuple]:
+    """Yield the gold and the predicted label of each token or node."""
+    for gold, predicted in zip(y, labeler.predict(X)):
+        yield from zip(gold, predicted.tolist())
 
 
 def _evaluate_rows(model: Any, options: Options) -> tuple[list[str], Record]:
@@ -153,20 +199,28 @@ def _evaluate_rows(model: Any, options: Options) -> tuple[list[str], Record]:
     if "accuracy" not in metrics:
         line = "R^2 {r2:.4f}, RMSE {rmse:.4g}, mean absolute error {mae:.4g} ({examples} examples)"
         return [line.format(**metrics)], metrics
-    labels = gold.tolist(), predicted.tolist()
-    metrics["labels"] = omkl.evaluate_labels(labels[:1], labels[1:])["labels"]
+    gold_labels = gold.tolist()
+    predicted_labels = predicted.tolist()
+    # the rows are one sequence
+    metrics["labels"] = omkl.evaluate_labels([gold_labels], [predicted_labels])["labels"]
     line = f"Accuracy {metrics['accuracy']:.2%} ({len(gold)} examples)"
-    return [line, *_label_tables(metrics, zip(*labels))], metrics
+    return [line, *_label_tables(metrics, zip(gold_labels, predicted_labels))], metrics
 
 
 def _label_tables(metrics: Record, pairs: Iterable[tuple]) -> list[str]:
-    """Return the scores of labels and the most frequent confusions; add the confusions to the
-    metrics.
+    """Return the scores of labels and the most frequent confusions.
+
+    ``pairs`` are gold and predicted labels. The confusions are added to the metrics.
     """
-    labels, wrong = metrics["labels"], Counter(pair for pair in pairs if pair[0] != pair[1])
-    lines = ["", *score_table(labels[:MOST_LABELS], "label")]
-    lines += [f"and {len(labels) - MOST_LABELS} more: --json has all"] * (len(labels) > MOST_LABELS)
-    metrics["confusions"] = [[*pair, times] for pair, times in wrong.most_common(MOST_CONFUSIONS)]
-    return lines + (
-        ["", *table(metrics["confusions"], ("gold", "predicted", "times"))] if wrong else []
-    )
+    scores = metrics["labels"]
+    lines = ["", *score_table(scores[:MOST_LABELS], "label")]
+    if len(scores) > MOST_LABELS:
+        lines.append(f"and {len(scores) - MOST_LABELS} more: --json has all")
+    mistakes = Counter((gold, predicted) for gold, predicted in pairs if gold != predicted)
+    confusions = []
+    for (gold, predicted), times in mistakes.most_common(MOST_CONFUSIONS):
+        confusions.append([gold, predicted, times])
+    metrics["confusions"] = confusions
+    if confusions:
+        lines += ["", *table(confusions, ("gold", "predicted", "times"))]
+    return lines

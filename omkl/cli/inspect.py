@@ -20,11 +20,21 @@ NAME_WIDTH = 44
 #: A group helps measurably if the loss without it increases by more than this number of standard
 #: errors.
 MEASURABLE = 2.0
-#: Entries of the records of groups, and their formats, by the heads of columns; those of measured
-#: groups.
-COLUMNS = {"weight": ("weight", ".1%"), "norm": ("norm", ".3g"), "bytes": ("bytes_share", ".2%")}
-MEASURED = {"loss without": ("loss_without", ".4g"), "increase": ("loss_increase", "+.2g")}
-MEASURED |= {"std. error": ("standard_error", ".1g")}
+#: Entries of the records of groups, and their formats, by the heads of columns.
+COLUMNS = {
+    "weight": ("weight", ".1%"),
+    "norm": ("norm", ".3g"),
+    "bytes": ("bytes_share", ".2%"),
+}
+#: The same for groups that were measured on data.
+MEASURED = {
+    "loss without": ("loss_without", ".4g"),
+    "increase": ("loss_increase", "+.2g"),
+    "std. error": ("standard_error", ".1g"),
+}
+#: Number of groups to list, of one model and of each model of an annotator.
+GROUPS_OF_MODEL = 30
+GROUPS_OF_PART = 10
 
 
 @opt.command(
@@ -49,7 +59,9 @@ MEASURED |= {"std. error": ("standard_error", ".1g")}
         metavar="FILE",
         help="Measure how much each group helps on this held-out file.",
     ),
-    *(opt.DATA, opt.JOBS, opt.METRICS),
+    opt.DATA,
+    opt.JOBS,
+    opt.METRICS,
 )
 def inspect(options: Options) -> None:
     """Show the groups of the saved MODEL, their weights and sizes, and its strongest features.
@@ -65,59 +77,81 @@ def inspect(options: Options) -> None:
         opt.refuse("goes with --data FILE", *opt.OF_DATA)
     if kind != "annotations":
         opt.refuse(f"is for annotators, not {of_class(model)}", "part")
-    if kind == "annotations" and options.part is None:
-        opt.refuse("needs --part NAME for an annotator, which has several models", "data", "group")
-        weights, n = model.kernel_weights_, 10 if options.groups is None else options.groups
-        lines = [f"Annotator: {', '.join(model.parts_)}, by {len(weights)} models"]
-        for name, own in weights.items():
-            n_zero = sum(weight == 0 for weight in own.values())
-            lines += ["", f"{name}: {len(own)} groups, {n_zero} of them zero", *bar_chart(own, n)]
-        metrics: Record = {"class": "Annotator", "parts": model.parts_, "kernel_weights": weights}
-    else:
-        options.groups = 30 if options.groups is None else options.groups
-        options.annotator = model if kind == "annotations" else None
-        if kind == "annotations":
-            check_choice("--part", options.part, model.models())
-            model = model.models()[options.part]
-        metrics = _metrics(model, kind, options)
-        lines = list(_lines(metrics, _size(model), options.groups))
+    options.annotator = None
+    if kind == "annotations":
+        if options.part is None:
+            reason = "needs --part NAME for an annotator, which has several models"
+            opt.refuse(reason, "data", "group")
+            _inspect_annotator(model, options)
+            return
+        check_choice("--part", options.part, model.models())
+        options.annotator = model
+        model = model.models()[options.part]
+    metrics = _metrics(model, kind, options)
+    n_groups = GROUPS_OF_MODEL if options.groups is None else options.groups
+    lines = list(_lines(metrics, _size(model), n_groups))
+    options.report(lines, metrics)
+
+
+def _inspect_annotator(annotator: Any, options: Options) -> None:
+    """Report on the weights of the groups of all models of an annotator."""
+    n_groups = GROUPS_OF_PART if options.groups is None else options.groups
+    weights = annotator.kernel_weights_
+    lines = [f"Annotator: {', '.join(annotator.parts_)}, by {len(weights)} models"]
+    for part, weights_of_part in weights.items():
+        n_zero = sum(weight == 0 for weight in weights_of_part.values())
+        lines += ["", f"{part}: {len(weights_of_part)} groups, {n_zero} of them zero"]
+        lines += bar_chart(weights_of_part, n_groups)
+    metrics: Record = {
+        "class": "Annotator",
+        "parts": annotator.parts_,
+        "kernel_weights": weights,
+    }
     options.report(lines, metrics)
 
 
 def _metrics(model: Any, kind: str, options: Options) -> Record:
     """Return parameters, sizes and groups of a model."""
     parameters = model.get_params(deep=False)
-    metrics = {"class": type(model).__name__, **_size(model)}
-    metrics |= {
-        name: str(parameters[name]) for name in ("loss", "regularizer") if name in parameters
-    }
-    learned = {name: getattr(model, f"{name}_", parameters.get(name)) for name in ("C", "alpha")}
-    metrics |= {name: value for name, value in learned.items() if value is not None}
+    sections = model.report_sections
+    metrics: Record = {"class": type(model).__name__, **_size(model)}
+    for name in ("loss", "regularizer"):
+        if name in parameters:
+            metrics[name] = str(parameters[name])
+    for name in ("C", "alpha"):
+        learned = getattr(model, f"{name}_", parameters.get(name))
+        if learned is not None:
+            metrics[name] = learned
     metrics |= {"kernel_weights": {}, "left_out": [], "group_report": [], "top_features": []}
-    metrics["column_scales"] = model.column_scales_ if "scales" in model.report_sections else {}
-    if "features" in model.report_sections:
+    metrics["column_scales"] = model.column_scales_ if "scales" in sections else {}
+    if "features" in sections:
         metrics |= {
             "C": model.model_.settings.C,
             "epochs": model.n_iter_,
             "memory": model.memory_usage(),
+            "group_report": _group_report(model, kind, options),
+            "top_features": model.top_features(options.top, options.group),
         }
-        if options.data is None:
-            metrics["group_report"] = model.group_report_
-        else:
-            with naming(options.data):
-                held_out = labelled_data(options.data, options.annotator or model, kind, options)
-                if options.annotator is not None:
-                    from omkl.reports.quality import data_of_part
-
-                    held_out = data_of_part(options.annotator, options.part, held_out[0])
-                metrics["group_report"] = model.group_report(*held_out)
-        metrics["top_features"] = model.top_features(options.top, options.group)
     else:
         opt.refuse(f"is for models that are trained online, not {of_class(model)}", "data", "group")
         metrics |= {"iterations": model.n_iter_, "dual_gap": model.dual_gap_}
-    if "coefficients" not in model.report_sections:
+    if "coefficients" not in sections:
         metrics |= {"kernel_weights": model.kernel_weights_, "left_out": model.left_out_}
     return metrics
+
+
+def _group_report(model: Any, kind: str, options: Options) -> list[Record]:
+    """Return the records of groups, measured on the file of ``--data`` if there is one."""
+    if options.data is None:
+        return model.group_report_
+    with naming(options.data):
+        reader = options.annotator or model
+        held_out = labelled_data(options.data, reader, kind, options)
+        if options.annotator is not None:
+            from omkl.reports.quality import data_of_part
+
+            held_out = data_of_part(options.annotator, options.part, held_out[0])
+        return model.group_report(*held_out)
 
 
 def _size(model: Any) -> dict[str, int]:
@@ -131,15 +165,15 @@ def _size(model: Any) -> dict[str, int]:
 
 
 def _lines(metrics: Record, size: dict[str, int], n_groups: int) -> Iterator[str]:
-    facts = [f"{n} {what}" for what, n in size.items()]
+    """Yield lines about a model: its size and settings, groups, scales and strongest features."""
+    facts = [f"{count} {unit}" for unit, count in size.items()]
     facts += [f"{name} {metrics[name]}" for name in ("loss", "regularizer") if name in metrics]
     facts += [f"{name} = {metrics[name]:g}" for name in ("C", "alpha") if name in metrics]
     if "dual_gap" in metrics:
         facts.append(f"relative duality gap {np.max(metrics['dual_gap']):.2g}")
     else:
-        facts.append(
-            f"{metrics['epochs']} epochs, {metrics['memory']['prediction']:.1f} MB of parameters"
-        )
+        megabytes = metrics["memory"]["prediction"]
+        facts.append(f"{metrics['epochs']} epochs, {megabytes:.1f} MB of parameters")
     yield f"{metrics['class']}: {', '.join(facts)}"
     if metrics["group_report"]:
         yield from group_lines(metrics["group_report"], n_groups)
@@ -148,57 +182,77 @@ def _lines(metrics: Record, size: dict[str, int], n_groups: int) -> Iterator[str
         yield from bar_chart(metrics["kernel_weights"], n_groups)
         yield from _rest(len(metrics["kernel_weights"]) - n_groups)
     if metrics["left_out"]:
-        yield f"{len(metrics['left_out'])} are left out: they do not help on examples not learned from."
-    if scales := metrics["column_scales"]:
-        yield "\nScales of the columns"
+        n_left_out = len(metrics["left_out"])
+        yield f"{n_left_out} are left out: they do not help on examples not learned from."
+    scales = metrics["column_scales"]
+    if scales:
         rows = [(name, f"{mean:.4g}", f"{scale:.4g}") for name, (mean, scale) in scales.items()]
+        yield "\nScales of the columns"
         yield from table(rows[:n_groups], ("column", "mean", "deviation"))
         yield from _rest(len(rows) - n_groups)
-    features = metrics["top_features"]
-    if features:
-        rows = [(f["feature"], f.get("label", f["group"]), f"{f['weight']:+.3f}") for f in features]
+    if metrics["top_features"]:
         yield "\nStrongest features"
-        yield from table(
-            rows, ("feature", "label" if "label" in features[0] else "group", "weight")
-        )
+        yield from _feature_table(metrics["top_features"])
+
+
+def _feature_table(features: list[Record]) -> list[str]:
+    """Return a table of features with their labels, or where there are none with their groups."""
+    has_labels = "label" in features[0]
+    rows = []
+    for feature in features:
+        label_or_group = feature.get("label", feature["group"])
+        rows.append((feature["feature"], label_or_group, f"{feature['weight']:+.3f}"))
+    return table(rows, ("feature", "label" if has_labels else "group", "weight"))
 
 
 def group_lines(records: list[Record], n: int) -> Iterator[str]:
-    """Yield a table of the n groups that help most, or without data weigh most, and a summary of
-    the others.
+    """Yield a table of n groups, and a summary of the others.
+
+    The groups are those that help most, or without data weigh most.
     """
     measured = "loss_increase" in records[0]
-    first = "loss_increase" if measured else "weight"
-    ranked = sorted(
-        records, key=lambda r: (-np.inf if r[first] is None else r[first], r["norm"]), reverse=True
-    )
-    columns = COLUMNS | (MEASURED if measured else {})
+    rank_by = "loss_increase" if measured else "weight"
+
+    def rank(record: Record) -> tuple[float, float]:
+        value = record[rank_by]
+        return (-np.inf if value is None else value, record["norm"])
+
+    ranked = sorted(records, key=rank, reverse=True)
+    columns = COLUMNS | MEASURED if measured else COLUMNS
     rows = []
     for record in ranked[:n]:
-        name = record["group"]
-        short = (
-            name
-            if len(name) <= NAME_WIDTH
-            else f"{name[: NAME_WIDTH // 2 - 1]}…{name[-NAME_WIDTH // 2 :]}"
-        )
-        cells = (
-            "-" if record[key] is None else format(record[key], form)
-            for key, form in columns.values()
-        )
-        rows.append([short, *cells])
+        cells = [_shortened(record["group"])]
+        for entry, form in columns.values():
+            value = record[entry]
+            cells.append("-" if value is None else format(value, form))
+        rows.append(cells)
     yield "\nGroups"
     yield from table(rows, ["group", *columns])
     yield from _rest(len(ranked) - n)
-    alive = [record for record in records if record["norm"] > 0]
-    if len(alive) < len(records):
-        yield f"{len(records) - len(alive)} of {len(records)} groups are zero."
+    active = [record for record in records if record["norm"] > 0]
+    n_zero = len(records) - len(active)
+    if n_zero:
+        yield f"{n_zero} of {len(records)} groups are zero."
     if measured:
-        idle = [r for r in alive if r["loss_increase"] <= MEASURABLE * (r["standard_error"] or 0.0)]
+        idle = [record for record in active if not _helps_measurably(record)]
+        share = sum(record["bytes_share"] for record in idle)
         yield (
-            f"{len(idle)} of {len(alive)} others do not help measurably ({MEASURABLE:g} standard errors), with "
-            f"{sum(r['bytes_share'] for r in idle):.0%} of the bytes. Each is measured beside all others: of two "
-            "alike, only one can go."
+            f"{len(idle)} of {len(active)} others do not help measurably "
+            f"({MEASURABLE:g} standard errors), with {share:.0%} of the bytes. "
+            "Each is measured beside all others: of two alike, only one can go."
         )
+
+
+def _shortened(name: str) -> str:
+    """Return a name without its middle, if it is long."""
+    if len(name) <= NAME_WIDTH:
+        return name
+    return f"{name[: NAME_WIDTH // 2 - 1]}…{name[-NAME_WIDTH // 2 :]}"
+
+
+def _helps_measurably(record: Record) -> bool:
+    """Tell whether the loss without a group is larger by more than chance explains."""
+    return record["loss_increase"] > MEASURABLE * (record["standard_error"] or 0.0)
 
 
 def _rest(n_more: int) -> Iterator[str]:
@@ -211,7 +265,8 @@ def _rest(n_more: int) -> Iterator[str]:
 
 @opt.command(
     "report",
-    *(opt.MODEL, opt.argument("data", type=opt.READ, required=False)),
+    opt.MODEL,
+    opt.argument("data", type=opt.READ, required=False),
     option(
         "-o", "--output", type=opt.WRITE, default="-", metavar="FILE", help="HTML file to write."
     ),
@@ -225,7 +280,9 @@ def _rest(n_more: int) -> Iterator[str]:
         metavar="N",
         help="Show the N examples with the worst mistakes.",
     ),
-    *(opt.DATA, opt.JOBS, opt.METRICS),
+    opt.DATA,
+    opt.JOBS,
+    opt.METRICS,
 )
 def report(options: Options) -> None:
     """Write a self-contained HTML page about the saved MODEL.
@@ -256,7 +313,17 @@ def report(options: Options) -> None:
         )
     with output_file(options.output) as file:
         file.write(page.encode())
-    name, n = type(model).__name__, None if X is None else n_rows(X)
-    on = "" if n is None else f" on {n} {'sentences' if kind in ('trees', 'annotations') else kind}"
-    metrics = {"class": name, "examples": n, "output": options.output, "bytes": len(page.encode())}
-    options.report([f"Report on {name}{on}: {options.output}"], metrics)
+    name = type(model).__name__
+    title = f"Report on {name}"
+    n_examples = None
+    if X is not None:
+        n_examples = n_rows(X)
+        unit = "sentences" if kind in ("trees", "annotations") else kind
+        title += f" on {n_examples} {unit}"
+    metrics = {
+        "class": name,
+        "examples": n_examples,
+        "output": options.output,
+        "bytes": len(page.encode()),
+    }
+    options.report([f"{title}: {options.output}"], metrics)

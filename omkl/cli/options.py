@@ -7,9 +7,8 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import reduce
 from importlib import import_module
 from inspect import cleandoc
 from itertools import combinations
@@ -59,11 +58,9 @@ class Run(SimpleNamespace):
 
     def shown(self, text: str) -> str:
         """Replace the path of the copy of standard input in a text by "standard input"."""
-        return (
-            text
-            if self.standard_input is None
-            else text.replace(self.standard_input, "standard input")
-        )
+        if self.standard_input is None:
+            return text
+        return text.replace(self.standard_input, "standard input")
 
     def advice(self, message: str) -> str:
         """Return an error or a warning of the library in one line, in terms of the command line."""
@@ -71,15 +68,21 @@ class Run(SimpleNamespace):
 
 
 class Options(SimpleNamespace):
-    """Options and arguments of a command, with defaults for options that the command does not
-    declare.
-    """
+    """Options and arguments of a command, and defaults of what the command does not declare."""
 
     format: Any = None
-    target = delimiter = categorical = jobs = budget = kernels = lexicons = templates = (
-        transitions
-    ) = checked = format
-    no_header = zero_based = False
+    target: Any = None
+    delimiter: Any = None
+    categorical: Any = None
+    jobs: Any = None
+    budget: Any = None
+    kernels: Any = None
+    lexicons: Any = None
+    templates: Any = None
+    transitions: Any = None
+    checked: Any = None
+    no_header = False
+    zero_based = False
     on_error = "raise"
 
     def values(self, *names: str) -> dict[str, Any]:
@@ -110,8 +113,9 @@ class OutputFile(click.Path):
 
 
 class Command(click.Command):
-    """Command whose function takes :class:`Options`; checks files first, and prints warnings in one
-    line.
+    """Command whose function takes :class:`Options`.
+
+    It checks files first, and prints warnings in one line.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -126,42 +130,25 @@ class Command(click.Command):
         return super().parse_args(ctx, repeated)
 
     def invoke(self, ctx: click.Context) -> Any:
-        given = {
-            name: list(own) or None if isinstance(own, tuple) else own
-            for name, own in ctx.params.items()
-        }
-        run, options = ctx.ensure_object(Run), Options(**given)
+        run = ctx.ensure_object(Run)
         run.parameters = self.params
         run.checkpoint = ctx.params.get("checkpoint")
-        names_of_inputs = [
-            parameter.name for parameter in self.params if isinstance(parameter.type, InputFile)
-        ]
-        inputs = {
-            name: ctx.params[name] for name in names_of_inputs if ctx.params[name] is not None
-        }
-        outputs = {
-            p.opts[0]: ctx.params[p.name] for p in self.params if isinstance(p.type, OutputFile)
-        }
-        paths = {option: path for option, path in outputs.items() if path is not None}
-        for parameter in self.params:
-            if type(parameter.type) is InputFile and inputs.get(parameter.name, "-") != "-":
-                check_input(inputs[parameter.name])
+        values: dict[str, Any] = {}
+        for name, value in ctx.params.items():
+            if isinstance(value, tuple):
+                value = list(value) or None
+            values[name] = value
+        options = Options(**values)
+        for path in self._paths(ctx, lambda kind: type(kind) is InputFile).values():
+            if path != "-":
+                check_input(path)
         for path in (options.lexicons or {}).values():
             check_input(path)
-        # an output must be writable, and must not replace an input or another output
-        for option, path in paths.items():
-            if path != "-":
-                check_output(path)
-                for other in inputs.values():
-                    if is_same_file(path, other):
-                        raise InputError(
-                            f"{option} {path} would replace {other}, which is read: name another file."
-                        )
-        for (option, path), (other_option, other) in combinations(paths.items(), 2):
-            if path == other or is_same_file(path, other):
-                raise InputError(f"{option} and {other_option} are one file: name two.")
-        options.quiet |= "-" in paths.values()
-        piped = [str(name) for name, path in inputs.items() if path == "-"]
+        inputs = self._paths(ctx, lambda kind: isinstance(kind, InputFile))
+        outputs = self._paths(ctx, lambda kind: isinstance(kind, OutputFile))
+        _check_outputs(outputs, inputs)
+        options.quiet |= "-" in outputs.values()
+        piped = [name for name, path in inputs.items() if path == "-"]
         if len(piped) > 1:
             raise InputError("Standard input can be read only once, and two files are called -.")
         with ExitStack() as stack:
@@ -172,6 +159,41 @@ class Command(click.Command):
                 setattr(options, piped[0], run.standard_input)
             assert self.callback is not None
             self.callback(options)
+
+    def _paths(self, ctx: click.Context, has_kind: Callable[[object], bool]) -> dict[str, str]:
+        """Return the paths that the user names for parameters of some kind, by parameter."""
+        paths = {}
+        for parameter in self.params:
+            path = ctx.params[str(parameter.name)]
+            if has_kind(parameter.type) and path is not None:
+                paths[str(parameter.name)] = path
+        return paths
+
+
+def _check_outputs(outputs: Mapping[str, str], inputs: Mapping[str, str]) -> None:
+    """Check that outputs can be written, and replace neither an input nor another output."""
+    for name, path in outputs.items():
+        if path == "-":
+            continue
+        check_output(path)
+        for other in inputs.values():
+            if is_same_file(path, other):
+                raise InputError(
+                    f"{_option_of(name)} {path} would replace {other}, which is read: "
+                    "name another file."
+                )
+    for (name, path), (other_name, other) in combinations(outputs.items(), 2):
+        if path == other or is_same_file(path, other):
+            options = f"{_option_of(name)} and {_option_of(other_name)}"
+            raise InputError(f"{options} are one file: name two.")
+
+
+def _option_of(name: str) -> str:
+    """Return the option, as users write it, of a parameter of the running command."""
+    for parameter in click.get_current_context().command.params:
+        if parameter.name == name:
+            return parameter.opts[0]
+    raise KeyError(name)
 
 
 def check_input(path: str) -> None:
@@ -185,8 +207,9 @@ def check_input(path: str) -> None:
 
 @contextmanager
 def copied(opened: Callable[[], AbstractContextManager[IO[bytes]]], name: str) -> Iterator[str]:
-    """Copy standard input or a pipe to a temporary file, which can be read twice; ``name`` is for
-    messages.
+    """Copy standard input or a pipe to a temporary file, which can be read twice.
+
+    ``name`` is for messages.
     """
     with tempfile.TemporaryDirectory(prefix="omkl-") as folder:
         path = os.path.join(folder, name.lower())
@@ -208,11 +231,9 @@ def _printed_warnings(run: Run, quiet: bool) -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if quiet else "once")
-        for kind in (
-            DeprecationWarning,
-            PendingDeprecationWarning,
-        ):  # not relevant for users of commands
-            warnings.simplefilter("ignore", kind)
+        # not relevant for users of commands
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
         warnings.showwarning = show  # type: ignore[assignment]
         yield
 
@@ -220,12 +241,11 @@ def _printed_warnings(run: Run, quiet: bool) -> Iterator[None]:
 def refuse(reason: str, *names: str) -> None:
     """Raise if the user sets one of these options: ``--target does not go with a GroupLasso.``"""
     context = click.get_current_context()
-    for own in context.command.params:
-        if (
-            own.name in names
-            and context.get_parameter_source(own.name) is ParameterSource.COMMANDLINE
-        ):
-            raise InputError(f"{own.opts[-1]} {reason}.")
+    for parameter in context.command.params:
+        if parameter.name not in names:
+            continue
+        if context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            raise InputError(f"{parameter.opts[-1]} {reason}.")
 
 
 # ---- declarations --------------------------------------------------------------------------------
@@ -243,20 +263,33 @@ def _look_of(function: Callable) -> dict[str, Any]:
 
 def declare(*options: Callable) -> Callable[[Callable], Callable]:
     """Declare several options, in this order."""
-    return lambda function: reduce(lambda made, own: own(made), reversed(options), function)
+
+    def decorate(function: Callable) -> Callable:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
 
 
 def command(name: str, *options: Callable) -> Callable[[Callable], click.Command]:
-    """Make a command with these options from a function, whose docstring is the help text and ends
-    with examples.
+    """Make a command with these options from a function.
+
+    The docstring of the function is the help text, and ends with examples.
     """
-    return lambda function: click.command(name, cls=Command, **_look_of(function))(
-        declare(*options)(function)
-    )
+
+    def decorate(function: Callable) -> click.Command:
+        make = click.command(name, cls=Command, **_look_of(function))
+        return make(declare(*options)(function))
+
+    return decorate
 
 
 class Group(click.Group):
-    """Group of lazily imported commands; ``sources`` has ``module:function`` and a summary by name."""
+    """Group of lazily imported commands.
+
+    ``sources`` has ``module:function`` and a summary of each command, by name.
+    """
 
     def __init__(
         self, name: str | None, sources: dict[str, tuple[str, str]], **settings: Any
@@ -279,11 +312,18 @@ class Group(click.Group):
 
 
 def group(name: str, sources: dict[str, tuple[str, str]]) -> Callable[[Callable], Group]:
-    """Make a group of commands from a function, whose docstring is the help text and ends with
-    examples.
+    """Make a group of commands from a function.
+
+    The docstring of the function is the help text, and ends with examples.
     """
-    settings: dict[str, Any] = {"sources": sources, "no_args_is_help": False}
-    return lambda function: click.group(name, cls=Group, **settings, **_look_of(function))(function)
+
+    def decorate(function: Callable) -> Group:
+        make = click.group(
+            name, cls=Group, sources=sources, no_args_is_help=False, **_look_of(function)
+        )
+        return make(function)
+
+    return decorate
 
 
 def auto_or(kind: type) -> Callable[[Any], Any]:
@@ -298,12 +338,13 @@ def auto_or(kind: type) -> Callable[[Any], Any]:
     return parse
 
 
-option, argument = click.option, click.argument
-CHOICE, COUNT, POSITIVE = click.Choice, click.IntRange(min=0), click.IntRange(min=1)
-READ, WRITE = (
-    InputFile(readable=False, allow_dash=True),
-    OutputFile(readable=False, allow_dash=True),
-)
+option = click.option
+argument = click.argument
+CHOICE = click.Choice
+COUNT = click.IntRange(min=0)
+POSITIVE = click.IntRange(min=1)
+READ = InputFile(readable=False, allow_dash=True)
+WRITE = OutputFile(readable=False, allow_dash=True)
 READ_OR_NAME = InputFileOrName(readable=False, allow_dash=True)
 MODEL = argument("model", type=READ)
 FORMAT = option(
