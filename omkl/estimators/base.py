@@ -9,7 +9,7 @@ from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import cache
 from operator import is_not
-from typing import Any, ClassVar, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias
 
 import numpy as np
 
@@ -35,8 +35,13 @@ from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, TrainingLoop, learn_alone, serial_pass
 from omkl.persistence import Manifest, Packer, Unpacker
 
-#: Number of rounds that ``epochs="auto"`` makes of examples in memory, with at most so many epochs.
-ROUNDS, MOST_EPOCHS = 24_000, 40
+if TYPE_CHECKING:
+    from omkl.distributed.cluster import Partitions
+
+#: Number of rounds that ``epochs="auto"`` makes of examples in memory.
+ROUNDS = 24_000
+#: Maximum number of epochs of ``epochs="auto"``.
+MOST_EPOCHS = 40
 #: Number of examples of a stream in a record of ``history_``.
 EVERY = 10_000
 #: A record of ``history_``.
@@ -45,13 +50,13 @@ Record: TypeAlias = dict[str, Any]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
-    """Base class of online estimators, which train an :class:`~omkl.online.model.OnlineModel`,
-    ``model_``.
+    """Base class of online estimators, which train an :class:`~omkl.online.model.OnlineModel`.
 
-    The fields are the parameters that online estimators share; see :class:`~omkl.SequenceLabeler`.
-    Subclasses are dataclasses with additional fields, and define :meth:`_codec`,
-    :meth:`_read_known`, ``fit``, ``partial_fit`` and ``predict``. Their ``fit`` raises an :class:`~omkl.exceptions.InputError` if a parameter or the data is invalid;
-    the model is not changed.
+    The model is ``model_``. The fields are the parameters that online estimators share; see
+    :class:`~omkl.SequenceLabeler`. Subclasses are dataclasses with additional fields, and define
+    :meth:`_codec`, :meth:`_read_known`, ``fit``, ``partial_fit`` and ``predict``. Their ``fit``
+    raises an :class:`~omkl.exceptions.InputError` if a parameter or the data is invalid; the model
+    is not changed.
     """
 
     loss: Any = "hinge"
@@ -88,19 +93,16 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
     #: Base class of valid losses.
     _losses: ClassVar[type] = StructuredLoss
     _plain_attributes: ClassVar[tuple[str, ...]] = (
-        *("n_iter_", "history_"),
-        *("n_features_in_", "feature_names_in_", "column_kinds_"),
+        "n_iter_",
+        "history_",
+        "n_features_in_",
+        "feature_names_in_",
+        "column_kinds_",
     )
     _rounded = ("/table", "/coefficients")
     #: Functions of the trainer and a record of ``history_``, which add to it.
     _recorders: ClassVar[tuple[Callable[[OnlineTrainer, Record], None], ...]] = ()
-    report_sections: ClassVar[tuple[str, ...]] = (
-        "worth",
-        "weights",
-        "evidence",
-        "groups",
-        "features",
-    )
+    report_sections = ("worth", "weights", "evidence", "groups", "features")
 
     history_: list[dict[str, Any]] = field(init=False)
     n_iter_: int = field(init=False)
@@ -149,72 +151,92 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         ``validation`` is a pair (X, y) for early stopping; by default, a part of the training data
         is held out. Returns the examples for early stopping, or None without early stopping.
         """
-        started, collected = time.perf_counter(), is_collection(*data)
-        stream = None if collected else sources.as_stream(*data)
+        started = time.perf_counter()
+        are_collections = is_collection(*data)
+        stream = None if are_collections else sources.as_stream(*data)
         model = self._new_model(task.codec)
-        given = sources.validation_block(validation, self.early_stopping)
-        parameters = {} if options.get("checkpoint") is None else self._saved_parameters()
-        client, n_shards = options.get("client"), options.get("shards")
-        partitions = (
-            sources.load_partitions(data, client, n_shards) if collected and self._task() else None
-        )
-        if partitions is not None:
-            client, n_shards = partitions.client, len(partitions.sizes)
-        if self.early_stopping and given is None and (collected or stream is not None):
+        held_out = sources.validation_block(validation, self.early_stopping)
+        partitions = None
+        if are_collections:
+            self._task()  # raises an error for estimators that take no collections
+            client = options.get("client")
+            partitions = sources.load_partitions(data, client, options.get("shards"))
+        if self.early_stopping and held_out is None and (are_collections or stream is not None):
             raise InputError(
                 "early_stopping needs validation=(X, y) with a stream or a collection."
             )
-        shards: dict[str, Any] = {}
-        if client is not None or n_shards not in (None, 1):
-            from omkl.distributed.mixing import ParameterMixing
-
-            mixing = ParameterMixing(n_shards, client, self.n_jobs)
-            shards = {"make_pass": mixing, "n_shards": mixing.n_shards}
-        checkpoints: dict[str, Any] = {
-            k: own for k, own in options.items() if k not in ("client", "shards")
-        }
-        run = Run(
-            type(self).__name__,
-            parameters,
-            self.random_state,
-            self.verbose,
-            **shards,
-            **checkpoints,
-        )
+        run = self._new_run(options, partitions)
         if partitions is not None:
-            sharded = sources.start_on(partitions, self, model, run.checkpoints)
-            source = ArraySource(sharded, run.rng if self.shuffle else None)
-            plan = Plan(source, self._stopping(task, model, given))
+            plan = self._plan_partitions(task, model, partitions, run, held_out)
         elif stream is None:
-            plan = self._plan_arrays(task, model, data, run, given)
+            plan = self._plan_arrays(task, model, data, run, held_out)
         else:
-            plan = self._plan_stream(task, model, stream, run, given)
-        stopping = [] if plan.stopping is None else [plan.stopping]
-        callbacks = [*stopping, *plan.companions, *(self.callbacks or ()), *plan.meters]
+            plan = self._plan_stream(task, model, stream, run, held_out)
         epochs = task.passes(model.settings.epochs)
         if self.epochs == "auto" and stream is None:  # few examples need more epochs to converge
-            epochs = int(np.clip(ROUNDS // (plan.source.n_examples or 1), epochs, MOST_EPOCHS))
+            n_examples = plan.source.n_examples or 1
+            epochs = int(np.clip(ROUNDS // n_examples, epochs, MOST_EPOCHS))
+        callbacks = plan.callbacks(self.callbacks or ())
         history = run.loop("model", model.trainer, plan.source, epochs, callbacks).run(epochs)
         records = plan.conclude(history)
         self._adopt(model)
-        self.n_iter_, self.history_ = len(history), records
+        self.n_iter_ = len(history)
+        self.history_ = records
         self.fit_seconds_ = time.perf_counter() - started
         warn_of_evidence(model.trainer.find(Evidence))
         return None if plan.stopping is None else plan.stopping.examples()
 
+    def _new_run(self, options: RunOptions, partitions: Partitions | None) -> Run:
+        """Prepare checkpoints and shards; ``partitions`` of collections are shards."""
+        client = options.get("client")
+        n_shards = options.get("shards")
+        if partitions is not None:
+            client = partitions.client
+            n_shards = len(partitions.sizes)
+        settings: dict[str, Any] = {}
+        for name, value in options.items():
+            if name not in ("client", "shards"):
+                settings[name] = value
+        if client is not None or n_shards not in (None, 1):
+            from omkl.distributed.mixing import ParameterMixing
+
+            mixing = ParameterMixing(n_shards, client, self.n_jobs)
+            settings["make_pass"] = mixing
+            settings["n_shards"] = mixing.n_shards
+        parameters: dict[str, Any] = {}
+        if options.get("checkpoint") is not None:
+            parameters = self._saved_parameters()
+        return Run(type(self).__name__, parameters, self.random_state, self.verbose, **settings)
+
     def _stopping(
-        self, task: Task, model: OnlineModel, given: TrainingBlock | None
+        self, task: Task, model: OnlineModel, held_out: TrainingBlock | None
     ) -> EarlyStopping | None:
-        """Early stopping on given examples, which are encoded only after an epoch, when all
-        features are known.
+        """Prepare early stopping on a block of examples that the user holds out.
+
+        They are encoded only after an epoch, when all features are known.
         """
-        if given is None:
+        if held_out is None:
             return None
-        known = self._read_known(given)
-        return EarlyStopping(
-            cache(lambda: model.codec.encode_known(known)),
-            self.n_iter_no_change,
-            task.held_out_score,
+        data = self._read_known(held_out)
+        examples = cache(lambda: model.codec.encode_known(data))
+        return EarlyStopping(examples, self.n_iter_no_change, task.held_out_score)
+
+    def _array_source(self, examples: Examples, run: Run) -> ArraySource:
+        return ArraySource(examples, run.rng if self.shuffle else None)
+
+    def _plan_partitions(
+        self,
+        task: Task,
+        model: OnlineModel,
+        partitions: Partitions,
+        run: Run,
+        held_out: TrainingBlock | None,
+    ) -> Plan:
+        """Start the model on the partitions of Dask collections."""
+        examples = sources.start_on(partitions, self, model, run.checkpoints)
+        return Plan(
+            source=self._array_source(examples, run),
+            stopping=self._stopping(task, model, held_out),
         )
 
     def _plan_arrays(
@@ -223,21 +245,24 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         model: OnlineModel,
         block: TrainingBlock,
         run: Run,
-        given: TrainingBlock | None,
+        held_out: TrainingBlock | None,
     ) -> Plan:
         """Start the model on examples in memory."""
         examples = model.codec.start(task.read(block, True, True))
         if run.checkpoints is not None:
             run.checkpoints.check_data(model.codec.facts(examples))
-        stopping, training, chosen = (
-            self._stopping(task, model, given),
-            examples,
-            np.arange(examples.n_inputs),
-        )
+        stopping = self._stopping(task, model, held_out)
+        training = examples
+        training_inputs = np.arange(examples.n_inputs)
         if self.early_stopping and stopping is None:
-            chosen, others = held_out_part(examples.n_inputs, self.validation_fraction, run.rng)
-            training, held_out = examples.only(chosen), examples.only(others, weighted=False)
-            stopping = EarlyStopping(lambda: held_out, self.n_iter_no_change, task.held_out_score)
+            training_inputs, held_out_inputs = held_out_part(
+                examples.n_inputs, self.validation_fraction, run.rng
+            )
+            training = examples.only(training_inputs)
+            held_out_examples = examples.only(held_out_inputs, weighted=False)
+            stopping = EarlyStopping(
+                lambda: held_out_examples, self.n_iter_no_change, task.held_out_score
+            )
         training.shorten()
         model.start(training=training, in_shards=run.n_shards > 0)
         model.set_objective(training, training.total_weight)
@@ -245,32 +270,39 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         def conclude(history: list[Record]) -> list[Record]:
             model.trainer.release()
             if task.finish is not None:
-                task.finish(model, examples, chosen, run, len(history))
+                task.finish(model, examples, training_inputs, run, len(history))
             return history
 
         return Plan(
-            ArraySource(training, run.rng if self.shuffle else None),
-            stopping,
-            conclude,
-            self._recorders,
+            source=self._array_source(training, run),
+            stopping=stopping,
+            conclude=conclude,
+            companions=self._recorders,
         )
 
     def _plan_stream(
-        self, task: Task, model: OnlineModel, stream: Stream, run: Run, given: TrainingBlock | None
+        self,
+        task: Task,
+        model: OnlineModel,
+        stream: Stream,
+        run: Run,
+        held_out: TrainingBlock | None,
     ) -> Plan:
         """Start the model with the first block of a stream, or from a checkpoint."""
         if stream.once and self.epochs != 1:
             raise InputError(f"epochs must be 1 to read {stream.once}, got {self.epochs!r}.")
+        has_checkpoints = run.checkpoints is not None
         source = sources.StreamSource(
-            stream.blocks, model, task.read, run.n_shards, run.checkpoints is not None
+            stream.blocks, model, task.read, run.n_shards, has_checkpoints
         )
         if run.checkpoints is not None:
             # the source compares the blocks themselves when they are read
             run.checkpoints.check_data({"kind of data": "stream"})
-            found = run.checkpoints.earlier("model")
-            if found is not None:
-                values, arrays = found
-                model.unpack(values["source"]["model"], arrays, Unpacker(arrays, users_own(self)))
+            checkpoint = run.checkpoints.earlier("model")
+            if checkpoint is not None:
+                values, arrays = checkpoint
+                unpacker = Unpacker(arrays, users_own(self))
+                model.unpack(values["source"]["model"], arrays, unpacker)
         if not model.has_started:
             source.open()
         if self.epochs == 1 and run.n_shards == 0:
@@ -281,8 +313,13 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             meter.close(model.trainer, len(history))
             return meter.records
 
-        companions = [] if task.companions is None else task.companions(model, run.make_pass)
-        return Plan(source, self._stopping(task, model, given), conclude, companions, [meter])
+        return Plan(
+            source=source,
+            companions=task.companions_of(model, run.make_pass),
+            stopping=self._stopping(task, model, held_out),
+            conclude=conclude,
+            meters=[meter],
+        )
 
     def _train_more(
         self, task: Task[OwnCodec], data: TrainingBlock, classes: Sequence | str | None = None
@@ -292,54 +329,77 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         After an error, the model keeps the updates made before it. A model keeps the parameters
         with which it started. ``classes`` are the labels that the user declares.
         """
-        stream, started = sources.as_stream(*data), self._model is not None
-        model = self._new_model(task.codec) if self._model is None else self._model
-        if (
-            started and not model.trainer.group_state.scales.flags.writeable
-        ):  # mapped by joblib.load
-            model = deepcopy(model)
-        if self.early_stopping or model.predicts_only:
-            trainable = "a model with training state, not one saved with training=False"
-            needed = "early_stopping=False" if self.early_stopping else trainable
-            raise InputError(f"partial_fit needs {needed}; fit trains from scratch.")
-        if started and classes is not None:
-            model.codec.check_declared(classes)
-        if any(map(is_not, map(vars(self).get, model.parameters), model.parameters.values())):
-            self._settings()  # raise for invalid values, although the model keeps the old ones
-        history, is_alone = (
-            self.history_ if started else [],
-            type(data.X) in (np.ndarray, list) and len(data.X) == 1,
-        )
-        if (
-            is_alone
-            and model.goes_on
-            and not (task.companions or self._recorders or self.callbacks)
-        ):
+        stream = sources.as_stream(*data)
+        has_model = self._model is not None
+        model = self._model_to_continue(task, classes)
+        history = self.history_ if has_model else []
+        is_single_example = type(data.X) in (np.ndarray, list) and len(data.X) == 1
+        has_callbacks = bool(task.companions or self._recorders or self.callbacks)
+        if is_single_example and model.goes_on and not has_callbacks:
             model.expect(None)
             learn_alone(model.trainer, model.encode(task.read(data, False)), history)
         else:
-            blocks_of = (lambda epoch: [data]) if stream is None else stream.blocks
-            source = sources.StreamSource(blocks_of, model, task.read)
-            source.open()
-            may_repeat = (
-                model.settings.n_examples is not None and model.settings.epochs != 1
-            )  # the data, in epochs
-            if not may_repeat:
-                model.watch_stream()
-            progress = TrainingProgress(
-                epoch=history[-1]["epoch"] + 1 if history else 1, history=history
-            )
-            companions = [] if task.companions is None else task.companions(model, serial_pass)
-            callbacks = [*companions, *self._recorders, *(self.callbacks or ())]
-            loop = TrainingLoop(
-                model.trainer, source, callbacks=callbacks, progress=progress, concludes=False
-            )
-            loop.run(progress.epoch)
+            self._make_pass(task, model, data, stream, history)
             model.goes_on = True
         self._adopt(model)  # in every call, as there may be new labels
-        if not started:
+        if not has_model:
             self.n_iter_ = 1
         self.history_ = thinned(history)
+
+    def _model_to_continue(
+        self, task: Task[OwnCodec], classes: Sequence | str | None
+    ) -> OnlineModel[OwnCodec]:
+        """Return the model for ``partial_fit``, a new one if there is none.
+
+        Raises InputError if it cannot be trained further, or parameters or ``classes`` are invalid.
+        """
+        has_model = self._model is not None
+        model = self._new_model(task.codec) if self._model is None else self._model
+        # joblib.load maps arrays of files, which are read-only
+        if has_model and not model.trainer.group_state.scales.flags.writeable:
+            model = deepcopy(model)
+        if self.early_stopping or model.predicts_only:
+            needed = "a model with training state, not one saved with training=False"
+            if self.early_stopping:
+                needed = "early_stopping=False"
+            raise InputError(f"partial_fit needs {needed}; fit trains from scratch.")
+        if has_model and classes is not None:
+            model.codec.check_declared(classes)
+        if any(map(is_not, map(vars(self).get, model.parameters), model.parameters.values())):
+            self._settings()  # raise for invalid values, although the model keeps the old ones
+        return model
+
+    def _make_pass(
+        self,
+        task: Task[OwnCodec],
+        model: OnlineModel[OwnCodec],
+        data: TrainingBlock,
+        stream: Stream | None,
+        history: list[Record],
+    ) -> None:
+        """Train with one pass over a stream, or over data, and add its record to the history."""
+
+        def single_block(epoch: int) -> list[TrainingBlock]:
+            return [data]
+
+        blocks_of = single_block if stream is None else stream.blocks
+        source = sources.StreamSource(blocks_of, model, task.read)
+        source.open()
+        # in epochs over data of known size
+        may_repeat = model.settings.n_examples is not None and model.settings.epochs != 1
+        if not may_repeat:
+            model.watch_stream()
+        epoch = history[-1]["epoch"] + 1 if history else 1
+        progress = TrainingProgress(epoch=epoch, history=history)
+        companions = task.companions_of(model, serial_pass)
+        loop = TrainingLoop(
+            model.trainer,
+            source,
+            callbacks=[*companions, *self._recorders, *(self.callbacks or ())],
+            progress=progress,
+            concludes=False,
+        )
+        loop.run(epoch)
 
     @property
     def model_(self) -> OnlineModel[OwnCodec]:
@@ -370,38 +430,37 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
 
     @property
     def kernel_weights_(self) -> dict[str, float]:
-        """Weights with which MKL combines the regularized groups, by name; in [0, 1], summing to
-        one.
+        """Weights with which MKL combines the regularized groups, by name.
 
-        These are the weights of the averaged model, which is used for prediction. ``history_`` has
-        the weights of the last iterate of each epoch.
+        They are in [0, 1], and sum to one. These are the weights of the averaged model, which is
+        used for prediction. ``history_`` has the weights of the last iterate of each epoch.
         """
         return weights_of([model.trainer for model in self._models])
 
     @property
     def left_out_(self) -> list[str]:
-        """Groups that ``weighting="out-of-sample"`` has removed because they do not help on new
-        examples.
+        """Groups that ``weighting="out-of-sample"`` has removed.
 
-        Their weight is 0, and they are no longer computed. Other groups with weight 0 were set to
-        zero by the regularizer.
+        They do not help on new examples. Their weight is 0, and they are no longer computed. Other
+        groups with weight 0 were set to zero by the regularizer.
         """
         trainers = [model.trainer for model in self._models]
-        left_out = {
-            name
-            for own in trainers
-            for name, left in zip(own.group_names, own.group_state.left_out)
-            if left
-        }
-        return [name for own in trainers for name in own.order if name in left_out]
+        left_out = set()
+        for trainer in trainers:
+            for name, is_left_out in zip(trainer.group_names, trainer.group_state.left_out):
+                if is_left_out:
+                    left_out.add(name)
+        names = []
+        for trainer in trainers:
+            names += [name for name in trainer.order if name in left_out]
+        return names
 
     @property
     def evidence_(self) -> dict[str, float] | None:
-        """Evidence that each group helps on new examples, as a z-score; None without
-        ``weighting="out-of-sample"``.
+        """Evidence that each group helps on new examples, as a z-score.
 
-        Useless groups have a mean of 0 and a standard deviation of 1; see
-        ``omkl.online.examiners.evidence.Evidence``.
+        None without ``weighting="out-of-sample"``. Useless groups have a mean of 0 and a standard
+        deviation of 1; see ``omkl.online.examiners.evidence.Evidence``.
         """
         trainer = self.model_.trainer
         evidence = trainer.find(Evidence)
@@ -412,28 +471,26 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
 
     @property
     def dual_coef_(self) -> dict[str, np.ndarray]:
-        """Dual coefficients of the averaged model, for each kernel stored as an expansion over
-        support vectors.
+        """Dual coefficients of the averaged model for each kernel that has support vectors.
 
         ``dual_coef_[name]`` has shape (S, K): a row for each of ``support_vectors_[name]``, and a
         column for each label (one column for two classes and for regressors). The kernel
         contributes ``K(X, support_vectors_[name]) @ dual_coef_[name]``.
         """
-        return {
-            name: A
-            for bank in self._expansions()
-            for name, A in zip(bank.names, bank.averaged_coefficients())
-        }
+        coefficients = {}
+        for bank in self._expansions():
+            coefficients.update(zip(bank.names, bank.averaged_coefficients()))
+        return coefficients
 
     @property
     def support_vectors_(self) -> dict[str, np.ndarray]:
         """Support vectors of each kernel in ``dual_coef_``, (S, d), in the kernel's columns."""
-        banks = [bank for bank in self._expansions() if bank.supports]
-        return {
-            name: bank.supports[view]
-            for bank in banks
-            for name, view in zip(bank.names, bank.views)
-        }
+        vectors = {}
+        for bank in self._expansions():
+            if bank.supports:
+                for name, view in zip(bank.names, bank.views):
+                    vectors[name] = bank.supports[view]
+        return vectors
 
     def _expansions(self) -> list[KernelBank]:
         return [bank for bank in self.model_.trainer.banks if isinstance(bank, KernelBank)]
@@ -458,9 +515,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
 
     @property
     def group_report_(self) -> list[dict[str, Any]]:
-        """Norm, weight and bytes of each group; the part of :meth:`group_report` that needs no
-        data.
-        """
+        """Norm, weight and bytes of each group: the :meth:`group_report` without data."""
         return group_report([model.trainer for model in self._models])
 
     def group_report(self, X: object, y: object = None) -> list[dict[str, Any]]:
@@ -495,7 +550,8 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
                 yield from codec.encode_known(self._read_known(block))
 
         return group_report(
-            [own.trainer for own in self._models], [examples(own.codec) for own in self._models]
+            [model.trainer for model in self._models],
+            [examples(model.codec) for model in self._models],
         )
 
     def memory_usage(self) -> dict[str, float]:
@@ -512,6 +568,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
     # ---- model files -----------------------------------------------------------------------------
 
     def _manifest(self, packer: Packer, training: bool, history: bool = False) -> Manifest:
+        # the parameters of the model, which the user may have changed since
         fitted = copy(self)
         set_attributes(fitted, self.model_.parameters)
         return super(OnlineEstimator, fitted)._manifest(packer, training, history)

@@ -1,4 +1,4 @@
-"""Functions that batch estimators share: losses, progress, decoding of outputs, groups of columns."""
+"""Functions that batch estimators share: losses, progress, outputs, groups of columns."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ from omkl.kernels.inputs import column_block
 from omkl.losses.base import PointwiseLoss
 from omkl.losses.pointwise import Logistic
 
+#: Position of a column that does not exist, which is refused later.
+NO_COLUMN = -1
 #: Score of a class that is missing from the training part of a fold; lower than any other score.
 NEVER = -1e300
 #: Valid values of the parameters that all batch estimators share.
@@ -41,12 +43,12 @@ CONSTRAINTS: dict[str, Constraint] = {
 
 def resolve_loss(estimator: BaseEstimator, links: bool = True) -> PointwiseLoss:
     """Resolve the loss of a classifier or regressor; ``links`` accepts losses with a link."""
-    loss, name = resolve(PointwiseLoss, estimator.loss, "loss"), type(estimator).__name__
+    loss = resolve(PointwiseLoss, estimator.loss, "loss")
     if loss.classifies != is_a_classifier(estimator) or (loss.has_link and not links):
         kind = "classification" if loss.classifies else "regression"
-        raise InputError(
-            f"{name} takes no loss of {kind}{' with a link' * loss.has_link}, got {loss!r}."
-        )
+        if loss.has_link:
+            kind = f"{kind} with a link"
+        raise InputError(f"{type(estimator).__name__} takes no loss of {kind}, got {loss!r}.")
     return loss
 
 
@@ -56,26 +58,23 @@ def is_a_classifier(estimator: object) -> bool:
 
 
 def centres_of(y: np.ndarray, loss: PointwiseLoss, intercept: bool) -> np.ndarray:
-    """Return what to subtract from targets (N,) or (N, P) before solving, and to add to the
-    intercepts, (P,).
+    """Return what to subtract from targets (N,) or (N, P) before solving, (P,).
 
-    Rounding errors of the solvers are then relative to the spread of the targets, not to their
-    size.
+    It is added to the intercepts. Rounding errors of the solvers are then relative to the spread of
+    the targets, not to their size.
     """
     columns = y.reshape(len(y), -1)
-    return (
-        np.median(columns, axis=0)
-        if intercept and loss.shift_invariant
-        else np.zeros(columns.shape[1])
-    )
+    if intercept and loss.shift_invariant:
+        return np.median(columns, axis=0)
+    return np.zeros(columns.shape[1])
 
 
 @contextmanager
 def gap_progress(verbose: bool, active: str) -> Iterator[Listener]:
-    """Show a progress bar of the duality gap if ``verbose``; gives a function to call with the
-    records of a solver.
+    """Show a progress bar of the duality gap if ``verbose``.
 
-    ``active`` is the word for nonzero parts of the model, such as "kernels".
+    Gives a function to call with the records of a solver. ``active`` is the word for nonzero parts
+    of the model, such as "kernels".
     """
     with progress_bar(verbose, unit=" iterations") as bar:
 
@@ -131,9 +130,9 @@ class ClassDecoder:
         scores = self.scores(outputs)
         if self.multilabel:
             return (scores > 0).astype(np.int64)
-        return self.classes[
-            (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-        ]
+        if scores.ndim == 1:
+            return self.classes[(scores > 0).astype(np.int64)]
+        return self.classes[scores.argmax(axis=1)]
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """Return probabilities of classes, (n, K), or of labels, (n, L), for the logistic loss."""
@@ -142,7 +141,9 @@ class ClassDecoder:
             return expit(scores)
         if self.multinomial:
             return softmax(scores, axis=1)
-        each = expit(np.column_stack([-scores, scores]) if scores.ndim == 1 else scores)
+        if scores.ndim == 1:
+            scores = np.column_stack([-scores, scores])
+        each = expit(scores)
         return each / each.sum(axis=1, keepdims=True)
 
 
@@ -165,8 +166,7 @@ def encode_classes(
     warns: bool = True,
     what: str = "y",
 ) -> tuple[np.ndarray, np.ndarray | None, ClassDecoder]:
-    """Convert classes (N,), or binary indicators of labels (N, L), to targets -1 and +1 of P
-    problems.
+    """Convert classes (N,), or indicators of labels (N, L), to targets -1 and +1 of P problems.
 
     Parameters
     ----------
@@ -190,35 +190,41 @@ def encode_classes(
     if y.ndim == 2:
         if class_weight is not None:
             raise InputError("class_weight is for classes, not for labels in columns of y.")
-        is_binary, y = np.isin(y, (0, 1)).all(), y != 0
-        varying = np.flatnonzero(y.any(axis=0) & ~y.all(axis=0))
-        if not is_binary or not len(varying):
-            found = f"{what} has {y.shape[1]} columns"
-            raise InputError(
-                f"{found}, which must hold 0 and 1, for labels that a sample has or not."
-            )
-        constant = {k: bool(y[0, k]) for k in range(y.shape[1]) if k not in varying}
-        if constant and warns:
-            warn_caller(
-                f"{len(constant)} of {y.shape[1]} labels are those of all samples, or of none, and are predicted so: "
-                f"columns {', '.join(map(str, list(constant)[:5]))} of y.",
-                DataWarning,
-            )
-        return (
-            np.where(y[:, varying], 1.0, -1.0),
-            weights,
-            ClassDecoder(np.arange(y.shape[1]), True, constant),
-        )
+        signs, decoder = _encode_indicators(y, warns, what)
+        return signs, weights, decoder
     classes, codes = np.unique(checked_classes(np.asarray(y)), return_inverse=True)
-    # data frames have strings as objects, which model files cannot store
-    classes = label_array(classes.tolist()) if classes.dtype.hasobject else classes
+    if classes.dtype.hasobject:  # strings of data frames, which model files cannot store
+        classes = label_array(classes.tolist())
     if len(classes) < 2:
         raise InputError(
             f"{what} holds one class only, {classes.tolist()[0]!r}: a classifier needs two."
         )
-    members = np.arange(len(classes)) if len(classes) > 2 else np.array([1])
-    signs = np.where(codes[:, None] == members, 1.0, -1.0)
+    positive_codes = np.arange(len(classes)) if len(classes) > 2 else np.array([1])
+    signs = np.where(codes[:, None] == positive_codes, 1.0, -1.0)
     return signs, weighted_by_class(class_weight, classes, codes, weights), ClassDecoder(classes)
+
+
+def _encode_indicators(y: np.ndarray, warns: bool, what: str) -> tuple[np.ndarray, ClassDecoder]:
+    """Convert indicators of labels (N, L) to targets -1 and +1 (N, P), and their decoder."""
+    n_labels = y.shape[1]
+    is_binary = np.isin(y, (0, 1)).all()
+    has_label = y != 0
+    varying = np.flatnonzero(has_label.any(axis=0) & ~has_label.all(axis=0))
+    if not is_binary or not len(varying):
+        raise InputError(
+            f"{what} has {n_labels} columns, which must hold 0 and 1, "
+            "for labels that a sample has or not."
+        )
+    constant = {k: bool(has_label[0, k]) for k in range(n_labels) if k not in varying}
+    if constant and warns:
+        columns = ", ".join(map(str, list(constant)[:5]))
+        warn_caller(
+            f"{len(constant)} of {n_labels} labels are those of all samples, or of none, "
+            f"and are predicted so: columns {columns} of y.",
+            DataWarning,
+        )
+    signs = np.where(has_label[:, varying], 1.0, -1.0)
+    return signs, ClassDecoder(np.arange(n_labels), multilabel=True, constant=constant)
 
 
 def has_log_odds(estimator: BaseEstimator) -> bool:
@@ -227,14 +233,15 @@ def has_log_odds(estimator: BaseEstimator) -> bool:
 
 
 def is_probabilistic(estimator: BaseEstimator) -> bool:
-    """Return True if scores of a batch classifier are log-odds, else raise AttributeError; for
-    ``available_if``.
+    """Return True if scores of a batch classifier are log-odds, else raise AttributeError.
+
+    For ``available_if``.
     """
     if has_log_odds(estimator):
         return True
     raise AttributeError(
-        f'{type(estimator).__name__} has probabilities with loss="logistic", not with loss={estimator.loss!r}; '
-        "CalibratedClassifierCV of scikit-learn learns some for any loss."
+        f'{type(estimator).__name__} has probabilities with loss="logistic", not with '
+        f"loss={estimator.loss!r}; CalibratedClassifierCV of scikit-learn learns some for any loss."
     )
 
 
@@ -267,55 +274,62 @@ def contrast(
     output of a regression.
     """
     if isinstance(decoder, ClassDecoder) and not decoder.multilabel:
-        return _classes(decoder, outputs, label, against)
-    varying = decoder.varying.tolist() if isinstance(decoder, ClassDecoder) else range(len(outputs))
+        return _contrast_of_classes(decoder, outputs, label, against)
+    varying = list(range(len(outputs)))
+    if isinstance(decoder, ClassDecoder):
+        varying = decoder.varying.tolist()
     if label is not None or against is not None or target not in varying:
         learned = ", ".join(map(str, varying[:5]))
         raise InputError(
-            f"target must be the number of a learned label or output ({learned}), without label= and against=, "
-            f"got {target!r}."
+            f"target must be the number of a learned label or output ({learned}), "
+            f"without label= and against=, got {target!r}."
         )
     weights = np.eye(len(outputs))[varying.index(target)]
     if isinstance(decoder, ClassDecoder):
-        there = bool(weights @ outputs > 0)
+        has_label = bool(weights @ outputs > 0)
         return Contrast(
-            weights * (1 if there else -1),
-            there,
-            not there,
-            f"label {target}: {'yes' if there else 'no'}",
+            weights=weights * (1 if has_label else -1),
+            output=has_label,
+            against=not has_label,
+            summary=f"label {target}: {'yes' if has_label else 'no'}",
         )
-    return Contrast(
-        weights, float(decoder.decode((weights @ outputs)[None, None])[0]), None, "prediction"
-    )
+    prediction = decoder.decode((weights @ outputs)[None, None])[0]
+    return Contrast(weights, output=float(prediction), against=None, summary="prediction")
 
 
-def _classes(
+def _contrast_of_classes(
     decoder: ClassDecoder, outputs: np.ndarray, label: object, against: object
 ) -> Contrast:
-    """Return the contrast of two classes."""
-    classes, members, K = decoder.classes, decoder.classes.tolist(), len(decoder.classes)
-    scores = outputs if K == 2 else decoder.scores(outputs[None])[0]
+    """Return the contrast of two classes; ``outputs`` are (P,)."""
+    classes = decoder.classes
+    members = classes.tolist()
+    n_classes = len(classes)
+    scores = outputs if n_classes == 2 else decoder.scores(outputs[None])[0]
 
-    def code(given: object) -> int:
-        if given not in members:
-            raise InputError(
-                f"{given!r} is not one of the model's classes, {', '.join(map(repr, members[:5]))}."
-            )
-        return members.index(given)
+    def code_of(member: object) -> int:
+        if member not in members:
+            names = ", ".join(map(repr, members[:5]))
+            raise InputError(f"{member!r} is not one of the model's classes, {names}.")
+        return members.index(member)
 
-    best = int(scores[0] > 0) if K == 2 else int(np.argmax(scores))
-    chosen = best if label is None else code(label)
-    other = other_class(K, scores, chosen) if against is None else code(against)
+    if label is not None:
+        chosen = code_of(label)
+    elif n_classes == 2:
+        chosen = int(scores[0] > 0)
+    else:
+        chosen = int(np.argmax(scores))
+    other = other_class(n_classes, scores, chosen) if against is None else code_of(against)
     weights = np.zeros(len(outputs))
-    if K == 2:
+    if n_classes == 2:
         weights[0] = chosen - other
     elif chosen != other:
-        weights[[chosen, other]] = 1.0, -1.0
+        weights[chosen] = 1.0
+        weights[other] = -1.0
     return Contrast(
-        weights,
-        classes[chosen],
-        classes[other],
-        f"{members[chosen]!r} rather than {members[other]!r}",
+        weights=weights,
+        output=classes[chosen],
+        against=classes[other],
+        summary=f"{members[chosen]!r} rather than {members[other]!r}",
     )
 
 
@@ -344,68 +358,89 @@ class ColumnNames(NamedTuple):
 
 
 def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) -> ColumnNames:
-    """Validate groups of columns: None, an array of labels, lists of positions or names, or a dict
-    of such lists.
+    """Validate groups of columns.
 
+    They are None, an array of labels, lists of positions or names, or a dict of such lists.
     ``columns`` are the names of all columns, or None. A name that occurs k times is a column with k
     categories: groups hold all of these, and positions and labels count it once.
     """
-    if columns is not None and len(distinct := list(dict.fromkeys(columns))) < len(columns):
-        found, members = (
-            read_groups(groups, distinct),
-            [column_block(columns, name) for name in distinct],
-        )
-        if isinstance(found.groups, list):
-            known = dict(enumerate(members))
-            return found._replace(
-                groups=[[k for j in own for k in known.get(j, [-1])] for own in found.groups]
-            )
-        labels = np.arange(len(members)) if found.groups is None else found.groups
-        if len(labels) != len(members):
-            raise InputError(
-                f"groups must have a label for each of the {len(members)} columns of X."
-            )
-        return found._replace(groups=np.repeat(labels, list(map(len, members))))
+    if columns is not None:
+        distinct = list(dict.fromkeys(columns))
+        if len(distinct) < len(columns):
+            return _groups_of_blocks(read_groups(groups, distinct), columns, distinct)
     if groups is None:
         return ColumnNames(None, None if columns is None else list(map(str, columns)))
-    if not isinstance(groups, dict) and not (
-        isinstance(groups, (list, tuple)) and any(map(_has_members, groups))
-    ):
-        labels, distinct = np.asarray(groups), None
-        with suppress(TypeError):  # invalid labels are rejected later
-            distinct = np.unique(labels).tolist()
-        return ColumnNames(labels, distinct)
-    names, members = (list(groups), groups.values()) if isinstance(groups, dict) else (None, groups)
-    place = {name: j for j, name in enumerate(() if columns is None else columns)}
-    unfit = [
-        own
-        for own in members
-        if not _has_members(own) or any(isinstance(c, str) and c not in place for c in own)
-    ]
-    if unfit:
-        raise InputError(
-            f"groups must hold lists of columns of X, by number or name, got {shown(unfit[0])}."
+    if isinstance(groups, dict):
+        members = _positions(list(groups.values()), columns)
+        return ColumnNames(members, list(groups))
+    if isinstance(groups, (list, tuple)) and any(map(_has_members, groups)):
+        return ColumnNames(_positions(groups, columns), None)
+    labels = np.asarray(groups)
+    names = None
+    with suppress(TypeError):  # invalid labels are rejected later
+        names = np.unique(labels).tolist()
+    return ColumnNames(labels, names)
+
+
+def _positions(groups: Sequence, columns: Sequence[str] | None) -> list[list[int]]:
+    """Convert groups, lists of positions or names of columns, to lists of positions."""
+    position = {} if columns is None else {name: j for j, name in enumerate(columns)}
+    groups_of_positions = []
+    for group in groups:
+        is_valid = _has_members(group) and all(
+            member in position for member in group if isinstance(member, str)
         )
-    return ColumnNames(
-        [[place[c] if isinstance(c, str) else c for c in own] for own in members], names
-    )
+        if not is_valid:
+            raise InputError(
+                f"groups must hold lists of columns of X, by number or name, got {shown(group)}."
+            )
+        groups_of_positions.append(
+            [position[member] if isinstance(member, str) else member for member in group]
+        )
+    return groups_of_positions
+
+
+def _groups_of_blocks(
+    of_names: ColumnNames, columns: Sequence[str], distinct: Sequence[str]
+) -> ColumnNames:
+    """Return groups of columns, given groups of their ``distinct`` names.
+
+    Columns with the same name are a block, which belongs to the group of its name.
+    """
+    blocks = [column_block(columns, name) for name in distinct]
+    if isinstance(of_names.groups, list):
+        block_at = dict(enumerate(blocks))
+        groups = []
+        for members in of_names.groups:
+            group: list[int] = []
+            for j in members:
+                group += block_at.get(j, [NO_COLUMN])
+            groups.append(group)
+        return of_names._replace(groups=groups)
+    labels = np.arange(len(blocks)) if of_names.groups is None else of_names.groups
+    if len(labels) != len(blocks):
+        raise InputError(f"groups must have a label for each of the {len(blocks)} columns of X.")
+    sizes = [len(block) for block in blocks]
+    return of_names._replace(groups=np.repeat(labels, sizes))
 
 
 def groups_of(model: BaseEstimator) -> ColumnNames:
-    """Return the groups of the columns that a linear model learned from; the last is "missing", if
-    there is any.
+    """Return the groups of the columns that a linear model learned from.
+
+    The last is "missing", if there is any.
     """
-    columns, n_absent = source_columns(model), len(model.__dict__.get("missing_columns_", ()))
+    columns = source_columns(model)
+    n_absent = len(model.__dict__.get("missing_columns_", ()))
     if columns is None or not n_absent:
         return read_groups(model.groups, columns)
-    n_own = len(columns) - n_absent
-    found = read_groups(model.groups, columns[:n_own])
-    names = None if found.names is None else [*found.names, MISSING]
-    if isinstance(found.groups, list):
-        return ColumnNames([*found.groups, list(range(n_own, len(columns)))], names)
-    codes = np.unique(
-        np.arange(n_own) if found.groups is None else found.groups, return_inverse=True
-    )[1]
+    n_present = len(columns) - n_absent
+    present = read_groups(model.groups, columns[:n_present])
+    names = None if present.names is None else [*present.names, MISSING]
+    if isinstance(present.groups, list):
+        absent = list(range(n_present, len(columns)))
+        return ColumnNames([*present.groups, absent], names)
+    labels = np.arange(n_present) if present.groups is None else present.groups
+    codes = np.unique(labels, return_inverse=True)[1]
     return ColumnNames(np.append(codes, np.full(n_absent, codes.max() + 1)), names)
 
 

@@ -1,6 +1,4 @@
-"""Calibration by temperature scaling: division of potentials by a temperature fitted to held-out
-data.
-"""
+"""Calibration: division of potentials by a temperature fitted to held-out data."""
 
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
@@ -20,15 +18,18 @@ LEAST = 1e-300
 
 
 def _fit_temperature(log_loss: Callable[[float], float]) -> float:
-    """Minimize the log loss over temperatures in [0.001, 1000] (Guo, Pleiss, Sun, Weinberger 2017)."""
+    """Minimize the log loss over temperatures in [0.001, 1000].
+
+    Guo, Pleiss, Sun, Weinberger (2017), On calibration of modern neural networks.
+    """
     bounds = np.log([COLDEST, 1.0 / COLDEST])
-    found = scipy.optimize.minimize_scalar(
+    minimum = scipy.optimize.minimize_scalar(
         lambda x: log_loss(float(np.exp(x))),
         bounds=bounds,
         method="bounded",
         options={"xatol": 1e-3},
     )
-    return float(np.exp(found.x))
+    return float(np.exp(minimum.x))
 
 
 def at_temperature(potentials: P, temperature: float) -> P:
@@ -39,10 +40,10 @@ def at_temperature(potentials: P, temperature: float) -> P:
 def structure_temperature(
     structure: Structure, examples: Iterable[tuple[P, np.ndarray]]
 ) -> float | None:
-    """Return the temperature that minimizes the mean log loss of single labels, or heads, of
-    held-out examples.
+    """Return the temperature that minimizes the log loss on held-out examples.
 
-    Examples are pairs of potentials and gold outputs. Returns None if no label is known.
+    It is the mean over single labels, or heads. Examples are pairs of potentials and gold outputs.
+    Returns None if no label is known.
     """
     held_out = [(potentials, gold) for potentials, gold in examples if structure.n_known(gold)]
 
@@ -58,24 +59,20 @@ def structure_temperature(
 
 
 def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
-    """Return the temperature that minimizes the log loss of relations; None if no relation is
-    known.
+    """Return the temperature that minimizes the log loss of relations.
 
-    Scores are (number of words, number of relations). ``right`` has the code of each correct
-    relation, 0 if unknown.
+    Scores are (number of words, number of relations). ``right`` (number of words,) has the code of
+    each correct relation, 0 if unknown. Returns None if no relation is known.
     """
-    known = np.flatnonzero((right > 0) & (scores[np.arange(len(right)), right] > -np.inf))
+    is_possible = scores[np.arange(len(right)), right] > -np.inf
+    words = np.flatnonzero((right > 0) & is_possible)
 
     def log_loss(temperature: float) -> float:
-        scaled = scores[known] / temperature
-        return float(
-            np.mean(
-                scipy.special.logsumexp(scaled, axis=1)
-                - scaled[np.arange(len(known)), right[known]]
-            )
-        )
+        scaled = scores[words] / temperature
+        log_totals = scipy.special.logsumexp(scaled, axis=1)
+        return float(np.mean(log_totals - scaled[np.arange(len(words)), right[words]]))
 
-    return _fit_temperature(log_loss) if len(known) else None
+    return _fit_temperature(log_loss) if len(words) else None
 
 
 # ---- models that have probabilities --------------------------------------------------------------
@@ -84,10 +81,10 @@ def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
 def needs_probabilities(
     estimator: Any, remedy: str = "", error: type[Exception] = AttributeError
 ) -> bool:
-    """Return True if potentials are log-probabilities, else raise ``error``; ``available_if`` needs
-    an AttributeError.
+    """Return True if potentials are log-probabilities, else raise ``error``.
 
-    ``remedy`` names another way to get probabilities, for the message.
+    ``available_if`` needs an AttributeError. ``remedy`` names another way to get probabilities, for
+    the message.
     """
     if _is_probabilistic(estimator):
         return True
@@ -107,18 +104,14 @@ def knows_marginals(estimator: Any) -> bool:
 
 
 def has_marginals(estimator: Any, error: type[Exception] = AttributeError) -> bool:
-    """Return True if the loss has probabilities or the estimator is calibrated, else raise
-    ``error``.
-    """
+    """Return True if the loss has probabilities or the estimator is calibrated, else raise."""
     return knows_marginals(estimator) or needs_probabilities(
         estimator, " or after calibrate()", error
     )
 
 
 class WithMarginals:
-    """Decorator of a method of estimators that have marginals; others lack the attribute, as in
-    scikit-learn.
-    """
+    """Decorator of a method that only estimators with marginals have, as in scikit-learn."""
 
     def __init__(self, method: Callable) -> None:
         self.method = method

@@ -67,8 +67,9 @@ class Comparison(NamedTuple):
     weights: np.ndarray
 
     def excess(self, measures: np.ndarray, reference: int) -> np.ndarray:
-        """Return the mean excess of each value over a reference, minus :data:`TIE` standard errors,
-        (n_values,).
+        """Return the mean excess of each value over a reference, (n_values,).
+
+        :data:`TIE` standard errors are subtracted.
         """
         differences = measures - measures[reference]
         means = differences @ self.weights
@@ -76,22 +77,18 @@ class Comparison(NamedTuple):
         return means - TIE * errors
 
     def most_accurate(self, means: np.ndarray, preferred: int | None) -> int:
-        """Return the most accurate of the values whose log-loss is the least up to its standard
-        error.
+        """Return the most accurate of the values with the least log-loss, up to standard errors.
 
         Return the ``preferred`` value if it is one of them, and this one is not more accurate by a
         standard error. Of equal accuracies, the larger of ``means`` (n_values,) counts.
         """
         ties = np.flatnonzero(self.excess(self.losses, self.best) <= 0.0)
         accuracies = self.right @ self.weights
-        chosen = int(max(ties, key=lambda k: (accuracies[k], means[k])))
-        if (
-            preferred is not None
-            and preferred in ties
-            and self.excess(self.right, preferred)[chosen] <= 0.0
-        ):
-            return preferred
-        return chosen
+        most_accurate = int(max(ties, key=lambda k: (accuracies[k], means[k])))
+        if preferred is None or preferred not in ties:
+            return most_accurate
+        is_better = self.excess(self.right, preferred)[most_accurate] > 0.0
+        return most_accurate if is_better else preferred
 
 
 class PathSearch:
@@ -104,7 +101,7 @@ class PathSearch:
         ``alpha_``, ``alphas_``), ``scores_`` and ``cv_results_`` are set.
     name : {"C", "alpha"}
     y : array or sparse matrix of shape (N,), or (N, K)
-        Targets for stratification; the attribute ``y`` has them as an array, and ``kept`` has the
+        Targets for stratification; the attribute ``y`` has them as an array, and ``used`` has the
         indices of the samples of weight > 0.
     sample_weight, groups : array of shape (N,), optional
         Weights, and groups of samples that must stay in the same fold.
@@ -123,48 +120,64 @@ class PathSearch:
         groups: ArrayLike | None,
         by_loss: bool = False,
     ) -> None:
-        from sklearn.metrics import check_scoring
-        from sklearn.model_selection import check_cv
+        self.estimator = estimator
+        self.name = name
+        scores_by_default = by_loss and estimator.scoring is None
+        has_losses = not is_a_classifier(estimator) or has_log_odds(estimator)
+        self.by_loss = scores_by_default and has_losses
+        self.scorer = self._scorer()
+        self.y = _stratification_targets(y)
+        check_consistent_length(self.y, groups)
+        split = self._split(groups)
+        weights = check_sample_weight(sample_weight, len(self.y))
+        is_used = np.ones(len(self.y), dtype=bool) if weights is None else weights > 0
+        self.used = np.flatnonzero(is_used)
+        self.weights = None if weights is None else weights[is_used]
+        position = np.cumsum(is_used) - 1
+        self.folds = []
+        for train, test in split:
+            train_positions = position[train[is_used[train]]]
+            test_positions = position[test[is_used[test]]]
+            self.folds.append((train_positions, test_positions))
+        if not self.folds or not all(len(part) for fold in self.folds for part in fold):
+            raise InputError(
+                f"cv={reprlib.repr(estimator.cv)} must have folds, each with samples of "
+                "weight > 0 to train and to test on."
+            )
 
-        self.estimator, self.name, scoring = estimator, name, estimator.scoring
-        self.by_loss = (
-            by_loss
-            and scoring is None
-            and (not is_a_classifier(estimator) or has_log_odds(estimator))
-        )
-        self.scorer: Any = None
+    def _scorer(self) -> Any:
+        """Return the scorer of the estimator's ``scoring``; raise an InputError if it is none."""
+        from sklearn.metrics import check_scoring
+
+        scoring = self.estimator.scoring
+        scorer = None
         with suppress(ValueError):
             if scoring is None or isinstance(scoring, str) or callable(scoring):
-                self.scorer = check_scoring(estimator, scoring)
-        if self.scorer is None:
+                scorer = check_scoring(self.estimator, scoring)
+        if scorer is None:
             raise InputError(
-                f"scoring must be the name of a score, a scorer (make_scorer) or None, got {scoring!r}."
+                "scoring must be the name of a score, a scorer (make_scorer) or None, "
+                f"got {scoring!r}."
             )
-        given: Any = plain_targets(y)
-        given = given.toarray() if sparse.issparse(given) else np.asarray(given)
-        self.y = y = given if has_columns(given) else given.ravel()
-        check_consistent_length(y, groups)
-        cv = reprlib.repr(estimator.cv)
+        return scorer
+
+    def _split(self, groups: ArrayLike | None) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return sorted indices of the training and test samples of each fold."""
+        from sklearn.model_selection import check_cv
+
+        cv = self.estimator.cv
+        n_samples = len(self.y)
+        samples = np.arange(n_samples)
+        folds = []
         try:
-            splitter = check_cv(estimator.cv, y, classifier=is_a_classifier(estimator))
-            parts = splitter.split(np.zeros((len(y), 1)), y, groups)
-            split = [[np.sort(np.arange(len(y))[part]) for part in pair] for pair in parts]
+            splitter = check_cv(cv, self.y, classifier=is_a_classifier(self.estimator))
+            for train, test in splitter.split(np.zeros((n_samples, 1)), self.y, groups):
+                folds.append((np.sort(samples[train]), np.sort(samples[test])))
         except (ValueError, IndexError, TypeError) as error:
             raise InputError(
-                f"cv={cv} does not cut {len(y)} samples into folds: {error}"
+                f"cv={reprlib.repr(cv)} does not cut {n_samples} samples into folds: {error}"
             ) from error
-        weights = check_sample_weight(sample_weight, len(y))
-        kept = np.ones(len(y), dtype=bool) if weights is None else weights > 0
-        self.kept, self.weights = np.flatnonzero(kept), None if weights is None else weights[kept]
-        position = np.cumsum(kept) - 1
-        folds = [
-            (position[train[kept[train]]], position[test[kept[test]]]) for train, test in split
-        ]
-        if not folds or not all(len(part) for fold in folds for part in fold):
-            raise InputError(
-                f"cv={cv} must have folds, each with samples of weight > 0 to train and to test on."
-            )
-        self.folds = folds
+        return folds
 
     def choose(
         self,
@@ -188,44 +201,56 @@ class PathSearch:
         prior : float, optional
             One of the values, which is chosen if none is better beyond chance; for log-loss.
         """
+        targets = [y[test] for _, test in self.folds]
         tests = [test for _, test in self.folds]
 
-        def score(
-            path: Callable[[np.ndarray], HeldOut], test: np.ndarray
-        ) -> tuple[np.ndarray, HeldOut]:
-            held_out = path(values)
-            return self._scores(held_out, y[test], test), held_out
+        def score(fold: int) -> tuple[np.ndarray, HeldOut]:
+            held_out = paths[fold](values)
+            return self._scores(held_out, targets[fold], tests[fold]), held_out
 
         results = Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(score)(*each) for each in zip(paths, tests)
+            delayed(score)(fold) for fold in range(len(tests))
         )
-        scores = np.array([scores_of_fold for scores_of_fold, _ in results])
-        held_out_folds = [held_out for _, held_out in results]
-        defined = np.isfinite(scores).all(axis=1)
-        if not defined.any():
+        scores_of_folds, held_out_folds = zip(*results)
+        scores = np.array(scores_of_folds)
+        is_defined = np.isfinite(scores).all(axis=1)
+        if not is_defined.any():
             raise InputError(
-                f"scoring={self.estimator.scoring!r} is undefined in every fold: choose another, or cv."
+                f"scoring={self.estimator.scoring!r} is undefined in every fold: "
+                "choose another, or cv."
             )
-        means, spread = scores[defined].mean(axis=0), scores[defined].std(axis=0)
+        means = scores[is_defined].mean(axis=0)
+        spread = scores[is_defined].std(axis=0)
         best = int(np.argmax(means))
         if self.by_loss and is_a_classifier(self.estimator):
-            comparison = self._compare(best, [y[test] for test in tests], held_out_folds)
+            comparison = self._compare(best, targets, held_out_folds)
             preferred = None if prior is None else int(np.flatnonzero(values == prior)[0])
             best = comparison.most_accurate(means, preferred)
-        self.gaps = np.array([held_out.gaps for held_out in held_out_folds])
-        active = np.mean([held_out.active for held_out in held_out_folds], axis=0)
-        columns = map(np.ndarray.tolist, (values, means, spread, active, self.gaps.max(axis=0)))
-        keys = self.name, "mean_score", "std_score", "active", "dual_gap"
-        records = [dict(zip(keys, row)) for row in zip(*columns)]
         best_value = float(values[best])
-        learned = {
-            f"{self.name}_": best_value,
-            f"{self.name}s_": values,
-            "scores_": scores,
-            "cv_results_": records,
-        }
-        self.estimator.__dict__.update(learned)
+        self.gaps = np.array([held_out.gaps for held_out in held_out_folds])
+        setattr(self.estimator, f"{self.name}_", best_value)
+        setattr(self.estimator, f"{self.name}s_", values)
+        self.estimator.scores_ = scores
+        self.estimator.cv_results_ = self._records(values, means, spread, held_out_folds)
         return best_value
+
+    def _records(
+        self,
+        values: np.ndarray,
+        means: np.ndarray,
+        spread: np.ndarray,
+        held_out_folds: Sequence[HeldOut],
+    ) -> list[dict[str, Any]]:
+        """Return a flat record of each value; ``means`` and ``spread`` are (n_values,)."""
+        columns = {
+            self.name: values,
+            "mean_score": means,
+            "std_score": spread,
+            "active": np.mean([held_out.active for held_out in held_out_folds], axis=0),
+            "dual_gap": self.gaps.max(axis=0),
+        }
+        rows = zip(*(column.tolist() for column in columns.values()))
+        return [dict(zip(columns, row)) for row in rows]
 
     def _scores(self, held_out: HeldOut, y: np.ndarray, test: np.ndarray) -> np.ndarray:
         """Return the score of each value on the held-out samples of a fold, (n_values,)."""
@@ -234,7 +259,7 @@ class PathSearch:
         if self.by_loss:
             losses = [losses_of(decoder, outputs, y) for outputs in held_out.outputs]
             return -np.average(losses, axis=1, weights=weights)
-        scoring, model = self.estimator.scoring, OutputRegressor(decoder)
+        model: Any = OutputRegressor(decoder)
         if is_a_classifier(self.estimator):
             model = OutputClassifier(decoder, has_log_odds(self.estimator))
         options = {} if weights is None else {"sample_weight": weights}
@@ -242,7 +267,9 @@ class PathSearch:
             scores = [self.scorer(model, outputs, y, **options) for outputs in held_out.outputs]
         except (AttributeError, ValueError) as error:
             reason = str(error).replace(type(model).__name__, type(self.estimator).__name__)
-            raise InputError(f"scoring={scoring!r} does not score: {reason}") from error
+            raise InputError(
+                f"scoring={self.estimator.scoring!r} does not score: {reason}"
+            ) from error
         return np.array(scores, dtype=np.float64)
 
     def _compare(
@@ -252,7 +279,8 @@ class PathSearch:
         weights = np.ones(sum(map(len, targets)))
         if self.weights is not None:
             weights = np.concatenate([self.weights[test] for _, test in self.folds])
-        losses, accuracies = [], []
+        losses = []
+        accuracies = []
         for held_out, y in zip(held_out_folds, targets):
             decoder: Any = held_out.decoder
             losses.append([losses_of(decoder, outputs, y) for outputs in held_out.outputs])
@@ -261,22 +289,35 @@ class PathSearch:
         return Comparison(best, np.concatenate(losses, axis=1), right, weights / weights.sum())
 
     def warn(self) -> None:
-        """Warn about undefined scores, a best value at the end of the grid, and duality gaps above
-        the tolerance.
+        """Warn about undefined scores, a best value at an end of the grid, and large duality gaps.
+
+        Gaps are large above the tolerance.
         """
-        scores, gaps, tol = self.estimator.scores_, self.gaps, self.estimator.tol
+        scores = self.estimator.scores_
         values = getattr(self.estimator, f"{self.name}s_")
-        if len(values) > 1 and getattr(self.estimator, f"{self.name}_") == values[-1]:
+        best_value = getattr(self.estimator, f"{self.name}_")
+        if len(values) > 1 and best_value == values[-1]:
             end = "largest" if values[-1] > values[0] else "smallest"
-            message = f"The best {self.name}, {values[-1]:.3g}, is the {end} of the grid: values beyond may be better."
-            warn_caller(message, DataWarning)
-        undefined = np.count_nonzero(~np.isfinite(scores).all(axis=1))
-        if undefined:
-            message = (
-                f"The mean leaves out {undefined} of {len(scores)} folds, whose score is undefined."
+            warn_caller(
+                f"The best {self.name}, {values[-1]:.3g}, is the {end} of the grid: "
+                "values beyond may be better.",
+                DataWarning,
             )
-            warn_caller(message, DataWarning)
-        warn_of_gaps(gaps, f"{self.name} in folds", tol)
+        n_undefined = np.count_nonzero(~np.isfinite(scores).all(axis=1))
+        if n_undefined:
+            warn_caller(
+                f"The mean leaves out {n_undefined} of {len(scores)} folds, "
+                "whose score is undefined.",
+                DataWarning,
+            )
+        warn_of_gaps(self.gaps, f"{self.name} in folds", self.estimator.tol)
+
+
+def _stratification_targets(y: Any) -> np.ndarray:
+    """Return targets as an array, (N,) or (N, K)."""
+    targets: Any = plain_targets(y)
+    targets = targets.toarray() if sparse.issparse(targets) else np.asarray(targets)
+    return targets if has_columns(targets) else targets.ravel()
 
 
 def losses_of(
@@ -319,10 +360,11 @@ def are_right(decoder: ClassDecoder, outputs: np.ndarray, y: np.ndarray) -> np.n
 
 def warn_of_gaps(gaps: np.ndarray, what: str, tol: float) -> None:
     """Warn about values of C or alpha whose relative duality gaps are above the tolerance."""
-    if (n_above := np.count_nonzero(gaps > tol)) > 0:
+    n_above = np.count_nonzero(gaps > tol)
+    if n_above:
         warn_caller(
-            f"{n_above} of {gaps.size} values of {what} stopped above tol={tol:g}, at relative duality gaps of up to "
-            f"{gaps.max():.2g}: raise max_iter, or tol.",
+            f"{n_above} of {gaps.size} values of {what} stopped above tol={tol:g}, at relative "
+            f"duality gaps of up to {gaps.max():.2g}: raise max_iter, or tol.",
             ConvergenceWarning,
         )
 

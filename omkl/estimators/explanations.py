@@ -16,8 +16,10 @@ from omkl.groups.base import Contributions, Piece
 
 #: Maximum number of groups in text; contributions of the other groups are summed.
 SHOWN = 10
-#: Maximum number of characters of names and bars in text.
-NAME, BAR = 64, 24
+#: Maximum number of characters of names in text.
+NAME = 64
+#: Maximum number of characters of bars in text.
+BAR = 24
 #: Maximum number of differences between two outputs in a summary.
 TOLD = 3
 #: Function that names pieces of a prediction.
@@ -61,7 +63,8 @@ class Explanation:
     >>> import numpy as np
     >>> from omkl import OnlineMKLClassifier
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
-    >>> model = OnlineMKLClassifier({"first": "linear:on=0:1", "second": "linear:on=1:2"}, random_state=0)
+    >>> kernels = {"first": "linear:on=0:1", "second": "linear:on=1:2"}
+    >>> model = OnlineMKLClassifier(kernels, random_state=0)
     >>> why = model.fit(X, np.where(X[:, 0] > 0, "right", "left")).explain([2.0, 0.1])
     >>> why.summary, max(why.groups, key=why.groups.get)
     ("'right' rather than 'left'", 'first')
@@ -89,31 +92,24 @@ class Explanation:
         -------
         list of (name, contribution)
         """
-        ranked = sorted(
-            ((name, value) for name, value in self.groups.items() if value),
-            key=lambda pair: -abs(pair[1]),
-        )
+        nonzero = [(name, value) for name, value in self.groups.items() if value]
+        ranked = sorted(nonzero, key=lambda pair: -abs(pair[1]))
         if len(ranked) <= n:
             return ranked
-        return [
-            *ranked[: n - 1],
-            (f"{len(ranked) - n + 1} others", sum(value for _, value in ranked[n - 1 :])),
-        ]
+        others = ranked[n - 1 :]
+        total_of_others = sum(value for _, value in others)
+        return [*ranked[: n - 1], (f"{len(others)} others", total_of_others)]
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.summary}: {self.margin:+.3g}",
-            "",
-            *_table("group", self.strongest_groups()),
-        ]
-        places = [
-            "" if record["token"] is None else f" at {record['token']}" for record in self.features
-        ]
-        rows = [
-            (record["feature"] + place, record["adds"])
-            for record, place in zip(self.features, places)
-        ]
-        return "\n".join(lines + (["", *_table("feature", rows)] if rows else []))
+        lines = [f"{self.summary}: {self.margin:+.3g}", ""]
+        lines += _table("group", self.strongest_groups())
+        rows = []
+        for record in self.features:
+            place = "" if record["token"] is None else f" at {record['token']}"
+            rows.append((record["feature"] + place, record["adds"]))
+        if rows:
+            lines += ["", *_table("feature", rows)]
+        return "\n".join(lines)
 
 
 def _table(title: str, rows: Sequence[tuple[str, float]]) -> list[str]:
@@ -132,30 +128,30 @@ def explanation(
     against: object,
     summary: str,
     margin: float,
-    found: Contributions,
+    adds: Contributions,
     n: int,
-    named: Namer,
+    names_of: Namer,
 ) -> Explanation:
-    """Make an explanation from contributions, with the n strongest pieces as features.
-
-    ``named(pieces)`` returns the names of pieces.
-    """
+    """Make an explanation from contributions, with the n strongest pieces as features."""
     check_number("n", n, above=0, integer=True)
-    pieces = sorted(
-        (piece for piece in found.pieces if piece.value), key=lambda piece: -abs(piece.value)
-    )[: int(n)]
-    named_pieces = zip(named(pieces), pieces)
-    features = [
-        {"feature": name, "group": own.group, "token": own.at, "adds": own.value}
-        for name, own in named_pieces
-    ]
-    return Explanation(output, against, summary, float(margin), found.groups, features)
+    nonzero = [piece for piece in adds.pieces if piece.value]
+    strongest = sorted(nonzero, key=lambda piece: -abs(piece.value))[: int(n)]
+    features = []
+    for name, piece in zip(names_of(strongest), strongest):
+        features.append(
+            {"feature": name, "group": piece.group, "token": piece.at, "adds": piece.value}
+        )
+    return Explanation(output, against, summary, float(margin), adds.groups, features)
 
 
-def listed(told: Sequence[str]) -> str:
-    """Join the first differences, and append the number of others."""
-    more = f" and {len(told) - TOLD} more" if len(told) > TOLD else ""
-    return "; ".join(told[:TOLD]) + more if told else "the same output"
+def summary_of(differences: Sequence[str]) -> str:
+    """Join the first differences of two outputs, and append the number of others."""
+    if not differences:
+        return "the same output"
+    summary = "; ".join(differences[:TOLD])
+    if len(differences) > TOLD:
+        summary += f" and {len(differences) - TOLD} more"
+    return summary
 
 
 def other_class(n_classes: int, scores: np.ndarray, chosen: int) -> int:
@@ -173,7 +169,8 @@ def one_row(x: Any) -> Any:
     """Convert a single row to a table with one row."""
     if isinstance(x, dict):
         return [x]
-    if is_frame(x) or sparse.issparse(x) or (isinstance(x, list) and x and isinstance(x[0], dict)):
+    is_list_of_dicts = isinstance(x, list) and x and isinstance(x[0], dict)
+    if is_frame(x) or sparse.issparse(x) or is_list_of_dicts:
         return x
     if hasattr(x, "to_frame"):  # a row of a data frame
         return x.to_frame().T.infer_objects()
@@ -183,8 +180,10 @@ def one_row(x: Any) -> Any:
 def name_of_support(
     group: str, place: str, column: Callable[[int], str], vector: np.ndarray
 ) -> str:
-    """Name a support vector (d,) of a kernel by its value in a single column, or else by its place."""
-    return f"{group}[{f'{column(0)} = {vector[0]:.4g}' if len(vector) == 1 else place}]"
+    """Name a support vector (d,) of a kernel by its value in a single column, else its place."""
+    if len(vector) == 1:
+        place = f"{column(0)} = {vector[0]:.4g}"
+    return f"{group}[{place}]"
 
 
 def name_of_column(names: Sequence[str] | None, j: int) -> str:

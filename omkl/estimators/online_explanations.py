@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Sized
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,9 +12,9 @@ from omkl.estimators.explanations import (
     Explanation,
     Namer,
     explanation,
-    listed,
     name_of_support,
     other_class,
+    summary_of,
 )
 from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
@@ -23,65 +24,85 @@ from omkl.groups.tokens import Span
 from omkl.online.averaging import Predictor
 from omkl.online.group_contributions import contributions
 from omkl.online.model import OnlineModel
-from omkl.structures.base import Output, Potentials
+from omkl.structures.base import Potentials
 from omkl.structures.multiclass import UnaryPotentials
+
+
+class Outputs(NamedTuple):
+    """Two outputs to compare, as a structure encodes them."""
+
+    chosen: Any
+    against: Any
 
 
 def explain_difference(
     predictor: Predictor,
     x: Sized,
     potentials: Potentials,
-    outputs: tuple[Output, Output],
-    told: Sequence[str],
+    outputs: Outputs,
+    differences: Sequence[str],
     n: int,
-    named: Namer,
-    shown: Callable[[Output], object] = lambda output: output,
+    names_of: Namer,
+    decode: Callable[[Any], object] = lambda output: output,
 ) -> Explanation:
     """Explain why the first of two ``outputs`` scores higher than the second, for an input x.
 
-    ``potentials`` are those of x, ``told`` lists the differences in words, and ``shown(output)``
-    converts an encoded output for users.
+    ``potentials`` are those of x, ``differences`` list the differences in words, and
+    ``decode(output)`` converts an encoded output for users.
     """
     margin, direction = predictor.structure.difference(potentials, *outputs)
-    found = contributions(predictor, x, direction)
-    output, against = map(shown, outputs)
-    return explanation(output, against, listed(told), margin, found, n, named)
+    return explanation(
+        decode(outputs.chosen),
+        decode(outputs.against),
+        summary_of(differences),
+        margin,
+        contributions(predictor, x, direction),
+        n,
+        names_of,
+    )
 
 
 def explain_class(
     model: OnlineModel, rows: FlatTokens, label: object, against: object, n: int
 ) -> Explanation:
     """Explain the class of a single row; see :meth:`omkl.OnlineMKLClassifier.explain`."""
-    codec, predictor, span = model.codec, model.predictor(), _encoded_row(model, rows)
-    structure, potentials = predictor.structure, predictor.potentials(span)
+    codes = model.codec.codes
+    predictor = model.predictor()
+    row = _encoded_row(model, rows)
+    potentials = predictor.potentials(row)
 
-    def code(given: object) -> int:
-        return int(codec.codes.encode([given])[0])
+    def code_of(member: object) -> int:
+        return int(codes.encode([member])[0])
 
-    chosen = structure.decode(potentials) if label is None else code(label)
-    other = (
-        other_class(len(codec.codes), potentials.unary[0], chosen)
-        if against is None
-        else code(against)
-    )
-    members, classes = codec.codes.members, codec.codes.as_array()
-    told = [f"{members[chosen]!r} rather than {members[other]!r}"]
-    namer = part_namer(codec.encoder, members)
+    chosen = predictor.structure.decode(potentials) if label is None else code_of(label)
+    if against is None:
+        other = other_class(len(codes), potentials.unary[0], chosen)
+    else:
+        other = code_of(against)
+    members = codes.members
     return explain_difference(
-        predictor, span, potentials, (chosen, other), told, n, namer, classes.__getitem__
+        predictor,
+        row,
+        potentials,
+        Outputs(chosen, other),
+        [f"{members[chosen]!r} rather than {members[other]!r}"],
+        n,
+        part_namer(model.codec.encoder, members),
+        codes.as_array().__getitem__,
     )
 
 
 def explain_number(model: OnlineModel, rows: FlatTokens, n: int) -> Explanation:
     """Explain the prediction for a single row; see :meth:`omkl.OnlineMKLRegressor.explain`."""
-    codec, predictor, span = model.codec, model.predictor(), _encoded_row(model, rows)
+    codec = model.codec
+    predictor = model.predictor()
+    row = _encoded_row(model, rows)
     level = codec.codes.level
-    prediction = predictor.structure.decode(predictor.potentials(span)) + level
-    found = contributions(predictor, span, UnaryPotentials(np.ones((1, 1))))
-    found.groups["level"] = found.groups.get("level", 0.0) + level
-    return explanation(
-        prediction, None, "prediction", prediction, found, n, part_namer(codec.encoder, [])
-    )
+    prediction = predictor.structure.decode(predictor.potentials(row)) + level
+    adds = contributions(predictor, row, UnaryPotentials(np.ones((1, 1))))
+    adds.groups["level"] = adds.groups.get("level", 0.0) + level
+    names_of = part_namer(codec.encoder, [])
+    return explanation(prediction, None, "prediction", prediction, adds, n, names_of)
 
 
 def _encoded_row(model: OnlineModel, rows: FlatTokens) -> Span:
@@ -93,7 +114,7 @@ def _encoded_row(model: OnlineModel, rows: FlatTokens) -> Span:
 def part_namer(encoder: Encoder, members: Sequence) -> Namer:
     """Make a function that names the pieces of a model on tokens; ``members`` are the labels."""
 
-    def name(piece: Piece, features: dict[int, str]) -> str:
+    def name_of(piece: Piece, features: dict[int, str]) -> str:
         if piece.kind == "feature":
             return features[piece.key]
         if piece.kind == "part":
@@ -101,12 +122,11 @@ def part_namer(encoder: Encoder, members: Sequence) -> Namer:
         if piece.kind == "labels":
             return " → ".join(str(members[code]) for code in piece.key)
         index, vector = piece.key
-        return name_of_support(
-            piece.group, f"support vector {index}", encoder.columns_of(piece.group), vector
-        )
+        column = encoder.columns_of(piece.group)
+        return name_of_support(piece.group, f"support vector {index}", column, vector)
 
-    def named(pieces: list[Piece]) -> list[str]:
+    def names_of(pieces: list[Piece]) -> list[str]:
         features = encoder.names_of(piece.key for piece in pieces if piece.kind == "feature")
-        return [name(piece, features) for piece in pieces]
+        return [name_of(piece, features) for piece in pieces]
 
-    return named
+    return names_of

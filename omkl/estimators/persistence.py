@@ -53,9 +53,8 @@ def load(path: str | PathLike, parts: dict[str, object] | None = None) -> Any:
     manifest, arrays = read_archive(path)
     with persistence.holds_whole(str(path), "model"):
         cls = estimator_class(manifest["class"])
-        arrays = persistence.with_zeros(
-            persistence.restored(arrays, manifest["rounded"]), manifest["shapes"]
-        )
+        arrays = persistence.restored(arrays, manifest["rounded"])
+        arrays = persistence.with_zeros(arrays, manifest["shapes"])
         persistence.check_state(arrays, str(path))
         return cls._from_model(manifest, persistence.Unpacker(arrays, parts or {}))
 
@@ -86,9 +85,9 @@ class SavedEstimator:
     _plain_attributes: ClassVar[tuple[str, ...]] = ()
     #: Entry of the records of ``history_`` that counts epochs or iterations.
     _progress: ClassVar[str] = "epoch"
-    #: Kind of the examples, by which reports, guarantees and the command line choose how to read and
-    #: evaluate them: "rows", "sequences", "graphs", "trees" or "annotations"; None if users define
-    #: the examples, so that there is no quality to report.
+    #: Kind of the examples, by which reports, guarantees and the command line choose how to read
+    #: and evaluate them: "rows", "sequences", "graphs", "trees" or "annotations"; None if users
+    #: define the examples, so that there is no quality to report.
     example_kind: ClassVar[str | None] = "rows"
     #: Names of the sections of a report about what the model learned, in order: keys of
     #: ``omkl.reports.report.SECTIONS``. ``omkl inspect`` prints the same parts of the model.
@@ -100,24 +99,23 @@ class SavedEstimator:
 
     def __new__(cls, *args: object, **parameters: object) -> Self:
         """Raise TypeError for an unknown parameter, and suggest a similar name."""
-        known = cls._get_param_names()
+        names = cls._get_param_names()
         for name in parameters:
-            if name not in known:
-                similar = get_close_matches(name, known, 1)
-                hint = (
-                    f"; did you mean {similar[0]!r}?"
-                    if similar
-                    else f": choose from {', '.join(known)}."
-                )
+            if name not in names:
+                hint = f": choose from {', '.join(names)}."
+                similar = get_close_matches(name, names, 1)
+                if similar:
+                    hint = f"; did you mean {similar[0]!r}?"
                 raise TypeError(f"{cls.__name__} has no parameter {name!r}{hint}")
         return super().__new__(cls)
 
     def __repr__(self) -> str:
-        known = parameters_of(type(self))
-        own = {name: repr(value) for name, value in self.get_params(deep=False).items()}
-        changed = [
-            f"{name}={text:.200}" for name, text in own.items() if text != repr(known[name].default)
-        ]
+        parameters = parameters_of(type(self))
+        changed = []
+        for name, value in self.get_params(deep=False).items():
+            text = repr(value)
+            if text != repr(parameters[name].default):
+                changed.append(f"{name}={text:.200}")
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def _repr_html_(self) -> str:
@@ -138,20 +136,19 @@ class SavedEstimator:
         return sorted(parameters_of(cls))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name, with those of parameters that are estimators if ``deep``,
-        as ``tagger__C``.
+        """Return the parameters by name.
+
+        With ``deep``, also those of parameters that are estimators, as ``tagger__C``.
         """
-        own = {name: getattr(self, name) for name in self._get_param_names()}
-        parts = [
-            (name, value)
-            for name, value in own.items()
-            if deep and isinstance(value, SavedEstimator)
-        ]
-        return own | {
-            f"{name}__{key}": inner
-            for name, part in parts
-            for key, inner in part.get_params().items()
-        }
+        parameters = {name: getattr(self, name) for name in self._get_param_names()}
+        if not deep:
+            return parameters
+        inner_parameters = {}
+        for name, value in parameters.items():
+            if isinstance(value, SavedEstimator):
+                for key, inner in value.get_params().items():
+                    inner_parameters[f"{name}__{key}"] = inner
+        return parameters | inner_parameters
 
     def set_params(self, **parameters: Any) -> Self:
         """Set parameters by name, also those of parameters that are estimators, as ``tagger__C``.
@@ -161,18 +158,18 @@ class SavedEstimator:
         omkl.exceptions.InputError
             If there is no parameter of this name.
         """
-        known = self._get_param_names()
-        of_parts: dict[str, dict[str, Any]] = {}
+        names = self._get_param_names()
+        inner_parameters: dict[str, dict[str, Any]] = {}
         for name, value in parameters.items():
-            parameter, is_of_part, key = name.partition("__")
-            if parameter not in known:
-                accepted = f"{type(self).__name__} has {', '.join(known)}"
+            parameter, is_inner, key = name.partition("__")
+            if parameter not in names:
+                accepted = f"{type(self).__name__} has {', '.join(names)}"
                 raise InputError(f"Invalid parameter {name!r}: {accepted}.")
-            if is_of_part:
-                of_parts.setdefault(parameter, {})[key] = value
+            if is_inner:
+                inner_parameters.setdefault(parameter, {})[key] = value
             else:
                 setattr(self, parameter, value)
-        for parameter, values in of_parts.items():
+        for parameter, values in inner_parameters.items():
             getattr(self, parameter).set_params(**values)
         return self
 
@@ -209,14 +206,17 @@ class SavedEstimator:
         """
         check_is_fitted(self)
         training = training and not self._predicts_only
-        if dtype not in ([None] if training or not self._rounded else [None, "float32", "float16"]):
+        may_round = bool(self._rounded) and not training
+        if dtype is not None and not (may_round and dtype in ("float32", "float16")):
             accepted = 'None, or "float32" or "float16" for an online estimator with training=False'
             raise InputError(f"dtype must be {accepted}, got {dtype!r}.")
         packer = persistence.Packer()
         manifest = self._manifest(packer, training)
         persistence.check_state(packer.arrays, f"This {type(self).__name__}")
         arrays, manifest["rounded"] = persistence.rounded(packer.arrays, dtype, self._rounded)
-        arrays, manifest["shapes"] = (arrays, {}) if training else persistence.without_zeros(arrays)
+        manifest["shapes"] = {}
+        if not training:
+            arrays, manifest["shapes"] = persistence.without_zeros(arrays)
         write_archive(path, manifest, arrays)
 
     @property
@@ -234,11 +234,9 @@ class SavedEstimator:
         """
         learned = vars(self)
         attributes = {name: learned[name] for name in self._plain_attributes if name in learned}
-        if "history_" in attributes:  # files must not depend on training times
+        if "history_" in attributes:
             records = self.history_ if training or history else []
-            attributes["history_"] = [
-                {k: v for k, v in r.items() if "seconds" not in k} for r in records
-            ]
+            attributes["history_"] = [_without_times(record) for record in records]
         if "feature_names_in_" in learned:
             attributes["feature_names_in_"] = learned["feature_names_in_"].tolist()
         return {
@@ -250,18 +248,20 @@ class SavedEstimator:
         }
 
     def _saved_parameters(self) -> dict[str, Any]:
-        """Return the parameters in a form that a model file can store: without objects of one's
-        own, and lexicons.
+        """Return the parameters in a form that a model file can store.
+
+        Objects that users define, and lexicons, are None.
         """
-        known, kept = self.get_params(deep=False), (int, np.integer, str, type(None))
-        objects = ("cv", "scoring", "callbacks", "random_state", "lexicons")
-        return known | dict.fromkeys(
-            name for name in objects if not isinstance(known.get(name), kept)
-        )
+        parameters = self.get_params(deep=False)
+        for name in ("cv", "scoring", "callbacks", "random_state", "lexicons"):
+            if not isinstance(parameters.get(name), (int, np.integer, str, type(None))):
+                parameters[name] = None
+        return parameters
 
     def _describe(self, packer: persistence.Packer, training: bool) -> dict[str, Any]:
-        """Return manifest entries of the learned state except plain attributes; arrays are added to
-        the packer.
+        """Return manifest entries of the learned state except plain attributes.
+
+        Arrays are added to the packer.
         """
         return {}
 
@@ -281,15 +281,14 @@ class SavedEstimator:
         attributes = {
             name: unpacker.unpack(value) for name, value in manifest["attributes"].items()
         }
-        unknown = attributes.keys() - {*cls._plain_attributes, "feature_names_in_"}
-        if unknown or not all(cls._progress in record for record in attributes.get("history_", [])):
-            raise ModelFileError(
-                f"A {cls.__name__} cannot have the attribute {min(unknown, default='history_')!r}."
-            )
+        refused = attributes.keys() - {*cls._plain_attributes, "feature_names_in_"}
+        records = attributes.get("history_", [])
+        if refused or not all(cls._progress in record for record in records):
+            name = min(refused, default="history_")
+            raise ModelFileError(f"A {cls.__name__} cannot have the attribute {name!r}.")
         if "feature_names_in_" in attributes:
-            attributes["feature_names_in_"] = persistence.object_array(
-                attributes["feature_names_in_"]
-            )
+            names = attributes["feature_names_in_"]
+            attributes["feature_names_in_"] = persistence.object_array(names)
         set_attributes(estimator, attributes)
         return estimator
 
@@ -301,6 +300,11 @@ class SavedEstimator:
         return {name: unpacker.unpack(value) for name, value in packed.items()}
 
 
+def _without_times(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record of ``history_`` for a file, which must not depend on training times."""
+    return {name: value for name, value in record.items() if "seconds" not in name}
+
+
 def packed_parameters(estimator: SavedEstimator, packer: persistence.Packer) -> dict[str, Any]:
     """Return the parameters as JSON values, without ``verbose``."""
     parameters = estimator._saved_parameters().items()
@@ -308,39 +312,51 @@ def packed_parameters(estimator: SavedEstimator, packer: persistence.Packer) -> 
 
 
 def users_own(value: object) -> dict[str, Any]:
-    """Return classes and functions in the parameters of an estimator by name, because checkpoints
-    cannot store them.
+    """Return classes and functions in the parameters of an estimator by name.
+
+    Checkpoints cannot store them.
     """
-    value = value.get_params(deep=False) if isinstance(value, SavedEstimator) else value
-    if isinstance(value, (dict, list, tuple)):
-        parts = map(users_own, value.values() if isinstance(value, dict) else value)
-        return {name: own for part in parts for name, own in part.items()}
+    if isinstance(value, SavedEstimator):
+        value = value.get_params(deep=False)
     if isinstance(value, Component):
         return {type(value).__name__: type(value), **users_own(value.parameters())}
-    return {getattr(value, "__name__", "function"): value} if callable(value) else {}
+    if isinstance(value, (dict, list, tuple)):
+        objects = {}
+        for item in value.values() if isinstance(value, dict) else value:
+            objects.update(users_own(item))
+        return objects
+    if callable(value):
+        return {getattr(value, "__name__", "function"): value}
+    return {}
 
 
 def fingerprint(values: Iterable[object]) -> str:
-    """Return a hash of arrays, sparse matrices, treebanks, and lists of these; other values are
-    hashed by ``repr``.
+    """Return a hash of arrays, sparse matrices, treebanks, graphs, and lists of these.
 
-    None is ignored.
+    Other values are hashed by ``repr``. None is ignored.
     """
+    digest = hashlib.blake2b(digest_size=16)
+    for value in map(_content, values):
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            array = np.ascontiguousarray(value)
+            digest.update(f"{array.dtype.str} {array.shape}".encode())
+            digest.update(array.reshape(-1).view(np.uint8).data)
+        elif isinstance(value, (list, tuple)):
+            digest.update(fingerprint(value).encode())
+        elif value is not None:
+            digest.update(repr(value).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _content(value: object) -> object:
+    """Return the arrays and lists that a treebank, a graph or a sparse matrix consists of."""
     from omkl.data import Graph, Treebank
 
-    digest = hashlib.blake2b(digest_size=16)
-    for value in values:
-        if isinstance(value, Treebank):
-            value = (value.offsets, value.heads, *(" ".join(sentence.forms) for sentence in value))
-        elif isinstance(value, Graph):
-            value = (value.nodes, value.edges, value.edge_features)
-        elif isinstance(value, (sparse.sparray, sparse.spmatrix)):
-            value = (value.data, value.indices, value.indptr)
-        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-            value = np.ascontiguousarray(value)
-            digest.update(f"{value.dtype.str} {value.shape}".encode())
-            digest.update(value.reshape(-1).view(np.uint8).data)
-        elif value is not None:
-            content = fingerprint(value) if isinstance(value, (list, tuple)) else repr(value)
-            digest.update(content.encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
+    if isinstance(value, Treebank):
+        forms = (" ".join(sentence.forms) for sentence in value)
+        return (value.offsets, value.heads, *forms)
+    if isinstance(value, Graph):
+        return (value.nodes, value.edges, value.edge_features)
+    if isinstance(value, (sparse.sparray, sparse.spmatrix)):
+        return (value.data, value.indices, value.indptr)
+    return value

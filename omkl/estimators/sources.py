@@ -1,4 +1,4 @@
-"""Data of online estimators: blocks of user data, weighted examples, streams and Dask collections."""
+"""Data of online estimators: blocks, weighted examples, streams and Dask collections."""
 
 from __future__ import annotations
 
@@ -47,12 +47,15 @@ class TrainingBlock(NamedTuple):
 
 
 def as_stream(X: object, y: object = None, sample_weight: object = None) -> Stream | None:
-    """Return ``X`` as a stream if it is a Stream or an iterable of ``(x, y)`` without a length,
-    else None.
+    """Return ``X`` as a stream, or None if it is no stream.
+
+    A stream is a Stream, or an iterable of ``(x, y)`` without a length. None also if ``y`` is not
+    None, since streams contain outputs: whoever reads the data then refuses them.
     """
     if is_collection(X, y, sample_weight):
         raise InputError(
-            "Only fit takes Dask collections: call other methods on partitions, as by X.map_partitions."
+            "Only fit takes Dask collections: call other methods on partitions, "
+            "as by X.map_partitions."
         )
     if isinstance(X, Iterable) and not isinstance(X, (Stream, Sized)):
         X = Stream.from_iterable(X)
@@ -78,10 +81,9 @@ def validation_block(validation: object, early_stopping: bool) -> TrainingBlock 
     """Return the pair (X, y) for early stopping, if there is one."""
     if validation is None:
         return None
-    is_pair = isinstance(validation, (tuple, list)) and len(validation) == 2
     if (
         isinstance(validation, (tuple, list))
-        and is_pair
+        and len(validation) == 2
         and early_stopping
         and not is_collection(*validation)
     ):
@@ -209,20 +211,30 @@ class StreamSource:
         n_shards: int = 0,
         checked: bool = False,
     ) -> None:
-        self._blocks_of, self._model, self._read = blocks_of, model, read
-        self._n_shards, self._checked = n_shards, checked
+        self._blocks_of = blocks_of
+        self._model = model
+        self._read = read
+        self._n_shards = n_shards
+        self._checked = checked
+        #: Blocks of a pass whose first block is encoded already; see :meth:`open`.
         self._opened: Iterable[tuple] | None = None
-        self._first = not model.has_started  # also for a model that is restored
-        self._n_read, self._digest, self._in_block = 0, "", False
+        #: Whether the next block starts the model; a model that is restored has started.
+        self._first = not model.has_started
+        #: Number of blocks of the epoch whose training has begun, and their checksum.
+        self._n_read = 0
+        self._digest = ""
+        self._in_block = False
         self.n_examples: int | None = None
         self._weight: float | None = None
 
     def open(self) -> None:
         """Validate and encode the first block before training; starts the model if necessary."""
         blocks = self._raw(0)
-        if (block := next(blocks, None)) is None:
+        first = next(blocks, None)
+        if first is None:
             raise InputError("The stream must have an example.")
-        self._opened = chain([(block, self._encoded(block))], ((other, None) for other in blocks))
+        encoded_first = (first, self._encoded(first))
+        self._opened = chain([encoded_first], ((block, None) for block in blocks))
 
     def begin_epoch(
         self, trainer: OnlineTrainer, rounds_before: int, epochs: int, n_shards: int
@@ -232,23 +244,31 @@ class StreamSource:
 
     def blocks(self, epoch: int, start: int) -> Iterator[Examples]:
         """Yield the blocks of an epoch (from 0), starting with block ``start``."""
-        compared, wanted = self._n_read, self._digest
-        number, digest, n_before = 0, "", 0
-        # blocks with their examples, None if they are not encoded yet
-        pairs, self._opened = self._opened or ((block, None) for block in self._raw(epoch)), None
-        for number, (block, examples) in enumerate(pairs, 1):
+        n_compared = self._n_read
+        digest_of_checkpoint = self._digest
+        opened = self._opened
+        self._opened = None
+        if opened is None:  # None stands for examples that are not encoded yet
+            opened = ((block, None) for block in self._raw(epoch))
+        number = 0
+        digest = ""
+        n_before = 0
+        for number, (block, examples) in enumerate(opened, 1):
             if self._checked:
                 digest = fingerprint([digest, block])
-            if number == compared and digest != wanted:
+            if number == n_compared and digest != digest_of_checkpoint:
                 break
             if number > start:
-                examples = self._encoded(block, n_before) if examples is None else examples
-                self._n_read, self._digest = number, digest
+                if examples is None:
+                    examples = self._encoded(block, n_before)
+                self._n_read = number
+                self._digest = digest
                 yield examples
             n_before += n_rows(block[0])
-        if number <= compared and digest != wanted:
+        if number <= n_compared and digest != digest_of_checkpoint:
             raise InputError(
-                f"The first {compared} blocks of epoch {epoch + 1} must be those of the checkpoint."
+                f"The first {n_compared} blocks of epoch {epoch + 1} must be those of the "
+                "checkpoint."
             )
 
     def _encoded(self, block: tuple, n_before: int = 0) -> Examples:
@@ -259,40 +279,52 @@ class StreamSource:
                 raise
             # rows in the message are counted from the start of the block
             raise InputError(f"After {n_before} examples of the stream: {error}") from None
-        self._first, self._in_block = False, True
+        self._first = False
+        self._in_block = True
         return examples
 
     def _raw(self, epoch: int) -> Iterator[Any]:
         """Return the stream's blocks, joined to larger ones for shards."""
         blocks = iter(self._blocks_of(epoch))
-        return iter(regrouped(blocks, MIX_EVERY * self._n_shards)) if self._n_shards else blocks
+        if not self._n_shards:
+            return blocks
+        return iter(regrouped(blocks, MIX_EVERY * self._n_shards))
 
     def orders(self, sizes: Sequence[int]) -> list[np.ndarray]:
         """Return the given order, for each part of a block."""
         return [np.arange(n) for n in sizes]
 
     def end_epoch(self, n_examples: int, weight: float) -> None:
-        """Store the number of examples and their total weight, which are known after the first
-        epoch.
-        """
+        """Store the number of examples and their total weight, known after the first epoch."""
         if self.n_examples is None:
-            self.n_examples, self._weight = n_examples, weight
-        self._n_read, self._digest, self._in_block = 0, "", False
+            self.n_examples = n_examples
+            self._weight = weight
+        self._n_read = 0
+        self._digest = ""
+        self._in_block = False
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return ``(JSON values, arrays)`` of the position and of the model without its trainer."""
         packer = Packer()
-        model, arrays = self._model.describe(packer)
-        position = {"n_read": self._n_read, "digest": self._digest}
-        values = {**position, "n_examples": self.n_examples, "weight": self._weight, "model": model}
-        # a resumed run encodes the block again
-        before = self._model.codec.before_block() if self._in_block else {}
-        return values, {**packer.arrays, **arrays, **before}
+        model, arrays_of_model = self._model.describe(packer)
+        values = {
+            "n_read": self._n_read,
+            "digest": self._digest,
+            "n_examples": self.n_examples,
+            "weight": self._weight,
+            "model": model,
+        }
+        arrays = {**packer.arrays, **arrays_of_model}
+        if self._in_block:  # a resumed run encodes the block again
+            arrays.update(self._model.codec.before_block())
+        return values, arrays
 
     def load_state(self, values: Manifest) -> None:
         """Load the position from the values of :meth:`state`."""
-        self._n_read, self._digest = values["n_read"], values["digest"]
-        self.n_examples, self._weight = values["n_examples"], values["weight"]
+        self._n_read = values["n_read"]
+        self._digest = values["digest"]
+        self.n_examples = values["n_examples"]
+        self._weight = values["weight"]
 
 
 # ---- Dask collections ----------------------------------------------------------------------------
@@ -303,24 +335,22 @@ SAMPLE = 2000
 
 
 def load_partitions(data: TrainingBlock, client: Client | None, shards: int | None) -> Partitions:
-    """Load the partitions of Dask collections as blocks on workers; those without examples are left
-    out.
-    """
+    """Load the partitions of Dask collections as blocks on workers; leave out empty ones."""
     from omkl.distributed.cluster import Partitions
 
     if shards is not None:
         raise InputError(
             f"shards must be None for Dask collections: partitions are the shards, got {shards}."
         )
-    for name, own in data._asdict().items():
-        if own is not None and not is_collection(own):
-            kind = type(own).__name__
+    for name, collection in data._asdict().items():
+        if collection is not None and not is_collection(collection):
+            kind = type(collection).__name__
             raise InputError(
                 f"{name} must be a Dask collection with the partitions of the others, got {kind}."
             )
-    loaded = Partitions.of(client, _block, data._asdict())
+    partitions = Partitions.of(client, _block, data._asdict())
 
-    sizes, columns = zip(*loaded.map(_size_and_columns).gathered())
+    sizes, columns = zip(*partitions.map(_size_and_columns).gathered())
     if not any(sizes):
         raise InputError(
             "A collection must have an example of a weight above 0: all its partitions are empty."
@@ -331,48 +361,40 @@ def load_partitions(data: TrainingBlock, client: Client | None, shards: int | No
             raise InputError(
                 f"Partition {j} of X has {columns[j]}, but partition {first} {columns[first]}."
             )
-    return loaded.only(sizes)
+    return partitions.only(sizes)
 
 
 def _size_and_columns(block: TrainingBlock) -> tuple[int, str]:
+    """Return the number of examples, and words for the columns, which partitions share."""
     X = block.X
-    columns = (
-        f"the columns {list(X.columns)}"
-        if is_frame(X)
-        else f"rows of shape {getattr(X, 'shape', ())[1:]}"
-    )
-    return n_rows(X), columns
+    if is_frame(X):
+        return n_rows(X), f"the columns {list(X.columns)}"
+    return n_rows(X), f"rows of shape {getattr(X, 'shape', ())[1:]}"
 
 
 def start_on(
     partitions: Partitions, estimator: Any, model: OnlineModel, checkpoints: Checkpoints | None
 ) -> Sharded:
-    """Start the model of an online estimator on blocks, and encode these where they are; only
-    surveys are fetched.
+    """Start the model of an online estimator on blocks, and encode these where they are.
+
+    Only a sample and surveys are fetched.
     """
-    codec, kind = model.codec, type(model.codec)
-    bounds = np.cumsum([0, *partitions.sizes])
-    chosen = np.sort(
-        np.random.default_rng(0).choice(bounds[-1], min(bounds[-1], SAMPLE), replace=False)
-    )
-    rows = [
-        part - low
-        for part, low in zip(np.split(chosen, np.searchsorted(chosen, bounds[1:-1])), bounds)
-    ]
-    fetched = TrainingBlock(*map(_joined, zip(*partitions.map(_some, each=rows).gathered())))
-    sample = estimator._task().read(fetched, True)._replace(total=bounds[-1])
+    codec = model.codec
+    codec_class = type(codec)
+    n_examples = sum(partitions.sizes)
+    sample = estimator._task().read(_sample(partitions), True)._replace(total=n_examples)
     reader = copy(estimator)  # for the workers: without the model and callbacks
     set_attributes(reader, {**estimator._saved_parameters(), "_model": None})
     codec.encoder.fit(sample)
     data = partitions.map(partial(reader._task().read, first=False))
-    codec.learn(sample, data.map(kind.survey, codec).gathered())
+    codec.learn(sample, data.map(codec_class.survey, codec).gathered())
     partitions.futures.clear()  # frees the memory of the workers
-    encoded = data.map(kind.encode_part, codec)
-    sizes, weights = zip(*encoded.map(lambda own: (len(own), own.total_weight)).gathered())
+    encoded = data.map(codec_class.encode_part, codec)
+    sizes, weights = zip(*encoded.map(_size_and_weight).gathered())
     if not any(weights):
         raise InputError("class_weight must leave an example a weight above 0.")
     if checkpoints is not None:
-        facts = encoded.map(kind.facts, codec).gathered()
+        facts = encoded.map(codec_class.facts, codec).gathered()
         checkpoints.check_data(
             {"number of partitions": len(facts), "content of the data": fingerprint(facts)}
         )
@@ -381,36 +403,69 @@ def start_on(
     return Sharded(encoded.futures, list(sizes))
 
 
+def _sample(partitions: Partitions) -> TrainingBlock:
+    """Fetch up to :data:`SAMPLE` examples, drawn at random."""
+    bounds = np.cumsum([0, *partitions.sizes])
+    n_drawn = min(bounds[-1], SAMPLE)
+    examples = np.sort(np.random.default_rng(0).choice(bounds[-1], n_drawn, replace=False))
+    examples_of_partitions = np.split(examples, np.searchsorted(examples, bounds[1:-1]))
+    rows = [numbers - low for numbers, low in zip(examples_of_partitions, bounds)]
+    blocks = partitions.map(_some, each=rows).gathered()
+    return TrainingBlock(*map(_joined, zip(*blocks)))
+
+
+def _size_and_weight(examples: WeightedExamples) -> tuple[int, float]:
+    """Return the number of presentations, and their total weight."""
+    return len(examples), examples.total_weight
+
+
 def _block(X: Any, y: Any, weights: Any) -> TrainingBlock:
-    """Make a block of the examples with a weight above 0; a partition of a bag without ``y`` has
-    pairs (x, y).
+    """Make a block of the examples of a partition with a weight above 0.
+
+    A partition of a bag without ``y`` has pairs (x, y).
     """
-    X, y, weights = (
-        own if own is None or hasattr(own, "shape") else list(own) for own in (X, y, weights)
-    )
+    X = _array_or_list(X)
+    y = _array_or_list(y)
+    weights = _array_or_list(weights)
     if y is None:
-        if not isinstance(X, list) or not all(
-            isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in X
-        ):
+        if not isinstance(X, list) or not all(map(_is_pair, X)):
             raise InputError("y must be given, unless X is a bag of pairs (x, y).")
-        X, y = [x for x, _ in X], [own for _, own in X]
-    if len({n_rows(own) for own in (X, y, weights) if own is not None}) > 1:
-        found = ", ".join(f"{n_rows(own)} of {name}" for name, own in zip(("X", "y"), (X, y)))
-        raise InputError(f"X, y and sample_weight must have equally many examples, got {found}.")
+        y = [output for _, output in X]
+        X = [x for x, _ in X]
+    n_inputs = n_rows(X)
+    n_outputs = n_rows(y)
+    if n_inputs != n_outputs or (weights is not None and n_rows(weights) != n_inputs):
+        raise InputError(
+            "X, y and sample_weight must have equally many examples, "
+            f"got {n_inputs} of X, {n_outputs} of y."
+        )
     if weights is None or np.all(weights):
         return TrainingBlock(X, y, weights)
     return _some(TrainingBlock(X, y, np.asarray(weights)), np.flatnonzero(weights))
 
 
+def _array_or_list(values: Any) -> Any:
+    """Return arrays, tables and None as they are, and the iterator of a bag as a list."""
+    if values is None or hasattr(values, "shape"):
+        return values
+    return list(values)
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, (tuple, list)) and len(value) == 2
+
+
 def _some(block: TrainingBlock, rows: np.ndarray) -> TrainingBlock:
     """Select some examples."""
-    return TrainingBlock(*(None if own is None else take_rows(own, rows) for own in block))
+    return TrainingBlock(*(None if data is None else take_rows(data, rows) for data in block))
 
 
-def _joined(parts: Sequence[Any]) -> Any:
+def _joined(arrays: Sequence[Any]) -> Any:
     """Join the inputs, outputs or weights of several blocks."""
-    if hasattr(parts[0], "iloc"):
+    if hasattr(arrays[0], "iloc"):
         import pandas
 
-        return pandas.concat(parts, ignore_index=True)
-    return None if parts[0] is None else join([Block(part) for part in parts]).X
+        return pandas.concat(arrays, ignore_index=True)
+    if arrays[0] is None:
+        return None
+    return join([Block(array) for array in arrays]).X

@@ -56,8 +56,10 @@ random_state
     >>> import numpy as np
     >>> from omkl.groups import ExplicitBank, Features, Tokens
     >>> from omkl.structures import Multiclass
-    >>> X = [Tokens(np.array([0, 1]), Features(np.array([0, 1]), np.array([k], np.int32), np.ones(1))).everything()
-    ...      for k in (0, 1, 0, 1)]
+    >>> def encode(feature):
+    ...     features = Features(np.array([0, 1]), np.array([feature], np.int32), np.ones(1))
+    ...     return Tokens(np.array([0, 1]), features).everything()
+    >>> X = [encode(feature) for feature in (0, 1, 0, 1)]
     >>> bank = ExplicitBank(["identity"], groups=[0, 0], n_outputs=2, averaging=True)
     >>> StructuredPredictor(Multiclass(2), [bank], random_state=0).fit(X, [0, 1, 0, 1]).predict(X)
     [0, 1, 0, 1]
@@ -91,7 +93,7 @@ random_state
         -------
         self
         """
-        task = Task(self._codec(), read_examples, held_out_cost)
+        task = Task(self._codec(), read_examples, minus_mean_cost)
         self._train(task, TrainingBlock(X, y, sample_weight), None, run)
         return self
 
@@ -136,16 +138,20 @@ random_state
         X, y, sample_weight
             As for :meth:`fit`.
         """
-        total = weights = 0.0
+        total_cost = 0.0
+        total_weight = 0.0
         for block in blocks_of(X, y, sample_weight):
             data = read_examples(block)
-            each = np.ones(data.n_inputs) if data.given is None else data.given
+            weights = data.input_weights
+            if weights is None:
+                weights = np.ones(data.n_inputs)
+            predictions = self.predict(data.X)
             costs = [
-                self.structure.cost(gold, predicted)
-                for gold, predicted in zip(data.y, self.predict(data.X))
+                self.structure.cost(gold, predicted) for gold, predicted in zip(data.y, predictions)
             ]
-            total, weights = total + float(each @ costs), weights + float(each.sum())
-        return -total / weights
+            total_cost += float(weights @ costs)
+            total_weight += float(weights.sum())
+        return -total_cost / total_weight
 
     def _read_known(self, block: TrainingBlock) -> "PlainExamples":
         return read_examples(block)
@@ -154,38 +160,44 @@ random_state
         return PlainCodec(self.structure, self.groups)
 
     def _saved_parameters(self) -> dict[str, Any]:
-        def plain(value: object) -> Any:
-            return np.dtype(value).name if isinstance(value, (np.dtype, type)) else value
-
-        groups: list[Manifest] = []  # the constructor calls of untrained banks
-        for bank in self.groups:
-            name, (arguments, options) = type(bank).__name__, bank.made_with
-            if "condense" not in bank.abilities or name not in omkl.groups.__all__:
-                raise ModelFileError(
-                    f"The group {bank.names[0]!r} is a {name}, which no model file can hold."
-                )
-            own = {key: plain(value) for key, value in options.items()}
-            groups.append({"bank": name, "args": list(map(plain, arguments)), "options": own})
+        groups = [_constructor_call(bank) for bank in self.groups]
         return {**super()._saved_parameters(), "groups": groups}
 
     @classmethod
     def _loaded_parameters(cls, packed: Manifest, unpacker: Unpacker) -> dict[str, Any]:
         parameters = super()._loaded_parameters(packed, unpacker)
-        kinds = {name: getattr(omkl.groups, name) for name in omkl.groups.__all__}
-        banks = [
-            kinds[bank["bank"]](*bank["args"], **bank["options"]) for bank in parameters["groups"]
-        ]
+        classes = {name: getattr(omkl.groups, name) for name in omkl.groups.__all__}
+        banks = []
+        for call in parameters["groups"]:
+            banks.append(classes[call["bank"]](*call["args"], **call["options"]))
         return {**parameters, "groups": banks}
 
 
-def held_out_cost(predictor: Predictor, examples: Sequence) -> float:
+def _constructor_call(bank: Bank) -> Manifest:
+    """Return the call that made an untrained bank, for a model file."""
+    name = type(bank).__name__
+    if "condense" not in bank.abilities or name not in omkl.groups.__all__:
+        raise ModelFileError(
+            f"The group {bank.names[0]!r} is a {name}, which no model file can hold."
+        )
+    arguments, options = bank.made_with
+    return {
+        "bank": name,
+        "args": [_without_types(value) for value in arguments],
+        "options": {key: _without_types(value) for key, value in options.items()},
+    }
+
+
+def _without_types(value: object) -> Any:
+    """Return the name of a type of numbers, and other values as they are."""
+    return np.dtype(value).name if isinstance(value, (np.dtype, type)) else value
+
+
+def minus_mean_cost(predictor: Predictor, examples: Sequence) -> float:
     """Return minus the mean cost of a frozen model on held-out examples."""
     structure = predictor.structure
-    return -float(
-        np.mean(
-            [structure.cost(y, structure.decode(predictor.potentials(x))) for x, y, _ in examples]
-        )
-    )
+    costs = [structure.cost(y, structure.decode(predictor.potentials(x))) for x, y, _ in examples]
+    return -float(np.mean(costs))
 
 
 class PlainExamples(WeightedExamples):
@@ -198,18 +210,22 @@ class PlainExamples(WeightedExamples):
 
     def __getitem__(self, i: int) -> Example:
         j = self.chosen[i]
-        return Example(self.X[j], self.y[j], 1.0 if self._weights is None else self._weights[i])
+        return Example(self.X[j], self.y[j], self.weight(i))
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "PlainExamples":
-        return PlainExamples([self.X[j] for j in inputs], [self.y[j] for j in inputs], chosen, None)
+        X = [self.X[j] for j in inputs]
+        y = [self.y[j] for j in inputs]
+        return PlainExamples(X, y, chosen, None)
 
 
 def read_examples(block: TrainingBlock, first: bool = False, whole: bool = False) -> PlainExamples:
     """Validate inputs and outputs."""
-    X, y = list(block.X), list(() if block.y is None else block.y)
+    X = list(block.X)
+    y = [] if block.y is None else list(block.y)
     if len(X) != len(y):
         raise InputError(
-            f"y must have an output for each of {len(X)} inputs, got {len(y)}; a stream has pairs (x, y)."
+            f"y must have an output for each of {len(X)} inputs, got {len(y)}; "
+            "a stream has pairs (x, y)."
         )
     return PlainExamples(X, y, np.arange(len(X)), check_sample_weight(block.sample_weight, len(X)))
 
@@ -245,8 +261,10 @@ class PlainCodec(Codec):
         self, averaging: bool, training: object = None, in_shards: bool = False
     ) -> tuple[list, list]:
         """Return copies of the user's banks."""
-        if unfit := [bank.names[0] for bank in self._groups if averaging and not bank.averaging]:
-            raise InputError(
-                f"The bank of the group {unfit[0]!r} must have averaging=True, unless average=None."
-            )
+        for bank in self._groups:
+            if averaging and not bank.averaging:
+                raise InputError(
+                    f"The bank of the group {bank.names[0]!r} must have averaging=True, "
+                    "unless average=None."
+                )
         return copy.deepcopy(list(self._groups)), []

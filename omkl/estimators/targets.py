@@ -33,14 +33,12 @@ def label_array(labels: Sequence) -> np.ndarray:
 
     Strings of which one ends with a NUL are objects, too.
     """
-    kinds = {str if isinstance(label, str) else type(label) for label in labels}
-    if kinds == {str}:
+    types = {str if isinstance(label, str) else type(label) for label in labels}
+    if types == {str}:
         return text_array(labels)
-    return (
-        np.array(labels)
-        if len(kinds) == 1 and kinds <= {int, float, bool}
-        else object_array(labels)
-    )
+    if len(types) == 1 and types <= {int, float, bool}:
+        return np.array(labels)
+    return object_array(labels)
 
 
 class Labels:
@@ -74,8 +72,9 @@ class Labels:
             raise InputError(UNHASHABLE) from None
         # scalars of Python, not NumPy, can be saved
         new = [label.item() if isinstance(label, np.generic) else label for label in new]
-        if missing := list(filter(is_missing, new)):
-            raise InputError(f"Labels must not be missing, got {missing[0]!r}.")
+        for label in new:
+            if is_missing(label):
+                raise InputError(f"Labels must not be missing, got {label!r}.")
         if sort:
             with suppress(TypeError):
                 new.sort()
@@ -94,9 +93,9 @@ class Labels:
         except TypeError:
             raise InputError(UNHASHABLE) from None
         except KeyError as unknown:
-            label, known = unknown.args[0], listed(self.members, 5)
             raise InputError(
-                f"The label {label!r} must be one of the labels of the model, {known}."
+                f"The label {unknown.args[0]!r} must be one of the labels of the model, "
+                f"{listed(self.members, 5)}."
             ) from None
 
     def learned(self) -> dict[str, Any]:
@@ -104,10 +103,12 @@ class Labels:
         return {"classes_": self.as_array()}
 
     def columns(self, n_outputs: int) -> list[dict[str, Any]]:
-        """Return the label of each column of potentials as a dict; a single column is for the
-        second label.
+        """Return the label of each column of potentials as a dict.
+
+        A single column is for the second label.
         """
-        return [{"label": label} for label in (self.members if n_outputs > 1 else self.members[1:])]
+        members = self.members if n_outputs > 1 else self.members[1:]
+        return [{"label": label} for label in members]
 
     def pack(self, packer: Packer) -> dict[str, Any]:
         """Entries of a model file's manifest."""
@@ -179,12 +180,13 @@ class Outputs(ABC):
         """Learn the codes from the labels of the first data."""
 
     @abstractmethod
-    def structure(self, known: Any) -> Structure:
+    def structure(self, codes: Any) -> Structure:
         """Return the structure over these codes."""
 
-    def check(self, structure: Any, known: Any, gold: np.ndarray, offsets: np.ndarray) -> None:
-        """Raise an InputError if the structure cannot predict these training outputs; rows accept
-        all.
+    def check(self, structure: Any, codes: Any, gold: np.ndarray, offsets: np.ndarray) -> None:
+        """Raise an InputError if the structure cannot predict these training outputs.
+
+        Rows accept all. ``gold`` (N,) are codes, of sequences with these ``offsets``.
         """
         return
 
@@ -196,16 +198,19 @@ class Outputs(ABC):
         ``longest`` is the length of the longest sequence, for transitions that depend on the
         position.
         """
+        if not self._fit_intercept:
+            return [], []
         from omkl.groups.tables import InterceptBank
 
-        return [], [InterceptBank(n_outputs, averaging)] if self._fit_intercept else []
+        return [], [InterceptBank(n_outputs, averaging)]
 
 
 def learn_labels(
     codes: type[Labels], labels: Iterable, classes: Iterable | None, cost: ArrayLike | None
 ) -> Labels:
-    """Make codes of the training labels or of declared ``classes``; with ``cost``, these cannot be
-    "growing".
+    """Make codes of the training labels or of declared ``classes``.
+
+    With ``cost``, classes cannot be "growing".
     """
     if not isinstance(classes, str):
         return codes(labels if classes is None else classes)
@@ -217,8 +222,9 @@ def learn_labels(
 
 
 class ClassOutputs(Outputs):
-    """One class per input; see :class:`~omkl.OnlineMKLClassifier` for ``cost`` (K, K) and
-    ``classes``.
+    """One class per input.
+
+    See :class:`~omkl.OnlineMKLClassifier` for ``cost`` (K, K) and ``classes``.
     """
 
     codes = Labels
@@ -235,17 +241,18 @@ class ClassOutputs(Outputs):
 
     def learn(self, labels: Sequence, weights: np.ndarray | None) -> Labels:
         """Learn the codes from the labels of the first data, of at least two classes."""
-        known = learn_labels(Labels, labels, self._classes, self._cost)
-        if len(known) < 2 and not known.grows:
+        codes = learn_labels(Labels, labels, self._classes, self._cost)
+        if len(codes) < 2 and not codes.grows:
             raise InputError(
-                f"y holds one class only, {known.members[0]!r}: a classifier needs two, or classes=."
+                f"y holds one class only, {codes.members[0]!r}: "
+                "a classifier needs two, or classes=."
             )
-        return known
+        return codes
 
-    def structure(self, known: Labels) -> Binary | Multiclass:
+    def structure(self, codes: Labels) -> Binary | Multiclass:
         """Return a structure with one potential for two classes, else with one per class."""
-        binary = len(known) == 2 and self._cost is None and not known.grows
-        return Binary() if binary else Multiclass(len(known), self._cost)
+        is_binary = len(codes) == 2 and self._cost is None and not codes.grows
+        return Binary() if is_binary else Multiclass(len(codes), self._cost)
 
 
 class NumberOutputs(Outputs):
@@ -257,7 +264,7 @@ class NumberOutputs(Outputs):
         """Learn the level of the targets."""
         return Targets.around_median(labels, weights) if self._fit_intercept else Targets(0.0)
 
-    def structure(self, known: Targets) -> Scalar:
+    def structure(self, codes: Targets) -> Scalar:
         """Return a structure with one potential."""
         return Scalar()
 
@@ -268,34 +275,46 @@ class NumberOutputs(Outputs):
 def finite_targets(y: ArrayLike) -> np.ndarray:
     """Validate regression targets, (n,) or (n, K): finite numbers with magnitude up to 1e100."""
     numbers = as_numbers(y, "y")
-    if len(wrong := np.argwhere(~(np.abs(numbers) <= LARGEST))):
-        found = numbers[tuple(wrong[0])]
+    is_refused = ~(np.abs(numbers) <= LARGEST)
+    if is_refused.any():
+        place = tuple(np.argwhere(is_refused)[0])
         raise InputError(
-            f"y must hold finite numbers up to {LARGEST:g}, got {found} in row {wrong[0][0]}."
+            f"y must hold finite numbers up to {LARGEST:g}, got {numbers[place]} in row {place[0]}."
         )
     return numbers
 
 
 def checked_classes(y: np.ndarray, first: bool = True) -> np.ndarray:
-    """Return classes; raise an InputError for missing classes, mixed types, or continuous targets.
+    """Return classes; raise an InputError for missing ones, mixed types, or continuous targets.
 
     Only among the ``first`` targets of a model, integers and strings that look continuous get a
     warning.
     """
     if y.dtype == object:
-        missing = [f"{label!r} in row {i}" for i, label in enumerate(y) if is_missing(label)]
-        kinds = {"str" if isinstance(label, str) else type(label).__name__ for label in y}
-        if missing or (len(kinds) > 1 and "str" in kinds):
-            found = missing[0] if missing else " and ".join(sorted(kinds))
-            raise InputError(
-                f"y must have a label in every row, only strings or only numbers, got {found}."
-            )
+        _check_objects(y)
     is_plain = y.dtype.kind in "biuU"
-    if not (is_plain and len(y) <= FEW_CLASSES) and (first or not is_plain):
+    cannot_warn = is_plain and len(y) <= FEW_CLASSES
+    if not cannot_warn and (first or not is_plain):
         from sklearn.utils.multiclass import check_classification_targets
 
         check_classification_targets(y)
     return y
+
+
+def _check_objects(y: np.ndarray) -> None:
+    """Raise an InputError for missing labels, and for strings among others."""
+    flaw = ""
+    types = {"str" if isinstance(label, str) else type(label).__name__ for label in y}
+    if len(types) > 1 and "str" in types:
+        flaw = " and ".join(sorted(types))
+    for i, label in enumerate(y):
+        if is_missing(label):
+            flaw = f"{label!r} in row {i}"
+            break
+    if flaw:
+        raise InputError(
+            f"y must have a label in every row, only strings or only numbers, got {flaw}."
+        )
 
 
 def has_columns(y: Any) -> bool:

@@ -18,7 +18,7 @@ from omkl.online.averaging import Predictor
 from omkl.online.callbacks import EarlyStopping, ProgressBar
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.examiners.evidence import Evidence, beyond_chance
-from omkl.online.model import OwnCodec
+from omkl.online.model import OnlineModel, OwnCodec
 from omkl.online.rounds import Example, Record, TrainingProgress
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import Pass, Source, TrainingLoop, serial_pass
@@ -29,8 +29,9 @@ FREE = ("verbose", "callbacks", "n_jobs")
 
 
 class RunOptions(TypedDict, total=False):
-    """Keyword arguments of ``fit`` for checkpoints and shards; see
-    :meth:`omkl.SequenceLabeler.fit`.
+    """Keyword arguments of ``fit`` for checkpoints and shards.
+
+    See :meth:`omkl.SequenceLabeler.fit`.
     """
 
     checkpoint: str | PathLike | None
@@ -43,18 +44,22 @@ class RunOptions(TypedDict, total=False):
 def in_folder(running: RunOptions, name: str) -> RunOptions:
     """Return the same options with a folder for the checkpoints of one of several trainings."""
     folder = running.get("checkpoint")
-    return running if folder is None else {**running, "checkpoint": Path(folder) / name}
+    if folder is None:
+        return running
+    return {**running, "checkpoint": Path(folder) / name}
 
 
 def label_accuracy(predictor: Predictor, examples: Iterable[Example]) -> float:
     """Return the accuracy of a frozen model on the known labels of examples."""
-    right = total = 0
+    structure = predictor.structure
+    n_right = 0
+    n_known = 0
     for x, y, _ in examples:
-        right += np.count_nonzero(predictor.structure.decode(predictor.potentials(x)) == y)
-        total += int(np.count_nonzero(y >= 0)) if predictor.structure.is_partial(y) else len(x)
-    if not total:
+        n_right += np.count_nonzero(structure.decode(predictor.potentials(x)) == y)
+        n_known += int(np.count_nonzero(y >= 0)) if structure.is_partial(y) else len(x)
+    if not n_known:
         raise InputError("The examples for early stopping must have a known label.")
-    return right / total
+    return n_right / n_known
 
 
 class Task(NamedTuple, Generic[OwnCodec]):
@@ -87,10 +92,22 @@ class Task(NamedTuple, Generic[OwnCodec]):
     finish: Callable | None = None
     passes: Callable[[int], int] = int
 
+    def companions_of(self, model: OnlineModel, make_pass: Pass) -> list:
+        """Return the callbacks that train other models beside a model."""
+        return [] if self.companions is None else self.companions(model, make_pass)
+
 
 class Plan(NamedTuple):
-    """A prepared training run; ``conclude(history)`` finishes it, and returns the records of
-    ``history_``.
+    """A prepared training run.
+
+    Attributes
+    ----------
+    source : Source
+    stopping : EarlyStopping or None
+    conclude : callable
+        ``conclude(history)`` finishes the run, and returns the records of ``history_``.
+    companions, meters : sequences of callbacks
+        Called before and after those of the user.
     """
 
     source: Source
@@ -98,6 +115,11 @@ class Plan(NamedTuple):
     conclude: Callable[[list[Record]], list[Record]] = list
     companions: Sequence = ()
     meters: Sequence = ()
+
+    def callbacks(self, callbacks_of_user: Sequence) -> list:
+        """Return all callbacks in the order of their calls."""
+        stopping = [] if self.stopping is None else [self.stopping]
+        return [*stopping, *self.companions, *callbacks_of_user, *self.meters]
 
 
 class Run:
@@ -143,22 +165,11 @@ class Run:
                 f"random_state must be None, an integer or a generator, got {random_state!r}."
             ) from None
         self.verbose = verbose
-        self.make_pass, self.n_shards = make_pass, n_shards
+        self.make_pass = make_pass
+        self.n_shards = n_shards
         self.checkpoints = None
         if checkpoint is not None:
-            packer = Packer()
-            packed = {
-                key: packer.pack(value, key) for key, value in parameters.items() if key not in FREE
-            }
-            arrays, generator = (
-                fingerprint(packer.arrays.values()),
-                type(self.rng.bit_generator).__name__,
-            )
-            run = {"estimator": name, "omkl": version("omkl"), "shards": max(self.n_shards, 1)}
-            # everything that a run depends on except its data, as it will be read from a checkpoint
-            configuration = json.loads(
-                json.dumps({**run, **packed, "arrays": arrays, "generator": generator})
-            )
+            configuration = self._configuration(name, parameters)
             self.checkpoints = Checkpoints(
                 checkpoint, checkpoint_every, configuration, self.rng, resume
             )
@@ -166,6 +177,21 @@ class Run:
             raise InputError(
                 "checkpoint_every= and resume= need a directory: checkpoint=DIRECTORY."
             )
+
+    def _configuration(self, name: str, parameters: Mapping[str, object]) -> dict[str, Any]:
+        """Return all that a run depends on except its data, as it is read from a checkpoint."""
+        packer = Packer()
+        configuration = {
+            "estimator": name,
+            "omkl": version("omkl"),
+            "shards": max(self.n_shards, 1),
+        }
+        for key, value in parameters.items():
+            if key not in FREE:
+                configuration[key] = packer.pack(value, key)
+        configuration["arrays"] = fingerprint(packer.arrays.values())
+        configuration["generator"] = type(self.rng.bit_generator).__name__
+        return json.loads(json.dumps(configuration))
 
     def loop(
         self,
@@ -204,11 +230,13 @@ def held_out_part(
 
 def warn_of_evidence(evidence: Evidence | None) -> None:
     """Warn if no group helps beyond chance on examples that were new to the model."""
-    if evidence is not None and evidence.is_weak():
-        n, scores = len(evidence.sums), evidence.z_scores()
-        warn_caller(
-            f"No group stands out on new examples: the largest z-score of {n} groups is {scores.max():.2g}, and "
-            f"{beyond_chance(n):.2g} is beyond chance. Weights may be due to chance: see `evidence_`, or select groups "
-            "by omkl.select_groups.",
-            DataWarning,
-        )
+    if evidence is None or not evidence.is_weak():
+        return
+    n = len(evidence.sums)
+    largest = evidence.z_scores().max()
+    warn_caller(
+        f"No group stands out on new examples: the largest z-score of {n} groups is "
+        f"{largest:.2g}, and {beyond_chance(n):.2g} is beyond chance. Weights may be due to "
+        "chance: see `evidence_`, or select groups by omkl.select_groups.",
+        DataWarning,
+    )

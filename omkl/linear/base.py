@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
 
 from omkl._components import warn_caller
@@ -62,26 +63,24 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         "missing": validation.OneOf(validation.MISSING_RULES),
     }
     _plain_attributes = (
-        *(
-            "n_features_in_",
-            "classes_",
-            "multilabel_",
-            "multinomial_",
-            "constant_labels_",
-            "coef_",
-            "intercept_",
-        ),
-        *(
-            "dual_gap_",
-            "n_iter_",
-            "history_",
-            "alpha_",
-            "alphas_",
-            "scores_",
-            "cv_results_",
-            "categories_",
-        ),
-        *("column_kinds_", "column_means_", "missing_columns_"),
+        "n_features_in_",
+        "classes_",
+        "multilabel_",
+        "multinomial_",
+        "constant_labels_",
+        "coef_",
+        "intercept_",
+        "dual_gap_",
+        "n_iter_",
+        "history_",
+        "alpha_",
+        "alphas_",
+        "scores_",
+        "cv_results_",
+        "categories_",
+        "column_kinds_",
+        "column_means_",
+        "missing_columns_",
     )
     _progress = "iteration"
     report_sections = ("weights", "coefficients")
@@ -125,7 +124,8 @@ class SparseLinear(SavedEstimator, BaseEstimator):
             If a parameter is invalid, there is only one class, or groups do not fit the columns.
         """
         self._check()
-        self._learn(*problems.read_samples(self, X, y, sample_weight, offset), float(self.alpha))
+        samples, decoder = problems.read_samples(self, X, y, sample_weight, offset)
+        self._learn(samples, decoder, float(self.alpha))
         return self
 
     def _check(self) -> None:
@@ -142,74 +142,84 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         target = samples.targets[0]
         is_constant = decoder is None and not np.ptp(target, axis=0).any()
         if is_constant and self.fit_intercept and samples.offsets is None:
-            self.dual_gap_, self.n_iter_, self.history_ = 0.0, 1, []
-            # the loss may be 0, so that no relative gap exists
-            loss, targets = (
-                batch.resolve_loss(self),
-                (target + samples.centres).reshape(len(target), -1).T,
-            )
-            ones, zeros = np.ones(len(target)), np.zeros(len(target))
-            fits = [
-                WeightedLoss(loss, y, ones).best_intercept(zeros) if loss.has_link else y[0]
-                for y in targets
-            ]
-            coefficients, intercepts = (
-                np.zeros((len(targets), samples.design.shape[1])),
-                np.array(fits),
-            )
-            warn_caller(
-                f"y is constant, and so is the model: {listed(targets[:, 0].tolist(), 5)}.",
-                DataWarning,
-            )
+            coefficients, intercepts = self._constant_model(samples)
         else:
             coefficients, intercepts = self._solve(samples, alpha)
         if decoder is not None:
-            self.classes_, self.constant_labels_ = decoder.classes, decoder.constant
-            self.multilabel_, self.multinomial_ = decoder.multilabel, decoder.multinomial
-        alone = decoder is None and target.ndim == 1
-        self.coef_ = coefficients[0] if alone else coefficients
-        self.intercept_ = float(intercepts[0]) if alone else intercepts
+            self.classes_ = decoder.classes
+            self.constant_labels_ = decoder.constant
+            self.multilabel_ = decoder.multilabel
+            self.multinomial_ = decoder.multinomial
+        has_one_output = decoder is None and target.ndim == 1
+        self.coef_ = coefficients[0] if has_one_output else coefficients
+        self.intercept_ = float(intercepts[0]) if has_one_output else intercepts
+
+    def _constant_model(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+        """Return coefficients (P, n) and intercepts (P,) for constant targets.
+
+        Their loss may be 0, so that no relative gap exists.
+        """
+        self.dual_gap_ = 0.0
+        self.n_iter_ = 1
+        self.history_ = []
+        loss = batch.resolve_loss(self)
+        n_samples, n_columns = samples.design.shape
+        targets = samples.targets[0] + samples.centres
+        levels = targets.reshape(n_samples, -1)[0]
+        intercepts = levels.copy()
+        if loss.has_link:
+            for p, level in enumerate(levels):
+                weighted = WeightedLoss(loss, np.full(n_samples, level), np.ones(n_samples))
+                intercepts[p] = weighted.best_intercept(np.zeros(n_samples))
+        warn_caller(
+            f"y is constant, and so is the model: {listed(levels.tolist(), 5)}.", DataWarning
+        )
+        return np.zeros((len(levels), n_columns)), intercepts
 
     def _solve(self, samples: Samples, alpha: float) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients (P, n) and intercepts (P,) of all problems."""
-        solver, own = problems.solver_of(self), samples.merged().problems(self, alpha)
-        starts = self._starts(samples) or [None] * len(own)
+        solver = problems.solver_of(self)
+        designs = samples.merged().problems(self, alpha)
+        starts = self._starts(samples) or [None] * len(designs)
         solutions: list[Solution] = []
-        for problem, start in zip(own, starts):
+        self.history_ = []
+        for p, (problem, start) in enumerate(zip(designs, starts)):
             with batch.gap_progress(self.verbose, "groups") as progress:
-                solutions.append(solver.solve(problem, self.tol, self.max_iter, start, progress))
-            problems.warn_unless_converged(solutions[-1], self.tol)
+                solution = solver.solve(problem, self.tol, self.max_iter, start, progress)
+            problems.warn_unless_converged(solution, self.tol)
+            solutions.append(solution)
+            self.history_ += [{"problem": p, **record} for record in solution.history]
         self.dual_gap_ = max(solution.certificate.gap for solution in solutions)
         self.n_iter_ = max(1, *(solution.n_iter for solution in solutions))
-        self.history_ = [
-            {"problem": p, **record}
-            for p, found in enumerate(solutions)
-            for record in found.history
-        ]
         coefficients, intercepts = samples.coefficients(solutions)
-        if not coefficients.any() and own[0].threshold > 0:
-            largest = max(problem.largest_alpha() for problem in own)
+        if not coefficients.any() and designs[0].threshold > 0:
+            largest = max(problem.largest_alpha() for problem in designs)
             if 0 < largest <= alpha:
-                found = f"No column is in the model at alpha={alpha:g}"
                 warn_caller(
-                    f"{found}: with these data it must be below {largest:.3g}.", DataWarning
+                    f"No column is in the model at alpha={alpha:g}: with these data it must be "
+                    f"below {largest:.3g}.",
+                    DataWarning,
                 )
         return coefficients, intercepts
 
     def _starts(self, samples: Samples) -> list | None:
-        """Return the models of the previous fit if ``warm_start`` and their shapes fit, else None."""
+        """Return the models of the previous fit with ``warm_start``, None if shapes differ."""
         if not self.warm_start or not self.__sklearn_is_fitted__():
             return None
-        known, shape = np.atleast_2d(self.coef_), (sum(samples.widths), samples.design.shape[1])
-        if known.shape != shape:
+        coefficients = np.atleast_2d(self.coef_)
+        if coefficients.shape != (sum(samples.widths), samples.design.shape[1]):
             return None
-        models, known = [], np.maximum(known, 0.0) if self.positive else known
+        if self.positive:
+            coefficients = np.maximum(coefficients, 0.0)
         intercepts = np.atleast_1d(self.intercept_) - samples.centres
-        for last, width in zip(np.cumsum(samples.widths), samples.widths):
-            w, b = known[last - width : last].T.ravel(), intercepts[last - width : last]
-            models.append(
-                LinearModel(np.flatnonzero(w), w[w != 0], b if width > 1 else float(b[0]))
-            )
+        models = []
+        first = 0
+        for width in samples.widths:
+            outputs = slice(first, first + width)
+            weights = coefficients[outputs].T.ravel()
+            intercept = intercepts[outputs] if width > 1 else float(intercepts[first])
+            models.append(LinearModel(np.flatnonzero(weights), weights[weights != 0], intercept))
+            first += width
         return models
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -232,8 +242,7 @@ class SparseLinear(SavedEstimator, BaseEstimator):
             As for :meth:`fit`.
         alphas : int or array of floats > 0
             The values. A number spreads as many values evenly on a log scale, over two decades
-            below
-            :math:`\alpha_{\max}`, the smallest alpha at which no column is in the model.
+            below :math:`\alpha_{\max}`, the smallest alpha at which no column is in the model.
 
         Returns
         -------
@@ -245,23 +254,25 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         """
         model = clone(self)
         model._check()
-        samples = problems.read_samples(model, X, y, sample_weight, offset)[0].merged()
-        own, solver = samples.problems(model, 1.0), problems.solver_of(self)
-        values = problems.path_values(own, alphas)
-        paths = [
-            list(regularization_path(solver, problem, values, self.tol, self.max_iter))
-            for problem in own
-        ]
-        for path in paths:
+        samples, _ = problems.read_samples(model, X, y, sample_weight, offset)
+        samples = samples.merged()
+        designs = samples.problems(model, 1.0)
+        solver = problems.solver_of(self)
+        values = problems.path_values(designs, alphas)
+        paths = []
+        for problem in designs:
+            path = list(regularization_path(solver, problem, values, self.tol, self.max_iter))
             for point in path:
                 problems.warn_unless_converged(point.solution, self.tol)
+            paths.append(path)
         return [samples.path_record(points) for points in zip(*paths)]
 
     # ---- prediction ------------------------------------------------------------------------------
 
     def predict(self, X: DesignLike, *, offset: ArrayLike | None = None) -> np.ndarray:
-        """Predict classes, labels or numbers; with the Poisson loss the mean, :math:`e^{(X w)_i + b
-        + o_i}`.
+        """Predict classes, labels or numbers.
+
+        With the Poisson loss, they are means, :math:`e^{(X w)_i + b + o_i}`.
 
         Parameters
         ----------
@@ -294,8 +305,9 @@ class SparseLinear(SavedEstimator, BaseEstimator):
 
     @available_if(batch.is_probabilistic)
     def predict_proba(self, X: DesignLike, *, offset: ArrayLike | None = None) -> np.ndarray:
-        """Predict probabilities by the logistic loss; one-vs-rest probabilities are scaled to sum
-        to one.
+        """Predict probabilities by the logistic loss.
+
+        One-vs-rest probabilities are scaled to sum to one.
 
         Parameters
         ----------
@@ -317,14 +329,15 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         )
 
     def _outputs(self, X: DesignLike, offset: ArrayLike | None) -> np.ndarray:
-        """Return outputs (n, P) of all problems for checked inputs, from the columns with nonzero
-        coefficients.
+        """Return outputs (n, P) of all problems for checked inputs.
+
+        They are computed from the columns with nonzero coefficients.
         """
-        outputs = problems.predictions_of(
-            as_design(X), np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
-        )
-        known = problems.read_offsets(offset, *outputs.shape)
-        return outputs if known is None else outputs + known.T
+        coefficients = np.atleast_2d(self.coef_)
+        intercepts = np.atleast_1d(self.intercept_)
+        outputs = problems.predictions_of(as_design(X), coefficients, intercepts)
+        offsets = problems.read_offsets(offset, *outputs.shape)
+        return outputs if offsets is None else outputs + offsets.T
 
     def _checked(self, X: DesignLike) -> DesignLike:
         """Check inputs for prediction: an array, a sparse matrix or a ``LinearOperator``."""
@@ -334,7 +347,8 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         if X.shape[1] != self.n_features_in_:
             name = type(self).__name__
             raise InputError(
-                f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features."
+                f"X has {X.shape[1]} features, "
+                f"but {name} is expecting {self.n_features_in_} features."
             )
         return X
 
@@ -378,49 +392,72 @@ class SparseLinear(SavedEstimator, BaseEstimator):
             If the sample does not fit the model, or a class or target is unknown.
         """
         X = self._checked(one_row(x))
-        known = None if offset is None else np.atleast_1d(np.asarray(offset, dtype=np.float64))
-        outputs = self._outputs(X, known if known is None or len(known) == 1 else known[None])
+        offsets = None
+        if offset is not None:
+            offsets = np.atleast_1d(np.asarray(offset, dtype=np.float64))
+        is_row_of_outputs = offsets is not None and len(offsets) != 1
+        outputs = self._outputs(X, offsets[None] if is_row_of_outputs else offsets)
         if len(outputs) != 1:
             raise InputError(
                 f"explain takes one sample, but got {len(outputs)}: call it for each sample."
             )
-        chosen = batch.contrast(self._decoder(), outputs[0], label, against, target)
+        contrast = batch.contrast(self._decoder(), outputs[0], label, against, target)
         if isinstance(X, LinearOperator):
             raise InputError(f"explain takes a row of numbers, not {type(X).__name__}.")
-        row = sparse.coo_array(X)
-        columns, values = row.coords[1], row.data
-        added = (chosen.weights @ np.atleast_2d(self.coef_)[:, columns]) * values
-        columns, added = columns[added != 0], added[added != 0]
-        members = batch.groups_of(self)
-        labels, names = (
-            column_labels(members.groups, np.shape(self.coef_)[-1]),
-            validation.encoded_columns(self),
-        )
-        if labels is None:
-            owners = [name_of_column(validation.source_columns(self), j) for j in columns.tolist()]
-        else:
-            known_groups = members.texts(int(labels.max()) + 1)
-            owners = [known_groups[k] for k in labels[columns].tolist()]
+        pieces = self._pieces(sparse.coo_array(X), contrast.weights)
         groups = dict[str, float]()
-        for name, value in zip(owners, added.tolist()):
-            groups[name] = groups.get(name, 0.0) + value
-        groups[CONSTANT] = float(chosen.weights @ np.atleast_1d(self.intercept_))
-        if known is not None:
-            groups["offset"] = float(chosen.weights @ np.broadcast_to(known, len(chosen.weights)))
-        pieces = [
-            Piece("feature", name, j, None, v)
-            for name, j, v in zip(owners, columns.tolist(), added.tolist())
-        ]
+        for piece in pieces:
+            groups[piece.group] = groups.get(piece.group, 0.0) + piece.value
+        groups[CONSTANT] = float(contrast.weights @ np.atleast_1d(self.intercept_))
+        if offsets is not None:
+            offsets_of_outputs = np.broadcast_to(offsets, len(contrast.weights))
+            groups["offset"] = float(contrast.weights @ offsets_of_outputs)
+        names = validation.encoded_columns(self)
 
-        def named(pieces: list[Piece]) -> list[str]:
+        def names_of(pieces: list[Piece]) -> list[str]:
             return [name_of_column(names, piece.key) for piece in pieces]
 
-        margin = float(chosen.weights @ outputs[0])
-        return explanation(*chosen[1:], margin, Contributions(groups, pieces), n, named)
+        return explanation(
+            contrast.output,
+            contrast.against,
+            contrast.summary,
+            float(contrast.weights @ outputs[0]),
+            Contributions(groups, pieces),
+            n,
+            names_of,
+        )
+
+    def _pieces(self, row: sparse.coo_array, weights: np.ndarray) -> list[Piece]:
+        """Return what each column of a row (1, n) adds to ``weights @ outputs``, weights (P,)."""
+        columns = row.coords[1]
+        adds = (weights @ np.atleast_2d(self.coef_)[:, columns]) * row.data
+        groups = batch.groups_of(self)
+        labels = column_labels(groups.groups, np.shape(self.coef_)[-1])
+        if labels is None:
+            names = validation.source_columns(self)
+        else:
+            texts = groups.texts(int(labels.max()) + 1)
+        pieces = []
+        for j, value in zip(columns.tolist(), adds.tolist()):
+            if value != 0:
+                group = name_of_column(names, j) if labels is None else texts[labels[j]]
+                pieces.append(Piece("feature", group, j, None, value))
+        return pieces
+
+    def _score(
+        self,
+        metric: Callable[..., float],
+        X: DesignLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        offset: ArrayLike | None,
+    ) -> float:
+        return float(metric(y, self.predict(X, offset=offset), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse, tags.input_tags.allow_nan = True, self.missing == "indicator"
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing == "indicator"
         tags.target_tags.multi_output = isinstance(self, RegressorMixin) or self._takes_labels
         return tags
 
@@ -430,32 +467,61 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         return self.class_weight is None and self.multiclass != "multinomial"
 
 
-def score_with_offset(
-    model: SparseLinear,
-    X: DesignLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    *,
-    offset: ArrayLike | None = None,
-) -> float:
-    r"""Return the accuracy of a classifier, in [0, 1], or :math:`R^2 \le 1` of a regressor,
-    averaged over outputs.
+class SparseRegressor(RegressorMixin, SparseLinear):
+    """Base class of the regressors."""
 
-    Parameters
-    ----------
-    X, y, sample_weight, offset
-        As for :meth:`fit`; the offset is 0 by default.
-    """
-    from sklearn.metrics import accuracy_score, r2_score
+    def score(
+        self,
+        X: DesignLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        offset: ArrayLike | None = None,
+    ) -> float:
+        r"""Return :math:`R^2 \le 1`, averaged over outputs.
 
-    metric = accuracy_score if batch.is_a_classifier(model) else r2_score
-    return float(metric(y, model.predict(X, offset=offset), sample_weight=sample_weight))
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            As for :meth:`fit`; the offset is 0 by default.
+        """
+        from sklearn.metrics import r2_score
+
+        return self._score(r2_score, X, y, sample_weight, offset)
+
+
+class SparseClassifier(ClassifierMixin, SparseLinear):
+    """Base class of the classifiers."""
+
+    def score(
+        self,
+        X: DesignLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        offset: ArrayLike | None = None,
+    ) -> float:
+        """Return the accuracy, in [0, 1].
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            As for :meth:`fit`; the offset is 0 by default.
+        """
+        from sklearn.metrics import accuracy_score
+
+        return self._score(accuracy_score, X, y, sample_weight, offset)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self._takes_labels
+        # with standardized columns, alpha=1 leaves no column in the model
+        tags.classifier_tags.poor_score = True
+        return tags
 
 
 def group_norms(coefficients: np.ndarray, named: batch.ColumnNames) -> dict[str, np.ndarray]:
-    """Return the norm of the coefficients (n, K, d) of each group of columns, as arrays (n,) by
-    name.
-    """
+    """Return the norms (n,) of the coefficients (n, K, d) of each group of columns, by name."""
     squares = np.square(coefficients).sum(axis=1)
     members = column_labels(named.groups, squares.shape[1])
     if members is not None:

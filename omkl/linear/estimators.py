@@ -1,24 +1,20 @@
-"""GroupLasso and SparseLogisticRegression, certified models that select columns, and their
-cross-validated versions.
-"""
+"""GroupLasso and SparseLogisticRegression, with a certificate, and with cross-validation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import Tags
 
 from omkl._components import check_n_jobs
 from omkl.batch.solver import regularization_path
 from omkl.estimators.batch import NEVER, ClassDecoder, NumberDecoder, is_a_classifier, resolve_loss
 from omkl.estimators.cross_validation import HeldOut, PathSearch
-from omkl.linear.base import SparseLinear, score_with_offset
+from omkl.linear.base import SparseClassifier, SparseLinear, SparseRegressor
 from omkl.linear.problems import (
     DesignLike,
     Samples,
@@ -34,11 +30,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GroupLasso(RegressorMixin, SparseLinear):
-    r"""Lasso, group lasso and elastic net with a certificate: regression that selects columns or
-    groups of them.
+class GroupLasso(SparseRegressor):
+    r"""Lasso, group lasso and elastic net with a certificate.
 
-    .. math:: \min_{w, b} \frac1n \sum_i l\Bigl(y_i, (X w)_i + b\Bigr) + \alpha \sum_g \omega_g \|w_g\|
+    Regression that selects columns or groups of them.
+
+    .. math::
+
+        \min_{w, b} \frac1n \sum_i l\Bigl(y_i, (X w)_i + b\Bigr)
+        + \alpha \sum_g \omega_g \|w_g\|
 
     The loss is a mean, weighted by the sample weights, with 1/2 times the squared error. Without
     groups this is scikit-learn's ``Lasso(alpha)``. With K outputs the loss is summed over outputs,
@@ -55,14 +55,14 @@ class GroupLasso(RegressorMixin, SparseLinear):
         dict also names the groups.
     loss : {"squared", "huber", "poisson", "epsilon-insensitive"} or PointwiseLoss
         Any convex loss, with or without kinks. With "poisson" targets are counts whose mean is
-        :math:`e^{(X w)_i + b}`, as in scikit-learn's ``PoissonRegressor``, and predictions are means.
+        :math:`e^{(X w)_i + b}`, as in scikit-learn's ``PoissonRegressor``, and predictions are
+        means.
     regularizer : {"group-lasso", "elastic-net", "sparse-group"}, or Regularizer
         A function of the group norms; with the solver "dal" a sum over groups.
-        "sparse-group:sigma=0.7" is
-        :math:`\sum_g \sigma \omega_g \|w_g\| + (1-\sigma) \|w_g\|_1`, which selects columns within groups, too.
-        "elastic-net:mu=0.3" is
-        :math:`\sum_g (1-\mu) b_g + \mu b_g^2 / 2`: with single columns scikit-learn's
-        ``ElasticNet(alpha, l1_ratio=1 - mu)``. "l1" is for single columns only.
+        "sparse-group:sigma=0.7" is :math:`\sum_g \sigma \omega_g \|w_g\| + (1-\sigma) \|w_g\|_1`,
+        which selects columns within groups, too. "elastic-net:mu=0.3" is :math:`\sum_g (1-\mu) b_g
+        + \mu b_g^2 / 2`: with single columns scikit-learn's ``ElasticNet(alpha, l1_ratio=1 - mu)``.
+        "l1" is for single columns only.
     group_weights : None, "sqrt-size", array of shape (g,) or dict
         The :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists, or in a dict
         by the names of the groups; None makes them all 1. Groups of weight 0 are not regularized
@@ -127,24 +127,15 @@ class GroupLasso(RegressorMixin, SparseLinear):
     loss: str | PointwiseLoss = "squared"
     warm_start: bool = False
 
-    score = score_with_offset
-
-
-def classifier_tags(self: SparseLinear) -> Tags:
-    """Return scikit-learn's tags of a classifier."""
-    tags = ClassifierMixin.__sklearn_tags__(self)
-    tags.classifier_tags.multi_label = self._takes_labels
-    tags.classifier_tags.poor_score = (
-        True  # with standardized columns alpha=1 leaves no column in the model
-    )
-    return tags
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SparseLogisticRegression(ClassifierMixin, SparseLinear):
+class SparseLogisticRegression(SparseClassifier):
     r"""Classifier that selects columns or groups of them, with a certificate.
 
-    .. math:: \min_{w, b} \frac1n \sum_i \log\bigl(1 + e^{-y_i ((X w)_i + b)}\bigr) + \alpha \sum_g \omega_g \|w_g\|
+    .. math::
+
+        \min_{w, b} \frac1n \sum_i \log\bigl(1 + e^{-y_i ((X w)_i + b)}\bigr)
+        + \alpha \sum_g \omega_g \|w_g\|
 
     The loss is a mean, weighted by the weights of samples and classes: scikit-learn's
     ``LogisticRegression(C=c, l1_ratio=1)`` is ``alpha = 1 / (c * n)``.
@@ -153,8 +144,9 @@ class SparseLogisticRegression(ClassifierMixin, SparseLinear):
     ----------
     alpha : float > 0
         Weight of the regularizer; larger values select fewer groups.
-    groups, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive, missing,
-    warm_start, verbose
+    groups, regularizer, group_weights, solver, tol, max_iter, fit_intercept
+        As for :class:`GroupLasso`.
+    positive, missing, warm_start, verbose
         As for :class:`GroupLasso`.
     loss : {"logistic", "squared-hinge", "hinge"} or PointwiseLoss
         Any convex loss, with or without kinks.
@@ -177,7 +169,8 @@ class SparseLogisticRegression(ClassifierMixin, SparseLinear):
         Whether targets were indicators of labels.
     constant_labels_ : dict of int to bool
         Labels that all samples have, or that none has; predictions repeat them.
-    coef_ : array of shape (1, n), or (K, n) for K > 2 classes, or (P, n) for the P labels that are not constant
+    coef_ : array of shape (1, n), or (K, n) for K > 2 classes, or (P, n) for labels
+        P is the number of labels that are not constant.
     intercept_ : array of shape (1,), (K,) or (P,)
     dual_gap_ : float
         Relative duality gap reached, the largest over the binary problems, computed from the model
@@ -205,61 +198,9 @@ class SparseLogisticRegression(ClassifierMixin, SparseLinear):
     class_weight: str | dict | None = None
     warm_start: bool = False
 
-    score = score_with_offset
-
-    __sklearn_tags__ = classifier_tags
-
-
-Model = TypeVar("Model", bound=SparseLinear)
-
-
-def fit_best_alpha(
-    self: Model,
-    X: DesignLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    *,
-    sample_groups: ArrayLike | None = None,
-    offset: ArrayLike | None = None,
-) -> Model:
-    """Choose alpha, and learn the coefficients from all samples.
-
-    Parameters
-    ----------
-    X, y, offset
-        As for :meth:`GroupLasso.fit`.
-    sample_weight : array of shape (m,), optional
-        Weights >= 0 of the samples in the mean loss, and of held-out samples in scores.
-    sample_groups : array of shape (m,), optional
-        Samples of one group stay in one fold, with splitters such as scikit-learn's ``GroupKFold``.
-
-    Returns
-    -------
-    self
-        With the model of all samples at ``alpha_``.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        As for a single alpha; also if alphas are invalid, cv does not split the samples into folds
-        or leaves one empty, or scoring is invalid or undefined in all folds.
-    """
-    self._check()
-    check_n_jobs(self.n_jobs)
-    samples, decoder = read_samples(self, X, y, sample_weight, offset)
-    search = PathSearch(self, "alpha", y, sample_weight, sample_groups)
-    alphas = path_values(samples.merged().problems(self, 1.0), self.alphas)
-    held_out = partial(_held_out_path, self, samples, decoder or NumberDecoder(resolve_loss(self)))
-    paths = [partial(held_out, train, test) for train, test in search.folds]
-    known = search.y[search.kept] if is_a_classifier(self) else samples.targets[0] + samples.centres
-    alpha = search.choose(alphas, paths, known, self.n_jobs)
-    self._learn(samples, decoder, alpha)
-    search.warn()
-    return self
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GroupLassoCV(RegressorMixin, SparseLinear):
+class GroupLassoCV(SparseRegressor):
     r"""Lasso, group lasso and elastic net with alpha chosen by cross-validation.
 
     In each fold one path of alpha is solved, with warm starts. The rows of the design are not
@@ -270,8 +211,9 @@ class GroupLassoCV(RegressorMixin, SparseLinear):
     alphas : int or array of floats > 0
         Values of alpha. A number spreads as many values evenly on a log scale, over two decades
         below the smallest alpha at which no column is in the model of all samples.
-    groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept, positive,
-    missing, verbose
+    groups, loss, regularizer, group_weights, solver, tol, max_iter, fit_intercept
+        As for :class:`GroupLasso`.
+    positive, missing, verbose
         As for :class:`GroupLasso`.
     cv : int, splitter, iterable of (train, test) or None
         As in scikit-learn; a number gives consecutive folds, None five of them.
@@ -310,21 +252,52 @@ class GroupLassoCV(RegressorMixin, SparseLinear):
     n_jobs: int | None = None
     loss: str | PointwiseLoss = "squared"
 
-    fit = fit_best_alpha
-    score = score_with_offset
+    def fit(
+        self,
+        X: DesignLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        sample_groups: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+    ) -> Self:
+        """Choose alpha, and learn the coefficients from all samples.
+
+        Parameters
+        ----------
+        X, y, offset
+            As for :meth:`GroupLasso.fit`.
+        sample_weight : array of shape (m,), optional
+            Weights >= 0 of the samples in the mean loss, and of held-out samples in scores.
+        sample_groups : array of shape (m,), optional
+            Samples of one group stay in one fold, with splitters such as scikit-learn's
+            ``GroupKFold``.
+
+        Returns
+        -------
+        self
+            With the model of all samples at ``alpha_``.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            As for a single alpha; also if alphas are invalid, cv does not split the samples into
+            folds or leaves one empty, or scoring is invalid or undefined in all folds.
+        """
+        fit_best_alpha(self, X, y, sample_weight, sample_groups, offset)
+        return self
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SparseLogisticRegressionCV(ClassifierMixin, SparseLinear):
+class SparseLogisticRegressionCV(SparseClassifier):
     """Classifier that selects columns or groups of them, with alpha chosen by cross-validation.
 
     Parameters
     ----------
     alphas, cv, scoring, n_jobs
         As for :class:`GroupLassoCV`; folds are stratified, and None for ``scoring`` is accuracy.
-    groups, loss, regularizer, group_weights, multiclass, class_weight, solver, tol, max_iter,
-    fit_intercept, \
-positive, missing, verbose
+    groups, loss, regularizer, group_weights, multiclass, class_weight, solver, tol, max_iter, \
+fit_intercept, positive, missing, verbose
         As for :class:`SparseLogisticRegression`; "balanced" class weights are computed from all
         samples.
 
@@ -353,10 +326,67 @@ positive, missing, verbose
     multiclass: str = "ovr"
     class_weight: str | dict | None = None
 
-    fit = fit_best_alpha
-    score = score_with_offset
+    def fit(
+        self,
+        X: DesignLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        sample_groups: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+    ) -> Self:
+        """Choose alpha, and learn the coefficients from all samples.
 
-    __sklearn_tags__ = classifier_tags
+        Parameters
+        ----------
+        X, y, offset
+            As for :meth:`SparseLogisticRegression.fit`.
+        sample_weight : array of shape (m,), optional
+            Weights >= 0 of the samples in the mean loss, and of held-out samples in scores.
+        sample_groups : array of shape (m,), optional
+            Samples of one group stay in one fold, with splitters such as scikit-learn's
+            ``GroupKFold``.
+
+        Returns
+        -------
+        self
+            With the model of all samples at ``alpha_``.
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            As for a single alpha; also if alphas are invalid, cv does not split the samples into
+            folds or leaves one empty, or scoring is invalid or undefined in all folds.
+        """
+        fit_best_alpha(self, X, y, sample_weight, sample_groups, offset)
+        return self
+
+
+def fit_best_alpha(
+    model: GroupLassoCV | SparseLogisticRegressionCV,
+    X: DesignLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    sample_groups: ArrayLike | None,
+    offset: ArrayLike | None,
+) -> None:
+    """Choose the alpha of a model by cross-validation, and train it on all samples."""
+    model._check()
+    check_n_jobs(model.n_jobs)
+    samples, class_decoder = read_samples(model, X, y, sample_weight, offset)
+    decoder = class_decoder or NumberDecoder(resolve_loss(model))
+    search = PathSearch(model, "alpha", y, sample_weight, sample_groups)
+    alphas = path_values(samples.merged().problems(model, 1.0), model.alphas)
+    paths = []
+    for train, test in search.folds:
+        paths.append(partial(_held_out_path, model, samples, decoder, train, test))
+    if class_decoder is None:
+        targets = samples.targets[0] + samples.centres
+    else:
+        targets = search.y[search.used]
+    alpha = search.choose(alphas, paths, targets, model.n_jobs)
+    model._learn(samples, class_decoder, alpha)
+    search.warn()
 
 
 def _held_out_path(
@@ -367,24 +397,24 @@ def _held_out_path(
     test: np.ndarray,
     alphas: np.ndarray,
 ) -> HeldOut:
-    """Solve a path on the training samples of a fold."""
+    """Solve a path on the training samples of a fold, and predict its test samples."""
     outputs = np.zeros((len(alphas), len(test), sum(samples.widths)))
     if samples.offsets is not None:
         outputs += samples.offsets[:, test].T
-    active, gaps = np.zeros(len(alphas)), np.zeros(len(alphas))
-    solver, rows = solver_of(model), samples.rows(train).merged()
-    for p, (known, width) in enumerate(zip(rows.targets, samples.widths)):
-        if is_a_classifier(model) and known.ndim == 1 and np.all(known == known[0]):
-            outputs[:, :, p] = -NEVER if known[0] > 0 else NEVER
+    active = np.zeros(len(alphas))
+    gaps = np.zeros(len(alphas))
+    training = samples.rows(train).merged()
+    for p, targets in enumerate(training.targets):
+        if is_a_classifier(model) and targets.ndim == 1 and np.all(targets == targets[0]):
+            outputs[:, :, p] = -NEVER if targets[0] > 0 else NEVER
             continue
-        own = slice(p, p + width)  # several outputs are one problem
-        offsets = None if rows.offsets is None else rows.offsets[own]
-        [problem] = replace(rows, targets=[known], offsets=offsets).problems(model, 1.0)
-        for a, point in enumerate(
-            regularization_path(solver, problem, alphas, model.tol, model.max_iter)
-        ):
-            certificate, learned = point.solution.certificate, rows.coefficients([point.solution])
-            outputs[a, :, own] += predictions_of(samples.design, *learned)[test]
-            active[a] += np.count_nonzero(certificate.norms)
-            gaps[a] = max(gaps[a], abs(certificate.gap))
+        of_problem = slice(p, p + samples.widths[p])  # several outputs are one problem
+        offsets = None if training.offsets is None else training.offsets[of_problem]
+        [problem] = replace(training, targets=[targets], offsets=offsets).problems(model, 1.0)
+        path = regularization_path(solver_of(model), problem, alphas, model.tol, model.max_iter)
+        for a, point in enumerate(path):
+            learned = training.coefficients([point.solution])
+            outputs[a, :, of_problem] += predictions_of(samples.design, *learned)[test]
+            active[a] += np.count_nonzero(point.solution.certificate.norms)
+            gaps[a] = max(gaps[a], abs(point.solution.certificate.gap))
     return HeldOut(outputs, active, gaps, decoder)

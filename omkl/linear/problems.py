@@ -1,6 +1,4 @@
-"""Problems of sparse linear models: from training samples to problems, and from solutions to
-coefficients.
-"""
+"""Problems of sparse linear models: from samples to problems, from solutions to coefficients."""
 
 from __future__ import annotations
 
@@ -80,90 +78,110 @@ class Samples:
         """Number of outputs of each problem."""
         return [1 if target.ndim == 1 else target.shape[1] for target in self.targets]
 
-    def rows(self, kept: np.ndarray) -> Samples:
+    def rows(self, indices: np.ndarray) -> Samples:
         """Select the samples at some positions; rows of the design are not copied."""
-        parts = (self.weights, self.offsets, self.copies)
-        weights, offsets, copies = (None if part is None else part[..., kept] for part in parts)
-        targets = [target[kept] for target in self.targets]
-        return Samples(self.design.rows(kept), targets, weights, offsets, copies, self.centres)
+        return Samples(
+            design=self.design.rows(indices),
+            targets=[target[indices] for target in self.targets],
+            weights=_at(self.weights, indices),
+            offsets=_at(self.offsets, indices),
+            copies=_at(self.copies, indices),
+            centres=self.centres,
+        )
 
     def merged(self) -> Samples:
         """Merge identical samples into one with the sum of their weights, an equivalent problem."""
         if self.copies is None:
             return self
-        _, first, own = np.unique(self.copies, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        if len(order) == len(own):
+        _, first, merged = np.unique(self.copies, return_index=True, return_inverse=True)
+        if len(first) == len(merged):
             return self
-        sums = np.bincount(own, np.ones(len(own)) if self.weights is None else self.weights)
+        order = np.argsort(first)
+        weights = np.ones(len(merged)) if self.weights is None else self.weights
+        sums = np.bincount(merged, weights)
         return replace(self.rows(first[order]), weights=sums[order], copies=None)
 
     def problems(self, model: BaseEstimator, alpha: float) -> list[DesignProblem]:
         """Return the problem of each target, with the parameters of a model."""
         loss = batch.resolve_loss(model)
         regularizer = resolve(Regularizer, model.regularizer, "regularizer")
-        (members, named), weights, n_columns = (
-            batch.groups_of(model),
-            model.group_weights,
-            self.design.shape[1],
-        )
-        if isinstance(weights, dict):
-            if named is None or weights.keys() != set(named):
-                raise InputError(
-                    f"group_weights must have a value for each of the groups {listed(named or (), 5)}."
-                )
-            weights = np.array([weights[name] for name in named])
-        elif isinstance(weights, str):
-            if weights != "sqrt-size":
-                raise InputError(
-                    f'group_weights must be numbers, "sqrt-size" or None, not {weights!r}.'
-                )
-            weights = np.sqrt(ColumnGroups(members, n_columns).blocks.sizes)
-        groups = ColumnGroups(members, n_columns, weights)
+        columns = batch.groups_of(model)
+        n_columns = self.design.shape[1]
+        weights = _group_weights(model, columns, n_columns)
+        groups = ColumnGroups(columns.groups, n_columns, weights)
         if isinstance(model.regularizer, Regularizer):  # unlike a string, it may name groups
-            regularizer = regularizer.bind(batch.ColumnNames(members, named).texts(groups.n_groups))
+            regularizer = regularizer.bind(columns.texts(groups.n_groups))
         shared = (regularizer, alpha, groups, bool(model.fit_intercept), self.weights)
-        offsets = [None] * len(self.targets) if self.offsets is None else self.offsets
         if self.targets[0].ndim == 2:
             if model.positive:
                 raise InputError(
-                    "positive=True needs a single output: leave it out, or fit one output at a time."
+                    "positive=True needs a single output: "
+                    "leave it out, or fit one output at a time."
                 )
-            offset = None if self.offsets is None else self.offsets.T
-            own_loss = None if batch.is_a_classifier(model) else loss
-            return [stacked_problem(self.design, self.targets[0], own_loss, *shared, offset)]
-        pairs = zip(self.targets, offsets)
-        return [
-            DesignProblem(self.design, y, loss, *shared, offset, bool(model.positive))
-            for y, offset in pairs
-        ]
+            offsets = None if self.offsets is None else self.offsets.T
+            loss_of_numbers = None if batch.is_a_classifier(model) else loss
+            return [
+                stacked_problem(self.design, self.targets[0], loss_of_numbers, *shared, offsets)
+            ]
+        positive = bool(model.positive)
+        designs = []
+        for p, target in enumerate(self.targets):
+            offset = None if self.offsets is None else self.offsets[p]
+            designs.append(DesignProblem(self.design, target, loss, *shared, offset, positive))
+        return designs
 
     def coefficients(self, solutions: Sequence[Solution]) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients (P, n) and intercepts (P,) of the outputs of all problems."""
-        n, models = self.design.shape[1], [solution.model for solution in solutions]
-        intercepts = [np.atleast_1d(model.intercept) for model in models]
-        rows = [
-            model.dense(n * len(own)).reshape(n, -1).T for model, own in zip(models, intercepts)
-        ]
-        return np.concatenate(rows), np.concatenate(intercepts) + self.centres
+        n_columns = self.design.shape[1]
+        coefficients = []
+        intercepts = []
+        for solution in solutions:
+            intercept = np.atleast_1d(solution.model.intercept)
+            weights = solution.model.dense(n_columns * len(intercept))
+            coefficients.append(weights.reshape(n_columns, -1).T)
+            intercepts.append(intercept)
+        return np.concatenate(coefficients), np.concatenate(intercepts) + self.centres
 
     def path_record(self, points: Sequence[PathPoint]) -> dict[str, Any]:
         """Return the flat record of one alpha, from the points of all problems."""
         solutions = [point.solution for point in points]
         coefficients, intercepts = self.coefficients(solutions)
-        alone = len(coefficients) == 1
+        certificates = [solution.certificate for solution in solutions]
+        has_one_output = len(coefficients) == 1
         return {
             "alpha": points[0].value,
-            "coef": coefficients[0] if alone else coefficients,
-            "intercept": float(intercepts[0]) if alone else intercepts,
-            "dual_gap": max(solution.certificate.gap for solution in solutions),
-            "objective": sum(solution.certificate.primal for solution in solutions),
-            "active": sum(
-                int(np.count_nonzero(solution.certificate.norms)) for solution in solutions
-            ),
+            "coef": coefficients[0] if has_one_output else coefficients,
+            "intercept": float(intercepts[0]) if has_one_output else intercepts,
+            "dual_gap": max(certificate.gap for certificate in certificates),
+            "objective": sum(certificate.primal for certificate in certificates),
+            "active": sum(int(np.count_nonzero(certificate.norms)) for certificate in certificates),
             "n_iter": max(solution.n_iter for solution in solutions),
             "seconds": sum(point.seconds for point in points),
         }
+
+
+def _at(values: np.ndarray | None, indices: np.ndarray) -> np.ndarray | None:
+    """Select samples, the last axis of values; None stays None."""
+    return None if values is None else values[..., indices]
+
+
+def _group_weights(model: BaseEstimator, columns: batch.ColumnNames, n_columns: int) -> Any:
+    """Return the weights of the groups of columns, as numbers, or None."""
+    weights = model.group_weights
+    if isinstance(weights, dict):
+        names = columns.names
+        if names is None or weights.keys() != set(names):
+            raise InputError(
+                f"group_weights must have a value for each of the groups {listed(names or (), 5)}."
+            )
+        return np.array([weights[name] for name in names])
+    if isinstance(weights, str):
+        if weights != "sqrt-size":
+            raise InputError(
+                f'group_weights must be numbers, "sqrt-size" or None, not {weights!r}.'
+            )
+        return np.sqrt(ColumnGroups(columns.groups, n_columns).blocks.sizes)
+    return weights
 
 
 def read_offsets(offset: ArrayLike | None, n_samples: int, n_outputs: int) -> np.ndarray | None:
@@ -171,42 +189,41 @@ def read_offsets(offset: ArrayLike | None, n_samples: int, n_outputs: int) -> np
     if offset is None:
         return None
     offsets = as_numbers(offset, "offset")
-    if (
-        offsets.shape not in ((n_samples,), (n_samples, n_outputs))
-        or not np.isfinite(offsets).all()
-    ):
+    shapes = ((n_samples,), (n_samples, n_outputs))
+    if offsets.shape not in shapes or not np.isfinite(offsets).all():
         raise InputError(
-            f"offset must hold a finite number for each sample, ({n_samples},), or each output of it, "
-            f"({n_samples}, {n_outputs}), got {offsets.shape}."
+            f"offset must hold a finite number for each sample, ({n_samples},), "
+            f"or each output of it, ({n_samples}, {n_outputs}), got {offsets.shape}."
         )
-    return np.broadcast_to(offsets if offsets.ndim == 1 else offsets.T, (n_outputs, n_samples))
+    return np.broadcast_to(offsets.T, (n_outputs, n_samples))
 
 
 def identical_samples(
     X: np.ndarray | sparse.sparray, y: np.ndarray, offsets: np.ndarray | None
 ) -> np.ndarray | None:
-    """Return, for each sample, the first one with the same features, targets and offsets; None if
-    all differ.
+    """Return, for each sample, the first one with the same features, targets and offsets, (m,).
 
-    Only samples with the same random sum of targets and a few columns are compared in full.
+    None if all differ. Only samples with the same random sum of targets and a few columns are
+    compared in full.
     """
-    rng, codes = (
-        np.random.default_rng(0),
-        [np.unique(c, return_inverse=True)[1] for c in y.reshape(len(y), -1).T],
-    )
-    columns = (
-        np.column_stack([*codes, *(() if offsets is None else offsets)]) + 0.0
-    )  # normalizes -0.0
+    rng = np.random.default_rng(0)
+    outputs = [np.unique(column, return_inverse=True)[1] for column in y.reshape(len(y), -1).T]
+    if offsets is not None:
+        outputs += list(offsets)
+    columns = np.column_stack(outputs) + 0.0  # normalizes -0.0
     if sparse.issparse(X):
-        sums, summed = X @ rng.standard_normal(X.shape[1]), columns
+        sums = X @ rng.standard_normal(X.shape[1])
+        summed = columns
     else:
         few = np.unique(np.linspace(0, X.shape[1] - 1, FEW_COLUMNS).astype(np.int64))
-        sums, summed = np.zeros(len(columns)), np.column_stack([columns, X[:, few]])
+        sums = np.zeros(len(columns))
+        summed = np.column_stack([columns, X[:, few]])
     for column in summed.T:
         sums = sums + rng.standard_normal() * column
-    _, own, counts = np.unique(sums, return_inverse=True, return_counts=True)
-    alike = np.flatnonzero(counts[own] > 1)
-    first, seen = np.arange(len(columns)), dict[tuple, int]()
+    _, inverse, counts = np.unique(sums, return_inverse=True, return_counts=True)
+    alike = np.flatnonzero(counts[inverse] > 1)
+    first = np.arange(len(columns))
+    seen = dict[tuple, int]()
     for i, digest in zip(alike.tolist(), row_digests(X, alike).tolist()):
         first[i] = seen.setdefault((columns[i].tobytes(), digest), i)
     return first if len(seen) < len(alike) else None
@@ -222,47 +239,71 @@ def read_samples(
     sample_weight: ArrayLike | None,
     offset: ArrayLike | None,
 ) -> tuple[Samples, batch.ClassDecoder | None]:
-    """Check the samples and drop samples of weight 0; X is not copied if it is float32 or float64.
+    """Check the samples, and drop those of weight 0.
 
-    Return the samples, and the decoder of a classifier.
+    X is not copied if it is float32 or float64. Return the samples, and the decoder of a
+    classifier.
     """
-    several, classifies, decoder = has_columns(y), batch.is_a_classifier(model), None
+    classifies = batch.is_a_classifier(model)
+    X, targets = _read_table(model, X, y)
+    weights = check_sample_weight(sample_weight, len(targets))
+    samples = Samples(as_design(X), [])
+    used: Any = slice(None)
+    if weights is not None and not weights.all():
+        used = np.flatnonzero(weights)
+        samples.design = samples.design.rows(used)
+        weights = weights[used]
+    decoder = None
+    if classifies:
+        multinomial = model.multiclass == "multinomial"
+        if multinomial and targets.ndim == 2:
+            raise InputError(
+                'multiclass="multinomial" is for classes, not for labels in columns of y.'
+            )
+        signs, samples.weights, decoder = batch.encode_classes(
+            targets[used], weights, model.class_weight
+        )
+        decoder = replace(decoder, multinomial=multinomial and len(decoder.classes) > 2)
+        if decoder.multinomial:
+            samples.targets = [signs > 0]
+        else:
+            samples.targets = list(np.ascontiguousarray(signs.T))
+    else:
+        numbers = finite_targets(targets[used])
+        samples.weights = weights
+        samples.centres = batch.centres_of(numbers, batch.resolve_loss(model), model.fit_intercept)
+        samples.targets = [numbers - samples.centres]
+    offsets = read_offsets(offset, len(targets), sum(samples.widths))
+    if offsets is not None:
+        samples.offsets = offsets[:, used]
+    if not isinstance(X, LinearOperator):
+        copies = identical_samples(X, targets, offsets)
+        samples.copies = None if copies is None else copies[used]
+    return samples, decoder
+
+
+def _read_table(model: BaseEstimator, X: DesignLike, y: ArrayLike) -> tuple[Any, np.ndarray]:
+    """Check X and y; return an array, a sparse matrix or an operator, and targets."""
+    has_several_outputs = has_columns(y)
     if isinstance(X, LinearOperator):
         forget_columns(model)
         model.n_features_in_ = X.shape[1]
         targets = check_array(plain_targets(y), accept_sparse="csr", ensure_2d=False, dtype=None)
-        targets = targets if several else column_or_1d(targets, warn=True)
+        if not has_several_outputs:
+            targets = column_or_1d(targets, warn=True)
     else:
-        checks = {**ACCEPTED, "missing": model.missing, "y_numeric": not classifies}
-        X, targets = checked_arrays(model, X, y, **checks, multi_output=several)
-    targets = targets.toarray() if sparse.issparse(targets) else targets
-    weights, kept = check_sample_weight(sample_weight, len(targets)), None
-    if weights is not None and not weights.all():
-        kept = np.flatnonzero(weights)
-    own = slice(None) if kept is None else kept
-    known, weights = targets[own], None if weights is None else weights[own]
-    samples = Samples(as_design(X) if kept is None else as_design(X).rows(kept), [])
-    if classifies:
-        multinomial = model.multiclass == "multinomial"
-        if multinomial and known.ndim == 2:
-            raise InputError(
-                'multiclass="multinomial" is for classes, not for labels in columns of y.'
-            )
-        signs, samples.weights, decoder = batch.encode_classes(known, weights, model.class_weight)
-        decoder = replace(decoder, multinomial=multinomial and len(decoder.classes) > 2)
-        samples.targets = (
-            [signs > 0] if decoder.multinomial else list(np.ascontiguousarray(signs.T))
+        X, targets = checked_arrays(
+            model,
+            X,
+            y,
+            **ACCEPTED,
+            missing=model.missing,
+            y_numeric=not batch.is_a_classifier(model),
+            multi_output=has_several_outputs,
         )
-    else:
-        known, samples.weights = finite_targets(known), weights
-        samples.centres = batch.centres_of(known, batch.resolve_loss(model), model.fit_intercept)
-        samples.targets = [known - samples.centres]
-    offsets = read_offsets(offset, len(targets), sum(samples.widths))
-    samples.offsets = None if offsets is None else offsets[:, own]
-    if not isinstance(X, LinearOperator):
-        copies = identical_samples(X, targets, offsets)
-        samples.copies = None if copies is None else copies[own]
-    return samples, decoder
+    if sparse.issparse(targets):
+        targets = targets.toarray()
+    return X, targets
 
 
 def solver_of(model: BaseEstimator) -> DesignSolver:
@@ -274,8 +315,9 @@ def solver_of(model: BaseEstimator) -> DesignSolver:
 
 
 def path_values(problems: Sequence[DesignProblem], alphas: int | ArrayLike) -> np.ndarray:
-    """Return decreasing values of a path; a number of values starts where the first column enters a
-    model.
+    """Return decreasing values of a path.
+
+    A number of values starts where the first column enters a model.
     """
     if is_number_of_values(alphas):
         return np.max([problem.path_values(int(alphas), DECADES) for problem in problems], axis=0)
@@ -283,21 +325,27 @@ def path_values(problems: Sequence[DesignProblem], alphas: int | ArrayLike) -> n
 
 
 def predictions_of(design: Design, coefficients: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
-    """Return predictions (m, K) of coefficients (K, n), from the columns with nonzero coefficients."""
-    outputs = [
-        design.product(np.flatnonzero(w), w[w != 0]) + b for w, b in zip(coefficients, intercepts)
-    ]
+    """Return predictions (m, K) of coefficients (K, n) and intercepts (K,).
+
+    They are computed from the columns with nonzero coefficients.
+    """
+    outputs = []
+    for weights, intercept in zip(coefficients, intercepts):
+        columns = np.flatnonzero(weights)
+        outputs.append(design.product(columns, weights[columns]) + intercept)
     return np.column_stack(outputs)
 
 
 def warn_unless_converged(solution: Solution, tol: float) -> None:
     """Warn about a gap above the tolerance, or a negative gap."""
-    if not solution.converged:
-        gap = solution.certificate.gap
-        advice = (
-            "which proves nothing: scale the columns of X"
-            if gap < 0
-            else f"above tol={tol:g}: raise max_iter"
-        )
-        found = f"Stopped at a relative duality gap of {gap:.2g} after {solution.n_iter} iterations"
-        warn_caller(f"{found}, {advice}.", ConvergenceWarning)
+    if solution.converged:
+        return
+    gap = solution.certificate.gap
+    advice = f"above tol={tol:g}: raise max_iter"
+    if gap < 0:
+        advice = "which proves nothing: scale the columns of X"
+    warn_caller(
+        f"Stopped at a relative duality gap of {gap:.2g} after {solution.n_iter} iterations, "
+        f"{advice}.",
+        ConvergenceWarning,
+    )

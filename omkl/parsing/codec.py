@@ -11,7 +11,7 @@ from tqdm import tqdm
 from omkl._components import check_number, resolve, warn_caller
 from omkl.data import Sentence, Treebank
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.explanations import Explanation, explanation, listed
+from omkl.estimators.explanations import Explanation, explanation, summary_of
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import Run, RunOptions
 from omkl.estimators.validation import OneOf, check_sample_weight
@@ -426,4 +426,4 @@ def explain_tree(
     found = codec.stage.explained(
         contributions(predictor, sentence, direction), block, given, direction
     )
-    return explanation(chosen, other, listed(told), margin, found, n, named)
+    return explanation(chosen, other, summary_of(told), margin, found, n, named)

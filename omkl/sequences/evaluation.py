@@ -1,6 +1,4 @@
-"""Evaluation of labelled sequences: scores of tokens, labels, and entities marked by labels like
-``B-PER``.
-"""
+"""Evaluation of labelled sequences: scores of tokens, labels and entities."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +20,11 @@ UNTYPED_LABEL = re.compile("[OBIELSU]")
 LETTERS = {"O": "O", "B": "B", "I": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
 #: Schemes, and the prefixes of the last token of a well-formed entity.
 ENDS = {"BIO": "BI", "BIOES": "ES"}
+#: Columns of an array of entities: first token, and type.
+FIRST = 0
+TYPE = 2
+#: Type of tokens outside of entities.
+NO_TYPE = -1
 
 
 def evaluate_labels(
@@ -62,127 +65,150 @@ def evaluate_labels(
     ----------
     Tjong Kim Sang, Buchholz: *Introduction to the CoNLL-2000 Shared Task: Chunking* (2000).
 
-    >>> found = evaluate_labels([["B-PER", "I-PER", "O"]], [["B-PER", "O", "O"]])
-    >>> round(found["accuracy"], 2), found["entity_f1"]
+    >>> scores = evaluate_labels([["B-PER", "I-PER", "O"]], [["B-PER", "O", "O"]])
+    >>> round(scores["accuracy"], 2), scores["entity_f1"]
     (0.67, 0.0)
     """
-    sides = [[list(labels) for labels in side] for side in (y_true, y_pred)]
-    lengths, others = (list(map(len, side)) for side in sides)
-    if lengths != others:
+    gold_sequences = [list(labels) for labels in y_true]
+    predicted_sequences = [list(labels) for labels in y_pred]
+    lengths = [len(labels) for labels in gold_sequences]
+    if lengths != [len(labels) for labels in predicted_sequences]:
         raise InputError(
             "y_true and y_pred must have the same number of sequences, each of the same length."
         )
-    flat = [list(chain(*side)) for side in sides]
-    members = list(dict.fromkeys(chain(*flat)))
+    gold_labels = list(chain(*gold_sequences))
+    predicted_labels = list(chain(*predicted_sequences))
+    members = list(dict.fromkeys(chain(gold_labels, predicted_labels)))
     if not members or None in members:
         raise InputError("y_true and y_pred must hold labels, all of them known.")
-    index = {label: k for k, label in enumerate(members)}
-    gold, predicted = (np.array([index[label] for label in side]) for side in flat)
-    right = gold == predicted
-    counts = np.stack(
-        [np.bincount(codes, minlength=len(members)) for codes in (gold, predicted, gold[right])],
-        axis=1,
-    )
-    wrong = np.bincount(
-        np.repeat(np.arange(len(lengths)), lengths), weights=~right, minlength=len(lengths)
-    )
+    code_of_label = {label: code for code, label in enumerate(members)}
+    gold = np.array([code_of_label[label] for label in gold_labels])
+    predicted = np.array([code_of_label[label] for label in predicted_labels])
+    is_right = gold == predicted
+    counts = _counts_of_codes((gold, predicted, gold[is_right]), len(members))
+    sequence_of_token = np.repeat(np.arange(len(lengths)), lengths)
+    n_wrong = np.bincount(sequence_of_token, weights=~is_right, minlength=len(lengths))
     return {
-        "accuracy": float(right.mean()),
-        "sequence_accuracy": float(np.mean(wrong == 0)),
+        "accuracy": float(is_right.mean()),
+        "sequence_accuracy": float(np.mean(n_wrong == 0)),
         "tokens": len(gold),
         "sequences": len(lengths),
-        "labels": sorted(
-            records("label", dict(zip(members, counts))), key=lambda row: -row["gold"]
-        ),
+        "labels": _by_frequency(records("label", dict(zip(members, counts)))),
         **_entity_scores(gold, predicted, np.array(lengths), members, scheme),
     }
+
+
+def _counts_of_codes(codes: Iterable[np.ndarray], n_codes: int) -> np.ndarray:
+    """Count each code in gold, predicted and correct ones, (n_codes, 3)."""
+    return np.stack([np.bincount(side, minlength=n_codes) for side in codes], axis=1)
+
+
+def _by_frequency(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: -row["gold"])
+
+
+def _common_rows(entities: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the entities (n, 3) that are in both arrays; first tokens differ within each."""
+    _, i, j = np.intersect1d(
+        entities[:, FIRST], others[:, FIRST], assume_unique=True, return_indices=True
+    )
+    is_same = (entities[i] == others[j]).all(axis=1)
+    return entities[i][is_same]
 
 
 def _entity_scores(
     gold: np.ndarray, predicted: np.ndarray, lengths: np.ndarray, members: list, scheme: str | None
 ) -> dict[str, Any]:
-    """Compute the scores of entities; labels are codes of ``members``."""
+    """Compute the scores of entities; labels (number of tokens,) are codes of ``members``."""
     OneOf((None, *ENDS)).check("scheme", scheme)
     finder = entity_finder(members, scheme)
     if finder is None:
         return dict.fromkeys(("entity_precision", "entity_recall", "entity_f1", "entities"))
     types, find = finder
-    own, other = (find(codes, lengths) for codes in (gold, predicted))
-    _, i, j = np.intersect1d(own[:, 0], other[:, 0], assume_unique=True, return_indices=True)
-    same = own[i][(own[i] == other[j]).all(axis=1)]
-    found = np.stack(
-        [np.bincount(side[:, 2], minlength=len(types)) for side in (own, other, same)], axis=1
-    )
-    everything = records("", {"": found.sum(axis=0)})[0]
+    gold_entities = find(gold, lengths)
+    predicted_entities = find(predicted, lengths)
+    correct_entities = _common_rows(gold_entities, predicted_entities)
+    entities = (gold_entities, predicted_entities, correct_entities)
+    counts = _counts_of_codes([side[:, TYPE] for side in entities], len(types))
+    total = records("", {"": counts.sum(axis=0)})[0]
+    counts_of_type = {name: row for name, row in zip(types, counts) if row.any()}
     return {
-        **{f"entity_{name}": everything[name] for name in ("precision", "recall", "f1")},
-        "entities": sorted(
-            records("type", {name: row for name, row in zip(types, found) if row.any()}),
-            key=lambda row: -row["gold"],
-        ),
+        "entity_precision": total["precision"],
+        "entity_recall": total["recall"],
+        "entity_f1": total["f1"],
+        "entities": _by_frequency(records("type", counts_of_type)),
     }
 
 
 def entity_finder(
     members: list, scheme: str | None = None
 ) -> tuple[list[str], Callable[..., np.ndarray]] | None:
-    """Return the types of entities, and a function from codes of ``members``, and lengths of
-    sequences, to entities.
+    """Return the types of entities, and a function that finds entities.
 
-    None if the labels do not mark entities. An entity is its first token, last token and type, (n,
-    3).
+    The function takes codes of ``members`` (number of tokens,), and lengths of sequences. An entity
+    is its first token, last token and type, (n, 3). None if the labels do not mark entities.
     """
     entity_label = UNTYPED_LABEL if {"B", "I"} & set(members) else ENTITY_LABEL
-    others = [
-        label for label in members if not (isinstance(label, str) and entity_label.fullmatch(label))
-    ]
+    others = []
+    for label in members:
+        if not isinstance(label, str) or not entity_label.fullmatch(label):
+            others.append(label)
     if others or members == ["O"]:
         if scheme is not None:
-            wanted = "labels such as 'B-PER' and 'O', or 'B' and 'O'"
-            raise InputError(f"scheme={scheme!r} needs {wanted}, got {[*others, 'O'][0]!r}.")
+            misfit = others[0] if others else "O"
+            raise InputError(
+                f"scheme={scheme!r} needs labels such as 'B-PER' and 'O', or 'B' and 'O', "
+                f"got {misfit!r}."
+            )
         return None
     names = [str(label).partition("-")[2] for label in members]
     types = list(dict.fromkeys(names))
     letters = np.array([LETTERS.get(str(label)[:1], "O") for label in members])
-    kinds = np.array([types.index(name) for name in names])
-    return types, partial(_entities, letters=letters, kinds=kinds, scheme=scheme)
+    type_codes = np.array([types.index(name) for name in names])
+    return types, partial(_entities, letters=letters, type_codes=type_codes, scheme=scheme)
 
 
 def _entities(
     codes: np.ndarray,
     lengths: np.ndarray,
     letters: np.ndarray,
-    kinds: np.ndarray,
+    type_codes: np.ndarray,
     scheme: str | None,
 ) -> np.ndarray:
-    """Find first token, last token and type of each entity, (n, 3)."""
+    """Find first token, last token and type of each entity, (n, 3).
+
+    ``codes`` (number of tokens,) are codes of labels, whose prefixes in BIOES are ``letters`` (K,),
+    and whose types are ``type_codes`` (K,).
+    """
     # insert an outside token between sequences, and at both ends
     places = np.arange(len(codes)) + np.repeat(np.arange(1, len(lengths) + 1), lengths)
-    tags, types = (
-        np.full(len(codes) + len(lengths) + 1, "O"),
-        np.full(len(codes) + len(lengths) + 1, -1),
-    )
-    tags[places], types[places] = letters[codes], kinds[codes]
-    types[tags == "O"] = -1
-    before, after = tags[:-1], tags[1:]
-    parted = (types[:-1] != types[1:]) | np.isin(before, ("E", "S")) | np.isin(after, ("B", "S"))
-    starts, ends = (
-        np.flatnonzero(parted & (after != "O")) + 1,
-        np.flatnonzero(parted & (before != "O")),
-    )
+    n_places = len(codes) + len(lengths) + 1
+    tags = np.full(n_places, "O")
+    tags[places] = letters[codes]
+    types = np.full(n_places, NO_TYPE)
+    types[places] = type_codes[codes]
+    types[tags == "O"] = NO_TYPE
+    before = tags[:-1]
+    after = tags[1:]
+    changes_type = types[:-1] != types[1:]
+    is_boundary = changes_type | np.isin(before, ("E", "S")) | np.isin(after, ("B", "S"))
+    starts = np.flatnonzero(is_boundary & (after != "O")) + 1
+    ends = np.flatnonzero(is_boundary & (before != "O"))
     if scheme is not None:
-        single = starts == ends
-        begins = np.where(single & (scheme == "BIOES"), "S", "B")
-        fits = (tags[starts] == begins) & np.isin(tags[ends], list(ENDS[scheme]))
-        starts, ends = starts[fits], ends[fits]
-    return np.stack(
-        [np.searchsorted(places, starts), np.searchsorted(places, ends), types[starts]], axis=1
-    )
+        is_single = (starts == ends) & (scheme == "BIOES")
+        begins_well = tags[starts] == np.where(is_single, "S", "B")
+        is_well_formed = begins_well & np.isin(tags[ends], list(ENDS[scheme]))
+        starts = starts[is_well_formed]
+        ends = ends[is_well_formed]
+    first_tokens = np.searchsorted(places, starts)
+    last_tokens = np.searchsorted(places, ends)
+    return np.stack([first_tokens, last_tokens, types[starts]], axis=1)
 
 
 def records(name: str, table: Mapping[Any, Iterable]) -> list[dict[str, Any]]:
-    """Make records of counts, precision, recall and F1 for each key of a table; undefined scores
-    are 0.
+    """Make records of counts, precision, recall and F1 for each key of a table.
+
+    Undefined scores are 0.
 
     Parameters
     ----------

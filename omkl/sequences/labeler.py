@@ -13,7 +13,7 @@ from omkl._components import check_number
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import WithMarginals, at_temperature, structure_temperature
 from omkl.estimators.explanations import Explanation
-from omkl.estimators.online_explanations import explain_difference
+from omkl.estimators.online_explanations import Outputs, explain_difference
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS
 from omkl.estimators.training import RunOptions, Task
@@ -420,7 +420,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
             predictor,
             encoded,
             potentials,
-            (chosen, other),
+            Outputs(chosen, other),
             differences,
             n,
             codec.namer(),

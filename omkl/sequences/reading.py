@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -21,8 +21,7 @@ from omkl.features.words import Words
 from omkl.groups.tables import TransitionBank, TrigramBank
 from omkl.structures.chain import Chain, allowed_transitions
 
-#: Sequences as given by users: lists of words, dicts or attributes, arrays, data frames; or a
-#: stream.
+#: Sequences of users: lists of words, dicts or attributes, arrays, data frames; or a stream.
 Sequences: TypeAlias = Collection | Stream | Iterator
 #: Labels of each sequence; None is an unknown label.
 LabelSequences: TypeAlias = Collection[Collection | None] | None
@@ -31,15 +30,19 @@ LabelSequences: TypeAlias = Collection[Collection | None] | None
 def read_sequences(
     block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True
 ) -> TokenData:
-    """Validate and flatten sequences, and their labels; ``names`` is the order of the columns of
-    data frames.
+    """Validate and flatten sequences, and their labels and weights.
+
+    ``names`` is the order of the columns of data frames; None takes that of the first sequence.
     """
-    names = names_in(block.X) if names is None else names
+    if names is None:
+        names = names_in(block.X)
     tokens, offsets = flatten(block.X, names)
     lengths = np.diff(offsets)
-    if labeled and not lengths.all():
-        raise InputError(f"Sequence {int(np.argmin(lengths))} of X is empty.")
-    labels = flat_labels(block.y, lengths) if labeled else []
+    labels = []
+    if labeled:
+        if not lengths.all():
+            raise InputError(f"Sequence {int(np.argmin(lengths))} of X is empty.")
+        labels = flat_labels(block.y, lengths)
     weights = check_sample_weight(block.sample_weight, len(lengths))
     return TokenData(tokens, offsets, labels, weights, names=names)
 
@@ -55,11 +58,9 @@ def flat_labels(y: LabelSequences, lengths: np.ndarray, name: str = "y") -> list
         )
     flat: list = []
     for i, (labels, length) in enumerate(zip(y, lengths)):
-        if (
-            not isinstance(labels, Collection)
-            or isinstance(labels, (dict, set, frozenset))
-            or len(labels) != length
-        ):
+        is_ordered = isinstance(labels, Collection)
+        is_ordered = is_ordered and not isinstance(labels, (dict, set, frozenset))
+        if not is_ordered or len(labels) != length:
             raise InputError(
                 f"Sequence {i} of {name} must be a list of {length} labels, got {labels!r:.80}."
             )
@@ -67,17 +68,18 @@ def flat_labels(y: LabelSequences, lengths: np.ndarray, name: str = "y") -> list
     return flat
 
 
-def possible_labels(labels: LabelSequences, lengths: np.ndarray, known: Labels) -> np.ndarray:
-    """Convert constraints, None, a label or a set of labels per token, to a mask (N, K) of possible
-    labels.
+def possible_labels(labels: LabelSequences, lengths: np.ndarray, codes: Labels) -> np.ndarray:
+    """Convert constraints to a mask (N, K) of the possible labels of each token.
+
+    The constraint of a token is None, a label, or a set of labels.
     """
     flat = flat_labels(labels, lengths, "labels")
-    possible = np.ones((len(flat), len(known)), dtype=bool)
-    for row, label in zip(possible, flat):
-        choices = label if isinstance(label, set) else {label}
+    possible = np.ones((len(flat), len(codes)), dtype=bool)
+    for row, constraint in zip(possible, flat):
+        choices = constraint if isinstance(constraint, set) else {constraint}
         if None not in choices:
             row[:] = False
-            row[known.encode(choices)] = True
+            row[codes.encode(choices)] = True
     return possible
 
 
@@ -94,8 +96,9 @@ class PartialLabels(Labels):
 
 
 class ChainOutputs(Outputs):
-    """One label for every token of a sequence; see :class:`~omkl.SequenceLabeler` for the
-    parameters.
+    """One label for every token of a sequence.
+
+    See :class:`~omkl.SequenceLabeler` for the parameters.
     """
 
     single = False
@@ -104,82 +107,90 @@ class ChainOutputs(Outputs):
     def __init__(self, labeler: Any, classes: Sequence | str | None) -> None:
         if labeler.transitions_by_position and labeler.transitions is None:
             raise InputError("transitions_by_position must be False with transitions=None.")
-        self._transitions, self._cost, self._classes = labeler.transitions, labeler.cost, classes
+        self._transitions = labeler.transitions
+        self._cost = labeler.cost
+        self._classes = classes
         self._allowed = labeler.allowed_transitions
-        self._by_position, self._order = labeler.transitions_by_position, labeler.order
+        self._by_position = labeler.transitions_by_position
+        self._order = labeler.order
 
     def learn(self, labels: Sequence, weights: np.ndarray | None) -> Labels:
         """Learn the codes from the known labels of the first data."""
-        given = [label for label in labels if label is not None]
-        if not given and self._classes is None:
+        seen = [label for label in labels if label is not None]
+        if not seen and self._classes is None:
             raise InputError("y must hold a label other than None.")
-        return learn_labels(PartialLabels, given, self._classes, self._cost)
+        return learn_labels(PartialLabels, seen, self._classes, self._cost)
 
-    def structure(self, known: Labels) -> Chain:
+    def structure(self, codes: Labels) -> Chain:
         """Make the chain over these labels."""
-        allowed = (
-            None if self._allowed is None else allowed_transitions(self._allowed, known.members)
-        )
+        allowed = None
+        if self._allowed is not None:
+            allowed = allowed_transitions(self._allowed, codes.members)
+        has_transitions = self._transitions is not None
         return Chain(
-            len(known),
-            self._cost,
-            self._by_position,
-            self._transitions is not None,
-            allowed,
-            self._order,
+            len(codes), self._cost, self._by_position, has_transitions, allowed, self._order
         )
 
-    def check(self, structure: Chain, known: Labels, gold: np.ndarray, offsets: np.ndarray) -> None:
-        """Raise an InputError if labels break the allowed transitions, or unknown labels cannot be
-        filled in.
+    def check(self, structure: Chain, codes: Labels, gold: np.ndarray, offsets: np.ndarray) -> None:
+        """Raise an InputError if labels break the allowed transitions.
+
+        Also if no allowed labels can be filled in for unknown ones.
         """
         if structure.allowed is None:
             return
-        at = structure.allowed.first_violation(gold, offsets)
-        if at is not None:
-            s = _sequence_of(at, offsets)
-            label, token = known.members[gold[at]], at - offsets[s]
+        token = structure.allowed.first_violation(gold, offsets)
+        if token is not None:
+            s = _sequence_of(token, offsets)
+            label = codes.members[gold[token]]
             raise InputError(
-                f"allowed_transitions forbids {label!r} at token {token} of sequence {s} of y."
+                f"allowed_transitions forbids {label!r} at token {token - offsets[s]} "
+                f"of sequence {s} of y."
             )
         if structure.is_partial(gold):
-            possible = (gold[:, None] < 0) | (gold[:, None] == np.arange(len(known)))
-            decoded = structure.decode_many(
-                structure.agreeing(structure.zeros(len(gold)), possible), offsets
-            )
+            is_unknown = gold[:, None] < 0
+            possible = is_unknown | (gold[:, None] == np.arange(len(codes)))
+            potentials = structure.agreeing(structure.zeros(len(gold)), possible)
+            decoded = structure.decode_many(potentials, offsets)
             check_feasible(structure, decoded, offsets, possible)
 
     def banks(
         self, structure: Any, n_outputs: int, longest: int, averaging: bool
     ) -> tuple[list, list]:
-        """Make the banks of scores of several labels: lists of regularized and of unregularized
-        ones.
-        """
-        banks = [] if self._transitions is None else self._banks(n_outputs, longest, averaging)
-        return (banks, []) if self._transitions == "regularized" else ([], banks)
+        """Make the banks of scores of several labels: regularized and unregularized ones."""
+        if self._transitions is None:
+            return [], []
+        banks = self._banks(n_outputs, longest, averaging)
+        if self._transitions == "regularized":
+            return banks, []
+        return [], banks
 
     def _banks(self, n_labels: int, longest: int, averaging: bool) -> list:
-        banks: list = [TransitionBank(n_labels, longest if self._by_position else 1, averaging)]
-        return [*banks, TrigramBank(n_labels, averaging)] if self._order == 2 else banks
+        n_positions = longest if self._by_position else 1
+        banks: list = [TransitionBank(n_labels, n_positions, averaging)]
+        if self._order == 2:
+            banks.append(TrigramBank(n_labels, averaging))
+        return banks
 
 
 def check_feasible(
     structure: Chain, codes: np.ndarray, offsets: np.ndarray, possible: np.ndarray | None = None
 ) -> None:
-    """Raise InputError if the decoded labels break the constraints: then no labelling satisfies
-    them.
+    """Raise InputError if the decoded labels (N,) break the constraints.
 
-    ``possible`` (N, K) is a mask of the possible labels of each token.
+    Then no labelling satisfies them. ``possible`` (N, K) is a mask of the possible labels of each
+    token.
     """
-    places = (
-        [] if structure.allowed is None else [structure.allowed.first_violation(codes, offsets)]
-    )
+    violations = []
+    if structure.allowed is not None:
+        forbidden = structure.allowed.first_violation(codes, offsets)
+        if forbidden is not None:
+            violations.append(forbidden)
     if possible is not None:
-        wrong = ~possible[np.arange(len(codes)), codes]
-        places.append(int(np.argmax(wrong)) if wrong.any() else None)
-    broken = [place for place in places if place is not None]
-    if broken:
-        s = _sequence_of(min(broken), offsets)
+        is_impossible = ~possible[np.arange(len(codes)), codes]
+        if is_impossible.any():
+            violations.append(int(np.argmax(is_impossible)))
+    if violations:
+        s = _sequence_of(min(violations), offsets)
         raise InputError(
             f"Sequence {s} has no labelling that allowed_transitions and the given labels allow."
         )
@@ -191,6 +202,30 @@ def _sequence_of(token: int, offsets: np.ndarray) -> int:
 
 
 # ---- tokens --------------------------------------------------------------------------------------
+
+
+class TokenKind(NamedTuple):
+    """Kind of the tokens of all sequences.
+
+    Attributes
+    ----------
+    token : type
+        Class of a token.
+    collection : type
+        Class of a collection of tokens.
+    plural : str
+        Plural noun, for messages.
+    """
+
+    token: type
+    collection: type
+    plural: str
+
+
+DICTS = TokenKind(dict, list, "dicts")
+WORDS = TokenKind(str, Words, "words")
+TUPLES = TokenKind(tuple, list, "tuples")
+ATTRIBUTE_LISTS = TokenKind(list, AttributeLists, "lists of attributes")
 
 
 def names_in(X: Sequences) -> list[str] | None:
@@ -207,65 +242,81 @@ def flatten(X: Sequences, names: Sequence[str] | None = None) -> tuple[FlatToken
         raise InputError(
             "X must be a list of sequences: lists of words or dicts, arrays or data frames."
         )
-    if set(map(type, X)) == {
-        list
-    }:  # the usual case in fewer steps: they take as long as the features of a sentence
+    # the usual cases in fewer steps: they take as long as the features of a sentence
+    if set(map(type, X)) == {list}:
         tokens: list[Any] = list(chain.from_iterable(X))
-        kinds = set(map(type, tokens))
-        if kinds in ({str}, {dict}):
-            offsets = np.array([0, *accumulate(map(len, X))], dtype=np.int64)
-            return Words(tokens) if kinds == {str} else flattened(tokens), offsets
-    names = names_in(X) if names is None else names
-    sequences = list[Any]()
-    for i, sequence in enumerate(X):
-        if isinstance(sequence, (str, bytes, dict, set, frozenset)) or not isinstance(
-            sequence, Iterable
-        ):
-            raise InputError(
-                f"Sequence {i} of X must be a list of tokens or an array, got {sequence!r:.40}."
-            )
-        if type(sequence) is not list:
-            sequence = read_frame(
-                align_columns(sequence, column_names(sequence), names, f"Sequence {i} of X")
-            )
-        sequences.append(sequence)
-    offsets = np.array([0, *accumulate(map(n_rows, sequences))], dtype=np.int64)
+        classes = set(map(type, tokens))
+        if classes == {str}:
+            return Words(tokens), _offsets(map(len, X))
+        if classes == {dict}:
+            return flattened(tokens), _offsets(map(len, X))
+    if names is None:
+        names = names_in(X)
+    sequences = [_checked_sequence(sequence, i, names) for i, sequence in enumerate(X)]
+    offsets = _offsets(map(n_rows, sequences))
     if not offsets[-1]:
         raise InputError("X must hold at least one token.")
-    kind = None if any(map(sparse.issparse, sequences)) else _kind_of_tokens(sequences)
+    kind = None
+    if not any(map(sparse.issparse, sequences)):
+        kind = _kind_of_tokens(sequences)
     if kind is None:
         return _stacked(sequences), offsets
-    own, collection, noun = kind
-    tokens = collection(chain.from_iterable(sequences))
-    width = len(tokens[0]) if own is tuple else None
-    noun = noun if width is None else f"{noun} of {width} values"
-    for i, token in enumerate(tokens):
-        if not isinstance(token, own) or width not in (None, len(tokens[i])):
-            s = _sequence_of(i, offsets)
-            at = f"token {i - offsets[s]} of sequence {s}"
-            raise InputError(f"Tokens must all be {noun}, got {token!r:.40} at {at}.")
-    if own is tuple:  # columns
+    tokens = kind.collection(chain.from_iterable(sequences))
+    _check_tokens(tokens, kind, offsets)
+    if kind is TUPLES:  # each position is a column
         tokens = [{str(j): value for j, value in enumerate(token)} for token in tokens]
-    return flattened(tokens) if own is dict and names is None else tokens, offsets
+    if kind is DICTS and names is None:
+        tokens = flattened(tokens)
+    return tokens, offsets
 
 
-def _kind_of_tokens(sequences: list) -> tuple[type, type, str] | None:
-    """Return class of tokens, class of a collection of tokens, and plural noun; None for numeric
-    tokens.
-    """
+def _offsets(lengths: Iterable[int]) -> np.ndarray:
+    """Return the offsets (number of sequences + 1,) of sequences of these lengths."""
+    return np.array([0, *accumulate(lengths)], dtype=np.int64)
+
+
+def _checked_sequence(sequence: Any, i: int, names: Sequence[str] | None) -> Any:
+    """Check sequence i, and convert a data frame, whose columns get the order of ``names``."""
+    is_text_or_set = isinstance(sequence, (str, bytes, dict, set, frozenset))
+    if is_text_or_set or not isinstance(sequence, Iterable):
+        raise InputError(
+            f"Sequence {i} of X must be a list of tokens or an array, got {sequence!r:.40}."
+        )
+    if type(sequence) is list:
+        return sequence
+    aligned = align_columns(sequence, column_names(sequence), names, f"Sequence {i} of X")
+    return read_frame(aligned)
+
+
+def _check_tokens(tokens: Any, kind: TokenKind, offsets: np.ndarray) -> None:
+    """Raise an InputError unless all tokens are of a kind; tuples must have the same length."""
+    width = None
+    noun = kind.plural
+    if kind is TUPLES:
+        width = len(tokens[0])
+        noun = f"{noun} of {width} values"
+    for i, token in enumerate(tokens):
+        if not isinstance(token, kind.token) or width not in (None, len(token)):
+            s = _sequence_of(i, offsets)
+            place = f"token {i - offsets[s]} of sequence {s}"
+            raise InputError(f"Tokens must all be {noun}, got {token!r:.40} at {place}.")
+
+
+def _kind_of_tokens(sequences: list) -> TokenKind | None:
+    """Return the kind of tokens, None for numeric ones."""
     for token in chain.from_iterable(sequences):
         if isinstance(token, dict):
-            return dict, list, "dicts"
+            return DICTS
         if isinstance(token, str):
-            return str, Words, "words"
+            return WORDS
         if isinstance(token, tuple) and any(isinstance(value, str) for value in token):
-            return tuple, list, "tuples"
+            return TUPLES
         if not isinstance(token, list) or (token and not isinstance(token[0], (str, tuple))):
             return None
         if token:
             break
     # lists of attributes may be empty
-    return list, AttributeLists, "lists of attributes"
+    return ATTRIBUTE_LISTS
 
 
 def _stacked(sequences: list) -> np.ndarray | sparse.csr_array:
@@ -281,12 +332,15 @@ def _stacked(sequences: list) -> np.ndarray | sparse.csr_array:
     shapes = {array.shape[1:] for array in arrays}
     if len(shapes) > 1 or len(*shapes) != 1 or shapes == {(0,)}:
         raise InputError(
-            f"The sequences of X must all have the shape (n, d), got tokens of shapes {sorted(shapes)}."
+            "The sequences of X must all have the shape (n, d), "
+            f"got tokens of shapes {sorted(shapes)}."
         )
     if any(map(sparse.issparse, arrays)):
         tokens = sparse.vstack(list(map(sparse.csr_array, arrays)), format="csr")
+        numbers = tokens.data
     else:  # predictions must not depend on the memory order of the input
         tokens = np.ascontiguousarray(np.concatenate(arrays))
-    if not (np.abs(tokens.data if sparse.issparse(tokens) else tokens) <= LARGEST).all():
+        numbers = tokens
+    if not (np.abs(numbers) <= LARGEST).all():
         raise InputError(f"X must hold finite numbers up to {LARGEST:g}.")
     return tokens
