@@ -24,7 +24,8 @@ from .linear.estimators import (
     SparseLogisticRegression,
     SparseLogisticRegressionCV,
 )
-from .mkl.batch import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
+from .mkl.batch import MKLClassifier, MKLRegressor
+from .mkl.cross_validation import MKLClassifierCV, MKLRegressorCV
 from .mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
 from .mkl.shapes import Shapes
 from .parsing.evaluation import evaluate_treebanks

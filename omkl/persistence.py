@@ -87,7 +87,7 @@ class Unpacker:
             subpackage, _, name = value["part"].partition(".")
             cls = (
                 subpackage in SUBPACKAGES and component_of(subpackage, name)
-            ) or self._users_class(name)
+            ) or self.users_class(name, Component)
             component = cls(**{key: self.unpack(item) for key, item in value["parameters"].items()})
             learned = {key: self.unpack(item) for key, item in value["learned"].items()}
             if unknown := [key for key in learned if key.startswith("_") or not key.endswith("_")]:
@@ -106,12 +106,18 @@ class Unpacker:
         makers: dict[str, Callable] = {"list": list, "tuple": tuple, "objects": object_array}
         return makers[kind]([self.unpack(item) for item in content])
 
-    def _users_class(self, name: str) -> Callable:
-        """Return a class in ``parts``, or the only user-defined component with this name."""
-        found = [] if name in self.parts else [c for c in family(Component) if c.__name__ == name]
-        own = [cls for cls in found if not cls.__module__.startswith("omkl.")]
+    def users_class(self, name: str, base: type) -> Callable:
+        """Return a class in ``parts``, or the only class of a user with this name in a family."""
+        if name in self.parts:
+            return self._users_own(name)
+        candidates = [
+            cls
+            for cls in family(base)
+            if cls.__name__ == name and not cls.__module__.startswith("omkl.")
+        ]
         # a redefined class, as in a notebook, replaces the old class
-        return own[-1] if len({cls.__module__ for cls in own}) == 1 else self._users_own(name)
+        is_the_only_one = len({cls.__module__ for cls in candidates}) == 1
+        return candidates[-1] if is_the_only_one else self._users_own(name)
 
     def _users_own(self, name: str) -> Any:
         if name not in self.parts:

@@ -383,6 +383,9 @@ def check_loss(loss: PointwiseLoss | StructuredLoss) -> None:
         _solve(loss, regularizer, 3)
     if loss.classifies:
         _fit_certified(omkl.MKLClassifier(["linear"], loss=loss, regularizer="mkl", C=1.0), X, y)
+        _learn_both_ways(
+            omkl.OnlineMKLClassifier(loss=loss, regularizer="block1", random_state=0), X, y
+        )
         return
     _fit_certified(omkl.GroupLasso(0.01, loss=loss), X, y)
     if not loss.has_link:
@@ -649,7 +652,7 @@ def check_kernel(kernel: Kernel, X: np.ndarray | None = None) -> None:
     _equal(
         fitted.diagonal(view),
         np.diag(matrix),
-        "diagonal() must be that of the matrix; define raw_diagonal()",
+        "diagonal() must be that of the matrix; correct raw_diagonal(), or leave it out",
     )
     _equal(
         fitted.between(Pair(view[:5], view[3:])),

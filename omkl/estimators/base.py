@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias
 
 import numpy as np
 
-from omkl._components import RandomState, check_n_jobs
+from omkl._components import RandomState, check_n_jobs, resolve
 from omkl.data import Stream
 from omkl.data.blocks import is_collection
 from omkl.estimators import sources
@@ -90,8 +90,6 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         "validation_fraction": Number(above=0, below=1),
         "n_iter_no_change": Number(above=0, integer=True),
     }
-    #: Base class of valid losses.
-    _losses: ClassVar[type] = StructuredLoss
     _plain_attributes: ClassVar[tuple[str, ...]] = (
         "n_iter_",
         "history_",
@@ -135,7 +133,11 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         check_parameters(self, self._constraints)
         check_callbacks(self.callbacks)
         check_n_jobs(self.n_jobs)
-        return OnlineSettings.of(self, self._losses, self._automatic_schedule(self))
+        return OnlineSettings.of(self, self._resolved_loss(), self._automatic_schedule(self))
+
+    def _resolved_loss(self) -> Any:
+        """Return the loss as an object."""
+        return resolve(StructuredLoss, self.loss, "loss")
 
     def _new_model(self, codec: OwnCodec) -> OnlineModel[OwnCodec]:
         """Return an untrained model, which remembers the present parameters for model files."""

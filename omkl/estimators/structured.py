@@ -1,7 +1,7 @@
 """StructuredPredictor, an estimator for user-defined structures and groups."""
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -14,7 +14,7 @@ from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import TrainingBlock, WeightedExamples, blocks_of
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import check_sample_weight
-from omkl.exceptions import InputError, ModelFileError
+from omkl.exceptions import InputError
 from omkl.groups.base import Bank
 from omkl.online.averaging import Predictor
 from omkl.online.model import Codec
@@ -166,23 +166,18 @@ random_state
     @classmethod
     def _loaded_parameters(cls, packed: Manifest, unpacker: Unpacker) -> dict[str, Any]:
         parameters = super()._loaded_parameters(packed, unpacker)
-        classes = {name: getattr(omkl.groups, name) for name in omkl.groups.__all__}
         banks = []
         for call in parameters["groups"]:
-            banks.append(classes[call["bank"]](*call["args"], **call["options"]))
+            bank_class = _bank_class(call["bank"], unpacker)
+            banks.append(bank_class(*call["args"], **call["options"]))
         return {**parameters, "groups": banks}
 
 
 def _constructor_call(bank: Bank) -> Manifest:
     """Return the call that made an untrained bank, for a model file."""
-    name = type(bank).__name__
-    if "condense" not in bank.abilities or name not in omkl.groups.__all__:
-        raise ModelFileError(
-            f"The group {bank.names[0]!r} is a {name}, which no model file can hold."
-        )
     arguments, options = bank.made_with
     return {
-        "bank": name,
+        "bank": type(bank).__name__,
         "args": [_without_types(value) for value in arguments],
         "options": {key: _without_types(value) for key, value in options.items()},
     }
@@ -191,6 +186,13 @@ def _constructor_call(bank: Bank) -> Manifest:
 def _without_types(value: object) -> Any:
     """Return the name of a type of numbers, and other values as they are."""
     return np.dtype(value).name if isinstance(value, (np.dtype, type)) else value
+
+
+def _bank_class(name: str, unpacker: Unpacker) -> Callable:
+    """Return a bank of the library, or a user's class, by its name in a model file."""
+    if name in omkl.groups.__all__:
+        return getattr(omkl.groups, name)
+    return unpacker.users_class(name, Bank)
 
 
 def minus_mean_cost(predictor: Predictor, examples: Sequence) -> float:

@@ -52,6 +52,8 @@ class PointwiseLoss(Component):
     #: Ends of the domain of the conjugate, if they do not depend on the target, or are those for
     #: the target 1 of a loss of classes; else computed by :meth:`domain`.
     ends: tuple[float, float] | None = None
+    #: True if the loss depends on the cost of outputs; see :class:`~omkl.losses.StructuredLoss`.
+    uses_cost: ClassVar[bool] = False
     #: Weight of the losses for ``C="auto"``.
     default_c: ClassVar[float] = 1.0
 
@@ -189,15 +191,15 @@ class PointwiseLoss(Component):
     def value_and_gradient(
         self, structure: Structure, potentials: Potentials, gold: float
     ) -> ValueAndGradient:
-        """Return value and gradient as a :class:`~omkl.losses.StructuredLoss` does, for a number as
-        output.
+        """Return value and gradient at a potential, as a :class:`~omkl.losses.StructuredLoss` does.
 
         Parameters
         ----------
-        structure : omkl.structures.Scalar
+        structure : omkl.structures.Scalar, or omkl.structures.Binary for a loss of two classes
         potentials : UnaryPotentials
             Potentials of one sample.
         gold : float
+            A number, or the label 0 or 1, whose targets are -1 and +1.
 
         Returns
         -------
@@ -205,11 +207,16 @@ class PointwiseLoss(Component):
         gradient : UnaryPotentials or None
             None where it is zero.
         """
-        y, z = np.array([gold]), potentials.unary[:, 0]
+        target = gold
+        if self.classifies:
+            target = 2.0 * gold - 1.0
+        y = np.array([target])
+        z = potentials.unary[:, 0]
+        value = float(self.value(y, z)[0])
         slope = self.gradient(y, z)
-        return float(self.value(y, z)[0]), potentials._replace(unary=slope[:, None]) if slope[
-            0
-        ] != 0.0 else None
+        if slope[0] == 0.0:
+            return value, None
+        return value, potentials._replace(unary=slope[:, None])
 
 
 class PiecewiseQuadratic(PointwiseLoss):

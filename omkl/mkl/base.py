@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -29,7 +28,7 @@ from omkl.estimators.cross_validation import warn_of_gaps
 from omkl.estimators.explanations import Explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
 from omkl.kernels.gram import GramMatrices
-from omkl.kernels.inputs import Vectors
+from omkl.kernels.inputs import Vectors, as_dense
 from omkl.kernels.specs import KernelSpecs, takes_sparse
 from omkl.losses import PointwiseLoss
 from omkl.mkl.kernel_sources import ArrayKernels, KernelInputs, KernelSource, is_precomputed, summed
@@ -80,24 +79,27 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         "multiclass": validation.OneOf(("auto", "shared", "ovr")),
     }
     _plain_attributes = (
-        *(
-            "n_features_in_",
-            "classes_",
-            "multilabel_",
-            "constant_labels_",
-            "kernel_weights_",
-            "intercept_",
-        ),
-        *(
-            "unscaled_kernel_weights_",
-            "kernel_representations_",
-            "left_out_",
-            "evidence_",
-            "dual_gap_",
-            "categories_",
-        ),
-        *("column_kinds_", "column_means_", "missing_columns_"),
-        *("n_iter_", "history_", "C_", "Cs_", "scores_", "cv_results_"),
+        "n_features_in_",
+        "classes_",
+        "multilabel_",
+        "constant_labels_",
+        "kernel_weights_",
+        "intercept_",
+        "unscaled_kernel_weights_",
+        "kernel_representations_",
+        "left_out_",
+        "evidence_",
+        "dual_gap_",
+        "categories_",
+        "column_kinds_",
+        "column_means_",
+        "missing_columns_",
+        "n_iter_",
+        "history_",
+        "C_",
+        "Cs_",
+        "scores_",
+        "cv_results_",
     )
     _progress = "iteration"
     report_sections = ("weights", "evidence", "kernels", "scales")
@@ -120,9 +122,10 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
 
         Parameters
         ----------
-        X : array or data frame (numbers, text, categories) of shape (N, d), or with ``kernels="precomputed"`` (N, N)
-            Gram matrices may be a dict of names and matrices, a list, an array (N, N, M) or (M, N,
-            N), a single matrix, or :class:`~omkl.kernels.GramMatrices`. Matrices that are
+        X : array or data frame of shape (N, d), or Gram matrices with ``kernels="precomputed"``
+            Data frames may hold numbers, text and categories. Gram matrices (N, N) may be a dict of
+            names and matrices, a list, an array (N, N, M) or (M, N, N), a single matrix, or
+            :class:`~omkl.kernels.GramMatrices`. Matrices that are
             ``dask.delayed`` or ``dask.array`` (as a dict, a list, or an array (M, N, N)) are
             computed, checked and kept by workers.
         y : array of shape (N,), or (N, K)
@@ -153,7 +156,8 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
     def _solve(self, source: KernelSource, training: TrainingSet, C: float | str) -> None:
         """Select kernels, solve all problems, and set the learned attributes."""
         training.select()
-        self.C_ = C = training.natural_c() if isinstance(C, str) else float(C)
+        C = training.natural_c() if isinstance(C, str) else float(C)
+        self.C_ = C
         solutions = training.solve(C, self.verbose)
         self._learn(source, training, solutions)
         warn_of_fit(training, solutions, self.tol, C)
@@ -165,32 +169,34 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         self._model = KernelModel.of(source, [solution.model for solution in solutions])
         self._model.intercepts += training.centres
         self.intercept_ = self._model.intercepts
-        decoder, regularizer, choice = (
-            training.decoder,
-            training.settings.regularizer,
-            training.choice,
-        )
+        decoder = training.decoder
         if decoder is not None:
-            self.classes_, self.multilabel_ = decoder.classes, decoder.multilabel
+            self.classes_ = decoder.classes
+            self.multilabel_ = decoder.multilabel
             self.constant_labels_ = decoder.constant
-        norms, names = [solution.certificate.norms for solution in solutions], source.names
-        weights = np.mean([regularizer.normalized_kernel_weights(own) for own in norms], axis=0)
-        unscaled = np.mean([regularizer.kernel_weights(own) * (own > 0) for own in norms], axis=0)
-        self.kernel_weights_ = dict(zip(names, weights.tolist()))
-        self.unscaled_kernel_weights_ = dict(zip(names, unscaled.tolist()))
+        regularizer = training.settings.regularizer
+        weights = []
+        unscaled_weights = []
+        self.dual_variables_ = []
+        for solution in solutions:
+            norms = solution.certificate.norms
+            weights.append(regularizer.normalized_kernel_weights(norms))
+            unscaled_weights.append(regularizer.kernel_weights(norms) * (norms > 0))
+            self.dual_variables_ += [*solution.certificate.rho.reshape(-1, source.n_samples)]
+        names = source.names
+        self.kernel_weights_ = dict(zip(names, np.mean(weights, axis=0).tolist()))
+        self.unscaled_kernel_weights_ = dict(zip(names, np.mean(unscaled_weights, axis=0).tolist()))
         self.kernel_representations_ = source.representations
-        self.left_out_ = [name for name, own in zip(names, training.kept) if not own]
-        self.evidence_ = None if choice is None else dict(zip(names, choice.evidence.tolist()))
-        self.dual_variables_ = [
-            rho for own in solutions for rho in own.certificate.rho.reshape(-1, source.n_samples)
-        ]
+        self.left_out_ = [name for name, is_kept in zip(names, training.kept) if not is_kept]
+        self.evidence_ = None
+        if training.choice is not None:
+            self.evidence_ = dict(zip(names, training.choice.evidence.tolist()))
         self.dual_gap_ = largest_gap(solutions)
         self.n_iter_ = max(solution.n_iter for solution in solutions)
-        self.history_ = [
-            {"problem": p, **record} if len(solutions) > 1 else record
-            for p, solution in enumerate(solutions)
-            for record in solution.history
-        ]
+        self.history_ = []
+        for p, solution in enumerate(solutions):
+            for record in solution.history:
+                self.history_.append({"problem": p, **record} if len(solutions) > 1 else record)
 
     # ---- prediction ------------------------------------------------------------------------------
 
@@ -265,9 +271,9 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         else:
             X = validation.checked_arrays(self, X, **READING, missing=self.missing, reset=False)
         # kernels cannot mix sparse and dense rows
-        if sparse.issparse(source.X) != sparse.issparse(X):
-            X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
-        return X
+        if sparse.issparse(source.X):
+            return X if sparse.issparse(X) else sparse.csr_array(X)
+        return as_dense(X)
 
     def transform(self, X: KernelInputs) -> np.ndarray:
         """Return the combined Gram matrix: the sum of all kernels times their ``kernel_weights_``.
@@ -285,9 +291,8 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         array of shape (n, N)
             Values between the samples and the N training samples of weight > 0.
         """
-        return summed(
-            self._model.source, self._checked(X), np.array([*self.kernel_weights_.values()])
-        )
+        weights = np.array([*self.kernel_weights_.values()])
+        return summed(self._model.source, self._checked(X), weights)
 
     def explain(
         self,
@@ -328,14 +333,21 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         """
         X = self._checked(x if is_precomputed(self.kernels) else one_row(x))
         return self._model.explain(
-            self._decoder(), X, (label, against, target), n, validation.encoded_columns(self)
+            X,
+            self._decoder(),
+            label=label,
+            against=against,
+            target=target,
+            n=n,
+            columns=validation.encoded_columns(self),
         )
 
     def shapes(
         self, X: KernelInputs, y: ArrayLike | None = None, *, random_state: RandomState = 0
     ) -> Shapes:
-        """Return the model as a sum of functions of single columns, for kernels from
-        :func:`omkl.kernels.per_column`.
+        """Return the model as a sum of functions of single columns.
+
+        The kernels must be on one or two columns, as those of :func:`omkl.kernels.per_column`.
 
         Parameters
         ----------
@@ -365,8 +377,7 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
     def missing_pairs(
         self, X: KernelInputs, y: ArrayLike, n: int = 10, sample_weight: ArrayLike | None = None
     ) -> list[dict]:
-        """Find pairs of columns whose product of kernels would lower the objective, if it were
-        added at the same C.
+        """Find pairs of columns whose product of kernels would lower the objective at the same C.
 
         The problem of this model is solved to a gap of 1e-6. Its dual variables prove for most
         pairs that do not help that they do not. For the others, from the largest ``excess`` on, a
@@ -422,30 +433,28 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
             As for :meth:`fit`.
         C : int or array
             Values of C. A number spreads as many values evenly on a log scale, over three decades
-            above
-            :func:`~omkl.batch.smallest_c`, where kernels become active.
+            above :func:`~omkl.batch.smallest_c`, where kernels become active.
 
         Returns
         -------
         list of dict
             For each C, from the smallest: ``C``, ``kernel_weights`` (array of M, summing to one),
             ``active`` (number of kernels), ``dual_gap`` (relative), ``objective``, ``n_iter``,
-            ``seconds``, and ``model``: the estimator that
-            :meth:`fit` would return it at this C.
+            ``seconds``, and ``model``: the estimator that :meth:`fit` would return at this C.
         """
         estimator = clone(self)
         source, training = prepare(estimator, X, y, sample_weight, client)
         training.select()
         # without a choice out of sample, refits of the models need the default that was used here
         natural = None if training.choice else training.settings.regularizer
-        columns, records = (
-            {name: own for name, own in estimator.__dict__.items() if name in validation.COLUMNS},
-            [],
-        )
+        regularizer = self.regularizer or natural
+        records = []
         for points in training.path(training.path_values(C)):
             solutions = [point.solution for point in points]
-            model = estimator._at(points[0].value, regularizer=self.regularizer or natural)
-            model.__dict__.update(columns)
+            model = estimator._at(points[0].value, regularizer=regularizer)
+            for name in validation.COLUMNS:
+                if name in vars(estimator):
+                    setattr(model, name, getattr(estimator, name))
             model._learn(source, training, solutions)
             model.C_ = points[0].value
             records.append(
@@ -466,12 +475,12 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
     def _at(self, C: float, **changes: Any) -> BatchMKL:
         """Return an estimator with a single C, and otherwise the same parameters or ``changes``."""
         single = self._single or type(self)
-        # the n_jobs of a search is for folds, not for predictions
-        shared = {*single._get_param_names()} - ({"n_jobs"} if self._single else set())
-        parameters = {
-            name: own for name, own in self.get_params(deep=False).items() if name in shared
-        }
-        return clone(single(**{**parameters, "C": C, **changes}))
+        parameters = self.get_params(deep=False)
+        if self._single is not None:
+            del parameters["n_jobs"]  # of a search it is for folds, not for predictions
+        accepted = single._get_param_names()
+        shared = {name: value for name, value in parameters.items() if name in accepted}
+        return clone(single(**{**shared, "C": C, **changes}))
 
     # ---- learned attributes ----------------------------------------------------------------------
 
@@ -482,29 +491,28 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
 
     @property
     def column_scales_(self) -> dict[str, tuple[float, float]]:
-        """Mean and standard deviation (or range) in training of each column that a kernel sees
-        standardized.
-        """
+        """Mean and standard deviation (or range) in training of each standardized column."""
         check_is_fitted(self)
-        source, names, scales = (
-            self._model.source,
-            validation.encoded_columns(self),
-            dict[str, tuple[float, float]](),
-        )
-        for kernel in source.kernels if isinstance(source, ArrayKernels) else ():
-            if kernel.means_ is not None:
-                width = self.n_features_in_ if names is None else len(names)
-                own = zip(kernel.places(width), kernel.means_.tolist(), kernel.deviations_.tolist())
-                scales = {
-                    name_of_column(names, j): (mean, scale) for j, mean, scale in own
-                } | scales
+        source = self._model.source
+        scales: dict[str, tuple[float, float]] = {}
+        if not isinstance(source, ArrayKernels):
+            return scales
+        names = validation.encoded_columns(self)
+        n_columns = self.n_features_in_ if names is None else len(names)
+        for kernel in source.kernels:
+            if kernel.means_ is None:
+                continue
+            scales_of_kernel = {}
+            for j, mean, deviation in zip(
+                kernel.places(n_columns), kernel.means_.tolist(), kernel.deviations_.tolist()
+            ):
+                scales_of_kernel[name_of_column(names, j)] = mean, deviation
+            scales = scales_of_kernel | scales  # those of the first kernel on a column
         return scales
 
     @property
     def dual_coef_(self) -> np.ndarray:
-        r"""Dual coefficients :math:`\alpha_m` of the kernel expansion: (M, N), or (P, M, N) for P
-        problems.
-        """
+        r"""Dual coefficients :math:`\alpha_m`: (M, N), or (P, M, N) for P problems."""
         check_is_fitted(self)
         model = self._model
         _, n, n_outputs = model.coefficients.shape
@@ -514,28 +522,29 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        r"""Importance of each column of X, for scikit-learn's ``SelectFromModel`` and ``RFE``:
-        (d,), summing to one.
+        r"""Importance of each column of X, (d,), summing to one.
 
-        It is the decrease of the squared norm :math:`\sum_m \|f_m\|^2 / d_m`, with kernel weights
-        d, if the column is replaced by its mean at the same dual coefficients (Guyon, Weston,
-        Barnhill and Vapnik 2002). With "mkl" and a kernel for each column these are the kernel
-        weights. Not for sparse X and Gram matrices.
+        Scikit-learn's ``SelectFromModel`` and ``RFE`` use it. It is the decrease of the squared
+        norm :math:`\sum_m \|f_m\|^2 / d_m`, with kernel weights d, if the column is replaced by its
+        mean at the same dual coefficients (Guyon, Weston, Barnhill and Vapnik 2002). With "mkl" and
+        a kernel for each column these are the kernel weights. Not for sparse X and Gram matrices.
         """
         check_is_fitted(self)
         X = getattr(self._model.source, "X", None)
         if not isinstance(X, np.ndarray):
             raise AttributeError("feature_importances_ needs training samples in a dense array.")
-        names: Sequence = validation.source_columns(self) or range(X.shape[1])
-        if absent := self.__dict__.get("missing_columns_"):
-            names = [*names[: -len(absent)], *(names[j] for j in absent)]
-        weights, norms = np.array(list(self.kernel_weights_.values())), []
-        for name in dict.fromkeys(
-            names
-        ):  # the columns of 0 and 1 of a column of text share their name
-            own = [j for j, other in enumerate(names) if other == name]
+        names: list[Any] = list(validation.source_columns(self) or range(X.shape[1]))
+        missing_columns = getattr(self, "missing_columns_", [])
+        # the last columns tell which entries of these columns are missing, and belong to them
+        first_indicator = len(names) - len(missing_columns)
+        names[first_indicator:] = [names[j] for j in missing_columns]
+        weights = np.array(list(self.kernel_weights_.values()))
+        norms = []
+        # the columns of 0 and 1 of a column of text share their name
+        for name in dict.fromkeys(names):
+            columns = [j for j, other in enumerate(names) if other == name]
             changed = X.copy()
-            changed[:, own] = X[:, own].mean(axis=0)
+            changed[:, columns] = X[:, columns].mean(axis=0)
             norms.append(self._model.squared_norm(changed, weights))
         decreases = np.maximum(self._model.squared_norm(X, weights) - np.array(norms), 0.0)
         return decreases / max(decreases.sum(), np.finfo(np.float64).tiny)

@@ -1,48 +1,33 @@
-"""MKLClassifier and MKLRegressor, certified batch multiple kernel learning, and their
-cross-validated versions.
-"""
+"""MKLClassifier and MKLRegressor: certified batch multiple kernel learning."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-from joblib import effective_n_jobs
-from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 
-from omkl.batch.solver import Solution, is_number_of_values
-from omkl.estimators.batch import NumberDecoder
-from omkl.estimators.cross_validation import HeldOut, PathSearch
 from omkl.losses import PointwiseLoss
 from omkl.mkl.base import BatchMKL
-from omkl.mkl.kernel_sources import KernelInputs
-from omkl.mkl.training import TrainingSet, largest_gap, prepare
-
-if TYPE_CHECKING:
-    from sklearn.model_selection import BaseCrossValidator
-
-    from omkl.distributed.stack import Client
 
 
-def classifier_tags(self: BatchMKL) -> Tags:
-    """Return scikit-learn's tags of a classifier, which supports labels in columns of y without
-    class weights.
-    """
-    tags = ClassifierMixin.__sklearn_tags__(self)
-    tags.classifier_tags.multi_label = self.class_weight is None
-    return tags
+class KernelClassifierMixin(ClassifierMixin):
+    """Scikit-learn's mixin of classifiers, with labels in columns of y if there are no weights."""
+
+    class_weight: str | dict | None
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self.class_weight is None
+        return tags
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class MKLClassifier(ClassifierMixin, BatchMKL):
+class MKLClassifier(KernelClassifierMixin, BatchMKL):
     r"""Classifier that learns a combination of kernels, certified by a duality gap.
 
-    .. math:: \min_{f_m, b} C \sum_i l\Bigl(y_i, \sum_m f_m(x_i) + b\Bigr) + \psi(\|f_1\|, \ldots, \|f_M\|)
+    .. math:: \min_{f_m, b} C \sum_i l\Bigl(y_i, \sum_m f_m(x_i) + b\Bigr)
+        + \psi(\|f_1\|, \ldots, \|f_M\|)
 
     Parameters
     ----------
@@ -64,10 +49,10 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
         Weight of the losses, as in scikit-learn's SVC; larger values fit closer. "auto" takes the
         value at which the mean of the kernels has the least leave-one-out error, by ridge
         regression in closed form on at most 1000 samples (``C_``).
-    solver : {"spicy", "one-step", "gmkl", "ista", "fista", "silp", "simplemkl", "levelmkl", "hessianmkl", "lp-norm"}
-        Or a :class:`~omkl.batch.Solver`. "spicy" and "one-step" are fast; "ista" and "fista" are
-        for smooth losses; the others alternate between kernel weights and a support vector machine,
-        and are for the hinge.
+    solver : str or Solver
+        "spicy" and "one-step" are fast; "ista" and "fista" are for smooth losses; "gmkl", "silp",
+        "simplemkl", "levelmkl", "hessianmkl" and "lp-norm" alternate between kernel weights and a
+        support vector machine, and are for the hinge. Or a :class:`~omkl.batch.Solver`.
     tol : float > 0
         Relative duality gap to reach, over all kernels.
     max_iter : int, optional
@@ -188,8 +173,6 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
     class_weight: str | dict | None = None
     multiclass: str = "auto"
 
-    __sklearn_tags__ = classifier_tags
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MKLRegressor(RegressorMixin, BatchMKL):
@@ -232,250 +215,3 @@ column_scales_
 
     loss: str | PointwiseLoss = "squared"
     C: float | str = "auto"
-
-
-# ---- cross-validation ----------------------------------------------------------------------------
-
-
-Model = TypeVar("Model", bound=BatchMKL)
-#: Factor between the values of C of ``Cs=None``, and their maximum number.
-STEP, MOST_VALUES = 5.0, 4
-
-
-def fit_with_search(
-    self: Model,
-    X: KernelInputs,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    *,
-    groups: ArrayLike | None = None,
-    client: Client | None = None,
-) -> Model:
-    """Choose C, and learn the kernel weights and the model from all samples.
-
-    Parameters
-    ----------
-    X, y, client
-        As for :meth:`MKLClassifier.fit`.
-    sample_weight : array of shape (N,), optional
-        Weights >= 0 of the losses of the samples, and of held-out samples in scores.
-    groups : array of shape (N,), optional
-        Samples of one group stay in one fold, with splitters such as scikit-learn's ``GroupKFold``.
-
-    Returns
-    -------
-    self
-        With the kernel weights and the model of all samples at ``C_``.
-
-    Raises
-    ------
-    omkl.exceptions.InputError
-        As for a single C; also if Cs are invalid, cv does not split the samples into folds or
-        leaves one empty, or scoring is invalid or undefined in all folds.
-    omkl.exceptions.DistributionError
-        As for a single C.
-    """
-    source, training = prepare(self, X, y, sample_weight, client)
-    search = PathSearch(self, "C", y, sample_weight, groups, by_loss=True)
-    n_threads = effective_n_jobs(self.n_jobs) if training.stored.concurrent else 1
-    paths = [HeldOutPath(training, len(search.folds), train, test) for train, test in search.folds]
-    if self.Cs is None:
-        C = _search_near_natural_c(search, training, paths, n_threads)
-    else:
-        Cs = training.path_values(self.Cs)
-        C = search.choose(Cs, paths, training.y, n_threads)
-        if (
-            is_number_of_values(self.Cs) and len(Cs) > 1 and Cs[-1] == C
-        ):  # the best may be beyond the end
-            Cs = np.append(Cs, C * (Cs[-1] / Cs[-2]) ** np.arange(1, len(Cs)))
-            C = search.choose(Cs, paths, training.y, n_threads)
-    self._solve(source, training, C)
-    search.warn()
-    return self
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class MKLClassifierCV(ClassifierMixin, BatchMKL):
-    """Classifier with a learned combination of kernels, and C chosen by cross-validation.
-
-    The kernels are computed once. Each fold is solved for increasing values of C, with warm starts.
-    Data-dependent parameters of kernels, such as widths, are learned from the inputs of all
-    samples, never from targets.
-
-    Parameters
-    ----------
-    kernels, loss, solver, tol, max_iter, fit_intercept, class_weight, multiclass, dtype,
-    approximate, weighting, \
-missing, verbose
-        As for :class:`MKLClassifier`.
-    regularizer
-        As for :class:`MKLClassifier`, but None is "elastic-net" if each kernel is on one or two
-        columns of a table, as those of :func:`omkl.kernels.per_column`, and the solver is "spicy".
-    Cs : int, array of floats > 0 or None
-        Values of C. None compares the C that :class:`MKLClassifier` chooses with up to three
-        others, each five times as large as the one before. A number spreads as many values evenly
-        on a log scale, over three decades above
-        :func:`~omkl.batch.smallest_c`, where kernels become active, and over the next three if the largest value is the
-        best.
-    cv : int, splitter, iterable of (train, test) or None
-        As in scikit-learn; a number gives stratified folds, None five of them.
-    scoring : str, callable or None
-        As in scikit-learn. None is log-loss for losses with probabilities, else accuracy. The
-        estimator and the ``X`` passed to a callable are placeholders for the held-out samples: the
-        callable may predict with them, but not read them.
-    n_jobs : int, optional
-        Number of folds solved in parallel threads; -1 uses all processors.
-
-    Attributes
-    ----------
-    C_ : float
-        The value with the best mean score, the smallest in a tie. With ``scoring=None``, of the
-        values whose log-loss differs from the least by no more than a standard error, the most
-        accurate one; with ``Cs=None``, the one that
-        :class:`MKLClassifier` chooses, unless the other is more accurate by more than a standard error, too.
-    Cs_ : array of shape (n_Cs,)
-        Values of C in increasing order.
-    scores_ : array of shape (n_folds, n_Cs)
-        A class that is missing in the training part of a fold is never predicted there. Means skip
-        folds with an undefined score (NaN).
-    cv_results_ : list of dict
-        A flat record for each C: ``C``, ``mean_score``, ``std_score``, ``active`` (mean number of
-        kernels), and ``dual_gap`` (the largest of the folds).
-    classes_, kernel_weights_, left_out_, dual_coef_, intercept_, dual_gap_, n_iter_, n_active_,
-    history_, ...
-        As for :class:`MKLClassifier`, of the model of all samples at ``C_``.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = MKLClassifierCV(["linear", "gaussian"], Cs=[0.01, 1.0, 100.0], cv=3).fit(X, y)
-    >>> model.C_ > 0.01, model.scores_.shape
-    (True, (3, 3))
-    """
-
-    Cs: int | ArrayLike | None = None
-    cv: int | BaseCrossValidator | Iterable | None = 3
-    scoring: str | Callable | None = None
-    loss: str | PointwiseLoss = "logistic"
-    class_weight: str | dict | None = None
-    multiclass: str = "auto"
-
-    _single, _of_columns = MKLClassifier, "elastic-net"
-    fit = fit_with_search
-
-    __sklearn_tags__ = classifier_tags
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class MKLRegressorCV(RegressorMixin, BatchMKL):
-    """Regression with a learned combination of kernels, and C chosen by cross-validation.
-
-    Parameters
-    ----------
-    kernels, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting,
-    \
-missing, verbose
-        As for :class:`MKLRegressor`.
-    Cs, cv, scoring, n_jobs
-        As for :class:`MKLClassifierCV`; folds are not stratified, and None for ``scoring`` is the
-        negative mean squared error, or with ``loss="poisson"`` half the negative mean deviance.
-
-    Attributes
-    ----------
-    C_, Cs_, scores_, cv_results_
-        As for :class:`MKLClassifierCV`.
-    kernel_weights_, dual_coef_, intercept_, dual_gap_, n_iter_, n_active_, history_, ...
-        As for :class:`MKLRegressor`, of the model of all samples at ``C_``.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-3, 3, size=(80, 2))
-    >>> model = MKLRegressorCV(["gaussian:on=0:1", "gaussian:on=1:2"]).fit(X, np.sin(X[:, 0]))
-    >>> model.kernel_weights_["gaussian:on=0:1"] > 0.8
-    True
-    """
-
-    Cs: int | ArrayLike | None = None
-    cv: int | BaseCrossValidator | Iterable | None = 3
-    scoring: str | Callable | None = None
-    loss: str | PointwiseLoss = "squared"
-
-    _single = MKLRegressor
-    fit = fit_with_search
-
-
-def _search_near_natural_c(
-    search: PathSearch, training: TrainingSet, paths: Sequence[HeldOutPath], n_threads: int
-) -> float:
-    """Return the best C near the one of ``C="auto"``: compare it with neighbours until both of the
-    best are known.
-    """
-    training.select()
-    natural = training.natural_c()
-    Cs, best = np.array([natural]), natural
-    while len(Cs) < MOST_VALUES and best in (Cs[0], Cs[-1]):
-        Cs = np.append(Cs, STEP * best) if best == Cs[-1] else np.insert(Cs, 0, best / STEP)
-        best = search.choose(Cs, paths, training.y, n_threads, natural)
-    return best
-
-
-class HeldOutPath:
-    """Models of one fold at several values of C, each solved once.
-
-    Parameters
-    ----------
-    training : TrainingSet
-        All samples.
-    n_folds : int
-        Number of folds in memory at once.
-    train, test : int arrays
-        The samples to learn from, and the held-out ones.
-    """
-
-    def __init__(
-        self, training: TrainingSet, n_folds: int, train: np.ndarray, test: np.ndarray
-    ) -> None:
-        self.training, self.n_folds = training, n_folds
-        self.train, self.test = train, test
-        self._solutions: dict[float, list[Solution]] = {}
-        self._outputs: dict[float, np.ndarray] = {}
-
-    @cached_property
-    def fold(self) -> TrainingSet:
-        """The samples to learn from, with kernels chosen on them."""
-        fold = self.training.on(self.train, self.n_folds)
-        fold.select()
-        return fold
-
-    def __call__(self, Cs: np.ndarray) -> HeldOut:
-        """Return the result for increasing values of C."""
-        fold = self.fold
-        for C in Cs.tolist():
-            if C not in self._solutions:
-                self._solve(C)
-        active, gaps = [], []
-        for C in Cs.tolist():
-            solutions = self._solutions[C]
-            active.append(
-                len(np.unique(np.concatenate([solution.model.active for solution in solutions])))
-            )
-            gaps.append(abs(largest_gap(solutions)))
-        outputs = np.array([self._outputs[C] for C in Cs.tolist()])
-        decoder = fold.decoder or NumberDecoder(fold.settings.loss)
-        return HeldOut(outputs, np.array(active), np.array(gaps), decoder)
-
-    def _solve(self, C: float) -> None:
-        """Solve from the solution at the next smaller C, or else at the smallest."""
-        near = None
-        if self._solutions:
-            smaller = [value for value in self._solutions if value < C]
-            near = self._solutions[max(smaller) if smaller else min(self._solutions)]
-        solutions = self.fold.solve(C, verbose=False, near=near)
-        columns = [
-            self.training.outputs(solution.model, self.train)[:, self.test]
-            for solution in solutions
-        ]
-        self._solutions[C] = solutions
-        self._outputs[C] = np.concatenate(columns).T + self.fold.centres

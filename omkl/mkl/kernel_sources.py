@@ -1,11 +1,9 @@
-"""Sources of the Gram matrices of batch estimators: kernels on the rows of an array, or precomputed
-matrices.
-"""
+"""Sources of Gram matrices of batch estimators: kernels on an array's rows, or given matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -37,6 +35,18 @@ if TYPE_CHECKING:
 
 #: Inputs of batch estimators: vectors as rows, or Gram matrices.
 KernelInputs: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | MatricesLike
+
+
+class KernelBlock(NamedTuple):
+    """Values of the active kernels for a block of rows.
+
+    ``rows`` are the rows of the inputs; ``values`` yields for each active kernel an array to
+    multiply by its weights: values against the training samples, (n, N), or features (n, r) if the
+    kernel is stored as a factor.
+    """
+
+    rows: slice
+    values: Iterator[Vectors]
 
 
 class ArrayKernels:
@@ -76,36 +86,35 @@ class ArrayKernels:
         n_absent: int,
         weights: np.ndarray,
     ) -> None:
-        n_own = X.shape[1] - n_absent
-        own, names = (
-            (X[:, :n_own], None if columns is None else columns[:n_own])
-            if n_absent
-            else (X, columns)
-        )
+        n_columns = X.shape[1] - n_absent  # without those that tell which entries are missing
+        data = X
+        names = columns
+        if n_absent:
+            data = X[:, :n_columns]
+            names = None if columns is None else columns[:n_columns]
         variables = _variables(names)
         if specs is None:
-            specs = default_kernels(own, weights, variables)
+            specs = default_kernels(data, weights, variables)
         named = named_kernels(specs)
         if not named:
             raise InputError("kernels must hold at least one kernel.")
         self.names = [name for name, _ in named]
-        placed = [kernel.placed(n_own, names) for _, kernel in named]
+        placed = [kernel.placed(n_columns, names) for _, kernel in named]
         if n_absent:
             if MISSING in self.names:
                 raise InputError(
                     f"No kernel may be called {MISSING!r}, the name of the one on missing entries."
                 )
+            for k, kernel in enumerate(placed):
+                if kernel.on is None:
+                    placed[k] = kernel.restricted(slice(n_columns))
             self.names.append(MISSING)
-            placed = [
-                kernel.restricted(slice(n_own)) if kernel.on is None else kernel
-                for kernel in placed
-            ]
-            placed.append(Linear(on=slice(n_own, X.shape[1]), normalize="average"))
-        dense = [name for name, kernel in named if not kernel.compares_sparse]
-        if sparse.issparse(X) and dense:
-            others = "linear, polynomial and Gaussian kernels, and Fourier features"
+            placed.append(Linear(on=slice(n_columns, X.shape[1]), normalize="average"))
+        need_dense = [name for name, kernel in named if not kernel.compares_sparse]
+        if sparse.issparse(X) and need_dense:
             raise InputError(
-                f"The kernel {dense[0]!r} needs a dense array: sparse input is supported by {others}."
+                f"The kernel {need_dense[0]!r} needs a dense array: sparse input is supported by "
+                "linear, polynomial and Gaussian kernels, and Fourier features."
             )
         if variables is None:
             self.kernels = [kernel.fit(X, weights) for kernel in placed]
@@ -128,48 +137,55 @@ class ArrayKernels:
 
             self.representations = dict.fromkeys(self.names, "dense, on workers")
             return DistributedStack.from_kernels(self.kernels, self.X, client, dtype)
-        form: Callable[..., KernelStack] = PackedStack.from_kernels
-        self.ranks, others = _low_ranks(self.kernels, self.X, FACTOR_PART), "dense"
+        self.ranks = _low_ranks(self.kernels, self.X, FACTOR_PART)
         if not packed_bytes_fit(len(self.kernels) - len(self.ranks), self.n_samples, dtype):
             self.ranks = _low_ranks(self.kernels, self.X, LARGEST_PART)
         n_others = len(self.kernels) - len(self.ranks)
         fit = packed_bytes_fit(n_others, self.n_samples, dtype)
-        large = approximate == "auto" and packed_bytes(1, self.n_samples, dtype) > BUDGET
-        if n_others and (large or not fit):
-            self._approximate(dtype, large or approximate is True, fit)
+        are_large = packed_bytes(1, self.n_samples, dtype) > BUDGET and approximate == "auto"
+        if n_others and (are_large or not fit):
+            self._approximate(dtype, are_large or approximate is True, fit)
+        make_stack: Callable[..., KernelStack] = PackedStack.from_kernels
+        representation = "dense"
         if n_others and not fit:
-            form, others = LazyStack, "computed in every pass"
-        factors = {self.names[m]: f"factor of rank {rank}" for m, rank in self.ranks.items()}
-        self.representations = dict.fromkeys(self.names, others) | factors
-        stored = [m for m in range(len(self.kernels)) if m not in self.ranks]
-        stacks = [form([self.kernels[m] for m in stored], self.X, dtype)] if stored else []
+            make_stack = LazyStack
+            representation = "computed in every pass"
+        self.representations = dict.fromkeys(self.names, representation)
+        for m, rank in self.ranks.items():
+            self.representations[self.names[m]] = f"factor of rank {rank}"
+        without_factor = [m for m in range(len(self.kernels)) if m not in self.ranks]
+        stacks = []
+        if without_factor:
+            stacks.append(make_stack([self.kernels[m] for m in without_factor], self.X, dtype))
         if self.ranks:
-            stacks.append(
-                FactoredStack.from_kernels([self.kernels[m] for m in self.ranks], self.X, dtype)
-            )
-        return stacks[0] if len(stacks) == 1 else MixedStack(stacks, stored + list(self.ranks))
+            with_factor = [self.kernels[m] for m in self.ranks]
+            stacks.append(FactoredStack.from_kernels(with_factor, self.X, dtype))
+        if len(stacks) == 1:
+            return stacks[0]
+        return MixedStack(stacks, without_factor + list(self.ranks))
 
     def _approximate(self, dtype: np.dtype, approximate: bool, fit: bool) -> None:
-        """Approximate kernels that are large or do not fit into memory, unless it has no room for
-        landmarks; warn.
+        """Approximate kernels, if ``approximate`` and memory has room for landmarks; warn.
+
+        ``fit`` tells whether they fit into memory as they are.
         """
-        n_others, X = len(self.kernels) - len(self.ranks), self.X
+        X = self.X
+        n_others = len(self.kernels) - len(self.ranks)
         n_landmarks = min(affordable_rank(len(self.kernels), self.n_samples, dtype), MOST_LANDMARKS)
         consequence = "computed anew in every pass over them."
         if approximate and n_landmarks >= LEAST_LANDMARKS:
-            chosen = {
-                m: Nystrom(k, n_landmarks).fit(X)
-                for m, k in enumerate(self.kernels)
-                if m not in self.ranks
-            }
-            left_out = {m: kernel.left_out(X) for m, kernel in chosen.items()}
+            left_out = {}
+            for m, kernel in enumerate(self.kernels):
+                if m not in self.ranks:
+                    approximation = Nystrom(kernel, n_landmarks).fit(X)
+                    left_out[m] = approximation.left_out(X)
+                    self.kernels[m] = approximation
             worst = max(left_out, key=left_out.__getitem__)
             consequence = (
                 f"approximated by the Nyström method on {n_landmarks} landmarks, which leaves out "
                 f"{left_out[worst]:.2g} of {self.names[worst]!r} and no more of the others "
                 "(relative, in the trace norm)."
             )
-            self.kernels = [chosen.get(m, kernel) for m, kernel in enumerate(self.kernels)]
             self.ranks = _ranks(self.kernels, X)
         size = "are large" if fit else "do not fit into memory"
         remedy = " approximate=False stores them exactly." if fit else ""
@@ -178,32 +194,28 @@ class ArrayKernels:
         )
         warn_caller(message, MemoryWarning)
 
-    def blocks(self, X: Vectors, active: np.ndarray) -> Iterator[tuple[slice, Iterator[Vectors]]]:
-        """Yield ``(block, parts)``: a slice of the rows of X, and for each active kernel an array
-        to multiply by
-        :meth:`weights`.
-
-        It holds values against the training samples, (n, N), or features (n, r) if the kernel is
-        stored as a factor.
-        """
+    def blocks(self, X: Vectors, active: np.ndarray) -> Iterator[KernelBlock]:
+        """Yield the values of the active kernels for blocks of the rows of X (n, d)."""
         width = max((self.ranks.get(m, self.n_samples) for m in active), default=1)
-        for block in row_blocks(X.shape[0], width, np.float64):
-            yield block, self._parts(X[block], active)
+        for rows in row_blocks(X.shape[0], width, np.float64):
+            yield KernelBlock(rows=rows, values=self._values(X[rows], active))
 
-    def _parts(self, X: Vectors, active: np.ndarray) -> Iterator[Vectors]:
-        """Yield the parts of one block."""
-        chosen = [self.kernels[m] for m in active if m not in self.ranks]
+    def _values(self, X: Vectors, active: np.ndarray) -> Iterator[Vectors]:
+        """Yield the values or features of each active kernel for the rows of a block."""
+        compared = [self.kernels[m] for m in active if m not in self.ranks]
         # kernels that see the same columns share an object, so that cross_matrices computes
         # distances once
-        views = {kernel.seen: (kernel.view(X), kernel.view(self.X)) for kernel in chosen}
-        left, right = ([views[kernel.seen][side] for kernel in chosen] for side in (0, 1))
-        between = cross_matrices(chosen, left, right)
+        views = {kernel.seen: (kernel.view(X), kernel.view(self.X)) for kernel in compared}
+        rows = [views[kernel.seen][0] for kernel in compared]
+        training_rows = [views[kernel.seen][1] for kernel in compared]
+        matrices = cross_matrices(compared, rows, training_rows)
         for m in active:
-            yield self._features(X, m) if m in self.ranks else next(between)
+            yield self._features(X, m) if m in self.ranks else next(matrices)
 
     def weights(self, m: int, coefficients: np.ndarray) -> np.ndarray:
-        """Return the weights of a kernel's values, i.e. its dual coefficients (N, P), or of its
-        features, (r, P).
+        """Return the weights (N, P) of a kernel's values, or (r, P) of its features.
+
+        Those of values are the dual coefficients (N, P).
         """
         if m not in self.ranks:
             return coefficients
@@ -219,11 +231,12 @@ class ArrayKernels:
         return self._features(self.X, m)
 
     def columns(self, names: Sequence[Any]) -> list[tuple]:
-        """Return the columns that each kernel is on, each once; ``names`` are those of all columns."""
-        return [
-            tuple(dict.fromkeys(names[j] for j in kernel.places(len(names))))
-            for kernel in self.kernels
-        ]
+        """Return the columns that each kernel is on, without repetition, by ``names`` of all."""
+        columns = []
+        for kernel in self.kernels:
+            names_of_kernel = [names[j] for j in kernel.places(len(names))]
+            columns.append(tuple(dict.fromkeys(names_of_kernel)))
+        return columns
 
     def _features(self, X: Vectors, m: int) -> Vectors:
         return self.kernels[m].features(self.kernels[m].view(X))
@@ -233,19 +246,19 @@ class ArrayKernels:
 
         Factors need no training inputs.
         """
-        parts: Any = self.X
-        if sparse.issparse(self.X):
-            parts = (self.X.data, self.X.indices, self.X.indptr, self.X.shape)
+        kernels = {}
+        for name, kernel in zip(self.names, self.kernels):
+            kernels[name] = packer.pack(kernel, f"the kernel {name!r}")
+        inputs: Any = None
+        if not self.ranks.keys() >= set(active):
+            inputs = self.X
+            if sparse.issparse(self.X):
+                inputs = (self.X.data, self.X.indices, self.X.indptr, self.X.shape)
         return {
-            "kernels": {
-                name: packer.pack(own, f"the kernel {name!r}")
-                for name, own in zip(self.names, self.kernels)
-            },
+            "kernels": kernels,
             "ranks": list(self.ranks.items()),
             "n_samples": self.n_samples,
-            "X": None
-            if self.ranks.keys() >= set(active)
-            else packer.pack(parts, "the training inputs"),
+            "X": packer.pack(inputs, "the training inputs"),
         }
 
     @classmethod
@@ -256,9 +269,10 @@ class ArrayKernels:
         source.kernels = [unpacker.unpack(kernel) for kernel in packed["kernels"].values()]
         source.X = unpacker.unpack(packed["X"])
         if isinstance(source.X, tuple):
-            *csr, shape = source.X
-            source.X = sparse.csr_array(tuple(csr), shape=shape)
-        source.ranks, source.n_samples = dict(packed["ranks"]), packed["n_samples"]
+            *arrays, shape = source.X
+            source.X = sparse.csr_array(tuple(arrays), shape=shape)
+        source.ranks = dict(packed["ranks"])
+        source.n_samples = packed["n_samples"]
         return source
 
 
@@ -279,21 +293,25 @@ class GivenMatrices:
     ranks: ClassVar[dict[int, int]] = {}
 
     def __init__(self, grams: MatricesLike, n_given: int, kept: np.ndarray | None = None) -> None:
-        self.n_given, self.kept = n_given, kept
+        self.n_given = n_given
+        self.kept = kept
         self.n_samples = n_given if kept is None else len(kept)
-        if (delayed := _delayed(grams)) is not None:  # checked by the workers that compute them
+        delayed = _delayed(grams)
+        if delayed is not None:  # checked by the workers that compute them
             check_kernel_names(delayed)
-            self.names, self.matrices = list(delayed), list(delayed.values())
+            self.names = list(delayed)
+            self.matrices = list(delayed.values())
             self.representations = dict.fromkeys(self.names, "dense, on workers")
             return
         grams = GramMatrices(_kernels_last(grams, n_given))
-        if grams.shape[:2] != (n_given, n_given) or any(
-            matrix is None for matrix in grams.matrices
-        ):
+        is_square = grams.shape[:2] == (n_given, n_given)
+        if not is_square or any(matrix is None for matrix in grams.matrices):
             accepted = f"matrices ({n_given}, {n_given}) for {n_given} targets"
             raise InputError(f"Precomputed kernels must be {accepted}, not {grams.shape[:2]}.")
+        if kept is not None:
+            grams = grams[np.ix_(kept, kept)]
         self.names = grams.names
-        self.matrices = (grams if kept is None else grams[np.ix_(kept, kept)]).matrices
+        self.matrices = grams.matrices
         self.representations = dict.fromkeys(self.names, "dense")
 
     def stack(
@@ -310,43 +328,45 @@ class GivenMatrices:
         return DistributedStack.from_grams(self.matrices, client, dtype, n_given=n_given, kept=kept)
 
     def of_prediction(self, grams: MatricesLike) -> GramMatrices:
-        """Return matrices of test against training samples in the order of the kernels, matched by
-        name if named.
+        """Return matrices of test against training samples in the order of the kernels.
+
+        If they have names, they are matched by name.
         """
-        if (
-            isinstance(grams, GramMatrices)
-            and grams.names != GramMatrices(list(grams.matrices)).names
-        ):
-            grams = dict(zip(grams.names, grams.matrices))
+        if isinstance(grams, GramMatrices):
+            names_by_default = GramMatrices(list(grams.matrices)).names
+            if grams.names != names_by_default:
+                grams = dict(zip(grams.names, grams.matrices))
         if isinstance(grams, Mapping):
             unknown = [name for name in grams if name not in self.names]
             if unknown:
                 raise InputError(
-                    f"The model has no kernel {unknown[0]!r}; there are {', '.join(self.names[:5])}."
+                    f"The model has no kernel {unknown[0]!r}; there are "
+                    f"{', '.join(self.names[:5])}."
                 )
             grams = {name: grams.get(name) for name in self.names}
         grams = GramMatrices(_kernels_last(grams, self.n_given, len(self.names)))
         if grams.shape[1:] != (self.n_given, len(self.names)):
             raise InputError(
-                f"The model was trained on {len(self.names)} matrices of {self.n_given} samples, and predicts from one "
-                f"matrix (n, {self.n_given}) per kernel, not from an array {grams.shape}."
+                f"The model was trained on {len(self.names)} matrices of {self.n_given} samples, "
+                f"and predicts from one matrix (n, {self.n_given}) per kernel, not from an array "
+                f"{grams.shape}."
             )
         return grams
 
-    def blocks(
-        self, grams: GramMatrices, active: np.ndarray
-    ) -> Iterator[tuple[slice, Iterator[Vectors]]]:
+    def blocks(self, grams: GramMatrices, active: np.ndarray) -> Iterator[KernelBlock]:
         """Yield the whole matrices as one block; they may be None for inactive kernels."""
         missing = [self.names[m] for m in active if grams.matrices[m] is None]
         if missing:
             raise InputError(
                 f"The kernel {missing[0]!r} is in the model, but its matrix is missing."
             )
+        yield KernelBlock(rows=slice(None), values=self._values(grams, active))
+
+    def _values(self, grams: GramMatrices, active: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the matrix of each active kernel, without samples of weight 0."""
         columns = slice(None) if self.kept is None else self.kept
-        yield (
-            slice(None),
-            (np.asarray(grams.matrices[m], dtype=np.float64)[:, columns] for m in active),
-        )
+        for m in active:
+            yield np.asarray(grams.matrices[m], dtype=np.float64)[:, columns]
 
     def columns(self, names: Sequence[Any]) -> list[tuple]:
         """Raise an InputError."""
@@ -356,52 +376,54 @@ class GivenMatrices:
 
     def pack(self, packer: Packer, active: np.ndarray) -> dict[str, Any]:
         """Return JSON values for a model file, without the matrices."""
-        kept = None if self.kept is None else packer.pack(self.kept, "the samples of weight > 0")
         return {
             "names": self.names,
             "n_samples": self.n_samples,
             "n_given": self.n_given,
-            "kept": kept,
+            "kept": packer.pack(self.kept, "the samples of weight > 0"),
         }
 
     @classmethod
     def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> Self:
         """Restore a source from :meth:`pack`, without matrices."""
         source = object.__new__(cls)
-        source.names, source.n_samples, source.n_given = (
-            list(packed["names"]),
-            packed["n_samples"],
-            packed["n_given"],
-        )
-        source.kept = None if packed["kept"] is None else unpacker.unpack(packed["kept"])
+        source.names = list(packed["names"])
+        source.n_samples = packed["n_samples"]
+        source.n_given = packed["n_given"]
+        source.kept = unpacker.unpack(packed["kept"])
         return source
 
 
 def _kernels_last(
     grams: MatricesLike, n_samples: int, n_kernels: int | None = None
 ) -> MatricesLike:
-    """Return an array (M, n, N) as (n, N, M), unless it may have this form already; others are
-    unchanged.
+    """Return an array (M, n, N) as (n, N, M), unless it may have this form already.
+
+    Others than arrays of three dimensions are unchanged.
     """
     if not isinstance(grams, np.ndarray) or grams.ndim != 3:
         return grams
-    form = n_samples, len(grams) if n_kernels is None else n_kernels
-    return np.moveaxis(grams, 0, -1) if grams.shape[::-2] == form != grams.shape[1:] else grams
+    if n_kernels is None:
+        n_kernels = len(grams)
+    has_kernels_first = (grams.shape[2], grams.shape[0]) == (n_samples, n_kernels)
+    may_have_them_last = grams.shape[1:] == (n_samples, n_kernels)
+    if has_kernels_first and not may_have_them_last:
+        return np.moveaxis(grams, 0, -1)
+    return grams
 
 
 def _delayed(grams: Any) -> dict[str, Any] | None:
-    """Return Gram matrices that are Dask objects by name: a dict, a list, or an array (M, N, N);
-    None for others.
+    """Return Gram matrices that are Dask objects by name; None for others.
+
+    They may be a dict, a list, or an array (M, N, N).
     """
     if is_collection(grams):
         grams = list(grams) if getattr(grams, "ndim", 2) == 3 else [grams]
-    if not isinstance(grams, Mapping):
-        grams = (
-            {f"kernel {m}": gram for m, gram in enumerate(grams)}
-            if isinstance(grams, Sequence)
-            else {}
-        )
-    return dict(grams) if is_collection(*grams.values()) else None
+    if isinstance(grams, Sequence):
+        grams = {f"kernel {m}": gram for m, gram in enumerate(grams)}
+    if not isinstance(grams, Mapping) or not is_collection(*grams.values()):
+        return None
+    return dict(grams)
 
 
 #: Source of the Gram matrices of an estimator.
@@ -409,15 +431,17 @@ KernelSource: TypeAlias = ArrayKernels | GivenMatrices
 
 
 def summed(source: KernelSource, X: Any, weights: np.ndarray) -> np.ndarray:
-    """Return the sum of all kernels times their weights (M,), between inputs and the training
-    samples, (n, N).
+    """Return the sum (n, N) of all kernels times their weights (M,), for inputs X.
+
+    It holds values between the inputs and the training samples.
     """
-    active, total = np.flatnonzero(weights), np.zeros((X.shape[0], source.n_samples))
-    for block, parts in source.blocks(X, active):
-        for m, part in zip(active.tolist(), parts):
+    active = np.flatnonzero(weights)
+    total = np.zeros((X.shape[0], source.n_samples))
+    for block in source.blocks(X, active):
+        for m, values in zip(active.tolist(), block.values):
             if isinstance(source, ArrayKernels) and m in source.ranks:
-                part = part @ source.training_features(m).T
-            total[block] += weights[m] * part
+                values = values @ source.training_features(m).T
+            total[block.rows] += weights[m] * values
     return total
 
 
@@ -482,42 +506,46 @@ FACTOR_PART = 1 / 16
 #: matrix.
 LARGEST_PART = 1 / 2
 #: Maximum and minimum number of landmarks to approximate kernels that do not fit into memory.
-MOST_LANDMARKS, LEAST_LANDMARKS = 500, 20
+MOST_LANDMARKS = 500
+LEAST_LANDMARKS = 20
 
 
 def precision(dtype: DTypeLike, n_kernels: int, n_samples: int, tol: float) -> np.dtype:
-    """Return the precision of stored kernels; "auto" is double precision up to 64 MiB, and for
-    small tolerances.
+    """Return the precision of stored kernels.
+
+    "auto" is double precision up to 64 MiB, and for small tolerances.
     """
     if str(dtype) != "auto":
         return np.dtype(dtype)
-    single = tol >= COARSE and packed_bytes(n_kernels, n_samples, np.float64) > SMALL
-    return np.dtype(np.float32 if single else np.float64)
+    is_large = packed_bytes(n_kernels, n_samples, np.float64) > SMALL
+    return np.dtype(np.float32 if is_large and tol >= COARSE else np.float64)
 
 
 def _low_ranks(kernels: list[Kernel], X: Vectors, part: float) -> dict[int, int]:
-    """Return ranks of kernels to store as factors: of low rank relative to the samples, or explicit
-    on request.
+    """Return the ranks of kernels to store as factors, by index.
+
+    They are explicit on request, or have a low rank: at most ``part`` of the number of samples.
     """
-    explicit, ranks = [kernel.explicit for kernel in kernels], _ranks(kernels, X).items()
-    return {
-        m: rank
-        for m, rank in ranks
-        if (rank <= part * X.shape[0] if explicit[m] is None else explicit[m])
-    }
+    low_ranks = {}
+    for m, rank in _ranks(kernels, X).items():
+        is_explicit = kernels[m].explicit
+        if is_explicit is None:
+            is_explicit = rank <= part * X.shape[0]
+        if is_explicit:
+            low_ranks[m] = rank
+    return low_ranks
 
 
 def _ranks(kernels: list[Kernel], X: Vectors) -> dict[int, int]:
-    """Return the dimensions of feature maps of kernels on their columns, without kernels that have
-    none for X.
+    """Return the dimensions of the feature maps of kernels, by index.
+
+    Kernels that have no feature map for X (N, d) are left out.
     """
-    maps = {
-        m: kernel
-        for m, kernel in enumerate(kernels)
-        if kernel.maps_sparse or not sparse.issparse(X)
-    }
-    counts = {
-        m: own.feature_count(count_columns(own.columns(X.shape[1]), X.shape[1]))
-        for m, own in maps.items()
-    }
-    return {m: count for m, count in counts.items() if count is not None}
+    n_columns = X.shape[1]
+    ranks = {}
+    for m, kernel in enumerate(kernels):
+        if kernel.maps_sparse or not sparse.issparse(X):
+            rank = kernel.feature_count(count_columns(kernel.columns(n_columns), n_columns))
+            if rank is not None:
+                ranks[m] = rank
+    return ranks

@@ -1,8 +1,9 @@
 """OnlineMKLClassifier and OnlineMKLRegressor: online learning of a class or a number per row."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -11,8 +12,10 @@ from sklearn.utils import Tags
 from sklearn.utils.extmath import softmax
 from sklearn.utils.metaestimators import available_if
 
+from omkl._components import members_of
+from omkl.data.blocks import n_rows
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.batch import resolve_loss
+from omkl.estimators.batch import is_a_classifier, resolve_loss
 from omkl.estimators.calibration import needs_probabilities
 from omkl.estimators.explanations import Explanation, one_row
 from omkl.estimators.online_explanations import explain_class, explain_number
@@ -20,23 +23,97 @@ from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import ClassOutputs, NumberOutputs
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
 from omkl.estimators.training import RunOptions, Task
-from omkl.estimators.validation import OneOf
-from omkl.features.views import TokenData
+from omkl.estimators.validation import Constraint, OneOf, column_names_of
+from omkl.features.encoder import Encoder
+from omkl.features.views import PLAIN, TokenData
 from omkl.kernels.specs import KernelSpecs, takes_sparse
-from omkl.losses import PointwiseLoss
+from omkl.losses import PointwiseLoss, StructuredLoss
 from omkl.mkl.rows import (
     RowsLike,
     checked_rows,
     held_out_r2,
-    online_shapes,
     read_rows,
     row_potentials,
     score_rows,
 )
+from omkl.mkl.shapes import GroupEffect, Shapes, find_shapes
+from omkl.online.group_contributions import group_outputs
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OnlineMKLClassifier(ClassifierMixin, OnlineEstimator[TokenCodec], BaseEstimator):
+class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
+    """Base class of online estimators that learn a class or a number per row.
+
+    Its fields are shared parameters, described in :class:`OnlineMKLClassifier`. Subclasses define
+    ``fit``, ``partial_fit``, ``predict`` and ``score``.
+    """
+
+    _constraints: ClassVar[dict[str, Constraint]] = {
+        **OnlineEstimator._constraints,
+        **TOKEN_CONSTRAINTS,
+        "missing": OneOf(("indicator", "error")),
+    }
+    report_sections = ("worth", "weights", "evidence", "groups", "scales", "features")
+
+    kernels: KernelSpecs | None = field(default=None, kw_only=False)
+    missing: str = "indicator"
+    fit_intercept: bool = True
+    budget: int | None = None
+    cache_size: float = 4000
+    dtype: DTypeLike = "auto"
+
+    def shapes(self, X: Any) -> Shapes:
+        """Return the model as a sum of functions of single columns, without bands.
+
+        See :meth:`omkl.MKLClassifier.shapes`.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, d)
+            Rows over which the effects are centred.
+
+        Returns
+        -------
+        omkl.Shapes
+        """
+        predict = self.decision_function if is_a_classifier(self) else self.predict
+        rows = checked_rows(self, X, reset=False)
+        n = n_rows(rows)
+        outputs = predict(X).reshape(n, -1)
+        encoder = self.model_.codec.encoder
+        names = column_names_of(self)
+        if names is None:
+            names = [f"column {j}" for j in range(encoder.shapes.get(PLAIN, 0))]
+        tokens = encoder.encode(rows, np.arange(n + 1)).everything()
+        groups = {}
+        for name, effect in group_outputs(self.model_.predictor(), tokens).items():
+            if self.kernel_weights_.get(name):
+                if effect.shape != outputs.shape:  # two classes may have a potential each
+                    effect = effect[:, 1:] - effect[:, :1]
+                columns = _columns_of_group(encoder, name, names)
+                groups[name] = GroupEffect(columns=columns, effect=effect)
+        return find_shapes(self, X, names, groups, outputs)
+
+    @property
+    def column_scales_(self) -> dict[str, tuple[float, float]]:
+        """Mean and standard deviation of each column of numbers in the training rows.
+
+        The keys are names of columns, or their positions.
+        """
+        return self.model_.codec.encoder.column_scales()
+
+    def _read_known(self, block: TrainingBlock) -> TokenData:
+        return read_rows(self, block, first=False, known=True)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.kernels)
+        tags.input_tags.allow_nan = self.missing == "indicator"
+        return tags
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OnlineMKLClassifier(ClassifierMixin, OnlineMKL):
     """Classifier that learns a combination of kernels online; binary and multiclass.
 
     ``X`` is an array of shape (n, d), a scipy sparse matrix (for explicit linear groups and Fourier
@@ -52,8 +129,9 @@ class OnlineMKLClassifier(ClassifierMixin, OnlineEstimator[TokenCodec], BaseEsti
         Gaussian kernel has 200 Fourier features, and there is no quadratic kernel of more than 30
         columns. A linear kernel on sparse matrices. Kernels that are given see columns as they are,
         unless they say ``standardize=True``.
-    loss : str or StructuredLoss
-        "crf" has probabilities, and is as accurate as "hinge".
+    loss : str, StructuredLoss or PointwiseLoss
+        "crf" has probabilities, and is as accurate as "hinge". For two classes also a
+        :class:`~omkl.losses.PointwiseLoss` of classes, such as "squared-hinge", or your own.
     missing : {"indicator", "error"}
         Treatment of missing numbers, NaN or None: use the mean of the column, and add a group
         "missing" of features that say which columns are missing, if any is; or refuse them.
@@ -105,22 +183,10 @@ callbacks, verbose, random_state
     True
     """
 
-    _constraints = {
-        **OnlineEstimator._constraints,
-        **TOKEN_CONSTRAINTS,
-        "missing": OneOf(("indicator", "error")),
-    }
-
-    kernels: KernelSpecs | None = field(default=None, kw_only=False)
     loss: Any = "crf"
     C: float | str = 100.0
-    missing: str = "indicator"
     class_weight: str | dict | None = None
     cost: ArrayLike | None = None
-    fit_intercept: bool = True
-    budget: int | None = None
-    cache_size: float = 4000
-    dtype: DTypeLike = "auto"
 
     classes_: np.ndarray = field(init=False)
 
@@ -141,8 +207,7 @@ callbacks, verbose, random_state
         X : array of shape (n, d), sparse matrix, list of dicts, stream, or Dask collection
             With a collection of Dask (dataframe, array or bag), y and ``sample_weight`` are
             collections as well. A stream is a :class:`omkl.data.Stream` or any iterator of pairs
-            ``(x, y)``, see
-            :meth:`omkl.SequenceLabeler.fit`; it has its own classes.
+            ``(x, y)``, see :meth:`omkl.SequenceLabeler.fit`; it has its own classes.
         y : array of shape (n,), optional
         sample_weight : array of shape (n,), optional
             Weights of the examples; an integer weight is equivalent to as many copies.
@@ -197,9 +262,9 @@ callbacks, verbose, random_state
             As for :meth:`fit`.
         """
         scores = self.decision_function(X)
-        return self.classes_[
-            (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-        ]
+        if scores.ndim == 1:
+            return self.classes_[(scores > 0).astype(np.int64)]
+        return self.classes_[scores.argmax(axis=1)]
 
     def decision_function(self, X: RowsLike) -> np.ndarray:
         """Return the potentials of the classes.
@@ -214,12 +279,12 @@ callbacks, verbose, random_state
         array of shape (n,) for two classes, positive for ``classes_[1]``; (n, K) for more, or for a
         single one
         """
-        unary = row_potentials(self, X)
-        if (
-            unary.shape[1] == 2 == len(self.classes_)
-        ):  # with costs, or growing classes, each class has a potential
-            return unary[:, 1] - unary[:, 0]
-        return unary[:, 0] if unary.shape[1] == 1 < len(self.classes_) else unary
+        potentials = row_potentials(self, X)
+        if len(self.classes_) != 2:
+            return potentials
+        if potentials.shape[1] == 2:  # with costs, or growing classes, each class has a potential
+            return potentials[:, 1] - potentials[:, 0]
+        return potentials[:, 0]
 
     def explain(
         self, x: RowsLike, *, label: object = None, against: object = None, n: int = 20
@@ -242,9 +307,8 @@ callbacks, verbose, random_state
         -------
         omkl.Explanation
         """
-        return explain_class(
-            self.model_, checked_rows(self, one_row(x), reset=False), label, against, n
-        )
+        row = checked_rows(self, one_row(x), reset=False)
+        return explain_class(self.model_, row, label, against, n)
 
     @available_if(needs_probabilities)
     def predict_proba(self, X: RowsLike) -> np.ndarray:
@@ -256,45 +320,46 @@ callbacks, verbose, random_state
             As for :meth:`fit`.
         """
         scores = self.decision_function(X)
-        return softmax(
-            np.column_stack([-0.5 * scores, 0.5 * scores]) if scores.ndim == 1 else scores
-        )
+        if scores.ndim == 1:  # the two classes score -z / 2 and z / 2
+            scores = np.column_stack([-0.5 * scores, 0.5 * scores])
+        return softmax(scores)
 
-    score, shapes = score_rows, online_shapes
+    def score(
+        self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Return the accuracy, in [0, 1].
 
-    report_sections = ("worth", "weights", "evidence", "groups", "scales", "features")
+        Of a stream only targets and predictions are kept in memory.
 
-    @property
-    def column_scales_(self) -> dict[str, tuple[float, float]]:
-        """Mean and standard deviation of each column of numbers in the training rows, by its name
-        or position.
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
         """
-        return self.model_.codec.encoder.column_scales()
+        return score_rows(self, X, y, sample_weight)
 
-    def _read_known(self, block: TrainingBlock) -> TokenData:
-        return read_rows(self, block, first=False, known=True)
+    def _resolved_loss(self) -> Any:
+        """Return a loss of structures, or a pointwise loss of two classes."""
+        is_pointwise = isinstance(self.loss, PointwiseLoss)
+        if isinstance(self.loss, str):
+            name = self.loss.partition(":")[0].strip()
+            is_pointwise = name not in members_of(StructuredLoss) and name in members_of(
+                PointwiseLoss
+            )
+        if is_pointwise:
+            return resolve_loss(self, links=False)
+        return super()._resolved_loss()
 
     def _codec(self, classes: ArrayLike | str | None = None) -> TokenCodec:
-        return TokenCodec(
-            ClassOutputs(self.fit_intercept, self.cost, _declared(classes)),
-            self,
-            missing=self.missing,
-        )
+        outputs = ClassOutputs(self.fit_intercept, self.cost, _declared(classes))
+        return TokenCodec(outputs, self, missing=self.missing)
 
     def _task(self, classes: ArrayLike | str | None = None) -> Task:
         return Task(self._codec(classes), partial(read_rows, self))
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse, tags.input_tags.allow_nan = (
-            takes_sparse(self.kernels),
-            self.missing == "indicator",
-        )
-        return tags
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec], BaseEstimator):
+class OnlineMKLRegressor(RegressorMixin, OnlineMKL):
     r"""Regression that learns a combination of kernels online.
 
     .. math:: \min_\theta \frac{1}{m} \sum_i l\Bigl(y_i, \sum_k \theta_k^\top \phi_k(x_i) + b\Bigr)
@@ -345,23 +410,16 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec], BaseEstima
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-3, 3, size=(300, 2))
-    >>> model = OnlineMKLRegressor(["gaussian:on=0:1", "gaussian:on=1:2"], random_state=0).fit(X, np.sin(X[:, 0]))
-    >>> bool(model.score(X, np.sin(X[:, 0])) > 0.9), bool(model.kernel_weights_["gaussian:on=0:1"] > 0.8)
-    (True, True)
+    >>> y = np.sin(X[:, 0])
+    >>> model = OnlineMKLRegressor(["gaussian:on=0:1", "gaussian:on=1:2"], random_state=0)
+    >>> bool(model.fit(X, y).score(X, y) > 0.9)
+    True
+    >>> bool(model.kernel_weights_["gaussian:on=0:1"] > 0.8)
+    True
     """
 
-    _losses = PointwiseLoss
-
-    _constraints = OnlineMKLClassifier._constraints
-
-    kernels: KernelSpecs | None = field(default=None, kw_only=False)
     loss: Any = "squared"
     C: float | str = 3.0
-    missing: str = "indicator"
-    fit_intercept: bool = True
-    budget: int | None = None
-    cache_size: float = 4000
-    dtype: DTypeLike = "auto"
 
     level_: float = field(init=False)
 
@@ -441,27 +499,42 @@ class OnlineMKLRegressor(RegressorMixin, OnlineEstimator[TokenCodec], BaseEstima
         """
         return explain_number(self.model_, checked_rows(self, one_row(x), reset=False), n)
 
-    score, shapes = score_rows, online_shapes
+    def score(
+        self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Return R^2, the coefficient of determination.
 
-    column_scales_, report_sections = (
-        OnlineMKLClassifier.column_scales_,
-        OnlineMKLClassifier.report_sections,
-    )
-    _read_known = OnlineMKLClassifier._read_known
+        Of a stream only targets and predictions are kept in memory.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+        """
+        return score_rows(self, X, y, sample_weight)
+
+    def _resolved_loss(self) -> PointwiseLoss:
+        return resolve_loss(self, links=False)
 
     def _codec(self) -> TokenCodec:
-        resolve_loss(self, links=False)
         return TokenCodec(NumberOutputs(self.fit_intercept), self, missing=self.missing)
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse, tags.input_tags.allow_nan = (
-            takes_sparse(self.kernels),
-            self.missing == "indicator",
-        )
-        return tags
+
+def _columns_of_group(encoder: Encoder, group: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the columns that a group is on, or its own name if it is on none."""
+    view = encoder.views.get(group)
+    if view is None:
+        return (group,)
+    columns = []
+    column_of = encoder.columns_of(group)
+    for j in range(view.width(encoder.shapes)):
+        name = column_of(j)
+        columns.append(name if name in names else f"column {name}")
+    return tuple(dict.fromkeys(columns)) or (group,)
 
 
 def _declared(classes: ArrayLike | str | None) -> list | str | None:
     """Return classes as a list of Python objects."""
-    return classes if classes is None or isinstance(classes, str) else np.asarray(classes).tolist()
+    if classes is None or isinstance(classes, str):
+        return classes
+    return np.asarray(classes).tolist()

@@ -22,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from omkl._components import check_number, warn_caller
 from omkl.batch.mkl.problem import Problem
 from omkl.batch.mkl.spicy import Start
+from omkl.batch.problem import Certificate
 from omkl.batch.solver import Solution
 from omkl.estimators.validation import MISSING
 from omkl.exceptions import InputError
@@ -64,16 +65,16 @@ def missing_pairs(
         Number of pairs at most.
     """
     check_number("n", n, above=0, integer=True)
-    columns, problems = source.columns(names), training.problems(C)
+    columns = source.columns(names)
+    problems = training.problems(C)
     pairs = _pairs_without_kernel(columns)
     norms = _norms_in_products(source, pairs, solutions)
     excess = _excess(norms, problems, solutions)
-    certificates = [solution.certificate for solution in solutions]
-    objective = sum(certificate.primal for certificate in certificates)
-    lower_bound = sum(certificate.dual for certificate in certificates)
+    objective = sum(solution.certificate.primal for solution in solutions)
+    lower_bound = sum(solution.certificate.dual for solution in solutions)
+    most = 1.0 - _lower_bounds(norms, problems, solutions) / objective
     records: list[dict[str, Any]] = []
     undecided: list[float] = []
-    most = 1.0 - _lower_bounds(norms, problems, solutions) / objective
     for k in np.argsort(-excess, kind="stable").tolist():
         if len(records) == n:
             break
@@ -83,14 +84,13 @@ def missing_pairs(
         gram = _gram(source, a) * _gram(source, b)
         least = np.inf
         if not training.settings.loss.has_kink:
-            each_norm = norms[:, k].tolist()
-            least = sum(_least_along(*each, gram) for each in zip(problems, solutions, each_norm))
+            least = _least_along_all(problems, solutions, norms[:, k].tolist(), gram)
         if least >= lower_bound:
-            enlarged = [
-                _enlarged(*each, gram, training).certificate for each in zip(problems, solutions)
-            ]
-            least = sum(certificate.primal for certificate in enlarged)
-            largest_decrease = 1.0 - sum(certificate.dual for certificate in enlarged) / objective
+            certificates = _certificates_with(gram, problems, solutions, training)
+            least = sum(certificate.primal for certificate in certificates)
+            largest_decrease = (
+                1.0 - sum(certificate.dual for certificate in certificates) / objective
+            )
         if least < lower_bound:
             pair = columns[a] + columns[b]
             decrease = float(1.0 - least / objective)
@@ -99,8 +99,8 @@ def missing_pairs(
             undecided.append(largest_decrease)
     if undecided:
         warn_caller(
-            f"It is not known whether {len(undecided)} pairs help, which lower the objective by at most "
-            f"{max(undecided):.2g} of it: raise max_iter.",
+            f"It is not known whether {len(undecided)} pairs help, which lower the objective by "
+            f"at most {max(undecided):.2g} of it: raise max_iter.",
             ConvergenceWarning,
         )
     return sorted(records, key=lambda record: -record["decrease"])
@@ -115,11 +115,10 @@ def _pairs_without_kernel(columns: Sequence[tuple]) -> list[tuple[int, int]]:
     """Return pairs of kernels on single columns for whose two columns there is no kernel."""
     singles = [m for m, names in enumerate(columns) if len(names) == 1 and names != (MISSING,)]
     present = set(map(frozenset, columns))
-    pairs = [
-        (a, b)
-        for a, b in combinations(singles, 2)
-        if frozenset(columns[a] + columns[b]) not in present
-    ]
+    pairs = []
+    for a, b in combinations(singles, 2):
+        if frozenset(columns[a] + columns[b]) not in present:
+            pairs.append((a, b))
     if not pairs:
         raise InputError(
             "missing_pairs needs kernels on two single columns or more, as per_column makes them."
@@ -130,18 +129,15 @@ def _pairs_without_kernel(columns: Sequence[tuple]) -> list[tuple[int, int]]:
 def _norms_in_products(
     source: KernelSource, pairs: Sequence[tuple[int, int]], solutions: Sequence[Solution]
 ) -> np.ndarray:
-    """Return the norms of the dual points of solutions in the products of pairs, (n_problems,
-    n_pairs).
-    """
+    """Return the norms of dual points in the products of pairs: (n_problems, n_pairs)."""
     singles = np.unique(pairs)
     left, right = np.searchsorted(singles, np.array(pairs).T)
     each_kernel = np.eye(len(source.names))[singles]
     rhos = [solution.certificate.rho.reshape(-1, source.n_samples) for solution in solutions]
     squares = np.zeros((len(rhos), len(singles), len(singles)))
     for block in row_blocks(source.n_samples, source.n_samples, np.float64):
-        grams = np.array(
-            [summed(source, source.X[block], weights).ravel() for weights in each_kernel]
-        )
+        rows = source.X[block]
+        grams = np.array([summed(source, rows, weights).ravel() for weights in each_kernel])
         for total, rho in zip(squares, rhos):
             total += (grams * (rho[:, block].T @ rho).ravel()) @ grams.T
     return np.sqrt(np.maximum(squares[:, left, right], 0.0))
@@ -150,8 +146,9 @@ def _norms_in_products(
 def _excess(
     norms: np.ndarray, problems: Sequence[Problem], solutions: Sequence[Solution]
 ) -> np.ndarray:
-    """Return by how much norms of dual points (n_problems, n_pairs) exceed the slope of the
-    regularizer, (n_pairs,).
+    """Return by how much norms (n_problems, n_pairs) of dual points exceed slopes: (n_pairs,).
+
+    The slopes are those of the regularizer for one more kernel.
     """
     slopes = []
     for problem, solution in zip(problems, solutions):
@@ -163,8 +160,9 @@ def _excess(
 def _lower_bounds(
     norms: np.ndarray, problems: Sequence[Problem], solutions: Sequence[Solution]
 ) -> np.ndarray:
-    """Return lower bounds (n_pairs,) of the objective with another kernel, from norms (n_problems,
-    n_pairs).
+    """Return lower bounds (n_pairs,) of the objective with another kernel.
+
+    ``norms`` are those of dual points, (n_problems, n_pairs).
     """
     bounds = np.zeros(norms.shape[1])
     for problem, solution, norms_in_pairs in zip(problems, solutions, norms):
@@ -175,11 +173,23 @@ def _lower_bounds(
     return bounds
 
 
-def _least_along(problem: Problem, solution: Solution, norm: float, gram: np.ndarray) -> float:
-    """Return the least objective of the model plus a multiple of the dual point's function, of
-    given norm, in a kernel.
+def _least_along_all(
+    problems: Sequence[Problem],
+    solutions: Sequence[Solution],
+    norms: Sequence[float],
+    gram: np.ndarray,
+) -> float:
+    """Return the sum of the least objectives of all problems; see :func:`_least_along`."""
+    least = 0.0
+    for problem, solution, norm in zip(problems, solutions, norms):
+        least += _least_along(problem, solution, norm, gram)
+    return least
 
-    The kernel is (N, N).
+
+def _least_along(problem: Problem, solution: Solution, norm: float, gram: np.ndarray) -> float:
+    """Return the least objective of the model plus a multiple of another function.
+
+    The function is that of the dual point in a kernel (N, N), and has the given norm.
     """
     from scipy.optimize import minimize_scalar
 
@@ -196,11 +206,25 @@ def _least_along(problem: Problem, solution: Solution, norm: float, gram: np.nda
     return float(minimize_scalar(objective).fun)
 
 
-def _enlarged(
+def _certificates_with(
+    gram: np.ndarray,
+    problems: Sequence[Problem],
+    solutions: Sequence[Solution],
+    training: TrainingSet,
+) -> list[Certificate]:
+    """Return the certificates of all problems with another kernel (N, N)."""
+    certificates = []
+    for problem, solution in zip(problems, solutions):
+        certificates.append(_solve_enlarged(problem, solution, gram, training).certificate)
+    return certificates
+
+
+def _solve_enlarged(
     problem: Problem, solution: Solution, gram: np.ndarray, training: TrainingSet
 ) -> Solution:
-    """Solve a problem with another kernel (N, N), from the solution without it, until the decrease
-    is known.
+    """Solve a problem with another kernel (N, N), until the decrease of the objective is known.
+
+    The search starts from the solution without the kernel.
     """
     added: KernelStack = PackedStack.from_grams([gram], np.float64)
     stack = problem.kernels
@@ -215,6 +239,7 @@ def _enlarged(
 
     # other solvers start from weights of all kernels
     start = solution.start if isinstance(solution.start, Start) else None
-    solver, parameters = training.settings.solver, training.settings.parameters
+    solver = training.settings.solver
+    parameters = training.settings.parameters
     enlarged = replace(problem, kernels=kernels)
     return solver.solve(enlarged, parameters.tol, parameters.max_iter, start, decrease_is_known)

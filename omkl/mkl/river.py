@@ -1,6 +1,4 @@
-"""Online classifiers and regressors with the interface of river: they learn from one dict at a
-time.
-"""
+"""Online estimators with the interface of river: they learn from one dict at a time."""
 
 from __future__ import annotations
 
@@ -27,8 +25,7 @@ Row: TypeAlias = Mapping[Hashable, Any]
 
 
 class RiverClassifier(base.Classifier):
-    """An :class:`~omkl.OnlineMKLClassifier` with ``learn_one``, ``predict_one`` and
-    ``predict_proba_one``.
+    """An :class:`~omkl.OnlineMKLClassifier` that learns and predicts one row at a time.
 
     It works in river's pipelines, metrics and ``progressive_val_score``. Rows are dicts. The
     numbers of the first row are columns, which the default kernels see standardized; they may be
@@ -65,33 +62,31 @@ class RiverClassifier(base.Classifier):
     """
 
     def __init__(self, estimator: Any, classes: ArrayLike | None = None, miss: float = 0.1) -> None:
-        self.estimator, self.classes, self.miss = estimator, classes, miss
-        own = deepcopy(estimator)
-        self.checked_ = own if hasattr(own, "sets") else None
-        self.estimator_ = own if self.checked_ is None else own.model
+        self.estimator = estimator
+        self.classes = classes
+        self.miss = miss
+        trained = deepcopy(estimator)
+        is_checked = hasattr(trained, "sets")
+        self.checked_ = trained if is_checked else None
+        self.estimator_ = trained.model if is_checked else trained
 
     def learn_one(self, x: Row, y: Hashable, w: float = 1.0) -> None:
         """Learn from one example, with weight ``w >= 0``."""
-        declared = "growing" if self.classes is None else self.classes
-        declared = None if self.estimator_.__sklearn_is_fitted__() else declared
-        if w != 0.0:
-            own, more = (
-                (self.estimator_, {})
-                if self.checked_ is None
-                else (self.checked_, {"miss": self.miss})
-            )
-            weight = None if w == 1.0 else w
-            own.partial_fit(
-                [_named(x)], [_plain(y)], classes=declared, sample_weight=weight, **more
-            )
+        if w == 0.0:
+            return
+        options: dict[str, Any] = {"sample_weight": None if w == 1.0 else w}
+        if not self.estimator_.__sklearn_is_fitted__():
+            options["classes"] = "growing" if self.classes is None else self.classes
+        if self.checked_ is None:
+            self.estimator_.partial_fit([_named(x)], [_plain(y)], **options)
+        else:
+            self.checked_.partial_fit([_named(x)], [_plain(y)], miss=self.miss, **options)
 
     def predict_one(self, x: Row, **kwargs: object) -> Any:
         """Predict the label of a row; None before the first example."""
-        return (
-            _plain(self.estimator_.predict([_named(x)])[0])
-            if self.estimator_.__sklearn_is_fitted__()
-            else None
-        )
+        if not self.estimator_.__sklearn_is_fitted__():
+            return None
+        return _plain(self.estimator_.predict([_named(x)])[0])
 
     def predict_proba_one(self, x: Row, **kwargs: object) -> dict[Any, float]:
         """Predict the probability of each known label.
@@ -109,8 +104,9 @@ class RiverClassifier(base.Classifier):
         return dict(zip(map(_plain, self.estimator_.classes_), probabilities))
 
     def predict_set_one(self, x: Row) -> set:
-        """Predict the set of possible labels of a row; learning adapts sets, so that ``miss`` of
-        them miss the label.
+        """Predict the set of possible labels of a row.
+
+        Learning adapts sets, so that a share of ``miss`` of them miss the label.
 
         Raises
         ------
@@ -168,11 +164,9 @@ class RiverRegressor(base.Regressor):
 
     def predict_one(self, x: Row) -> float:
         """Predict the target of a row; 0 before the first example."""
-        return (
-            float(self.estimator_.predict([_named(x)])[0])
-            if self.estimator_.__sklearn_is_fitted__()
-            else 0.0
-        )
+        if not self.estimator_.__sklearn_is_fitted__():
+            return 0.0
+        return float(self.estimator_.predict([_named(x)])[0])
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:

@@ -20,11 +20,9 @@ from omkl.estimators.batch import is_a_classifier
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.targets import checked_classes, finite_targets, has_columns
 from omkl.exceptions import InputError
-from omkl.features.views import PLAIN, FlatTokens, TokenData
+from omkl.features.views import FlatTokens, TokenData
 from omkl.features.vocabulary import NUMBERS
-from omkl.mkl.shapes import Shapes, find_shapes
 from omkl.online.averaging import Predictor
-from omkl.online.group_contributions import group_outputs
 
 #: Accepted rows.
 RowsLike: TypeAlias = (
@@ -123,45 +121,6 @@ def _warn_of_unknown(estimator: Any, rows: list[dict]) -> None:
         present = {row[key] for row in rows if key in row}
         if unknown := sorted(present - vocabulary.ids[key].keys()):
             warn_of_unknown(key, unknown)
-
-
-def online_shapes(self: Any, X: Any) -> Shapes:
-    """Return the model as a sum of functions of single columns, without bands; see
-    :meth:`omkl.MKLClassifier.shapes`.
-
-    Parameters
-    ----------
-    X : array or data frame of shape (n, d)
-        Rows over which the effects are centred.
-
-    Returns
-    -------
-    omkl.Shapes
-    """
-    outputs = (self.decision_function if is_a_classifier(self) else self.predict)(X)
-    encoder, rows = self.model_.codec.encoder, checked_rows(self, X, reset=False)
-    names = validation.column_names_of(self) or [
-        f"column {j}" for j in range(encoder.shapes.get(PLAIN, 0))
-    ]
-    encoded = encoder.encode(rows, np.arange(n_rows(rows) + 1)).everything()
-    total, groups = outputs.reshape(n_rows(rows), -1), {}
-    for group, part in group_outputs(self.model_.predictor(), encoded).items():
-        if self.kernel_weights_.get(group):
-            view = encoder.views.get(group)
-            places = (
-                []
-                if view is None
-                else map(encoder.columns_of(group), range(view.width(encoder.shapes)))
-            )
-            columns = tuple(dict.fromkeys(p if p in names else f"column {p}" for p in places)) or (
-                group,
-            )
-            # two classes may have a potential each
-            groups[group] = (
-                columns,
-                part if part.shape == total.shape else part[:, 1:] - part[:, :1],
-            )
-    return find_shapes(self, X, names, groups, total)
 
 
 def score_rows(

@@ -1,8 +1,8 @@
-"""Shape functions: a model with kernels on single columns as a sum of functions of one column each."""
+"""Shape functions: a model with kernels on single columns as a sum of functions of one column."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -25,10 +25,31 @@ POINTS = 100
 DRAWS = 20
 #: Names of the columns of a shape.
 Columns: TypeAlias = tuple[str, ...]
-#: Points of a shape: their values, the first row with each, and the share of the rows from each to
-#: the next.
-Points: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
-Groups: TypeAlias = Mapping[str, tuple[Columns, np.ndarray]]
+
+
+class Points(NamedTuple):
+    """Points of a shape.
+
+    ``grid`` (G,) or (G, 2) are their values, ``rows`` (G,) the first row with each, and ``density``
+    (G,) the shares of the rows from each to the next.
+    """
+
+    grid: np.ndarray
+    rows: np.ndarray
+    density: np.ndarray
+
+
+class GroupEffect(NamedTuple):
+    """A group of a model: its columns, and its contributions to the outputs, (n, P)."""
+
+    columns: Columns
+    effect: np.ndarray
+
+
+#: Groups by name.
+Groups: TypeAlias = Mapping[str, GroupEffect]
+#: Returns half the widths (G, P) of bands from the points of all shapes.
+BandsOf: TypeAlias = Callable[[Mapping[Columns, Points]], Mapping[Columns, np.ndarray]]
 
 
 class Shape(NamedTuple):
@@ -82,7 +103,12 @@ class Shapes(NamedTuple):
 
 
 def find_shapes(
-    estimator: Any, X: Any, names: Sequence[str], groups: Groups, total: Any, spread: Any = None
+    estimator: Any,
+    X: Any,
+    names: Sequence[str],
+    groups: Groups,
+    outputs: np.ndarray,
+    bands_of: BandsOf | None = None,
 ) -> Shapes:
     """Add up the groups on the same columns, and centre the sums.
 
@@ -92,137 +118,190 @@ def find_shapes(
     X : array or data frame of shape (n, d)
     names : sequence of str
         Names of the columns of X.
-    groups : dict of str to (tuple of str, array of shape (n, P))
-        The groups in the model: their columns, and their contributions to the outputs.
-    total : array of shape (n, P)
-        The outputs.
-    spread : callable, optional
-        Returns the half widths (G, P) of bands from the points of all shapes.
+    groups : dict of str to GroupEffect
+        The groups in the model.
+    outputs : array of shape (n, P)
+    bands_of : callable, optional
+        Returns the half widths of bands from the points of all shapes.
     """
-    blocks: dict[Columns, list[str]] = {}
-    for name, (columns, _) in groups.items():
-        if len(columns) > 2:
+    names_of_groups: dict[Columns, list[str]] = {}
+    for name, group in groups.items():
+        if len(group.columns) > 2:
             raise InputError(
-                f"shapes needs kernels on one or two columns, see per_column: {name!r} is on {len(columns)}."
+                "shapes needs kernels on one or two columns, see per_column: "
+                f"{name!r} is on {len(group.columns)}."
             )
-        blocks.setdefault(columns, []).append(name)
+        names_of_groups.setdefault(group.columns, []).append(name)
     values = _columns(X, names, getattr(estimator, "column_kinds_", None))
-    parts, n_outputs = list[Shape](), total.shape[1]
-    points = {own: _points([values[name] for name in own], own) for own in blocks}
-    bands, cut = {} if spread is None else spread(points), (..., 0) if n_outputs == 1 else ...
-    for own, members in blocks.items():
-        effect, (grid, rows, density) = sum(groups[name][1] for name in members), points[own]
-        effect, weight = (
-            effect - effect.mean(axis=0),
-            sum(estimator.kernel_weights_[name] for name in members),
+    points: dict[Columns, Points] = {}
+    for columns in names_of_groups:
+        points[columns] = _points([values[name] for name in columns], columns)
+    bands: Mapping[Columns, np.ndarray] = {}
+    if bands_of is not None:
+        bands = bands_of(points)
+    n_outputs = outputs.shape[1]
+    # a single output has no axis of its own
+    output_axis: Any = (..., 0) if n_outputs == 1 else ...
+    shapes = []
+    for columns, group_names in names_of_groups.items():
+        effect: Any = sum(groups[name].effect for name in group_names)
+        effect = effect - effect.mean(axis=0)
+        grid, rows, density = points[columns]
+        band = bands.get(columns, np.full((len(grid), n_outputs), np.nan))
+        shape = Shape(
+            columns=columns,
+            weight=sum(estimator.kernel_weights_[name] for name in group_names),
+            strength=float(effect.std()),
+            grid=grid,
+            effect=effect[rows][output_axis],
+            band=band[output_axis],
+            density=density,
         )
-        band = bands.get(own, np.full((len(grid), n_outputs), np.nan))
-        parts.append(
-            Shape(own, weight, float(effect.std()), grid, effect[rows][cut], band[cut], density)
-        )
-    labels, constant = (
-        getattr(estimator, "classes_", range(n_outputs)),
-        getattr(estimator, "constant_labels_", {}),
+        shapes.append(shape)
+    return Shapes(
+        intercept=outputs.mean(axis=0)[output_axis],
+        parts=sorted(shapes, key=lambda shape: -shape.strength),
+        outputs=_names_of_outputs(estimator, n_outputs),
     )
+
+
+def _names_of_outputs(estimator: Any, n_outputs: int) -> list[str]:
+    """Return the classes or labels of a classifier, or the numbers of outputs."""
+    labels = getattr(estimator, "classes_", range(n_outputs))
+    constant_labels = getattr(estimator, "constant_labels_", {})
+    varying = np.delete(labels, list(constant_labels)).tolist()
     # the output of two classes is the score of the second
-    outputs = [str(label) for label in np.delete(labels, list(constant)).tolist()[-n_outputs:]]
-    return Shapes(total.mean(axis=0)[cut], sorted(parts, key=lambda own: -own.strength), outputs)
+    return [str(label) for label in varying[-n_outputs:]]
 
 
 def _columns(
     X: Any, names: Sequence[str], kinds: Sequence[str | None] | None
 ) -> dict[str, np.ndarray]:
-    """Return columns of numbers, NaN where they are missing, or strings; the column "missing" names
-    missing numbers.
+    """Return columns of numbers, NaN where they are missing, or of strings, by name: (n,) each.
 
-    ``kinds`` are those of the columns of a data frame in training.
+    The column "missing" names missing numbers. ``kinds`` are those of the columns of a data frame
+    in training.
     """
+    columns: dict[str, np.ndarray] = {}
     if is_frame(X):
-        columns = {}
         for column in read_columns(X, kinds):
             values = column.values
             if column.is_text:
                 values = np.array([MISSING if text is None else text for text in values])
             columns[column.name] = values
-    elif (array := times_as_days(np.asarray(X))).ndim == 2:
-        columns = dict(zip(names, array.astype(np.float64).T))
     else:
-        raise InputError(
-            f"shapes takes an array of numbers or a data frame, got {type(X).__name__}."
-        )
-    absent = {name: np.isnan(own) for name, own in columns.items() if own.dtype.kind == "f"}
-    lacking = [
-        ", ".join(name for name, own in absent.items() if own[i]) or "none" for i in range(len(X))
-    ]
-    return columns | {MISSING: np.array(lacking)}
+        array = times_as_days(np.asarray(X))
+        if array.ndim != 2:
+            raise InputError(
+                f"shapes takes an array of numbers or a data frame, got {type(X).__name__}."
+            )
+        columns = dict(zip(names, array.astype(np.float64).T))
+    is_missing = {}
+    for name, values in columns.items():
+        if values.dtype.kind == "f":
+            is_missing[name] = np.isnan(values)
+    missing = []
+    for i in range(len(X)):
+        missing_names = [name for name in is_missing if is_missing[name][i]]
+        missing.append(", ".join(missing_names) or "none")
+    columns[MISSING] = np.array(missing)
+    return columns
 
 
 def _points(values: list[np.ndarray], columns: Columns) -> Points:
-    """Choose the points of a shape among the values in the rows."""
-    known = np.flatnonzero(np.all([own == own for own in values], axis=0))  # not NaN
-    own = values[0] if len(values) == 1 else np.column_stack(values)
-    grid, first, codes = np.unique(own[known], axis=0, return_index=True, return_inverse=True)
+    """Choose the points of a shape among the values (n,) of its columns in the rows."""
+    is_present = np.all([column == column for column in values], axis=0)  # NaN differs from itself
+    present = np.flatnonzero(is_present)
+    joined = values[0] if len(values) == 1 else np.column_stack(values)
+    grid, first, codes = np.unique(joined[present], axis=0, return_index=True, return_inverse=True)
     if len(grid) < 2 and columns != (MISSING,):
         raise InputError(
-            f"The column {' x '.join(columns)!r} of X must hold two values or more, got {len(grid)}."
+            f"The column {' x '.join(columns)!r} of X must hold two values or more, got "
+            f"{len(grid)}."
         )
     chosen = np.arange(len(grid))
     if grid.ndim == 1 and grid.dtype.kind == "f":
         chosen = np.unique(np.searchsorted(grid, np.linspace(grid[0], grid[-1], POINTS)))
-    at = np.searchsorted(chosen, codes.ravel(), side="right") - 1
-    return grid[chosen], known[first[chosen]], np.bincount(at, minlength=len(chosen)) / len(known)
+    point_of_row = np.searchsorted(chosen, codes.ravel(), side="right") - 1
+    counts = np.bincount(point_of_row, minlength=len(chosen))
+    return Points(grid=grid[chosen], rows=present[first[chosen]], density=counts / len(present))
 
 
 # ---- batch models --------------------------------------------------------------------------------
 
 
 def batch_shapes(estimator: Any, checked: Any, X: Any, y: Any, random: Any) -> Shapes:
-    """Return the shapes of a batch model for the rows X, whose encoded columns are ``checked``."""
+    """Return the shapes of a batch model for the rows X, whose encoded columns are ``checked``.
+
+    Targets ``y`` give the shapes bands; ``random`` is a generator.
+    """
     model = estimator._model
     names = source_columns(estimator) or [f"column {j}" for j in range(checked.shape[1])]
     columns = model.source.columns(names)
-    parts = model.parts(checked)
-    total = sum(parts.values(), np.tile(model.intercepts, (checked.shape[0], 1)))
-    spread = None if y is None else partial(_bootstrap, estimator, columns, checked, y, random)
-    groups = {
-        name: (own, parts[name]) for name, own in zip(model.source.names, columns) if name in parts
-    }
-    return find_shapes(estimator, X, list(dict.fromkeys(names)), groups, total, spread)
+    effects = model.parts(checked)
+    outputs = np.tile(model.intercepts, (checked.shape[0], 1))
+    for effect in effects.values():
+        outputs = outputs + effect
+    groups = {}
+    for name, columns_of_kernel in zip(model.source.names, columns):
+        if name in effects:
+            groups[name] = GroupEffect(columns=columns_of_kernel, effect=effects[name])
+    bands_of = None
+    if y is not None:
+        bands_of = partial(_bootstrap, estimator, columns, checked, y, random)
+    return find_shapes(estimator, X, list(dict.fromkeys(names)), groups, outputs, bands_of)
 
 
 def _bootstrap(
-    estimator: Any, columns: list, X: Any, y: Any, random: Any, points: Mapping[Columns, Points]
-) -> dict:
+    estimator: Any,
+    columns: list[Columns],
+    X: Any,
+    y: Any,
+    random: Any,
+    points: Mapping[Columns, Points],
+) -> dict[Columns, np.ndarray]:
     """Return two standard deviations of the effects over draws of the rows X.
 
-    With the sum of all kernels times their weights d as its kernel, a machine with one kernel has
-    the same solution as the problem with fixed weights d.
+    ``columns`` are those of all kernels. With the sum of all kernels times their weights d as its
+    kernel, a machine with one kernel has the same solution as the problem with fixed weights d.
     """
-    fixed = {
-        "kernels": "precomputed",
-        "regularizer": "uniform",
-        "solver": "spicy",
-        "weighting": "norms",
-    }
-    machine, targets = estimator._at(estimator.C_, **fixed), np.asarray(plain_targets(y))
+    machine = estimator._at(
+        estimator.C_,
+        kernels="precomputed",
+        regularizer="uniform",
+        solver="spicy",
+        weighting="norms",
+    )
+    targets = np.asarray(plain_targets(y))
     check_consistent_length(X, targets)
     source = copy(estimator._model.source)
-    source.X, source.n_samples = X, len(X)
-    weights, cross = (
-        np.array([*estimator.unscaled_kernel_weights_.values()]),
-        dict[Columns, np.ndarray](),
-    )
-    for own in points:
-        chosen = np.array([own == other for other in columns])
-        cross[own] = summed(source, X[points[own][1]], weights * chosen)
-    gram, effects = summed(source, X, weights), {own: list[np.ndarray]() for own in cross}
+    source.X = X
+    source.n_samples = len(X)
+    weights = np.array([*estimator.unscaled_kernel_weights_.values()])
+    values_at_points = {}
+    for shape in points:
+        is_of_shape = np.array([shape == columns_of_kernel for columns_of_kernel in columns])
+        rows_of_points = X[points[shape].rows]
+        values_at_points[shape] = summed(source, rows_of_points, weights * is_of_shape)
+    gram = summed(source, X, weights)
+    effects: dict[Columns, list[np.ndarray]] = {shape: [] for shape in points}
+    for rows, coefficients in _bootstrap_models(machine, gram, targets, random):
+        for shape, values in values_at_points.items():
+            effect = values[:, rows] @ coefficients
+            effects[shape].append(effect - points[shape].density @ effect)
+    return {shape: 2.0 * np.std(of_draws, axis=0) for shape, of_draws in effects.items()}
+
+
+def _bootstrap_models(
+    machine: Any, gram: np.ndarray, targets: np.ndarray, random: Any
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the rows (r,) of each draw, and the coefficients (r, P) of a machine fitted to them.
+
+    ``gram`` (n, n) is the kernel of all rows, ``targets`` are (n,) or (n, P).
+    """
     classes = targets if is_classifier(machine) and targets.ndim == 1 else None
     for _ in range(DRAWS):
-        rows, counts = np.unique(
-            resample(np.arange(len(X)), stratify=classes, random_state=random), return_counts=True
-        )
+        drawn = resample(np.arange(len(gram)), stratify=classes, random_state=random)
+        rows, counts = np.unique(drawn, return_counts=True)
         fitted = clone(machine).fit([gram[np.ix_(rows, rows)]], targets[rows], counts)
-        for own, values in cross.items():
-            effect = values[:, rows] @ fitted.dual_coef_.reshape(-1, len(rows)).T
-            effects[own].append(effect - points[own][2] @ effect)
-    return {own: 2.0 * np.std(drawn, axis=0) for own, drawn in effects.items()}
+        yield rows, fitted.dual_coef_.reshape(-1, len(rows)).T

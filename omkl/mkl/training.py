@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, column_or_1d
@@ -38,6 +37,7 @@ from omkl.estimators.batch import (
 )
 from omkl.estimators.targets import finite_targets, has_columns
 from omkl.exceptions import DataWarning, InputError
+from omkl.kernels.inputs import as_dense
 from omkl.kernels.packed import packed_bytes_fit
 from omkl.kernels.stack import KernelStack, MixedStack, RestrictedView
 from omkl.losses import PointwiseLoss
@@ -69,6 +69,14 @@ class Settings(NamedTuple):
     regularizer: Regularizer
     solver: Solver
     weighting: str
+
+
+class Sample(NamedTuple):
+    """Some training samples: their kernels, targets (n, P), and weights (n,)."""
+
+    kernels: KernelStack
+    targets: np.ndarray
+    weights: np.ndarray
 
 
 class TrainingSet:
@@ -110,31 +118,43 @@ class TrainingSet:
         settings: Settings,
         is_part: bool = False,
     ) -> None:
-        self._store, self.y, self.weights, self.settings = store, y, weights, settings
+        self._store = store
+        self.y = y
+        self.weights = weights
+        self.settings = settings
         self._warns = not is_part
         self.choice: KernelChoice | None = None
         self.decoder: ClassDecoder | None = None
         self.centres: np.ndarray | float = 0.0
-        own, loss_weights = settings.parameters, weights
+        loss_weights: ArrayLike = weights
+        parameters = settings.parameters
         if settings.loss.classifies:
             what = "a part of y that a fold trains on" if is_part else "y"
             columns, loss_weights, self.decoder = encode_classes(
-                y, weights, own.class_weight, self._warns, what
+                y, weights, parameters.class_weight, self._warns, what
             )
         else:
             y = finite_targets(y)
-            is_constant = y.ndim == 1 and len(y) > 1 and np.ptp(y) == 0.0
-            # with a kink, other constants may be optimal, too
-            if self._warns and is_constant and own.fit_intercept and not settings.loss.has_kink:
-                warn_caller(f"y is constant ({y[0]:g}): the model is that constant.", DataWarning)
-            self.centres = centres_of(y, settings.loss, own.fit_intercept)
+            self.centres = centres_of(y, settings.loss, parameters.fit_intercept)
             columns = y - self.centres
-        shares = settings.solver.several_outputs and (
-            self.decoder is None or own.multiclass != "ovr"
-        )
-        is_shared = columns.ndim == 1 or (shares and columns.shape[1] > 1)
-        self.targets = [columns] if is_shared else list(np.ascontiguousarray(columns.T))
-        self.columns, self.loss_weights = np.column_stack(self.targets), np.asarray(loss_weights)
+            if self._warns:
+                self._warn_of_constant_targets(y)
+        may_share = self.decoder is None or parameters.multiclass != "ovr"
+        shares_weights = settings.solver.several_outputs and may_share
+        if columns.ndim == 1 or (shares_weights and columns.shape[1] > 1):
+            self.targets = [columns]
+        else:
+            self.targets = list(np.ascontiguousarray(columns.T))
+        self.columns = np.column_stack(self.targets)
+        self.loss_weights = np.asarray(loss_weights)
+
+    def _warn_of_constant_targets(self, y: np.ndarray) -> None:
+        """Warn if all numbers y, (N,) or (N, K), are one constant, which is then the model."""
+        is_constant = y.ndim == 1 and len(y) > 1 and np.ptp(y) == 0.0
+        # with a kink, other constants may be optimal, too
+        is_optimal = self.settings.parameters.fit_intercept and not self.settings.loss.has_kink
+        if is_constant and is_optimal:
+            warn_caller(f"y is constant ({y[0]:g}): the model is that constant.", DataWarning)
 
     @cached_property
     def stored(self) -> KernelStack:
@@ -142,8 +162,9 @@ class TrainingSet:
         return self._store()
 
     def on(self, samples: np.ndarray, n_copies: int = 1) -> TrainingSet:
-        """Return a set of some of the samples; kernels are copied if ``n_copies`` such sets fit
-        into memory.
+        """Return a set of some of the samples.
+
+        Its kernels are copied if ``n_copies`` such sets fit into memory.
         """
 
         def store() -> KernelStack:
@@ -155,61 +176,73 @@ class TrainingSet:
         )
 
     def select(self) -> None:
-        """If the settings require it, keep only kernels that help out of sample, or all if none
-        helps.
+        """Keep only kernels that help out of sample, or all if none helps.
+
+        If the settings say "norms", or kernels are selected already, do nothing.
         """
-        if self.settings.weighting != "norms" and self.choice is None:
-            self.choice = choice = helpful_kernels(*self._some())
-            varies = bool(np.ptp(self.columns, axis=0).any())
-            if self._warns and choice.is_doubtful and varies:
-                n_certain = np.count_nonzero(choice.evidence > choice.threshold)
-                warn_caller(
-                    f"On held-out samples, {n_certain} of {len(choice.kept)} kernels help beyond chance, but the model "
-                    f"uses {np.count_nonzero(self.kept)}, whose weights may be due to chance: see `evidence_`, or "
-                    "select kernels by omkl.select_groups.",
-                    DataWarning,
-                )
+        if self.settings.weighting == "norms" or self.choice is not None:
+            return
+        sample = self._sample()
+        self.choice = helpful_kernels(sample.kernels, sample.targets, sample.weights)
+        varies = bool(np.ptp(self.columns, axis=0).any())
+        if self._warns and self.choice.is_doubtful and varies:
+            n_certain = np.count_nonzero(self.choice.evidence > self.choice.threshold)
+            warn_caller(
+                f"On held-out samples, {n_certain} of {len(self.choice.kept)} kernels help beyond "
+                f"chance, but the model uses {np.count_nonzero(self.kept)}, whose weights may be "
+                "due to chance: see `evidence_`, or select kernels by omkl.select_groups.",
+                DataWarning,
+            )
 
     @property
     def kept(self) -> np.ndarray:
         """Mask (M,) of the selected kernels."""
-        n = self.stored.n_kernels
-        return (
-            np.ones(n, dtype=bool)
-            if self.choice is None or not self.choice.kept.any()
-            else self.choice.kept
-        )
+        if self.choice is None or not self.choice.kept.any():
+            return np.ones(self.stored.n_kernels, dtype=bool)
+        return self.choice.kept
 
-    def _some(self) -> tuple[KernelStack, np.ndarray, np.ndarray]:
-        """Return the kernels, targets and weights of at most as many samples as a choice of kernels
-        uses.
-        """
+    def _sample(self) -> Sample:
+        """Return at most as many samples as a choice of kernels uses."""
         samples, weights = sampled(self.columns, self.loss_weights, self.stored.n_kernels)
-        stack = self.on(samples).stored if len(samples) < len(self.columns) else self.stored
-        return stack, self.columns[samples], weights
+        kernels = self.stored
+        if len(samples) < len(self.columns):
+            kernels = self.on(samples).stored
+        return Sample(kernels=kernels, targets=self.columns[samples], weights=weights)
 
     def natural_c(self) -> float:
         """Return the C that leave-one-out errors of the selected kernels suggest."""
-        (stack, targets, weights), loss = self._some(), self.settings.loss
+        loss = self.settings.loss
+        sample = self._sample()
         curvature = loss.curvature if np.isfinite(loss.curvature) else 1.0
         if loss.has_link:  # as at the constant model
             problem = self.problems()[0]
-            curvatures = problem.weighted_loss.curvature(problem.best_constant()[1])
+            _, outputs = problem.best_constant()
+            curvatures = problem.weighted_loss.curvature(outputs)
             curvature = float(np.mean(curvatures / problem.loss_weights))
-        return natural_c(stack, np.flatnonzero(self.kept), targets, weights) / (
-            curvature * float(self.weights.mean())
-        )
+        selected = np.flatnonzero(self.kept)
+        C = natural_c(sample.kernels, selected, sample.targets, sample.weights)
+        return C / (curvature * float(self.weights.mean()))
 
     def problems(self, C: float = 1.0) -> list[Problem]:
         """Return the problems; problems of several outputs share kernel weights."""
-        own, stack = self.settings, self.stored
+        settings = self.settings
+        kernels = self.stored
         if not self.kept.all():  # the other kernels are zero
-            stack = MixedStack([stack], kept=self.kept)
-        shared = own.loss, own.regularizer, C, bool(own.parameters.fit_intercept), self.loss_weights
-        return [
-            (shared_problem if target.ndim == 2 else Problem)(stack, target, *shared)
-            for target in self.targets
-        ]
+            kernels = MixedStack([kernels], kept=self.kept)
+        problems = []
+        for targets in self.targets:
+            make_problem = shared_problem if targets.ndim == 2 else Problem
+            problem = make_problem(
+                kernels,
+                targets,
+                settings.loss,
+                settings.regularizer,
+                C,
+                bool(settings.parameters.fit_intercept),
+                self.loss_weights,
+            )
+            problems.append(problem)
+        return problems
 
     def solve(
         self, C: float, verbose: bool, near: Sequence[Solution] | None = None
@@ -218,33 +251,41 @@ class TrainingSet:
 
         ``near`` are solutions at a similar C, to start from.
         """
-        solver, parameters = self.settings.solver, self.settings.parameters
+        solver = self.settings.solver
+        parameters = self.settings.parameters
         problems = self.problems(C)
-        starts = [None] * len(problems) if near is None else [solution.start for solution in near]
+        starts: list[Any] = [None] * len(problems)
+        if near is not None:
+            starts = [solution.start for solution in near]
         solutions = []
         for problem, start in zip(problems, starts):
             with gap_progress(verbose, "kernels") as progress:
-                solutions.append(
-                    solver.solve(problem, parameters.tol, parameters.max_iter, start, progress)
+                solution = solver.solve(
+                    problem, parameters.tol, parameters.max_iter, start, progress
                 )
+            solutions.append(solution)
         return solutions
 
     def path(self, Cs: np.ndarray) -> Iterator[tuple[PathPoint, ...]]:
         """Solve all problems for increasing values of C, each from the previous solution."""
-        solver, own = self.settings.solver, self.settings.parameters
-        paths = (
-            regularization_path(solver, problem, Cs, own.tol, own.max_iter)
-            for problem in self.problems()
-        )
+        solver = self.settings.solver
+        parameters = self.settings.parameters
+        paths = []
+        for problem in self.problems():
+            path = regularization_path(solver, problem, Cs, parameters.tol, parameters.max_iter)
+            paths.append(path)
         return zip(*paths)
 
     def path_values(self, C: int | ArrayLike) -> np.ndarray:
-        """Return increasing values of C; a number of values spans three decades above the C where a
-        kernel enters.
+        """Return increasing values of C.
+
+        A number of values spans three decades above the C where a kernel enters.
         """
         if is_number_of_values(C):
             first = min(map(smallest_c, self.problems()))
-            C = np.geomspace(1.0, 1e3, C) * (first if np.isfinite(first) else 1.0)
+            if not np.isfinite(first):
+                first = 1.0
+            C = np.geomspace(1.0, 1e3, C) * first
         values = ordered(C)
         if values[-1] >= LARGEST_C:
             raise InputError(f"C must be below {LARGEST_C:g}, got {values[-1]:g}.")
@@ -252,13 +293,13 @@ class TrainingSet:
 
     def outputs(self, model: Expansion, samples: np.ndarray) -> np.ndarray:
         """Return outputs (P, N) for all samples, of a model trained on some of the samples."""
-        n, (n_active, width) = len(samples), model.coefficients.shape
+        n = len(samples)
+        n_active, width = model.coefficients.shape  # width n for each output
         constants = np.broadcast_to(model.intercept, width).reshape(-1, n)[:, :1]
         if not n_active:
             return np.repeat(constants, self.stored.n_samples, axis=1)
-        vectors = RestrictedView(self.stored, samples).filled(
-            model.coefficients.reshape(n_active, -1, n)
-        )
+        coefficients = model.coefficients.reshape(n_active, -1, n)
+        vectors = RestrictedView(self.stored, samples).filled(coefficients)
         return constants + self.stored.block_products(vectors, model.active).sum(axis=0)
 
 
@@ -269,34 +310,38 @@ def prepare(
     sample_weight: ArrayLike | None,
     client: Client | None,
 ) -> tuple[KernelSource, TrainingSet]:
-    """Check the parameters and data of a :class:`~omkl.mkl.base.BatchMKL`, and store the columns of
-    X in it.
+    """Check parameters and data of a :class:`~omkl.mkl.base.BatchMKL`, and store its columns.
 
     Return the source of Gram matrices, and the samples of weight > 0.
     """
     validation.check_parameters(estimator, estimator._constraints)
     check_n_jobs(estimator.n_jobs)
-    loss, solver = resolve_loss(estimator), resolve(Solver, estimator.solver, "solver")
+    loss = resolve_loss(estimator)
+    solver = resolve(Solver, estimator.solver, "solver")
     if estimator.multiclass == "shared" and not solver.several_outputs:
         raise InputError(
             f'multiclass="shared" needs the solver "spicy" or "one-step", got {estimator.solver!r}.'
         )
     source, targets, weights = read_samples(estimator, X, y, sample_weight)
-    spec, weighting = estimator.regularizer, estimator.weighting
-    is_open = spec is None and weighting != "out-of-sample" and isinstance(solver, Spicy)
-    if is_open and estimator._of_columns and isinstance(source, ArrayKernels):
-        names = validation.source_columns(estimator) or range(source.X.shape[1])
-        if estimator.kernels is not None and all(
-            len(columns) <= 2 for columns in source.columns(names)
-        ):
-            spec = estimator._of_columns
+    spec = estimator.regularizer
+    weighting = estimator.weighting
+    is_spicy = isinstance(solver, Spicy)
+    may_choose = spec is None and weighting != "out-of-sample" and is_spicy
+    if may_choose and estimator._of_columns and _has_kernels_on_few_columns(estimator, source):
+        spec = estimator._of_columns
     if weighting == "auto":
-        weighting = "out-of-sample" if spec is None and isinstance(solver, Spicy) else "norms"
-    regularizer = resolve(
-        Regularizer, solver.natural_regularizer if spec is None else spec, "regularizer"
-    )
+        weighting = "out-of-sample" if spec is None and is_spicy else "norms"
+    if spec is None:
+        spec = solver.natural_regularizer
+    regularizer = resolve(Regularizer, spec, "regularizer").bind(source.names)
     dtype = precision(estimator.dtype, len(source.names), source.n_samples, estimator.tol)
-    settings = Settings(estimator, loss, regularizer.bind(source.names), solver, weighting)
+    settings = Settings(
+        parameters=estimator,
+        loss=loss,
+        regularizer=regularizer,
+        solver=solver,
+        weighting=weighting,
+    )
 
     def store() -> KernelStack:
         return source.stack(dtype, estimator.approximate, client)
@@ -304,45 +349,54 @@ def prepare(
     return source, TrainingSet(store, targets, weights, settings)
 
 
+def _has_kernels_on_few_columns(estimator: Any, source: KernelSource) -> bool:
+    """Return whether the user's kernels are each on one or two columns of a table."""
+    if estimator.kernels is None or not isinstance(source, ArrayKernels):
+        return False
+    names = validation.source_columns(estimator) or range(source.X.shape[1])
+    return all(len(columns) <= 2 for columns in source.columns(names))
+
+
 def read_samples(
     estimator: BaseEstimator, X: KernelInputs, y: ArrayLike, sample_weight: ArrayLike | None
 ) -> tuple[KernelSource, np.ndarray, np.ndarray]:
-    """Check training data; return the source of the N samples of weight > 0, their targets and
-    weights.
+    """Check training data; return the source of N samples, their targets and weights.
+
+    Samples of weight 0 are left out. Targets are (N,) or (N, K), weights (N,).
     """
-    kernels, several = estimator.kernels, has_columns(y)
-    if is_precomputed(kernels):
+    has_several_outputs = has_columns(y)
+    rows: Any = None
+    if is_precomputed(estimator.kernels):
         targets = plain_targets(y)
-        targets = (
-            check_array(targets, accept_sparse="csr", dtype=None)
-            if several
-            else column_or_1d(targets, warn=True)
-        )
+        if has_several_outputs:
+            targets = check_array(targets, accept_sparse="csr", dtype=None)
+        else:
+            targets = column_or_1d(targets, warn=True)
         validation.forget_columns(estimator)
     else:
-        rows: Any
         checks: dict[str, Any] = {
             "y_numeric": not is_a_classifier(estimator),
-            "multi_output": several,
+            "multi_output": has_several_outputs,
         }
         rows, targets = validation.checked_arrays(
             estimator, X, y, **READING, missing=estimator.missing, **checks
         )
-    targets = targets.toarray() if sparse.issparse(targets) else targets
-    weights = validation.check_sample_weight(
-        1.0 if sample_weight is None else sample_weight, len(targets)
-    )
-    kept = None if weights.all() else np.flatnonzero(weights)
+    targets = as_dense(targets)
+    if sample_weight is None:
+        sample_weight = 1.0
+    weights = validation.check_sample_weight(sample_weight, len(targets))
+    with_weight = None if weights.all() else np.flatnonzero(weights)
+    positive_weights = weights[weights > 0]
     source: KernelSource
-    if is_precomputed(kernels):
-        source = GivenMatrices(X, len(targets), kept)
+    if rows is None:
+        source = GivenMatrices(X, len(targets), with_weight)
     else:
-        rows = rows if kept is None else rows[kept]
-        n_absent = len(estimator.__dict__.get("missing_columns_", ()))
-        source = ArrayKernels(
-            kernels, rows, validation.source_columns(estimator), n_absent, weights[weights > 0]
-        )
-    return source, targets[weights > 0], weights[weights > 0]
+        if with_weight is not None:
+            rows = rows[with_weight]
+        n_absent = len(getattr(estimator, "missing_columns_", ()))
+        columns = validation.source_columns(estimator)
+        source = ArrayKernels(estimator.kernels, rows, columns, n_absent, positive_weights)
+    return source, targets[weights > 0], positive_weights
 
 
 # ---- warnings ------------------------------------------------------------------------------------
@@ -355,39 +409,52 @@ def largest_gap(solutions: Sequence[Solution]) -> float:
 
 def warn_of_fit(training: TrainingSet, solutions: list[Solution], tol: float, C: float) -> None:
     """Warn about a gap above the tolerance, and about a C at which the model is constant."""
-    proven = all(solution.certificate.proves(tol) for solution in solutions)
-    if not proven:
-        stalled = any(solution.stalled for solution in solutions)
-        reason = (
-            "rounding prevents progress: raise tol, lower C,"
-            if stalled
-            else "raise max_iter or tol,"
-        )
-        n_iter, gap = max(solution.n_iter for solution in solutions), largest_gap(solutions)
-        state = f"Stopped after {n_iter} iterations at a relative duality gap of {gap:.2g}, not within tol={tol:g}"
-        warn_caller(f"{state}; {reason} or scale the kernels.", ConvergenceWarning)
-    constant = not any(len(solution.model.active) for solution in solutions)
-    if constant and proven and any(np.any(solution.certificate.rho) for solution in solutions):
+    is_proven = all(solution.certificate.proves(tol) for solution in solutions)
+    if not is_proven:
+        _warn_of_gap(solutions, tol)
+    is_constant = not any(len(solution.model.active) for solution in solutions)
+    has_slopes = any(np.any(solution.certificate.rho) for solution in solutions)
+    if is_constant and is_proven and has_slopes:
         warn_caller(f"No kernel is in the model at C={C:g}: raise C.", DataWarning)
         return
     outputs = np.concatenate([solution.certificate.outputs for solution in solutions])
-    columns = outputs.reshape(-1, len(training.loss_weights)).T
-    if training.decoder is None or training.decoder.multilabel:
-        if training.decoder is None:
-            spread = np.ptp(training.settings.loss.mean(columns), axis=0)
-            alike = bool(
-                np.all((spread > 0.0) & (spread <= 0.01 * np.ptp(training.columns, axis=0)))
-            )
-        else:
-            alike = len(np.unique(training.decoder.decode(columns), axis=0)) == 1
-        if alike:
-            warn_caller(
-                f"All training samples get nearly one prediction at C={C:g}: raise C.", DataWarning
-            )
-    elif never := sorted(
-        set(training.decoder.classes.tolist()) - set(training.decoder.decode(columns).tolist())
-    ):
-        state = f"No training sample gets the class {listed(never, 3)} at C={C:g}"
+    outputs = outputs.reshape(-1, len(training.loss_weights)).T
+    decoder = training.decoder
+    if decoder is not None and not decoder.multilabel:
+        _warn_of_classes_never_predicted(decoder, outputs, C)
+        return
+    if decoder is None:
+        spread = np.ptp(training.settings.loss.mean(outputs), axis=0)
+        is_narrow = spread <= 0.01 * np.ptp(training.columns, axis=0)
+        are_alike = bool(np.all((spread > 0.0) & is_narrow))
+    else:
+        are_alike = len(np.unique(decoder.decode(outputs), axis=0)) == 1
+    if are_alike:
         warn_caller(
-            f'{state}: if it is rare, set class_weight="balanced", else raise C.', DataWarning
+            f"All training samples get nearly one prediction at C={C:g}: raise C.", DataWarning
+        )
+
+
+def _warn_of_gap(solutions: Sequence[Solution], tol: float) -> None:
+    """Warn that the solver stopped before it proved its solutions to the tolerance."""
+    remedy = "raise max_iter or tol,"
+    if any(solution.stalled for solution in solutions):
+        remedy = "rounding prevents progress: raise tol, lower C,"
+    n_iter = max(solution.n_iter for solution in solutions)
+    warn_caller(
+        f"Stopped after {n_iter} iterations at a relative duality gap of "
+        f"{largest_gap(solutions):.2g}, not within tol={tol:g}; {remedy} or scale the kernels.",
+        ConvergenceWarning,
+    )
+
+
+def _warn_of_classes_never_predicted(decoder: ClassDecoder, outputs: np.ndarray, C: float) -> None:
+    """Warn about classes that no training sample gets, given their outputs (N, P)."""
+    predicted = set(decoder.decode(outputs).tolist())
+    never = sorted(set(decoder.classes.tolist()) - predicted)
+    if never:
+        warn_caller(
+            f"No training sample gets the class {listed(never, 3)} at C={C:g}: if it is rare, set "
+            'class_weight="balanced", else raise C.',
+            DataWarning,
         )

@@ -11,6 +11,7 @@ from omkl._components import check_number, resolve
 from omkl.exceptions import InputError
 from omkl.groups.base import Bank, check_ability
 from omkl.groups.tokens import Tokens
+from omkl.losses.base import PointwiseLoss
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Average, Predictor
 from omkl.online.examiners.drift import DriftTest
@@ -22,6 +23,7 @@ from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers.base import Regularizer
 from omkl.structures.base import Potentials, Structure
+from omkl.structures.multiclass import Binary
 
 #: Bound of learning rates and of their inverses, so that squares do not overflow.
 LARGEST = 1e100
@@ -123,17 +125,13 @@ class OnlineSettings:
     n_examples: float | None = None
 
     @classmethod
-    def of(cls, estimator: Any, losses: type, automatic: Schedule) -> "OnlineSettings":
+    def of(cls, estimator: Any, loss: Any, automatic: Schedule) -> "OnlineSettings":
         """Make settings from the parameters of an estimator; its numbers have been validated.
 
-        ``losses`` is the base class of valid losses, and ``automatic`` the schedule for
+        ``loss`` is that of the estimator as an object, and ``automatic`` the schedule for
         ``eta0="auto"``.
         """
-        loss, average, regularizer = (
-            resolve(losses, estimator.loss, "loss"),
-            estimator.average,
-            estimator.regularizer,
-        )
+        average, regularizer = estimator.average, estimator.regularizer
         if estimator.get_params(deep=False).get("cost") is not None and not loss.uses_cost:
             raise InputError(f"`cost` needs a loss with a margin, such as 'hinge', got {loss!r}.")
         regularizer = (
@@ -207,6 +205,12 @@ class OnlineModel(Generic[ItsCodec]):
         :meth:`Codec.banks`.
         """
         settings, codec, unpenalized = self.settings, self.codec, list[Bank]()
+        is_of_two_classes = isinstance(settings.loss, PointwiseLoss) and settings.loss.classifies
+        if is_of_two_classes and not isinstance(codec.structure, Binary):
+            raise InputError(
+                f"The loss {settings.loss!r} is for two classes that are known from the start: "
+                "for more, or growing, classes use a StructuredLoss, such as 'crf' or 'hinge'."
+            )
         if regularized is None:
             regularized, unpenalized = codec.banks(
                 settings.average is not None, training, in_shards
@@ -247,8 +251,9 @@ class OnlineModel(Generic[ItsCodec]):
 
         If the number m of examples is known, rates decay until the last of ``epochs * m`` rounds,
         and norms are recomputed every m rounds. Lambda is ``1 / (C M)``, where M is the total
-        ``weight``; if that is unknown, M is the weight of the examples so far. With shards, a round
-        has ``n_shards`` examples.
+        ``weight``; if that is unknown, M is the weight of the examples so far. If the settings have
+        ``n_examples``, it takes the place of both arguments: m and M are ``n_examples``. With
+        shards, a round has ``n_shards`` examples.
         """
         trainer, settings = self.trainer, self.settings
         m = n_examples if settings.n_examples is None else settings.n_examples

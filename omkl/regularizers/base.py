@@ -30,6 +30,8 @@ from omkl.exceptions import InputError
 OVERSHOOT = 1e-12
 #: Norms at which the slopes of a function with a smooth conjugate increase.
 RISING = np.geomspace(1e-4, 1e4, 200)
+#: Norms that tell by a proximal step whether it sends small norms to 0.
+SMALL_AND_LARGE = np.array([1e-9, 20.0])
 #: Convert to a float64 array, without a copy where it already is one.
 as_vector: Callable[[ArrayLike], np.ndarray] = partial(np.asarray, dtype=np.float64)
 
@@ -77,10 +79,11 @@ class Regularizer(Component):
     separable : bool
         Whether :math:`\psi(b) = \sum_k \psi_k(b_k)`.
     is_sparse : bool
-        Whether the prox sends small norms to exactly 0. Derived if separable, as are the next four.
+        Whether the prox sends small norms to exactly 0. Derived from the prox; a regularizer that
+        is not separable, and whose prox does not take two norms, must define it.
     slope_at_zero : float
         Derivative of :math:`\psi_k` at 0, from the right. If not separable: the vector 0 is optimal
-        as long as no dual norm exceeds this value.
+        as long as no dual norm exceeds this value. Derived if separable, as are the next three.
     dual_radius : float
         The conjugate is finite if no dual norm exceeds this value. For separable functions: only
         then.
@@ -106,7 +109,7 @@ class Regularizer(Component):
 
     on_coordinates: bool = False
     separable: bool = False
-    is_sparse: bool = derived(lambda self: self.slope_at_zero > 0)
+    is_sparse: bool = derived(lambda self: self._sends_norms_to_zero())
     slope_at_zero: float = derived(
         lambda self: float(self.slopes(np.zeros(1)).min()) if self.separable else 0.0
     )
@@ -126,9 +129,27 @@ class Regularizer(Component):
     elastic: tuple[float, float] | None = None
     weight_set: str | None = None
     rank: int = 2
-    required = "value", "slopes"
     #: The terms of a sum with their factors; any other regularizer is its own term.
     _parts: "list[tuple[Regularizer, float]]" = derived(lambda self: [(self, 1.0)])
+
+    @property
+    def required(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Methods that a subclass defines."""
+        if self.separable:
+            return "value", "slopes"
+        return "value", "slopes", "prox", "conjugate"
+
+    def _sends_norms_to_zero(self) -> bool:
+        """Return whether a proximal step sends small norms to exactly 0."""
+        if self.separable:
+            return self.slope_at_zero > 0
+        try:
+            return bool((self.prox(SMALL_AND_LARGE, 1.0) == 0.0).any())
+        except (ValueError, IndexError) as error:
+            raise InputError(
+                f"{type(self).__name__} must define is_sparse: it cannot be derived, since prox() "
+                f"does not take two norms ({error})."
+            ) from None
 
     def value(self, norms: ArrayLike) -> float:
         r"""Return :math:`\psi(b)`, ``inf`` outside the domain.

@@ -230,6 +230,7 @@ class SquaredLq(_SquaredNorm):
     """
 
     aliases = {"squared-lq": {}, "lp-norm": {}}
+    is_sparse = False
     weight_set = "lp-ball"
 
     def __init__(self, q: float = 4 / 3) -> None:

@@ -311,7 +311,7 @@ class NoLoss(StructuredLoss):
         (lambda: omkl.GroupLasso(loss=Absolute()), r"Absolute must define gradient\(\)\."),
         (
             lambda: omkl.OnlineMKLRegressor(["linear"], regularizer=NoPenalty()),
-            r"NoPenalty must define value\(\), slopes\(\), prox\(\)\.",
+            r"NoPenalty must define value\(\), slopes\(\), prox\(\), conjugate\(\)\.",
         ),
         (lambda: omkl.MKLRegressor([NoKernel()]), r"NoKernel must define raw\(\)\."),
         (
