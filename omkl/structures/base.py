@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from itertools import count
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -153,8 +153,9 @@ class Structure(Component):
         self.must_define("indicator")
 
     def cost_potentials(self, gold: Output) -> Potentials:
-        """Return the cost of each part given the correct output ``gold``, shaped like its
-        potentials; 0 for gold parts.
+        """Return the cost of each part given the correct output, shaped like its potentials.
+
+        Parts of the correct output cost 0.
 
         Parameters
         ----------
@@ -163,8 +164,7 @@ class Structure(Component):
         self.must_define("cost_potentials")
 
     def marginals(self, potentials: Potentials) -> tuple[float, Potentials]:
-        """Return the log-partition function, and the probability of each part under the Gibbs
-        distribution.
+        """Return the log-partition function, and the Gibbs probability of each part.
 
         Parameters
         ----------
@@ -194,8 +194,9 @@ class Structure(Component):
     def cost_augmented(
         self, potentials: Potentials, gold: Output, cost_weight: float = 1.0
     ) -> Potentials:
-        """Return potentials that add ``cost_weight`` times its cost to the score of an output, up
-        to a constant.
+        """Return potentials that add the weighted cost of an output to its score.
+
+        The sum may differ by a constant.
 
         Parameters
         ----------
@@ -209,8 +210,9 @@ class Structure(Component):
     def difference(
         self, potentials: Potentials, predicted: Output, gold: Output
     ) -> tuple[float, Potentials]:
-        """Return the score of ``predicted`` minus that of ``gold``, and the difference of their
-        indicators.
+        """Return the difference of the scores of two outputs, and that of their indicators.
+
+        Those of ``gold`` are subtracted from those of ``predicted``.
 
         Parameters
         ----------
@@ -228,8 +230,8 @@ class Structure(Component):
         potentials : Potentials
         output : Output
         """
-        for array, own in zip(potentials, self.indicator(output)):
-            array -= own
+        for scores, counts in zip(potentials, self.indicator(output)):
+            scores -= counts
 
     def score(self, potentials: Potentials, output: Output) -> float:
         """Return the sum of the potentials of the parts of an output.
@@ -266,7 +268,9 @@ class Structure(Component):
         ----------
         gold : Output
         """
-        return int(np.count_nonzero(np.asarray(gold) >= 0)) if self.takes_partial else np.size(gold)
+        if not self.takes_partial:
+            return np.size(gold)
+        return int(np.count_nonzero(np.asarray(gold) >= 0))
 
     def agreeing(self, potentials: Potentials, gold: Output) -> Potentials:
         """Return potentials that forbid all outputs that disagree with the known parts of ``gold``.
@@ -346,19 +350,30 @@ class PackedStructures:
         return packed.address
 
 
+class _Candidate(NamedTuple):
+    """The best output of a part of all outputs, in the search for the n best.
+
+    The part has the values of ``output`` at the first ``n_fixed`` places, and those that ``scores``
+    (values, columns) allow at the others.
+    """
+
+    output: np.ndarray
+    n_fixed: int
+    scores: np.ndarray
+
+
 def best_outputs(
     scores: np.ndarray,
     n_best: int,
     solve: Callable[[np.ndarray], tuple[np.ndarray, float]],
     first: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return up to ``n_best`` outputs with one value at each of n places, best first, and their
-    scores.
+    """Return up to ``n_best`` outputs, best first, and their scores.
 
-    By Lawler's (1972) partition, all other outputs are divided by the first place that differs from
-    the best output: the values before that place are required, and its own value is forbidden. The
-    best output of each part is found. A part is divided further when its best output is the next
-    one.
+    An output has one value at each of n places. By Lawler's (1972) partition, all other outputs are
+    divided by the first place that differs from the best output: the values before that place are
+    required, and its own value is forbidden. The best output of each part is found. A part is
+    divided further when its best output is the next one.
 
     Parameters
     ----------
@@ -370,32 +385,37 @@ def best_outputs(
     first : int
         Column of the first place.
     """
-    met = count()  # breaks ties by order of discovery
-    waiting: dict[tuple, tuple] = {}
-    found: list[tuple[np.ndarray, float]] = []
+    n_met = count()  # breaks ties by order of discovery
+    waiting: dict[tuple[float, int], _Candidate] = {}  # by minus their score, and order
+    outputs: list[np.ndarray] = []
+    scores_of_outputs: list[float] = []
 
     def consider(allowed: np.ndarray, n_fixed: int) -> None:
         output, score = solve(allowed)
         if score != -np.inf:
-            waiting[-score, next(met)] = output, n_fixed, allowed.copy()
-        if len(waiting) > n_best - len(found):  # the worst one that waits is not among the n best
+            waiting[-score, next(n_met)] = _Candidate(output, n_fixed, allowed.copy())
+        if len(waiting) > n_best - len(outputs):  # the worst that waits is not among the n best
             del waiting[max(waiting)]
 
     consider(scores, 0)
     while waiting:
         rank = min(waiting)
         output, n_fixed, allowed = waiting.pop(rank)
-        found.append((output, -rank[0]))
-        for i in range(n_fixed, len(output) if len(found) < n_best else 0):
-            own = allowed[output[i], first + i]
-            allowed[output[i], first + i] = -np.inf
+        outputs.append(output)
+        scores_of_outputs.append(-rank[0])
+        if len(outputs) == n_best:
+            break
+        for i in range(n_fixed, len(output)):
+            value = output[i]
+            score_of_value = allowed[value, first + i]
+            allowed[value, first + i] = -np.inf
             consider(allowed, i)
+            # from now on the value is required
             allowed[:, first + i] = -np.inf
-            allowed[output[i], first + i] = own
-    found.sort(
-        key=lambda own: -own[1]
-    )  # some were missed before if `solve` does not find the best ones
-    return np.array([output for output, _ in found]), np.array([score for _, score in found])
+            allowed[value, first + i] = score_of_value
+    # some were missed before if `solve` does not find the best ones
+    order = sorted(range(len(outputs)), key=lambda k: -scores_of_outputs[k])
+    return np.array([outputs[k] for k in order]), np.array([scores_of_outputs[k] for k in order])
 
 
 def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
@@ -409,8 +429,8 @@ def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
     is_square = costs.shape == (n_labels, n_labels)
     if not is_square or not (np.isfinite(costs) & (costs >= 0)).all() or np.diag(costs).any():
         raise InputError(
-            f"cost must be a ({n_labels}, {n_labels}) matrix of finite numbers >= 0, one row per gold label, with "
-            f"zeros on its diagonal, not {cost!r:.100}."
+            f"cost must be a ({n_labels}, {n_labels}) matrix of finite numbers >= 0, one row per "
+            f"gold label, with zeros on its diagonal, not {cost!r:.100}."
         )
     return costs
 
@@ -442,12 +462,14 @@ def arrays_of(potentials: Potentials) -> list[np.ndarray]:
 
 def map_arrays(function: Callable[..., np.ndarray], first: P, *others: Potentials) -> P:
     """Apply a function to each array of scores in potentials of the same input."""
-    columns = zip(*(arrays_of(own) for own in (first, *others)))
-    mapped = [function(*arrays) for arrays in columns]
-    return type(first)(*mapped, *first[len(mapped) :])
+    arrays = map(arrays_of, (first, *others))
+    mapped = [function(*of_one_kind) for of_one_kind in zip(*arrays)]
+    description = first[len(mapped) :]
+    return type(first)(*mapped, *description)
 
 
 def _combined(first: Potentials, second: Potentials, weight: float) -> Potentials:
+    """Return ``first + weight * second``."""
     return map_arrays(lambda a, b: a + weight * b, first, second)
 
 

@@ -4,6 +4,8 @@ The compiled programs add up weights. They give no result if a weight that under
 these functions are the fallback. Each writes marginals into arrays of zeros and returns log Z.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from omkl.structures._jit_chain import forward_backward_in_logs
@@ -15,38 +17,44 @@ log_sum = np.logaddexp.reduce
 def second_order_chain(
     unary: np.ndarray, pairwise: np.ndarray, triples: np.ndarray, *marginals: np.ndarray
 ) -> float:
-    """Sum over the labellings of a second-order chain; -inf if none is allowed."""
+    """Sum over the labellings of a second-order chain; -inf if none is allowed.
+
+    Potentials and ``marginals`` are ``unary`` (n, K), ``pairwise`` (1, K, K) and ``triples``
+    (K, K, K).
+    """
     unary_marginals, pairwise_marginals, triple_marginals = marginals
     n = len(unary)
     if n == 1:
         arrays = (unary, pairwise, unary_marginals, pairwise_marginals)
         return forward_backward_in_logs(NO_ARRAYS, *arrays)
     forward = pairwise + unary[1:, None]  # for the pairs that end at positions 1 .. n - 1
-    local, backward = forward.copy(), np.zeros_like(forward)
+    local = forward.copy()
+    backward = np.zeros_like(forward)
     forward[0] += unary[0][:, None]
     for t in range(1, n - 1):
         forward[t] += log_sum(forward[t - 1][:, :, None] + triples, axis=0)
     for t in range(n - 3, -1, -1):
         backward[t] = log_sum(triples + local[t + 1] + backward[t + 1], axis=2)
     log_partition = float(log_sum(forward[-1], axis=None))
-    if log_partition > -np.inf:
-        for t in range(n - 1):
-            pairs = _probabilities(forward[t] + backward[t])
-            pairwise_marginals[0] += pairs
-            unary_marginals[t : t + 2] = pairs.sum(axis=1), pairs.sum(axis=0)
-            if t > 0:
-                triple_marginals += _probabilities(
-                    forward[t - 1][:, :, None] + triples + local[t] + backward[t]
-                )
+    if log_partition == -np.inf:
+        return log_partition
+    for t in range(n - 1):
+        pairs = _probabilities(forward[t] + backward[t])
+        pairwise_marginals[0] += pairs
+        unary_marginals[t] = pairs.sum(axis=1)
+        unary_marginals[t + 1] = pairs.sum(axis=0)
+        if t > 0:
+            before = forward[t - 1][:, :, None]
+            triple_marginals += _probabilities(before + triples + local[t] + backward[t])
     return log_partition
 
 
 def arborescences(
     scores: np.ndarray, best: np.ndarray, single_root: bool, expected: np.ndarray
 ) -> float:
-    """Sum over trees; ``best`` is a tree of the highest score.
+    """Sum over trees; ``best`` (n,) are the heads of a tree of the highest score.
 
-    For each modifier all other tokens are eliminated, as in the compiled program. For a single root
+    ``scores`` and ``expected`` are (n + 1, n + 1), by head and modifier. For each modifier all other tokens are eliminated, as in the compiled program. For a single root
     child, arcs from the root get a tiny weight, which makes trees with several of them negligible.
     """
     n = len(scores) - 1
@@ -57,41 +65,62 @@ def arborescences(
         shift += far
     log_partition = 0.0
     for m in range(1, n + 1):
-        graph, others = weights.copy(), [k for k in range(1, n + 1) if k != m]
-        steps, log_pivots = [], 0.0
-        for i, k in enumerate(others):
-            left = [0, m, *others[i + 1 :]]
-            pivot = log_sum(graph[left, k])
-            passing = graph[left, k] - pivot
-            graph[np.ix_(left, left)] = np.logaddexp(
-                graph[np.ix_(left, left)], passing[:, None] + graph[k, left]
-            )
-            steps.append((k, left, passing))
-            log_pivots += pivot
-        to_root = np.full(
-            n + 1, -np.inf
-        )  # log-probability that a walk to heads meets the root before m
+        eliminated, log_pivots = _eliminate_all_but(m, weights)
+        # log-probability that a walk to heads meets the root before m
+        to_root = np.full(n + 1, -np.inf)
         to_root[0] = 0.0
-        for k, left, passing in reversed(steps):
-            to_root[k] = log_sum(passing + to_root[left])
+        for step in reversed(eliminated):
+            to_root[step.token] = log_sum(step.passing + to_root[step.remaining])
         arriving = weights[:, m] + to_root
         expected[:, m] = _probabilities(arriving)
         log_partition = shift + log_pivots + float(log_sum(arriving))
     return log_partition
 
 
+class Elimination(NamedTuple):
+    """Elimination of a token from a graph.
+
+    ``passing`` (r,) are the log-probabilities of its heads, the ``remaining`` tokens.
+    """
+
+    token: int
+    remaining: list[int]
+    passing: np.ndarray
+
+
+def _eliminate_all_but(m: int, weights: np.ndarray) -> tuple[list[Elimination], float]:
+    """Eliminate all tokens but the root and m from a graph with these log-weights (n + 1, n + 1).
+
+    Return the eliminations in their order, and the sum of the logarithms of the pivots.
+    """
+    graph = weights.copy()
+    others = [k for k in range(1, len(graph)) if k != m]
+    eliminations = []
+    log_pivots = 0.0
+    for i, k in enumerate(others):
+        remaining = [0, m, *others[i + 1 :]]
+        pivot = log_sum(graph[remaining, k])
+        passing = graph[remaining, k] - pivot
+        block = np.ix_(remaining, remaining)
+        graph[block] = np.logaddexp(graph[block], passing[:, None] + graph[k, remaining])
+        eliminations.append(Elimination(token=k, remaining=remaining, passing=passing))
+        log_pivots += pivot
+    return eliminations, log_pivots
+
+
 def projective_trees(
     scores: np.ndarray, best: np.ndarray, single_root: bool, expected: np.ndarray
 ) -> float:
-    """Sum over projective trees, one of which is ``best``; the spans are those of the compiled
-    program.
+    """Sum over projective trees by the spans of the compiled program.
 
-    In the backward pass each span distributes its probability over the pairs of spans that form it,
+    Arguments are those of :func:`arborescences`; ``best`` is not needed. In the backward pass each span distributes its probability over the pairs of spans that form it,
     in proportion to their weights (Eisner 2016).
     """
     n = len(scores) - 1
     weights, shift = _relative_to_the_best_heads(scores)
-    right, left, rightward, leftward = chart = np.full((4, n + 1, n + 1), -np.inf)
+    # complete spans i .. j with the head at i or at j, and incomplete ones, from an arc on
+    chart = np.full((4, n + 1, n + 1), -np.inf)
+    right, left, rightward, leftward = chart
     np.fill_diagonal(right, 0.0)
     np.fill_diagonal(left, 0.0)
 
@@ -108,8 +137,10 @@ def projective_trees(
     for i, j in spans:
         under = log_sum(unders(i, j))
         rightward[i, j] = under + weights[i, j]
-        leftward[i, j] = under + weights[j, i] if i > 0 else -np.inf
-        if not (single_root and i == 0 and j < n):
+        if i > 0:  # the root has no head
+            leftward[i, j] = under + weights[j, i]
+        has_other_roots = single_root and i == 0 and j < n
+        if not has_other_roots:
             right[i, j] = log_sum(rights(i, j))
         left[i, j] = log_sum(lefts(i, j))
     of_right, of_left, of_rightward, of_leftward = np.zeros_like(chart)
@@ -123,9 +154,11 @@ def projective_trees(
             shares = of_left[i, j] * _probabilities(lefts(i, j))
             of_left[i, i:j] += shares
             of_leftward[i:j, j] += shares
-        expected[i, j], expected[j, i] = of_rightward[i, j], of_leftward[i, j]
-        if of_rightward[i, j] + of_leftward[i, j] > 0.0:
-            shares = (of_rightward[i, j] + of_leftward[i, j]) * _probabilities(unders(i, j))
+        expected[i, j] = of_rightward[i, j]
+        expected[j, i] = of_leftward[i, j]
+        of_arcs = of_rightward[i, j] + of_leftward[i, j]
+        if of_arcs > 0.0:
+            shares = of_arcs * _probabilities(unders(i, j))
             of_right[i, i:j] += shares
             of_left[i + 1 : j + 1, j] += shares
     return shift + float(right[0, n])
@@ -138,8 +171,9 @@ def _probabilities(logs: np.ndarray) -> np.ndarray:
 
 
 def _relative_to_the_best_heads(scores: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return arc scores less the highest of their column (-inf if there is no arc), and the sum of
-    these maxima.
+    """Return arc scores less the highest of their column, and the sum of these maxima.
+
+    They are -inf where there is no arc. Scores are (n + 1, n + 1), by head and modifier.
     """
     weights = scores.copy()
     weights[:, 0] = -np.inf

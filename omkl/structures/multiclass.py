@@ -12,9 +12,7 @@ from omkl.structures.base import NO_PAIRS, Structure, check_costs, packed_costs
 
 
 class UnaryPotentials(NamedTuple):
-    """``unary`` (1, K): the score of each label; (1, 1) for :class:`Binary`, the scalar potential
-    z.
-    """
+    """Scores of labels: ``unary`` (1, K), or (1, 1) for :class:`Binary`, the potential z."""
 
     unary: np.ndarray
 
@@ -127,9 +125,8 @@ class Binary(Structure):
     def cost_augmented(
         self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0
     ) -> UnaryPotentials:
-        return UnaryPotentials(
-            np.array([[_number(potentials) + (-cost_weight if gold else cost_weight)]])
-        )
+        cost_of_one = -cost_weight if gold else cost_weight
+        return UnaryPotentials(np.array([[_number(potentials) + cost_of_one]]))
 
     def difference(
         self, potentials: AnyPotentials, predicted: int, gold: int
@@ -139,9 +136,9 @@ class Binary(Structure):
 
     def marginals(self, potentials: AnyPotentials) -> tuple[float, UnaryPotentials]:
         z = _number(potentials)
-        return float(np.logaddexp(0.5 * z, -0.5 * z)), UnaryPotentials(
-            np.array([[0.5 * np.tanh(0.5 * z)]])
-        )
+        log_partition = float(np.logaddexp(0.5 * z, -0.5 * z))
+        expected = 0.5 * np.tanh(0.5 * z)
+        return log_partition, UnaryPotentials(np.array([[expected]]))
 
     def indicator(self, output: int) -> UnaryPotentials:
         return UnaryPotentials(np.array([[output - 0.5]]))
@@ -168,7 +165,8 @@ class Scalar(Structure):
     0.25
     """
 
-    zeros = Binary.zeros
+    def zeros(self, size: int = 1) -> UnaryPotentials:
+        return UnaryPotentials(np.zeros((size, 1)))
 
     def decode(self, potentials: UnaryPotentials) -> float:
         return float(potentials.unary[0, 0])
@@ -185,17 +183,13 @@ def _scores(potentials: AnyPotentials) -> np.ndarray:
     """Return the vector of scores in :class:`UnaryPotentials` or in a plain array."""
     if type(potentials) is UnaryPotentials:
         return potentials.unary[0]
-    return (
-        potentials if type(potentials) is np.ndarray else np.asarray(potentials, dtype=np.float64)
-    )
+    if type(potentials) is np.ndarray:
+        return potentials
+    return np.asarray(potentials, dtype=np.float64)
 
 
 def _number(potentials: AnyPotentials) -> float:
-    """Return the score of a binary structure as a float, which is much faster than an entry of an
-    array.
-    """
-    return (
-        potentials.unary.item(0)
-        if type(potentials) is UnaryPotentials
-        else float(_scores(potentials)[0])
-    )
+    """Return the score of a binary structure as a float, much faster than an entry of an array."""
+    if type(potentials) is UnaryPotentials:
+        return potentials.unary.item(0)
+    return float(_scores(potentials)[0])
