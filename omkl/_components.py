@@ -68,17 +68,22 @@ def function_and_parameters(part: Compilable) -> tuple[Any, np.ndarray]:
             f"`compiled` of {part!r} must be a function and its parameters, not {part.compiled!r:.100}."
         )
     function, parameters = part.compiled
-    is_vector = (
-        isinstance(parameters, np.ndarray)
-        and parameters.dtype == np.float64
-        and parameters.ndim == 1
-    )
-    if not is_vector or not parameters.flags.c_contiguous:
+    if not is_vector(parameters):
         raise InputError(
             f"The parameters of the compiled function of {part!r} must be a contiguous float64 vector, "
             f"not {parameters!r:.100}."
         )
     return function, parameters
+
+
+def is_vector(values: object) -> bool:
+    """Return whether this is a contiguous vector of float64, as compiled functions read it."""
+    return (
+        isinstance(values, np.ndarray)
+        and values.dtype == np.float64
+        and values.ndim == 1
+        and bool(values.flags.c_contiguous)
+    )
 
 
 #: Methods that do not change what a part computes.

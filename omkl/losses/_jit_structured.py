@@ -14,7 +14,7 @@ from omkl.structures._jit_labels import augment, cost, decode, indicate, margina
 
 @borrowing
 def clear(array):
-    """Set all entries to zero."""
+    """Set all entries of an array of any shape to zero."""
     entries = flat(array)
     for i in range(len(entries)):
         entries[i] = 0.0
@@ -22,7 +22,7 @@ def clear(array):
 
 @borrowing
 def subtract(array, other):
-    """Subtract the entries of another array."""
+    """Subtract the entries of another array of the same shape, in place."""
     entries = flat(array)
     subtracted = flat(other)
     for i in range(len(entries)):
@@ -52,7 +52,7 @@ def agreeing(unary, gold):
 
 @inner
 def completed(structure, unary, pairwise, gold):
-    """Return the gold labels; unknown ones are those of the best labelling that agrees with them."""
+    """Return the gold labels, with unknown ones from the best labelling that agrees with them."""
     if not is_partial(gold):
         return gold
     labels = np.empty(gold.shape[0], np.int64)
@@ -69,7 +69,10 @@ def write_difference(structure, gradient, pair_gradient, predicted, correct):
 
 @compiled
 def hinge(structure, unary, pairwise, gold, parameters, gradient, pair_gradient):
-    """Highest score with cost, minus the score of the gold labels; the parameter weights the cost."""
+    """Highest score with weighted cost, minus the score of the gold labels.
+
+    The parameter is the weight of the cost.
+    """
     cost_weight = parameters[0]
     clear(gradient)
     clear(pair_gradient)

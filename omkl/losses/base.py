@@ -6,6 +6,7 @@ and return arrays of shape (N,). The online trainer calls ``value_and_gradient``
 a time.
 """
 
+from functools import partial
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -16,9 +17,10 @@ from omkl.structures.base import Potentials, Structure
 
 #: Value of a loss, and its gradient in the potentials, None if it is zero.
 ValueAndGradient: TypeAlias = tuple[float, Potentials | None]
-#: Width of the differences that replace second derivatives, relative to a prediction; relative
-#: rounding of a dual point at the ends of the domain.
-WIDTH, OVERSHOOT = 1e-5, 1e-12
+#: Width of the differences that replace second derivatives, relative to a prediction.
+WIDTH = 1e-5
+#: Relative rounding of a dual point at the ends of the domain.
+OVERSHOOT = 1e-12
 
 
 class PointwiseLoss(Component):
@@ -96,14 +98,14 @@ class PointwiseLoss(Component):
         z = self._prediction(y, np.clip(rho, low, high))
         with np.errstate(invalid="ignore"):
             values = -rho * z - self.value(y, z)
+        is_inside = (rho >= low - slack) & (rho <= high + slack)
         # at the ends of the domain, a prediction may be infinite
-        return np.where(
-            (rho >= low - slack) & (rho <= high + slack) & np.isfinite(values), values, np.inf
-        )
+        return np.where(is_inside & np.isfinite(values), values, np.inf)
 
     def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r"""Return the derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, in the domain;
-        :math:`-z` at the optimum.
+        r"""Return the derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, in the domain.
+
+        It is :math:`-z` at the optimum.
 
         Parameters
         ----------
@@ -115,8 +117,9 @@ class PointwiseLoss(Component):
         return -self._prediction(y, rho)
 
     def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r"""Return the second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`; 0 where the loss
-        is piecewise linear.
+        r"""Return the second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`.
+
+        It is 0 where the loss is piecewise linear.
 
         Parameters
         ----------
@@ -142,8 +145,8 @@ class PointwiseLoss(Component):
             Targets.
         """
         if self.ends is None:
-            low, high = (-limit_at(sign, lambda z: self.gradient(y, z), y) for sign in (1.0, -1.0))
-            return low, high
+            slopes = partial(self.gradient, y)
+            return -limit_at(1.0, slopes, y), -limit_at(-1.0, slopes, y)
         low, high = self.ends
         if self.classifies:
             return np.where(y > 0, low, 0.0 - high), np.where(y > 0, high, 0.0 - low)
@@ -174,8 +177,9 @@ class PointwiseLoss(Component):
         """
 
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float | None:
-        """Return the constant to add to z that minimizes the weighted loss, or None if there is no
-        formula for it.
+        """Return the constant to add to z that minimizes the weighted loss.
+
+        It is None if there is no formula for it.
 
         Parameters
         ----------
@@ -191,7 +195,7 @@ class PointwiseLoss(Component):
     def value_and_gradient(
         self, structure: Structure, potentials: Potentials, gold: float
     ) -> ValueAndGradient:
-        """Return value and gradient at a potential, as a :class:`~omkl.losses.StructuredLoss` does.
+        """Return value and gradient for a number as output, as structured losses do for labels.
 
         Parameters
         ----------
@@ -227,8 +231,10 @@ class PiecewiseQuadratic(PointwiseLoss):
 
     def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         low, high = self.domain(y)
-        inside = -y * rho if self.has_kink else -y * rho + 0.5 * rho**2
-        return np.where((low <= rho) & (rho <= high), inside, np.inf)
+        values = -y * rho
+        if not self.has_kink:
+            values = values + 0.5 * rho**2
+        return np.where((low <= rho) & (rho <= high), values, np.inf)
 
     def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         return -np.asarray(y, dtype=np.float64) if self.has_kink else rho - y

@@ -63,7 +63,7 @@ class LossFunction:
 
     @property
     def address(self) -> int:
-        """Address of the compiled function, which the first call compiles or reads from the cache."""
+        """Address of the compiled function, which is compiled at the first call."""
         if self._address is None:
             signature = signatures.LOSS_OF_LABELS
             if self.of_numbers:
@@ -75,7 +75,9 @@ class LossFunction:
     def calls(self) -> tuple[str, ...]:
         """Names of the functions of the structure that the compiled function calls."""
         calls = getattr(self.loss, "calls", None)
-        return signatures.StructureFunctions._fields if calls is None else calls
+        if calls is None:
+            return signatures.StructureFunctions._fields
+        return calls
 
     def packed_structures(self, also: Iterable[str] = ()) -> PackedStructures:
         """Return those functions of the structure that the loss calls; hold it while in use.
@@ -102,6 +104,7 @@ class LossFunction:
         return self.loss.value_and_gradient(self.structure, potentials, gold)
 
     def _of_number(self, potentials: Potentials, gold: float) -> ValueAndGradient:
+        """Return value and gradient of a loss of numbers; ``potentials.unary`` is (1, 1)."""
         prediction = potentials.unary.item(0)
         value, slope = self.function(float(gold), prediction, self.parameters)
         if slope == 0.0:
@@ -109,6 +112,7 @@ class LossFunction:
         return value, potentials._replace(unary=np.array([[slope]]))
 
     def _of_labels(self, potentials: Potentials, gold: Output) -> ValueAndGradient:
+        """Return value and gradient of a loss of labels; ``potentials.unary`` is (n, K)."""
         if self._packed_structures is None:
             self._packed_structures = self.packed_structures()
         labels = np.array(gold, dtype=np.int64, ndmin=1)

@@ -30,9 +30,9 @@ class Logistic(PointwiseLoss):
 
     def conjugate(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         u = y * rho
-        inside = (u >= 0) & (u <= 1)
+        is_inside = (u >= 0) & (u <= 1)
         u = np.clip(u, 0.0, 1.0)
-        return np.where(inside, xlogy(u, u) + xlogy(1 - u, 1 - u), np.inf)
+        return np.where(is_inside, xlogy(u, u) + xlogy(1 - u, 1 - u), np.inf)
 
     def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
         u = y * rho
@@ -97,9 +97,8 @@ class Squared(PiecewiseQuadratic):
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float:
         total = weights.sum()
         shift = weights @ (y - z) / total
-        return float(
-            shift + weights @ (y - z - shift) / total
-        )  # a second mean removes the rounding error of the first
+        # a second mean removes the rounding error of the first
+        return float(shift + weights @ (y - z - shift) / total)
 
 
 class EpsilonInsensitive(PiecewiseQuadratic):
@@ -140,8 +139,9 @@ class EpsilonInsensitive(PiecewiseQuadratic):
 
 
 class Quantile(PiecewiseQuadratic):
-    r""":math:`\tau \max(0, y - z) + (1 - \tau) \max(0, z - y)`: its minimizer is a quantile
-    (Koenker, Bassett 1978).
+    r""":math:`\tau \max(0, y - z) + (1 - \tau) \max(0, z - y)`, whose minimizer is a quantile.
+
+    See Koenker and Bassett (1978).
 
     Parameters
     ----------
@@ -203,9 +203,9 @@ class Huber(PiecewiseQuadratic):
 class Poisson(PointwiseLoss):
     r""":math:`e^z - y z + y \log y - y`, half the deviance of counts y whose mean is :math:`e^z`.
 
-    The conjugate is that of the exponential function: :math:`l^*(y, -\rho) = u \log u - u - y \log
-    y + y` with
-    :math:`u = y - \rho \ge 0`. As in scikit-learn's ``PoissonRegressor``, targets may be any numbers >= 0.
+    The conjugate is that of the exponential function:
+    :math:`l^*(y, -\rho) = u \log u - u - y \log y + y` with :math:`u = y - \rho \ge 0`. As in
+    scikit-learn's ``PoissonRegressor``, targets may be any numbers >= 0.
 
     >>> Poisson().mean(np.array([0.0]))
     array([1.])
@@ -270,8 +270,12 @@ def _lowest_point(kinks: np.ndarray, rises: np.ndarray, slope: float) -> float:
         Slope before the first kink.
     """
     order = np.argsort(kinks, kind="stable")
-    slopes, rounding = slope + np.cumsum(rises[order]), 1e-14 * float(rises.sum())
-    last = len(order) - 1
-    low = kinks[order[min(int(np.searchsorted(slopes, -rounding)), last)]]
-    high = kinks[order[min(int(np.searchsorted(slopes, rounding, side="right")), last)]]
+    sorted_kinks = kinks[order]
+    slopes_after = slope + np.cumsum(rises[order])
+    rounding = 1e-14 * float(rises.sum())
+    last = len(kinks) - 1
+    first_flat = int(np.searchsorted(slopes_after, -rounding))
+    first_rising = int(np.searchsorted(slopes_after, rounding, side="right"))
+    low = sorted_kinks[min(first_flat, last)]
+    high = sorted_kinks[min(first_rising, last)]
     return float(0.5 * low + 0.5 * high)

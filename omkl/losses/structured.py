@@ -11,12 +11,11 @@ from omkl.structures.base import Output, Potentials, Structure, map_arrays
 
 
 def completed(structure: Structure, potentials: Potentials, gold: Output) -> Output:
-    """Fill in the unknown parts of a gold output with the best output that agrees with its known
-    parts.
+    """Fill in the unknown parts of a gold output.
 
-    This is learning with hidden variables, as in the latent structured perceptron (Sun, Matsuzaki,
-    Okanohara, Tsujii 2009). A structure with partial outputs defines ``is_partial(gold)`` and
-    ``agreeing(potentials, gold)``.
+    They are those of the best output that agrees with the known parts. This is learning with hidden
+    variables, as in the latent structured perceptron (Sun, Matsuzaki, Okanohara, Tsujii 2009). A
+    structure with partial outputs defines ``is_partial(gold)`` and ``agreeing(potentials, gold)``.
 
     Parameters
     ----------
@@ -24,11 +23,9 @@ def completed(structure: Structure, potentials: Potentials, gold: Output) -> Out
     potentials : Potentials
     gold : Output
     """
-    return (
-        structure.decode(structure.agreeing(potentials, gold))
-        if structure.is_partial(gold)
-        else gold
-    )
+    if not structure.is_partial(gold):
+        return gold
+    return structure.decode(structure.agreeing(potentials, gold))
 
 
 class StructuredLoss(Component):
@@ -97,17 +94,16 @@ class StructuredHinge(StructuredLoss):
         self, structure: Structure, potentials: Potentials, gold: Output
     ) -> ValueAndGradient:
         predicted = structure.loss_augmented(potentials, gold, self.cost_weight)
-        gap, gradient = structure.difference(
-            potentials, predicted, completed(structure, potentials, gold)
-        )
+        correct = completed(structure, potentials, gold)
+        gap, gradient = structure.difference(potentials, predicted, correct)
         value = gap + self.cost_weight * structure.cost(gold, predicted)
-        return (0.0, None) if value <= 0.0 else (value, gradient)
+        if value <= 0.0:
+            return 0.0, None
+        return value, gradient
 
 
 class CRF(StructuredLoss):
-    r"""Negative conditional log-likelihood of a conditional random field (Martins et al. 2011, Eq.
-
-    3).
+    r"""Negative log-likelihood of a conditional random field (Martins et al. 2011, Eq. 3).
 
     .. math:: L = \log \sum_{y'} \exp(f(x, y') - f(x, y)), \qquad D = E[1[y']] - 1[y].
     """
@@ -124,18 +120,19 @@ class CRF(StructuredLoss):
     ) -> ValueAndGradient:
         log_partition, gradient = structure.marginals(potentials)
         if structure.is_partial(gold):
-            agreeing, expected = structure.marginals(structure.agreeing(potentials, gold))
-            return max(log_partition - agreeing, 0.0), map_arrays(np.subtract, gradient, expected)
+            gold_score, expected = structure.marginals(structure.agreeing(potentials, gold))
+            difference = map_arrays(np.subtract, gradient, expected)
+            return max(log_partition - gold_score, 0.0), difference
         gold_score = structure.score(potentials, gold)
         structure.subtract_indicator(gradient, gold)
         return max(log_partition - gold_score, 0.0), gradient
 
 
 class SoftmaxMargin(CRF):
-    r"""Likelihood of a conditional random field that adds the cost of wrong outputs to their
-    scores.
+    r"""Likelihood with the cost of wrong outputs added to their scores.
 
-    .. math:: L = \log \sum_{y'} \exp(f(x, y') - f(x, y) + \ell(y, y')), \qquad D = E_{f + \ell}[1[y']] - 1[y]
+    .. math:: L = \log \sum_{y'} \exp(f(x, y') - f(x, y) + \ell(y, y')),
+        \qquad D = E_{f + \ell}[1[y']] - 1[y]
 
     (Gimpel and Smith 2010, Softmax-margin CRFs). It bounds the structured hinge and the likelihood
     from above. Potentials are not log-probabilities: marginals are calibrated on held-out data, as
@@ -161,9 +158,8 @@ class SoftmaxMargin(CRF):
         self, structure: Structure, potentials: Potentials, gold: Output
     ) -> ValueAndGradient:
         # the cost of the gold output is 0, or cancels in the difference
-        return super().value_and_gradient(
-            structure, structure.cost_augmented(potentials, gold, self.cost_weight), gold
-        )
+        augmented = structure.cost_augmented(potentials, gold, self.cost_weight)
+        return super().value_and_gradient(structure, augmented, gold)
 
 
 class Perceptron(StructuredLoss):
@@ -184,8 +180,8 @@ class Perceptron(StructuredLoss):
         self, structure: Structure, potentials: Potentials, gold: Output
     ) -> ValueAndGradient:
         predicted = structure.decode(potentials)
-        gold = completed(structure, potentials, gold)
-        if np.array_equal(predicted, gold):
+        correct = completed(structure, potentials, gold)
+        if np.array_equal(predicted, correct):
             return 0.0, None
-        gap, gradient = structure.difference(potentials, predicted, gold)
+        gap, gradient = structure.difference(potentials, predicted, correct)
         return max(gap, 0.0), gradient

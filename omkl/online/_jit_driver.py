@@ -1,7 +1,7 @@
-"""Rounds of Algorithm 1 in compiled calls, for all parts of a model: they are called through
-pointers.
+"""Rounds of Algorithm 1 in compiled calls, whose parts are called through pointers.
 
-:meth:`omkl.online.OnlineTrainer.update` is the definition of a round; it calls the same functions in the same order.
+:meth:`omkl.online.OnlineTrainer.update` is the definition of a round; it calls the same functions
+in the same order.
 """
 
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from omkl._pointers import (
     flat,
 )
 from omkl.groups._jit_group_state import groups_at, measure, rescale
+from omkl.losses._jit_structured import clear
 from omkl.online._jit_schedules import LOSSES, SQUARES
 from omkl.structures._jit_labels import cost, decode
 
@@ -40,9 +41,7 @@ BEGUN, LEARNED, N_STATE = range(7, 10)
 
 
 class BankParts(NamedTuple):
-    """Addresses of a bank's arrays, of its input in these rounds, and of its functions; range of
-    its groups.
-    """
+    """Addresses of a bank's arrays, input in these rounds and functions; range of its groups."""
 
     arrays: int
     inputs: int
@@ -70,8 +69,9 @@ class StepParts(NamedTuple):
 
 
 class ExaminerParts(NamedTuple):
-    """A part that examines examples: address of its arrays, the model that it looks at, and its
-    functions.
+    """A part that examines examples.
+
+    There are the address of its arrays, the model that it looks at, and its functions.
     """
 
     arrays: int
@@ -90,8 +90,9 @@ class LossParts(NamedTuple):
 
 
 class Model(NamedTuple):
-    """All parts of a model, as addresses of their blocks and functions, and the numbers that
-    change.
+    """All parts of a model, as addresses of their blocks and functions.
+
+    ``state`` has the numbers that change.
     """
 
     banks: np.ndarray
@@ -155,8 +156,10 @@ class Rounds(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory for one round: potentials, gradient, labels; norms, and two rows for proximity
-    operators.
+    """Working memory for one round.
+
+    There are potentials, their gradient and labels of n tokens; norms, and two rows for proximity
+    operators; factors of all groups; scales, slopes and total potentials of regularized groups.
     """
 
     unary: np.ndarray
@@ -244,14 +247,6 @@ def place_of(bank, rounds, i):
 
 
 @borrowing
-def clear(array):
-    """Set all entries to zero."""
-    entries = flat(array)
-    for i in range(len(entries)):
-        entries[i] = 0.0
-
-
-@borrowing
 def is_nonzero(array):
     """Return whether an entry is not zero."""
     entries = flat(array)
@@ -263,8 +258,9 @@ def is_nonzero(array):
 
 @borrowing
 def add_potentials(banks, rounds_address, i, penalized, unary, pairwise):
-    """Compute the potentials of the current model, without its regularized groups unless
-    ``penalized``.
+    """Write the potentials of the current model.
+
+    Those of its regularized groups are left out unless ``penalized``.
     """
     rounds = rounds_at(rounds_address)
     clear(unary)
@@ -279,8 +275,9 @@ def add_potentials(banks, rounds_address, i, penalized, unary, pairwise):
 
 @borrowing
 def evaluate(loss_address, rounds_address, i, scratch_address, unary, gradient):
-    """Return the loss of an example at the potentials in ``unary`` and the scratch; write its
-    gradient.
+    """Return the loss of an example; write its gradient to ``gradient`` and the scratch.
+
+    Potentials are ``unary`` (n, K), and those of pairs in the scratch.
     """
     loss = loss_at(loss_address)
     rounds = rounds_at(rounds_address)
@@ -387,7 +384,7 @@ def add_averaged_potentials(model_address, rounds_address, i, scratch_address):
 
 @borrowing
 def measure_slopes(model_address, rounds_address, i, scratch_address, gradient):
-    """Set the slopes of the loss along each part of the model, and the parts' total potentials."""
+    """Write slopes of the loss along each group's part of the model, and its total potentials."""
     model = model_at(model_address)
     rounds = rounds_at(rounds_address)
     scratch = scratch_at(scratch_address)
@@ -399,10 +396,8 @@ def measure_slopes(model_address, rounds_address, i, scratch_address, gradient):
         bank = bank_at(address)
         if bank.is_penalized:
             place = place_of(bank, rounds, i)
-            slopes_of_bank, totals_of_bank = (
-                slopes[bank.first : bank.end],
-                totals[bank.first : bank.end],
-            )
+            slopes_of_bank = slopes[bank.first : bank.end]
+            totals_of_bank = totals[bank.first : bank.end]
             example = (bank.arrays, bank.inputs, place, gradient, pair_gradient)
             add_slopes(bank.slopes, (*example, slopes_of_bank, totals_of_bank))
     scales_of_parts(model.part_scales, (model.method, model.groups, scratch.scales))
@@ -414,8 +409,9 @@ def measure_slopes(model_address, rounds_address, i, scratch_address, gradient):
 
 @compiled(counting=False)
 def compare_with_examined(model_address, i, loss):
-    """Tell the examining parts the loss of the current model; note in the state if the stream has
-    changed.
+    """Tell the examining parts the loss of the current model.
+
+    If one finds that the stream has changed, write that to the state.
     """
     model = model_at(model_address)
     for position in range(len(model.examiners)):
@@ -460,8 +456,9 @@ def shrink(model_address, step, norms, memory):
 
 @compiled(counting=False)
 def apply_events(model_address, rounds_address, i, scratch_address, moves):
-    """Empty groups that have reached zero, activate others, and fold scales out of the range of
-    good precision.
+    """Empty groups that have reached zero, and activate others.
+
+    Scales out of the range of good precision are folded into parameters.
     """
     model = model_at(model_address)
     rounds = rounds_at(rounds_address)
@@ -549,8 +546,9 @@ def learn_example(model_address, rounds_address, i, scratch_address):
 
 @compiled(counting=False)
 def learn(model_address, rounds_address, scratch_address):
-    """Learn from examples in rounds, up to a change of the stream or a loss that is not finite;
-    count them.
+    """Learn from examples in rounds, and count them in the state.
+
+    A change of the stream, and a loss that is not finite, end the call.
     """
     state = model_at(model_address).state
     for i in range(rounds_at(rounds_address).n_rounds):

@@ -74,7 +74,8 @@ def distance_over_gradients_rate(numbers, factor, weight):
 def observe_distance_over_gradients(numbers, loss, square_gradient, weight, rate):
     """Add a gradient; return the rate.
 
-    The first step corrects its example, and sets the first distance. Indefinite kernels can have negative squares, which count as zero.
+    The first step corrects its example, and sets the first distance. Indefinite kernels can have
+    negative squares, which count as zero.
     """
     square_gradient = max(square_gradient, 0.0)
     if not add_square(numbers, square_gradient, weight):

@@ -24,8 +24,9 @@ REACH = 6.0
 
 
 class Average(Component):
-    """Weights ``w_t >= 0`` of the average ``sum_t w_t theta_t / sum_t w_t``, updated lazily in O(p)
-    a round.
+    """Weights ``w_t >= 0`` of the average ``sum_t w_t theta_t / sum_t w_t``.
+
+    The average is updated lazily, in O(p) a round.
     """
 
     #: Number of rounds after which weights restart and all sums are divided by the last weight;
@@ -114,7 +115,8 @@ class DecayedAverage(Average):
     def __init__(self, half_life: float = 10_000.0) -> None:
         check_number("half_life", half_life, above=0)
         self.half_life = float(half_life)
-        self.period = self._rounds = max(1, round(40 * self.half_life))
+        self._rounds = max(1, round(40 * self.half_life))
+        self.period = self._rounds
 
     def weight(self, t: int) -> float:
         return 2.0 ** (((t - 1) % self._rounds + 1) / self.half_life)
@@ -133,8 +135,7 @@ class AutomaticAverage(PolynomialAverage):
 
 
 class RecentAverage(Average):
-    r"""Weights :math:`t^2 e^{\sqrt t / 3}`: the average reaches back about :math:`6 \sqrt t`
-    rounds.
+    r"""Weights :math:`t^2 e^{\sqrt t / 3}`, which reach back about :math:`6 \sqrt t` rounds.
 
     The noise of the iterates is that of the latest rounds: as learning rates decay like :math:`1 /
     \sqrt t`, about so many rounds average it away. A longer average gains little, and lags behind a
@@ -173,7 +174,9 @@ class Predictor:
 
     @cached_property
     def norms(self) -> np.ndarray:
-        """Norms of all groups, (p,): O(parameters), and S^2 kernel values for an expansion over S
+        """Norms of all groups, (p,).
+
+        They cost as much as there are parameters, and S^2 kernel values for an expansion over S
         support vectors.
         """
         for bank in self.banks:
@@ -182,14 +185,11 @@ class Predictor:
 
     @property
     def group_nbytes(self) -> np.ndarray:
-        """Bytes of each group, (p,); if a bank knows only its total, its groups share that equally."""
-        shares = [
-            bank.group_nbytes()
-            if hasattr(bank, "group_nbytes")
-            else np.full(len(bank.names), getattr(bank, "nbytes", 0) / max(len(bank.names), 1))
-            for bank in self.banks
-        ]
-        return np.concatenate([np.zeros(0), *shares])
+        """Bytes of each group, (p,).
+
+        If a bank knows only its total, its groups share that equally.
+        """
+        return np.concatenate([np.zeros(0), *map(_bytes_of_groups, self.banks)])
 
     @property
     def nbytes(self) -> int:
@@ -212,12 +212,14 @@ class Predictor:
         ----------
         tokens : Tokens
         """
-        return ((block, self.potentials(block.everything())) for block in self._parts_of(tokens))
+        for block in self._parts_of(tokens):
+            yield block, self.potentials(block.everything())
 
     @cached_property
     def _limit(self) -> int:
         """Maximum number of tokens in a block."""
-        return max(1, BLOCK // sum(array[:1].size for array in self.structure.zeros(2)))
+        potentials_of_token = sum(array[:1].size for array in self.structure.zeros(2))
+        return max(1, BLOCK // potentials_of_token)
 
     def _parts_of(self, tokens: Tokens) -> Iterator[Tokens]:
         """Split tokens into blocks of whole sequences."""
@@ -246,8 +248,13 @@ class Predictor:
             return self.structure.decode_many(self.potentials(block.everything()), block.offsets)
 
         outputs = in_threads(decoded, self._parts_of(tokens), n_jobs)
-        return (
-            outputs[0]
-            if len(outputs) == 1
-            else np.concatenate([np.zeros(0, dtype=np.int64), *outputs])
-        )
+        if len(outputs) == 1:
+            return outputs[0]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *outputs])
+
+
+def _bytes_of_groups(bank: Bank) -> np.ndarray:
+    if hasattr(bank, "group_nbytes"):
+        return bank.group_nbytes()
+    n_groups = len(bank.names)
+    return np.full(n_groups, getattr(bank, "nbytes", 0) / max(n_groups, 1))

@@ -1,4 +1,7 @@
-"""Callbacks of the training loop: progressive validation, early stopping, a log and a progress bar."""
+"""Callbacks of the training loop.
+
+They are progressive validation, early stopping, a log and a progress bar.
+"""
 
 import json
 import os
@@ -23,8 +26,7 @@ STRIDE = 100
 
 
 class ProgressiveValidation:
-    """Callback that tests on each example before training on it, and records kernel weights over
-    time.
+    """Callback that tests on each example before training on it, and records kernel weights.
 
     The mean error is an unbiased estimate of the error along the stream (Blum, Kalai, Langford
     1999). It is the error of the current iterate, not of the averaged model. Requires one
@@ -52,7 +54,8 @@ class ProgressiveValidation:
     >>> from omkl import OnlineMKLClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> order = np.random.default_rng(0).permutation(150)
-    >>> meter = ProgressiveValidation(50, lambda trainer, record: print(record["round"], record["examples"]))
+    >>> show = lambda trainer, record: print(record["round"], record["examples"])
+    >>> meter = ProgressiveValidation(50, show)
     >>> _ = OnlineMKLClassifier(callbacks=[meter]).partial_fit(X[order], y[order])
     50 50
     100 50
@@ -67,7 +70,11 @@ class ProgressiveValidation:
         self._reset(1)
 
     def _reset(self, epoch: int) -> None:
-        self._sums, self._cost, self._size = rounds.TrainingProgress(epoch), 0.0, 0
+        """Begin a record."""
+        self._sums = rounds.TrainingProgress(epoch)
+        self._cost = 0.0
+        #: Number of labels, words or examples that the cost is about.
+        self._size = 0
 
     def on_round(self, trainer: OnlineTrainer, step: rounds.Step) -> bool:
         """Add the loss and the cost of one round."""
@@ -75,7 +82,8 @@ class ProgressiveValidation:
         if step.costs is not None:
             self._cost = rounds.added(self._cost, step.costs)
         else:
-            self._cost += structure.cost(step.gold, structure.decode(step.potentials))
+            predicted = structure.decode(step.potentials)
+            self._cost += structure.cost(step.gold, predicted)
         self._size += structure.n_known(step.gold)
         return self._take_in(trainer, step)
 
@@ -100,8 +108,9 @@ class ProgressiveValidation:
         return self._sums.examples >= self.every and self.close(trainer, self._sums.epoch)
 
     def close(self, trainer: OnlineTrainer, epoch: int) -> bool:
-        """Make a record of the examples since the last record; return whether a listener ends
-        training.
+        """Make a record of the examples since the last one.
+
+        Return whether a listener ends training.
         """
         sums = self._sums
         if sums.examples == 0:
@@ -122,18 +131,22 @@ class ProgressiveValidation:
 
     def state(self) -> rounds.State:
         """Return JSON values for a checkpoint, including those of the listeners, and no arrays."""
-        values = {"every": self.every, "records": self.records, "costs": [self._cost, self._size]}
-        return {
-            **values,
+        values_of_listeners, _ = rounds.states_of(self.listeners)
+        values = {
+            "every": self.every,
+            "records": self.records,
+            "costs": [self._cost, self._size],
             "sums": self._sums.state(),
-            "listeners": rounds.states_of(self.listeners)[0],
-        }, {}
+            "listeners": values_of_listeners,
+        }
+        return values, {}
 
     def load_state(self, values: rounds.Values, arrays: dict[str, np.ndarray]) -> None:
         """Load the values of :meth:`state`."""
         rounds.load_states(self.listeners, values["listeners"], {})
         self._sums.load_state(values["sums"])
-        self.every, self.records = values["every"], values["records"]
+        self.every = values["every"]
+        self.records = values["records"]
         self._cost, self._size = values["costs"]
 
 
@@ -153,14 +166,17 @@ class ProgressBar:
     _uncompiled: object = None
 
     def on_uncompiled(self, trainer: OnlineTrainer, part: object) -> None:
-        """Say once which part of a model brings no compiled function, or which callback sees every
+        """Say once why rounds run in Python.
+
+        The reason is a part of the model without compiled functions, or a callback that sees every
         round.
         """
         if self._uncompiled is not None:
             return
         self._uncompiled = part
         if hasattr(part, "on_round"):
-            reason = f"The callback {type(part).__name__} has `on_round` without `room`, and sees every round"
+            name = type(part).__name__
+            reason = f"The callback {name} has `on_round` without `room`, and sees every round"
         elif type(part).__repr__ is object.__repr__:
             reason = f"{type(part).__name__} brings no compiled function"
         else:
@@ -178,19 +194,17 @@ class ProgressBar:
 
     def on_block(self, trainer: OnlineTrainer, block: rounds.LearnedBlock) -> None:
         """Show the mean loss of the block and the number of nonzero groups."""
-        self._move(
-            loss=f"{block.loss / max(block.n_examples, 1):.4g}",
-            groups=np.count_nonzero(trainer.norms),
-        )
+        mean_loss = block.loss / max(block.n_examples, 1)
+        self._move(loss=f"{mean_loss:.4g}", groups=np.count_nonzero(trainer.norms))
 
     def on_epoch(self, trainer: OnlineTrainer, record: rounds.Record) -> None:
         """Show the number of the epoch."""
         self._move(epoch=record["epoch"], loss=f"{record['loss']:.4g}")
 
     def _move(self, **shown: object) -> None:
-        done = sum(
-            record["examples"] for record in self._progress.history[: self._progress.epoch - 1]
-        )
+        """Move the bar to the present example; ``shown`` are figures beside it."""
+        past_epochs = self._progress.history[: self._progress.epoch - 1]
+        done = sum(record["examples"] for record in past_epochs)
         done += self._progress.examples
         if self._bar is None:
             self._bar = progress_bar(True, total=self._total, initial=done, unit=" examples")
@@ -206,11 +220,11 @@ class ProgressBar:
 
 @dataclass(eq=False)
 class EarlyStopping:
-    """Callback that stops training when the score of held-out examples has not improved for
-    ``patience`` epochs.
+    """Callback that stops training when the score of held-out examples does not improve.
 
-    The score is ``score(predictor, examples())``; ``examples`` is called only after an epoch, when
-    all features are known. At the end, the trainer's state with the best score is restored.
+    It waits for ``patience`` epochs. The score is ``score(predictor, examples())``; ``examples`` is
+    called only after an epoch, when all features are known. At the end, the trainer's state with
+    the best score is restored.
     """
 
     examples: Callable[[], rounds.Examples]
@@ -222,9 +236,11 @@ class EarlyStopping:
 
     def on_epoch(self, trainer: OnlineTrainer, record: rounds.Record) -> bool:
         """Add ``validation_score`` to the record; return whether to stop."""
-        score = record["validation_score"] = self.score(trainer.predictor(), self.examples())
+        score = self.score(trainer.predictor(), self.examples())
+        record["validation_score"] = score
         if score > self.best_score:
-            self.best_score, self.best_epoch = score, record["epoch"]
+            self.best_score = score
+            self.best_epoch = record["epoch"]
             self._best_state = {name: np.array(array) for name, array in trainer.state().items()}
         return record["epoch"] - self.best_epoch >= self.patience
 
@@ -239,11 +255,9 @@ class EarlyStopping:
 
     def load_state(self, values: rounds.Values, arrays: dict[str, np.ndarray]) -> None:
         """Load what :meth:`state` returned."""
-        self.best_score, self.best_epoch, self._best_state = (
-            values["best_score"],
-            values["best_epoch"],
-            arrays,
-        )
+        self.best_score = values["best_score"]
+        self.best_epoch = values["best_epoch"]
+        self._best_state = arrays
 
 
 class RecordLog:
@@ -263,8 +277,9 @@ class RecordLog:
     >>> import tempfile, pandas
     >>> from sklearn.datasets import load_iris
     >>> from omkl import OnlineMKLClassifier
+    >>> data = load_iris(return_X_y=True)
     >>> with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
-    ...     _ = OnlineMKLClassifier(epochs=3, callbacks=[RecordLog(file.name)]).fit(*load_iris(return_X_y=True))
+    ...     _ = OnlineMKLClassifier(epochs=3, callbacks=[RecordLog(file.name)]).fit(*data)
     ...     print(pandas.read_json(file.name, lines=True)["epoch"].tolist())
     [1, 2, 3]
     """
@@ -276,7 +291,8 @@ class RecordLog:
 
     def on_epoch(self, trainer: OnlineTrainer, record: rounds.Record) -> None:
         """Write a line."""
-        with open(self.path, "a" if self._n_records else "w", encoding="utf-8") as file:
+        mode = "a" if self._n_records else "w"
+        with open(self.path, mode, encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         self._n_records += 1
 
@@ -288,6 +304,7 @@ class RecordLog:
         """Continue after the records of the checkpoint, and remove later records from the file."""
         if os.path.isfile(self.path):
             path = Path(self.path)
-            lines = path.read_text("utf-8").splitlines(keepends=True)[: values["records"]]
-            path.write_text("".join(lines), "utf-8")
-            self._n_records = len(lines)
+            lines = path.read_text("utf-8").splitlines(keepends=True)
+            lines_before = lines[: values["records"]]
+            path.write_text("".join(lines_before), "utf-8")
+            self._n_records = len(lines_before)

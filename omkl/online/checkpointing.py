@@ -19,6 +19,7 @@ from omkl.persistence import holds_whole
 
 #: Seconds per unit of time in ``every="5m"``.
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+#: Number of checkpoints that are kept.
 KEPT = 2
 
 
@@ -67,9 +68,10 @@ class Checkpoints:
             ) from None
         for unfinished in self.directory.glob(".checkpoint-*.tmp"):
             unfinished.unlink(missing_ok=True)
-        self._number = max((int(path.stem.partition("-")[2]) for path in self._paths()), default=0)
+        numbers = [int(path.stem.partition("-")[2]) for path in self._paths()]
+        self._number = max(numbers, default=0)
         self._warned = False
-        self._last, self._waited = time.monotonic(), 0
+        self._restart_interval()
         self._manifest: Values = {
             "class": "Checkpoint",
             "configuration": configuration or {},
@@ -78,28 +80,38 @@ class Checkpoints:
         self._generator = None if rng is None else rng.bit_generator.state
         self._stages: dict[str, State] = {}
         self._earlier: Values = {}
-        found, paths = None, self._paths()
+        latest = self._read_latest()
+        if latest is None:
+            return
+        if not resume:
+            remedy = "continue it with resume=True, or name another directory."
+            raise InputError(f"{self.directory} holds checkpoints of an earlier run: {remedy}")
+        self._earlier, self._arrays = latest
+        self._compare("configuration", configuration or {})
+        with self.reading():
+            self._run = json.loads(self._earlier["run"])
+            self._generator = self._run["generator"]
+            if rng is not None:
+                rng.bit_generator.state = self._generator
+
+    def _restart_interval(self) -> None:
+        """Begin the interval up to the next checkpoint."""
+        self._last = time.monotonic()
+        #: Number of examples that were learned since then.
+        self._waited = 0
+
+    def _read_latest(self) -> State | None:
+        """Return ``(values, arrays)`` of the latest checkpoint that is whole; None without any."""
+        paths = self._paths()
         for path in paths:
             try:
-                found = read_archive(path)
-                break
-            except ModelFileError as damaged:
+                return read_archive(path)
+            except ModelFileError as damage:
                 if path == paths[-1]:
                     raise
-                warnings.warn(
-                    f"{damaged} The checkpoint before it is used.", CheckpointWarning, stacklevel=2
-                )
-        if found is not None:
-            if not resume:
-                remedy = "continue it with resume=True, or name another directory."
-                raise InputError(f"{self.directory} holds checkpoints of an earlier run: {remedy}")
-            self._earlier, self._arrays = found
-            self._compare("configuration", configuration or {})
-            with self.reading():
-                self._run = json.loads(self._earlier["run"])
-                self._generator = self._run["generator"]
-                if rng is not None:
-                    rng.bit_generator.state = self._generator
+                message = f"{damage} The checkpoint before it is used."
+                warnings.warn(message, CheckpointWarning, stacklevel=3)
+        return None
 
     def _paths(self) -> list[Path]:
         """Return the paths of existing checkpoints, latest first."""
@@ -110,28 +122,34 @@ class Checkpoints:
         return holds_whole(str(self.directory), "checkpoint", (OmklError,))
 
     def _compare(self, name: str, facts: Values) -> None:
-        """Raise InputError that names the first fact in which this run differs from the resumed
-        run.
-        """
+        """Raise an InputError for the first fact in which this run differs from the resumed one."""
         earlier = self._earlier.get(name) or {}
         for entry in {**earlier, **facts}:
-            if earlier.get(entry) != facts.get(entry):
+            before = earlier.get(entry)
+            now = facts.get(entry)
+            if before != now:
                 raise InputError(
-                    f"The checkpoint in {self.directory} has {entry} = {earlier.get(entry)!r}, but this run has "
-                    f"{facts.get(entry)!r}: resume with the same, or begin in another directory."
+                    f"The checkpoint in {self.directory} has {entry} = {before!r}, "
+                    f"but this run has {now!r}: "
+                    "resume with the same, or begin in another directory."
                 )
 
     def check_data(self, facts: Values) -> None:
-        """Raise an InputError if the resumed run had other data; ``facts`` are JSON values that
-        describe data.
+        """Raise an InputError if the resumed run had other data.
+
+        Parameters
+        ----------
+        facts : dict
+            JSON values that describe the data.
         """
         self._manifest["data"] = facts
         if self._earlier:
             self._compare("data", facts)
 
     def earlier(self, stage: str) -> State | None:
-        """Return ``(values, arrays)`` of a stage in the resumed checkpoint; None if the stage had
-        not started.
+        """Return ``(values, arrays)`` of a stage in the resumed checkpoint.
+
+        It is None if the stage had not started.
         """
         if not self._earlier or stage not in self._run["stages"]:
             return None
@@ -140,15 +158,18 @@ class Checkpoints:
     def due(self, n_examples: int = 1) -> bool:
         """Count ``n_examples`` more examples, and return whether a checkpoint is due."""
         self._waited += n_examples
-        return self._waited >= self._rounds and time.monotonic() - self._last >= self._seconds
+        if self._waited < self._rounds:
+            return False
+        return time.monotonic() - self._last >= self._seconds
 
     def room(self) -> int:
         """Return how many examples may be learned until a checkpoint is due."""
         return int(max(1, self._rounds - self._waited))
 
     def keep(self, stage: str, values: Values, arrays: dict[str, np.ndarray]) -> None:
-        """Set the state of a stage for later checkpoints; values may contain numpy numbers and
-        small arrays.
+        """Set the state of a stage for later checkpoints.
+
+        Values may contain numpy numbers and small arrays.
         """
         self._stages[stage] = values, arrays
 
@@ -166,11 +187,12 @@ class Checkpoints:
         self._number += 1
         for path in self._paths()[KEPT:]:
             path.unlink(missing_ok=True)
-        self._last, self._waited = time.monotonic(), 0
+        self._restart_interval()
 
     def part(self, name: str) -> Path | None:
-        """Create a subdirectory for the checkpoints of a part of the run; return None if writing
-        has failed.
+        """Create a subdirectory for the checkpoints of a part of the run.
+
+        Return None if writing has failed.
         """
         with self.writing():
             (self.directory / name).mkdir(exist_ok=True)
@@ -184,20 +206,21 @@ class Checkpoints:
         except OSError as error:
             if not self._warned:
                 self._warned = True
-                message = f"No checkpoint could be written to {self.directory} ({error.strerror}): training goes on."
-                warnings.warn(
-                    f"{message} The previous checkpoint is still there.",
-                    CheckpointWarning,
-                    stacklevel=5,
+                message = (
+                    f"No checkpoint could be written to {self.directory} ({error.strerror}): "
+                    "training goes on. The previous checkpoint is still there."
                 )
+                warnings.warn(message, CheckpointWarning, stacklevel=5)
 
 
 def parsed_interval(every: str | float) -> tuple[float, int]:
     """Parse an interval to ``(seconds, rounds)``, the minimum of both between checkpoints."""
-    if match := re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([smh]?)\s*", str(every)):
-        return float(match[1]) * UNITS[match[2]], 0
-    if match := re.fullmatch(r"\s*([1-9][0-9]*)\s*rounds?\s*", str(every)):
-        return 0.0, int(match[1])
+    duration = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([smh]?)\s*", str(every))
+    if duration:
+        return float(duration[1]) * UNITS[duration[2]], 0
+    count = re.fullmatch(r"\s*([1-9][0-9]*)\s*rounds?\s*", str(every))
+    if count:
+        return 0.0, int(count[1])
     raise InputError(
         f'checkpoint_every must be seconds, "30s", "5m", "2h" or "1000 rounds", not {every!r}.'
     )

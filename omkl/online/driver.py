@@ -193,7 +193,7 @@ class Driver:
     def _fill_rounds(
         self, sequences: Sequences, order: np.ndarray, places: Places, testing: bool
     ) -> np.ndarray:
-        """Write the numbers of the rounds; return the total weights of examples after each of them."""
+        """Write the numbers of the rounds; return the total weight of examples after each one."""
         trainer = self.trainer
         n_rounds, n_tokens = len(order), len(places.tokens)
         if not self._rounds.has_room_for(n_rounds, n_tokens):
@@ -489,7 +489,7 @@ def compiled_banks(trainer: OnlineTrainer) -> list[CompiledBank]:
 
 
 def parts_in_use(trainer: OnlineTrainer, testing: bool) -> tuple:
-    """Return all on which the packed model depends, except for what is written before every call."""
+    """Return all on which the packed model depends, without what is written before every call."""
     parts = [
         trainer.structure,
         trainer.loss,

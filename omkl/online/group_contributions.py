@@ -19,7 +19,7 @@ from omkl.online.averaging import Predictor
 from omkl.online.rounds import Example
 from omkl.online.trainer import OnlineTrainer
 from omkl.regularizers.separable import L21
-from omkl.structures.base import Output, Potentials, Structure, arrays_of, map_arrays
+from omkl.structures.base import Potentials, Structure, arrays_of, map_arrays
 
 #: Name of the contribution of the first model of a stack, whose potentials come with the input.
 GIVEN = "first model"
@@ -27,31 +27,36 @@ GIVEN = "first model"
 
 def norms_of(trainers: Iterable[OnlineTrainer]) -> dict[str, float]:
     """Return the norms of all groups of the averaged models, by name."""
-    predictors = [trainer.predictor() for trainer in trainers]
-    return {
-        name: norm for own in predictors for name, norm in zip(own.group_names, own.norms.tolist())
-    }
+    norms: dict[str, float] = {}
+    for trainer in trainers:
+        predictor = trainer.predictor()
+        norms.update(zip(predictor.group_names, predictor.norms.tolist()))
+    return norms
 
 
 def weights_of(trainers: Sequence[OnlineTrainer]) -> dict[str, float]:
-    """Return the weights of the regularized groups of models that add up, by name; they sum to one."""
+    """Return the weights of the regularized groups of models that add up, by name.
+
+    They sum to one.
+    """
     if len(trainers) == 1:
         return trainers[0].kernel_weights()
-    norms, regularizer = norms_of(trainers), trainers[-1].regularizer
-    names, bound = list(norms), L21() if regularizer is None else regularizer
-    weights = bound.bind(names, names).normalized_kernel_weights(np.array(list(norms.values())))
+    norm_of = norms_of(trainers)
+    names = list(norm_of)
+    regularizer = trainers[-1].regularizer or L21()
+    bound = regularizer.bind(names, names)
+    weights = bound.normalized_kernel_weights(np.array(list(norm_of.values())))
     return dict(zip(names, weights.tolist()))
 
 
 def group_report(
     trainers: Sequence[OnlineTrainer], examples: Sequence[Iterable[Example] | None] | None = None
 ) -> list[dict[str, Any]]:
-    r"""Report the size of every group of averaged models that add up, and its usefulness on
-    held-out examples.
+    r"""Report the size of every group of averaged models that add up, and its usefulness.
 
-    The loss without a group is the loss at the model's potentials minus those of the group. So a
-    single pass measures all groups without retraining. Of two groups with the same information,
-    either can go. Example weights are ignored.
+    Usefulness is measured on held-out examples. The loss without a group is the loss at the model's
+    potentials minus those of the group. So a single pass measures all groups without retraining. Of
+    two groups with the same information, either can go. Example weights are ignored.
 
     A record has ``group``, ``norm``, ``weight`` (None for an unregularized group), and ``bytes``
     and ``bytes_share`` of its parameters. With examples, one sequence for each model, it also has
@@ -59,62 +64,77 @@ def group_report(
     of the whole model, and its ``standard_error`` (None for a single example), :math:`\sqrt{\sum_i
     (d_i - \bar d)^2 / (n (n - 1))}` with the increases :math:`d_i` of n examples.
     """
-    weights, records = weights_of(trainers), []
-    total = sum(float(trainer.predictor().group_nbytes.sum()) for trainer in trainers)
-    for trainer, own in zip(trainers, [None] * len(trainers) if examples is None else examples):
-        predictor, nbytes = trainer.predictor(), trainer.predictor().group_nbytes
+    weight_of = weights_of(trainers)
+    predictors = [trainer.predictor() for trainer in trainers]
+    n_bytes = sum(float(predictor.group_nbytes.sum()) for predictor in predictors)
+    records = []
+    for number, trainer in enumerate(trainers):
+        predictor = predictors[number]
+        bytes_of_groups = predictor.group_nbytes
         columns: dict[str, Any] = {
             "norm": predictor.norms,
-            "bytes": nbytes,
-            "bytes_share": nbytes / max(total, 1.0),
+            "bytes": bytes_of_groups,
+            "bytes_share": bytes_of_groups / max(n_bytes, 1.0),
         }
-        if own is not None:
-            columns.update(_measured(trainer, predictor, own))
-        found = {
-            name: {
-                "group": name,
-                "weight": weights.get(name),
-                **{
-                    column: None if values is None else values.item(k)
-                    for column, values in columns.items()
-                },
-            }
-            for k, name in enumerate(predictor.group_names)
-        }
-        records += [found[name] for name in dict.fromkeys([*trainer.order, *predictor.group_names])]
+        examples_of_trainer = None if examples is None else examples[number]
+        if examples_of_trainer is not None:
+            columns.update(_usefulness(trainer, predictor, examples_of_trainer))
+        places = {name: k for k, name in enumerate(predictor.group_names)}
+        for name in dict.fromkeys([*trainer.order, *places]):
+            k = places[name]
+            record = {"group": name, "weight": weight_of.get(name)}
+            for column, values in columns.items():
+                record[column] = None if values is None else values.item(k)
+            records.append(record)
     return records
 
 
-def _measured(
+def _usefulness(
     trainer: OnlineTrainer, predictor: Predictor, examples: Iterable[Example]
 ) -> dict[str, np.ndarray | None]:
     """Compute the columns of the report that need examples, (p,) each."""
-    structure, alive, banks = predictor.structure, predictor.norms > 0, _separable(predictor)
-
-    def loss(potentials: Potentials, y: Output) -> float:
-        return trainer.loss.value_and_gradient(structure, potentials, y)[0]
-
-    n, total_loss, sums, squares = 0, 0.0, np.zeros(len(alive)), np.zeros(len(alive))
+    n = 0
+    total_loss = 0.0
+    sums = np.zeros(len(predictor.norms))
+    squares = np.zeros(len(predictor.norms))
+    banks = _separable(predictor)
     for x, y, _ in examples:
         potentials = predictor.potentials(x)
-        whole = loss(potentials, y)
-        n, total_loss = n + 1, total_loss + whole
-        for bank in banks:
-            groups = bank.group_state.groups
-            for k, part in _parts(bank, structure, x, alive[groups]):
-                if any(array.any() for array in arrays_of(part)):
-                    increase = loss(map_arrays(np.subtract, potentials, part), y) - whole
-                    sums[groups.start + k] += increase
-                    squares[groups.start + k] += increase**2
+        loss, _ = trainer.loss.value_and_gradient(predictor.structure, potentials, y)
+        n += 1
+        total_loss += loss
+        for k, of_group in _potentials_of_nonzero_groups(predictor, banks, x):
+            without = map_arrays(np.subtract, potentials, of_group)
+            loss_without, _ = trainer.loss.value_and_gradient(predictor.structure, without, y)
+            sums[k] += loss_without - loss
+            squares[k] += (loss_without - loss) ** 2
     if n == 0:
         raise InputError("The data to measure groups on must have an example.")
     means = sums / n
-    errors = np.sqrt(np.maximum(squares - n * means**2, 0.0) / (n * (n - 1))) if n > 1 else None
+    errors = None
+    if n > 1:
+        errors = np.sqrt(np.maximum(squares - n * means**2, 0.0) / (n * (n - 1)))
     return {
         "loss_without": total_loss / n + means,
         "loss_increase": means,
         "standard_error": errors,
     }
+
+
+def _potentials_of_nonzero_groups(
+    predictor: Predictor, banks: Sequence[Bank], x: Input
+) -> Iterator[tuple[int, Potentials]]:
+    """Yield the index and the potentials of each group whose potentials of an input are not zero.
+
+    ``banks`` are those of :func:`_separable`.
+    """
+    is_active = predictor.norms > 0
+    for bank in banks:
+        groups = bank.group_state.groups
+        of_groups = _potentials_of_groups(bank, predictor.structure, x, is_active[groups])
+        for k, potentials in of_groups:
+            if _is_nonzero(potentials):
+                yield groups.start + k, potentials
 
 
 def _separable(predictor: Predictor) -> list[Bank]:
@@ -124,25 +144,34 @@ def _separable(predictor: Predictor) -> list[Bank]:
     return banks
 
 
-def _parts(
-    bank: Bank, structure: Structure, x: Input, alive: np.ndarray
+def _potentials_of_groups(
+    bank: Bank, structure: Structure, x: Input, chosen: np.ndarray | None = None
 ) -> Iterator[tuple[int, Potentials]]:
-    """Yield index and potentials of each group of a bank of :func:`_separable` that is ``alive``."""
-    for k in np.flatnonzero(alive).tolist():
+    """Yield the index and the potentials of each group of a bank of :func:`_separable`.
+
+    ``chosen`` is a mask of some groups; all by default.
+    """
+    if chosen is None:
+        chosen = np.ones(len(bank.names), dtype=bool)
+    for k in np.flatnonzero(chosen).tolist():
         bank.group_state.scales[k] = 1.0
-        own = map_arrays(np.zeros_like, initial_potentials(structure, x))
-        bank.add_potentials(x, own)
+        potentials = map_arrays(np.zeros_like, initial_potentials(structure, x))
+        bank.add_potentials(x, potentials)
         bank.group_state.scales[k] = 0.0
-        yield k, own
+        yield k, potentials
+
+
+def _is_nonzero(potentials: Potentials) -> bool:
+    return any(array.any() for array in arrays_of(potentials))
 
 
 def group_outputs(predictor: Predictor, x: Span) -> dict[str, np.ndarray]:
     """Compute the potentials (n, K) of each group of a model on single tokens."""
-    return {
-        bank.names[k]: own.unary
-        for bank in _separable(predictor)
-        for k, own in _parts(bank, predictor.structure, x, np.ones(len(bank.names), dtype=bool))
-    }
+    outputs = {}
+    for bank in _separable(predictor):
+        for k, potentials in _potentials_of_groups(bank, predictor.structure, x):
+            outputs[bank.names[k]] = potentials.unary
+    return outputs
 
 
 def contributions(predictor: Predictor, x: Input, direction: Potentials) -> Contributions:
@@ -151,27 +180,28 @@ def contributions(predictor: Predictor, x: Input, direction: Potentials) -> Cont
     If the direction is the difference of the indicators of two outputs, these are the groups'
     shares of the margin.
     """
-    given = initial_potentials(predictor.structure, x)
-    groups = (
-        {GIVEN: _product(given, direction)}
-        if any(array.any() for array in arrays_of(given))
-        else {}
-    )
+    structure = predictor.structure
+    groups = {}
     pieces: list[Piece] = []
+    start = initial_potentials(structure, x)
+    if _is_nonzero(start):
+        groups[GIVEN] = _product(start, direction)
     for bank in _separable(predictor):
-        if isinstance(bank, ExplicitBank):
-            own = _of_features(bank, x, direction)
-        elif (
-            isinstance(bank, EdgeBank)
-            and isinstance(bank.bank, ExplicitBank)
-            and (edges := bank.edges_of(x))
-        ):
-            own = _of_features(bank.bank, edges, bank.own(direction))
-        else:
-            own = _of_potentials(bank, predictor.structure, x, direction)
-        groups.update(own.groups)
-        pieces += own.pieces
+        of_bank = _of_bank(bank, structure, x, direction)
+        groups.update(of_bank.groups)
+        pieces += of_bank.pieces
     return Contributions(groups, pieces)
+
+
+def _of_bank(bank: Bank, structure: Structure, x: Input, direction: Potentials) -> Contributions:
+    """Compute the contributions of a bank of :func:`_separable`."""
+    if isinstance(bank, ExplicitBank):
+        return _of_features(bank, x, direction)
+    if isinstance(bank, EdgeBank) and isinstance(bank.bank, ExplicitBank):
+        edges = bank.edges_of(x)
+        if edges:
+            return _of_features(bank.bank, edges, bank.own(direction))
+    return _of_potentials(bank, structure, x, direction)
 
 
 def _of_features(bank: ExplicitBank, x: Span, direction: Potentials) -> Contributions:
@@ -179,82 +209,84 @@ def _of_features(bank: ExplicitBank, x: Span, direction: Potentials) -> Contribu
     starts, ids, values = bank.features_of(x.tokens)
     starts = starts[x.low : x.high + 1]
     entries = slice(starts[0], starts[-1])
-    tokens, own = np.repeat(np.arange(len(x)), np.diff(starts)), ids[entries]
+    tokens = np.repeat(np.arange(len(x)), np.diff(starts))
+    # entries of tokens where the direction is not zero
     moving = np.flatnonzero(direction.unary.any(axis=1)[tokens])
-    tokens, own = tokens[moving], own[moving]
-    added = values[entries][moving] * np.einsum(
-        "ij,ij->i", bank.table[own], direction.unary[tokens]
-    )
-    sums = np.bincount(bank.groups[own], added, len(bank.names))
-    records = zip(own.tolist(), tokens.tolist(), added.tolist())
-    pieces = [
-        Piece("feature", bank.names[bank.groups[i]], i, t, value)
-        for i, t, value in records
-        if value
-    ]
+    tokens = tokens[moving]
+    features = ids[entries][moving]
+    products = np.einsum("ij,ij->i", bank.table[features], direction.unary[tokens])
+    amounts = values[entries][moving] * products
+    sums = np.bincount(bank.groups[features], amounts, len(bank.names))
+    pieces = []
+    for feature, token, amount in zip(features.tolist(), tokens.tolist(), amounts.tolist()):
+        if amount:
+            name = bank.names[bank.groups[feature]]
+            pieces.append(Piece("feature", name, feature, token, amount))
     return Contributions(dict(zip(bank.names, sums.tolist())), pieces)
 
 
 def _of_potentials(
     bank: Any, structure: Structure, x: Input, direction: Potentials
 ) -> Contributions:
-    """Compute the contributions of other banks; pieces are parts of outputs or kernels, or support
-    vectors.
+    """Compute the contributions of other banks.
+
+    Pieces are parts of outputs or kernels, or support vectors.
     """
-    groups, pieces = {}, []
-    for k, own in _parts(bank, structure, x, np.ones(len(bank.names), dtype=bool)):
-        groups[bank.names[k]] = _product(own, direction)
-        pieces += _of_output(bank, bank.names[k], own, direction)
+    groups = {}
+    pieces = []
+    for k, potentials in _potentials_of_groups(bank, structure, x):
+        name = bank.names[k]
+        groups[name] = _product(potentials, direction)
+        pieces += _of_output(bank, name, potentials, direction)
     if isinstance(bank, FrozenFeatureMaps):
         for name, token, values in bank.products_of_parts(x, direction):
-            pieces += [
-                Piece("part", name, i, token, value)
-                for i, value in enumerate(values.tolist())
-                if value
-            ]
+            for part, value in enumerate(values.tolist()):
+                if value:
+                    pieces.append(Piece("part", name, part, token, value))
     if isinstance(bank, FrozenExpansion):
         indices = bank.support_indices.tolist()
-        for name, values, X in bank.products_of_supports(x, direction):
-            keys = zip(indices, X)
-            pieces += [
-                Piece("support", name, key, None, value)
-                for key, value in zip(keys, values.tolist())
-                if value
-            ]
+        for name, values, vectors in bank.products_of_supports(x, direction):
+            for index, vector, value in zip(indices, vectors, values.tolist()):
+                if value:
+                    pieces.append(Piece("support", name, (index, vector), None, value))
     return Contributions(groups, pieces)
 
 
-def _of_output(bank: Bank, name: str, own: Potentials, direction: Potentials) -> list[Piece]:
+def _of_output(bank: Bank, name: str, potentials: Potentials, direction: Potentials) -> list[Piece]:
     """Compute the contributions of pairs and triples of labels, and of arcs."""
+    pieces = []
     if isinstance(bank, ArcTemplateBank):
-        added = map_arrays(np.multiply, own, direction)
-        return [
-            Piece(bank.part, name, key, max(key[1], 0), value) for key, value in bank.nonzero(added)
-        ]
-    if isinstance(bank, (TrigramBank, PairBank)):
-        is_pairs = isinstance(bank, PairBank)
-        added = (
-            (own.pairwise * direction.pairwise).sum(axis=0)
-            if is_pairs
-            else own.triples * direction.triples
-        )
-        return [
-            Piece("labels", name, tuple(key), None, added.item(*key))
-            for key in np.argwhere(added).tolist()
-        ]
-    if isinstance(bank, TransitionBank):
-        # if transitions depend on the position, name the position of the second label
-        places = range(1, len(own.pairwise) + 1) if len(own.pairwise) > 1 else [None]
-        added = own.pairwise * direction.pairwise
-        found = np.argwhere(added).tolist()
-        return [
-            Piece("labels", name, (i, j), places[edge], added.item(edge, i, j))
-            for edge, i, j in found
-        ]
-    return []
+        products = map_arrays(np.multiply, potentials, direction)
+        for key, value in bank.nonzero(products):
+            pieces.append(Piece(bank.part, name, key, max(key[1], 0), value))
+    elif isinstance(bank, PairBank):
+        products = (potentials.pairwise * direction.pairwise).sum(axis=0)
+        pieces = _of_labels(name, products)
+    elif isinstance(bank, TrigramBank):
+        pieces = _of_labels(name, potentials.triples * direction.triples)
+    elif isinstance(bank, TransitionBank):
+        products = potentials.pairwise * direction.pairwise
+        by_position = len(products) > 1
+        for edge, first, second in np.argwhere(products).tolist():
+            # if transitions depend on the position, name the position of the second label
+            place = edge + 1 if by_position else None
+            value = products.item(edge, first, second)
+            pieces.append(Piece("labels", name, (first, second), place, value))
+    return pieces
+
+
+def _of_labels(name: str, products: np.ndarray) -> list[Piece]:
+    """Return a piece for each nonzero entry of an array, whose axes are labels."""
+    pieces = []
+    for labels in np.argwhere(products).tolist():
+        pieces.append(Piece("labels", name, tuple(labels), None, products.item(*labels)))
+    return pieces
 
 
 def _product(potentials: Potentials, direction: Potentials) -> float:
-    """Return the inner product, ignoring entries where the direction is 0, which may be infinite."""
-    pairs = zip(arrays_of(potentials), arrays_of(direction))
-    return float(sum(np.vdot(np.where(d != 0, a, 0.0), d) for a, d in pairs))
+    """Return the inner product, without entries where the direction is 0, which may be infinite."""
+    total = 0.0
+    for array, direction_of_array in zip(arrays_of(potentials), arrays_of(direction)):
+        finite = np.where(direction_of_array != 0, array, 0.0)
+        total += np.vdot(finite, direction_of_array)
+    return float(total)

@@ -10,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 
 from omkl._components import Compilable
-from omkl._pointers import Packed
 from omkl.groups import _jit_group_state as jit
 from omkl.groups.group_state import GroupState
 from omkl.online.rounds import EpochPlan, Learner, TrainerPart
@@ -30,15 +29,10 @@ class Method(TrainerPart, Compilable, ABC):
     #: Whether the next examples are new to the model.
     learning = True
 
-    @property
-    def _address(self) -> int:
-        packed = self.packed(0)
-        return 0 if packed is None else packed.address
-
     def begin(self, group_state: GroupState, rate: float, weight: float) -> None:
         """Begin a round on an example of this weight: set rates and bases."""
         self.functions.begin(
-            self._address, group_state.address, group_state.pending_weight, rate, weight
+            self.address, group_state.address, group_state.pending_weight, rate, weight
         )
 
     @abstractmethod
@@ -60,11 +54,11 @@ class Method(TrainerPart, Compilable, ABC):
         weight : float
             Weight of the example.
         """
-        return self.functions.square(self._address, group_state.address, weight)
+        return self.functions.square(self.address, group_state.address, weight)
 
     def shrink(self, norms: np.ndarray, step: float) -> None:
         """Shrink norms (p,) in place, before the terms of the regularizer do."""
-        self.functions.shrink(self._address, norms, step)
+        self.functions.shrink(self.address, norms, step)
 
     def before_epoch(self, trainer: Learner, epoch: EpochPlan) -> None:
         self.learning = epoch.is_new
@@ -72,7 +66,7 @@ class Method(TrainerPart, Compilable, ABC):
     def part_scales(self, group_state: GroupState) -> np.ndarray:
         """Return the factors (p,) from the directions ``v_k`` to the parts ``f_k`` of the model."""
         scales = np.empty(len(group_state.scales))
-        self.functions.part_scales(self._address, group_state.address, scales)
+        self.functions.part_scales(self.address, group_state.address, scales)
         return scales
 
     def distance(self, norms: np.ndarray, total: float) -> float:
@@ -85,7 +79,7 @@ class Method(TrainerPart, Compilable, ABC):
         total : float
             Norm of all parameters.
         """
-        return self.functions.distance(self._address, norms, total)
+        return self.functions.distance(self.address, norms, total)
 
     def terms(self, terms: Sequence[Regularizer]) -> Sequence[Regularizer]:
         """Return the terms whose proximal steps are taken, for those of the regularizer."""
@@ -130,11 +124,11 @@ class DualAveraging(Method):
     r"""Regularized dual averaging (Xiao 2010).
 
     The model is
-    :math:`\theta = \mathrm{prox}_{\eta_0 \sqrt t \lambda R}(-(\eta_0/\sqrt t) \sum_s g_s)`. The threshold grows with t, so groups at zero tend to stay there, and iterates are truly
+    :math:`\theta = \mathrm{prox}_{\eta_0 \sqrt t \lambda R}(-(\eta_0/\sqrt t) \sum_s g_s)`. The
+    threshold grows with t, so groups at zero tend to stay there, and iterates are truly
     group-sparse. Any schedule can replace :math:`\eta_t = \eta_0 / \sqrt t`. The weight of the
-    proximal step is :math:`W_t \eta_t`, where
-    :math:`W_t` is the sum of the examples' weights, because each weighted gradient brings its share
-    of the regularizer.
+    proximal step is :math:`W_t \eta_t`, where :math:`W_t` is the sum of the examples' weights,
+    because each weighted gradient brings its share of the regularizer.
     """
 
     forgets = False
@@ -158,22 +152,22 @@ class OutOfSampleWeights(ForwardBackward):
         = C \sum_i L(\theta; x_i, y_i) + \frac12 \sum_k \frac{\|\theta_k\|^2}{w_k}, \qquad \theta_k
         = w_k f_k,
 
-    Minimizing over the weights as well turns the regularizer into :math:`\frac12 (\sum_k
-    \|\theta_k\|)^2`, the squared mixed norm of MKL. MKL's weights are the best fit to the training
-    data, so they favour kernels that overfit. Here the weights are chosen by performance on new
-    examples. When an example arrives, the parts :math:`f_k` do not depend on it. The inner products
-    :math:`\ell_k = \langle f_k, g \rangle` with the gradient g of its loss tell which parts reduce the loss. They are the losses of Hedge, :math:`w_k \propto \exp(-\alpha_t \sum_{s \le t} \ell_{sk})`, with
-    the learning rate of AdaHedge (de Rooij et al. 2014), which requires neither scale nor horizon.
-    As the loss is convex,
+    Minimizing over the weights as well turns the regularizer into
+    :math:`\frac12 (\sum_k \|\theta_k\|)^2`, the squared mixed norm of MKL. MKL's weights are the
+    best fit to the training data, so they favour kernels that overfit. Here the weights are chosen
+    by performance on new examples. When an example arrives, the parts :math:`f_k` do not depend on
+    it. The inner products :math:`\ell_k = \langle f_k, g \rangle` with the gradient g of its loss
+    tell which parts reduce the loss. They are the losses of Hedge,
+    :math:`w_k \propto \exp(-\alpha_t \sum_{s \le t} \ell_{sk})`, with the learning rate of AdaHedge
+    (de Rooij et al. 2014), which requires neither scale nor horizon. As the loss is convex,
 
     .. math:: \sum_t L_t(w_t) - \min_w \sum_t L_t(w)
         \le 2 \sqrt{V_T \ln p} + S \left(\tfrac43 \ln p + 2\right)
 
     with S the largest range of the :math:`\ell_{tk}` in a round and :math:`V_T` the sum of their
-    variances under
-    :math:`w_t` (their Theorem 6). Thus the weights do nearly as well as the best fixed weights in hindsight, for the
-    same sequence of parts. Gradient steps and shrinkage of the parts do not depend on their
-    weights.
+    variances under :math:`w_t` (their Theorem 6). Thus the weights do nearly as well as the best
+    fixed weights in hindsight, for the same sequence of parts. Gradient steps and shrinkage of the
+    parts do not depend on their weights.
 
     Unregularized groups have no weight.
 
@@ -193,6 +187,7 @@ class OutOfSampleWeights(ForwardBackward):
     # factors are those of the last round: groups left out since then have weight 0
     saved = "weights", "cumulative", "sums", "factors", "gap", "learning"
     predicts = True
+    layout = jit.HEDGE
 
     def __init__(self) -> None:
         #: Weights of the groups, and their cumulative losses, (p,).
@@ -204,7 +199,6 @@ class OutOfSampleWeights(ForwardBackward):
         self.gap = np.zeros(1)
         #: Whether the weights learn, 0 or 1, (1,).
         self._learns = np.ones(1)
-        self._packed: Packed | None = None
 
     @property
     def learning(self) -> bool:
@@ -215,8 +209,8 @@ class OutOfSampleWeights(ForwardBackward):
     def learning(self, learns: float) -> None:
         self._learns[0] = float(learns)
 
-    def packed(self, n_outputs: int) -> Packed:
-        arrays = jit.HedgeArrays(
+    def compiled_arrays(self, n_outputs: int) -> jit.HedgeArrays:
+        return jit.HedgeArrays(
             weights=self.weights,
             cumulative=self.cumulative,
             sums=self.sums,
@@ -226,9 +220,6 @@ class OutOfSampleWeights(ForwardBackward):
             gap=self.gap,
             learning=self._learns,
         )
-        if self._packed is None or not self._packed.holds(arrays):
-            self._packed = jit.HEDGE.pack(arrays)
-        return self._packed
 
     def start(self, group_state: GroupState, n_groups: int) -> None:
         # new groups start with the mean weight, and with the weighted mean of cumulative losses

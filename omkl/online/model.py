@@ -38,6 +38,8 @@ EXAMINERS: Mapping[str, Mapping[str, type[TrainerPart]]] = {
 }
 #: Parts that may join during training, by their roles.
 JOINING: Mapping[str, type[TrainerPart]] = {"method": OutOfSampleWeights, "drift": DriftTest}
+#: Lambda, or a function of the total weight of all rounds so far.
+Lambda: TypeAlias = float | GrowingHorizon
 #: Data after validation by an estimator.
 Data: TypeAlias = Any
 
@@ -74,9 +76,7 @@ class Codec(Protocol):
         """Names of the groups, in the user's order."""
 
     def before_block(self) -> dict[str, np.ndarray]:
-        """Return the arrays of :meth:`pack` that the last :meth:`encode` has changed, as they were
-        before.
-        """
+        """Return the arrays of :meth:`pack` before the last :meth:`encode` has changed them."""
         return {}
 
     def check_declared(self, classes: Sequence | str) -> None:
@@ -131,44 +131,61 @@ class OnlineSettings:
         ``loss`` is that of the estimator as an object, and ``automatic`` the schedule for
         ``eta0="auto"``.
         """
-        average, regularizer = estimator.average, estimator.regularizer
-        if estimator.get_params(deep=False).get("cost") is not None and not loss.uses_cost:
+        has_costs = estimator.get_params(deep=False).get("cost") is not None
+        if has_costs and not loss.uses_cost:
             raise InputError(f"`cost` needs a loss with a margin, such as 'hinge', got {loss!r}.")
-        regularizer = (
-            None if regularizer is None else resolve(Regularizer, regularizer, "regularizer")
-        )
-        eta0, schedule, weighting = estimator.eta0, estimator.schedule, estimator.weighting
-        if isinstance(eta0, str) if schedule is None else isinstance(schedule, Schedule):
-            if eta0 != "auto":
-                raise InputError(
-                    f'`eta0` must be "auto" for `schedule` {schedule!r}, got {eta0!r}.'
-                )
-            schedule = automatic if schedule is None else schedule.fresh()
-        else:
-            check_number("eta0", eta0, above=1.0 / LARGEST, below=LARGEST)
-            schedule = type(resolve(Schedule, schedule or "sqrt", "schedule"))(float(eta0))
-        if weighting == "auto":  # if the regularizer selects groups
-            selects = (
-                regularizer is not None and regularizer.is_sparse and not regularizer.on_coordinates
-            )
-            weighting = "out-of-sample" if selects else "norms"
+        regularizer = None
+        if estimator.regularizer is not None:
+            regularizer = resolve(Regularizer, estimator.regularizer, "regularizer")
+        schedule = _schedule_of(estimator.schedule, estimator.eta0, automatic)
+        weighting = estimator.weighting
+        if weighting == "auto":
+            weighting = "out-of-sample" if _selects_groups(regularizer) else "norms"
+        average = None
+        if estimator.average not in (None, "last"):
+            average = resolve(Average, estimator.average, "average")
+        n_examples = estimator.n_examples
         return cls(
             loss=loss,
             regularizer=regularizer,
             schedule=schedule,
-            average=None if average in (None, "last") else resolve(Average, average, "average"),
+            average=average,
             weighting=weighting,
             method=estimator.method,
             C=loss.default_c if estimator.C == "auto" else float(estimator.C),
             epochs=FEWEST_EPOCHS if estimator.epochs == "auto" else int(estimator.epochs),
             radius=estimator.radius,
-            n_examples=None if estimator.n_examples is None else float(estimator.n_examples),
+            n_examples=None if n_examples is None else float(n_examples),
         )
 
     @property
     def probabilistic(self) -> bool:
         """True if potentials are log-probabilities."""
         return isinstance(self.loss, StructuredLoss) and self.loss.is_likelihood
+
+
+def _schedule_of(
+    schedule: Schedule | str | None, eta0: float | str, automatic: Schedule
+) -> Schedule:
+    """Return an unused schedule for the parameters ``schedule`` and ``eta0`` of an estimator."""
+    has_own_rates = isinstance(schedule, Schedule)
+    chooses_rates = schedule is None and isinstance(eta0, str)
+    if (has_own_rates or chooses_rates) and eta0 != "auto":
+        raise InputError(f'`eta0` must be "auto" for `schedule` {schedule!r}, got {eta0!r}.')
+    if isinstance(schedule, Schedule):
+        return schedule.fresh()
+    if chooses_rates:
+        return automatic
+    check_number("eta0", eta0, above=1.0 / LARGEST, below=LARGEST)
+    kind = type(resolve(Schedule, schedule or "sqrt", "schedule"))
+    return kind(float(eta0))
+
+
+def _selects_groups(regularizer: Regularizer | None) -> bool:
+    """Return whether a regularizer sets whole groups to zero."""
+    if regularizer is None:
+        return False
+    return regularizer.is_sparse and not regularizer.on_coordinates
 
 
 class OnlineModel(Generic[ItsCodec]):
@@ -201,10 +218,13 @@ class OnlineModel(Generic[ItsCodec]):
         training: Any = None,
         in_shards: bool = False,
     ) -> OnlineTrainer:
-        """Make the trainer for regularized banks, by default for the codec's banks; see
-        :meth:`Codec.banks`.
+        """Make the trainer for regularized banks, by default for the codec's banks.
+
+        See :meth:`Codec.banks` for ``training`` and ``in_shards``.
         """
-        settings, codec, unpenalized = self.settings, self.codec, list[Bank]()
+        settings = self.settings
+        codec = self.codec
+        unpenalized: list[Bank] = []
         is_of_two_classes = isinstance(settings.loss, PointwiseLoss) and settings.loss.classifies
         if is_of_two_classes and not isinstance(codec.structure, Binary):
             raise InputError(
@@ -212,9 +232,8 @@ class OnlineModel(Generic[ItsCodec]):
                 "for more, or growing, classes use a StructuredLoss, such as 'crf' or 'hinge'."
             )
         if regularized is None:
-            regularized, unpenalized = codec.banks(
-                settings.average is not None, training, in_shards
-            )
+            averaging = settings.average is not None
+            regularized, unpenalized = codec.banks(averaging, training, in_shards)
         self.trainer = OnlineTrainer(
             regularized,
             codec.structure,
@@ -255,25 +274,32 @@ class OnlineModel(Generic[ItsCodec]):
         ``n_examples``, it takes the place of both arguments: m and M are ``n_examples``. With
         shards, a round has ``n_shards`` examples.
         """
-        trainer, settings = self.trainer, self.settings
-        m = n_examples if settings.n_examples is None else settings.n_examples
-        total = weight if settings.n_examples is None else settings.n_examples
-        trainer.plan(
-            rounds=None if m is None else settings.epochs * m / n_shards,
-            lambda_=GrowingHorizon(settings.C * n_shards)
-            if total is None
-            else 1.0 / (settings.C * total),
-            recompute_every=RECOMPUTE_EVERY if m is None else max(1, int(m)),
-        )
+        settings = self.settings
+        m = n_examples
+        total = weight
+        if settings.n_examples is not None:
+            m = settings.n_examples
+            total = settings.n_examples
+        lambda_: Lambda = GrowingHorizon(settings.C * n_shards)
+        if total is not None:
+            lambda_ = 1.0 / (settings.C * total)
+        rounds = None
+        recompute_every = RECOMPUTE_EVERY
+        if m is not None:
+            rounds = settings.epochs * m / n_shards
+            recompute_every = max(1, int(m))
+        self.trainer.plan(rounds=rounds, lambda_=lambda_, recompute_every=recompute_every)
 
     def set_objective(self, training: Examples | None, total_weight: float) -> None:
-        """Set lambda and the radius for the training examples and their total weight, before the
-        first round.
+        """Set lambda and the radius for the training examples, before the first round.
 
         Without the examples, the radius cannot depend on them.
         """
-        trainer, settings = self.trainer, self.settings
-        n_examples = total_weight if settings.n_examples is None else settings.n_examples
+        trainer = self.trainer
+        settings = self.settings
+        n_examples = total_weight
+        if settings.n_examples is not None:
+            n_examples = settings.n_examples
         lambda_ = 1.0 / (settings.C * n_examples)
         trainer.plan(lambda_=lambda_)
         if settings.radius != "auto" or training is None:
@@ -288,20 +314,24 @@ class OnlineModel(Generic[ItsCodec]):
             raise InputError(f'radius="auto" needs a loss with a margin, got {trainer.loss!r}.')
         # bounds the norm of minimizers, as the objective at zero is the mean loss (Martins et al.
         # 2011, Prop. 8)
-        trainer.plan(
-            radius=trainer.bound.norm_bound(largest_loss / lambda_, len(trainer.group_names))
-        )
+        bound: Any = trainer.bound
+        radius = bound.norm_bound(largest_loss / lambda_, len(trainer.group_names))
+        trainer.plan(radius=radius)
 
     def _radius_without_data(self) -> float:
         if self.settings.radius == "auto":
             raise InputError(
-                '`radius` must be a number or None for streams, collections and partial_fit, got "auto".'
+                "`radius` must be a number or None for streams, collections and partial_fit, "
+                'got "auto".'
             )
-        return math.inf if self.settings.radius is None else float(self.settings.radius)
+        if self.settings.radius is None:
+            return math.inf
+        return float(self.settings.radius)
 
     def take(self, other: "OnlineModel[Codec]") -> None:
-        """Take the state of a model with more groups; the banks of this model already have its
-        parameters.
+        """Take the state of a model with more groups.
+
+        The banks of this model already have its parameters.
         """
         self.trainer.take(other.trainer)
         self.predicts_only = other.predicts_only
@@ -316,29 +346,30 @@ class OnlineModel(Generic[ItsCodec]):
         Copying the averaged model takes time proportional to all parameters. Therefore a few tokens
         between two training rounds are scored without a copy.
         """
-        between = self._scored_between(tokens)
-        return self.predictor().blocks(tokens) if between is None else iter([(tokens, between)])
+        potentials = self._scored_between(tokens)
+        if potentials is None:
+            return self.predictor().blocks(tokens)
+        return iter([(tokens, potentials)])
 
     def decode(self, tokens: Tokens, n_jobs: int | None = None) -> np.ndarray:
         """Decode all sequences with the averaged model."""
-        between = self._scored_between(tokens)
-        if between is None:
+        potentials = self._scored_between(tokens)
+        if potentials is None:
             return self.predictor().decode(tokens, n_jobs)
-        return self.trainer.structure.decode_many(between, tokens.offsets)
+        return self.trainer.structure.decode_many(potentials, tokens.offsets)
 
     def _scored_between(self, tokens: Tokens) -> Potentials | None:
-        """Score a few tokens between two training rounds; return None if a predictor should be
-        used.
+        """Score a few tokens between two training rounds, without a predictor.
+
+        Return None if there should be a predictor: it exists, or is used more than once.
         """
         trainer = self.trainer
-        if (
-            trainer.average_at_hand
-            or not 0 < tokens.n_tokens <= FEW
-            or self._scored_at == trainer.round
-        ):
+        are_few = 0 < tokens.n_tokens <= FEW
+        if trainer.average_at_hand or not are_few or self._scored_at == trainer.round:
             return None
         self._scored_at = trainer.round
-        x, potentials = tokens.everything(), trainer.structure.zeros(tokens.n_tokens)
+        x = tokens.everything()
+        potentials = trainer.structure.zeros(tokens.n_tokens)
         for bank in trainer.banks:
             bank.add_averaged_potentials(x, potentials)
         return potentials
@@ -349,8 +380,9 @@ class OnlineModel(Generic[ItsCodec]):
         return {"training": training / 1e6, "prediction": self.predictor().nbytes / 1e6}
 
     def pack(self, packer: Packer, training: bool) -> State:
-        """Return ``(JSON values, arrays)`` for a model file, with or without the state for
-        ``training``.
+        """Return ``(JSON values, arrays)`` for a model file.
+
+        They include the state for ``training``, or the averaged model alone.
         """
         if training:
             values, arrays = self.describe(packer)
@@ -360,16 +392,21 @@ class OnlineModel(Generic[ItsCodec]):
         return {**values, "training": False}, {**state, **arrays}
 
     def describe(self, packer: Packer, condensed: dict[str, np.ndarray] | None = None) -> State:
-        """Return ``(JSON values, arrays)`` of everything except the trainer's state; see
-        :meth:`Codec.pack`.
+        """Return ``(JSON values, arrays)`` of everything except the trainer's state.
+
+        See :meth:`Codec.pack` for ``condensed``.
         """
+        trainer = self.trainer
         values, arrays = self.codec.pack(packer, condensed)
-        lambda_ = None if callable(self.trainer.lambda_) else self.trainer.lambda_
-        radius = packer.pack(self.trainer.radius, "radius")
-        return {**values, "lambda_": lambda_, "radius": radius, "order": self.trainer.order}, arrays
+        values_of_trainer = {
+            "lambda_": None if callable(trainer.lambda_) else trainer.lambda_,
+            "radius": packer.pack(trainer.radius, "radius"),
+            "order": trainer.order,
+        }
+        return {**values, **values_of_trainer}, arrays
 
     def unpack(self, values: Values, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> Self:
-        """Load values and arrays, including the trainer's state, into a model that has not started."""
+        """Load values and arrays into a model that has not started; return the model."""
         self.predicts_only = not values.get("training", True)
         if self.predicts_only:
             self.settings = replace(self.settings, average=None)
@@ -382,23 +419,25 @@ class OnlineModel(Generic[ItsCodec]):
 
 
 def condensed_state(trainer: OnlineTrainer) -> dict[str, np.ndarray]:
-    """Return the state of a trainer for prediction only, in which the averaged model replaces the
-    current one.
+    """Return the state of a trainer for prediction only.
 
-    Raises InputError if a bank cannot drop its training state.
+    In it, the averaged model replaces the current one.
+
+    Raises
+    ------
+    InputError
+        If a bank cannot drop its training state.
     """
-    purpose, remedy = (
-        "A file that only predicts has averaged weights alone",
-        "save it with training=True",
-    )
-    check_ability(trainer.banks, "condense", purpose, remedy)
-    norms, before = trainer.predictor().norms, trainer.group_state.state()
-    groups = {
-        "scales": np.where(before["left_out"], 0.0, 1.0),
+    purpose = "A file that only predicts has averaged weights alone"
+    check_ability(trainer.banks, "condense", purpose, "save it with training=True")
+    norms = trainer.predictor().norms
+    arrays_of_groups = trainer.group_state.state()
+    averaged = {
+        "scales": np.where(arrays_of_groups["left_out"], 0.0, 1.0),
         "square_norms": norms**2,
         "averages": np.zeros_like(norms),
         "empty": norms == 0.0,
     }
     banks = {f"bank{k}": bank.condensed() for k, bank in enumerate(trainer.banks)}
     parts = {role: part.state() for role, part in trainer.parts.items() if part.predicts}
-    return prefixed({"groups": before | groups, **banks, **parts})
+    return prefixed({"groups": arrays_of_groups | averaged, **banks, **parts})

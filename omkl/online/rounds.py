@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from omkl._pointers import Packed
+from omkl._pointers import Layout, Packed
 from omkl.exceptions import InputError
 from omkl.groups.base import Bank, CompiledBank, initial_potentials
 from omkl.groups.group_state import GroupState
@@ -192,21 +192,44 @@ class TrainerPart:
     examines: ClassVar[str] = "reference"
     #: The change of the stream, after compiled functions have found one.
     change: Change | None = None
+    #: Layout of :meth:`compiled_arrays`; None without any.
+    layout: ClassVar[Layout | None] = None
+    _packed: Packed | None = None
 
     @property
     def takes_part(self) -> bool:
         """True if the part looks at the next examples."""
         return True
 
-    def packed(self, n_outputs: int) -> Packed | None:
-        """Return the arrays of the part for its compiled functions; None without any.
+    def compiled_arrays(self, n_outputs: int) -> Any:
+        """Return the arrays that the compiled functions read and change, as a named tuple.
+
+        Parameters
+        ----------
+        n_outputs : int
+            Number of labels; 0 if they do not matter.
+        """
+
+    def packed(self, n_outputs: int = 0) -> Packed | None:
+        """Return the block of :meth:`compiled_arrays`; hold it while its address is in use.
 
         Parameters
         ----------
         n_outputs : int
             Number of labels.
         """
-        return None
+        if self.layout is None:
+            return None
+        arrays = self.compiled_arrays(n_outputs)
+        if self._packed is None or not self._packed.holds(arrays):
+            self._packed = self.layout.pack(arrays)
+        return self._packed
+
+    @property
+    def address(self) -> int:
+        """Address of the arrays for compiled functions; 0 without any."""
+        packed = self.packed()
+        return 0 if packed is None else packed.address
 
     def start(self, group_state: GroupState, n_groups: int) -> None:
         """Fit the groups of a new model, or of one that has new groups.
@@ -610,7 +633,7 @@ def hooks(callbacks: Sequence[object], name: str) -> list[Callable]:
 
     A plain callable counts as ``on_epoch``.
     """
-    collected = []
+    collected: list[Callable] = []
     for callback in callbacks:
         default = callback if name == "on_epoch" else None
         hook = getattr(callback, name, default)
@@ -620,7 +643,7 @@ def hooks(callbacks: Sequence[object], name: str) -> list[Callable]:
 
 
 def states_of(callbacks: Sequence[object]) -> tuple[list, dict[str, np.ndarray]]:
-    """Return the JSON values, in a list, and the arrays of the callbacks with a method ``state``."""
+    """Return the JSON values, and the arrays, of the callbacks with a method ``state``."""
     values_of_all = []
     arrays_of_all: dict[str, np.ndarray] = {}
     for number, state in enumerate(hooks(callbacks, "state")):

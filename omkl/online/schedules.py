@@ -5,7 +5,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from omkl._components import Component, check_number
+from omkl._components import Component, check_number, is_vector
 from omkl.exceptions import InputError
 from omkl.online import _jit_schedules as jit
 from omkl.online.rounds import TrainerPart
@@ -120,13 +120,7 @@ def check_schedule(schedule: Schedule) -> None:
     schedule : Schedule
     """
     numbers = schedule.numbers
-    is_vector = (
-        isinstance(numbers, np.ndarray)
-        and numbers.dtype == np.float64
-        and numbers.ndim == 1
-        and numbers.flags.c_contiguous
-    )
-    if not is_vector or len(numbers) < jit.N_NUMBERS:
+    if not is_vector(numbers) or len(numbers) < jit.N_NUMBERS:
         raise InputError(
             f"`numbers` of {schedule!r} must be a contiguous float64 vector of at least "
             f"{jit.N_NUMBERS} entries, got {numbers!r:.100}."
@@ -313,11 +307,11 @@ class MeanPolyak(AdaptiveSchedule, LinearDecay):
 class DistanceOverGradients(AdaptiveSchedule):
     r"""Rates :math:`\eta_t = c\, \bar r_t / (\sum_{s<t} \|g_s\|^2)^{1/2}`, which need no tuning.
 
-    See Ivgi et al. (2023). :math:`\bar r_t = \max_{s \le t} \|\theta_s\|` is the largest distance of
-    the iterates from their starting point, the origin. The best fixed rate is the distance to the solution divided by the root of the sum
-    of squared gradients. This schedule replaces the unknown distance by :math:`\bar r_t`, which
-    grows towards it. The norm of the gradient includes all groups, so with more kernels, gradients
-    are longer and rates smaller.
+    See Ivgi et al. (2023). :math:`\bar r_t = \max_{s \le t} \|\theta_s\|` is the largest distance
+    of the iterates from their starting point, the origin. The best fixed rate is the distance to
+    the solution divided by the root of the sum of squared gradients. This schedule replaces the
+    unknown distance by :math:`\bar r_t`, which grows towards it. The norm of the gradient includes
+    all groups, so with more kernels, gradients are longer and rates smaller.
 
     The first step just corrects the first mistake: its rate is ``loss / ||g||^2``
     (passive-aggressive). It sets the initial scale of the distance: a tenth of its length is a
@@ -349,7 +343,7 @@ class DistanceOverGradients(AdaptiveSchedule):
 
 
 class GrowingHorizon:
-    """Lambda ``1 / (C t)`` for an unknown number of examples, where t is the total weight so far."""
+    """Lambda for an unknown number of examples: ``1 / (C t)`` at the total weight t so far."""
 
     def __init__(self, C: float) -> None:
         self.C = C

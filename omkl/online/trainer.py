@@ -298,7 +298,7 @@ class OnlineTrainer:
         )
 
     def _examine(self, x: Sized, y: Output, weight: float) -> Potentials:
-        """Let the examining parts look at an example; return its potentials in the current model."""
+        """Let parts examine an example; return its potentials in the current model."""
         potentials = None
         for part in self.examiners.values():
             computed = part.before_round(self, x, y, weight)
@@ -498,7 +498,7 @@ class OnlineTrainer:
         return self.round - self.began
 
     def until_upkeep(self) -> int:
-        """Return the number of rounds up to the next one with something to do for :meth:`upkeep`."""
+        """Return the number of rounds up to the next one that needs :meth:`upkeep`."""
         periods = [(self.recompute_every, self.round)]
         if self.coordinate_terms:
             periods.append((self._rounds_between_shrinkage, self.round))
@@ -518,15 +518,16 @@ class OnlineTrainer:
         recomputes = self.round % self.recompute_every == 0
         if recomputes:
             self.recompute_norms()
-        if self.coordinate_terms:
-            if recomputes or self.round % self._rounds_between_shrinkage == 0:
-                self.shrink_coordinates()
+        if not self.coordinate_terms:
+            return
+        if recomputes or self.round % self._rounds_between_shrinkage == 0:
+            self.shrink_coordinates()
 
     def shrink_coordinates(self) -> None:
         """Shrink coordinates by the steps since the last time.
 
-        This is the truncated gradient of Langford, Li and Zhang (2009). Steps in every round would cost as much as there are parameters, and not as there are
-        features in the input.
+        This is the truncated gradient of Langford, Li and Zhang (2009). Steps in every round would
+        cost as much as there are parameters, and not as there are features in the input.
         """
         step = self._l1_weight * (self.shrinkage - self.shrunk)
         self.shrunk = self.shrinkage

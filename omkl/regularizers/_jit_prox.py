@@ -19,27 +19,33 @@ def prox_linear_quadratic(norms, step, parameters, memory):
 
 
 @compiled(counting=False)
-def threshold_by_newton(x, weights, step, left, own):
-    """Return ``tau`` of Algorithm 4 of Martins et al., the root of ``step sum_k w_k max(|x_k| - w_k
-    tau, 0) - tau``.
+def threshold_by_newton(x, weights, step, magnitudes, active_weights):
+    """Return ``tau``, the root of ``step sum_k w_k max(|x_k| - w_k tau, 0) - tau``.
 
-    The function is convex and decreasing. So Newton steps from 0 never pass the root, and what is
-    once below the threshold takes no further part (Michelot 1986). Without ``weights`` all are 1.
-    ``left`` and ``own`` are working memory of the size of x.
+    See Algorithm 4 of Martins et al. The function is convex and decreasing. So Newton steps from 0
+    never pass the root, and what is once below the threshold takes no further part (Michelot 1986).
+    ``x`` is (p,), and so are ``weights``, or empty if all are 1. ``magnitudes`` and
+    ``active_weights`` are working memory (p,), whose first n entries are those above the threshold.
     """
     n = 0
     for k in range(x.shape[0]):
-        left[n], own[n] = abs(x[k]), weights[k] if weights.shape[0] else 1.0
-        n += own[n] > 0.0
+        magnitudes[n] = abs(x[k])
+        active_weights[n] = weights[k] if weights.shape[0] else 1.0
+        n += active_weights[n] > 0.0
     threshold = 0.0
     while True:
-        count, mass, moment, n = n, 0.0, 0.0, 0
-        for k in range(count):
-            weight = own[k]
-            above = left[k] > threshold * weight
+        n_before = n
+        n = 0
+        mass = 0.0
+        moment = 0.0
+        for k in range(n_before):
+            weight = active_weights[k]
+            magnitude = magnitudes[k]
+            above = magnitude > threshold * weight
             mass += weight * weight if above else 0.0
-            moment += weight * left[k] if above else 0.0
-            left[n], own[n] = left[k], weight
+            moment += weight * magnitude if above else 0.0
+            magnitudes[n] = magnitude
+            active_weights[n] = weight
             n += above
         following = step * moment / (1.0 + step * mass)
         if following <= threshold:
@@ -58,13 +64,12 @@ def prox_squared_l1(norms, step, parameters, memory):
 
 @borrowing
 def lq_root(b, step, q):
-    """Return the ``x`` in ``[0, b]`` with ``x + step x^(q-1) = b``, in closed form for q = 4/3,
-    3/2, 2 and 3.
+    """Return the ``x`` in ``[0, b]`` with ``x + step x^(q-1) = b``.
 
-    For other q, substitute ``x = x_0 s``, with ``x_0`` such that the larger of the two terms is b.
-    Then s solves ``p s + r s^(q-1) = 1`` with ``max(p, r) = 1``. The logarithm of the left side is
-    convex and increasing in ``log s``, so Newton's method descends to the root from ``s = 1`` and
-    never passes it.
+    There are closed forms for q = 4/3, 3/2, 2 and 3. For other q, substitute ``x = x_0 s``, with
+    ``x_0`` such that the larger of the two terms is b. Then s solves ``p s + r s^(q-1) = 1`` with
+    ``max(p, r) = 1``. The logarithm of the left side is convex and increasing in ``log s``, so
+    Newton's method descends to the root from ``s = 1`` and never passes it.
     """
     if b <= 0.0 or step == 0.0:
         return b
@@ -76,15 +81,16 @@ def lq_root(b, step, q):
         root = 2.0 * b / (step + np.sqrt(step * step + 4.0 * b))
         return root * root
     if q == 4.0 / 3.0:
-        root = (
-            2.0
-            * np.sqrt(step / 3.0)
-            * np.sinh(np.arcsinh(1.5 * b / step * np.sqrt(3.0 / step)) / 3.0)
-        )
+        angle = np.arcsinh(1.5 * b / step * np.sqrt(3.0 / step)) / 3.0
+        root = 2.0 * np.sqrt(step / 3.0) * np.sinh(angle)
         return min(root**3, b)
     log_ratio = np.log(step) + (q - 2.0) * np.log(b)
-    p = 1.0 if log_ratio <= 0.0 else np.exp(-log_ratio / (q - 1.0))
-    r = np.exp(log_ratio) if log_ratio <= 0.0 else 1.0
+    p = 1.0
+    r = 1.0
+    if log_ratio <= 0.0:
+        r = np.exp(log_ratio)
+    else:
+        p = np.exp(-log_ratio / (q - 1.0))
     log_s = 0.0
     for _ in range(200):
         linear = p * np.exp(log_s)
@@ -108,21 +114,21 @@ def prox_lq(norms, step, parameters, memory):
 
 @inner
 def elastic_net_root(excess, step, eta):
-    """Return the ``d`` in ``[0, 2]`` with ``(t + d)^2 (eta + 2 (1 - eta) d) - t^2 eta = excess``,
-    and the slope there.
+    """Return the root ``d`` of a cubic function in ``[0, 2]``, and the slope there.
 
-    Return zeros unless ``excess > 0``. The left side is convex and increasing: Newton's method
-    never passes the root.
+    It solves ``(t + d)^2 (eta + 2 (1 - eta) d) - t^2 eta = excess`` with t the step. Return zeros
+    unless ``excess > 0``. The left side is convex and increasing: Newton's method never passes the
+    root.
     """
     if excess <= 0.0:
         return 0.0, 0.0
     slope_at_zero = 2.0 * (1.0 - eta) * step * step + 2.0 * eta * step
     d = min(2.0, excess / slope_at_zero) if slope_at_zero > 0.0 else 2.0
     while True:
-        whole = step + d
-        quadratic = 2.0 * (1.0 - eta) * whole * whole
+        shifted = step + d
+        quadratic = 2.0 * (1.0 - eta) * shifted * shifted
         linear = eta * (2.0 * step + d)
-        slope = quadratic + 2.0 * whole * (eta + 2.0 * (1.0 - eta) * d)
+        slope = quadratic + 2.0 * shifted * (eta + 2.0 * (1.0 - eta) * d)
         moved = d - (d * (quadratic + linear) - excess) / slope
         if not moved < d or moved <= 0.0:
             return d, slope
@@ -131,18 +137,20 @@ def elastic_net_root(excess, step, eta):
 
 @compiled
 def elastic_net_prox_weights(squares, step, eta):
-    """Return the ``d >= 0`` with ``eta ||d||_1 + (1 - eta) ||d||_2^2 = 1`` and least ``sum_k
-    squares_k t / (d_k + t)``.
+    """Return the weights ``d`` (p,) in the elastic-net set that belong to a proximal step.
 
-    The optimum satisfies ``(t + d_k)^2 (eta + 2 (1 - eta) d_k) = m squares_k`` where ``d_k > 0``.
-    Newton's method finds the multiplier ``m``, inside a bracket. The largest square must be 1, and
-    ``eta < 1``.
+    They have ``eta ||d||_1 + (1 - eta) ||d||_2^2 = 1``, all ``d_k >= 0``, and the least
+    ``sum_k squares_k t / (d_k + t)`` with t the step. The optimum satisfies
+    ``(t + d_k)^2 (eta + 2 (1 - eta) d_k) = m squares_k`` where ``d_k > 0``. Newton's method finds
+    the multiplier ``m``, inside a bracket. The largest square must be 1, and ``eta < 1``.
     """
     weights = np.empty(squares.shape[0])
-    low, high = step**2 * eta, (step + 2.0) ** 2 * (4.0 - 3.0 * eta)
+    low = step**2 * eta
+    high = (step + 2.0) ** 2 * (4.0 - 3.0 * eta)
     multiplier = (step + 1.0) ** 2 * (2.0 - eta)
     for _ in range(200):
-        size, growth = -1.0, 0.0
+        size = -1.0
+        growth = 0.0
         for k in range(squares.shape[0]):
             d, slope = elastic_net_root(multiplier * squares[k] - step**2 * eta, step, eta)
             weights[k] = d
@@ -173,8 +181,9 @@ def norm_of(x, members, first, last):
 
 @compiled
 def shrink_groups_in_turn(x, starts, members, thresholds):
-    """Set ``x_g <- max(1 - threshold_g / ||x_g||, 0) x_g`` for one group after the other; members
-    are CSR lists.
+    """Return ``x_g <- max(1 - threshold_g / ||x_g||, 0) x_g`` for one union after the other, (p,).
+
+    Union g has ``members[starts[g] : starts[g + 1]]``.
     """
     shrunk = x.astype(np.float64)
     for g in range(thresholds.shape[0]):
@@ -187,7 +196,7 @@ def shrink_groups_in_turn(x, starts, members, thresholds):
 
 @compiled
 def prox_overlapping(x, starts, members, thresholds, tolerance, max_sweeps):
-    """Return the prox of ``sum_g threshold_g ||x_g||`` for any overlaps.
+    """Return the prox of ``sum_g threshold_g ||x_g||`` for any overlaps, (p,).
 
     Block coordinate ascent on the dual, ``min 1/2 ||x - sum_g z_g||^2`` with ``||z_g|| <=
     threshold_g``, whose residual ``x - sum_g z_g`` is the prox (Jenatton et al. 2011). It has

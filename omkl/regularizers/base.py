@@ -54,23 +54,30 @@ class ProximalStep(NamedTuple):
         self.function(norms, size, self.parameters, memory)
 
 
+class WeightedTerm(NamedTuple):
+    """A term of a sum of regularizers, and its factor."""
+
+    term: "Regularizer"
+    factor: float
+
+
 #: A default that is computed once, from what a subclass defines.
 derived: Any = cached_property
 
 
 class Regularizer(Component):
-    r"""Base of regularizers: a convex, even function :math:`\psi` of a vector, increasing in every
-    magnitude.
+    r"""Base of regularizers: convex, even functions :math:`\psi` of a vector.
 
-    The vector holds the group norms :math:`b_k = \|\theta_k\|`, or the coordinates of
-    :math:`\theta` if ``on_coordinates``. By Proposition 1 of Martins et al. (2011) the proximity operator of
-    :math:`R(\theta) = \psi(b)` scales every group along its own ray, so functions of the norms also work for kernels.
+    They increase in every magnitude. The vector holds the group norms :math:`b_k = \|\theta_k\|`,
+    or the coordinates of :math:`\theta` if ``on_coordinates``. By Proposition 1 of Martins et al.
+    (2011) the proximity operator of :math:`R(\theta) = \psi(b)` scales every group along its own
+    ray, so functions of the norms also work for kernels.
 
     A subclass defines :meth:`value` and :meth:`slopes`; unless ``separable``, also :meth:`prox` and
-    :meth:`conjugate`. The base class computes everything else from these, by bisection; override it with closed forms.
-    :func:`omkl.testing.check_regularizer` checks what is defined. Every method takes vectors of shape (p,). A prox
-    keeps the signs of its input. ``0.3 * L1() + 0.7 * L21()`` is a
-    :class:`~omkl.regularizers.Composite`.
+    :meth:`conjugate`. The base class computes everything else from these, by bisection; override it
+    with closed forms. :func:`omkl.testing.check_regularizer` checks what is defined. Every method
+    takes vectors of shape (p,). A prox keeps the signs of its input. ``0.3 * L1() + 0.7 * L21()``
+    is a :class:`~omkl.regularizers.Composite`.
 
     Attributes
     ----------
@@ -110,14 +117,8 @@ class Regularizer(Component):
     on_coordinates: bool = False
     separable: bool = False
     is_sparse: bool = derived(lambda self: self._sends_norms_to_zero())
-    slope_at_zero: float = derived(
-        lambda self: float(self.slopes(np.zeros(1)).min()) if self.separable else 0.0
-    )
-    dual_radius: float = derived(
-        lambda self: (
-            float(limit_at(1.0, self.slopes, np.ones(1)).min()) if self.separable else math.inf
-        )
-    )
+    slope_at_zero: float = derived(lambda self: self._slope_at_zero())
+    dual_radius: float = derived(lambda self: self._largest_slope())
     smooth_conjugate: bool = derived(
         lambda self: self.separable and math.isinf(self.dual_radius) and _rises(self.slopes)
     )
@@ -130,7 +131,17 @@ class Regularizer(Component):
     weight_set: str | None = None
     rank: int = 2
     #: The terms of a sum with their factors; any other regularizer is its own term.
-    _parts: "list[tuple[Regularizer, float]]" = derived(lambda self: [(self, 1.0)])
+    _weighted_terms: "list[WeightedTerm]" = derived(lambda self: [WeightedTerm(self, 1.0)])
+
+    def _slope_at_zero(self) -> float:
+        if not self.separable:
+            return 0.0
+        return float(self.slopes(np.zeros(1)).min())
+
+    def _largest_slope(self) -> float:
+        if not self.separable:
+            return math.inf
+        return float(limit_at(1.0, self.slopes, np.ones(1)).min())
 
     @property
     def required(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -189,9 +200,8 @@ class Regularizer(Component):
             return norms.copy()
         magnitudes = np.abs(norms)
         with np.errstate(over="ignore"):
-            return np.copysign(
-                increasing_root(lambda x: x + step * self.slopes(x), magnitudes, magnitudes), norms
-            )
+            root = increasing_root(lambda x: x + step * self.slopes(x), magnitudes, magnitudes)
+        return np.copysign(root, norms)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
         r"""Return :math:`\psi^*(y) = \sup_b\ y^\top b - \psi(b)`, ``inf`` outside the domain.
@@ -211,8 +221,9 @@ class Regularizer(Component):
         return float(np.minimum(dual_norms, self.dual_radius) @ point) - self.value(point)
 
     def curvatures(self, norms: ArrayLike) -> np.ndarray:
-        r"""Return the second derivative of each :math:`\psi_k`, (p,), by default from differences
-        of slopes.
+        r"""Return the second derivative of each :math:`\psi_k`, (p,).
+
+        By default it follows from differences of slopes.
 
         Parameters
         ----------
@@ -225,8 +236,7 @@ class Regularizer(Component):
         return (self.slopes(norms + width) - self.slopes(low)) / (norms + width - low)
 
     def conjugate_gradient(self, dual_norms: ArrayLike) -> np.ndarray:
-        r"""Return the derivative of each :math:`\psi_k^*` at ``y_k >= 0``, (p,), where it is
-        smooth.
+        r"""Return the derivative of each smooth :math:`\psi_k^*` at ``y_k >= 0``, (p,).
 
         Parameters
         ----------
@@ -236,8 +246,9 @@ class Regularizer(Component):
         return unbounded_root(self.slopes, np.minimum(as_vector(dual_norms), self.dual_radius))
 
     def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
-        r"""Return the second derivative of each :math:`\psi_k^*` at ``y_k >= 0``, (p,), from the
-        right.
+        r"""Return the second derivative of each :math:`\psi_k^*` at ``y_k >= 0``, (p,).
+
+        It is that from the right.
 
         Parameters
         ----------
@@ -248,8 +259,7 @@ class Regularizer(Component):
         return np.where(point > 0, 1.0 / np.maximum(self.curvatures(point), 1e-300), 0.0)
 
     def prox_slope(self, norms: ArrayLike, step: float) -> np.ndarray:
-        r"""Return the vector s, (p,), of the prox's Jacobian :math:`\mathrm{diag}(s) - c c^\top` at
-        ``b >= 0``.
+        r"""Return s, (p,), of the Jacobian :math:`\mathrm{diag}(s) - c c^\top` of the prox.
 
         Parameters
         ----------
@@ -263,8 +273,9 @@ class Regularizer(Component):
         return np.where(smooth, 1.0 / (1.0 + step * self.curvatures(root)), 0.0)
 
     def prox_coupling(self, norms: ArrayLike, step: float) -> np.ndarray | None:
-        """Return the vector c of :meth:`prox_slope`; None where it is 0, as for every separable
-        function.
+        """Return c, (p,), of the Jacobian of the prox, see :meth:`prox_slope`.
+
+        It is None where c is 0, as for every separable function.
 
         Parameters
         ----------
@@ -276,23 +287,25 @@ class Regularizer(Component):
         return None
 
     def dual_scale(self, dual_norms: ArrayLike) -> float:
-        r"""Return the largest factor in [0, 1] that scales dual norms into the domain of
-        :math:`\psi^*`.
+        r"""Return the factor that scales dual norms into the domain of :math:`\psi^*`.
+
+        It is the largest one in [0, 1].
 
         Parameters
         ----------
         dual_norms : array of shape (p,)
         """
         largest = float(np.abs(dual_norms).max(initial=0.0))
-        return 1.0 if largest <= self.dual_radius else self.dual_radius / largest
+        if largest <= self.dual_radius:
+            return 1.0
+        return self.dual_radius / largest
 
     def reciprocal_weights(self, norms: ArrayLike) -> np.ndarray:
         r"""Return :math:`1 / d_k = \psi_k'(b_k) / b_k`, (p,), or its limit where ``b_k = 0``.
 
         These are the reciprocal weights of the kernels in the best combination, by the variational
-        form
-        :math:`\psi(b) = \min_d \frac12 \sum_k b_k^2 / d_k + h(d)` (Micchelli and Pontil 2005). They are additive over
-        the terms of a sum, and 0 for groups that are not penalized.
+        form :math:`\psi(b) = \min_d \frac12 \sum_k b_k^2 / d_k + h(d)` (Micchelli and Pontil 2005).
+        They are additive over the terms of a sum, and 0 for groups that are not penalized.
 
         Parameters
         ----------
@@ -300,26 +313,27 @@ class Regularizer(Component):
         """
         norms = np.abs(as_vector(norms))
         slopes = self.slopes(norms)
-        at_zero = np.where(
-            slopes > 0, np.inf, self.curvatures(np.zeros_like(norms)) if self.separable else 0.0
-        )
+        curvatures_at_zero = np.zeros_like(norms)
+        if self.separable:
+            curvatures_at_zero = self.curvatures(np.zeros_like(norms))
+        at_zero = np.where(slopes > 0, np.inf, curvatures_at_zero)
         with np.errstate(over="ignore"):  # near 0: infinite, so that the kernel has no weight
             return np.divide(slopes, norms, out=at_zero, where=norms > 0)
 
     def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
-        r"""Return the kernel weights :math:`d_k = b_k / \psi_k'(b_k)` of the solution with these
-        norms, (p,).
+        r"""Return the kernel weights :math:`d_k = b_k / \psi_k'(b_k)` of a solution, (p,).
 
         The solution is :math:`f_k = d_k \sum_i \rho_i K_k(x_i, \cdot)` with one dual vector
-        :math:`\rho` for all kernels. A group that is not penalized has the weight ``inf``, or 0 if its norm is 0.
+        :math:`\rho` for all kernels. A group that is not penalized has the weight ``inf``, or 0 if
+        its norm is 0.
 
         Parameters
         ----------
         norms : array of shape (p,)
         """
         reciprocal = self.reciprocal_weights(norms)
-        free = np.where(np.abs(as_vector(norms)) > 0, np.inf, 0.0)
-        return np.divide(1.0, reciprocal, out=free, where=reciprocal > 0)
+        without_penalty = np.where(np.abs(as_vector(norms)) > 0, np.inf, 0.0)
+        return np.divide(1.0, reciprocal, out=without_penalty, where=reciprocal > 0)
 
     def normalized_kernel_weights(self, norms: ArrayLike) -> np.ndarray:
         """Return kernel weights that sum to one, (p,); 0 for groups whose norm is 0.
@@ -332,14 +346,19 @@ class Regularizer(Component):
         """
         norms = np.abs(as_vector(norms))
         weights = np.where(norms > 0, self.kernel_weights(norms), 0.0)
-        free = np.isinf(weights)
-        weights = np.where(free, norms, 0.0) if free.any() else weights
+        is_free = np.isinf(weights)
+        if is_free.any():
+            weights = np.where(is_free, norms, 0.0)
         largest = weights.max(initial=0.0)
-        return weights if largest == 0.0 else weights / largest / (weights / largest).sum()
+        if largest == 0.0:
+            return weights
+        scaled = weights / largest
+        return scaled / scaled.sum()
 
     def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
-        """Return the values of vectors with one nonzero group: (p,), or (1,) if it is the same for
-        all groups.
+        """Return the values of vectors with one nonzero group, one for each group, (p,).
+
+        The shape is (1,) if it is the same for all groups.
 
         Parameters
         ----------
@@ -366,24 +385,24 @@ class Regularizer(Component):
             If no bound is known, or norms are not bounded at all.
         """
 
+        farthest = np.array([FARTHEST])
+
         def reaches(norm: np.ndarray) -> np.ndarray:
-            return np.array([float(self.value_alone(float(norm[0]), n_groups).min()) >= value])
+            least = float(self.value_alone(float(norm[0]), n_groups).min())
+            return np.array([least >= value])
 
         with np.errstate(over="ignore"):
-            if not self.least_at_one_group or not reaches(np.array([FARTHEST])):
+            if not self.least_at_one_group or not reaches(farthest):
                 raise InputError(
-                    f"{self!r} does not bound the norms of all groups: give radius as a number, or None."
+                    f"{self!r} does not bound the norms of all groups: "
+                    "give radius as a number, or None."
                 )
-            return (
-                float(increasing_root(reaches, np.ones(1), np.array([FARTHEST]))[0])
-                if value > 0
-                else 0.0
-            )
+            if value <= 0:
+                return 0.0
+            return float(increasing_root(reaches, np.ones(1), farthest)[0])
 
     def terms(self) -> "tuple[Regularizer, ...]":
-        """Return the proximal steps that Algorithm 1 takes in turn, starting with steps on
-        coordinates.
-        """
+        """Return the proximal steps that Algorithm 1 takes in turn; first those on coordinates."""
         return (self,)
 
     def compiled_steps(self) -> "list[ProximalStep] | None":
@@ -396,8 +415,9 @@ class Regularizer(Component):
         return [ProximalStep(*function_and_parameters(self))]
 
     def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "Regularizer":
-        """Return the regularizer for the groups of a model, its named arguments in the order of
-        ``names``.
+        """Return the regularizer for the groups of a model.
+
+        Its named arguments are in the order of ``names``.
 
         Parameters
         ----------
@@ -452,8 +472,9 @@ def ratio_or_zero(
 
 
 def _rises(slopes: Callable) -> bool:
-    """Return whether slopes increase strictly, so that the derivative of the conjugate is
-    continuous.
+    """Return whether slopes increase strictly.
+
+    Then the derivative of the conjugate is continuous.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         rises = np.diff([float(slopes(np.array([norm]))[0]) for norm in RISING])

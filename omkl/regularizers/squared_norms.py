@@ -1,10 +1,10 @@
-r"""Squared norms of the vector of group norms, each with its set of kernel weights; the ball of the
-mixed norm.
+r"""Squared norms of the vector of group norms, and the ball of the mixed norm.
 
-Methods that learn weights :math:`d` in a set :math:`\mathcal D` and a function in the RKHS of
-:math:`\sum_k d_k K_k` minimise :math:`\psi(b) = \min_{d \in \mathcal D} \frac12 \sum_k b_k^2 / d_k` (Micchelli and Pontil 2005), whose
-conjugate is :math:`\psi^*(y) = \frac12 \max_{d \in \mathcal D} \sum_k d_k y_k^2`. The simplex gives
-the squared mixed norm, the penalty of multiple kernel learning.
+Each squared norm has its set of kernel weights. Methods that learn weights :math:`d` in a set
+:math:`\mathcal D` and a function in the RKHS of :math:`\sum_k d_k K_k` minimise
+:math:`\psi(b) = \min_{d \in \mathcal D} \frac12 \sum_k b_k^2 / d_k` (Micchelli and Pontil 2005),
+whose conjugate is :math:`\psi^*(y) = \frac12 \max_{d \in \mathcal D} \sum_k d_k y_k^2`. The simplex
+gives the squared mixed norm, the penalty of multiple kernel learning.
 """
 
 import math
@@ -28,8 +28,10 @@ from omkl.regularizers.base import (
 
 #: Norms below this share of the largest one count as 0: their squares would underflow.
 NEGLIGIBLE = 1e-100
-#: Maximum number of updates of elastic-net weights, and the relative gap at which they end.
-MOST_UPDATES, SETTLED = 10_000, 1e-13
+#: Maximum number of updates of elastic-net weights.
+MOST_UPDATES = 10_000
+#: Relative gap at which updates of elastic-net weights end.
+SETTLED = 1e-13
 
 
 class SquaredL21(Regularizer):
@@ -71,10 +73,10 @@ class SquaredL21(Regularizer):
 
 
 class L21Ball(Regularizer):
-    r"""Indicator of the ball :math:`\sum_k b_k \le r`; its prox is the Euclidean projection (Duchi
-    et al. 2008).
+    r"""Indicator of the ball :math:`\sum_k b_k \le r`.
 
-    With this regularizer, Algorithm 1 is the projected subgradient method with groups.
+    Its prox is the Euclidean projection (Duchi et al. 2008). With this regularizer, Algorithm 1 is
+    the projected subgradient method with groups.
 
     Parameters
     ----------
@@ -101,7 +103,10 @@ class L21Ball(Regularizer):
 
     def slopes(self, norms: ArrayLike) -> np.ndarray:
         norms = np.abs(as_vector(norms))
-        return np.full_like(norms, norms.sum() if norms.sum() >= self.radius * (1 - 1e-9) else 0.0)
+        slope = 0.0
+        if norms.sum() >= self.radius * (1 - 1e-9):
+            slope = norms.sum()
+        return np.full_like(norms, slope)
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
         norms = as_vector(norms)
@@ -117,15 +122,18 @@ class L21Ball(Regularizer):
 
     def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
         magnitudes = np.abs(as_vector(norms))
-        return magnitudes / magnitudes.sum() if magnitudes.any() else magnitudes
+        if not magnitudes.any():
+            return magnitudes
+        return magnitudes / magnitudes.sum()
 
     def norm_bound(self, value: float, n_groups: int) -> float:
         return self.radius
 
 
 class WeightedSquaredL21(Regularizer):
-    r"""Weighted squared mixed norm :math:`\frac12 (\sum_k w_k b_k)^2` (Algorithm 4 of Martins et
-    al. 2011).
+    r"""Weighted squared mixed norm :math:`\frac12 (\sum_k w_k b_k)^2`.
+
+    See Algorithm 4 of Martins et al. (2011).
 
     Parameters
     ----------
@@ -143,19 +151,17 @@ class WeightedSquaredL21(Regularizer):
     compiled = property(lambda self: (jit.prox_squared_l1, self.weights))
 
     def __init__(self, weights: Mapping[str, float] | ArrayLike) -> None:
-        if hasattr(weights, "to_dict") and all(
-            isinstance(name, str) for name in weights.index
-        ):  # a Series of names
+        is_series = hasattr(weights, "to_dict")
+        if is_series and all(isinstance(name, str) for name in weights.index):
             weights = weights.to_dict()
-        self._by_name = dict(weights) if isinstance(weights, Mapping) else None
-        self.weights = np.array(
-            weights if self._by_name is None else list(self._by_name.values()), dtype=np.float64
-        )
-        if (
-            self.weights.ndim != 1
-            or not np.all(np.isfinite(self.weights))
-            or np.any(self.weights < 0)
-        ):
+        self._by_name: dict[str, float] | None = None
+        numbers: Any = weights
+        if isinstance(weights, Mapping):
+            self._by_name = dict(weights)
+            numbers = list(weights.values())
+        self.weights = np.array(numbers, dtype=np.float64)
+        fit = np.all(np.isfinite(self.weights)) and not np.any(self.weights < 0)
+        if self.weights.ndim != 1 or not fit:
             raise InputError(
                 f"weights must be finite numbers >= 0, one per group, not {weights!r}."
             )
@@ -167,15 +173,18 @@ class WeightedSquaredL21(Regularizer):
     def bind(
         self, names: Sequence[str], order: Sequence[str] | None = None
     ) -> "WeightedSquaredL21":
-        given = names if order is None else order
-        if self._by_name is None and len(given) != len(self.weights):
+        in_order = names if order is None else order
+        if self._by_name is None and len(in_order) != len(self.weights):
             raise InputError(
-                f"There are {len(given)} groups but {len(self.weights)} weights: give one per group."
+                f"There are {len(in_order)} groups but {len(self.weights)} weights: "
+                "give one per group."
             )
-        by_name = self._by_name or dict(zip(given, self.weights.tolist()))
-        if wrong := by_name.keys() ^ set(names):
+        by_name = self._by_name or dict(zip(in_order, self.weights.tolist()))
+        wrong = by_name.keys() ^ set(names)
+        if wrong:
             raise InputError(
-                f"weights must name the groups {', '.join(names)}, and no others: see {min(wrong)!r}."
+                f"weights must name the groups {', '.join(names)}, and no others: "
+                f"see {min(wrong)!r}."
             )
         return WeightedSquaredL21([by_name[name] for name in names])
 
@@ -189,13 +198,16 @@ class WeightedSquaredL21(Regularizer):
         return signed_prox(jit.prox_squared_l1, norms, step, self.weights)
 
     def conjugate(self, dual_norms: ArrayLike) -> float:
-        magnitudes, free = np.abs(dual_norms), self.weights == 0
-        if np.any(magnitudes[free] > 0):
+        magnitudes = np.abs(dual_norms)
+        is_free = self.weights == 0
+        if np.any(magnitudes[is_free] > 0):
             return math.inf
-        return 0.5 * float(np.max(magnitudes[~free] / self.weights[~free], initial=0.0)) ** 2
+        ratios = magnitudes[~is_free] / self.weights[~is_free]
+        return 0.5 * float(np.max(ratios, initial=0.0)) ** 2
 
     def dual_scale(self, dual_norms: ArrayLike) -> float:
-        return 0.0 if np.any(as_vector(dual_norms)[self.weights == 0] != 0) else 1.0
+        reaches_free_groups = np.any(as_vector(dual_norms)[self.weights == 0] != 0)
+        return 0.0 if reaches_free_groups else 1.0
 
     def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
         return 0.5 * (self.weights * norm) ** 2
@@ -215,8 +227,7 @@ class _SquaredNorm(Regularizer):
 
 
 class SquaredLq(_SquaredNorm):
-    r"""Squared q-norm of the group norms, lp-norm MKL: :math:`\frac12 \|b\|_q^2` for :math:`1 < q
-    \le 2`.
+    r"""Squared q-norm :math:`\frac12 \|b\|_q^2` of the group norms, lp-norm MKL.
 
     Its weights lie in the ball :math:`\|d\|_p \le 1` with :math:`p = q / (2 - q)`, that is :math:`q
     = 2p / (p + 1)` (Kloft et al. 2011): q = 4/3 gives the Euclidean ball, q = 2 uniform weights.
@@ -268,7 +279,9 @@ class SquaredLq(_SquaredNorm):
     def kernel_weights(self, norms: ArrayLike) -> np.ndarray:
         magnitudes: np.ndarray = np.abs(as_vector(norms))
         total = _lq_norm(magnitudes, self.q)
-        return np.zeros_like(magnitudes) if total == 0.0 else (magnitudes / total) ** (2.0 - self.q)
+        if total == 0.0:
+            return np.zeros_like(magnitudes)
+        return (magnitudes / total) ** (2.0 - self.q)
 
 
 class ElasticNetWeights(_SquaredNorm):
@@ -317,43 +330,46 @@ class ElasticNetWeights(_SquaredNorm):
         # Algorithm 2 of Citi: update (13a), preceded by (21) if eta < 0.25; the bound (20) holds
         # after (13a) only. Groups of negligible norm get the weight 0, where the published
         # algorithm divides 0 by 0.
-        norms, eta = np.abs(as_vector(norms)), self.eta
+        eta = self.eta
+        norms = np.abs(as_vector(norms))
         weights = np.zeros_like(norms)
         scale = norms.max(initial=0.0)
         if scale == 0.0:
             return weights
-        alive = norms > NEGLIGIBLE * scale
-        b = norms[alive] / scale
-        x, (size, slope) = b, _size_and_slope(b, eta)
+        is_active = norms > NEGLIGIBLE * scale
+        b = norms[is_active] / scale
+        x = b
+        size, slope = _size_and_slope(b, eta)
         for _ in range(MOST_UPDATES):
             if eta < 0.25:
                 x = np.cbrt(x * b**2 / slope)
-                slope = _size_and_slope(x, eta)[1]
+                _, slope = _size_and_slope(x, eta)
             x = b / np.sqrt(slope)
             size, slope = _size_and_slope(x, eta)
             if size / np.sum(b**2 / x) - 1.0 < SETTLED:
                 break
-        weights[alive] = x / size
+        weights[is_active] = x / size
         return weights
 
 
 def _size_and_slope(x: np.ndarray, eta: float) -> tuple[float, np.ndarray]:
-    """Return ``s(x)`` (Citi, Eq. 10), the norm whose unit ball is the elastic-net set, and its
-    gradient (Eq.
+    """Return the norm whose unit ball is the elastic-net set, and its gradient (p,).
 
-    13b).
+    These are ``s(x)`` and its gradient of Citi, Equations 10 and 13b.
     """
-    half, total = 0.5 * eta, x.sum()
+    half = 0.5 * eta
+    total = x.sum()
     root = np.sqrt((half * total) ** 2 + (1 - eta) * (x @ x))
-    return half * total + root, half + (half**2 * total + (1 - eta) * x) / root
+    size = half * total + root
+    slope = half + (half**2 * total + (1 - eta) * x) / root
+    return size, slope
 
 
 def best_linear_weights(u: np.ndarray, eta: float) -> np.ndarray:
-    r"""Return the weights in the elastic-net set with the largest :math:`u^\top \theta`, for ``u >=
-    0``.
+    r"""Return the weights in the elastic-net set with the largest :math:`u^\top \theta`.
 
-    Algorithm 3 of Citi. Its radius counts the remaining coordinates, as in the text of the paper,
-    not its listing.
+    All ``u >= 0``. Algorithm 3 of Citi. Its radius counts the remaining coordinates, as in the text
+    of the paper, not its listing.
     """
     weights = np.zeros_like(u)
     if u.max(initial=0.0) == 0.0:
@@ -362,20 +378,20 @@ def best_linear_weights(u: np.ndarray, eta: float) -> np.ndarray:
         weights[np.argmax(u)] = 1.0
         return weights
     offset = eta / (2 - 2 * eta)
-    alive = np.flatnonzero(u > 0)
+    active = np.flatnonzero(u > 0)
     while True:
-        direction = u[alive] / u.max()
-        radius = np.sqrt(len(alive) * offset**2 + 2 * offset + 1)
+        direction = u[active] / u.max()
+        radius = np.sqrt(len(active) * offset**2 + 2 * offset + 1)
         point = radius * direction / np.linalg.norm(direction) - offset
         if point.min() >= 0:
-            weights[alive] = point
+            weights[active] = point
             return weights
-        alive = alive[point > 0]
+        active = active[point > 0]
 
 
 def _lq_norm(vector: ArrayLike, q: float) -> float:
     magnitudes = np.abs(vector)
     largest = magnitudes.max(initial=0.0)
-    return (
-        0.0 if largest == 0.0 else float(largest * np.sum((magnitudes / largest) ** q) ** (1.0 / q))
-    )
+    if largest == 0.0:
+        return 0.0
+    return float(largest * np.sum((magnitudes / largest) ** q) ** (1.0 / q))

@@ -1,3 +1,1 @@
-"""Parts that examine examples before they are learned: tests of groups, and of whether a stream
-changes.
-"""
+"""Parts that examine examples before they are learned: tests of groups and of streams."""

@@ -7,20 +7,24 @@ import numpy as np
 from omkl._compilation import compiled, inner
 from omkl._pointers import VECTOR, Layout
 
-#: One of so many rounds is compared, and every round while the evidence of a rise is above this
-#: bound.
-STRIDE, SUSPICION = 8, 2.0
-#: Evidence at which a change is reported, and the most that a bet keeps, so that it can be lost
-#: again.
-ENOUGH, MOST = 100.0, 1000.0
+#: One of so many rounds is compared.
+STRIDE = 8
+#: Every round is compared while the evidence of a rise is above this bound.
+SUSPICION = 2.0
+#: Evidence at which a change is reported.
+ENOUGH = 100.0
+#: The most that a bet keeps, so that it can be lost again.
+MOST = 1000.0
 #: Bets as shares of the wealth.
 BETS = (0.05, 0.1, 0.2, 0.4, 0.8)
-#: Differences are cut at this multiple of their mean size. Means are taken over about this number
-#: of comparisons.
-CUT, MEMORY = 2.0, 100
-#: The usual loss is known after this number of comparisons, up to :data:`DOUBT` of the cut over the
-#: root of the number.
-FEWEST, DOUBT = 30, 0.5
+#: Differences are cut at this multiple of their mean size.
+CUT = 2.0
+#: Means are taken over about this number of comparisons.
+MEMORY = 100
+#: The usual loss is known after this number of comparisons.
+FEWEST = 30
+#: It is then known up to this share of the cut, over the root of the number of comparisons.
+DOUBT = 0.5
 #: Positions of the number of comparisons; of the mean size of differences from the last iterate and
 #: from the mean loss, and of this loss; of the evidence of a lag, and of a rise.
 COUNT, LAG, SPREAD, LOSS, LAGS, RISES = range(6)
@@ -54,12 +58,14 @@ def is_due(part, round):
 @inner
 def share_of(difference, size):
     """Return a difference as a share of the cut, in [-1, 1]."""
-    return min(max(difference / (CUT * size), -1.0), 1.0) if size > 0.0 else 0.0
+    if size > 0.0:
+        return min(max(difference / (CUT * size), -1.0), 1.0)
+    return 0.0
 
 
 @inner
 def bet(numbers, first, share):
-    """Bet on a positive share with each of the wealths from ``first`` on; return the mean wealth."""
+    """Bet on a positive share with the wealths from ``first`` on; return the mean wealth."""
     total = 0.0
     for j in range(len(BETS)):
         wealth = numbers[first + j] * (1.0 + BETS[j] * share)
@@ -77,10 +83,10 @@ def start_bets(numbers, first):
 
 @compiled(counting=False)
 def compare(part, average, last, t, losses, squares):
-    """Bet on the average's loss being above the last iterate's, and above the usual; return whether
-    this is enough.
+    """Bet on a rise of the average's loss; return whether there is enough evidence of a change.
 
-    ``losses`` and ``squares`` are those of the schedule before the example.
+    The bets are that the loss is above the last iterate's, and above the usual one. ``losses`` and
+    ``squares`` are those of the schedule before the example, after t rounds.
     """
     numbers = drift_at(part).numbers
     if not np.isfinite(average - last):
@@ -94,7 +100,9 @@ def compare(part, average, last, t, losses, squares):
         numbers[LOSSES] = losses
         numbers[SQUARES] = squares
         numbers[USUAL] = numbers[LOSS]
-        numbers[UNSURE] = DOUBT / np.sqrt(count) if count >= FEWEST else 1.0
+        numbers[UNSURE] = 1.0
+        if count >= FEWEST:
+            numbers[UNSURE] = DOUBT / np.sqrt(count)
     rise = share_of(average - numbers[USUAL], numbers[SPREAD]) - numbers[UNSURE]
     numbers[LAGS] = bet(numbers, ON_LAG, share_of(average - last, numbers[LAG]))
     numbers[RISES] = bet(numbers, ON_RISE, max(rise, -1.0))

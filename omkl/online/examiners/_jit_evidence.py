@@ -1,6 +1,4 @@
-"""Arithmetic of the test of groups on new examples; see
-:class:`omkl.online.examiners.evidence.Evidence`.
-"""
+"""Arithmetic of the test of groups; see :class:`omkl.online.examiners.evidence.Evidence`."""
 
 from typing import NamedTuple
 
@@ -19,13 +17,14 @@ SAMPLED, MET, POSITIONS, N_COUNTS = range(4)
 
 
 class EvidenceArrays(NamedTuple):
-    """Sums and squares of the evidence (p,), moving sums of potentials and of the gradient (p + 1,
-    K), and counts.
-    """
+    """Arrays of the test."""
 
+    #: Sums of the evidence, and of its squares, (p,).
     sums: np.ndarray
     squares: np.ndarray
+    #: Moving sums of potentials, and in the last row of the gradient, (p + 1, K).
     totals: np.ndarray
+    #: Numbers at the positions above.
     counts: np.ndarray
 
 
@@ -49,11 +48,10 @@ def is_sampled(part, round):
 
 @compiled
 def add_slopes(part, weight, slopes, potentials, gradient):
-    """Subtract the slopes (p,) of an example from the evidence; potentials of labels are taken
-    relative to their means.
+    """Subtract the slopes (p,) of an example from the evidence, and update the moving sums.
 
-    ``potentials`` (p, K) are sums over the n positions, and ``gradient`` is (n, K); K = 0 without
-    labels.
+    Potentials of labels are taken relative to their means. ``potentials`` (p, K) are sums over the
+    n positions, and ``gradient`` is (n, K); K = 0 without labels.
     """
     sums, squares, totals, counts = evidence_at(part)
     p = slopes.shape[0]

@@ -5,7 +5,6 @@ from collections.abc import Sized
 
 import numpy as np
 
-from omkl._pointers import Packed
 from omkl.groups.base import initial_potentials
 from omkl.online.examiners import _jit_drift as jit
 from omkl.online.rounds import Change, Examples, Learner, TrainerPart
@@ -55,6 +54,7 @@ class DriftTest(TrainerPart):
     functions = ExaminerFunctions(is_due=jit.is_due, look=None, compare=jit.compare)
     compiled = functions
     examines = "average"
+    layout = jit.DRIFT
 
     def __init__(self) -> None:
         self.numbers = np.zeros(jit.N_NUMBERS)
@@ -62,21 +62,16 @@ class DriftTest(TrainerPart):
         self.rows = 0
         #: Whether the test pauses, 0 or 1, (1,).
         self._pauses = np.zeros(1)
-        self._packed: Packed | None = None
         self._average_loss: float | None = None
 
-    def packed(self, n_outputs: int) -> Packed:
-        arrays = jit.DriftNumbers(self.numbers, self._pauses)
-        if self._packed is None or not self._packed.holds(arrays):
-            self._packed = jit.DRIFT.pack(arrays)
-        return self._packed
+    def compiled_arrays(self, n_outputs: int) -> jit.DriftNumbers:
+        return jit.DriftNumbers(self.numbers, self._pauses)
 
     def before_round(
         self, trainer: Learner, x: Sized, y: Output, weight: float
     ) -> Potentials | None:
         self._average_loss = None  # also if an error has ended the last round
-        packed = self.packed(0)
-        if not jit.is_due(packed.address, trainer.round):
+        if not jit.is_due(self.address, trainer.round):
             return None
         potentials = initial_potentials(trainer.structure, x)
         average = initial_potentials(trainer.structure, x)
@@ -90,9 +85,10 @@ class DriftTest(TrainerPart):
         self._average_loss = None
         if average_loss is None:
             return None
-        address = self.packed(0).address
         losses, squares = trainer.sums
-        has_changed = jit.compare(address, average_loss, loss, trainer.round - 1, losses, squares)
+        has_changed = jit.compare(
+            self.address, average_loss, loss, trainer.round - 1, losses, squares
+        )
         return self.change if has_changed else None
 
     @staticmethod

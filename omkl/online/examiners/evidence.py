@@ -6,7 +6,6 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from omkl._pointers import Packed
 from omkl.groups.group_state import GroupState
 from omkl.losses.evaluation import LossFunction
 from omkl.losses.structured import CRF
@@ -60,11 +59,12 @@ class Evidence(TrainerPart):
     with :math:`\mu_t` the marginals of the reference model, which consists of the unregularized
     groups (an intercept, transitions; without any, all outputs are equally likely). For potentials
     of labels, moving averages :math:`\bar f_k` and :math:`\bar r` are subtracted, because a
-    preference for labels that does not depend on the input is no evidence. The evidence is the derivative of the log-likelihood of a new example with
-    respect to the weight of :math:`f_k`, at weight zero, as in Rao's score test. For numbers, and
-    structures without marginals, :math:`r_t` is the negative gradient of the model's own loss. If a
-    group is independent of the outputs, its evidence has mean zero given the past, even if the
-    group fits the training examples perfectly. So
+    preference for labels that does not depend on the input is no evidence. The evidence is the
+    derivative of the log-likelihood of a new example with respect to the weight of :math:`f_k`, at
+    weight zero, as in Rao's score test. For numbers, and structures without marginals, :math:`r_t`
+    is the negative gradient of the model's own loss. If a group is independent of the outputs, its
+    evidence has mean zero given the past, even if the group fits the training examples perfectly.
+    So
 
     .. math:: z_k = \frac{\sum_t a_{tk}}{\bigl(\sum_t (a_{tk} - \bar a_k)^2\bigr)^{1/2}}
 
@@ -91,9 +91,9 @@ class Evidence(TrainerPart):
     functions = ExaminerFunctions(is_due=jit.is_sampled, look=jit.add_slopes, compare=None)
     compiled = functions
     examines = "reference"
+    layout = jit.EVIDENCE
 
     def __init__(self) -> None:
-        self._packed: Packed | None = None
         #: Whether the next examples are new to the model.
         self.open = True
         #: Sums of the evidence, and of its squares, (p,).
@@ -123,14 +123,11 @@ class Evidence(TrainerPart):
         """Number of examples that were tested on."""
         return int(self.counts[jit.SAMPLED])
 
-    def packed(self, n_outputs: int) -> Packed:
+    def compiled_arrays(self, n_outputs: int) -> jit.EvidenceArrays:
         n_new_labels = n_outputs - self.totals.shape[1]
         if n_new_labels > 0:
             self.totals = np.pad(self.totals, ((0, 0), (0, n_new_labels)))
-        arrays = jit.EvidenceArrays(self.sums, self.squares, self.totals, self.counts)
-        if self._packed is None or not self._packed.holds(arrays):
-            self._packed = jit.EVIDENCE.pack(arrays)
-        return self._packed
+        return jit.EvidenceArrays(self.sums, self.squares, self.totals, self.counts)
 
     def before_epoch(self, trainer: Learner, epoch: EpochPlan) -> np.ndarray | None:
         if not epoch.concludes:
@@ -151,8 +148,7 @@ class Evidence(TrainerPart):
         return ~self.useful()
 
     def before_round(self, trainer: Learner, x: Sized, y: Output, weight: float) -> None:
-        packed = self.packed(0)
-        if not self.takes_part or not jit.is_sampled(packed.address, trainer.round):
+        if not self.takes_part or not jit.is_sampled(self.address, trainer.round):
             return
         penalized = trainer.penalized_banks
         reference = potentials_of(trainer.banks[len(penalized) :], trainer.structure, x)
@@ -170,8 +166,8 @@ class Evidence(TrainerPart):
             slopes[groups] = bank.inner_products(x, gradient, totals_of_bank)
         slopes *= scales
         totals *= scales[:, None]
-        packed = self.packed(totals.shape[1])
-        jit.add_slopes(packed.address, weight, slopes, totals, gradient_of_labels)
+        self.packed(totals.shape[1])  # makes room for all labels
+        jit.add_slopes(self.address, weight, slopes, totals, gradient_of_labels)
 
     def z_scores(self) -> np.ndarray:
         """Return ``z_k`` of each group, (p,).
