@@ -30,10 +30,10 @@ from omkl.regularizers import L21, Regularizer, SquaredL21
 from omkl.structures import Binary, Chain, Multiclass, Structure
 from omkl.structures.base import (
     Output,
-    PackedStructure,
     Potentials,
     arrays_of,
     inner_product,
+    layout_of,
     map_arrays,
     pairs_of,
 )
@@ -467,14 +467,9 @@ def _check_calls(loss_of: LossFunction, potentials: Potentials, gold: Output) ->
 
     In training, the others have no address. Here they refuse to be called.
     """
-    unnamed = set(signatures.StructureFunctions._fields).difference(loss_of.calls)
-    if "marginals" not in unnamed:
-        unnamed.discard("marginals_in_logs")
-    structure: Any = loss_of.structure
-    refusing = {name: getattr(UNNAMED, name) for name in unnamed}
-    functions = structure.compiled._replace(**refusing)
-    stand_in: Any = SimpleNamespace(compiled=functions, arrays=structure.arrays)
-    packed = PackedStructure(stand_in, functions._fields)
+    refusing = {name: function for name, function in UNNAMED.items() if name not in loss_of.calls}
+    packed = loss_of.structure.packed(loss_of.calls, layout_of(potentials))
+    packed.replace(**refusing)
     pairwise = pairs_of(potentials)
     loss_of.function(
         packed.address,

@@ -7,7 +7,6 @@ signature.
 """
 
 from omkl._compilation import compiled
-from omkl.signatures import StructureFunctions
 
 
 @compiled
@@ -56,12 +55,12 @@ def augment(structure, unary, gold, cost_weight):
         raise AssertionError("`calls` must name 'augment', which the compiled function calls.")
 
 
-UNNAMED = StructureFunctions(
-    decode=decode,
-    marginals=marginals,
-    score=score,
-    indicate=indicate,
-    cost=cost,
-    augment=augment,
-    marginals_in_logs=marginals,
-)
+#: These functions by their names.
+UNNAMED = {
+    "decode": decode,
+    "marginals": marginals,
+    "score": score,
+    "indicate": indicate,
+    "cost": cost,
+    "augment": augment,
+}

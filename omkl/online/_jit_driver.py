@@ -314,6 +314,31 @@ def cost_of(model_address, rounds_address, i, scratch_address):
     return cost(structure, gold, labels)
 
 
+@borrowing
+def measure_slopes(model_address, rounds_address, i, scratch_address, gradient):
+    """Write slopes of the loss along each group's part of the model, and its total potentials."""
+    model = model_at(model_address)
+    rounds = rounds_at(rounds_address)
+    scratch = scratch_at(scratch_address)
+    slopes, totals = scratch.slopes, scratch.totals
+    pair_gradient = scratch.pair_gradient[: rounds.n_pairs[i]]
+    clear(slopes)
+    clear(totals)
+    for address in model.banks:
+        bank = bank_at(address)
+        if bank.is_penalized:
+            place = place_of(bank, rounds, i)
+            slopes_of_bank = slopes[bank.first : bank.end]
+            totals_of_bank = totals[bank.first : bank.end]
+            example = (bank.arrays, bank.inputs, place, gradient, pair_gradient)
+            add_slopes(bank.slopes, (*example, slopes_of_bank, totals_of_bank))
+    scales_of_parts(model.part_scales, (model.method, model.groups, scratch.scales))
+    for k in range(len(slopes)):
+        slopes[k] *= scratch.scales[k]
+        for j in range(totals.shape[1]):
+            totals[k, j] *= scratch.scales[k]
+
+
 @compiled(counting=False)
 def examine(model_address, rounds_address, i, scratch_address):
     """Let the examining parts look at an example before it is learned."""
@@ -380,31 +405,6 @@ def add_averaged_potentials(model_address, rounds_address, i, scratch_address):
             pairwise,
         )
         add_average(bank.average, arguments)
-
-
-@borrowing
-def measure_slopes(model_address, rounds_address, i, scratch_address, gradient):
-    """Write slopes of the loss along each group's part of the model, and its total potentials."""
-    model = model_at(model_address)
-    rounds = rounds_at(rounds_address)
-    scratch = scratch_at(scratch_address)
-    slopes, totals = scratch.slopes, scratch.totals
-    pair_gradient = scratch.pair_gradient[: rounds.n_pairs[i]]
-    clear(slopes)
-    clear(totals)
-    for address in model.banks:
-        bank = bank_at(address)
-        if bank.is_penalized:
-            place = place_of(bank, rounds, i)
-            slopes_of_bank = slopes[bank.first : bank.end]
-            totals_of_bank = totals[bank.first : bank.end]
-            example = (bank.arrays, bank.inputs, place, gradient, pair_gradient)
-            add_slopes(bank.slopes, (*example, slopes_of_bank, totals_of_bank))
-    scales_of_parts(model.part_scales, (model.method, model.groups, scratch.scales))
-    for k in range(len(slopes)):
-        slopes[k] *= scratch.scales[k]
-        for j in range(totals.shape[1]):
-            totals[k, j] *= scratch.scales[k]
 
 
 @compiled(counting=False)

@@ -1,5 +1,6 @@
-"""The compiled driver: many rounds of training in one call; :class:`OnlineTrainer` is their
-definition.
+"""The compiled driver: many rounds of training in one call.
+
+:class:`OnlineTrainer` is their definition.
 """
 
 import itertools
@@ -30,13 +31,12 @@ PREDICTING = "decode", "cost"
 
 def uncompiled_part(trainer: OnlineTrainer) -> Any:
     """Return a part of a trainer without compiled functions; None if all parts have them."""
-    loss = trainer.loss_function
-    if not loss.is_compiled:
+    if not trainer.loss_function.is_compiled:
         return trainer.loss if trainer.loss.compiled is None else trainer.structure
-    parts: list[Any] = [trainer.method, *trainer.examiners.values()]
+    needed: list[Any] = [trainer.method, *trainer.examiners.values()]
     if trainer.schedule.adaptive:
-        parts.append(trainer.schedule)
-    for part in parts:
+        needed.append(trainer.schedule)
+    for part in needed:
         if part.compiled is None:
             return part
     for bank in trainer.banks:
@@ -45,8 +45,9 @@ def uncompiled_part(trainer: OnlineTrainer) -> Any:
     for term, compiled_steps in zip(trainer.terms, trainer.compiled_steps):
         if compiled_steps is None:
             return term
-    has_known_lambda = not callable(trainer.lambda_) or isinstance(trainer.lambda_, GrowingHorizon)
-    return None if has_known_lambda else trainer.lambda_
+    if callable(trainer.lambda_) and not isinstance(trainer.lambda_, GrowingHorizon):
+        return trainer.lambda_
+    return None
 
 
 def compiled_pass(
@@ -57,7 +58,7 @@ def compiled_pass(
     room: Callable[[], int],
     testing: bool,
 ) -> Iterator[Step]:
-    """Learn a block of sequences, many rounds in one call; yield a step for some rounds together.
+    """Learn a block of sequences, many rounds in one call; yield one step for several rounds.
 
     Parameters
     ----------
@@ -101,8 +102,9 @@ def fastest_pass(
     room: Callable[[], int] = lambda: AT_A_TIME,
     testing: bool = False,
 ) -> Callable[..., Iterator[Step]] | None:
-    """Return the compiled pass over examples, if all parts of the trainer have compiled functions;
-    else None.
+    """Return the compiled pass over examples.
+
+    It is None unless all parts of the trainer have compiled functions.
 
     Parameters
     ----------
@@ -111,10 +113,9 @@ def fastest_pass(
     room, testing
         See :func:`compiled_pass`.
     """
-    if (
-        getattr(examples, "sequences", lambda: None)() is None
-        or uncompiled_part(trainer) is not None
-    ):
+    if not hasattr(examples, "sequences") or examples.sequences() is None:
+        return None
+    if uncompiled_part(trainer) is not None:
         return None
     return partial(compiled_pass, room=room, testing=testing)
 
@@ -195,14 +196,15 @@ class Driver:
     ) -> np.ndarray:
         """Write the numbers of the rounds; return the total weight of examples after each one."""
         trainer = self.trainer
-        n_rounds, n_tokens = len(order), len(places.tokens)
+        n_rounds = len(order)
+        n_tokens = len(places.tokens)
         if not self._rounds.has_room_for(n_rounds, n_tokens):
             self._rounds = RoundArrays(n_rounds, n_tokens)
         rounds = self._rounds
-        weights = np.ones(n_rounds) if sequences.weights is None else sequences.weights[order]
-        presented = np.empty(n_rounds + 1)
-        presented[0], presented[1:] = trainer.presented, weights
-        presented = np.cumsum(presented)[1:]
+        weights = np.ones(n_rounds)
+        if sequences.weights is not None:
+            weights = sequences.weights[order]
+        presented = np.cumsum(np.append(trainer.presented, weights))[1:]
         gold = sequences.gold[places.tokens]
         of_numbers = trainer.loss_function.of_numbers
         if of_numbers:
@@ -215,12 +217,14 @@ class Driver:
         rounds.ends[: n_rounds + 1] = places.ends
         rounds.weights[:n_rounds] = weights
         rounds.rates[:n_rounds] = trainer.schedule.factors(numbers)
-        lambda_: Any = trainer.lambda_
-        lambdas = lambda_(presented) if callable(lambda_) else lambda_
-        rounds.shrinkage[:n_rounds] = (weights if trainer.method.forgets else presented) * lambdas
-        rounds.averages[:n_rounds] = (
-            0.0 if trainer.average is None else trainer.average.weights(numbers)
-        )
+        lambdas: Any = trainer.lambda_
+        if callable(lambdas):
+            lambdas = lambdas(presented)
+        proximal_weights = weights if trainer.method.forgets else presented
+        rounds.shrinkage[:n_rounds] = proximal_weights * lambdas
+        rounds.averages[:n_rounds] = 0.0
+        if trainer.average is not None:
+            rounds.averages[:n_rounds] = trainer.average.weights(numbers)
         rounds.set_numbers(n_rounds=n_rounds, testing=testing, of_numbers=of_numbers)
         return presented
 
@@ -246,7 +250,8 @@ class Driver:
     def _packed_scratch(self, longest: int, most_pairs: int) -> Packed:
         """Return working memory for up to ``longest`` tokens, and tables of pairs of labels."""
         trainer = self.trainer
-        n_groups, p = len(trainer.group_state.names), trainer.n_penalized
+        n_groups = len(trainer.group_state.names)
+        p = trainer.n_penalized
         potentials = trainer.structure.zeros(longest)
         unary = potentials.unary
         pairwise = np.zeros((most_pairs, *pairs_of(potentials).shape[1:]))
@@ -276,25 +281,17 @@ class Driver:
         return self._scratch
 
     def _packed_model(self, testing: bool) -> "PackedModel":
-        """Return the parts of the trainer for the driver; those of the last call if they are the
-        same.
+        """Return the parts of the trainer for the driver.
+
+        It is that of the last call if they are the same.
         """
-        parts = parts_in_use(self.trainer, testing)
-        model = self._model
-        is_same = (
-            model is not None
-            and len(parts) == len(model.parts)
-            and all(map(is_, parts, model.parts))
-        )
-        if model is None or not is_same:
-            self._model = model = PackedModel(self.trainer, testing)
-        return model
+        if self._model is None or not self._model.has(parts_in_use(self.trainer, testing)):
+            self._model = PackedModel(self.trainer, testing)
+        return self._model
 
 
 class RoundArrays:
-    """Arrays of the numbers of rounds, with room for some rounds and tokens; see
-    ``_jit_driver.Rounds``.
-    """
+    """Arrays of ``_jit_driver.Rounds``, with room for some rounds and tokens."""
 
     def __init__(self, n_rounds: int, n_tokens: int) -> None:
         self.lows = np.zeros(n_rounds, dtype=np.int64)
@@ -342,7 +339,7 @@ class PackedModel:
     """
 
     def __init__(self, trainer: OnlineTrainer, testing: bool) -> None:
-        self.parts = parts_in_use(trainer, testing)
+        self._in_use = parts_in_use(trainer, testing)
         self.state = np.zeros(jit.N_STATE)
         self._trainer = trainer
         self._testing = testing
@@ -360,9 +357,19 @@ class PackedModel:
         self._packed = self._pack()
         self.address = self._packed.address
 
+    def has(self, in_use: list[Any]) -> bool:
+        """Return whether the model was packed from these; see :func:`parts_in_use`."""
+        return len(in_use) == len(self._in_use) and all(map(is_, in_use, self._in_use))
+
     def _pack(self) -> Packed:
-        trainer, functions = self._trainer, self._trainer.method.functions
-        schedule = trainer.schedule.compiled if trainer.schedule.adaptive else KNOWN_RATES
+        trainer = self._trainer
+        functions = trainer.method.functions
+        schedule: Any = KNOWN_RATES
+        if trainer.schedule.adaptive:
+            schedule = trainer.schedule.compiled
+        part_scales = 0
+        if self._examiners:
+            part_scales = signatures.PART_SCALES.address_of(functions.part_scales)
         return jit.MODEL.pack(
             jit.Model(
                 banks=_addresses_of(self._packed_banks),
@@ -383,11 +390,7 @@ class PackedModel:
                 square=signatures.SQUARE.address_of(functions.square),
                 shrink=signatures.SHRINK.address_of(functions.shrink),
                 distance=signatures.DISTANCE.address_of(functions.distance),
-                part_scales=(
-                    signatures.PART_SCALES.address_of(functions.part_scales)
-                    if self._examiners
-                    else 0
-                ),
+                part_scales=part_scales,
                 forgets=int(trainer.method.forgets),
                 schedule=trainer.schedule.numbers,
                 rate=signatures.RATE.address_of(schedule.rate),
@@ -399,8 +402,7 @@ class PackedModel:
         )
 
     def refresh(self, inputs: list[tuple[Packed, bool]]) -> list[Any]:
-        """Write the addresses that may have changed since the last call, and the numbers at its
-        start.
+        """Write the addresses that may have changed, and the numbers at the start of a call.
 
         Returns
         -------
@@ -423,9 +425,8 @@ class PackedModel:
             packed.set(arrays=arrays.address)
         arrays = trainer.method.packed(self._n_outputs)
         blocks.append(arrays)
-        self._packed.set(
-            method=0 if arrays is None else arrays.address, groups=trainer.group_state.address
-        )
+        address = 0 if arrays is None else arrays.address
+        self._packed.set(method=address, groups=trainer.group_state.address)
         state = self.state
         state[jit.PENDING] = trainer.group_state.pending_weight
         state[jit.TOTAL_WEIGHT] = trainer.group_state.total_weight
@@ -437,8 +438,7 @@ class PackedModel:
         return blocks
 
     def write_back(self, presented: np.ndarray) -> None:
-        """Set the trainer's numbers to those after the last call, and do what is due after its last
-        round.
+        """Set the trainer's numbers to those after the last call, and do what is due then.
 
         Parameters
         ----------
@@ -482,24 +482,17 @@ class PackedModel:
 
 
 def compiled_banks(trainer: OnlineTrainer) -> list[CompiledBank]:
-    """Return the banks of a trainer with compiled functions: all of them, where the driver is
-    called.
-    """
+    """Return the banks of a trainer; all have compiled functions, where the driver is called."""
     return cast(list[CompiledBank], trainer.banks)
 
 
-def parts_in_use(trainer: OnlineTrainer, testing: bool) -> tuple:
+def parts_in_use(trainer: OnlineTrainer, testing: bool) -> list[Any]:
     """Return all on which the packed model depends, without what is written before every call."""
-    parts = [
-        trainer.structure,
-        trainer.loss,
-        trainer.method,
-        trainer.schedule,
-        trainer.schedule.numbers,
-    ]
-    parts += [*trainer.banks, *trainer.terms, trainer.group_state]
-    parts += [part for part in trainer.examiners.values() if part.takes_part]
-    return (*parts, testing, trainer.radius)
+    in_use: list[Any] = [trainer.structure, trainer.loss, trainer.method, trainer.group_state]
+    in_use += [trainer.schedule, trainer.schedule.numbers, trainer.radius, testing]
+    in_use += [*trainer.banks, *trainer.terms]
+    in_use += [part for part in trainer.examiners.values() if part.takes_part]
+    return in_use
 
 
 def _addresses_of(packed: list[Packed]) -> np.ndarray:
@@ -512,7 +505,12 @@ def _packed_bank(bank: CompiledBank, trainer: OnlineTrainer) -> Packed:
     groups = bank.group_state.groups
     is_penalized = groups.start < trainer.n_penalized
     models = {part.examines for part in trainer.examiners.values() if part.takes_part}
-    has_slopes = is_penalized and "reference" in models
+    average = 0
+    if "average" in models:
+        average = signatures.AVERAGE.address_of(functions.average)
+    slopes = 0
+    if is_penalized and "reference" in models:
+        slopes = signatures.SLOPES.address_of(functions.slopes)
     return jit.BANK.pack(
         jit.BankParts(
             arrays=0,
@@ -523,10 +521,10 @@ def _packed_bank(bank: CompiledBank, trainer: OnlineTrainer) -> Packed:
             end=groups.stop,
             is_penalized=int(is_penalized),
             scores=signatures.SCORES.address_of(functions.scores),
-            average=signatures.AVERAGE.address_of(functions.average) if "average" in models else 0,
+            average=average,
             step=signatures.STEP.address_of(functions.step),
             fold=signatures.FOLD.address_of(functions.fold),
-            slopes=signatures.SLOPES.address_of(functions.slopes) if has_slopes else 0,
+            slopes=slopes,
         )
     )
 
@@ -538,15 +536,19 @@ def _packed_step(step: ProximalStep) -> Packed:
 
 def _packed_examiner(part: TrainerPart) -> Packed:
     functions = part.compiled
-    looks = functions.look is not None
-    compares = functions.compare is not None
+    look = 0
+    if functions.look is not None:
+        look = signatures.LOOK.address_of(functions.look)
+    compare = 0
+    if functions.compare is not None:
+        compare = signatures.COMPARE.address_of(functions.compare)
     return jit.EXAMINER.pack(
         jit.ExaminerParts(
             arrays=0,
             model=jit.AVERAGED if part.examines == "average" else jit.WITHOUT_GROUPS,
             is_due=signatures.IS_DUE.address_of(functions.is_due),
-            look=signatures.LOOK.address_of(functions.look) if looks else 0,
-            compare=signatures.COMPARE.address_of(functions.compare) if compares else 0,
+            look=look,
+            compare=compare,
         )
     )
 
@@ -556,12 +558,16 @@ def _packed_loss(loss: LossFunction) -> Packed:
 
 
 def _packed_structures(losses: list[LossFunction], testing: bool) -> PackedStructures | None:
-    """Return those functions of the structure that the losses call, and those that predict if
-    ``testing``.
+    """Return the functions of the structure that the losses call; None for numbers.
+
+    With ``testing``, they include those that predict.
     """
-    if losses[0].of_numbers:
+    first_loss, *other_losses = losses
+    if first_loss.of_numbers:
         return None
-    also = set(PREDICTING) if testing else set()
-    for loss in losses[1:]:
-        also |= set(loss.calls)
-    return losses[0].packed_structures(also)
+    also: set[str] = set()
+    if testing:
+        also.update(PREDICTING)
+    for loss in other_losses:
+        also.update(loss.calls)
+    return first_loss.packed_structures(also)

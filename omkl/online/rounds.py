@@ -156,18 +156,13 @@ class Learner(Protocol):
     regularizer: Regularizer | None
     group_state: GroupState
     method: Any
+    schedule: Any
     average: Any
     round: int
 
     def join(self, role: str) -> None: ...
 
     def average_as_stream(self) -> None: ...
-
-    @property
-    def part_scales(self) -> np.ndarray: ...
-
-    @property
-    def sums(self) -> tuple[float, float]: ...
 
     @property
     def loss_function(self) -> LossFunction: ...

@@ -58,14 +58,18 @@ class Schedule(TrainerPart, Component):
             return self(t, weight)  # type: ignore[call-arg]
         return self(t)
 
+    def factor(self, t: int) -> float:
+        """Return the rate of round t, or what an adaptive schedule multiplies it by."""
+        return self(t)
+
     def factors(self, rounds: np.ndarray) -> np.ndarray:
-        """Return the rates of rounds, or what an adaptive schedule multiplies its rates by.
+        """Return the :meth:`factor` of each round.
 
         Parameters
         ----------
         rounds : int array
         """
-        return np.array([self(t) for t in rounds.tolist()])
+        return np.array([self.factor(t) for t in rounds.tolist()])
 
     def observe(self, loss: float, square_gradient: float, weight: float, rate: float) -> float:
         """Add the gradient of a round; return its rate, which the very first gradient may set.
@@ -228,11 +232,7 @@ class AdaptiveSchedule(Schedule):
         return self.functions.rate(self.numbers, self.factor(t), weight)
 
     def factor(self, t: int) -> float:
-        """Return the factor of the rate of round t that does not depend on gradients."""
-        return 1.0
-
-    def factors(self, rounds: np.ndarray) -> np.ndarray:
-        return np.array([self.factor(t) for t in rounds.tolist()])
+        return 1.0  # does not depend on gradients
 
     def observe(self, loss: float, square_gradient: float, weight: float, rate: float) -> float:
         return self.functions.observe(self.numbers, loss, square_gradient, weight, rate)

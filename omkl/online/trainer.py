@@ -421,16 +421,6 @@ class OnlineTrainer:
         for bank in self.banks:
             bank.discount(factor)
 
-    @property
-    def part_scales(self) -> np.ndarray:
-        """Factors (p,) from the directions ``v_k`` of groups to the parts ``f_k`` of the model."""
-        return self.method.part_scales(self.group_state)
-
-    @property
-    def sums(self) -> tuple[float, float]:
-        """Sums of the losses and of the squared norms of gradients, where rates depend on them."""
-        return self.schedule.sums
-
     def potentials(self, x: Sized) -> Potentials:
         """Return the potentials of an input in the current model."""
         return potentials_of(self.banks, self.structure, x)

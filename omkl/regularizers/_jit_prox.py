@@ -30,7 +30,9 @@ def threshold_by_newton(x, weights, step, magnitudes, active_weights):
     n = 0
     for k in range(x.shape[0]):
         magnitudes[n] = abs(x[k])
-        active_weights[n] = weights[k] if weights.shape[0] else 1.0
+        active_weights[n] = 1.0
+        if weights.shape[0]:
+            active_weights[n] = weights[k]
         n += active_weights[n] > 0.0
     threshold = 0.0
     while True:
@@ -58,7 +60,9 @@ def prox_squared_l1(norms, step, parameters, memory):
     """Prox of ``(sum_k w_k x_k)^2 / 2``; the parameters are the weights, none if all are 1."""
     threshold = threshold_by_newton(norms, parameters, step, memory[0], memory[1])
     for k in range(norms.shape[0]):
-        weight = parameters[k] if parameters.shape[0] else 1.0
+        weight = 1.0
+        if parameters.shape[0]:
+            weight = parameters[k]
         norms[k] = max(norms[k] - weight * threshold, 0.0)
 
 
@@ -123,7 +127,9 @@ def elastic_net_root(excess, step, eta):
     if excess <= 0.0:
         return 0.0, 0.0
     slope_at_zero = 2.0 * (1.0 - eta) * step * step + 2.0 * eta * step
-    d = min(2.0, excess / slope_at_zero) if slope_at_zero > 0.0 else 2.0
+    d = 2.0
+    if slope_at_zero > 0.0:
+        d = min(d, excess / slope_at_zero)
     while True:
         shifted = step + d
         quadratic = 2.0 * (1.0 - eta) * shifted * shifted
@@ -161,7 +167,9 @@ def elastic_net_prox_weights(squares, step, eta):
             high = multiplier
         else:
             low = multiplier
-        moved = multiplier - size / growth if growth > 0.0 else low
+        moved = low
+        if growth > 0.0:
+            moved = multiplier - size / growth
         if not low < moved < high:
             moved = 0.5 * (low + high)
         if abs(moved - multiplier) <= 1e-15 * multiplier:

@@ -73,9 +73,7 @@ class Structure(Component):
         """
         return self.compiled is not None
 
-    def packed(
-        self, names: Collection[str] | None = None, layout: Any = None
-    ) -> "PackedStructure":
+    def packed(self, names: Collection[str] | None = None, layout: Any = None) -> "PackedStructure":
         """Return compiled functions and their arrays, for compiled losses; hold it while in use.
 
         Parameters
@@ -317,6 +315,11 @@ class PackedStructure:
         address_of_arrays = 0 if arrays is None else arrays.address
         self._functions = STRUCTURE.pack(StructureAddresses(**addresses, arrays=address_of_arrays))
         self.address = self._functions.address
+
+    def replace(self, **functions: Any) -> None:
+        """Put compiled functions in the place of others, by their names."""
+        for name, function in functions.items():
+            self._functions.set(**{name: getattr(SIGNATURES, name).address_of(function)})
 
 
 class PackedStructures:

@@ -85,7 +85,7 @@ class DriftTest(TrainerPart):
         self._average_loss = None
         if average_loss is None:
             return None
-        losses, squares = trainer.sums
+        losses, squares = trainer.schedule.sums
         has_changed = jit.compare(
             self.address, average_loss, loss, trainer.round - 1, losses, squares
         )

@@ -155,7 +155,7 @@ class Evidence(TrainerPart):
         gradient = reference_loss(trainer)(reference, y)[1]
         if gradient is None:
             return
-        scales = trainer.part_scales[: len(self.sums)]
+        scales = trainer.method.part_scales(trainer.group_state)[: len(self.sums)]
         has_labels = hasattr(gradient, "unary")
         gradient_of_labels = gradient.unary if has_labels else np.zeros((len(x), 0))
         totals = np.zeros((len(scales), gradient_of_labels.shape[1]))
