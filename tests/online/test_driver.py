@@ -37,7 +37,15 @@ from tests.online.configurations import (
 
 pytestmark = pytest.mark.filterwarnings("ignore::omkl.exceptions.DataWarning")  # the data are noise
 #: Number of configurations of each kind.
-DRAWN = {"any": 220, "budget": 24, "restart": 16, "drift": 16, "growing": 24, "single": 16, "graphs": 60}
+DRAWN = {
+    "any": 220,
+    "budget": 24,
+    "restart": 16,
+    "drift": 16,
+    "growing": 24,
+    "single": 16,
+    "graphs": 60,
+}
 DRAWS = [(kind, seed) for kind, count in DRAWN.items() for seed in range(count)]
 MIXED = [(kind, seed) for kind in KINDS for seed in range(1000, 1012)]
 if config.DISABLE_JIT:  # all rounds take long

@@ -8,6 +8,7 @@ source, so the labelling depends on the scores only.
 import numpy as np
 
 from omkl._compilation import compiled, inner
+from omkl.structures.graphs._jit_labellings import row_of
 
 #: Largest capacity of an arc.
 LARGEST = 2**30
@@ -60,12 +61,11 @@ def gains_of_second_label(unary, pairwise, edges):
     attraction of each edge, (E,), and a score that no labelling exceeds.
     """
     n = unary.shape[0]
-    shared = pairwise.shape[0] < edges.shape[0]
     of_first, of_second, most = np.zeros(n), np.zeros(n), np.zeros(n)
     links = np.empty(edges.shape[0])
     highest = 0.0
     for e in range(edges.shape[0]):
-        scores = pairwise[0 if shared else e]
+        scores = pairwise[row_of(pairwise, e)]
         of_first[edges[e, 0]] += scores[1, 0] - scores[0, 0]
         of_second[edges[e, 1]] += scores[1, 1] - scores[1, 0]
         links[e] = (scores[0, 0] - scores[1, 0]) + (scores[1, 1] - scores[0, 1])
@@ -112,7 +112,9 @@ def push_maximum_flow(tails, heads, room, source, sink, levels):
     while find_levels(heads, room, starts, arcs, source, sink, levels, queue):
         for node in range(n_nodes):
             free[node] = starts[node]
-        flow += push_along_levels(tails, heads, room, starts, arcs, free, source, sink, levels, path)
+        flow += push_along_levels(
+            tails, heads, room, starts, arcs, free, source, sink, levels, path
+        )
     return flow
 
 

@@ -14,7 +14,12 @@ from omkl._compilation import compiled, inner
 from omkl._pointers import ADDRESS, FLAGS, INTEGER, INTEGERS, MATRIX, VECTOR, Layout, Signature
 from omkl.signatures import StructureFunctions
 from omkl.structures._jit_labels import augment_labels, cost_of_labels
-from omkl.structures.graphs._jit_labellings import add_indicator, best_labelling, score_labels
+from omkl.structures.graphs._jit_labellings import (
+    add_indicator,
+    best_labelling,
+    row_of,
+    score_labels,
+)
 from omkl.structures.graphs._jit_marginals import marginals
 
 #: A labelling is proved best if no other scores higher by more than this, relative to the larger of
@@ -103,10 +108,9 @@ call_cut = CUT.call
 def sum_parallel_edges(pairwise, places, reverse, n_single):
     """Return the sums (E', K, K) of the scores of the edges that join the same nodes."""
     n_labels = pairwise.shape[1]
-    shared = pairwise.shape[0] < places.shape[0]
     sums = np.zeros((n_single, n_labels, n_labels))
     for e in range(places.shape[0]):
-        scores = pairwise[0 if shared else e]
+        scores = pairwise[row_of(pairwise, e)]
         for y in range(n_labels):
             for z in range(n_labels):
                 sums[places[e], y, z] += scores[z, y] if reverse[e] else scores[y, z]
@@ -119,14 +123,13 @@ def spread_to_parallel_edges(of_single, places, reverse, pair_marginals):
     edges (E', K, K).
     """
     n_labels = of_single.shape[1]
-    shared = pair_marginals.shape[0] < places.shape[0]
     for e in range(pair_marginals.shape[0]):
         for y in range(n_labels):
             for z in range(n_labels):
                 pair_marginals[e, y, z] = 0.0
     for e in range(places.shape[0]):
         chances = of_single[places[e]]
-        row = 0 if shared else e
+        row = row_of(pair_marginals, e)
         for y in range(n_labels):
             for z in range(n_labels):
                 pair_marginals[row, y, z] += chances[z, y] if reverse[e] else chances[y, z]
@@ -198,7 +201,7 @@ def is_attractive(pairwise):
 
 @inner
 def pass_messages(structure_address, unary, pairwise, labels):
-    """Write a labelling by message passing or a minimum cut; return an upper bound of all scores."""
+    """Write a labelling (n,) by messages or a minimum cut; return an upper bound of all scores."""
     structure = structure_of_graph_at(structure_address)
     graph = graph_at(structure.graph)
     edges = graph.single_edges

@@ -11,38 +11,32 @@ import numpy as np
 
 from omkl._compilation import compiled, inner
 
-#: Sweeps end when one closes less than this share of the gap between bound and score.
+#: Sweeps end when one closes less than this share of the gap between bound and score, and the last
+#: ones have not raised the score.
 SLOW = 0.0001
+PATIENCE = 5
+#: The second node of a change of a single node.
+NO_NODE = -1
+
+
+@inner
+def row_of(pairwise, e):
+    """Return the row of edge e in ``pairwise`` (E, K, K), or (1, K, K) if edges share one."""
+    return min(e, pairwise.shape[0] - 1)
+
+
+# ---- the order of nodes --------------------------------------------------------------------------
 
 
 @compiled
 def arrange(edges, n):
-    """Return the order of n nodes, their incident edges, and whether the graph is a forest."""
-    degrees = np.zeros(n + 1, np.int64)
-    for e in range(edges.shape[0]):
-        degrees[edges[e, 0] + 1] += 1
-        degrees[edges[e, 1] + 1] += 1
-    starts = np.cumsum(degrees)
-    incident, free = np.empty(2 * edges.shape[0], np.int64), starts[:-1].copy()
-    for e in range(edges.shape[0]):
-        for side in range(2):
-            incident[free[edges[e, side]]] = e
-            free[edges[e, side]] += 1
-    order, seen = np.empty(n, np.int64), np.zeros(n, np.bool_)
-    done = found = components = 0
-    for root in range(n):  # breadth first
-        if not seen[root]:
-            seen[root], order[found] = True, root
-            found, components = found + 1, components + 1
-        while done < found:
-            i = order[done]
-            done += 1
-            for q in range(starts[i], starts[i + 1]):
-                j = edges[incident[q], 0] + edges[incident[q], 1] - i
-                if not seen[j]:
-                    seen[j], order[found] = True, j
-                    found += 1
-    forest = edges.shape[0] == n - components
+    """Return the order (n,) of n nodes, their incident edges as ``starts`` (n + 1,), ``middle``
+    (n,) and ``incident`` (2 E,), and whether the graph is a forest.
+    """
+    starts, incident = list_incident_edges(edges, n)
+    order = np.empty(n, np.int64)
+    n_components = order_breadth_first(edges, starts, incident, order)
+    forest = edges.shape[0] == n - n_components
     ranks = np.empty(n, np.int64)
     for place in range(n):
         if not forest:  # memory is read in the order of the nodes
@@ -50,11 +44,12 @@ def arrange(edges, n):
         ranks[order[place]] = place
     middle = np.empty(n, np.int64)
     for i in range(n):
-        own = incident[starts[i] : starts[i + 1]].copy()
+        edges_of_node = incident[starts[i] : starts[i + 1]].copy()
         position = starts[i]
         for later in range(2):
-            for e in own:
-                if (ranks[edges[e, 0] + edges[e, 1] - i] > ranks[i]) == (later == 1):
+            for e in edges_of_node:
+                neighbour = edges[e, 0] + edges[e, 1] - i
+                if (ranks[neighbour] > ranks[i]) == (later == 1):
                     incident[position] = e
                     position += 1
             if later == 0:
@@ -62,12 +57,55 @@ def arrange(edges, n):
     return order, starts, middle, incident, forest
 
 
+@inner
+def list_incident_edges(edges, n):
+    """Return the bounds (n + 1,) of the incident edges of each node, and these edges (2 E,)."""
+    degrees = np.zeros(n + 1, np.int64)
+    for e in range(edges.shape[0]):
+        degrees[edges[e, 0] + 1] += 1
+        degrees[edges[e, 1] + 1] += 1
+    starts = np.cumsum(degrees)
+    free = starts[:-1].copy()
+    incident = np.empty(2 * edges.shape[0], np.int64)
+    for e in range(edges.shape[0]):
+        for side in range(2):
+            incident[free[edges[e, side]]] = e
+            free[edges[e, side]] += 1
+    return starts, incident
+
+
+@inner
+def order_breadth_first(edges, starts, incident, order):
+    """Write the nodes (n,), each component breadth first; return the number of components."""
+    n = order.shape[0]
+    seen = np.zeros(n, np.bool_)
+    n_done = 0
+    n_found = 0
+    n_components = 0
+    for root in range(n):
+        if not seen[root]:
+            seen[root] = True
+            order[n_found] = root
+            n_found += 1
+            n_components += 1
+        while n_done < n_found:
+            i = order[n_done]
+            n_done += 1
+            for q in range(starts[i], starts[i + 1]):
+                j = edges[incident[q], 0] + edges[incident[q], 1] - i
+                if not seen[j]:
+                    seen[j] = True
+                    order[n_found] = j
+                    n_found += 1
+    return n_components
+
+
 # ---- the best labelling --------------------------------------------------------------------------
 
 
 @compiled
 def best_labelling(unary, pairwise, graph, forest, sweeps, tolerance, labels):
-    """Write a labelling, and return its score and an upper bound of all scores.
+    """Write a labelling (n,), and return its score and an upper bound of all scores.
 
     On a forest, this is dynamic programming, and exact. On other graphs, it is sequential
     tree-reweighted message passing (Kolmogorov 2006, TRW-S), which ends when bound and score agree
@@ -76,24 +114,30 @@ def best_labelling(unary, pairwise, graph, forest, sweeps, tolerance, labels):
     """
     edges = graph[0]
     messages = np.zeros((edges.shape[0], unary.shape[1]))
-    current, score, bound = np.empty(labels.shape[0], np.int64), -np.inf, np.inf
-    stale, before = 0, np.inf
+    current = np.empty(labels.shape[0], np.int64)
+    score = -np.inf
+    bound = np.inf
+    bound_before = np.inf
+    n_stale = 0
     for _ in range(sweeps):
         for back in (True, False):  # for a constant as an argument, Numba would compile once more
-            above = sweep(unary, pairwise, graph, forest, back, messages, current)
-            bound = above if back and above < bound else bound
-        found = score_labels(unary, pairwise, edges, current)
-        stale += 1
-        if found > score:
-            score, stale = found, 0
+            bound_of_sweep = sweep(unary, pairwise, graph, forest, back, messages, current)
+            if back and bound_of_sweep < bound:
+                bound = bound_of_sweep
+        current_score = score_labels(unary, pairwise, edges, current)
+        n_stale += 1
+        if current_score > score:
+            score = current_score
+            n_stale = 0
             for i in range(labels.shape[0]):
                 labels[i] = current[i]
         precision = tolerance * max(1.0, abs(score))
         if forest or bound - score <= precision:
             return score, bound
-        if stale >= 5 and before - bound <= SLOW * (bound - score):  # the bound would take too long
+        is_slow = bound_before - bound <= SLOW * (bound - score)
+        if n_stale >= PATIENCE and is_slow:  # the bound would take too long
             break
-        before = bound
+        bound_before = bound
     return ascend(unary, pairwise, graph, sweeps, tolerance, labels), bound
 
 
@@ -107,88 +151,87 @@ def sweep(unary, pairwise, graph, forest, back, messages, labels):
     messages from later ones.
     """
     edges, order, starts, middle, incident = graph
-    n, K = unary.shape
-    shared, bound = pairwise.shape[0] < edges.shape[0], 0.0
-    own, source, target = np.empty(K), np.empty(K), np.empty(K)
-    chosen = np.zeros((0 if back else n, K))  # scores of the labels of earlier neighbours
+    n, n_labels = unary.shape
+    bound = 0.0
+    belief = np.empty(n_labels)
+    source = np.empty(n_labels)
+    target = np.empty(n_labels)
+    # scores of the labels of earlier neighbours
+    chosen = np.zeros((0 if back else n, n_labels))
     for place in range(n):
         i = order[n - 1 - place if back else place]
-        for y in range(K):
-            own[y] = unary[i, y]
+        for y in range(n_labels):
+            belief[y] = unary[i, y]
         for q in range(middle[i], starts[i + 1]):
-            for y in range(K):
-                own[y] += messages[incident[q], y]
+            for y in range(n_labels):
+                belief[y] += messages[incident[q], y]
         if not back:
             label = 0
-            for y in range(1, K):
-                if own[y] + chosen[i, y] > own[label] + chosen[i, label]:
+            for y in range(1, n_labels):
+                if belief[y] + chosen[i, y] > belief[label] + chosen[i, label]:
                     label = y
             labels[i] = label
         for q in range(starts[i], middle[i]):
-            for y in range(K):
-                own[y] += messages[incident[q], y]
+            for y in range(n_labels):
+                belief[y] += messages[incident[q], y]
         if back:
-            highest = own[0]
-            for y in range(1, K):
-                highest = own[y] if own[y] > highest else highest
+            highest = belief[0]
+            for y in range(1, n_labels):
+                if belief[y] > highest:
+                    highest = belief[y]
             bound += highest
-            for y in range(K):
-                own[y] -= highest
-        share = 1.0 if forest else 1.0 / max(middle[i] - starts[i], starts[i + 1] - middle[i], 1)
-        for q in range(starts[i] if back else middle[i], middle[i] if back else starts[i + 1]):
+            for y in range(n_labels):
+                belief[y] -= highest
+        n_later = starts[i + 1] - middle[i]
+        share = 1.0
+        if not forest:
+            share = 1.0 / max(middle[i] - starts[i], n_later, 1)
+        first, end = (starts[i], middle[i]) if back else (middle[i], starts[i + 1])
+        for q in range(first, end):
             e = incident[q]
-            p = 0 if shared else e
+            p = row_of(pairwise, e)
+            forward = edges[e, 0] == i
             if not back:
                 j = edges[e, 0] + edges[e, 1] - i
-                for y in range(K):  # a call of add_column takes longer than the rest
-                    chosen[j, y] += (
-                        pairwise[p, labels[i], y] if edges[e, 0] == i else pairwise[p, y, labels[i]]
-                    )
+                for y in range(n_labels):  # a call of add_column takes longer than the rest
+                    if forward:
+                        chosen[j, y] += pairwise[p, labels[i], y]
+                    else:
+                        chosen[j, y] += pairwise[p, y, labels[i]]
                 if forest:
                     continue
-            for y in range(K):
-                source[y] = share * own[y] - messages[e, y]
+            for y in range(n_labels):
+                source[y] = share * belief[y] - messages[e, y]
                 target[y] = -np.inf
-            if edges[e, 0] == i:
-                for y in range(K):
+            if forward:
+                for y in range(n_labels):
                     base = source[y]
-                    for z in range(K):
+                    for z in range(n_labels):
                         score = base + pairwise[p, y, z]
                         target[z] = score if score > target[z] else target[z]
             else:
-                for z in range(K):
+                for z in range(n_labels):
                     best = -np.inf
-                    for y in range(K):
+                    for y in range(n_labels):
                         score = source[y] + pairwise[p, z, y]
                         best = score if score > best else best
                     target[z] = best
             highest = target[0]
-            for z in range(1, K):
-                highest = target[z] if target[z] > highest else highest
-            for z in range(K):
+            for z in range(1, n_labels):
+                if target[z] > highest:
+                    highest = target[z]
+            for z in range(n_labels):
                 messages[e, z] = target[z] - highest
             bound += highest
     return bound
 
 
-@inner
-def add_column(pairwise, p, edges, e, i, labels, own):
-    """Add the scores ``pairwise[p]`` of the labels of node i, given the label at the other end of
-    edge e.
-    """
-    if edges[e, 0] == i:
-        other = labels[edges[e, 1]]
-        for y in range(own.shape[0]):
-            own[y] += pairwise[p, y, other]
-    else:
-        other = labels[edges[e, 0]]
-        for y in range(own.shape[0]):
-            own[y] += pairwise[p, other, y]
+# ---- changes of single labels and of pairs -------------------------------------------------------
 
 
 @compiled
 def ascend(unary, pairwise, graph, sweeps, tolerance, labels):
-    """Improve a labelling in place by a number of sweeps, and return its score.
+    """Improve a labelling (n,) in place by a number of sweeps, and return its score.
 
     The first sweep that does not raise the score is undone and ends this, whatever rounding does.
     """
@@ -213,49 +256,88 @@ def improve(unary, pairwise, graph, labels):
 
     No two edges may have the same ends, and scores are finite.
     """
-    edges, _, starts, _, incident = graph
-    n, K = unary.shape
-    shared = pairwise.shape[0] < edges.shape[0]
-    first, second = np.empty(K), np.empty(K)
-    for e in range(-n, edges.shape[0]):
-        i, j = (n + e, -1) if e < 0 else (edges[e, 0], edges[e, 1])
-        for end, own in ((i, first), (j, second)):
-            for y in range(K):
-                own[y] = unary[end, y] if end >= 0 else 0.0
-            for q in range(starts[end], starts[end + 1] if end >= 0 else starts[end]):
-                if incident[q] != e:
-                    add_column(
-                        pairwise, 0 if shared else incident[q], edges, incident[q], end, labels, own
-                    )
-        best_i, best_j = labels[i], labels[j] if j >= 0 else 0
-        scores = pairwise[0 if shared else max(e, 0)]
-        best = first[best_i] + (second[best_j] + scores[best_i, best_j] if j >= 0 else 0.0)
-        for y in range(K):
-            for z in range(K if j >= 0 else 1):
-                score = first[y] + (second[z] + scores[y, z] if j >= 0 else 0.0)
+    edges = graph[0]
+    n, n_labels = unary.shape
+    of_first = np.empty(n_labels)
+    of_second = np.empty(n_labels)
+    for i in range(n):
+        collect_scores(unary, pairwise, graph, labels, i, NO_NODE, of_first)
+        best_label = labels[i]
+        best = of_first[best_label]
+        for y in range(n_labels):
+            if of_first[y] > best:
+                best = of_first[y]
+                best_label = y
+        labels[i] = best_label
+    for e in range(edges.shape[0]):
+        i = edges[e, 0]
+        j = edges[e, 1]
+        collect_scores(unary, pairwise, graph, labels, i, e, of_first)
+        collect_scores(unary, pairwise, graph, labels, j, e, of_second)
+        scores = pairwise[row_of(pairwise, e)]
+        best_first = labels[i]
+        best_second = labels[j]
+        best = of_first[best_first] + (of_second[best_second] + scores[best_first, best_second])
+        for y in range(n_labels):
+            for z in range(n_labels):
+                score = of_first[y] + (of_second[z] + scores[y, z])
                 if score > best:
-                    best, best_i, best_j = score, y, z
-        labels[i] = best_i
-        if j >= 0:
-            labels[j] = best_j
+                    best = score
+                    best_first = y
+                    best_second = z
+        labels[i] = best_first
+        labels[j] = best_second
+
+
+@inner
+def collect_scores(unary, pairwise, graph, labels, i, left_out, scores):
+    """Write the scores (K,) of the labels of node i given those of its neighbours, without an edge
+    ``left_out``.
+    """
+    edges, _, starts, _, incident = graph
+    for y in range(scores.shape[0]):
+        scores[y] = unary[i, y]
+    for q in range(starts[i], starts[i + 1]):
+        e = incident[q]
+        if e != left_out:
+            add_column(pairwise, row_of(pairwise, e), edges, e, i, labels, scores)
+
+
+@inner
+def add_column(pairwise, p, edges, e, i, labels, scores):
+    """Add the scores ``pairwise[p]`` of the labels (K,) of node i, given the label at the other end
+    of edge e.
+    """
+    if edges[e, 0] == i:
+        other = labels[edges[e, 1]]
+        for y in range(scores.shape[0]):
+            scores[y] += pairwise[p, y, other]
+    else:
+        other = labels[edges[e, 0]]
+        for y in range(scores.shape[0]):
+            scores[y] += pairwise[p, other, y]
+
+
+# ---- parts of a labelling ------------------------------------------------------------------------
 
 
 @compiled
 def score_labels(unary, pairwise, edges, labels):
-    """Return the score of a labelling."""
-    shared, score = pairwise.shape[0] < edges.shape[0], 0.0
+    """Return the score of a labelling (n,)."""
+    score = 0.0
     for i in range(labels.shape[0]):
         score += unary[i, labels[i]]
     for e in range(edges.shape[0]):
-        score += pairwise[0 if shared else e, labels[edges[e, 0]], labels[edges[e, 1]]]
+        scores = pairwise[row_of(pairwise, e)]
+        score += scores[labels[edges[e, 0]], labels[edges[e, 1]]]
     return score
 
 
 @compiled
 def add_indicator(unary, pairwise, edges, labels, amount):
-    """Add an amount to every part of a labelling."""
-    shared = pairwise.shape[0] < edges.shape[0]
+    """Add an amount to every part of a labelling (n,)."""
     for i in range(labels.shape[0]):
         unary[i, labels[i]] += amount
     for e in range(edges.shape[0]):
-        pairwise[0 if shared else e, labels[edges[e, 0]], labels[edges[e, 1]]] += amount
+        scores = pairwise[row_of(pairwise, e)]
+        scores[labels[edges[e, 0]], labels[edges[e, 1]]] += amount

@@ -1,14 +1,22 @@
 """Marginals of the labels of a graph, and bounds of the log-partition function.
 
-``graph`` and potentials are those of ``_jit_labellings``.
+``graph`` and potentials are those of ``_jit_labellings``. The messages ``messages[0]`` (E, K) go to
+the first node of an edge, and ``messages[1]`` to the second. An edge has the
+``weights[e]`` (K, K), ``exp(pairwise[e] / rates[e] - tops[e])``; on a forest whose edges share
+their scores, they also share ``weights[0]``.
 """
 
 import numpy as np
 
 from omkl._compilation import compiled, inner
+from omkl.structures.graphs._jit_labellings import row_of
 
 #: Sums of weights below this are computed in logs, as some weights underflow.
 SMALLEST = 1e-280
+#: Sweeps in a row, back and forth, that move no message where belief propagation has converged.
+QUIET = 2
+#: Edge to the parent of a root.
+NO_EDGE = -1
 
 
 @compiled
@@ -24,7 +32,8 @@ def marginals(
     unary_marginals,
     pairwise_marginals,
 ):
-    """Write marginals, and return the log-partition function: -inf if no labelling is allowed.
+    """Write marginals (n, K) and (E, K, K) or (1, K, K); return the log-partition function, -inf if
+    no labelling is allowed.
 
     On a forest, two sweeps are exact. On other graphs, this is tree-reweighted belief propagation
     (Wainwright, Jaakkola and Willsky 2005), up to ``sweeps`` or until messages move less than
@@ -33,61 +42,42 @@ def marginals(
     have the same ends.
     """
     edges, order, starts, middle, incident = graph
-    n, K = unary.shape
-    shared = pairwise.shape[0] < edges.shape[0]
-    one = shared and forest  # all edges have the same weights
-    n_weights = 1 if one else edges.shape[0]
-    weights, tops = np.empty((n_weights, K, K)), np.empty(n_weights)
-    for e in range(n_weights):
-        scores = pairwise[0 if shared else e]
-        tops[e] = scores.max() / rates[e]
-        if not tops[e] > -np.inf:
-            return -np.inf
-        for y in range(K):
-            for z in range(K):
-                weights[e, y, z] = np.exp(scores[y, z] / rates[e] - tops[e])
-    # messages[0] go to the first node of an edge, messages[1] to the second
-    messages, own, source, new = (
-        np.zeros((2, edges.shape[0], K)),
-        np.empty(K),
-        np.empty(K),
-        np.empty(K),
-    )
+    n, n_labels = unary.shape
+    n_edges = edges.shape[0]
+    # the edges of a forest share their weights if they share their scores
+    n_weights = min(pairwise.shape[0], n_edges) if forest else n_edges
+    weights = np.empty((n_weights, n_labels, n_labels))
+    tops = np.empty(n_weights)
+    if not exponentiate(pairwise, rates, weights, tops):
+        return -np.inf
+    messages = np.zeros((2, n_edges, n_labels))
+    belief = np.empty(n_labels)
+    source = np.empty(n_labels)
+    new = np.empty(n_labels)
     step = 1.0 if forest else 0.5
-    quiet = 0  # sweeps in a row that moved no message
-    for sweep in range(2 if forest else sweeps):
-        moved, back = 0.0, sweep % 2 == 0
+    n_quiet = 0
+    for number in range(2 if forest else sweeps):
+        moved = 0.0
+        back = number % 2 == 0
         for place in range(n):
             i = order[n - 1 - place if back else place]
-            collect(unary, messages, rates, edges, incident, starts[i], starts[i + 1], i, own)
-            for q in range(starts[i] if back else middle[i], middle[i] if back else starts[i + 1]):
+            collect(unary, messages, rates, edges, incident, starts[i], starts[i + 1], i, belief)
+            first, end = (starts[i], middle[i]) if back else (middle[i], starts[i + 1])
+            for q in range(first, end):
                 e = incident[q]
-                forward = edges[e, 0] == i
-                incoming, outgoing = (
-                    (messages[0, e], messages[1, e])
-                    if forward
-                    else (messages[1, e], messages[0, e])
-                )
-                for y in range(K):
-                    source[y] = own[y] - incoming[y] if own[y] > -np.inf else -np.inf
-                scores = pairwise[0 if shared else e]
-                w = 0 if one else e
-                if (
-                    not send_sum(source, weights[w], scores, rates[e], tops[w], forward, new)
-                    > -np.inf
-                ):
+                side = side_of(edges, e, i)
+                outgoing = messages[1 - side, e]
+                subtract_message(belief, messages[side, e], source)
+                scores = pairwise[row_of(pairwise, e)]
+                w = row_of(weights, e)
+                total = send_sum(source, weights[w], scores, rates[e], tops[w], side, new)
+                if not total > -np.inf:
                     return -np.inf
-                for y in range(K):
-                    if new[y] > -np.inf and outgoing[y] > -np.inf:
-                        moved = max(moved, abs(new[y] - outgoing[y]))
-                        outgoing[y] += step * (new[y] - outgoing[y])
-                    else:
-                        moved = np.inf if outgoing[y] > new[y] else moved
-                        outgoing[y] = new[y]
-        quiet = quiet + 1 if moved < tolerance else 0
-        if not forest and quiet == 2:  # back and forth
+                moved = max(moved, move_message(outgoing, new, step))
+        n_quiet = n_quiet + 1 if moved < tolerance else 0
+        if not forest and n_quiet == QUIET:
             break
-    potentials = np.empty((n, K))
+    potentials = np.empty((n, n_labels))
     if not beliefs(
         unary, pairwise, graph, rates, messages, potentials, unary_marginals, pairwise_marginals
     ):
@@ -96,70 +86,128 @@ def marginals(
 
 
 @inner
-def collect(unary, messages, rates, edges, incident, low, high, i, own):
-    """Write the potentials of node i plus weighted messages from its neighbours."""
-    for y in range(own.shape[0]):
-        own[y] = unary[i, y]
-    for q in range(low, high):
-        e = incident[q]
-        message = messages[0 if edges[e, 0] == i else 1, e]
-        for y in range(own.shape[0]):
-            own[y] += rates[e] * message[y]
+def exponentiate(pairwise, rates, weights, tops):
+    """Write the weights (W, K, K) of edges and the logs of their scales (W,); return False if an
+    edge forbids all pairs of labels.
+    """
+    for e in range(weights.shape[0]):
+        scores = pairwise[row_of(pairwise, e)]
+        tops[e] = scores.max() / rates[e]
+        if not tops[e] > -np.inf:
+            return False
+        for y in range(scores.shape[0]):
+            for z in range(scores.shape[1]):
+                weights[e, y, z] = np.exp(scores[y, z] / rates[e] - tops[e])
+    return True
 
 
 @inner
-def send_sum(source, weights, scores, rate, top, forward, message):
-    """Write the log of the sums of ``exp(source + scores / rate)``, less their maximum; return it,
-    or -inf.
+def side_of(edges, e, i):
+    """Return 0 if i is the first node of edge e, 1 if it is the second."""
+    return 0 if edges[e, 0] == i else 1
+
+
+@inner
+def collect(unary, messages, rates, edges, incident, low, high, i, belief):
+    """Write the potentials (K,) of node i plus weighted messages from its neighbours."""
+    for y in range(belief.shape[0]):
+        belief[y] = unary[i, y]
+    for q in range(low, high):
+        e = incident[q]
+        message = messages[side_of(edges, e, i), e]
+        for y in range(belief.shape[0]):
+            belief[y] += rates[e] * message[y]
+
+
+@inner
+def subtract_message(belief, message, source):
+    """Write the potentials (K,) of a node without a message; forbidden labels stay forbidden."""
+    for y in range(belief.shape[0]):
+        source[y] = -np.inf
+        if belief[y] > -np.inf:
+            source[y] = belief[y] - message[y]
+
+
+@inner
+def move_message(message, new, step):
+    """Move a message (K,) by a share of the way to a new one; return the longest of the ways."""
+    moved = 0.0
+    for y in range(message.shape[0]):
+        if new[y] > -np.inf and message[y] > -np.inf:
+            moved = max(moved, abs(new[y] - message[y]))
+            message[y] += step * (new[y] - message[y])
+        else:
+            if message[y] > new[y]:
+                moved = np.inf
+            message[y] = new[y]
+    return moved
+
+
+@inner
+def send_sum(source, weights, scores, rate, top, side, message):
+    """Write the log of the sums of ``exp(source + scores / rate)``, (K,), less their maximum, for
+    the node at a ``side`` of an edge as the source; return the maximum, or -inf.
     """
-    K = source.shape[0]
+    n_labels = source.shape[0]
     highest = source[0]
-    for y in range(1, K):
+    for y in range(1, n_labels):
         highest = max(highest, source[y])
     if not highest > -np.inf:
         return -np.inf
-    chances = np.empty(K)
-    for y in range(K):
+    chances = np.empty(n_labels)
+    for y in range(n_labels):
         chances[y] = np.exp(source[y] - highest)
         message[y] = 0.0
-    if forward:
-        for y in range(K):
-            for z in range(K):
+    if side == 0:
+        for y in range(n_labels):
+            for z in range(n_labels):
                 message[z] += chances[y] * weights[y, z]
     else:
-        for z in range(K):
-            for y in range(K):
+        for z in range(n_labels):
+            for y in range(n_labels):
                 message[z] += chances[y] * weights[z, y]
     largest = -np.inf
-    for z in range(K):
+    for z in range(n_labels):
         if message[z] >= SMALLEST:
             message[z] = np.log(message[z])
         else:
-            most, total = -np.inf, 0.0
-            for y in range(K):
-                most = max(most, source[y] + (scores[y, z] if forward else scores[z, y]) / rate)
-            for y in range(K if most > -np.inf else 0):
-                total += np.exp(
-                    source[y] + (scores[y, z] if forward else scores[z, y]) / rate - most
-                )
-            message[z] = most - highest - top + np.log(total) if most > -np.inf else -np.inf
+            message[z] = log_of_sum(source, scores, rate, side, z, highest, top)
         largest = max(largest, message[z])
     if largest > -np.inf:
-        for z in range(K):
+        for z in range(n_labels):
             message[z] -= largest
     return highest + top + largest
 
 
+@inner
+def log_of_sum(source, scores, rate, side, z, highest, top):
+    """Return the log of the sum of ``exp(source + scores / rate)`` for label z, less the logs
+    ``highest`` and ``top`` of the scales of messages and weights.
+    """
+    most = -np.inf
+    for y in range(source.shape[0]):
+        score = scores[y, z] if side == 0 else scores[z, y]
+        most = max(most, source[y] + score / rate)
+    if not most > -np.inf:
+        return -np.inf
+    total = 0.0
+    for y in range(source.shape[0]):
+        score = scores[y, z] if side == 0 else scores[z, y]
+        total += np.exp(source[y] + score / rate - most)
+    return most - highest - top + np.log(total)
+
+
 @compiled
 def normalize(logs):
-    """Turn logs of weights into probabilities, in place; return the log of their sum, -inf if all
-    are zero.
+    """Turn logs of weights (any number,) into probabilities, in place; return the log of their sum,
+    -inf if all are zero.
     """
-    highest, total = -np.inf, 0.0
+    highest = -np.inf
     for score in logs:
         highest = score if score > highest else highest
     if not highest > -np.inf:
         return highest
+    total = 0.0
     for y in range(logs.shape[0]):
         logs[y] = np.exp(logs[y] - highest)
         total += logs[y]
@@ -178,32 +226,33 @@ def beliefs(
     ``potentials`` (n, K) gets those of nodes plus weighted messages.
     """
     edges, _, starts, _, incident = graph
-    n, K = unary.shape
-    shared = pairwise.shape[0] < edges.shape[0]
-    pairs = np.empty(K * K)
+    n, n_labels = unary.shape
+    pairs = np.empty(n_labels * n_labels)
     pairwise_marginals[:] = 0.0
     for i in range(n):
         collect(unary, messages, rates, edges, incident, starts[i], starts[i + 1], i, potentials[i])
-        for y in range(K):
+        for y in range(n_labels):
             unary_marginals[i, y] = potentials[i, y]
         if not normalize(unary_marginals[i]) > -np.inf:
             return False
     for e in range(edges.shape[0]):
-        i, j, scores = edges[e, 0], edges[e, 1], pairwise[0 if shared else e]
-        for y in range(K):
-            for z in range(K):
-                possible = potentials[i, y] > -np.inf and potentials[j, z] > -np.inf
-                pairs[K * y + z] = -np.inf
-                if possible:
-                    into = (
-                        potentials[i, y] - messages[0, e, y] + potentials[j, z] - messages[1, e, z]
+        row = row_of(pairwise, e)
+        of_first = potentials[edges[e, 0]]
+        of_second = potentials[edges[e, 1]]
+        scores = pairwise[row]
+        for y in range(n_labels):
+            for z in range(n_labels):
+                pairs[n_labels * y + z] = -np.inf
+                if of_first[y] > -np.inf and of_second[z] > -np.inf:
+                    without_messages = (
+                        of_first[y] - messages[0, e, y] + of_second[z] - messages[1, e, z]
                     )
-                    pairs[K * y + z] = scores[y, z] / rates[e] + into
+                    pairs[n_labels * y + z] = scores[y, z] / rates[e] + without_messages
         if not normalize(pairs) > -np.inf:
             return False
-        for y in range(K):
-            for z in range(K):
-                pairwise_marginals[0 if shared else e, y, z] += pairs[K * y + z]
+        for y in range(n_labels):
+            for z in range(n_labels):
+                pairwise_marginals[row, y, z] += pairs[n_labels * y + z]
     return True
 
 
@@ -217,55 +266,64 @@ def forest_bound(potentials, pairwise, graph, forests, rates, messages, weights,
     the graph, and the log-partition function is convex.
     """
     edges, _, starts, _, incident = graph
-    n, K = potentials.shape
-    shared, total = pairwise.shape[0] < edges.shape[0], 0.0
-    order, parents, seen = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.bool_)
-    collected, source, new = np.empty((n, K)), np.empty(K), np.empty(K)
+    n, n_labels = potentials.shape
+    order = np.empty(n, np.int64)
+    parents = np.empty(n, np.int64)
+    seen = np.empty(n, np.bool_)
+    collected = np.empty((n, n_labels))
+    source = np.empty(n_labels)
+    new = np.empty(n_labels)
+    total = 0.0
     for t in range(forests.shape[0]):
         walk(edges, starts, incident, forests[t], order, parents, seen)
         for i in range(n):
-            for y in range(K):
+            for y in range(n_labels):
                 collected[i, y] = potentials[i, y]
         for place in range(n):
             i = order[n - 1 - place]
             e = parents[i]
-            if e < 0:
+            if e == NO_EDGE:
                 total += normalize(collected[i])
                 continue
-            forward = edges[e, 0] == i
-            up, down = (
-                (messages[1, e], messages[0, e]) if forward else (messages[0, e], messages[1, e])
-            )
-            for y in range(K):
-                source[y] = collected[i, y] - down[y] if collected[i, y] > -np.inf else -np.inf
-            w, scores = e if weights.shape[0] > 1 else 0, pairwise[0 if shared else e]
-            total += send_sum(source, weights[w], scores, rates[e], tops[w], forward, new)
+            side = side_of(edges, e, i)
+            up = messages[1 - side, e]
+            subtract_message(collected[i], messages[side, e], source)
+            w = row_of(weights, e)
+            scores = pairwise[row_of(pairwise, e)]
+            total += send_sum(source, weights[w], scores, rates[e], tops[w], side, new)
             if not total > -np.inf:
                 return total
-            j = edges[e, 1] if forward else edges[e, 0]
-            for y in range(K):
-                if collected[j, y] > -np.inf:
-                    collected[j, y] += new[y] - up[y] if new[y] > -np.inf else -np.inf
+            of_parent = collected[edges[e, 1 - side]]
+            for y in range(n_labels):
+                if new[y] == -np.inf:
+                    of_parent[y] = -np.inf
+                elif of_parent[y] > -np.inf:
+                    of_parent[y] += new[y] - up[y]
     return total / forests.shape[0]
 
 
 @inner
 def walk(edges, starts, incident, chosen, order, parents, seen):
-    """Write the order of the nodes of a forest of ``chosen`` edges, parents first, and their edges
-    to parents or -1.
+    """Write the order (n,) of the nodes of a forest of ``chosen`` edges (E,), parents first, and
+    their edges to parents (n,) or :data:`NO_EDGE`; ``seen`` (n,) is memory.
     """
     seen[:] = False
-    done = found = 0
+    n_done = 0
+    n_found = 0
     for root in range(order.shape[0]):
         if not seen[root]:
-            seen[root], order[found], parents[root] = True, root, -1
-            found += 1
-        while done < found:
-            i = order[done]
-            done += 1
+            seen[root] = True
+            order[n_found] = root
+            parents[root] = NO_EDGE
+            n_found += 1
+        while n_done < n_found:
+            i = order[n_done]
+            n_done += 1
             for q in range(starts[i], starts[i + 1]):
                 e = incident[q]
                 j = edges[e, 0] + edges[e, 1] - i
                 if chosen[e] and not seen[j]:
-                    seen[j], order[found], parents[j] = True, j, e
-                    found += 1
+                    seen[j] = True
+                    order[n_found] = j
+                    parents[j] = e
+                    n_found += 1

@@ -13,8 +13,9 @@ from omkl.structures.graphs._jit_graph import GRAPH, GraphArrays
 
 #: Minimum number of random spanning forests that determine how often edges appear in one.
 FORESTS = 20
-#: Places of single edges where no two edges join the same nodes.
+#: Places and directions of single edges where no two edges join the same nodes.
 NO_PLACES = np.zeros(0, dtype=np.int64)
+NO_REVERSE = np.zeros(0, dtype=np.bool_)
 
 
 @dataclass(eq=False)
@@ -43,7 +44,11 @@ class GraphLayout:
         with_forests : bool
             Whether functions read :attr:`forests`, which take longer to find than the rest.
         """
-        single = self if self.merged is None else self.merged.layout
+        merged = self.merged
+        if merged is None:
+            single, places, reverse = self, NO_PLACES, NO_REVERSE
+        else:
+            single, places, reverse = merged
         if self._packed is None:
             order, starts, middle, incident, is_forest = single._arranged
             n_single = len(single.edges)
@@ -55,8 +60,8 @@ class GraphLayout:
                 middle=middle,
                 incident=incident,
                 is_forest=int(is_forest),
-                places=NO_PLACES if self.merged is None else self.merged.places,
-                reverse=np.zeros(0, np.bool_) if self.merged is None else self.merged.reverse,
+                places=places,
+                reverse=reverse,
                 forests=np.zeros((0, n_single), np.bool_),
                 rates=np.ones(n_single),
             )
@@ -67,12 +72,16 @@ class GraphLayout:
 
     @cached_property
     def _arranged(self) -> tuple:
+        """Order of nodes, incident edges, and whether the graph is a forest; see
+        ``_jit_labellings``.
+        """
         return jit.arrange(self.edges, self.n_nodes)
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
         """The arrays that compiled functions take; see ``_jit_labellings``."""
-        return (self.edges, *self._arranged[:4])
+        order, starts, middle, incident, _ = self._arranged
+        return self.edges, order, starts, middle, incident
 
     @cached_property
     def is_chain(self) -> bool:
@@ -84,13 +93,17 @@ class GraphLayout:
 
     @property
     def is_forest(self) -> bool:
-        """True if the graph has no cycles, so that predictions are exact; parallel edges are none."""
-        return bool(self._arranged[4]) if self.merged is None else self.merged.layout.is_forest
+        """True if the graph has no cycles but parallel edges, so that predictions are exact."""
+        if self.merged is not None:
+            return self.merged.layout.is_forest
+        *_, is_forest = self._arranged
+        return bool(is_forest)
 
     @cached_property
     def merged(self) -> "MergedEdges | None":
         """The graph with one edge for each two neighbours; None if it is this one."""
-        low, high = self.edges.min(axis=1, initial=self.n_nodes), self.edges.max(axis=1, initial=0)
+        low = self.edges.min(axis=1, initial=self.n_nodes)
+        high = self.edges.max(axis=1, initial=0)
         _, first, places = np.unique(
             low * self.n_nodes + high, return_index=True, return_inverse=True
         )
@@ -112,22 +125,30 @@ class GraphLayout:
         """
         if self.merged is not None:
             return self.merged.layout.forests[:, self.merged.places]
+        n_edges = len(self.edges)
         if self.is_forest:
-            return np.ones((1, len(self.edges)), np.bool_)
-        rng, counts = np.random.default_rng(0), np.zeros(len(self.edges))
+            return np.ones((1, n_edges), np.bool_)
+        rng = np.random.default_rng(0)
+        counts = np.zeros(n_edges)
         forests: list[np.ndarray] = []
         while len(forests) < FORESTS or not counts.all():
-            order = np.argsort(counts + rng.random(len(counts)))
-            costs = np.empty(len(order))
-            costs[order] = np.arange(1.0, len(order) + 1.0)
-            ends = (self.edges[:, 0], self.edges[:, 1])
-            graph = csr_array((costs, ends), shape=(self.n_nodes, self.n_nodes))
-            ranks = csgraph.minimum_spanning_tree(graph).data.astype(np.int64)
-            chosen = np.zeros(len(order), np.bool_)
-            chosen[order[ranks - 1]] = True
+            order = np.argsort(counts + rng.random(n_edges))
+            chosen = self._spanning_forest(order)
             counts += chosen
             forests.append(chosen)
         return np.array(forests)
+
+    def _spanning_forest(self, order: np.ndarray) -> np.ndarray:
+        """Return a mask (E,) of the spanning forest that prefers the first edges of an order."""
+        n_edges = len(self.edges)
+        costs = np.empty(n_edges)
+        costs[order] = np.arange(1.0, n_edges + 1.0)
+        ends = (self.edges[:, 0], self.edges[:, 1])
+        graph = csr_array((costs, ends), shape=(self.n_nodes, self.n_nodes))
+        ranks = csgraph.minimum_spanning_tree(graph).data.astype(np.int64)
+        chosen = np.zeros(n_edges, np.bool_)
+        chosen[order[ranks - 1]] = True
+        return chosen
 
     @cached_property
     def appearance(self) -> np.ndarray:

@@ -94,7 +94,8 @@ class PairwiseGraph(Labelling):
     Examples
     --------
     >>> triangle = GraphLayout(3, np.array([[0, 1], [1, 2], [2, 0]]))
-    >>> unary, equal = np.array([[2.0, 0.0], [0.0, 1.0], [0.0, 0.5]]), np.array([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> unary = np.array([[2.0, 0.0], [0.0, 1.0], [0.0, 0.5]])
+    >>> equal = np.array([[[1.0, 0.0], [0.0, 1.0]]])
     >>> PairwiseGraph(2).decode(GraphPotentials(unary, equal, triangle))
     array([0, 0, 0])
     """
@@ -109,12 +110,10 @@ class PairwiseGraph(Labelling):
     ) -> None:
         check_number("n_labels", n_labels, least=1)
         check_number("sweeps", sweeps, above=0, integer=True)
-        self.n_labels, self.shared, self.allowed, self.sweeps = (
-            int(n_labels),
-            bool(shared),
-            allowed,
-            int(sweeps),
-        )
+        self.n_labels = int(n_labels)
+        self.shared = bool(shared)
+        self.allowed = allowed
+        self.sweeps = int(sweeps)
         self.costs = check_costs(costs, self.n_labels)
         #: Numbers of labellings sought in training, and of those that were proved the best.
         self.counts = np.zeros(jit.N_COUNTS, dtype=np.int64)
@@ -153,9 +152,10 @@ class PairwiseGraph(Labelling):
 
     def over(self, layout: GraphLayout) -> GraphPotentials:
         """Return potentials of a graph, all zero."""
-        E, K = len(layout.edges), self.n_labels
         return GraphPotentials(
-            np.zeros((layout.n_nodes, K)), np.zeros((1 if self.shared else E, K, K)), layout
+            unary=np.zeros((layout.n_nodes, self.n_labels)),
+            pairwise=np.zeros((self.n_pairs(layout), self.n_labels, self.n_labels)),
+            layout=layout,
         )
 
     def solve(self, potentials: GraphPotentials) -> tuple[np.ndarray, Certificate]:
@@ -166,29 +166,35 @@ class PairwiseGraph(Labelling):
         ----------
         potentials : GraphPotentials
         """
-        unary, pairwise, layout = single = self._with_single_edges(potentials)
+        single = self._with_single_edges(potentials)
+        layout = single.layout
         labels = np.empty(layout.n_nodes, np.int64)
-        structure = self._arrays_for(layout, with_forests=False)
-        score, bound = jit.solve(structure.address, unary, pairwise, labels)
+        arrays = self._arrays_for(layout, with_forests=False)
+        score, bound = jit.solve(arrays.address, single.unary, single.pairwise, labels)
         if score == -np.inf and layout.is_forest:
             bound = score
         elif score == -np.inf:
-            state, _, labels_of_search = allowed_labels(single)
+            state, _, allowed_labelling = allowed_labels(single)
             if state == FOUND:
-                labels = labels_of_search
-                lowest = jit.lowest_score(unary, pairwise, len(layout.edges))
-                ascend(
-                    jit.raised_unary(unary, lowest),
-                    jit.raised_pairs(pairwise, lowest),
-                    layout.arrays,
-                    self.sweeps,
-                    jit.PROVED,
-                    labels,
-                )
-                score = score_labels(unary, pairwise, layout.edges, labels)
+                labels = allowed_labelling
+                score = self._ascend_from(labels, single)
             elif state == NONE:
                 bound = score
-        return labels, Certificate(score, max(bound, score), jit.is_proved(score, bound))
+        certificate = Certificate(
+            score=score, bound=max(bound, score), proved=jit.is_proved(score, bound)
+        )
+        return labels, certificate
+
+    def _ascend_from(self, labels: np.ndarray, potentials: GraphPotentials) -> float:
+        """Improve an allowed labelling in place, where scores of -inf forbid parts; return its
+        score.
+        """
+        unary, pairwise, layout = potentials
+        lowest = jit.lowest_score(unary, pairwise, len(layout.edges))
+        raised_unary = jit.raised_unary(unary, lowest)
+        raised_pairs = jit.raised_pairs(pairwise, lowest)
+        ascend(raised_unary, raised_pairs, layout.arrays, self.sweeps, jit.PROVED, labels)
+        return score_labels(unary, pairwise, layout.edges, labels)
 
     def _solve_and_count(self, potentials: GraphPotentials) -> tuple[np.ndarray, Certificate]:
         """Solve, and count whether the labelling was proved the best."""
@@ -198,9 +204,9 @@ class PairwiseGraph(Labelling):
         return labels, certificate
 
     def decode(self, potentials: GraphPotentials) -> np.ndarray:
-        labels, found = self._solve_and_count(potentials)
-        if found.score == -np.inf:
-            raise InputError(NOTHING_ALLOWED if found.bound == -np.inf else NOTHING_FOUND)
+        labels, certificate = self._solve_and_count(potentials)
+        if certificate.score == -np.inf:
+            raise InputError(NOTHING_ALLOWED if certificate.bound == -np.inf else NOTHING_FOUND)
         return labels
 
     def decode_best(
@@ -219,63 +225,70 @@ class PairwiseGraph(Labelling):
         """
 
         def solve(allowed: np.ndarray) -> tuple[np.ndarray, float]:
-            labels, found = self.solve(potentials._replace(unary=np.ascontiguousarray(allowed.T)))
-            return labels, found.score
+            labels, certificate = self.solve(potentials._replace(unary=allowed.T))
+            return labels, certificate.score
 
         return best_outputs(potentials.unary.T, n_best, solve)
 
     def loss_augmented(
         self, potentials: GraphPotentials, gold: np.ndarray, cost_weight: float = 1.0
     ) -> np.ndarray:
-        return self._solve_and_count(self.cost_augmented(potentials, gold, cost_weight))[0]
+        augmented = self.cost_augmented(potentials, gold, cost_weight)
+        labels, _ = self._solve_and_count(augmented)
+        return labels
 
     def cost_potentials(self, gold: np.ndarray) -> GraphPotentials:
         """Return the cost of each label, as for a graph without edges."""
         return self.cost_augmented(self.zeros(len(gold)), gold)
 
     def marginals(self, potentials: GraphPotentials) -> tuple[float, GraphPotentials]:
-        unary, pairwise, layout = potentials
-        if self.allowed is not None:
-            pairwise = np.where(self.allowed, pairwise, -np.inf)
+        unary, pairwise, layout = self._within_allowed(potentials)
         is_finite = np.isfinite(unary).all() and np.isfinite(pairwise).all()
         if not layout.is_forest and not is_finite:
             state, possible, _ = allowed_labels(self._with_single_edges(potentials))
             if state == NONE:
                 raise InputError(NOTHING_ALLOWED)
             unary = np.where(possible, unary, -np.inf)
-        expected = GraphPotentials(
-            np.empty(unary.shape), np.empty(potentials.pairwise.shape), layout
-        )
-        structure = self._arrays_for(layout, with_forests=True)
-        log_partition = jit.marginals_of_graph(
-            structure.address, unary, pairwise, expected.unary, expected.pairwise
-        )
+        of_nodes = np.empty(unary.shape)
+        of_edges = np.empty(potentials.pairwise.shape)
+        arrays = self._arrays_for(layout, with_forests=True)
+        log_partition = jit.marginals_of_graph(arrays.address, unary, pairwise, of_nodes, of_edges)
         if log_partition == -np.inf:
             raise InputError(NOTHING_ALLOWED)
-        return log_partition, expected
+        return log_partition, GraphPotentials(of_nodes, of_edges, layout)
 
     def _add_indicator(
         self, potentials: GraphPotentials, labels: np.ndarray, amount: float
     ) -> None:
-        add_indicator(*potentials[:2], potentials.layout.edges, labels, amount)
+        unary, pairwise, layout = potentials
+        add_indicator(unary, pairwise, layout.edges, labels, amount)
 
     def score(self, potentials: GraphPotentials, output: np.ndarray) -> float:
-        return score_labels(*potentials[:2], potentials.layout.edges, output)
+        unary, pairwise, layout = potentials
+        return score_labels(unary, pairwise, layout.edges, output)
+
+    def _within_allowed(self, potentials: GraphPotentials) -> GraphPotentials:
+        """Forbid pairs of labels that are not allowed."""
+        unary, pairwise, layout = potentials
+        if self.allowed is not None:
+            pairwise = np.where(self.allowed, pairwise, -np.inf)
+        return GraphPotentials(
+            unary=np.ascontiguousarray(unary),
+            pairwise=np.ascontiguousarray(pairwise),
+            layout=layout,
+        )
 
     def _with_single_edges(self, potentials: GraphPotentials) -> GraphPotentials:
         """Forbid pairs of labels that are not allowed, and sum the scores of edges with the same
         ends.
         """
-        unary, pairwise, layout = potentials
-        if self.allowed is not None:
-            pairwise = np.where(self.allowed, pairwise, -np.inf)
-        if layout.merged is not None:
-            merged = layout.merged
-            pairwise = jit.sum_parallel_edges(
-                pairwise, merged.places, merged.reverse, len(merged.layout.edges)
-            )
-            layout = merged.layout
-        return GraphPotentials(unary, pairwise, layout)
+        unary, pairwise, layout = self._within_allowed(potentials)
+        merged = layout.merged
+        if merged is None:
+            return GraphPotentials(unary, pairwise, layout)
+        n_single = len(merged.layout.edges)
+        sums = jit.sum_parallel_edges(pairwise, merged.places, merged.reverse, n_single)
+        return GraphPotentials(unary, sums, merged.layout)
 
 
 def allowed_labels(potentials: GraphPotentials) -> tuple[int, np.ndarray, np.ndarray]:
