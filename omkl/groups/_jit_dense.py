@@ -26,12 +26,14 @@ dense_at = DENSE.at
 
 
 @inner
-def take_step(gradient, table, sums, rates, averages, square_norms, square_gradients):
-    """``v -= rate g``; gradient matrices from ``len(table) - 1`` on share the last matrix of the
-    table.
+def take_step(gradient, table, sums, groups):
+    """``v -= rate g``, with norms and averages of the group.
+
+    ``gradient`` (positions or more, K, K): matrices from ``len(table) - 1`` on share the last
+    matrix of the table.
     """
-    rate = rates[0]
-    average = averages[0]
+    rate = groups.rates[0]
+    average = groups.averages[0]
     averaging = sums.shape[0] > 0
     product = 0.0
     moved = 0.0
@@ -50,15 +52,14 @@ def take_step(gradient, table, sums, rates, averages, square_norms, square_gradi
                     table[position, i, j] += change
                     if averaging:
                         sums[position, i, j] -= average * change
-    square_norms[0] += moved
-    square_gradients[0] = max(moved + 2.0 * rate * product, 0.0) / rate**2
+    groups.square_norms[0] += moved
+    groups.square_gradients[0] = max(moved + 2.0 * rate * product, 0.0) / rate**2
 
 
 @compiled
-def step_dense(gradient, table, sums, step):
-    """Take the step of a dense table along a gradient (positions or more, ...)."""
-    rates, averages, _, square_norms, square_gradients = step
-    take_step(gradient, table, sums, rates, averages, square_norms, square_gradients)
+def step_dense(gradient, table, sums, groups):
+    """Take the step of a dense table; ``groups`` are the arrays of its group."""
+    take_step(gradient, table, sums, groups)
 
 
 @compiled(counting=False)
@@ -125,8 +126,7 @@ def step_transitions(bank, x, at, gradient, pair_gradient, postponed):
         return
     transitions = dense_at(bank)
     groups = bank_groups_at(transitions.groups)
-    arrays = (groups.rates, groups.averages, groups.square_norms, groups.square_gradients)
-    take_step(pair_gradient, transitions.table, transitions.sums, *arrays)
+    take_step(pair_gradient, transitions.table, transitions.sums, groups)
 
 
 @compiled(counting=False)
@@ -205,9 +205,7 @@ def step_intercept(bank, x, at, gradient, pair_gradient, postponed):
 
 @compiled(counting=False)
 def slopes_of_intercept(bank, x, at, gradient, pair_gradient, slopes, totals):
-    """Add the inner product of the constants with the gradient, and the constants of all tokens to
-    ``totals``.
-    """
+    """Add the inner product with the gradient, and the constants of all tokens to ``totals``."""
     table = dense_at(bank).table
     for i in range(gradient.shape[0]):
         for j in range(gradient.shape[1]):

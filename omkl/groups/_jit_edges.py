@@ -1,7 +1,8 @@
 """Scores of pairs of labels that share weights, with the signatures of :mod:`omkl.signatures`.
 
-``index`` (K, K) has the weight of each pair of labels, -1 for none. The weights belong to all edges
-together (:class:`Pairs`), or are the outputs of a bank of tokens that are edges (:class:`Edges`).
+``index`` (K, K) has the weight of each pair of labels, :data:`NO_WEIGHT` for none. There are E
+edges. The weights belong to all edges together (:class:`Pairs`), or are the outputs of a bank of
+tokens that are edges (:class:`Edges`).
 """
 
 from typing import NamedTuple
@@ -60,26 +61,35 @@ step_bank = signatures.STEP.call
 fold_bank = signatures.FOLD.call
 add_slopes_of_bank = signatures.SLOPES.call
 
+#: Index of pairs of labels without a weight.
+NO_WEIGHT = -1
+
 
 @compiled
 def add_pairs(weights, scale, index, pairwise):
-    """``pairwise[e, a, b] += scale * weights[e, index[a, b]]``; all edges share a single row."""
+    """``pairwise[e, a, b] += scale * weights[e, index[a, b]]``.
+
+    ``pairwise`` (E, K, K), ``weights`` (E or 1, number of weights): all edges share a single row.
+    """
     for e in range(pairwise.shape[0]):
-        row = weights[e if weights.shape[0] > 1 else 0]
+        row = weights[min(e, weights.shape[0] - 1)]
         for a in range(index.shape[0]):
             for b in range(index.shape[1]):
-                if index[a, b] >= 0:
+                if index[a, b] != NO_WEIGHT:
                     pairwise[e, a, b] += scale * row[index[a, b]]
 
 
 @compiled
 def sum_pairs(gradient, index, sums):
-    """``sums[e, index[a, b]] += gradient[e, a, b]``; all edges share a single row of sums."""
+    """``sums[e, index[a, b]] += gradient[e, a, b]``, for (E, number of weights), (E, K, K).
+
+    All edges share a single row of sums.
+    """
     for e in range(gradient.shape[0]):
         row = e if sums.shape[0] > 1 else 0
         for a in range(index.shape[0]):
             for b in range(index.shape[1]):
-                if index[a, b] >= 0:
+                if index[a, b] != NO_WEIGHT:
                     sums[row, index[a, b]] += gradient[e, a, b]
 
 

@@ -64,7 +64,7 @@ features_at = FEATURES.at
 
 @borrowing
 def add_weighted(weights, features, at, unary):
-    """``unary[i, :] += sum_f x_if s_group(f) v[f, :]`` for the tokens from ``at`` on."""
+    """``unary[i, :] += sum_f x_if s_group(f) v[f, :]`` (n, K) for the tokens from ``at`` on."""
     scales = bank_groups_at(weights.groups).scales
     table = weights.table
     for i in range(unary.shape[0]):
@@ -79,8 +79,9 @@ def add_weighted(weights, features, at, unary):
 
 @borrowing
 def add_averaged(weights, features, at, factors, total, unary):
-    """Add the scores of the average ``(a_group(f) v[f, :] + u[f, :]) / total``, or without ``u`` if
-    the total is 0.
+    """Add the scores of the average ``(a_group(f) v[f, :] + u[f, :]) / total`` to ``unary`` (n, K).
+
+    Without ``u`` if the total is 0.
     """
     left_out = bank_groups_at(weights.groups).left_out
     averaging = weights.sums.shape[0] > 0
@@ -99,9 +100,7 @@ def add_averaged(weights, features, at, factors, total, unary):
 
 @borrowing
 def add_inner_products(weights, features, at, gradient, slopes, totals):
-    """``slopes[k] += sum_i <v_k-potentials of token i, D[i]>``; add the potentials to
-    ``totals[k]``.
-    """
+    """``slopes[k] += sum_i <v_k-potentials of token i, D[i]>``; add potentials to ``totals[k]``."""
     for i in range(gradient.shape[0]):
         for q in range(features.starts[at + i], features.starts[at + i + 1]):
             group = weights.group_of[features.ids[q]]
@@ -113,32 +112,36 @@ def add_inner_products(weights, features, at, gradient, slopes, totals):
 
 @inner
 def take_step(weights, features, at, gradient):
-    """``v[f, :] -= rate_group(f) x_if D[i, :]``; update norms and averages; only labels with a
-    gradient change.
+    """``v[f, :] -= rate_group(f) x_if D[i, :]``; update norms and averages.
 
-    The norm of the gradient follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``,
-    which is valid even if tokens share features. Features of a group are added up before they are
-    written to the array, since writes to the same entry wait for each other.
+    Only labels with a gradient change. The norm of the gradient follows from ``||v - r g||^2 =
+    ||v||^2 - 2 r <v, g> + r^2 ||g||^2``, which is valid even if tokens share features. Features of
+    a group are added up before they are written to the array, since writes to the same entry wait
+    for each other.
     """
     starts, ids, values = features
     groups = bank_groups_at(weights.groups)
-    table, sums, group_of = weights.table, weights.sums, weights.group_of
+    table = weights.table
+    sums = weights.sums
+    group_of = weights.group_of
     averaging = sums.shape[0] > 0
-    n, n_labels = gradient.shape
+    n_tokens, n_labels = gradient.shape
     for k in range(groups.rates.shape[0]):
         groups.square_gradients[k] = 0.0
     # labels of each token with a gradient; in the last column how many
-    moving = np.empty((n, n_labels + 1), np.int64)
-    for i in range(n):
+    moving = np.empty((n_tokens, n_labels + 1), np.int64)
+    for i in range(n_tokens):
         count = 0
         for j in range(n_labels):
             if gradient[i, j] != 0.0:
                 moving[i, count] = j
                 count += 1
         moving[i, n_labels] = count
+        if count == 0:
+            continue
         product = 0.0
         end = starts[at + i + 1]
-        for q in range(starts[at + i] if count else end, end):
+        for q in range(starts[at + i], end):
             total = 0.0
             group = group_of[ids[q]]
             for m in range(count):
@@ -147,11 +150,13 @@ def take_step(weights, features, at, gradient):
             if q + 1 == end or group_of[ids[q + 1]] != group:
                 groups.square_gradients[group] += 2.0 * groups.rates[group] * product
                 product = 0.0
-    for i in range(n):
+    for i in range(n_tokens):
         count = moving[i, n_labels]
+        if count == 0:
+            continue
         moved = 0.0
         end = starts[at + i + 1]
-        for q in range(starts[at + i] if count else end, end):
+        for q in range(starts[at + i], end):
             feature = ids[q]
             group = group_of[feature]
             if weights.links[feature] == UNTOUCHED:
@@ -181,7 +186,8 @@ def fold_group(weights, group, factor):
     A factor of 0 empties the group: its rows then read as zero.
     """
     average = bank_groups_at(weights.groups).averages[group]
-    table, sums = weights.table, weights.sums
+    table = weights.table
+    sums = weights.sums
     feature = weights.heads[group]
     while feature != END:
         if sums.shape[0] > 0:
@@ -212,10 +218,10 @@ def link_rows(table, groups, links, heads):
 
 @compiled
 def shrink_features(limits, averages, table, sums, groups, square_norms):
-    """Reduce the magnitude of the weights of each group by its limit, down to 0; update norms and
-    averages.
+    """Reduce the magnitude of the weights of each group by its limit, down to 0.
 
-    Rows are visited in their order, so that a resumed run adds the same numbers in the same order.
+    Update norms and averages. Rows are visited in their order, so that a resumed run adds the same
+    numbers in the same order.
     """
     averaging = sums.shape[0] > 0
     square_norms[:] = 0.0

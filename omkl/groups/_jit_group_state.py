@@ -1,4 +1,4 @@
-"""O(p) arithmetic on scales, norms, averages and weights of groups, independent of their dimension."""
+"""O(p) arithmetic on scales, norms, averages and weights of groups, of any dimension."""
 
 from typing import NamedTuple
 
@@ -51,7 +51,8 @@ _TYPES |= dict.fromkeys(["empty", "activated", "deactivated", "left_out"], FLAGS
 _TYPES |= dict.fromkeys(["lowest_scale", "highest_scale"], FLOAT)
 GROUPS = Layout(Groups, **_TYPES)
 BANK_GROUPS = Layout(BankGroups, **{name: _TYPES[name] for name in BankGroups._fields})
-groups_at, bank_groups_at = GROUPS.at, BANK_GROUPS.at
+groups_at = GROUPS.at
+bank_groups_at = BANK_GROUPS.at
 
 
 @compiled(counting=False)
@@ -66,9 +67,7 @@ def begin_forward_backward(method, address, pending, rate, weight):
 
 @compiled(counting=False)
 def begin_dual_averaging(method, address, pending, rate, weight):
-    """Begin a round of dual averaging: ``v`` is minus the sum of gradients, and the scale is set
-    anew.
-    """
+    """Begin a round of dual averaging: ``v`` is minus the sum of gradients, scales are set anew."""
     groups = groups_at(address)
     for k in range(len(groups.scales)):
         groups.averages[k] += pending * groups.scales[k]
@@ -78,7 +77,7 @@ def begin_dual_averaging(method, address, pending, rate, weight):
 
 @compiled(counting=False)
 def square_of_gradient(method, address, weight):
-    """Return the squared norm of the gradient of the latest step, without groups that are left out."""
+    """Return the squared norm of the latest gradient, without groups that are left out."""
     groups = groups_at(address)
     square = 0.0
     for k in range(len(groups.left_out)):
@@ -118,9 +117,7 @@ def measure(address):
 
 @inner
 def note_events(groups, k):
-    """Set whether a group is empty, and has just left or reached zero; return whether its bank has
-    something to do.
-    """
+    """Set whether group k is empty, and has just left or reached zero; return if it has events."""
     groups.activated[k] = False
     groups.deactivated[k] = False
     scale = groups.scales[k]
@@ -137,12 +134,12 @@ def note_events(groups, k):
 
 @compiled(counting=False)
 def rescale(address, after, radius, forgets):
-    """Apply the proximal and projection steps to the scales; return whether banks have events, and
-    the model's norm.
+    """Apply the proximal and projection steps to the scales.
 
-    ``scale_k = base_k after_k / before_k``. Groups beyond ``len(after)`` are not penalised. If
-    ``forgets`` (forward- backward splitting), a group that reaches zero becomes empty, a group that
-    leaves zero is activated, and scales out of range are folded into ``v``.
+    Return whether banks have events, and the model's norm. ``scale_k = base_k after_k / before_k``.
+    Groups beyond ``len(after)`` are not penalised. If ``forgets`` (forward-backward splitting), a
+    group that reaches zero becomes empty, a group that leaves zero is activated, and scales out of
+    range are folded into ``v``.
     """
     groups = groups_at(address)
     n_penalized = len(after)
@@ -168,12 +165,11 @@ def rescale(address, after, radius, forgets):
 
 @compiled(counting=False)
 def hedge(weights, cumulative, losses, gap):
-    """Run one round of AdaHedge (de Rooij et al. 2014, Fig.
+    """Run one round of AdaHedge on groups of nonzero weight; return the gap.
 
-    1) on groups of nonzero weight; return the gap.
-
-    The learning rate is ``ln p / gap``, where ``gap`` is the cumulative mixability gap. It requires
-    neither the scale of the losses nor the horizon.
+    Writes to ``weights`` and ``cumulative``, (p,); de Rooij et al. (2014), figure 1. The learning
+    rate is ``ln p / gap``, where ``gap`` is the cumulative mixability gap. It requires neither the
+    scale of the losses nor the horizon.
     """
     p = weights.shape[0]
     log_p = np.log(max(p, 2))
@@ -181,13 +177,16 @@ def hedge(weights, cumulative, losses, gap):
     for k in range(p):
         if weights[k] > 0.0:
             least = min(least, losses[k])
-    mean, mixed = 0.0, 0.0
+    mean = 0.0
+    mixed = 0.0
     for k in range(p):
         if weights[k] > 0.0:
             mean += weights[k] * losses[k]
             if gap > 0.0:
                 mixed += weights[k] * np.exp(-log_p / gap * (losses[k] - least))
-    mix = least - gap / log_p * np.log(mixed) if gap > 0.0 else least
+    mix = least
+    if gap > 0.0:
+        mix -= gap / log_p * np.log(mixed)
     gap += max(0.0, mean - mix)
     lowest = np.inf
     for k in range(p):
@@ -238,9 +237,7 @@ hedge_at = HEDGE.at
 
 @compiled(counting=False)
 def begin_hedge(method, address, pending, rate, weight):
-    """Begin a round: set rates and bases for a gradient step of each part ``f_k = (s_k / w_k)
-    v_k``.
-    """
+    """Begin a round: set rates and bases for a step of each part ``f_k = (s_k / w_k) v_k``."""
     groups = groups_at(address)
     hedge_arrays = hedge_at(method)
     for k in range(len(hedge_arrays.weights)):
@@ -249,15 +246,16 @@ def begin_hedge(method, address, pending, rate, weight):
         factor = hedge_arrays.factors[k]
         hedge_arrays.square_norms_before[k] = groups.square_norms[k]
         groups.averages[k] += pending * groups.scales[k]
+        groups.bases[k] = 1.0
         # a group with weight 0 is left out
-        groups.bases[k] = 1.0 if groups.empty[k] or factor == 0.0 else groups.scales[k] / factor
+        if not groups.empty[k] and factor != 0.0:
+            groups.bases[k] = groups.scales[k] / factor
         groups.rates[k] = rate * weight / groups.bases[k]
 
 
 @compiled(counting=False)
 def square_in_hedge(method, address, weight):
-    """Play a round of Hedge if it learns; return the squared norm of the gradient of the latest
-    step.
+    """Play a round of Hedge if it learns; return the squared norm of the latest gradient.
 
     The losses ``weight * <f_k, g_k>`` before a step ``v_k -= r_k g_k`` follow from the change of
     ``||v_k||^2``: ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
@@ -291,8 +289,9 @@ def shrink_in_hedge(method, norms, step):
 
 @compiled(counting=False)
 def distance_in_hedge(method, norms, norm):
-    """Return the norm of a model, in which :func:`half_weighted_squares` replaces the norms of
-    regularized groups.
+    """Return the norm of a model, in which weighted norms replace those of regularized groups.
+
+    See :func:`half_weighted_squares`.
     """
     squares = 0.0
     for k in range(len(norms)):
@@ -303,7 +302,7 @@ def distance_in_hedge(method, norms, norm):
 
 @compiled(counting=False)
 def scales_in_hedge(method, address, scales):
-    """Write the factors ``s_k / w_k`` from the directions to the parts; 0 for groups of weight 0."""
+    """Write the factors ``s_k / w_k`` from directions to parts; 0 for groups of weight 0."""
     groups = groups_at(address)
     hedge_arrays = hedge_at(method)
     for k in range(len(scales)):

@@ -1,8 +1,8 @@
 """Loops over dense feature maps, with one row of weights per label.
 
-Signatures are those of :mod:`omkl.signatures`. Group ``k`` has the columns ``starts[k] .. starts[k
-+ 1]``. Nonzero rows of a group are marked in ``touched``, so to empty a group or fold its scale
-costs nothing for the others.
+Signatures are those of :mod:`omkl.signatures`. Group ``k`` has the columns
+``starts[k] : starts[k + 1]``. Nonzero rows of a group are marked in ``touched``, so to empty a
+group or fold its scale costs nothing for the others.
 """
 
 from typing import NamedTuple

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from omkl._components import Compilable
 from omkl._pointers import Layout, Packed
 from omkl.exceptions import InputError
-from omkl.groups.group_state import GroupState, GroupStateView, Mixture
+from omkl.groups.group_state import SCALE_RANGE, GroupState, GroupStateView, Mixture
+from omkl.kernels.base import Kernel
 from omkl.signatures import BankFunctions
 from omkl.structures.base import Potentials, Structure, inner_product, map_arrays, pairs_of
 
@@ -29,17 +31,16 @@ class GuidedInput(ABC):
 
 
 def initial_potentials(structure: Structure, x: Input) -> Potentials:
-    """Return the initial potentials of an input: zeros, or the potentials of another model for a
-    guided input.
+    """Return zeros, or the potentials of another model for a guided input.
 
     Parameters
     ----------
     structure : Structure
     x : Span, ArcSentence or similar
     """
-    return (
-        x.initial_potentials(structure) if isinstance(x, GuidedInput) else structure.zeros(len(x))
-    )
+    if isinstance(x, GuidedInput):
+        return x.initial_potentials(structure)
+    return structure.zeros(len(x))
 
 
 class FrozenGroups(ABC):
@@ -59,22 +60,33 @@ class FrozenGroups(ABC):
         """Return the bytes of each group, (p,)."""
 
     def _in_use(self, k: int) -> bool:
+        """Check whether a group is part of the model."""
         return self.group_state is None or self.group_state.scales[k] != 0.0
 
 
+@dataclass(slots=True, eq=False)
+class FrozenGroup:
+    """An averaged group of a kernel, with weights of its features or of its support vectors."""
+
+    index: int
+    kernel: Kernel
+    view: str
+    weights: np.ndarray
+
+
 class Bank(Compilable, ABC):
-    r"""Several groups that share one representation: for example 20 feature templates, or three
-    kernels.
+    r"""Groups that share one representation, for example 20 feature templates or three kernels.
 
     A bank stores directions :math:`v_k`; the parameters are :math:`\theta_k = s_k v_k`, with scales
-    in its slice of the
-    :class:`~omkl.groups.GroupState`. It adds its potentials, moves :math:`v_k` along a gradient, and keeps
-    :math:`\|v_k\|^2` in the group state exact. It is independent of learning rate, regularizer and structure.
+    in its slice of the :class:`~omkl.groups.GroupState`. It adds its potentials, moves :math:`v_k`
+    along a gradient, and keeps :math:`\|v_k\|^2` in the group state exact. It is independent of
+    learning rate, regularizer and structure.
 
     Running average: let :math:`a_k` be the sum of :math:`w_t s_k` over the rounds, and :math:`u_k`
     a running sum. The averaged parameters are :math:`(a_k v_k + u_k) / \sum_t w_t`. Before
-    :math:`v_k` is multiplied, because its group reached zero or its scale left the range of good precision, :math:`a_k v_k` is added to :math:`u_k` and :math:`a_k`
-    is reset to 0. So :math:`a_k` stays bounded.
+    :math:`v_k` is multiplied, because its group reached zero or its scale left the range of good
+    precision, :math:`a_k v_k` is added to :math:`u_k` and :math:`a_k` is reset to 0. So :math:`a_k`
+    stays bounded.
 
     Subclasses set ``names``, ``averaging`` and ``_sums`` (the array of all :math:`u_k`), implement
     the abstract methods, and declare their optional methods in ``abilities``.
@@ -110,7 +122,7 @@ class Bank(Compilable, ABC):
 
     @property
     def rows_at_once(self) -> float:
-        """Maximum number of tokens in a call of a compiled pass."""
+        """Maximum number of tokens in a call of the compiled driver."""
         return np.inf
 
     @abstractmethod
@@ -125,11 +137,11 @@ class Bank(Compilable, ABC):
 
     @abstractmethod
     def step(self, x: Input, gradient: Potentials) -> None:
-        r"""Take a gradient step, :math:`v_k \leftarrow v_k - \eta_k g_k`, with the rates of the
-        group state.
+        r"""Take a gradient step, :math:`v_k \leftarrow v_k - \eta_k g_k`.
 
-        Set :math:`\|v_k\|^2` and :math:`\|g_k\|^2` in the group state. For an empty group
-        :math:`v_k` may stay unchanged until :meth:`apply_events` activates the group.
+        The rates are those of the group state. Set :math:`\|v_k\|^2` and :math:`\|g_k\|^2` in the
+        group state. For an empty group :math:`v_k` may stay unchanged until :meth:`apply_events`
+        activates the group.
 
         Parameters
         ----------
@@ -153,8 +165,9 @@ class Bank(Compilable, ABC):
         if gradient is not None and group_state.activated.any():
             self._activate(x, gradient)
         scales = group_state.scales
-        low, high = group_state.scale_range
-        for k in np.flatnonzero((scales != 0) & ((scales < low) | (scales > high))).tolist():
+        lowest, highest = SCALE_RANGE
+        is_out_of_range = (scales != 0) & ((scales < lowest) | (scales > highest))
+        for k in np.flatnonzero(is_out_of_range).tolist():
             factor = scales[k]
             scales[k] = 1.0
             group_state.square_norms[k] *= factor * factor
@@ -188,9 +201,7 @@ class Bank(Compilable, ABC):
 
     @abstractmethod
     def averaged(self) -> Any:
-        """Return a copy with the averaged parameters, which can add potentials and recompute its
-        norms.
-        """
+        """Return a copy with averaged parameters, which adds potentials and recomputes norms."""
 
     def add_averaged_potentials(self, x: Input, potentials: Potentials) -> None:
         """Add the potentials of :meth:`averaged`, bit for bit; see :meth:`add_potentials`."""
@@ -220,10 +231,9 @@ class Bank(Compilable, ABC):
         """
 
     def condensed(self) -> dict[str, np.ndarray]:
-        """Return the :meth:`state` of a bank with the averaged parameters, with scales 1 and
-        without an average.
+        """Return the :meth:`state` of a bank with the averaged parameters.
 
-        Requires the ability "condense".
+        Its scales are 1, and it has no average. Requires the ability "condense".
         """
         raise NotImplementedError
 
@@ -266,8 +276,9 @@ class Bank(Compilable, ABC):
     def inner_products(
         self, x: Input, gradient: Potentials, totals: np.ndarray | None
     ) -> np.ndarray:
-        """Return the inner product of each group's potentials, computed from ``v_k``, with a
-        gradient, (p,).
+        """Return the inner product of each group's potentials with a gradient, (p,).
+
+        The potentials are computed from ``v_k``.
 
         Parameters
         ----------
@@ -276,16 +287,18 @@ class Bank(Compilable, ABC):
         totals : array of shape (p, K), or None for potentials that are not unary
             Updated in place: the unary potentials of each group, summed over the tokens, are added.
         """
-        scales, products = self.group_state.scales.copy(), np.zeros(len(self.names))
+        scales = self.group_state.scales
+        scales_before = scales.copy()
+        products = np.zeros(len(self.names))
         for k in range(len(products)):
-            self.group_state.scales[:] = 0.0
-            self.group_state.scales[k] = 1.0
-            own = map_arrays(np.zeros_like, gradient)
-            self.add_potentials(x, own)
-            products[k] = inner_product(own, gradient)
+            scales[:] = 0.0
+            scales[k] = 1.0
+            potentials = map_arrays(np.zeros_like, gradient)
+            self.add_potentials(x, potentials)
+            products[k] = inner_product(potentials, gradient)
             if totals is not None:
-                totals[k] += own.unary.sum(axis=0)
-        self.group_state.scales[:] = scales
+                totals[k] += potentials.unary.sum(axis=0)
+        scales[:] = scales_before
         return products
 
     def _check_fit(self, fits: bool) -> None:
@@ -302,8 +315,9 @@ class Bank(Compilable, ABC):
 
     @abstractmethod
     def _scale_group(self, k: int, factor: float) -> None:
-        """Add ``a_k v_k`` to the running sums of group k, and multiply its ``v_k``; a factor of 0
-        empties the group.
+        """Add ``a_k v_k`` to the running sums of group k, and multiply its ``v_k``.
+
+        A factor of 0 empties the group.
         """
 
     def _activate(self, x: Input, gradient: Potentials) -> None:
@@ -311,10 +325,10 @@ class Bank(Compilable, ABC):
 
 
 class CompiledBank(Bank):
-    """Base of banks whose part in a round is compiled functions, which the compiled driver calls as
-    well.
+    """Base of banks whose part in a round is compiled functions.
 
-    Subclasses set ``functions``, and define :meth:`arrays`, :meth:`input_of` and :meth:`inputs_of`.
+    The compiled driver calls them as well. Subclasses set ``functions``, and define :meth:`arrays`,
+    :meth:`input_of` and :meth:`inputs_of`.
     """
 
     functions: BankFunctions
@@ -323,11 +337,6 @@ class CompiledBank(Bank):
     #: Kind of pairs of labels whose edges are the tokens of the bank; None for the tokens themselves.
     kind_of_edges: str | None = None
     _packed: Packed | None = None
-
-    @property
-    def rows_at_once(self) -> float:
-        """Maximum number of tokens in a call of the compiled driver."""
-        return np.inf
 
     @abstractmethod
     def arrays(self) -> Any:
@@ -368,44 +377,41 @@ class CompiledBank(Bank):
     def add_potentials(self, x: Input, potentials: Potentials) -> None:
         inputs, at = self.input_of(x)
         packed = self.packed()
-        self.functions.scores(
-            packed.address, inputs.address, at, potentials.unary, pairs_of(potentials)
-        )
+        pairs = pairs_of(potentials)
+        self.functions.scores(packed.address, inputs.address, at, potentials.unary, pairs)
 
-    def add_averaged_potentials(self, x: Input, potentials: Potentials) -> None:
+    def _add_compiled_average(self, x: Input, potentials: Potentials) -> None:
+        """Add the potentials of the averaged model, in the compiled function."""
         inputs, at = self.input_of(x)
         packed = self.packed()
-        average = self.group_state.factors(self.averaging and len(self._sums) > 0)
+        factors, total = self.group_state.factors(self.averaging and len(self._sums) > 0)
         pairs = pairs_of(potentials)
         self.functions.average(
-            packed.address, inputs.address, at, *average, potentials.unary, pairs
+            packed.address, inputs.address, at, factors, total, potentials.unary, pairs
         )
 
-    def add_both(self, x: Input, potentials: Potentials, average: Potentials) -> None:
-        self.add_potentials(x, potentials)
-        self.add_averaged_potentials(x, average)
-
     def step(self, x: Input, gradient: Potentials) -> None:
-        inputs, at = self.input_of(x)
-        packed = self.packed()
-        pairs = pairs_of(gradient)
-        self.functions.step(packed.address, inputs.address, at, gradient.unary, pairs, False)
+        self._take_step(x, gradient, False)
 
     def _activate(self, x: Input, gradient: Potentials) -> None:
+        self._take_step(x, gradient, True)
+
+    def _take_step(self, x: Input, gradient: Potentials, postponed: bool) -> None:
+        """Take the step of this round, or the part of it that was postponed."""
         inputs, at = self.input_of(x)
         packed = self.packed()
         pairs = pairs_of(gradient)
-        self.functions.step(packed.address, inputs.address, at, gradient.unary, pairs, True)
+        self.functions.step(packed.address, inputs.address, at, gradient.unary, pairs, postponed)
 
     def inner_products(
         self, x: Input, gradient: Potentials, totals: np.ndarray | None
     ) -> np.ndarray:
         inputs, at = self.input_of(x)
         packed = self.packed()
+        pairs = pairs_of(gradient)
         products = np.zeros(len(self.names))
         if totals is None:
             totals = np.zeros((len(products), gradient.unary.shape[1]))
-        pairs = pairs_of(gradient)
         self.functions.slopes(
             packed.address, inputs.address, at, gradient.unary, pairs, products, totals
         )
@@ -429,8 +435,8 @@ def check_ability(banks: Iterable[Bank], ability: str, purpose: str, remedy: str
     for bank in banks:
         if ability not in bank.abilities:
             raise InputError(
-                f"{purpose}, and the group {bank.names[0]!r} cannot: {type(bank).__name__} does not have the ability "
-                f"{ability!r}; {remedy}."
+                f"{purpose}, and the group {bank.names[0]!r} cannot: {type(bank).__name__} does "
+                f"not have the ability {ability!r}; {remedy}."
             )
 
 
@@ -438,8 +444,9 @@ def lengthened(array: np.ndarray, length: int, axis: int = 0, fill: int = 0) -> 
     """Return a copy of an array, extended along an axis by entries of the value ``fill``."""
     shape = list(array.shape)
     shape[axis] = length
-    # zeros that are never written take no memory
-    longer = np.full(shape, fill, array.dtype) if fill else np.zeros(shape, array.dtype)
+    longer = np.zeros(shape, array.dtype)
+    if fill != 0:  # zeros that are never written take no memory
+        longer[:] = fill
     longer[tuple(map(slice, array.shape))] = array
     return longer
 

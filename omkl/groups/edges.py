@@ -1,4 +1,4 @@
-"""Groups of edges of graphs: any bank of tokens, whose outputs are pairs of labels, scores edges."""
+"""Groups of edges of graphs: banks of tokens whose outputs are weights of pairs of labels."""
 
 from copy import copy
 from typing import Any
@@ -42,13 +42,15 @@ class LabelPairs:
     def __init__(self, kind: str, n_labels: int) -> None:
         self.kind = kind
         first, second = np.indices((n_labels, n_labels))
-        most, least, equal = np.maximum(first, second), np.minimum(first, second), first == second
-        self.index = {
-            "full": most * most + np.where(first == most, second, most + 1 + first),
-            "symmetric": most * (most + 1) // 2 + least,
-            "equal": np.where(equal, first, -1),
-            "potts": np.where(equal, 0, -1),
-        }[kind]
+        larger = np.maximum(first, second)
+        if kind == "full":
+            self.index = larger * larger + np.where(first == larger, second, larger + 1 + first)
+        elif kind == "symmetric":
+            self.index = larger * (larger + 1) // 2 + np.minimum(first, second)
+        elif kind == "equal":
+            self.index = np.where(first == second, first, jit.NO_WEIGHT)
+        else:
+            self.index = np.where(first == second, 0, jit.NO_WEIGHT)
         self.n_weights = int(self.index.max()) + 1
 
     def sums(self, gradient: np.ndarray) -> np.ndarray:
@@ -76,27 +78,30 @@ class GraphSpan(Span, GuidedInput):
         self, tokens: Tokens, low: int, high: int, edges: dict[str, Span], layout: GraphLayout
     ) -> None:
         super().__init__(tokens, low, high)
-        self.edges, self.layout = edges, layout
+        self.edges = edges
+        self.layout = layout
 
     def initial_potentials(self, structure: Any) -> GraphPotentials:
         return structure.over(self.layout)
 
 
 def _attribute(name: str) -> Any:
-    """Return a property that is an attribute of the inner bank."""
+    """Return a property that is an attribute of the bank of an :class:`EdgeBank`."""
     return property(
-        lambda self: getattr(self.bank, name), lambda self, value: setattr(self.bank, name, value)
+        lambda edge_bank: getattr(edge_bank.bank, name),
+        lambda edge_bank, value: setattr(edge_bank.bank, name, value),
     )
 
 
 def _method(name: str) -> Any:
-    """Return a method that calls one of the inner bank."""
-    return lambda self, *given: getattr(self.bank, name)(*given)
+    """Return a method that calls that of the bank of an :class:`EdgeBank`."""
+    return lambda edge_bank, *arguments: getattr(edge_bank.bank, name)(*arguments)
 
 
 class EdgeBank(CompiledBank):
-    """A bank of tokens that are edges, and whose outputs are weights of pairs of labels; adds to
-    ``pairwise``.
+    """A bank of tokens that are edges, and whose outputs are weights of pairs of labels.
+
+    It adds to ``potentials.pairwise``.
 
     Parameters
     ----------
@@ -115,7 +120,8 @@ class EdgeBank(CompiledBank):
     layout = jit.EDGES
 
     def __init__(self, bank: Any, pairs: LabelPairs) -> None:
-        self.bank, self.pairs = bank, pairs
+        self.bank = bank
+        self.pairs = pairs
 
     @property
     def compiled(self) -> BankFunctions | None:  # type: ignore[override]
@@ -160,24 +166,30 @@ class EdgeBank(CompiledBank):
     def end_pass(self) -> None:
         self.bank.end_pass()
 
-    names, averaging, abilities, nbytes, rows_at_once = map(
-        _attribute, ("names", "averaging", "abilities", "nbytes", "rows_at_once")
-    )
+    names = _attribute("names")
+    averaging = _attribute("averaging")
+    abilities = _attribute("abilities")
+    nbytes = _attribute("nbytes")
+    rows_at_once = _attribute("rows_at_once")
     group_state = _attribute("group_state")
-    group_nbytes, recompute_norms, forget_input = map(
-        _method, ("group_nbytes", "recompute_norms", "forget_input")
-    )
-    state, load_state, condensed = map(_method, ("state", "load_state", "condensed"))
-    restart, discount, mix, _scale_group = map(
-        _method, ("restart", "discount", "mix", "_scale_group")
-    )
-    coordinates, shrink_coordinates = map(_method, ("coordinates", "shrink_coordinates"))
+    group_nbytes = _method("group_nbytes")
+    recompute_norms = _method("recompute_norms")
+    forget_input = _method("forget_input")
+    state = _method("state")
+    load_state = _method("load_state")
+    condensed = _method("condensed")
+    restart = _method("restart")
+    discount = _method("discount")
+    mix = _method("mix")
+    coordinates = _method("coordinates")
+    shrink_coordinates = _method("shrink_coordinates")
+    _scale_group = _method("_scale_group")
 
     def edges_of(self, x: GraphSpan) -> Span | None:
         """Return the edges of a graph with the features of these groups, if it has edges."""
         return x.edges.get(self.pairs.kind) or None
 
-    def own(self, gradient: GraphPotentials) -> UnaryPotentials:
+    def gradient_of_weights(self, gradient: GraphPotentials) -> UnaryPotentials:
         """Return the gradient in the potentials of the bank."""
         return UnaryPotentials(self.pairs.sums(gradient.pairwise))
 
@@ -213,24 +225,30 @@ class EdgeBank(CompiledBank):
         jit.add_pairs(scores.unary, 1.0, self.pairs.index, potentials.pairwise)
 
     def step(self, x: GraphSpan, gradient: GraphPotentials) -> None:
-        if (edges := self.edges_of(x)) is None:
+        edges = self.edges_of(x)
+        if edges is None:
             self.group_state.square_gradients[:] = 0.0
         else:
-            self.bank.step(edges, self.own(gradient))
+            self.bank.step(edges, self.gradient_of_weights(gradient))
 
     def apply_events(self, x: GraphSpan, gradient: GraphPotentials | None) -> None:
         edges = self.edges_of(x) if gradient is not None else None
-        self.bank.apply_events(
-            edges, self.own(gradient) if gradient is not None and edges is not None else None
-        )
+        if gradient is None or edges is None:
+            self.bank.apply_events(None, None)
+        else:
+            self.bank.apply_events(edges, self.gradient_of_weights(gradient))
 
     def inner_products(
         self, x: GraphSpan, gradient: GraphPotentials, totals: np.ndarray | None
     ) -> np.ndarray:
-        if (edges := self.edges_of(x)) is None:
-            return np.zeros(len(self.names))
-        own = self.own(gradient)
-        return self.bank.inner_products(edges, own, np.zeros((len(self.names), own.unary.shape[1])))
+        n_groups = len(self.names)
+        edges = self.edges_of(x)
+        if edges is None:
+            return np.zeros(n_groups)
+        # totals are those of nodes
+        totals_of_weights = np.zeros((n_groups, self.pairs.n_weights))
+        gradient_of_weights = self.gradient_of_weights(gradient)
+        return self.bank.inner_products(edges, gradient_of_weights, totals_of_weights)
 
     def grow_outputs(self, n_outputs: int) -> None:
         self.pairs = LabelPairs(self.pairs.kind, n_outputs)
@@ -276,7 +294,7 @@ class PairBank(CompiledDenseBank):
     def arrays(self) -> jit.Pairs:  # type: ignore[override]
         return jit.Pairs(self.table, self._sums, self.group_state.address, self.pairs.index)
 
-    def _own(self, gradient: Potentials) -> np.ndarray:
+    def _gradient_of_table(self, gradient: Potentials) -> np.ndarray:
         return self.pairs.sums(gradient.pairwise).sum(axis=0)[None, None]
 
     def grow_outputs(self, n_outputs: int) -> None:

@@ -1,5 +1,6 @@
-"""Kernel groups by explicit, dense feature maps: random Fourier features or Nyström, with a model
-of fixed size.
+"""Kernel groups by explicit, dense feature maps: random Fourier features or Nyström.
+
+The model has a fixed size.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from scipy import sparse
 
 from omkl._pointers import Packed
 from omkl.groups import _jit_maps as jit
-from omkl.groups.base import Bank, CompiledBank, FrozenGroups
+from omkl.groups.base import CompiledBank, FrozenGroup, FrozenGroups
 from omkl.groups.tables import Rows, TableBank
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels.base import Kernel
@@ -23,8 +24,7 @@ WINDOW_BYTES = 2**24
 
 
 class FeatureMapBank(CompiledBank, TableBank):
-    r"""Kernel groups :math:`\theta_k \in R^{K \times D_k}` on the features :math:`z_k(x)` of finite
-    feature maps.
+    r"""Kernel groups :math:`\theta_k \in R^{K \times D_k}` on features :math:`z_k(x)`, (D_k,).
 
     It reads the views of the tokens and adds to ``potentials.unary``. A round costs one product
     with the table, a step O(D) for each label in error, and a proximal step O(1) per group. The
@@ -72,14 +72,18 @@ class FeatureMapBank(CompiledBank, TableBank):
         averaging: bool = False,
         memory: int = WINDOW_BYTES,
     ) -> None:
-        self.names, self.averaging = list(names), bool(averaging)
+        self.names = list(names)
+        self.averaging = bool(averaging)
         self.kernels = list(kernels)
         self.views = list(views)
         self.sizes = np.asarray(sizes, dtype=np.int64)
         self.memory = memory
+        #: Bounds of the features of each group, all groups side by side.
         self._starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
-        self.table = np.zeros((n_outputs, self._starts[-1]))
-        self._sums = np.zeros((n_outputs if averaging else 0, self._starts[-1]))
+        n_features = self._starts[-1]
+        n_sums = n_outputs if averaging else 0
+        self.table = np.zeros((n_outputs, n_features))
+        self._sums = np.zeros((n_sums, n_features))
         self._find_nonzero()
         self.forget_input()
 
@@ -88,13 +92,10 @@ class FeatureMapBank(CompiledBank, TableBank):
         """Bytes of all arrays: parameters, feature maps, and computed features."""
         return self.table.nbytes + self._sums.nbytes + self._window.nbytes + map_bytes(self.kernels)
 
-    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
-        # with the rounding of the frozen maps, which predict
-        Bank.add_averaged_potentials(self, x, potentials)
-
     def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
+        # add_averaged_potentials has the rounding of the frozen maps, and takes longer
         self.add_potentials(x, potentials)
-        super().add_averaged_potentials(x, average)
+        self._add_compiled_average(x, average)
 
     def arrays(self) -> jit.Maps:
         return jit.Maps(
@@ -106,47 +107,48 @@ class FeatureMapBank(CompiledBank, TableBank):
         )
 
     def input_of(self, x: Span) -> tuple[Packed, int]:
-        low, packed = self._window_of(x)
-        return packed, x.low - low
+        packed = self._packed_window_of(x)
+        return packed, x.low - self._first_of_window
 
     def inputs_of(self, tokens: Tokens, chosen: np.ndarray) -> tuple[Packed, bool]:
         if self._fits(tokens):
-            return self._window_of(tokens.everything())[1], True
+            return self._packed_window_of(tokens.everything()), True
         # one sequence at a time, as in single rounds: the rounding of BLAS depends on the number of
         # rows
         features = np.empty((len(chosen), self._starts[-1]))
         sequences = np.searchsorted(tokens.offsets, chosen, side="right") - 1
         place = 0
         while place < len(chosen):
-            low, high = tokens.offsets[sequences[place] :][:2].tolist()
-            features[place : place + high - low] = self._computed(tokens, low, high)
-            place += high - low
+            x = tokens.sequence(sequences[place])
+            features[place : place + len(x)] = self._computed(tokens, x.low, x.high)
+            place += len(x)
         return jit.MAPPED_TOKENS.pack(jit.MappedTokens(features)), False
 
     def forget_input(self) -> None:
+        #: The tokens whose features are cached, the first of them, and features (n, D).
         self._tokens: Tokens | None = None
-        self._low = 0
+        self._first_of_window = 0
         self._window = np.zeros((0, self._starts[-1]))
         self._packed_window: Packed | None = None
 
-    def _window_of(self, x: Span) -> tuple[int, Packed]:
-        """Return the first token of a window that contains ``x``, and the window's features."""
-        if (
-            x.tokens is not self._tokens
-            or x.low < self._low
-            or x.high > self._low + len(self._window)
-        ):
-            low, high = x.low, x.high
+    def _packed_window_of(self, x: Span) -> Packed:
+        """Return features of tokens from ``_first_of_window`` on; they contain those of ``x``."""
+        first = self._first_of_window
+        is_cached = first <= x.low and x.high <= first + len(self._window)
+        if x.tokens is not self._tokens or not is_cached:
+            low = x.low
+            high = x.high
             if self._fits(x.tokens):
-                low, high = 0, x.tokens.n_tokens
+                low = 0
+                high = x.tokens.n_tokens
             self.forget_input()  # free the old features first
             self._window = self._computed(x.tokens, low, high)
             self._tokens = x.tokens
-            self._low = low
+            self._first_of_window = low
         packed = self._packed_window
         if packed is None:
             self._packed_window = packed = jit.MAPPED_TOKENS.pack(jit.MappedTokens(self._window))
-        return self._low, packed
+        return packed
 
     def _computed(self, tokens: Tokens, low: int, high: int) -> np.ndarray:
         """Compute the features of the tokens ``low .. high - 1``, all groups side by side."""
@@ -154,8 +156,10 @@ class FeatureMapBank(CompiledBank, TableBank):
         for k, (kernel, view) in enumerate(zip(self.kernels, self.views)):
             first, last = self._starts[k : k + 2]
             for rows in row_blocks(high - low, last - first, np.float64):
-                bounds = low + rows.start, low + rows.stop
-                window[rows, first:last] = dense_features(kernel, tokens.views[view], *bounds)
+                features = dense_features(
+                    kernel, tokens.views[view], low + rows.start, low + rows.stop
+                )
+                window[rows, first:last] = features
         return window
 
     @property
@@ -165,25 +169,23 @@ class FeatureMapBank(CompiledBank, TableBank):
     def features_of(self, tokens: Tokens, rows: np.ndarray) -> np.ndarray:
         """Return the features of some tokens, (n, D)."""
         if self._fits(tokens):
-            self._window_of(tokens.everything())
+            self._packed_window_of(tokens.everything())
             return self._window[rows]
-        parts = zip(self.kernels, self.views)
-        return np.hstack(
-            [
-                dense_features(kernel, tokens.views[view][rows], 0, len(rows))
-                for kernel, view in parts
-            ]
-        )
+        blocks = []
+        for kernel, view in zip(self.kernels, self.views):
+            blocks.append(dense_features(kernel, tokens.views[view][rows], 0, len(rows)))
+        return np.hstack(blocks)
 
     def _fits(self, tokens: Tokens) -> bool:
         """Check whether there is room for the features of all tokens."""
         return 8 * tokens.n_tokens * self.table.shape[1] <= max(self.memory, WINDOW_BYTES)
 
     def recompute_norms(self) -> None:
-        owners = self._spread(np.arange(len(self.names)))
-        self.group_state.square_norms[:] = np.bincount(
-            owners, np.square(self.table).sum(axis=0), len(self.names)
-        )
+        n_groups = len(self.names)
+        squares_of_features = np.square(self.table).sum(axis=0)
+        group_of_feature = self._spread(np.arange(n_groups))
+        square_norms = np.bincount(group_of_feature, squares_of_features, n_groups)
+        self.group_state.square_norms[:] = square_norms
 
     def _spread(self, values: np.ndarray, rows: Rows = slice(None)) -> np.ndarray:
         return np.repeat(values, self.sizes)
@@ -207,48 +209,65 @@ class FrozenFeatureMaps(FrozenGroups):
     """Averaged groups for prediction, without maps of zero weight."""
 
     def __init__(self, bank: FeatureMapBank) -> None:
-        blocks = np.split(bank.averaged_table(), np.cumsum(bank.sizes)[:-1], axis=1)
         self.names = list(bank.names)
-        groups = enumerate(zip(bank.kernels, bank.views, map(np.ascontiguousarray, blocks)))
-        self._groups = [(k, *group) for k, group in groups if group[2].any()]
+        self._groups = []
+        blocks = np.split(bank.averaged_table(), np.cumsum(bank.sizes)[:-1], axis=1)
+        for k, weights in enumerate(blocks):
+            if weights.any():
+                group = FrozenGroup(
+                    index=k,
+                    kernel=bank.kernels[k],
+                    view=bank.views[k],
+                    weights=np.ascontiguousarray(weights),
+                )
+                self._groups.append(group)
 
     def group_nbytes(self) -> np.ndarray:
         """Return the bytes of each group, (p,): its weights and its map."""
         nbytes = np.zeros(len(self.names))
-        for k, kernel, _, weights in self._groups:
-            nbytes[k] = weights.nbytes + map_bytes([kernel])
+        for group in self._groups:
+            nbytes[group.index] = group.weights.nbytes + map_bytes([group.kernel])
         return nbytes
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        for k, kernel, view, weights in self._groups:
-            for rows in row_blocks(len(x), weights.shape[1], np.float64) if self._in_use(k) else ():
-                block = dense_features(
-                    kernel, x.tokens.views[view], x.low + rows.start, x.low + rows.stop
-                )
-                potentials.unary[rows] += block @ weights.T
+        for group in self._groups:
+            if not self._in_use(group.index):
+                continue
+            view = x.tokens.views[group.view]
+            for rows in row_blocks(len(x), group.weights.shape[1], np.float64):
+                features = dense_features(group.kernel, view, x.low + rows.start, x.low + rows.stop)
+                potentials.unary[rows] += features @ group.weights.T
 
     def products_of_parts(
         self, x: Span, gradient: Potentials
     ) -> Iterator[tuple[str, int, np.ndarray]]:
-        """Yield ``(group, token, values)``: products of the parts of a kernel's features with the
-        gradient there.
+        """Yield the products of the parts of a kernel's features with the gradient at a token.
+
+        Yields
+        ------
+        name : str
+            Name of the group.
+        token : int
+        products : array
         """
         moving = np.flatnonzero(gradient.unary.any(axis=1)).tolist()
-        for k, kernel, view, weights in self._groups:
+        for group in self._groups:
+            view = x.tokens.views[group.view]
             for token in moving:
-                row = x.tokens.views[view][x.low + token : x.low + token + 1]
-                yield self.names[k], token, kernel.parts(row, gradient.unary[token] @ weights)
+                row = view[x.low + token : x.low + token + 1]
+                products = group.kernel.parts(row, gradient.unary[token] @ group.weights)
+                yield self.names[group.index], token, products
 
     def recompute_norms(self) -> None:
         """Set ``||theta_k||^2`` in the group state."""
         assert self.group_state is not None
         self.group_state.square_norms[:] = 0.0
-        for k, *_, weights in self._groups:
-            self.group_state.square_norms[k] = np.vdot(weights, weights)
+        for group in self._groups:
+            self.group_state.square_norms[group.index] = np.vdot(group.weights, group.weights)
 
 
 def dense_features(kernel: Kernel, view: np.ndarray, low: int, high: int) -> np.ndarray:
-    """Return the features of the rows ``low .. high - 1`` of a view, a dense array (high - low, D).
+    """Return the features of the rows ``low .. high - 1`` of a view, dense (high - low, D).
 
     With many columns or features, their rounding depends on the number of rows.
     """
@@ -257,10 +276,16 @@ def dense_features(kernel: Kernel, view: np.ndarray, low: int, high: int) -> np.
         # for a single row BLAS uses another routine, with another order of rounding
         rows = view[[low, low]]
     features = kernel.features(rows)
-    return (features.toarray() if sparse.issparse(features) else features)[: high - low]
+    if sparse.issparse(features):
+        features = features.toarray()
+    return features[: high - low]
 
 
 def map_bytes(kernels: list[Kernel]) -> int:
     """Return the bytes of the arrays of feature maps."""
-    learned = [value for kernel in kernels for value in kernel.learned().values()]
-    return sum(value.nbytes for value in learned if isinstance(value, np.ndarray))
+    nbytes = 0
+    for kernel in kernels:
+        for value in kernel.learned().values():
+            if isinstance(value, np.ndarray):
+                nbytes += value.nbytes
+    return nbytes

@@ -17,18 +17,9 @@ SCALE_RANGE = (1e-6, 1e6)
 SAVED = "scales", "square_norms", "averages", "empty", "left_out"
 
 
-class StepArrays(NamedTuple):
-    """Arrays of some groups that a gradient step reads or sets, for compiled loops."""
-
-    rates: np.ndarray
-    averages: np.ndarray
-    empty: np.ndarray
-    square_norms: np.ndarray
-    square_gradients: np.ndarray
-
-
-_arrays_of_bank = attrgetter(*jit.BankGroups._fields)
+#: Arrays of the group state for compiled functions; all fields but the range of scales.
 _arrays_of_all = attrgetter(*jit.Groups._fields[:-2])
+_arrays_of_bank = attrgetter(*jit.BankGroups._fields)
 
 
 class Mixture(NamedTuple):
@@ -47,6 +38,29 @@ class Mixture(NamedTuple):
     def of(self, groups: slice) -> "Mixture":
         """Select a slice of the groups."""
         return Mixture(self.weights, self.points[:, groups], self.averages[:, groups])
+
+    def directions(
+        self, directions: Sequence[np.ndarray], spread: Callable[[np.ndarray], np.ndarray]
+    ) -> list[np.ndarray]:
+        """Return the terms of the mixed parameters, one of each shard.
+
+        ``spread`` broadcasts one number per group to the shape of the shards' arrays.
+        """
+        return [spread(point) * array for point, array in zip(self.points, directions)]
+
+    def sums(
+        self,
+        directions: Sequence[np.ndarray],
+        sums: Sequence[np.ndarray],
+        spread: Callable[[np.ndarray], np.ndarray],
+    ) -> list[np.ndarray]:
+        """Return the terms of the mixed running sums, one of each shard."""
+        terms = []
+        for average, direction, weight, sums_of_shard in zip(
+            self.averages, directions, self.weights, sums
+        ):
+            terms.append(spread(average) * direction + weight * sums_of_shard)
+        return terms
 
 
 class OwnsGroups(Protocol):
@@ -91,27 +105,24 @@ class GroupState:
         repeated = [name for name, count in Counter(names).items() if count > 1]
         if repeated:
             raise InputError(
-                f"Two groups are called {sorted(repeated)[0]!r}: give every group a unique name."
+                f"Two groups are called {min(repeated)!r}: give every group a unique name."
             )
         p = len(names)
         self.names = names
-        self.scales, self.averages, self.rates, self.bases = (
-            np.zeros(p),
-            np.zeros(p),
-            np.zeros(p),
-            np.ones(p),
-        )
-        self.square_norms, self.square_gradients, self.total_shrinkage, self.before = np.zeros(
-            (4, p)
-        )
+        self.scales, self.averages, self.rates = np.zeros((3, p))
+        self.square_norms, self.square_gradients = np.zeros((2, p))
+        self.total_shrinkage, self.before = np.zeros((2, p))
+        self.bases = np.ones(p)
         self.empty = np.ones(p, dtype=bool)
         self.activated, self.deactivated, self.left_out = np.zeros((3, p), dtype=bool)
-        self.total_weight = self.pending_weight = 0.0
+        self.total_weight = 0.0
+        self.pending_weight = 0.0
         self._packed: Packed | None = None
         first = 0
         for bank in banks:
-            bank.group_state = GroupStateView(self, first, first + len(bank.names))
-            first += len(bank.names)
+            end = first + len(bank.names)
+            bank.group_state = GroupStateView(self, first, end)
+            first = end
 
     @property
     def address(self) -> int:
@@ -133,7 +144,8 @@ class GroupState:
         indices = [grown.names.index(name) for name in self.names]
         for name in SAVED:
             getattr(grown, name)[indices] = getattr(self, name)
-        grown.total_weight, grown.pending_weight = self.total_weight, self.pending_weight
+        grown.total_weight = self.total_weight
+        grown.pending_weight = self.pending_weight
         return grown
 
     @property
@@ -142,15 +154,14 @@ class GroupState:
         return self.scales * np.sqrt(np.maximum(self.square_norms, 0.0))
 
     def measure(self) -> np.ndarray:
-        """Return the norms at the start of the proximal step, ``base_k ||v_k||``, in a reused
-        array.
-        """
+        """Return ``base_k ||v_k||``, the norms before the proximal step, in a reused array."""
         jit.measure(self.address)
         return self.before
 
     def rescale(self, after: np.ndarray, radius: float, forgets: bool) -> tuple[bool, float]:
-        """Rescale the groups to the norms ``after``, then project onto the ball; penalised groups
-        come first.
+        """Rescale the groups to the norms ``after``, then project onto the ball.
+
+        Penalised groups come first.
 
         Parameters
         ----------
@@ -173,8 +184,10 @@ class GroupState:
         """Set every group and the average to zero; keep ``left_out``."""
         for array in (self.scales, self.square_norms, self.averages, self.total_shrinkage):
             array[:] = 0.0
-        self.bases[:], self.empty[:] = 1.0, True
-        self.total_weight = self.pending_weight = 0.0
+        self.bases[:] = 1.0
+        self.empty[:] = True
+        self.total_weight = 0.0
+        self.pending_weight = 0.0
 
     def discount(self, factor: float) -> None:
         """Multiply the weights of all models in the average; banks multiply their running sums.
@@ -200,15 +213,15 @@ class GroupState:
             Factors of each shard's ``v_k`` before mixing.
         """
         totals, pending = np.array([state["weights"] for state in states]).T
-        averages, own_scales = (
-            np.array([state[name] for state in states]) for name in ("averages", "scales")
-        )
-        self.scales[:], self.averages[:] = 1.0, 0.0
-        self.total_weight, self.pending_weight = float(weights @ totals), 0.0
+        averages = np.array([state["averages"] for state in states])
+        scales_of_shards = np.array([state["scales"] for state in states])
+        averages = averages + pending[:, None] * scales_of_shards
+        self.scales[:] = 1.0
+        self.averages[:] = 0.0
+        self.total_weight = float(weights @ totals)
+        self.pending_weight = 0.0
         column = weights[:, None]
-        return Mixture(
-            weights, column * scales, column * (averages + pending[:, None] * own_scales)
-        )
+        return Mixture(weights=weights, points=column * scales, averages=column * averages)
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the arrays of a checkpoint."""
@@ -224,35 +237,28 @@ class GroupState:
         """
         for name in SAVED:
             getattr(self, name)[:] = state[name]
-        self.total_weight, self.pending_weight = (float(weight) for weight in state["weights"])
+        self.total_weight, self.pending_weight = state["weights"].tolist()
 
 
 class GroupStateView:
     """The slice of the group state for one bank: views of the same arrays."""
 
-    def __init__(self, whole: GroupState, first: int, last: int) -> None:
-        self._whole = whole
-        self.groups = own = slice(first, last)
-        self.scales, self.bases, self.rates = whole.scales[own], whole.bases[own], whole.rates[own]
-        self.square_norms, self.square_gradients = (
-            whole.square_norms[own],
-            whole.square_gradients[own],
-        )
-        self.averages, self.left_out, self.empty = (
-            whole.averages[own],
-            whole.left_out[own],
-            whole.empty[own],
-        )
-        self.activated, self.deactivated = whole.activated[own], whole.deactivated[own]
-        self.step = StepArrays(
-            self.rates, self.averages, self.empty, self.square_norms, self.square_gradients
-        )
-        self._packed = jit.BANK_GROUPS.pack(jit.BankGroups(*_arrays_of_bank(self)))
-
-    @property
-    def scale_range(self) -> tuple[float, float]:
-        """Range of scales outside of which they are folded into ``v``."""
-        return SCALE_RANGE
+    def __init__(self, state: GroupState, first: int, end: int) -> None:
+        self._state = state
+        self.groups = groups = slice(first, end)
+        self.scales = state.scales[groups]
+        self.bases = state.bases[groups]
+        self.rates = state.rates[groups]
+        self.square_norms = state.square_norms[groups]
+        self.square_gradients = state.square_gradients[groups]
+        self.averages = state.averages[groups]
+        self.left_out = state.left_out[groups]
+        self.empty = state.empty[groups]
+        self.activated = state.activated[groups]
+        self.deactivated = state.deactivated[groups]
+        #: The arrays that a bank's compiled functions read or set.
+        self.arrays = jit.BankGroups(*_arrays_of_bank(self))
+        self._packed = jit.BANK_GROUPS.pack(self.arrays)
 
     @property
     def address(self) -> int:
@@ -261,37 +267,47 @@ class GroupStateView:
 
     def __reduce__(self) -> tuple:
         # copies must hold views of the copied group state
-        return GroupStateView, (self._whole, self.groups.start, self.groups.stop)
+        return GroupStateView, (self._state, self.groups.start, self.groups.stop)
 
     def factors(self, averaging: bool) -> tuple[np.ndarray, float]:
         """Return ``(a_k, W)``, including the current model: the average is ``(a_k v_k + u_k) / W``.
 
         Return ``(s_k, 0)`` for the current model if there is no average.
         """
-        whole = self._whole
-        if not (averaging and whole.total_weight):
+        state = self._state
+        if not averaging or state.total_weight == 0.0:
             return self.scales, 0.0
-        return self.averages + whole.pending_weight * self.scales, whole.total_weight
+        return self.averages + state.pending_weight * self.scales, state.total_weight
 
-    def average(self, values: np.ndarray, sums: np.ndarray, spread: Callable) -> np.ndarray:
-        """Return the averaged parameters from directions and running sums, or the current ones
-        without an average.
+    def average(
+        self,
+        directions: np.ndarray,
+        sums: np.ndarray,
+        spread: Callable[[np.ndarray], np.ndarray],
+    ) -> np.ndarray:
+        """Return averaged parameters, or the current ones without an average, as a new array.
 
-        ``spread`` broadcasts one number per group to the shape of the arrays.
+        Parameters
+        ----------
+        directions, sums : arrays of the same shape
+            ``v_k`` and ``u_k`` of all groups; ``sums`` has another shape without an average.
+        spread : callable
+            Broadcasts one number per group to the shape of the arrays.
         """
-        factors, total = self.factors(sums.shape == values.shape)
-        average = spread(factors) * values
-        average = (average + sums) / total if total else average
-        return np.where(spread(self.left_out), 0.0, average) if self.left_out.any() else average
+        factors, total = self.factors(sums.shape == directions.shape)
+        average = spread(factors) * directions
+        if total != 0.0:
+            average = (average + sums) / total
+        if self.left_out.any():
+            average = np.where(spread(self.left_out), 0.0, average)
+        return average
 
     def shares_of(self, step: float) -> np.ndarray:
         """Return ``step / s_k``, by which coordinates of ``v_k`` shrink; 0 for empty groups."""
         return np.divide(step, self.scales, out=np.zeros_like(self.scales), where=self.scales > 0.0)
 
-    def fold(self, k: int, factor: float, values: np.ndarray, sums: np.ndarray) -> None:
-        """Add ``a_k v_k`` to the running sums of group k, if any, and multiply its ``v_k``, in
-        place.
-        """
+    def fold(self, k: int, factor: float, direction: np.ndarray, sums: np.ndarray) -> None:
+        """Add ``a_k v_k`` to the running sums ``u_k``, if any, and multiply ``v_k``, in place."""
         if sums.size:
-            sums += self.averages[k] * values
-        values *= factor
+            sums += self.averages[k] * direction
+        direction *= factor

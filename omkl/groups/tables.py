@@ -1,4 +1,4 @@
-"""Groups of explicit weights in a table: features by label, transitions, trigrams and intercepts."""
+"""Groups of explicit weights in tables: features by label, transitions, trigrams, intercepts."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -45,8 +45,7 @@ NO_INPUT = jit.FEATURES.pack(jit.FeaturesOfTokens(*NO_FEATURES))
 
 
 class TableBank(Bank):
-    """Groups of explicit weights in an array ``table``, with running sums of the same shape for the
-    average.
+    """Groups of explicit weights in an array ``table``, with running sums of the same shape.
 
     Subclasses define :meth:`_spread`.
     """
@@ -86,41 +85,37 @@ class TableBank(Bank):
         return (self._spread(self.group_state.scales) * self.table[: self.n_rows]).ravel()
 
     def shrink_coordinates(self, step: float) -> None:
-        table, state = self.table, self.group_state
-        moved = np.sign(table) * np.maximum(
-            np.abs(table) - self._spread(state.shares_of(step)), 0.0
-        )
+        group_state = self.group_state
+        excess = np.abs(self.table) - self._spread(group_state.shares_of(step))
+        shrunk = np.sign(self.table) * np.maximum(excess, 0.0)
         if self.averaging:
-            self._sums -= self._spread(state.averages) * (moved - table)
-        table[:] = moved
+            self._sums -= self._spread(group_state.averages) * (shrunk - self.table)
+        self.table[:] = shrunk
         self.recompute_norms()
 
     def averaged_table(self, rows: slice | None = None) -> np.ndarray:
-        """Return the averaged weights of some rows of the table, all by default; the current ones
-        without an average.
+        """Return the averaged weights, or the current ones without an average.
 
         Parameters
         ----------
         rows : slice, optional
+            Rows of the table; all by default.
         """
-        rows = slice(0, self.n_rows) if rows is None else rows
-        return self.group_state.average(
-            self.table[rows], self._sums[rows], partial(self._spread, rows=rows)
-        )
+        if rows is None:
+            rows = slice(0, self.n_rows)
+        spread = partial(self._spread, rows=rows)
+        return self.group_state.average(self.table[rows], self._sums[rows], spread)
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
-        n = len(states[0]["table"])
-        for low in range(0, n, TOGETHER):
-            rows = slice(low, min(low + TOGETHER, n))
+        n_rows = len(states[0]["table"])
+        for low in range(0, n_rows, TOGETHER):
+            rows = slice(low, min(low + TOGETHER, n_rows))
+            spread = partial(self._spread, rows=rows)
             tables = [state["table"][rows] for state in states]
             if self.averaging:
-                parts = zip(mixture.averages, tables, mixture.weights, states)
-                self._sums[rows] = sum(
-                    self._spread(a, rows) * t + w * s["sums"][rows] for a, t, w, s in parts
-                )
-            self.table[rows] = sum(
-                self._spread(point, rows) * t for point, t in zip(mixture.points, tables)
-            )
+                sums = [state["sums"][rows] for state in states]
+                self._sums[rows] = sum(mixture.sums(tables, sums, spread))
+            self.table[rows] = sum(mixture.directions(tables, spread))
         self._find_nonzero()
         self.recompute_norms()
 
@@ -128,15 +123,18 @@ class TableBank(Bank):
         return {"table": self.table[: self.n_rows], "sums": self._sums[: self.n_rows]}
 
     def condensed(self) -> dict[str, np.ndarray]:
-        state = self.state()
-        return {**state, "table": self.averaged_table(), "sums": state["sums"][:0]}
+        return {**self.state(), "table": self.averaged_table(), "sums": self._sums[:0]}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        table, sums = state["table"], state["sums"]
-        rows = self.table.shape[1:]
-        self._check_fit(table.shape[1:] == rows and sums.shape in (table.shape, (0, *rows)))
+        table = state["table"]
+        sums = state["sums"]
+        shape_of_row = self.table.shape[1:]
+        sums_fit = sums.shape in (table.shape, (0, *shape_of_row))
+        self._check_fit(table.shape[1:] == shape_of_row and sums_fit)
         self.averaging = len(sums) > 0 or (len(table) == 0 and self.averaging)
-        self.table, self._sums = np.array(table, self.table.dtype), np.array(sums, self.table.dtype)
+        dtype = self.table.dtype
+        self.table = np.array(table, dtype)
+        self._sums = np.array(sums, dtype)
         self._find_nonzero()
 
 
@@ -173,9 +171,11 @@ class ExplicitBank(CompiledBank, TableBank):
         averaging: bool = False,
         dtype: DTypeLike = np.float64,
     ) -> None:
-        self.names, self.averaging = list(names), bool(averaging)
+        self.names = list(names)
+        self.averaging = bool(averaging)
         self.n_features = 0
-        self.table, self._sums = (np.zeros((0, n_outputs), dtype=dtype) for _ in range(2))
+        self.table = np.zeros((0, n_outputs), dtype)
+        self._sums = np.zeros((0, n_outputs), dtype)
         self._groups, self._links = np.zeros((2, 0), dtype=np.int32)
         self._heads = np.full(len(self.names), jit.END, dtype=np.int32)
         self.grow(groups)
@@ -193,9 +193,8 @@ class ExplicitBank(CompiledBank, TableBank):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(
-            a.nbytes for a in (self.table, self._sums, self._links, self._heads, self.groups)
-        )
+        arrays = [self.table, self._sums, self._links, self._heads, self.groups]
+        return sum(array.nbytes for array in arrays)
 
     def add_groups(self, names: list[str]) -> None:
         """Append groups that have no features yet; the group state must be rebuilt for them.
@@ -215,33 +214,29 @@ class ExplicitBank(CompiledBank, TableBank):
         groups : int array
             The group of each new feature.
         """
-        first, self.n_features = self.n_features, self.n_features + len(groups)
+        first = self.n_features
+        self.n_features += len(groups)
         capacity = len(self.table)
         if self.n_features > capacity:
             # allocate the first table exactly: usually the training set is fixed
-            capacity = (
-                self.n_features if capacity == 0 else max(self.n_features, capacity + capacity // 2)
-            )
-            self.table, self._groups = (
-                lengthened(self.table, capacity),
-                lengthened(self._groups, capacity),
-            )
+            capacity = max(self.n_features, capacity + capacity // 2)
+            self.table = lengthened(self.table, capacity)
+            self._groups = lengthened(self._groups, capacity)
             self._links = lengthened(self._links, capacity, fill=jit.UNTOUCHED)
             if self.averaging:
                 self._sums = lengthened(self._sums, capacity)
         self._groups[first : self.n_features] = groups
 
     def features_of(self, tokens: Tokens) -> Features:
-        """Return the features of all tokens; raise an InputError if they have none, or unknown
-        ones.
-        """
+        """Return the features of all tokens; raise an InputError for none, and for unknown ones."""
         if tokens.features is None:
             raise InputError(
                 f"The tokens have no features, but the group {self.names[0]!r} needs them."
             )
         if tokens.n_features > self.n_features:
             raise InputError(
-                f"Feature {tokens.n_features - 1} was met, but the bank has {self.n_features} features."
+                f"Feature {tokens.n_features - 1} was met, but the bank has "
+                f"{self.n_features} features."
             )
         return tokens.features
 
@@ -256,8 +251,17 @@ class ExplicitBank(CompiledBank, TableBank):
         return jit.WEIGHTS_32 if self.table.dtype == np.float32 else jit.WEIGHTS
 
     def arrays(self) -> jit.Weights:
-        groups = self.group_state.address
-        return jit.Weights(self._groups, self.table, self._sums, self._links, self._heads, groups)
+        return jit.Weights(
+            group_of=self._groups,
+            table=self.table,
+            sums=self._sums,
+            links=self._links,
+            heads=self._heads,
+            groups=self.group_state.address,
+        )
+
+    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
+        self._add_compiled_average(x, potentials)
 
     def input_of(self, x: Span) -> tuple[Packed, int]:
         self.features_of(x.tokens)
@@ -271,13 +275,19 @@ class ExplicitBank(CompiledBank, TableBank):
         return values[self.groups[rows]][:, None]
 
     def shrink_coordinates(self, step: float) -> None:
-        state = self.group_state
-        arrays = self.table, self._sums, self.groups, state.square_norms
-        jit.shrink_features(state.shares_of(step), state.averages, *arrays)
+        group_state = self.group_state
+        jit.shrink_features(
+            group_state.shares_of(step),
+            group_state.averages,
+            self.table,
+            self._sums,
+            self.groups,
+            group_state.square_norms,
+        )
 
     def recompute_norms(self) -> None:
-        used = self.table[: len(self.groups)]
-        squares = np.einsum("ij,ij->i", used, used, dtype=np.float64)
+        table = self.table[: self.n_features]
+        squares = np.einsum("ij,ij->i", table, table, dtype=np.float64)
         self.group_state.square_norms[:] = np.bincount(self.groups, squares, len(self.names))
 
     def group_nbytes(self) -> np.ndarray:
@@ -303,7 +313,8 @@ class ExplicitBank(CompiledBank, TableBank):
         groups = state["groups"]
         in_range = groups.min(initial=0) >= 0 and groups.max(initial=-1) < len(self.names)
         self._check_fit(len(state["table"]) == len(groups) and bool(in_range))
-        self.n_features, self._groups = len(groups), np.array(groups, np.int32)
+        self.n_features = len(groups)
+        self._groups = np.array(groups, np.int32)
         self._links = np.full(len(groups), jit.UNTOUCHED, dtype=np.int32)
         super().load_state(state)
 
@@ -324,16 +335,19 @@ class DenseBank(TableBank):
     _label_axes: ClassVar[tuple[int, ...]] = (2,)
 
     def __init__(self, name: str, shape: tuple[int, int, int], averaging: bool = False) -> None:
-        self.names, self.averaging = [name], bool(averaging)
+        self.names = [name]
+        self.averaging = bool(averaging)
         self.table = np.zeros(shape)
-        self._sums = np.zeros(shape if averaging else (0, *shape[1:]))
+        n_sums = shape[0] if averaging else 0
+        self._sums = np.zeros((n_sums, *shape[1:]))
 
     @abstractmethod
-    def _own(self, gradient: Potentials) -> np.ndarray:
+    def _gradient_of_table(self, gradient: Potentials) -> np.ndarray:
         """Return the gradient in the shape of the table."""
 
     def step(self, x: Span, gradient: Potentials) -> None:
-        dense.step_dense(self._own(gradient), self.table, self._sums, self.group_state.step)
+        gradient_of_table = self._gradient_of_table(gradient)
+        dense.step_dense(gradient_of_table, self.table, self._sums, self.group_state.arrays)
 
     def _scale_group(self, k: int, factor: float) -> None:
         self.group_state.fold(k, factor, self.table, self._sums)
@@ -346,7 +360,9 @@ class DenseBank(TableBank):
 
     def averaged(self) -> "DenseBank":
         frozen = copy(self)
-        frozen.table, frozen._sums, frozen.averaging = self.averaged_table(), self._sums[:0], False
+        frozen.table = self.averaged_table()
+        frozen._sums = self._sums[:0]
+        frozen.averaging = False
         return frozen
 
 
@@ -356,7 +372,7 @@ class CompiledDenseBank(CompiledBank, DenseBank):
     layout = dense.DENSE
 
     def arrays(self) -> dense.Dense:
-        return dense.Dense(self.table, self._sums, self.group_state.address)
+        return dense.Dense(table=self.table, sums=self._sums, groups=self.group_state.address)
 
     def input_of(self, x: Span) -> tuple[Packed, int]:
         return NO_INPUT, 0
@@ -387,15 +403,23 @@ class TransitionBank(CompiledDenseBank):
         fold=dense.fold,
         slopes=dense.slopes_of_transitions,
     )
-    compiled = property(lambda self: self.functions if len(self.table) == 1 else None)
 
     def __init__(
         self, n_labels: int, positions: int = 1, averaging: bool = False, name: str = "transitions"
     ) -> None:
         super().__init__(name, (positions, n_labels, n_labels), averaging)
 
+    @property
+    def compiled(self) -> BankFunctions | None:
+        """Compiled functions, if all positions share their transitions."""
+        return self.functions if len(self.table) == 1 else None
+
+    def _shares_positions(self, potentials: Potentials) -> bool:
+        """Check whether all positions share their transitions, here and in the potentials."""
+        return len(potentials.pairwise) == len(self.table) == 1
+
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
-        if len(potentials.pairwise) == len(self.table) == 1:
+        if self._shares_positions(potentials):
             super().add_potentials(x, potentials)
             return
         scale = self.group_state.scales[0]
@@ -405,18 +429,19 @@ class TransitionBank(CompiledDenseBank):
         )
 
     def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
-        if len(potentials.pairwise) == len(self.table) == 1:
-            super().add_averaged_potentials(x, potentials)
+        if self._shares_positions(potentials):
+            self._add_compiled_average(x, potentials)
         else:
-            Bank.add_averaged_potentials(self, x, potentials)
+            super().add_averaged_potentials(x, potentials)
 
-    def _own(self, gradient: Potentials) -> np.ndarray:
+    def _gradient_of_table(self, gradient: Potentials) -> np.ndarray:
         return gradient.pairwise
 
 
 class TrigramBank(DenseBank):
-    """Indicators of triples of adjacent labels, in a second-order chain; adds to
-    ``potentials.triples``.
+    """Indicators of triples of adjacent labels, in a second-order chain.
+
+    It adds to ``potentials.triples``.
 
     Parameters
     ----------
@@ -436,7 +461,7 @@ class TrigramBank(DenseBank):
         if scale != 0.0:
             potentials.triples[:] += scale * self.table
 
-    def _own(self, gradient: Potentials) -> np.ndarray:
+    def _gradient_of_table(self, gradient: Potentials) -> np.ndarray:
         return gradient.triples
 
 
@@ -464,5 +489,8 @@ class InterceptBank(CompiledDenseBank):
     def __init__(self, n_outputs: int, averaging: bool = False, name: str = "intercept") -> None:
         super().__init__(name, (1, 1, n_outputs), averaging)
 
-    def _own(self, gradient: Potentials) -> np.ndarray:
+    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
+        self._add_compiled_average(x, potentials)
+
+    def _gradient_of_table(self, gradient: Potentials) -> np.ndarray:
         return gradient.unary.sum(axis=0)[None, None]

@@ -12,8 +12,7 @@ from omkl.groups._jit_explicit import FEATURES, FeaturesOfTokens
 
 
 class Features(NamedTuple):
-    """Sparse features of tokens as CSR: token ``i`` has ``ids[starts[i]:starts[i+1]]`` with these
-    ``values``.
+    """Sparse features of tokens as CSR: token ``i`` has ``ids[starts[i] : starts[i + 1]]``.
 
     Parameters
     ----------
@@ -29,9 +28,9 @@ class Features(NamedTuple):
 
     def only(self, chosen: np.ndarray) -> "Features":
         """Copy the features that a mask of all feature ids has chosen; ids are not changed."""
-        kept = chosen[self.ids]
-        counts = np.concatenate([[0], np.cumsum(kept)])
-        return Features(counts[self.starts], self.ids[kept], self.values[kept])
+        is_chosen = chosen[self.ids]
+        counts = np.concatenate([[0], np.cumsum(is_chosen)])
+        return Features(counts[self.starts], self.ids[is_chosen], self.values[is_chosen])
 
 
 def gathered_rows(bounds: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -40,61 +39,64 @@ def gathered_rows(bounds: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, n
     Row ``i`` has the entries ``bounds[i] : bounds[i + 1]``.
     """
     lengths = np.diff(bounds)[chosen]
-    new = np.concatenate([[0], np.cumsum(lengths)])
-    return new, np.repeat(bounds[chosen] - new[:-1], lengths) + np.arange(new[-1])
+    new_bounds = np.concatenate([[0], np.cumsum(lengths)])
+    shifts = np.repeat(bounds[chosen] - new_bounds[:-1], lengths)
+    return new_bounds, shifts + np.arange(new_bounds[-1])
 
 
 def runs_within(bounds: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """Yield the first row and the end of each run of rows with up to ``limit`` entries, or of one
-    longer row.
-    """
+    """Yield first row and end of runs of rows with up to ``limit`` entries, or one longer row."""
     first = 0
     while first < len(bounds) - 1:
-        last = max(int(np.searchsorted(bounds, bounds[first] + limit, side="right")) - 1, first + 1)
-        yield first, last
-        first = last
+        end = int(np.searchsorted(bounds, bounds[first] + limit, side="right")) - 1
+        end = max(end, first + 1)
+        yield first, end
+        first = end
 
 
 #: Tokens without features.
 NO_FEATURES = Features(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0))
 
 
-def features_of(parts: list[np.ndarray | sparse.sparray]) -> Features:
+def features_of(blocks: list[np.ndarray | sparse.sparray]) -> Features:
     """Concatenate the features of several kernels, arrays or sparse matrices, per token."""
-    if any(map(sparse.issparse, parts)):
-        csr = sparse.hstack(list(map(sparse.csr_array, parts)), format="csr")
+    if any(map(sparse.issparse, blocks)):
+        csr = sparse.hstack(list(map(sparse.csr_array, blocks)), format="csr")
         return Features(
-            csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data.astype(np.float64)
+            starts=csr.indptr.astype(np.int64),
+            ids=csr.indices.astype(np.int32),
+            values=csr.data.astype(np.float64),
         )
-    matrix = parts[0] if len(parts) == 1 else np.hstack(parts)
-    if len(matrix) == 1:  # the same in fewer calls
-        (ids,) = np.nonzero(matrix[0])
-        return Features(
-            np.array([0, len(ids)]),
-            ids.astype(np.int32),
-            matrix[0][ids].astype(np.float64, copy=False),
-        )
-    kept, (n, width) = matrix != 0.0, matrix.shape
-    if kept.all():  # the same in less time and memory
-        ids = np.tile(np.arange(width, dtype=np.int32), n)
-        return Features(
-            width * np.arange(n + 1), ids, matrix.ravel().astype(np.float64, copy=False)
-        )
-    starts = np.concatenate([[0], np.cumsum(np.count_nonzero(kept, axis=1))])
-    ids = (np.flatnonzero(kept) % width).astype(np.int32)
-    return Features(starts, ids, matrix[kept].astype(np.float64, copy=False))
+    matrix = blocks[0] if len(blocks) == 1 else np.hstack(blocks)
+    n_tokens, width = matrix.shape
+    is_nonzero = matrix != 0.0
+    if n_tokens == 1:  # the same in fewer calls
+        ids = is_nonzero[0].nonzero()[0]
+        starts = np.array([0, len(ids)])
+        values = matrix[0][ids]
+    elif is_nonzero.all():  # the same in less time and memory
+        starts = width * np.arange(n_tokens + 1)
+        ids = np.tile(np.arange(width, dtype=np.int32), n_tokens)
+        values = matrix.ravel()
+    else:
+        starts = np.concatenate([[0], np.cumsum(np.count_nonzero(is_nonzero, axis=1))])
+        ids = np.flatnonzero(is_nonzero) % width
+        values = matrix[is_nonzero]
+    return Features(starts, ids.astype(np.int32, copy=False), values.astype(np.float64, copy=False))
 
 
 def side_by_side(left: Features, right: Features) -> Features:
     """Concatenate two sets of features per token; ids are not changed."""
-    ids, values = map(np.concatenate, zip(left[1:], right[1:]))
-    if len(left.starts) > 2:  # the features of several tokens are sorted by token
-        owners = [
-            np.repeat(np.arange(len(part.starts) - 1), np.diff(part.starts))
-            for part in (left, right)
-        ]
-        order = np.argsort(np.concatenate(owners), kind="stable")
-        ids, values = ids[order], values[order]
+    ids = np.concatenate([left.ids, right.ids])
+    values = np.concatenate([left.values, right.values])
+    n_tokens = len(left.starts) - 1
+    if n_tokens > 1:  # the features of several tokens are sorted by token
+        tokens = np.arange(n_tokens)
+        token_of_left = np.repeat(tokens, np.diff(left.starts))
+        token_of_right = np.repeat(tokens, np.diff(right.starts))
+        order = np.argsort(np.concatenate([token_of_left, token_of_right]), kind="stable")
+        ids = ids[order]
+        values = values[order]
     return Features(left.starts + right.starts, ids, values)
 
 
@@ -124,9 +126,9 @@ class Tokens:
         # compiled loops do not check bounds, so banks compare n_features with the size of their
         # table
         if self.n_features < 0:
-            self.n_features = (
-                0 if self.features is None else int(self.features.ids.max(initial=-1)) + 1
-            )
+            self.n_features = 0
+            if self.features is not None:
+                self.n_features = int(self.features.ids.max(initial=-1)) + 1
 
     def __len__(self):
         return len(self.offsets) - 1
@@ -141,10 +143,12 @@ class Tokens:
         packed = self._packed
         if packed is None:
             features = NO_FEATURES if self.features is None else self.features
-            starts = np.ascontiguousarray(features.starts, dtype=np.int64)
-            ids = np.ascontiguousarray(features.ids, dtype=np.int32)
-            values = np.ascontiguousarray(features.values, dtype=np.float64)
-            self._packed = packed = FEATURES.pack(FeaturesOfTokens(starts, ids, values))
+            arrays = FeaturesOfTokens(
+                starts=np.ascontiguousarray(features.starts, dtype=np.int64),
+                ids=np.ascontiguousarray(features.ids, dtype=np.int32),
+                values=np.ascontiguousarray(features.values, dtype=np.float64),
+            )
+            self._packed = packed = FEATURES.pack(arrays)
         return packed
 
     def sequence(self, s: int) -> "Span":
@@ -182,7 +186,8 @@ class Tokens:
         ----------
         first, last : int
         """
-        low, high = int(self.offsets[first]), int(self.offsets[last])
+        low = int(self.offsets[first])
+        high = int(self.offsets[last])
         features = self.features
         if features is not None:
             features = Features(features.starts[low : high + 1], features.ids, features.values)

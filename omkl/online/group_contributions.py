@@ -200,7 +200,7 @@ def _of_bank(bank: Bank, structure: Structure, x: Input, direction: Potentials) 
     if isinstance(bank, EdgeBank) and isinstance(bank.bank, ExplicitBank):
         edges = bank.edges_of(x)
         if edges:
-            return _of_features(bank.bank, edges, bank.own(direction))
+            return _of_features(bank.bank, edges, bank.gradient_of_weights(direction))
     return _of_potentials(bank, structure, x, direction)
 
 

@@ -23,15 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl._compilation import borrowing, compiled, inner
-from omkl._pointers import (
-    ADDRESS,
-    CUBE,
-    FLOAT,
-    INTEGER,
-    INTEGERS,
-    MATRIX,
-    Layout,
-)
+from omkl._pointers import ADDRESS, CUBE, FLOAT, INTEGER, INTEGERS, MATRIX, Layout
 from omkl.groups._jit_group_state import bank_groups_at
 from omkl.groups.expansions._jit_kernel import (
     add_scaled,
@@ -129,16 +121,18 @@ def term(kind, x, y):
     if kind == MANHATTAN:
         return abs(difference)
     mass = x + y
-    return difference * difference / mass if mass != 0.0 else mass
+    if mass == 0.0:
+        return mass
+    return difference * difference / mass
 
 
 @compiled
 def compare(kind, X, columns, first, last):
-    """Inner products ``X columns[:, first:last]``, or distances of the rows of X (n, d) from these:
-    (n, last - first).
+    """Return inner products ``X columns[:, first:last]``, or distances of rows from columns.
 
-    Squared distances are sums of squared differences, exact also far from the origin. Chi-squared
-    distances are sums of ``(x_j - y_j)^2 / (x_j + y_j)``, with terms of 0 / 0 set to 0.
+    X (n, d), columns (d, C); the result is (n, last - first). Squared distances are sums of squared
+    differences, exact also far from the origin. Chi-squared distances are sums of
+    ``(x_j - y_j)^2 / (x_j + y_j)``, with terms of 0 / 0 set to 0.
     """
     n, d = X.shape
     out = np.zeros((n, last - first), X.dtype)
@@ -148,26 +142,35 @@ def compare(kind, X, columns, first, last):
         for top in range(0, n, ROWS):
             bottom = min(top + ROWS, n)
             for j in range(0, n_even, 4):
-                y0, y1 = columns[j, low:high], columns[j + 1, low:high]
-                y2, y3 = columns[j + 2, low:high], columns[j + 3, low:high]
+                y0 = columns[j, low:high]
+                y1 = columns[j + 1, low:high]
+                y2 = columns[j + 2, low:high]
+                y3 = columns[j + 3, low:high]
                 for i in range(top, bottom):
                     total = out[i, low - first : high - first]
-                    x0, x1, x2, x3 = X[i, j], X[i, j + 1], X[i, j + 2], X[i, j + 3]
+                    x0 = X[i, j]
+                    x1 = X[i, j + 1]
+                    x2 = X[i, j + 2]
+                    x3 = X[i, j + 3]
                     for c in range(high - low):
-                        left = term(kind, x0, y0[c]) + term(kind, x1, y1[c])
-                        total[c] += left + (term(kind, x2, y2[c]) + term(kind, x3, y3[c]))
+                        first_two = term(kind, x0, y0[c]) + term(kind, x1, y1[c])
+                        total[c] += first_two + (term(kind, x2, y2[c]) + term(kind, x3, y3[c]))
             for j in range(n_even, d):
-                y = columns[j, low:high]
+                y0 = columns[j, low:high]
                 for i in range(top, bottom):
-                    x, total = X[i, j], out[i, low - first : high - first]
+                    total = out[i, low - first : high - first]
+                    x0 = X[i, j]
                     for c in range(high - low):
-                        total[c] += term(kind, x, y[c])
+                        total[c] += term(kind, x0, y0[c])
     return out
 
 
 @borrowing
 def inner_product(left, right):
-    """Return the inner product by eight partial sums, which vectorise in a fixed order."""
+    """Return the inner product of vectors by eight partial sums, which vectorise in a fixed order.
+
+    ``left`` may be longer than ``right``.
+    """
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
     n = right.shape[0]
     for block in range(n // 8):
@@ -187,7 +190,7 @@ def inner_product(left, right):
 
 @borrowing
 def score(rows, n, n_tokens, coefficients, potentials):
-    """``potentials[k] = K_k(x, support) A_k``."""
+    """``potentials[k] = K_k(x, support) A_k`` for the first tokens and n support vectors."""
     first = rows.shape[1]
     for k in range(potentials.shape[0]):
         for t in range(n_tokens):
@@ -198,8 +201,9 @@ def score(rows, n, n_tokens, coefficients, potentials):
 
 @inner
 def weakest(scales, squares, ages, n):
-    """Return the support vector of the smallest ``sum_k s_k^2 ||A_k[i]||^2 k_k(i, i)``, the oldest
-    in a tie.
+    """Return the support vector of the smallest ``sum_k s_k^2 ||A_k[i]||^2 k_k(i, i)``.
+
+    In a tie, it is the oldest. ``squares`` (p, B) are ``||A_k[i]||^2 k_k(i, i)``.
     """
     importances = np.zeros(n)
     for k in range(scales.shape[0]):
@@ -217,7 +221,8 @@ def weakest(scales, squares, ages, n):
 def find(rows, t, n, diagonals):
     """Return the support vector that equals token ``t`` in the feature space of every kernel.
 
-    ``||psi(x) - psi(y)||^2 = k(x, x) - 2 k(x, y) + k(y, y)`` is zero if the three values agree.
+    Return ``UNKNOWN`` if there is none. ``||psi(x) - psi(y)||^2 = k(x, x) - 2 k(x, y) + k(y, y)``
+    is zero if the three values agree.
     """
     first = rows.shape[1]
     for i in range(n):
@@ -278,7 +283,10 @@ def move(rows, t, indices, slope, postponed, groups, bank, potentials):
 
 @borrowing
 def replace(rows, n_tokens, index, others, c, coefficients, potentials):
-    """Update the potentials of one group after replacing a support vector by ``c`` times others."""
+    """Update the potentials of one group after replacing a support vector by ``c`` times others.
+
+    ``rows`` (M, M + B), ``others`` and ``c`` (n,), ``coefficients`` (K, B), ``potentials`` (M, K).
+    """
     first = rows.shape[0]
     for t in range(n_tokens):
         difference = -rows[t, first + index]
@@ -290,18 +298,19 @@ def replace(rows, n_tokens, index, others, c, coefficients, potentials):
 
 @borrowing
 def append(U, n, values, square, jitter):
-    """Add a vector at position n, given its kernel values with the others (overwritten) and with
-    itself.
+    """Add a vector at position n of the factor U.
 
+    ``values`` (n,), overwritten, and ``square`` are its kernel values with the others and itself.
     Return the jitter on its diagonal entry. It is larger than requested if the kernel is not
     positive semidefinite, so that neither the row of the vector nor later rows blow up.
     """
     for r in range(n):
         y = values[r] / U[r, r]
         values[r] = y
-        row, rest = U[r, r + 1 : n], values[r + 1 : n]
+        row = U[r, r + 1 : n]
+        later_values = values[r + 1 : n]
         for t in range(n - 1 - r):
-            rest[t] -= y * row[t]
+            later_values[t] -= y * row[t]
     explained = 0.0
     for r in range(n):
         U[r, n] = values[r]
@@ -315,41 +324,45 @@ def append(U, n, values, square, jitter):
 
 @inner
 def remove(U, n, a, y):
-    """Remove the vector at position ``a``; later vectors move up by one. The cost is O(n^2).
+    """Remove the vector at position ``a`` of n in U; later vectors move up by one, in O(n^2).
 
     Its row of the old factor gives a rank-one update of the block behind it, by rotations, which
     cannot fail. Also solve the system ``U' y = k(others, it)`` with the new factor, for
-    :func:`combination`.
+    :func:`combination`; writes to ``y`` (n - 1,).
     """
     pivot = U[a, a]
-    rest = U[a, :n].copy()
+    removed = U[a, :n].copy()
     for r in range(a):
         y[r] = U[r, a]
-        old, new = U[r, a + 1 : n], U[r, a : n - 1]
+        old = U[r, a + 1 : n]
+        new = U[r, a : n - 1]
         for t in range(n - 1 - a):
             new[t] = old[t]
     for t in range(a + 1, n):
-        y[t - 1] = pivot * rest[t]
+        y[t - 1] = pivot * removed[t]
     for r in range(a + 1, n):
-        old, new = U[r], U[r - 1]
-        length = np.sqrt(old[r] * old[r] + rest[r] * rest[r])
-        c, s = old[r] / length, rest[r] / length
-        new[r - 1] = length
-        value = y[r - 1] / length
-        y[r - 1] = value
-        left, right, target, others = old[r + 1 : n], rest[r + 1 : n], new[r : n - 1], y[r : n - 1]
+        length = np.sqrt(U[r, r] * U[r, r] + removed[r] * removed[r])
+        cosine = U[r, r] / length
+        sine = removed[r] / length
+        U[r - 1, r - 1] = length
+        solution = y[r - 1] / length
+        y[r - 1] = solution
+        old = U[r, r + 1 : n]
+        new = U[r - 1, r : n - 1]
+        later_removed = removed[r + 1 : n]
+        later_y = y[r : n - 1]
         for t in range(n - 1 - r):
-            rotated = c * left[t] + s * right[t]
-            right[t] = c * right[t] - s * left[t]
-            target[t] = rotated
-            others[t] -= value * rotated
+            rotated = cosine * old[t] + sine * later_removed[t]
+            later_removed[t] = cosine * later_removed[t] - sine * old[t]
+            new[t] = rotated
+            later_y[t] -= solution * rotated
 
 
 @borrowing
 def combination(U, n, y, c):
-    """Solve ``U c = y``: with ``y`` from :func:`remove`, the coefficients of the projection onto
-    the n others.
+    """Solve ``U c = y``, and write to ``c`` (n,).
 
+    With ``y`` from :func:`remove`, these are the coefficients of the projection onto the n others.
     The inner products of several rows do not wait for each other.
     """
     for last in range(n, 0, -8):
@@ -364,15 +377,15 @@ def combination(U, n, y, c):
 
 @borrowing
 def spread(index, others, c, y, jitters, coefficients, sums, squares, diagonals):
-    r"""Move a vector's part of a group onto the others, ``A[others] += c A[index]``; return the
-    change of ``||v||^2``.
+    r"""Move a vector's part of a group onto the others, ``A[others] += c A[index]``.
 
-    With ``r = psi(x) - sum_j c_j psi(x_j)`` the group changes by ``-r A[index]``. Since ``(K +
-    diag(e)) c`` are the kernel values with the others, ``<r, psi(x_j)> = e_j c_j``. So the norm
-    needs no kernel values.
+    Return the change of ``||v||^2``. With ``r = psi(x) - sum_j c_j psi(x_j)`` the group changes by
+    ``-r A[index]``. Since ``(K + diag(e)) c`` are the kernel values with the others,
+    ``<r, psi(x_j)> = e_j c_j``. So the norm needs no kernel values.
     """
     n = others.shape[0]
-    explained = jittered = 0.0
+    explained = 0.0
+    jittered = 0.0
     for r in range(n):
         explained += y[r] * y[r]
         jittered += jitters[others[r]] * c[r] * c[r]
@@ -422,7 +435,10 @@ def drop(index, n, n_tokens, groups, rows, potentials, bank):
 
 @inner
 def admit(t, groups, rows, potentials, indices, bank):
-    """Make token ``t`` a support vector, in place of another if there are enough; return its index."""
+    """Make token ``t`` a support vector, in place of another if there are enough.
+
+    Return its index.
+    """
     n = bank.counts[SUPPORT]
     first = rows.shape[1]
     index = n
@@ -515,9 +531,7 @@ def average(bank, x, at, factors, total, unary, pairwise):
 
 @compiled
 def step(bank, x, at, gradient, pair_gradient, postponed):
-    """Take the step of groups that are not empty, and measure that of the others; or take a
-    postponed step.
-    """
+    """Take the step of groups that are not empty, and measure the others; or a postponed step."""
     budgeted = budgeted_at(bank)
     groups = bank_groups_at(budgeted.groups)
     tokens = tokens_at_hand(x)

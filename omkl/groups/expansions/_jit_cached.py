@@ -110,10 +110,9 @@ def advance_cached_norms(cached, groups, tokens, moving, gradient):
 
 @compiled(counting=False)
 def carry(gradient, carried, least, directions):
-    """Write the entries of a gradient (n, K) that are large enough for a step, with what they have
-    carried over.
+    """Write the entries of a gradient that are large enough for a step, and what they carried.
 
-    Smaller ones are added to ``carried`` (n, K), and their directions are 0.
+    Smaller ones are added to ``carried``, and their directions are 0; all are (n, K).
     """
     for i in range(gradient.shape[0]):
         for j in range(gradient.shape[1]):

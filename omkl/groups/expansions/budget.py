@@ -1,19 +1,19 @@
 """Kernel expansions of at most B support vectors, in constant memory."""
 
+import itertools
+
 import numpy as np
 from numpy.typing import DTypeLike
 
 from omkl._pointers import Packed
-from omkl.groups.base import Bank, CompiledBank, lengthened
+from omkl.groups.base import CompiledBank, lengthened
 from omkl.groups.expansions import _jit_budget as jit
-from omkl.groups.expansions.kernel import KernelBank, SupportBuffer, support_of
+from omkl.groups.expansions.kernel import FIRST_CAPACITY, KernelBank, SupportBuffer, support_of
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels.base import Kernel
 from omkl.signatures import BankFunctions
 from omkl.structures.base import Potentials
 
-#: Initial capacity for support vectors; doubled when full, up to the budget.
-FIRST_CAPACITY = 16
 #: Norms are recomputed after this many replacements per support vector.
 REFRESH_AFTER = 10
 #: Maximum number of tokens whose kernel values are computed at once for a compiled pass.
@@ -21,16 +21,15 @@ ROWS_AT_ONCE = 128
 
 
 class BudgetedExpansion(CompiledBank, KernelBank):
-    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over at most B
-    support vectors.
+    r"""Kernel groups over at most B support vectors.
 
-    All kernels share the support vectors. When the support is full, a new token replaces the
-    support vector with the smallest :math:`\sum_k s_k^2 \|A_k[i, :]\|^2 k_k(x_i, x_i)` (the oldest
-    in a tie). The part of this vector is projected onto the others: :math:`\psi_k(x_i)` is replaced
-    by :math:`\sum_j c_j \psi_k(x_j)` with
-    :math:`c = (K + \mathrm{diag}(e))^{-1} k(\cdot, x_i)`. The jitter is :math:`e_j = \sqrt{\epsilon}\, k(x_j, x_j)`
-    with the machine epsilon of ``dtype``. A token that equals a support vector in every kernel is
-    not added again.
+    The groups are :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`. All kernels share
+    the support vectors. When the support is full, a new token replaces the support vector with the
+    smallest :math:`\sum_k s_k^2 \|A_k[i, :]\|^2 k_k(x_i, x_i)` (the oldest in a tie). The part of
+    this vector is projected onto the others: :math:`\psi_k(x_i)` is replaced by
+    :math:`\sum_j c_j \psi_k(x_j)` with :math:`c = (K + \mathrm{diag}(e))^{-1} k(\cdot, x_i)`. The
+    jitter is :math:`e_j = \sqrt{\epsilon}\, k(x_j, x_j)` with the machine epsilon of ``dtype``. A
+    token that equals a support vector in every kernel is not added again.
 
     The new token always enters, even if it has the smallest importance. With decaying rates the
     early support vectors then stay; constant rates follow a drifting stream better.
@@ -82,20 +81,21 @@ class BudgetedExpansion(CompiledBank, KernelBank):
         p = len(self.names)
         self._coefficients, self._sums = np.zeros((2, p, self.n_outputs, 0))
         self._diagonals, self._squares, self._jitters = np.zeros((3, p, 0))
-        # upper Cholesky factors of the kernel matrices, and the support vector at each of their
-        # positions
-        self._factors, self._order = np.zeros((p, 0, 0)), np.zeros(0, dtype=np.int64)
+        #: Upper Cholesky factors of the kernel matrices, and the support vector at each of their
+        #: positions.
+        self._factors = np.zeros((p, 0, 0))
+        self._order = np.zeros(0, dtype=np.int64)
         self._ages = np.zeros(0, dtype=np.int64)
+        #: Numbers of support vectors, of admitted tokens, and of replacements.
         self._counts = np.zeros(3, dtype=np.int64)
         self.forget_input()
         self._reserve(min(FIRST_CAPACITY, self.budget))
 
     @property
     def compiled(self) -> BankFunctions | None:
-        """Compiled functions, if values of kernels are independent of the tokens computed with
-        them.
-        """
-        return self.functions if all(kernel.entrywise for kernel in self.kernels) else None
+        """Compiled functions, if values of kernels do not depend on tokens computed with them."""
+        are_entrywise = all(kernel.entrywise for kernel in self.kernels)
+        return self.functions if are_entrywise else None
 
     def forget_input(self) -> None:
         #: The latest input, and its arrays.
@@ -107,23 +107,14 @@ class BudgetedExpansion(CompiledBank, KernelBank):
 
     def _reserve(self, capacity: int) -> None:
         """Allocate space for this many support vectors."""
-        more, self._capacity = capacity - self._ages.size, capacity
-        vectors = (
-            self._coefficients,
-            self._diagonals,
-            self._squares,
-            self._jitters,
-            self._ages,
-            self._order,
-        )
-        (
-            self._coefficients,
-            self._diagonals,
-            self._squares,
-            self._jitters,
-            self._ages,
-            self._order,
-        ) = (lengthened(array, capacity, axis=-1) for array in vectors)
+        more = capacity - self._ages.size
+        self._capacity = capacity
+        self._coefficients = lengthened(self._coefficients, capacity, axis=2)
+        self._diagonals = lengthened(self._diagonals, capacity, axis=1)
+        self._squares = lengthened(self._squares, capacity, axis=1)
+        self._jitters = lengthened(self._jitters, capacity, axis=1)
+        self._ages = lengthened(self._ages, capacity)
+        self._order = lengthened(self._order, capacity)
         self._factors = lengthened(lengthened(self._factors, capacity, axis=1), capacity, axis=2)
         if self.averaging:
             self._sums = lengthened(self._sums, capacity, axis=2)
@@ -152,9 +143,11 @@ class BudgetedExpansion(CompiledBank, KernelBank):
             self._squares,
             self._jitters,
             self._factors,
+            self._ages,
+            self._order,
         ]
-        buffers = sum(buffer.nbytes for buffer in self._buffers.values())
-        return buffers + sum(array.nbytes for array in [*arrays, self._ages, self._order])
+        nbytes_of_buffers = sum(buffer.nbytes for buffer in self._buffers.values())
+        return nbytes_of_buffers + sum(array.nbytes for array in arrays)
 
     def grow_outputs(self, n_outputs: int) -> None:
         self._coefficients = lengthened(self._coefficients, n_outputs, axis=1)
@@ -179,10 +172,9 @@ class BudgetedExpansion(CompiledBank, KernelBank):
         )
 
     def input_of(self, x: Span) -> tuple[Packed, int]:
-        latest = self._latest
-        if latest is None or latest[0] is not x:
-            self._latest = latest = x, self._take_up(x.tokens, np.arange(x.low, x.high))
-        return latest[1], 0
+        if self._latest is None or self._latest[0] is not x:
+            self._latest = x, self._take_up(x.tokens, np.arange(x.low, x.high))
+        return self._latest[1], 0
 
     def inputs_of(self, tokens: Tokens, chosen: np.ndarray) -> tuple[Packed, bool]:
         self._inputs = inputs = self._take_up(tokens, chosen)
@@ -199,9 +191,9 @@ class BudgetedExpansion(CompiledBank, KernelBank):
             self.recompute_norms()
             self._counts[jit.REPLACED] = 0
         p = len(self.names)
-        m = len(chosen)
-        n = self.n_support
-        needed = min(n + m, self.budget)
+        n_tokens = len(chosen)
+        n_support = self.n_support
+        needed = min(n_support + n_tokens, self.budget)
         if needed > self._capacity:
             self._reserve(min(max(2 * self._capacity, needed), self.budget))
         if not self._buffers:
@@ -209,20 +201,21 @@ class BudgetedExpansion(CompiledBank, KernelBank):
                 self._buffers[view] = self._buffer_of(view, tokens.views[view].shape[1])
         pairs = {}
         for view, buffer in self._buffers.items():
-            pairs[view] = buffer.stage(tokens.views[view][chosen], n)
+            pairs[view] = buffer.stage(tokens.views[view][chosen], n_support)
         left_out = self.group_state.left_out
         if left_out.any():  # kernels that are left out must not distinguish vectors
             self._diagonals[left_out] = 0.0
-        values = np.zeros((p, m, m + self._capacity))
+        values = np.zeros((p, n_tokens, n_tokens + self._capacity))
         for k in np.flatnonzero(~left_out).tolist():
-            values[k, :, : m + n] = self.kernels[k].between(pairs[self.views[k]])
+            values_of_kernel = self.kernels[k].between(pairs[self.views[k]])
+            values[k, :, : n_tokens + n_support] = values_of_kernel
         at_hand = jit.TokensAtHand(
             values=values,
-            columns=m + np.arange(self._capacity),
+            columns=n_tokens + np.arange(self._capacity),
             rows=np.empty(values.shape),
-            potentials=np.empty((p, m, self.n_outputs)),
-            indices=np.empty(m, dtype=np.int64),
-            first=np.full(1, -1),
+            potentials=np.empty((p, n_tokens, self.n_outputs)),
+            indices=np.empty(n_tokens, dtype=np.int64),
+            first=np.full(1, jit.UNKNOWN),
         )
         return jit.TOKENS_AT_HAND.pack(at_hand)
 
@@ -230,22 +223,20 @@ class BudgetedExpansion(CompiledBank, KernelBank):
         """Copy the tokens that have become support vectors."""
         # columns of tokens come before those of support vectors
         columns = inputs.values.columns
-        m = inputs.values.values.shape[1]
-        admitted = np.flatnonzero(columns < m)
+        n_tokens = inputs.values.values.shape[1]
+        admitted = np.flatnonzero(columns < n_tokens)
         for buffer in self._buffers.values():
-            buffer.keep(m - columns[admitted], admitted)
+            buffer.keep(n_tokens - columns[admitted], admitted)
 
     def _buffer_of(self, view: str, n_columns: int) -> SupportBuffer:
-        kernels = [kernel for kernel, own_view in zip(self.kernels, self.views) if own_view == view]
+        """Return an empty buffer for a view with so many columns."""
+        kernels = list(itertools.compress(self.kernels, [name == view for name in self.views]))
         return SupportBuffer(kernels, n_columns, self._capacity, self.dtype)
 
-    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
-        # with the rounding of the frozen expansion, which predicts
-        Bank.add_averaged_potentials(self, x, potentials)
-
     def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
+        # add_averaged_potentials has the rounding of the frozen expansion, and takes longer
         self.add_potentials(x, potentials)
-        super().add_averaged_potentials(x, average)
+        self._add_compiled_average(x, average)
 
     def step(self, x: Span, gradient: Potentials) -> None:
         inputs, _ = self.input_of(x)
@@ -265,8 +256,10 @@ class BudgetedExpansion(CompiledBank, KernelBank):
     @property
     def rows_at_once(self) -> int:
         limit = REFRESH_AFTER * self.budget
-        left = limit - self._counts.item(jit.REPLACED)
-        return min(ROWS_AT_ONCE, left if left > 0 else limit)
+        before_refresh = limit - self._counts.item(jit.REPLACED)
+        if before_refresh <= 0:
+            before_refresh = limit
+        return min(ROWS_AT_ONCE, before_refresh)
 
     def _scale_group(self, k: int, factor: float) -> None:
         super()._scale_group(k, factor)
@@ -274,43 +267,47 @@ class BudgetedExpansion(CompiledBank, KernelBank):
 
     def state(self) -> dict[str, np.ndarray]:
         n = self.n_support
-        state = {
+        return super().state() | {
             "diagonals": self._diagonals[:, :n],
             "jitters": self._jitters[:, :n],
             "ages": self._ages[:n],
+            "factors": self._factors[:, :n, :n],
+            "order": self._order[:n],
+            "counts": self._counts[1:],
         }
-        state |= {"factors": self._factors[:, :n, :n], "order": self._order[:n]}
-        return super().state() | state | {"counts": self._counts[1:]}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         supports = support_of(state)
         p, n, n_outputs = state["coefficients"].shape
-        training = "ages" in state
+        is_training = "ages" in state
+        averaging = self.averaging and is_training
+        n_sums = n if averaging else 0
         self._check_fit(
             n <= self.budget
             and (p, n_outputs) == (len(self.names), self.n_outputs)
-            and state["sums"].shape == (p, n if self.averaging and training else 0, n_outputs)
+            and state["sums"].shape == (p, n_sums, n_outputs)
             and (set(supports) == set(self.views) or n == 0)
             and all(len(vectors) == n for vectors in supports.values())
-            and (not training or np.array_equal(np.sort(state["order"]), np.arange(n)))
+            and (not is_training or np.array_equal(np.sort(state["order"]), np.arange(n)))
         )
         if supports:
             self.dtype = next(iter(supports.values())).dtype
         if n > self._capacity:
             self._reserve(n)
         self._counts[jit.SUPPORT] = n
-        self.averaging = self.averaging and training
+        self.averaging = averaging
         self.coefficients[:] = state["coefficients"]
-        if self.averaging:
+        if averaging:
             self.sums[:] = state["sums"]
-        self._buffers = {
-            view: self._buffer_of(view, vectors.shape[1]) for view, vectors in supports.items()
-        }
+        self._buffers = {}
         for view, vectors in supports.items():
+            self._buffers[view] = self._buffer_of(view, vectors.shape[1])
             self._buffers[view].load(np.ascontiguousarray(vectors))
-        if training:
-            self._diagonals[:, :n], self._jitters[:, :n] = state["diagonals"], state["jitters"]
-            self._ages[:n], self._order[:n] = state["ages"], state["order"]
+        if is_training:
+            self._diagonals[:, :n] = state["diagonals"]
+            self._jitters[:, :n] = state["jitters"]
+            self._ages[:n] = state["ages"]
+            self._order[:n] = state["order"]
             self._factors[:, :n, :n] = state["factors"]
             self._counts[1:] = state["counts"]
         self._squares[:] = np.square(self._coefficients).sum(axis=1) * self._diagonals

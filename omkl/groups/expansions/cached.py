@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from omkl._cache import RecentlyUsed
 from omkl._pointers import Layout, Packed
 from omkl._threads import in_threads
-from omkl.groups.base import Bank, CompiledBank
+from omkl.groups.base import CompiledBank
 from omkl.groups.expansions import _jit_cached as jit
 from omkl.groups.expansions._jit_kernel import has_gradient
 from omkl.groups.expansions.kernel import KernelBank, KernelExpansion, SupportBuffer
@@ -46,10 +46,10 @@ LEAST_MOVE = 1e-3
 
 
 class CachedKernelBank(CompiledBank, KernelBank):
-    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]` over the tokens of
-    a training set.
+    r"""Kernel groups over the tokens of a training set.
 
-    It accepts only spans of the tokens that it was made for. :meth:`release` turns it into a
+    The groups are :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`. It accepts
+    only spans of the tokens that it was made for. :meth:`release` turns it into a
     :class:`~omkl.groups.KernelExpansion`, which scores any input.
 
     In single precision, entries of the gradients of several outputs below ``LEAST_MOVE`` are added
@@ -89,19 +89,20 @@ class CachedKernelBank(CompiledBank, KernelBank):
     ) -> None:
         super().__init__(names, kernels, views, n_outputs, averaging, dtype)
         self.tokens = tokens
-        p, n = len(self.names), tokens.n_tokens
+        p = len(self.names)
+        n = tokens.n_tokens
+        n_sums = n if averaging else 0
         self.n_support = n
         self.cached = np.zeros((p, n_outputs, n), dtype=self.dtype)
         self._coefficients = np.zeros((p, n, n_outputs))
-        self._sums = np.zeros((p, n if averaging else 0, n_outputs))
+        self._sums = np.zeros((p, n_sums, n_outputs))
         self._moved = np.zeros(p, dtype=bool)
         #: The Gram matrices for compiled functions, or the rows of the latest step.
         self._gram_rows: Packed | None = None
         inputs = [tokens.views[view] for view in self.views]
+        self._gram: np.ndarray | GramRows | None
         if p * n * n * self.dtype.itemsize <= memory:
-            self._gram: np.ndarray | GramRows | None = dense_grams(
-                self.kernels, inputs, self.dtype, n_jobs
-            )
+            self._gram = dense_grams(self.kernels, inputs, self.dtype, n_jobs)
         else:
             self._gram = GramRows(self.kernels, inputs, self.dtype, memory)
         #: Sums of gradients that wait until they are large enough, and directions of the latest
@@ -116,11 +117,22 @@ class CachedKernelBank(CompiledBank, KernelBank):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, Gram matrices included."""
-        gram = 0 if self._gram is None else self._gram.nbytes
-        waiting = self._carried.nbytes + self._directions.nbytes
-        return gram + self.cached.nbytes + self._coefficients.nbytes + self._sums.nbytes + waiting
+        arrays = [
+            self.cached,
+            self._coefficients,
+            self._sums,
+            self._carried,
+            self._directions,
+        ]
+        nbytes = sum(array.nbytes for array in arrays)
+        if self._gram is not None:
+            nbytes += self._gram.nbytes
+        return nbytes
 
-    compiled = property(lambda self: self.functions if self._has_matrices else None)
+    @property
+    def compiled(self) -> BankFunctions | None:
+        """Compiled functions, if the Gram matrices are stored."""
+        return self.functions if self._has_matrices else None
 
     @property
     def _has_matrices(self) -> bool:
@@ -149,14 +161,11 @@ class CachedKernelBank(CompiledBank, KernelBank):
         )
 
     def input_of(self, x: Span) -> tuple[Packed, int]:
-        gram_rows = self._gram_rows
-        if gram_rows is None:
-            if isinstance(self._gram, np.ndarray):
-                gram_rows = self._pack_rows(self._gram)
-            else:
-                gram_rows = self._pack_rows(self.cached[:, :0])
-            self._gram_rows = gram_rows
-        return gram_rows, x.low
+        if self._gram_rows is None:
+            no_rows = self.cached[:, :0]
+            grams = self._gram if isinstance(self._gram, np.ndarray) else no_rows
+            self._gram_rows = self._pack_rows(grams)
+        return self._gram_rows, x.low
 
     def inputs_of(self, tokens: Tokens, chosen: np.ndarray) -> tuple[Packed, bool]:
         return self.input_of(tokens.everything())[0], True
@@ -171,10 +180,6 @@ class CachedKernelBank(CompiledBank, KernelBank):
             tokens = x.low + has_gradient(gradient.unary)
             self._gram_rows = self._pack_rows(self._gram[tokens.tolist()])
         super().step(x, gradient)
-
-    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
-        # the input may be another than the training set
-        Bank.add_averaged_potentials(self, x, potentials)
 
     @property
     def supports(self) -> dict[str, np.ndarray]:
@@ -196,34 +201,30 @@ class CachedKernelBank(CompiledBank, KernelBank):
         }
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        for array, name in (
-            (self._coefficients, "coefficients"),
-            (self._sums, "sums"),
-            (self.cached, "cached"),
-        ):
+        for name, array in self.state().items():
             array[:] = state[name]
-        self._moved[:] = state["moved"]
-        self._carried[:] = state["carried"]
 
     def restart(self) -> None:
         super().restart()
         self._carried[:] = 0.0
 
     def release(self) -> KernelExpansion:
-        """Return the same groups as an expansion over the tokens with coefficients; drop the Gram
-        matrices.
+        """Return the same groups as an expansion over the tokens with coefficients.
+
+        Drop the Gram matrices.
         """
-        self._gram = self._gram_rows = None
-        used = self._coefficients.any(axis=(0, 2))
+        self._gram = None
+        self._gram_rows = None
+        is_used = self._coefficients.any(axis=(0, 2))
+        sums = self._sums
         if self.averaging:
-            used |= self._sums.any(axis=(0, 2))
+            is_used |= sums.any(axis=(0, 2))
+            sums = sums[:, is_used]
         expansion = KernelExpansion(
             self.names, self.kernels, self.views, self.n_outputs, self.averaging, self.dtype
         )
-        supports = {view: support[used] for view, support in self.supports.items()}
-        expansion.set_support(
-            supports, self._coefficients[:, used], self._sums[:, used if self.averaging else []]
-        )
+        supports = {view: support[is_used] for view, support in self.supports.items()}
+        expansion.set_support(supports, self._coefficients[:, is_used], sums)
         return expansion
 
 
@@ -233,11 +234,10 @@ def dense_grams(
     dtype: DTypeLike = np.float32,
     n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Return a stack of Gram matrices, (p, N, N), contiguous in its last axis; threads compute
-    blocks of rows.
+    """Return a stack of Gram matrices, (p, N, N), contiguous in its last axis.
 
     There is an input (N, d) for each kernel; kernels with the same array object share its inner
-    products.
+    products. Threads compute blocks of rows.
     """
     inputs = _in_precision(inputs, dtype)
     n = len(inputs[0])
@@ -245,8 +245,9 @@ def dense_grams(
     distinct = {id(X): X for X in inputs}
 
     def fill(rows: slice) -> None:
-        own = {key: X[rows] for key, X in distinct.items()}
-        for k, matrix in enumerate(cross_matrices(kernels, [own[id(X)] for X in inputs], inputs)):
+        blocks = {key: X[rows] for key, X in distinct.items()}
+        inputs_of_rows = [blocks[id(X)] for X in inputs]
+        for k, matrix in enumerate(cross_matrices(kernels, inputs_of_rows, inputs)):
             stack[k, rows] = matrix
 
     in_threads(fill, row_blocks(n, n, dtype), n_jobs)
@@ -266,18 +267,21 @@ class GramRows:
         dtype: DTypeLike,
         budget: int = 2**30,
     ) -> None:
-        self.kernels, self.dtype, self.n_inputs = kernels, np.dtype(dtype), len(inputs[0])
+        self.kernels = kernels
+        self.dtype = np.dtype(dtype)
+        self.n_inputs = len(inputs[0])
         inputs = _in_precision(inputs, dtype)
-        buffers = {id(X): SupportBuffer(kernels, X.shape[1], len(X), X.dtype) for X in inputs}
-        for X in {id(X): X for X in inputs}.values():
-            buffers[id(X)].load(X)
+        buffers = {}
+        for X in inputs:
+            if id(X) not in buffers:
+                buffers[id(X)] = SupportBuffer(kernels, X.shape[1], len(X), X.dtype)
+                buffers[id(X)].load(X)
         self._buffers = [buffers[id(X)] for X in inputs]
-        capacity = max(1, budget // (len(kernels) * self.n_inputs * self.dtype.itemsize))
-        self._recent = RecentlyUsed(min(capacity, self.n_inputs))
+        nbytes_of_row = len(kernels) * self.n_inputs * self.dtype.itemsize
+        capacity = min(max(1, budget // nbytes_of_row), self.n_inputs)
+        self._recent = RecentlyUsed(capacity)
         # untouched pages take no memory
-        self._rows = np.empty(
-            (self._recent.capacity, len(kernels), self.n_inputs), dtype=self.dtype
-        )
+        self._rows = np.empty((capacity, len(kernels), self.n_inputs), dtype=self.dtype)
 
     @property
     def nbytes(self) -> int:
@@ -287,15 +291,18 @@ class GramRows:
     def __getitem__(self, rows: list[int]) -> np.ndarray:
         """Return the rows with these indices: an array of shape (p, len(rows), N)."""
         block = np.empty((len(self.kernels), len(rows), self.n_inputs), dtype=self.dtype)
-        for low in range(0, len(rows), self._recent.capacity):
-            indices = self._recent.indices(rows[low : low + self._recent.capacity], self._compute)
+        capacity = self._recent.capacity
+        for low in range(0, len(rows), capacity):
+            indices = self._recent.indices(rows[low : low + capacity], self._compute)
             for i, index in enumerate(indices, start=low):
                 block[:, i] = self._rows[index]
         return block
 
-    def _compute(self, missing: list[int], kept_at: list[int]) -> None:
+    def _compute(self, missing: list[int], places: list[int]) -> None:
+        """Compute missing rows, and write them to these places of ``_rows``."""
         for block in row_blocks(len(missing), self.n_inputs, self.dtype):
-            rows, indices = np.array(missing[block]), kept_at[block]
+            rows = np.array(missing[block])
+            indices = places[block]
             pairs = {id(buffer): buffer.pair(rows, self.n_inputs) for buffer in self._buffers}
             for k, (kernel, buffer) in enumerate(zip(self.kernels, self._buffers)):
                 if kernel.entrywise:
@@ -303,9 +310,8 @@ class GramRows:
                     continue
                 # one by one, since rounding may depend on the other rows
                 for i, index in enumerate(indices):
-                    self._rows[index, k] = kernel.between(
-                        buffer.pair(rows[i : i + 1], self.n_inputs)
-                    )[0]
+                    pair = buffer.pair(rows[i : i + 1], self.n_inputs)
+                    self._rows[index, k] = kernel.between(pair)[0]
 
 
 def _in_precision(inputs: Sequence[np.ndarray], dtype: DTypeLike) -> list[np.ndarray]:

@@ -1,5 +1,6 @@
 """Kernel groups as dual expansions over a growing support, for streams and for prediction."""
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -7,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import DTypeLike
 
-from omkl.groups.base import Bank, FrozenGroups, lengthened
+from omkl.groups.base import Bank, FrozenGroup, FrozenGroups, lengthened
 from omkl.groups.expansions import _jit_kernel as jit
 from omkl.groups.expansions._jit_budget import CHI_SQUARED, MANHATTAN, PRODUCTS, SQUARED, compare
 from omkl.groups.group_state import Mixture
@@ -16,14 +17,19 @@ from omkl.kernels.base import Kernel, inverse_root
 from omkl.kernels.inputs import Pair, Reference, in_precision, row_blocks
 from omkl.structures.base import Potentials
 
+#: Smallest capacity for support vectors.
+FIRST_CAPACITY = 16
+#: Arrays of support vectors in states are called this and their view.
+SUPPORT_KEY = "support:"
+
 
 class KernelBank(Bank):
-    r"""Base class of banks of kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i,
-    :]`.
+    r"""Base class of banks of kernel groups.
 
-    Subclasses store the support vectors and their coefficients. Norms follow from
-    :math:`\|v - r g\|^2 = \|v\|^2 - 2 r \langle v, g \rangle + r^2 \|g\|^2`, where :math:`\langle v, g \rangle` is
-    the inner product of the group's potentials with their gradient.
+    The groups are :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`. Subclasses store the
+    support vectors and their coefficients. Norms follow from
+    :math:`\|v - r g\|^2 = \|v\|^2 - 2 r \langle v, g \rangle + r^2 \|g\|^2`, where
+    :math:`\langle v, g \rangle` is the inner product of the group's potentials with their gradient.
 
     Parameters
     ----------
@@ -55,8 +61,10 @@ class KernelBank(Bank):
         averaging: bool = False,
         dtype: DTypeLike = np.float64,
     ) -> None:
-        self.names, self.averaging = list(names), bool(averaging)
-        self.kernels, self.views = list(kernels), list(views)
+        self.names = list(names)
+        self.averaging = bool(averaging)
+        self.kernels = list(kernels)
+        self.views = list(views)
         self.n_outputs = int(n_outputs)
         self.dtype = np.dtype(dtype)
         self._allocate()
@@ -76,22 +84,20 @@ class KernelBank(Bank):
 
     @property
     def sums(self) -> np.ndarray:
-        """Running sums ``u_k`` of the averaged coefficients, (p, S, K); empty without an average."""
+        """Running sums ``u_k`` of averaged coefficients, (p, S, K); empty without an average."""
         return self._sums[:, : self.n_support]
 
     def recompute_norms(self) -> None:
-        self.group_state.square_norms[:] = 0.0
-        used = np.flatnonzero(~self.group_state.left_out).tolist()
-        kernels, views = [self.kernels[k] for k in used], [self.views[k] for k in used]
-        self.group_state.square_norms[used] = square_norms(
-            kernels, views, self.supports, self.coefficients[used]
-        )
+        norms = self.group_state.square_norms
+        norms[:] = 0.0
+        groups = np.flatnonzero(~self.group_state.left_out).tolist()
+        kernels = [self.kernels[k] for k in groups]
+        views = [self.views[k] for k in groups]
+        norms[groups] = square_norms(kernels, views, self.supports, self.coefficients[groups])
 
     def averaged_coefficients(self) -> np.ndarray:
-        """Return the averaged dual coefficients, (p, S, K), or the current ones without an average."""
-        return self.group_state.average(
-            self.coefficients, self.sums, lambda values: values[:, None, None]
-        )
+        """Return the averaged dual coefficients, (p, S, K); current ones without an average."""
+        return self.group_state.average(self.coefficients, self.sums, spread_over_coefficients)
 
     def averaged(self) -> "FrozenExpansion":
         """Return the averaged groups as a frozen expansion."""
@@ -99,22 +105,31 @@ class KernelBank(Bank):
 
     def condensed(self) -> dict[str, np.ndarray]:
         coefficients = self.averaged_coefficients()
-        used = coefficients.any(axis=(0, 2))
-        supports = {f"support:{view}": support[used] for view, support in self.supports.items()}
-        return {"coefficients": coefficients[:, used], "sums": self.sums[:, :0], **supports}
+        is_used = coefficients.any(axis=(0, 2))
+        state = {"coefficients": coefficients[:, is_used], "sums": self.sums[:, :0]}
+        for view, support in self.supports.items():
+            state[SUPPORT_KEY + view] = support[is_used]
+        return state
 
     def state(self) -> dict[str, np.ndarray]:
-        supports = {f"support:{view}": support for view, support in self.supports.items()}
-        return {"coefficients": self.coefficients, "sums": self.sums, **supports}
+        state = {"coefficients": self.coefficients, "sums": self.sums}
+        for view, support in self.supports.items():
+            state[SUPPORT_KEY + view] = support
+        return state
+
+
+def spread_over_coefficients(values: np.ndarray) -> np.ndarray:
+    """Broadcast one number per group (p,) to the shape of coefficients, (p, 1, 1)."""
+    return values[:, None, None]
 
 
 class KernelExpansion(KernelBank):
-    r"""Kernel groups :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`; every mistake
-    adds support vectors.
+    r"""Kernel groups that add support vectors at every mistake.
 
-    It reads the views of the tokens and adds to ``potentials.unary``. All kernels share the support
-    vectors, and kernels on the same view share inner products. A round costs O(S) kernel values per
-    token, where S is the size of the support.
+    The groups are :math:`\theta_k = s_k \sum_i \psi_k(x_i) \otimes A_k[i, :]`. It reads the views
+    of the tokens and adds to ``potentials.unary``. All kernels share the support vectors, and
+    kernels on the same view share inner products. A round costs O(S) kernel values per token, where
+    S is the size of the support.
 
     Parameters
     ----------
@@ -142,9 +157,9 @@ class KernelExpansion(KernelBank):
         coefficients, sums : arrays of shape (p, S, K)
             ``sums`` is (p, 0, K) without an average.
         """
-        self._supports = {
-            view: np.array(support, dtype=self.dtype) for view, support in supports.items()
-        }
+        self._supports = {}
+        for view, support in supports.items():
+            self._supports[view] = np.array(support, dtype=self.dtype)
         self._coefficients = np.array(coefficients, dtype=np.float64)
         self._sums = np.array(sums, dtype=np.float64)
         self.n_support = self._coefficients.shape[1]
@@ -165,13 +180,12 @@ class KernelExpansion(KernelBank):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(
-            array.nbytes for array in [*self._supports.values(), self._coefficients, self._sums]
-        )
+        arrays = [*self._supports.values(), self._coefficients, self._sums]
+        return sum(array.nbytes for array in arrays)
 
     def grow_outputs(self, n_outputs: int) -> None:
-        more = ((0, 0), (0, 0), (0, n_outputs - self.n_outputs))
-        self._coefficients, self._sums = np.pad(self._coefficients, more), np.pad(self._sums, more)
+        self._coefficients = lengthened(self._coefficients, n_outputs, axis=2)
+        self._sums = lengthened(self._sums, n_outputs, axis=2)
         self.n_outputs = n_outputs
         self.forget_input()
 
@@ -191,17 +205,18 @@ class KernelExpansion(KernelBank):
 
     def step(self, x: Span, gradient: Potentials) -> None:
         moving = jit.has_gradient(gradient.unary)
-        among = self._values_among(x, moving)
+        self._added = None
+        values = self._values_among(x, moving)
         places = np.arange(len(moving))
         potentials = self._unscaled_potentials(x)
-        groups = self.group_state.step
-        if jit.measure(among, places, places, moving, gradient.unary, groups):
+        groups = self.group_state.arrays
+        if jit.measure(values, places, places, moving, gradient.unary, groups):
             jit.advance_norms(potentials, moving, gradient.unary, groups)
-            self._move(x, moving, gradient.unary[moving], ~self.group_state.empty)
+            self._move(x, moving, gradient, ~self.group_state.empty)
 
     def _activate(self, x: Span, gradient: Potentials) -> None:
         moving = jit.has_gradient(gradient.unary)
-        self._move(x, moving, gradient.unary[moving], self.group_state.activated)
+        self._move(x, moving, gradient, self.group_state.activated)
 
     def _unscaled_potentials(self, x: Span) -> np.ndarray:
         """Return ``K_k(x, support) A_k`` of every group, before scaling: (p, n, K)."""
@@ -210,172 +225,186 @@ class KernelExpansion(KernelBank):
         return self._scored[1]
 
     def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
-        # kernel values take most of the time
-        both = self._expanded(
-            x, np.concatenate([self.coefficients, self.averaged_coefficients()], axis=2)
-        )
-        self._scored = x, np.ascontiguousarray(both[:, :, : self.n_outputs])
+        # kernel values take most of the time, and are computed once for both
+        averaged = self.averaged_coefficients()
+        coefficients = np.concatenate([self.coefficients, averaged], axis=2)
+        values = self._expanded(x, coefficients)
+        current = np.ascontiguousarray(values[:, :, : self.n_outputs])
+        self._scored = x, current
         self.add_potentials(x, potentials)
-        average.unary[:] += both[:, :, self.n_outputs :].sum(axis=0)
+        average.unary[:] += values[:, :, self.n_outputs :].sum(axis=0)
 
     def _expanded(self, x: Span, coefficients: np.ndarray) -> np.ndarray:
         """Return ``K_k(x, support) A_k`` of every group for these coefficients, (p, n, K)."""
         values = np.zeros((len(self.names), len(x), coefficients.shape[2]))
-        out = [None if left else part for left, part in zip(self.group_state.left_out, values)]
         if self._references is None:
             self._references = {view: Reference(support) for view, support in self.supports.items()}
+        out: list[np.ndarray | None] = list(values)
+        for k in np.flatnonzero(self.group_state.left_out).tolist():
+            out[k] = None
         expand(self.kernels, self.views, x, self._references, coefficients, out)
         return values
 
     def _vectors(self, x: Span, moving: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the vectors (m, d) of the tokens ``moving``, (m,), by view."""
         tokens = x.low + moving
-        return {
-            view: in_precision(x.tokens.views[view][tokens], self.dtype)
-            for view in dict.fromkeys(self.views)
-        }
+        vectors = {}
+        for view in dict.fromkeys(self.views):
+            vectors[view] = in_precision(x.tokens.views[view][tokens], self.dtype)
+        return vectors
 
     def _values_among(self, x: Span, moving: np.ndarray) -> np.ndarray:
         """Return the kernel values among the tokens ``moving``: (p, m, m)."""
-        self._added = None
-        pairs = {view: Pair(X, X) for view, X in self._vectors(x, moving).items()}
         values = np.zeros((len(self.names), len(moving), len(moving)))
-        for k in np.flatnonzero(~self.group_state.left_out) if len(moving) else ():
+        if len(moving) == 0:
+            return values
+        pairs = {view: Pair(X, X) for view, X in self._vectors(x, moving).items()}
+        for k in np.flatnonzero(~self.group_state.left_out):
             values[k] = self.kernels[k].between(pairs[self.views[k]])
         return values
 
-    def _move(self, x: Span, moving: np.ndarray, D: np.ndarray, groups: np.ndarray) -> None:
-        """Step along the gradient D (m, K) of the tokens ``moving`` in the groups of a mask."""
-        if self._added is None:  # append support vectors with coefficients of zero
-            rows, capacity = (
-                slice(self.n_support, self.n_support + len(moving)),
-                self._coefficients.shape[1],
-            )
-            if rows.stop > capacity:
-                capacity = max(rows.stop, capacity + capacity // 2, 16)
-                self._coefficients = lengthened(self._coefficients, capacity, axis=1)
-                if self.averaging:
-                    self._sums = lengthened(self._sums, capacity, axis=1)
-            for view, X in self._vectors(x, moving).items():
-                support = self._supports.get(view, np.zeros((0, X.shape[1]), dtype=self.dtype))
-                self._supports[view] = support = lengthened(support, capacity, axis=0)
-                support[rows] = X
-            self.n_support, self._references, self._added = rows.stop, None, rows
-        rates, averages = self.group_state.rates, self.group_state.averages
+    def _move(self, x: Span, moving: np.ndarray, gradient: Potentials, groups: np.ndarray) -> None:
+        """Step along the gradient of the tokens ``moving`` in the groups of a mask, (p,)."""
+        if self._added is None:
+            self._added = self._append(x, moving)
+        rates = self.group_state.rates
+        averages = self.group_state.averages
+        directions = gradient.unary[moving]
         for k in np.flatnonzero(groups):
-            self._coefficients[k, self._added] = -rates[k] * D
+            self._coefficients[k, self._added] = -rates[k] * directions
             if self.averaging:
-                self._sums[k, self._added] = averages[k] * rates[k] * D
+                self._sums[k, self._added] = averages[k] * rates[k] * directions
         self.forget_input()
+
+    def _append(self, x: Span, moving: np.ndarray) -> slice:
+        """Append support vectors with coefficients of zero; return their indices."""
+        added = slice(self.n_support, self.n_support + len(moving))
+        capacity = self._coefficients.shape[1]
+        if added.stop > capacity:
+            capacity = max(added.stop, capacity + capacity // 2, FIRST_CAPACITY)
+            self._coefficients = lengthened(self._coefficients, capacity, axis=1)
+            if self.averaging:
+                self._sums = lengthened(self._sums, capacity, axis=1)
+        for view, vectors in self._vectors(x, moving).items():
+            support = self._supports.get(view)
+            if support is None:
+                support = np.zeros((0, vectors.shape[1]), dtype=self.dtype)
+            if len(support) < capacity:
+                support = lengthened(support, capacity)
+            support[added] = vectors
+            self._supports[view] = support
+        self.n_support = added.stop
+        self._references = None
+        return added
 
     def _scale_group(self, k: int, factor: float) -> None:
         self.group_state.fold(k, factor, self._coefficients[k], self._sums[k])
         self.forget_input()
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
-        # first mix the coefficients of the old support vectors, then append the vectors added by
-        # each shard
-        n, column = self.n_support, (slice(None), None, None)
-        parts = [
-            self.supports,
-            *({view: X[n:] for view, X in support_of(state).items()} for state in states),
-        ]
-        views = dict.fromkeys(
-            view for part in parts for view in part
-        )  # a shard without support has no arrays
-        weighted = [
-            point[column] * state["coefficients"] for point, state in zip(mixture.points, states)
-        ]
-        arrays = [weighted]
+        n = self.n_support
+        coefficients = [state["coefficients"] for state in states]
+        terms = mixture.directions(coefficients, spread_over_coefficients)
+        mixed = mixed_with_added(terms, n)
+        is_used = mixed.any(axis=(0, 2))
+        mixed_sums = mixed[:, :0]
         if self.averaging:
-            shards = zip(mixture.averages, mixture.weights, states)
-            arrays.append(
-                [a[column] * state["coefficients"] + w * state["sums"] for a, w, state in shards]
-            )
-        arrays = [
-            np.concatenate(
-                [sum(own[:, :n] for own in shards), *(own[:, n:] for own in shards)], axis=1
-            )
-            for shards in arrays
-        ]
-        used = np.flatnonzero(np.any([array.any(axis=(0, 2)) for array in arrays], axis=0))
-        supports = {
-            view: np.concatenate([part[view] for part in parts if view in part])[used]
-            for view in views
-        }
-        self.set_support(
-            supports, arrays[0][:, used], arrays[-1][:, used if self.averaging else []]
-        )
+            sums = [state["sums"] for state in states]
+            terms = mixture.sums(coefficients, sums, spread_over_coefficients)
+            mixed_sums = mixed_with_added(terms, n)
+            is_used |= mixed_sums.any(axis=(0, 2))
+            mixed_sums = mixed_sums[:, is_used]
+        vectors = {view: [support] for view, support in self.supports.items()}
+        for state in states:
+            # a shard without support has no arrays
+            for view, support in support_of(state).items():
+                vectors.setdefault(view, []).append(support[n:])
+        supports = {view: np.concatenate(blocks)[is_used] for view, blocks in vectors.items()}
+        self.set_support(supports, mixed[:, is_used], mixed_sums)
         self.recompute_norms()
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         supports = support_of(state)
         p, n_support, n_outputs = state["coefficients"].shape
-        fits = (
+        n_sums = state["sums"].shape[1]
+        self._check_fit(
             p == len(self.names)
             and n_outputs == self.n_outputs
-            and state["sums"].shape[1] in (0, n_support)
+            and n_sums in (0, n_support)
+            and all(len(support) == n_support for support in supports.values())
         )
-        self._check_fit(fits and all(len(support) == n_support for support in supports.values()))
         if supports:
             self.dtype = next(iter(supports.values())).dtype
-        self.averaging = state["sums"].shape[1] > 0 or (n_support == 0 and self.averaging)
+        self.averaging = n_sums > 0 or (n_support == 0 and self.averaging)
         self.set_support(supports, state["coefficients"], state["sums"])
+
+
+def mixed_with_added(terms: list[np.ndarray], n: int) -> np.ndarray:
+    """Mix coefficients (p, S, K) of the first n support vectors; append those that shards added."""
+    mixed = sum(term[:, :n] for term in terms)
+    return np.concatenate([mixed, *(term[:, n:] for term in terms)], axis=1)
 
 
 class FrozenExpansion(FrozenGroups):
     """Averaged kernel groups for prediction, without support vectors and kernels of zero weight."""
 
     def __init__(self, bank: KernelBank) -> None:
-        self.names, coefficients = list(bank.names), bank.averaged_coefficients()
-        self._alive, used = (
-            np.flatnonzero(coefficients.any(axis=(1, 2))).tolist(),
-            coefficients.any(axis=(0, 2)),
-        )
-        self._kernels, self._views = (
-            [bank.kernels[k] for k in self._alive],
-            [bank.views[k] for k in self._alive],
-        )
+        self.names = list(bank.names)
+        coefficients = bank.averaged_coefficients()
+        is_used = coefficients.any(axis=(0, 2))
         #: Indices of the remaining support vectors.
-        self.support_indices = np.flatnonzero(used)
-        self._supports = {view: Reference(support[used]) for view, support in bank.supports.items()}
+        self.support_indices = np.flatnonzero(is_used)
+        self._supports = {}
+        for view, support in bank.supports.items():
+            self._supports[view] = Reference(support[is_used])
+        #: Indices of the remaining groups, their kernels, views, and coefficients (groups, S, K).
+        self._indices = np.flatnonzero(coefficients.any(axis=(1, 2))).tolist()
+        self._kernels = [bank.kernels[k] for k in self._indices]
+        self._views = [bank.views[k] for k in self._indices]
         self._coefficients = np.ascontiguousarray(
-            coefficients[self._alive][:, used], dtype=bank.dtype
+            coefficients[self._indices][:, is_used], dtype=bank.dtype
         )
 
+    def _groups(self) -> list[FrozenGroup]:
+        """Return the remaining groups, one by one."""
+        columns = zip(self._indices, self._kernels, self._views, self._coefficients)
+        return list(itertools.starmap(FrozenGroup, columns))
+
     def group_nbytes(self) -> np.ndarray:
-        """Return the bytes of each group, (p,): its coefficients, and its share of the common
-        support vectors.
-        """
+        """Return the bytes of each group, (p,): coefficients, and a share of support vectors."""
         nbytes = np.zeros(len(self.names))
-        for k, view, coefficients in zip(self._alive, self._views, self._coefficients):
-            nbytes[k] = coefficients.nbytes + self._supports[view].X.nbytes / self._views.count(
-                view
-            )
+        for group in self._groups():
+            n_sharing = self._views.count(group.view)
+            nbytes_of_support = self._supports[group.view].X.nbytes / n_sharing
+            nbytes[group.index] = group.weights.nbytes + nbytes_of_support
         return nbytes
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         """Add the potentials of the groups; see :meth:`Bank.add_potentials`."""
-        out = [potentials.unary if self._in_use(k) else None for k in self._alive]
+        out = [potentials.unary if self._in_use(k) else None for k in self._indices]
         expand(self._kernels, self._views, x, self._supports, self._coefficients, out)
 
     def products_of_supports(
         self, x: Span, gradient: Potentials
     ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """Yield name, contributions of support vectors to ``<theta_k, g_k>`` (S,), and these (S,
-        d), of each kernel.
+        """Yield what support vectors contribute to ``<theta_k, g_k>``, for each kernel.
+
+        Yields
+        ------
+        name : str
+            Name of the group.
+        products : array of shape (S,)
+        vectors : array of shape (S, d)
         """
         moving = np.flatnonzero(gradient.unary.any(axis=1))
-        for k, kernel, view, A in zip(self._alive, self._kernels, self._views, self._coefficients):
-            support = self._supports[view]
-            block = np.ascontiguousarray(
-                x.tokens.views[view][x.low + moving], dtype=support.X.dtype
-            )
-            values = kernel.between(Pair(block, support))
-            yield (
-                self.names[k],
-                np.einsum("sj,sj->s", values.T @ gradient.unary[moving], A),
-                support.X,
-            )
+        gradient_of_moving = gradient.unary[moving]
+        for group in self._groups():
+            support = self._supports[group.view]
+            vectors = x.tokens.views[group.view][x.low + moving]
+            block = np.ascontiguousarray(vectors, dtype=support.X.dtype)
+            values = group.kernel.between(Pair(block, support))
+            products = np.einsum("sj,sj->s", values.T @ gradient_of_moving, group.weights)
+            yield self.names[group.index], products, support.X
 
     def recompute_norms(self) -> None:
         """Set ``||theta_k||^2`` in the group state: O(S^2) kernel values for S support vectors."""
@@ -383,7 +412,7 @@ class FrozenExpansion(FrozenGroups):
         self.group_state.square_norms[:] = 0.0
         supports = {view: support.X for view, support in self._supports.items()}
         squares = square_norms(self._kernels, self._views, supports, self._coefficients)
-        self.group_state.square_norms[self._alive] = squares
+        self.group_state.square_norms[self._indices] = squares
 
 
 def square_norms(
@@ -392,17 +421,20 @@ def square_norms(
     supports: dict[str, np.ndarray],
     coefficients: np.ndarray,
 ) -> np.ndarray:
-    """Return ``tr(A_k' K_k A_k)`` of each kernel, (p,), computed in blocks of support vectors."""
-    squares, n_support = np.zeros(len(kernels)), coefficients.shape[1]
+    """Return ``tr(A_k' K_k A_k)`` of each kernel, (p,), computed in blocks of support vectors.
+
+    Support vectors are (S, d), coefficients (p, S, K).
+    """
+    squares = np.zeros(len(kernels))
+    n_support = coefficients.shape[1]
     if n_support == 0 or not kernels:
         return squares
     coefficients = coefficients.astype(np.float64, copy=False)
     for rows in row_blocks(n_support, n_support, supports[views[0]].dtype):
         pairs = {view: Pair(supports[view][rows], supports[view]) for view in dict.fromkeys(views)}
-        for k, (kernel, view) in enumerate(zip(kernels, views)):
-            squares[k] += np.vdot(
-                coefficients[k, rows], kernel.between(pairs[view]) @ coefficients[k]
-            )
+        for k, kernel in enumerate(kernels):
+            potentials = kernel.between(pairs[views[k]]) @ coefficients[k]
+            squares[k] += np.vdot(coefficients[k, rows], potentials)
     return squares
 
 
@@ -414,34 +446,38 @@ def expand(
     coefficients: np.ndarray,
     out: Sequence[np.ndarray | None],
 ) -> None:
-    """Add ``K_k(x, support) A_k`` of each kernel to ``out[k]``, (n, K), unless it is None, in
-    blocks of tokens.
+    """Add ``K_k(x, support) A_k`` of each kernel to ``out[k]``, (n, K), unless it is None.
+
+    Coefficients are (p, S, K). Kernel values are computed in blocks of tokens.
     """
     n_support = coefficients.shape[1]
-    used = [k for k, part in enumerate(out) if part is not None]
+    used = [k for k, potentials in enumerate(out) if potentials is not None]
     if n_support == 0 or not used:
         return
     dtype = supports[views[0]].X.dtype
     for rows in row_blocks(len(x), n_support, dtype):
         tokens = slice(x.low + rows.start, x.low + rows.stop)
-        block = {
-            view: np.ascontiguousarray(x.tokens.views[view][tokens], dtype=dtype)
-            for view in dict.fromkeys(views)
-        }
-        pairs = {view: Pair(X, supports[view]) for view, X in block.items()}
+        pairs = {}
+        for view in dict.fromkeys(views):
+            block = np.ascontiguousarray(x.tokens.views[view][tokens], dtype=dtype)
+            pairs[view] = Pair(block, supports[view])
         for k in used:
-            out[k][rows] += kernels[k].between(pairs[views[k]]) @ coefficients[k]  # type: ignore[index]
+            potentials = out[k]
+            assert potentials is not None
+            potentials[rows] += kernels[k].between(pairs[views[k]]) @ coefficients[k]
 
 
 def support_of(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Extract the support vectors by view from the arrays of a state."""
-    return {
-        key.partition(":")[2]: array for key, array in state.items() if key.startswith("support:")
-    }
+    supports = {}
+    for key, array in state.items():
+        if key.startswith(SUPPORT_KEY):
+            supports[key.removeprefix(SUPPORT_KEY)] = array
+    return supports
 
 
 class SupportBuffer:
-    """Support vectors by their indices, and the few vectors at hand (the present input).
+    """Support vectors by their indices, and the few vectors at hand, those of the present input.
 
     All vectors are columns of one array, with the vectors at hand just before the first support
     vector. So one evaluation of a kernel between the vectors at hand and all columns gives its
@@ -471,28 +507,22 @@ class SupportBuffer:
             roots[columns] = inverse_root(kernel.raw_diagonal(X))
 
     def stage(self, X: np.ndarray, n_support: int) -> "BufferPair":
-        """Set the vectors at hand, (m, d); pair them with themselves, then with the first support
-        vectors.
-        """
+        """Set the vectors at hand, (m, d); pair them with one another and the first supports."""
         m = len(X)
         if m > self.first:
             self.pad(m - self.first, 0)
         X = np.ascontiguousarray(X, dtype=self.columns.dtype)
-        self._write(slice(self.first - m, self.first), X)
-        return BufferPair(
-            self,
-            X,
-            slice(self.first - m, self.first),
-            slice(self.first - m, self.first + n_support),
-        )
+        at_hand = slice(self.first - m, self.first)
+        self._write(at_hand, X)
+        return BufferPair(self, X, at_hand, slice(at_hand.start, self.first + n_support))
 
     def pair(self, which: np.ndarray, n_support: int) -> "BufferPair":
-        """Pair the support vectors with indices ``which``, (m,), with the first ``n_support`` ones."""
+        """Pair the support vectors ``which``, (m,) indices, with the first ``n_support`` ones."""
         X = np.ascontiguousarray(self.columns[:, self.first + which].T)
         return BufferPair(self, X, self.first + which, slice(self.first, self.first + n_support))
 
     def keep(self, back: np.ndarray, index: np.ndarray) -> None:
-        """Copy some vectors at hand to indices; ``back`` counts from the end: 1 is the last vector."""
+        """Copy some vectors at hand to indices; ``back`` counts from the end: 1 is the last one."""
         self.columns[:, self.first + index] = self.columns[:, self.first - back]
         self.roots[:, self.first + index] = self.roots[:, self.first - back]
 
@@ -506,31 +536,38 @@ class SupportBuffer:
 
     def pad(self, before: int, after: int) -> None:
         """Allocate space for more vectors at hand, and more support vectors."""
-        self.columns, self.roots = (
-            np.pad(array, ((0, 0), (before, after))) for array in (self.columns, self.roots)
-        )
+        more = ((0, 0), (before, after))
+        self.columns = np.pad(self.columns, more)
+        self.roots = np.pad(self.roots, more)
         self.first += before
 
 
 class BufferPair(Pair):
-    """Some columns of a :class:`SupportBuffer`, ``rows``, against a range of columns, ``columns``."""
+    """Some columns of a :class:`SupportBuffer`, ``rows``, against a range of ``columns``."""
 
     def __init__(
         self, buffer: SupportBuffer, X: np.ndarray, rows: slice | np.ndarray, columns: slice
     ) -> None:
-        self._buffer, self._rows, self._columns = buffer, rows, columns
-        self._right = buffer.columns, columns.start, columns.stop
+        self._buffer = buffer
+        self._rows = rows
+        self._columns = columns
         # skip Pair.__init__: the arrays are already known to be dense and floating
-        self.X, self.Y = X, buffer.columns[:, columns].T
+        self.X = X
+        self.Y = buffer.columns[:, columns].T
         self.right = Reference(self.Y)
 
-    products = cached_property(lambda self: compare(PRODUCTS, self.X, *self._right))
-    squared_distances = cached_property(lambda self: compare(SQUARED, self.X, *self._right))
-    manhattan_distances = cached_property(lambda self: compare(MANHATTAN, self.X, *self._right))
-    chi_squared_distances = cached_property(lambda self: compare(CHI_SQUARED, self.X, *self._right))
+    def _compare(self, kind: int) -> np.ndarray:
+        """Return products or distances of a kind, (rows, columns)."""
+        columns = self._columns
+        return compare(kind, self.X, self._buffer.columns, columns.start, columns.stop)
+
+    products = cached_property(lambda pair: pair._compare(PRODUCTS))
+    squared_distances = cached_property(lambda pair: pair._compare(SQUARED))
+    manhattan_distances = cached_property(lambda pair: pair._compare(MANHATTAN))
+    chi_squared_distances = cached_property(lambda pair: pair._compare(CHI_SQUARED))
 
     def inverse_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
-        for roots, known in zip(self._buffer.roots, self._buffer.normalized):
-            if known is kernel:
+        for roots, normalized in zip(self._buffer.roots, self._buffer.normalized):
+            if normalized is kernel:
                 return roots[self._rows], roots[self._columns]
         return super().inverse_roots(kernel)
