@@ -8,17 +8,27 @@ line can store several keys. Features of one key never collide, and neither do t
 of views has the lines ``bases[p] : bases[p + 1]`` of a table. The buckets of a variant belong to
 the group ``groups[p, variant]``, -1 for none.
 
-A list of arcs is an array ``places``, (5, number of arcs), with the nodes of the sentence's root,
-of the head and of the modifier, counted over all sentences, a code, and a third node: -1 for arcs,
-the head's head for grandparent parts, and the inner sibling for sibling parts. The code is the bin
-of the distance, plus 8 if the modifier is to the right. In sibling parts, modifier or third node
-can be -1. Sentence ``s`` has the nodes ``nodes[s] : nodes[s + 1]``. ``keys`` are the hashes of the
-views of all nodes.
+A list of arcs is an array ``places``, (5, number of arcs), whose rows are named below: the nodes of
+the sentence's root, of the head and of the modifier, counted over all sentences, a code, and a
+third node: the head's head for grandparent parts, the inner sibling for sibling parts, and none
+for arcs. The code is the bin of the distance, plus 8 if the modifier is to the right. In sibling
+parts, modifier or third node can be missing. Sentence ``s`` has the nodes ``nodes[s] : nodes[s +
+1]``.
+``keys`` are the hashes of the views of all nodes, and ``codes`` the values of "between" fields.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from omkl._compilation import compiled, inner, prefetch
+
+#: Rows of a list of arcs.
+ROOT, HEAD, MODIFIER, CODE, THIRD = range(5)
+#: A node that a part does not have.
+MISSING = -1
+#: The code of arcs to the right is larger by this; the bin of a part that ends a side of a head.
+TO_THE_RIGHT, END_OF_SIDE = 8, 7
 
 LINE = 32
 N_VARIANTS = 3
@@ -31,6 +41,8 @@ HALF, THREE, SIX = np.uint64(32), np.uint64(3), np.uint64(6)
 DIRECTION, DISTANCE = np.uint64(8), np.uint64(16)
 MASK7, MASK15 = np.uint64(7), np.uint64(15)
 TURN = np.uint64(0xC2B2AE3D27D4EB4F)
+#: In place of the value of a "between" field, for pairs of views without one.
+NO_VALUE = np.uint64(0)
 
 #: Size of a cache line in bytes, and number of pairs of views to prefetch ahead of learning.
 CACHE_LINE = 64
@@ -40,12 +52,47 @@ AHEAD = 4
 FEW = 1 << 13
 
 
+class Room(NamedTuple):
+    """Working memory for the features of one pair of views, see :func:`_find_lines`."""
+
+    #: Distinct values of a field between two tokens.
+    seen: np.ndarray
+    #: Sums of the hashes of the nodes of each arc.
+    hashes: np.ndarray
+    #: Arc and line of each feature (n,), and its bucket in each variant (3, n).
+    arcs: np.ndarray
+    lines: np.ndarray
+    buckets: np.ndarray
+
+
+@inner
+def line_of(mixed, n_lines):
+    """Return the line of a key among ``n_lines``, both uint64, by the upper half of its bits."""
+    return ((mixed >> HALF) * n_lines) >> HALF
+
+
+@inner
+def bucket_of_direction(mixed, side):
+    """Return the bucket of a key for a side: 1 for modifiers to the right, else 0."""
+    return DIRECTION + (((mixed >> THREE) ^ side) & MASK7)
+
+
+@inner
+def bucket_of_distance(mixed, code):
+    """Return the bucket of a key for the code of an arc."""
+    return DISTANCE + (((mixed >> SIX) ^ code) & MASK15)
+
+
 @compiled
 def fold_views(
     columns, root, n_nodes, starts, offsets, fields, head_keys, modifier_keys, third_keys
 ):
     """Hash each view of each token into 64 bits; heads, modifiers and third nodes have different
     hashes.
+
+    View ``v`` has the atoms ``starts[v] : starts[v + 1]``, each with an offset and a row of
+    ``columns``. Writes to ``head_keys``, ``modifier_keys`` and ``third_keys``, (views, n_nodes);
+    the last one may be empty.
     """
     for view in range(starts.shape[0] - 1):
         for i in range(n_nodes):
@@ -61,82 +108,64 @@ def fold_views(
 
 
 @compiled
-def list_parts(lists, wanted, kind, root, bins, places, kept):
-    """List the parts of a kind with nonzero entries in ``wanted``, and their numbers; return how
-    many there are.
+def list_grandparents(lists, amounts, root, bins, places, numbers):
+    """List the grandparent parts with nonzero ``amounts``; return how many there are.
 
-    ``lists`` is a PartLists of one sentence, whose root is the node ``root``; kind 0 has
-    grandparent parts, kind 1 sibling parts. The bin of a sibling part that ends a side is 7.
+    ``lists`` is a PartLists of one sentence, whose root is the node ``root``. Writes to ``places``
+    (5, n) and ``numbers`` (n,).
     """
     count = 0
-    if kind == 0:
-        for arc in range(lists.heads.shape[0]):
-            h, m = lists.heads[arc], lists.modifiers[arc]
-            for part in range(lists.grandparents[arc], lists.grandparents[arc + 1]):
-                g = lists.heads[lists.starts[h] + part - lists.grandparents[arc]]
-                if wanted[part] != 0.0 and g != m:
-                    places[0, count], places[1, count], places[2, count] = root, root + h, root + m
-                    places[3, count], places[4, count] = (
-                        bins[1 if m > h else 0, abs(h - m)],
-                        root + g,
-                    )
-                    kept[count] = part
-                    count += 1
-        return count
-    for side in range(lists.siblings.shape[0] - 1):
-        low, h, right = lists.bounds[side], side // 2, side % 2
-        length, part = lists.bounds[side + 1] - low, lists.siblings[side]
-        for i in range(length + 1 if length else 0):
-            s = lists.modifiers[lists.order[low + i - 1]] if i > 0 else -1
-            for j in range(i + 1, length + 2):
-                if wanted[part] != 0.0:
-                    m = lists.modifiers[lists.order[low + j - 1]] if j <= length else -1
-                    places[0, count], places[1, count], places[2, count] = (
-                        root,
-                        root + h,
-                        root + m if m > 0 else -1,
-                    )
-                    places[3, count] = bins[right, abs(h - m)] if m > 0 else 7 + 8 * right
-                    places[4, count] = root + s if s > 0 else -1
-                    kept[count] = part
-                    count += 1
-                part += 1
+    for arc in range(lists.heads.shape[0]):
+        h = lists.heads[arc]
+        m = lists.modifiers[arc]
+        first = lists.grandparents[arc]
+        right = 1 if m > h else 0
+        for part in range(first, lists.grandparents[arc + 1]):
+            g = lists.heads[lists.starts[h] + part - first]
+            if amounts[part] == 0.0 or g == m:
+                continue
+            places[ROOT, count] = root
+            places[HEAD, count] = root + h
+            places[MODIFIER, count] = root + m
+            places[CODE, count] = bins[right, abs(h - m)]
+            places[THIRD, count] = root + g
+            numbers[count] = part
+            count += 1
     return count
 
 
 @compiled
-def add_scores(keys, places, pairs, groups, scales, table, scores):
-    """Add the weights of all pairs of views, times the scales of their groups, to the scores of the
-    arcs.
-    """
-    seen, hashes = (
-        np.empty(keys.heads.shape[1] + 1, np.uint64),
-        np.empty(places.shape[1], np.uint64),
-    )
-    for p in range(pairs.views.shape[0]):
-        bare = scales[groups[p, 0]] if groups[p, 0] >= 0 else 0.0
-        directed = scales[groups[p, 1]] if groups[p, 1] >= 0 else 0.0
-        distant = scales[groups[p, 2]] if groups[p, 2] >= 0 else 0.0
-        if bare == 0.0 and directed == 0.0 and distant == 0.0:
+def list_siblings(lists, amounts, root, bins, places, numbers):
+    """List the sibling parts with nonzero ``amounts``; see :func:`list_grandparents`."""
+    count = 0
+    for side in range(lists.siblings.shape[0] - 1):
+        h = side // 2
+        right = side % 2
+        low = lists.bounds[side]
+        length = lists.bounds[side + 1] - low
+        if length == 0:
             continue
-        lines, between = table[pairs.bases[p] : pairs.bases[p + 1]], pairs.between[p]
-        size, n_seen, seen[0] = np.uint64(lines.shape[0]), 1, np.uint64(0)
-        _add_hashes(keys, pairs, p, places, hashes)
-        if between == -1 and places.shape[1] < FEW:
-            for a in range(places.shape[1]):
-                _fetch_line(lines, (((hashes[a] * MIX) >> HALF) * size) >> HALF)
-        for a in range(places.shape[1]):
-            key, code = hashes[a], np.uint64(places[3, a])
-            if between != -1:
-                n_seen = _values_between(keys.codes, between, places[:, a], seen)
-            for q in range(n_seen):
-                mixed = (key + seen[q]) * MIX
-                line = lines[((mixed >> HALF) * size) >> HALF]
-                scores[a] += (
-                    bare * line[mixed & MASK7]
-                    + directed * line[DIRECTION + (((mixed >> THREE) ^ (code >> THREE)) & MASK7)]
-                    + distant * line[DISTANCE + (((mixed >> SIX) ^ code) & MASK15)]
-                )
+        part = lists.siblings[side]
+        for i in range(length + 1):
+            sibling = MISSING
+            if i > 0:
+                sibling = root + lists.modifiers[lists.order[low + i - 1]]
+            for j in range(i + 1, length + 2):
+                if amounts[part] != 0.0:
+                    places[ROOT, count] = root
+                    places[HEAD, count] = root + h
+                    places[THIRD, count] = sibling
+                    if j <= length:
+                        m = lists.modifiers[lists.order[low + j - 1]]
+                        places[MODIFIER, count] = root + m
+                        places[CODE, count] = bins[right, abs(h - m)]
+                    else:
+                        places[MODIFIER, count] = MISSING
+                        places[CODE, count] = END_OF_SIDE + TO_THE_RIGHT * right
+                    numbers[count] = part
+                    count += 1
+                part += 1
+    return count
 
 
 @inner
@@ -152,33 +181,52 @@ def _fetch_line(table, line):
 
 
 @inner
+def _fetch_lines(lines, hashes):
+    """Prefetch the lines of a pair of views without a "between" field, one for each hash."""
+    n_lines = np.uint64(lines.shape[0])
+    for a in range(hashes.shape[0]):
+        _fetch_line(lines, line_of(hashes[a] * MIX, n_lines))
+
+
+@inner
 def _add_hashes(keys, pairs, p, places, hashes):
-    """Write the sum of the hashes of the nodes of each arc or part.
+    """Write the sum of the hashes of the nodes of each arc or part to ``hashes`` (n,).
 
     It depends on whether modifier and third node are on the same side of the head, as siblings
     always are.
     """
-    heads, modifiers = keys.heads[pairs.views[p, 0]], keys.modifiers[pairs.views[p, 1]]
+    heads = keys.heads[pairs.views[p, 0]]
+    modifiers = keys.modifiers[pairs.views[p, 1]]
     if keys.thirds.shape[0] == 0:
         for a in range(places.shape[1]):
-            hashes[a] = heads[np.uint32(places[1, a])] + modifiers[np.uint32(places[2, a])]
+            head = np.uint32(places[HEAD, a])
+            modifier = np.uint32(places[MODIFIER, a])
+            hashes[a] = heads[head] + modifiers[modifier]
         return
     thirds = keys.thirds[pairs.views[p, 2]]
     for a in range(places.shape[1]):
-        h, m, third = places[1, a], places[2, a], places[4, a]
-        hashes[a] = heads[h] + (modifiers[m] if m >= 0 else np.uint64(0))
+        h = places[HEAD, a]
+        m = places[MODIFIER, a]
+        third = places[THIRD, a]
+        total = heads[h]
+        if m >= 0:
+            total += modifiers[m]
         if third >= 0:
-            hashes[a] += thirds[third] + (
-                TURN if (third > h) != (places[3, a] >= 8) else np.uint64(0)
-            )
+            total += thirds[third]
+            if (third > h) != (places[CODE, a] >= TO_THE_RIGHT):
+                total += TURN
+        hashes[a] = total
 
 
 @inner
 def _values_between(codes, between, place, seen):
-    """Write the distinct values of a field between head and modifier; return the number of values."""
-    h, m, n_seen = place[1], place[2], 0
+    """Write the distinct values of a field between two nodes to ``seen``; return how many."""
+    n_seen = 0
+    h = place[HEAD]
+    m = place[MODIFIER]
     for j in range(min(h, m) + 1, max(h, m)):
-        code, new = codes[between, j], True
+        code = codes[between, j]
+        new = True
         for q in range(n_seen):
             new = new and seen[q] != code
         if new:
@@ -188,56 +236,103 @@ def _values_between(codes, between, place, seen):
 
 
 @inner
-def _room(keys, places, between):
-    """Allocate arrays for :func:`_find_lines`: distinct values between two tokens; arcs, lines,
-    buckets; hashes.
+def _scale_of(scales, group):
+    """Return the scale of a group, 0 for none (-1)."""
+    return scales[group] if group >= 0 else 0.0
+
+
+@compiled
+def add_scores(keys, places, pairs, groups, scales, table, scores):
+    """Add the weights of all pairs of views, times the scales of their groups, to ``scores`` (n,),
+    those of the arcs.
     """
-    n_entries, some = places.shape[1], False
-    for field in between:
-        some |= field >= 0
-    if some:
-        for a in range(places.shape[1]):
-            n_entries += abs(places[1, a] - places[2, a])
-    seen, buckets = (
-        np.empty(keys.heads.shape[1] + 1, np.uint64),
-        np.empty((N_VARIANTS, n_entries), np.int64),
-    )
+    seen = np.empty(keys.heads.shape[1] + 1, np.uint64)
     hashes = np.empty(places.shape[1], np.uint64)
-    return seen, np.empty(n_entries, np.int64), np.empty(n_entries, np.int64), buckets, hashes
+    for p in range(pairs.views.shape[0]):
+        bare = _scale_of(scales, groups[p, 0])
+        directed = _scale_of(scales, groups[p, 1])
+        distant = _scale_of(scales, groups[p, 2])
+        if bare == 0.0 and directed == 0.0 and distant == 0.0:
+            continue
+        lines = table[pairs.bases[p] : pairs.bases[p + 1]]
+        n_lines = np.uint64(lines.shape[0])
+        _add_hashes(keys, pairs, p, places, hashes)
+        between = pairs.between[p]
+        if between == -1 and places.shape[1] < FEW:
+            _fetch_lines(lines, hashes)
+        n_seen = 1
+        seen[0] = NO_VALUE
+        for a in range(places.shape[1]):
+            code = np.uint64(places[CODE, a])
+            if between != -1:
+                n_seen = _values_between(keys.codes, between, places[:, a], seen)
+            for q in range(n_seen):
+                mixed = (hashes[a] + seen[q]) * MIX
+                line = lines[line_of(mixed, n_lines)]
+                scores[a] += (
+                    bare * line[mixed & MASK7]
+                    + directed * line[bucket_of_direction(mixed, code >> THREE)]
+                    + distant * line[bucket_of_distance(mixed, code)]
+                )
+
+
+@inner
+def _room(keys, places, between):
+    """Allocate working memory for the features of any pair of views of these arcs."""
+    n_features = places.shape[1]
+    has_between = False
+    for field in between:
+        has_between |= field >= 0
+    if has_between:
+        for a in range(places.shape[1]):
+            n_features += abs(places[HEAD, a] - places[MODIFIER, a])
+    return Room(
+        seen=np.empty(keys.heads.shape[1] + 1, np.uint64),
+        hashes=np.empty(places.shape[1], np.uint64),
+        arcs=np.empty(n_features, np.int64),
+        lines=np.empty(n_features, np.int64),
+        buckets=np.empty((N_VARIANTS, n_features), np.int64),
+    )
 
 
 @inner
 def _find_lines(keys, places, pairs, p, room):
-    """List the arcs, lines and buckets of the features of pair ``p`` of views; return their number."""
-    seen, owners, lines, buckets, hashes = room
-    _add_hashes(keys, pairs, p, places, hashes)
-    low, between = pairs.bases[p], pairs.between[p]
-    size, count, n_seen, seen[0] = np.uint64(pairs.bases[p + 1] - low), 0, 1, np.uint64(0)
+    """List the arcs, lines and buckets of the features of pair ``p`` of views in ``room``; return
+    how many there are.
+    """
+    _add_hashes(keys, pairs, p, places, room.hashes)
+    low = pairs.bases[p]
+    n_lines = np.uint64(pairs.bases[p + 1] - low)
+    between = pairs.between[p]
+    count = 0
+    n_seen = 1
+    room.seen[0] = NO_VALUE
     for a in range(places.shape[1]):
-        key, code = hashes[a], np.uint64(places[3, a])
+        code = np.uint64(places[CODE, a])
         if between != -1:
-            n_seen = _values_between(keys.codes, between, places[:, a], seen)
+            n_seen = _values_between(keys.codes, between, places[:, a], room.seen)
         for q in range(n_seen):
-            mixed = (key + seen[q]) * MIX
-            owners[count] = a
-            lines[count] = low + np.int64(((mixed >> HALF) * size) >> HALF)
-            buckets[0, count] = np.int64(mixed & MASK7)
-            buckets[1, count] = np.int64(DIRECTION + (((mixed >> THREE) ^ (code >> THREE)) & MASK7))
-            buckets[2, count] = np.int64(DISTANCE + (((mixed >> SIX) ^ code) & MASK15))
+            mixed = (room.hashes[a] + room.seen[q]) * MIX
+            room.arcs[count] = a
+            room.lines[count] = low + np.int64(line_of(mixed, n_lines))
+            room.buckets[0, count] = np.int64(mixed & MASK7)
+            room.buckets[1, count] = np.int64(bucket_of_direction(mixed, code >> THREE))
+            room.buckets[2, count] = np.int64(bucket_of_distance(mixed, code))
             count += 1
     return count
 
 
 @compiled
 def find_lines(keys, places, pairs, p):
-    """Return the arcs (n,), lines (n,) and buckets (3, n) of the features of pair ``p`` of views."""
+    """Return arcs (n,), lines (n,) and buckets (3, n) of the features of pair ``p`` of views."""
     room = _room(keys, places, pairs.between)
     count = _find_lines(keys, places, pairs, p, room)
-    return room[1][:count], room[2][:count], room[3][:, :count]
+    return room.arcs[:count], room.lines[:count], room.buckets[:, :count]
 
 
 @inner
 def _any_stored(groups, empty):
+    """Return whether a group of a pair of views is not empty; -1 is no group."""
     stored = False
     for k in groups:
         stored |= k >= 0 and not empty[k]
@@ -246,23 +341,23 @@ def _any_stored(groups, empty):
 
 @compiled
 def inner_products(keys, places, gradient, pairs, groups, empty, table, products):
-    """``products[k] = <v_k, g>`` of every nonempty group, from the gradient with respect to the
-    arcs.
+    """Write ``<v_k, g>`` of every nonempty group to ``products`` (p,), from the gradient with
+    respect to the arcs (n,).
     """
     room = _room(keys, places, pairs.between)
-    _, owners, lines, buckets, _ = room
     for p in range(pairs.views.shape[0]):
         if not _any_stored(groups[p], empty):
             continue
         count = _find_lines(keys, places, pairs, p, room)
         for a in range(count):
-            _fetch_line(table, lines[a])
+            _fetch_line(table, room.lines[a])
         for variant in range(N_VARIANTS):
             k = groups[p, variant]
             if k >= 0 and not empty[k]:
                 products[k] = 0.0
                 for a in range(count):
-                    products[k] += gradient[owners[a]] * table[lines[a], buckets[variant, a]]
+                    weight = table[room.lines[a], room.buckets[variant, a]]
+                    products[k] += gradient[room.arcs[a]] * weight
 
 
 @compiled
@@ -271,59 +366,56 @@ def step(keys, places, gradient, pairs, groups, table, sums, arrays):
 
     Empty groups are postponed: only the norm of their gradient is computed, from the numbers of the
     lines, without a look-up. For the others, ``||g||^2`` follows from ``||v - r g||^2 = ||v||^2 - 2
-    r <v, g> + r^2 ||g||^2``.
+    r <v, g> + r^2 ||g||^2``. Writes to ``table`` and ``sums`` (lines, LINE), and to the norms in
+    ``arrays``, a BankGroups.
     """
     room = _room(keys, places, pairs.between)
-    _, owners, lines, buckets, hashes = room
-    rates, averages, empty = arrays.rates, arrays.averages, arrays.empty
     arrays.square_gradients[:] = 0.0
     for p in range(-AHEAD, pairs.views.shape[0]):
-        q = p + AHEAD
-        if q < pairs.views.shape[0] and _any_stored(groups[q], empty):
-            low, size = pairs.bases[q], np.uint64(pairs.bases[q + 1] - pairs.bases[q])
-            _add_hashes(keys, pairs, q, places, hashes)
-            for a in range(hashes.shape[0]):
-                line = low + np.int64((((hashes[a] * MIX) >> HALF) * size) >> HALF)
-                _fetch_line(table, line)
-                if sums.shape[0] > 0:
-                    _fetch_line(sums, line)
+        coming = p + AHEAD
+        if coming < pairs.views.shape[0] and _any_stored(groups[coming], arrays.empty):
+            low = pairs.bases[coming]
+            high = pairs.bases[coming + 1]
+            _add_hashes(keys, pairs, coming, places, room.hashes)
+            _fetch_lines(table[low:high], room.hashes)
+            if sums.shape[0] > 0:
+                _fetch_lines(sums[low:high], room.hashes)
         if p < 0:
             continue
         count = _find_lines(keys, places, pairs, p, room)
+        arcs = room.arcs[:count]
         for variant in range(N_VARIANTS):
             k = groups[p, variant]
             if k < 0:
                 continue
-            if empty[k]:
-                arrays.square_gradients[k] = square_norm(
-                    owners[:count], lines, buckets[variant], gradient
-                )
-                arrays.square_norms[k] = rates[k] ** 2 * arrays.square_gradients[k]
-            else:
-                moved, square_change = _move(
-                    owners[:count],
-                    lines,
-                    buckets[variant],
-                    gradient,
-                    rates[k],
-                    table,
-                    sums,
-                    averages[k],
-                )
-                arrays.square_norms[k] += square_change
-                arrays.square_gradients[k] = max(moved, 0.0) / rates[k] ** 2
+            buckets = room.buckets[variant]
+            if arrays.empty[k]:
+                square = square_norm(arcs, room.lines, buckets, gradient)
+                arrays.square_gradients[k] = square
+                arrays.square_norms[k] = arrays.rates[k] ** 2 * square
+                continue
+            rate = arrays.rates[k]
+            average = arrays.averages[k]
+            moved, square_change = _move(
+                arcs, room.lines, buckets, gradient, rate, table, sums, average
+            )
+            arrays.square_norms[k] += square_change
+            arrays.square_gradients[k] = max(moved, 0.0) / rate**2
 
 
 @inner
-def _move(owners, lines, buckets, values, rate, table, sums, average):
-    """Move one group; return ``r^2 ||g||^2``, and the change of ``||v||^2`` of the stored weights."""
+def _move(arcs, lines, buckets, gradient, rate, table, sums, average):
+    """Move one group; return ``r^2 ||g||^2``, and the change of ``||v||^2`` of the stored weights.
+
+    Its n features have arcs, lines and buckets, (n,); writes to ``table`` and ``sums``.
+    """
     moved = 0.0
     square_change = 0.0
-    for a in range(owners.shape[0]):
-        moved += 2.0 * rate * values[owners[a]] * table[lines[a], buckets[a]]
-    for a in range(owners.shape[0]):
+    for a in range(arcs.shape[0]):
+        moved += 2.0 * rate * gradient[arcs[a]] * table[lines[a], buckets[a]]
+    for a in range(arcs.shape[0]):
         before = np.float64(table[lines[a], buckets[a]])
-        change = -rate * values[owners[a]]
+        change = -rate * gradient[arcs[a]]
         table[lines[a], buckets[a]] = before + change
         after = np.float64(table[lines[a], buckets[a]])
         moved += change * (2.0 * before + change)
@@ -334,34 +426,37 @@ def _move(owners, lines, buckets, values, rate, table, sums, average):
 
 
 @inner
-def square_norm(owners, lines, buckets, values):
-    """Return ``||g||^2`` of one group's gradient; arcs that share a feature are added up first."""
-    n = owners.shape[0]
+def square_norm(arcs, lines, buckets, gradient):
+    """Return ``||g||^2`` of one group's gradient; arcs that share a feature are added up first.
+
+    Features have arcs, lines and buckets, (n,). They are added up in a hash table of twice the
+    size.
+    """
+    n = arcs.shape[0]
     capacity = 8
     while capacity < 2 * n:
         capacity *= 2
-    keys, totals = np.empty(capacity, np.int64), np.empty(capacity)
-    keys[:], totals[:] = -1, 0.0
-    total = 0.0
+    features = np.full(capacity, -1, np.int64)
+    totals = np.zeros(capacity)
+    square = 0.0
     for a in range(n):
-        key = lines[a] * LINE + buckets[a]
-        place = np.int64((np.uint64(key) * MIX) >> HALF) & (capacity - 1)
-        while keys[place] != key and keys[place] >= 0:
+        feature = lines[a] * LINE + buckets[a]
+        place = np.int64((np.uint64(feature) * MIX) >> HALF) & (capacity - 1)
+        while features[place] != feature and features[place] >= 0:
             place = (place + 1) & (capacity - 1)
-        keys[place] = key
-        value = values[owners[a]]
-        total += value * (2.0 * totals[place] + value)
-        totals[place] += value
-    return max(total, 0.0)
+        features[place] = feature
+        amount = gradient[arcs[a]]
+        square += amount * (2.0 * totals[place] + amount)
+        totals[place] += amount
+    return max(square, 0.0)
 
 
 @compiled
 def list_features(keys, places, pairs, variants, starts, ids):
-    """List the feature ids of each arc, template by template, as CSR rows; ``ids`` must be large
-    enough.
+    """Write the feature ids of each arc, template by template, as CSR rows; return how many.
 
     A template uses a pair of views; its variant adds nothing (0), the direction (1) or direction
-    and distance (2).
+    and distance (2). Writes to ``starts`` (n + 1,) and to ``ids``, which must be large enough.
     """
     count = 0
     seen = np.empty(keys.heads.shape[1] + 1, np.uint64)
@@ -369,20 +464,22 @@ def list_features(keys, places, pairs, variants, starts, ids):
     for p in range(pairs.views.shape[0]):
         _add_hashes(keys, pairs, p, places, hashes[p])
     for a in range(places.shape[1]):
-        code = np.uint64(places[3, a])
+        code = np.uint64(places[CODE, a])
         for p in range(pairs.views.shape[0]):
             key = hashes[p, a]
             if variants[p] == 1:
                 key += ((code >> THREE) + np.uint64(1)) * TURN
             elif variants[p] == 2:
                 key += code * TURN
-            n_seen, seen[0] = 1, np.uint64(0)
+            low = pairs.bases[p]
+            n_lines = np.uint64(pairs.bases[p + 1] - low)
+            n_seen = 1
+            seen[0] = NO_VALUE
             if pairs.between[p] != -1:
                 n_seen = _values_between(keys.codes, pairs.between[p], places[:, a], seen)
-            low, size = pairs.bases[p], np.uint64(pairs.bases[p + 1] - pairs.bases[p])
             for q in range(n_seen):
                 mixed = (key + seen[q]) * MIX
-                ids[count] = low + np.int64(((mixed >> HALF) * size) >> HALF)
+                ids[count] = low + np.int64(line_of(mixed, n_lines))
                 count += 1
         starts[a + 1] = count
     return count

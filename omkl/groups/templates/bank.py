@@ -8,6 +8,7 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from omkl.groups._jit_group_state import BankGroups
 from omkl.groups.base import Bank
 from omkl.groups.group_state import Mixture
 from omkl.groups.templates import _jit_arc_scores as all_arcs
@@ -22,6 +23,7 @@ from omkl.structures.trees.parts import PartPotentials
 LINES_A_KEY = 0.5
 #: Number of gold arcs whose keys are counted.
 SAMPLE = 200_000
+#: Tables begin at a multiple of so many bytes, a pair of cache lines.
 ALIGNMENT = 128
 #: Arcs with a smaller gradient are skipped: most arcs of a trained CRF, which hardly change the
 #: gradient.
@@ -29,14 +31,12 @@ NEGLIGIBLE = 1e-5
 
 
 class ArcTemplateBank(Bank):
-    """A group of hashed features for each template of an arc, of a grandparent part, or of a
-    sibling part.
+    """A group of hashed features for each template of arcs, or of grandparent or sibling parts.
 
     Potentials are one array of arc scores S (n + 1, n + 1), or also an array of scores of the parts
-    of
-    :class:`~omkl.structures.SecondOrderTree`. Features are never listed. The fields of head and modifier
-    are hashed to a line of a table that belongs to one pair of views, so that templates never
-    collide with one another. A template whose group is zero costs no look-up.
+    of :class:`~omkl.structures.SecondOrderTree`. Features are never listed. The fields of head and
+    modifier are hashed to a line of a table that belongs to one pair of views, so that templates
+    never collide with one another. A template whose group is zero costs no look-up.
 
     Parameters
     ----------
@@ -62,7 +62,8 @@ class ArcTemplateBank(Bank):
         memory: float = 256,
     ) -> None:
         self.templates = TemplateSet.resolve(templates)
-        self.names, self.averaging = self.templates.names, bool(averaging)
+        self.names = self.templates.names
+        self.averaging = bool(averaging)
         self._dtype = np.dtype(dtype)
         self._layout = TemplateLayout(self.templates)
         self.part = self.templates.part
@@ -71,16 +72,19 @@ class ArcTemplateBank(Bank):
         self.sizes = np.asarray(sizes, dtype=np.int64)
         self._pairs = self._layout.tables(self.sizes)
         n_lines = int(self._pairs.bases[-1])
-        self.table, self._sums = (
-            _aligned(n, self._dtype) for n in (n_lines, n_lines if self.averaging else 0)
-        )
+        self.table = _aligned(n_lines, self._dtype)
+        self._sums = _aligned(n_lines if self.averaging else 0, self._dtype)
+        #: Whether weights of a group are stored, (p,).
         self._stored = np.zeros(len(self.names), dtype=bool)
+        #: Group of each pair and variant, -1 for none, (pairs, variants).
         self._groups = self._layout.groups
         #: Lines and buckets of the table for each group.
         self._blocks = []
-        for p, variant in map(self._layout.pair_of, range(len(self.names))):
-            lines = slice(*self._pairs.bases[p : p + 2].tolist())
-            self._blocks.append((lines, slice(jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant])))
+        for k in range(len(self.names)):
+            pair, variant = self._layout.pair_of(k)
+            first, end = self._pairs.bases[pair : pair + 2].tolist()
+            buckets = slice(jit.FIRST_BUCKET[variant], jit.LAST_BUCKET[variant])
+            self._blocks.append((slice(first, end), buckets))
 
     @classmethod
     def plan(
@@ -91,13 +95,13 @@ class ArcTemplateBank(Bank):
         averaging: bool = True,
         dtype: DTypeLike = np.float32,
     ) -> "ArcTemplateBank":
-        """Make a bank, with lines for each pair of views according to its keys on the gold arcs of
-        a training set.
+        """Make a bank with lines for each pair of views according to its number of keys.
 
         Parameters
         ----------
         templates : TemplateSet
         examples : sequence of (ArcSentence, gold heads, ...)
+            The training set; keys are counted on its gold arcs.
         memory : float
             Maximum megabytes of the parameters and their averages. Pairs with few keys get what
             they need; the others share the rest evenly.
@@ -105,13 +109,9 @@ class ArcTemplateBank(Bank):
         dtype : float32 or float64
         """
         layout = TemplateLayout(TemplateSet.resolve(templates))
-        wanted = LINES_A_KEY * layout.count_keys(examples, SAMPLE)
-        return cls(
-            templates,
-            averaging,
-            dtype,
-            layout.fair_sizes(wanted, _lines_in(memory, averaging, dtype)),
-        )
+        lines_of_pairs = LINES_A_KEY * layout.count_keys(examples, SAMPLE)
+        sizes = layout.fair_sizes(lines_of_pairs, _lines_in(memory, averaging, dtype))
+        return cls(templates, averaging, dtype, sizes)
 
     @property
     def nbytes(self) -> int:
@@ -119,13 +119,14 @@ class ArcTemplateBank(Bank):
         return self.table.nbytes + self._sums.nbytes
 
     def group_nbytes(self) -> np.ndarray:
-        """Return the bytes of each template, (p,); templates with the same views share their lines
-        evenly.
+        """Return the bytes of each template, (p,).
+
+        Templates with the same views share their lines evenly.
         """
         nbytes = np.zeros(len(self.names))
-        for size, groups in zip(self.sizes, self._layout.groups):
-            own = [k for k in groups if k >= 0]
-            nbytes[own] = size * jit.LINE * self._dtype.itemsize / len(own)
+        for size, groups_of_pair in zip(self.sizes, self._layout.groups):
+            groups = groups_of_pair[groups_of_pair >= 0]
+            nbytes[groups] = size * jit.LINE * self._dtype.itemsize / len(groups)
         return nbytes
 
     def n_features(self) -> int:
@@ -133,18 +134,21 @@ class ArcTemplateBank(Bank):
         return int(np.count_nonzero(self.table))
 
     def collision_rate(self) -> float:
-        """Estimate the share of features that share a weight with another, from the fill of the
-        tables.
+        """Estimate the share of features that share a weight with another.
 
-        If ``m`` features fall into ``n`` buckets at random, a share ``1 - exp(-m / n)`` of the
-        buckets is taken.
+        It follows from the fill of the tables: if ``m`` features fall into ``n`` buckets at random,
+        a share ``1 - exp(-m / n)`` of the buckets is filled.
         """
-        features = taken = 0.0
+        n_features = 0.0
+        n_filled = 0.0
         for block in self._blocks:
-            size, n = self.table[block].size, np.count_nonzero(self.table[block])
-            taken += n
-            features -= size * np.log1p(-min(n / size, 1.0 - 1.0 / size))
-        return 1.0 - taken / features if features > 0 else 0.0
+            weights = self.table[block]
+            n_buckets = weights.size
+            n_filled_of_block = np.count_nonzero(weights)
+            fill = min(n_filled_of_block / n_buckets, 1.0 - 1.0 / n_buckets)
+            n_filled += n_filled_of_block
+            n_features -= n_buckets * np.log1p(-fill)
+        return 1.0 - n_filled / n_features if n_features > 0 else 0.0
 
     def add_potentials(self, x: ArcSentence, potentials: Potentials) -> None:
         if self.part != "arc":
@@ -163,28 +167,47 @@ class ArcTemplateBank(Bank):
         sentences : sequence of ArcSentence
         potentials : sequence of TreePotentials or PartPotentials
         """
-        sizes = np.array([len(x) + 1 for x in sentences])
-        nodes = np.concatenate([[0], np.cumsum(sizes)])
-        # in training, the hashes of the sentence are used again
-        own = map(self._layout.keys if len(sentences) == 1 else self._layout.hashed, sentences)
-        keys = ArcKeys(*(np.concatenate(parts, axis=1) for parts in zip(*own)))
+        n_nodes = np.array([len(x) + 1 for x in sentences])
+        nodes = np.concatenate([[0], np.cumsum(n_nodes)])
+        if len(sentences) == 1:  # in training, its hashes are used again
+            keys = self._layout.keys(sentences[0])
+        else:
+            keys_of_sentences = map(self._layout.hashed, sentences)
+            keys = ArcKeys(*(np.concatenate(rows, axis=1) for rows in zip(*keys_of_sentences)))
         if self.part == "arc":
-            cells = np.concatenate([[0], np.cumsum(sizes**2)])
+            cells = np.concatenate([[0], np.cumsum(n_nodes**2)])
             scores = np.zeros(cells[-1])
             self._add_scores(keys, nodes, cells, sentences, scores)
-            for own, low, high in zip(potentials, cells[:-1], cells[1:]):
-                own.arcs[:] += scores[low:high].reshape(own.arcs.shape)
-            return
-        listed = [
-            self._layout.parts(own.lists, np.ones(len(own.parts)), root)
-            for own, root in zip(potentials, nodes.tolist())
-        ]
-        places = np.concatenate([own for _, own in listed], axis=1)
-        scores, scales = np.zeros(places.shape[1]), self.group_state.scales
+            for of_sentence, scores_of_sentence in zip(potentials, np.split(scores, cells[1:-1])):
+                of_sentence.arcs[:] += scores_of_sentence.reshape(of_sentence.arcs.shape)
+        else:
+            self._add_to_parts(keys, nodes[:-1].tolist(), potentials)
+
+    def _add_to_parts(
+        self, keys: ArcKeys, roots: list[int], potentials: Sequence[Potentials]
+    ) -> None:
+        """Add the potentials of the parts of several sentences with these roots among the nodes."""
+        numbers_of_sentences = []
+        places_of_sentences = []
+        for of_sentence, root in zip(potentials, roots):
+            all_parts = np.ones(len(of_sentence.parts))
+            numbers, places = self._layout.parts(of_sentence.lists, all_parts, root)
+            numbers_of_sentences.append(numbers)
+            places_of_sentences.append(places)
+        scores = self._scores_of(keys, np.concatenate(places_of_sentences, axis=1))
+        first = 0
+        for of_sentence, numbers in zip(potentials, numbers_of_sentences):
+            of_sentence.parts[numbers] += scores[first : first + len(numbers)]
+            first += len(numbers)
+
+    def _scores_of(
+        self, keys: ArcKeys, places: np.ndarray, before: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return the scores of n arcs or parts, (n,), added to those ``before``."""
+        scores = np.zeros(places.shape[1]) if before is None else before
+        scales = self.group_state.scales
         jit.add_scores(keys, places, self._pairs, self._groups, scales, self.table, scores)
-        ends = np.cumsum([len(numbers) for numbers, _ in listed])
-        for own, (numbers, _), values in zip(potentials, listed, np.split(scores, ends[:-1])):
-            own.parts[numbers] += values
+        return scores
 
     def _add_scores(
         self,
@@ -194,69 +217,105 @@ class ArcTemplateBank(Bank):
         sentences: Sequence[ArcSentence],
         scores: np.ndarray,
     ) -> None:
-        """Add the weights of the templates to the scores of all likely arcs."""
-        scales = self.group_state.scales
+        """Add the weights of the templates to the scores of all likely arcs.
+
+        Sentence ``s`` has the nodes ``nodes[s] : nodes[s + 1]`` and the scores of its arcs in
+        ``cells[s] : cells[s + 1]``.
+        """
         if all(x.likely is None for x in sentences):
             self._add_all_arcs(keys, nodes, cells, scores)
             return
-        listed = [
-            self._layout.arcs(np.ones((len(x) + 1,) * 2) if x.likely is None else x.likely, root)
-            for x, root in zip(sentences, nodes.tolist())
-        ]
-        chosen = np.concatenate([low + own for (own, _), low in zip(listed, cells)])
-        places = np.concatenate([own for _, own in listed], axis=1)
-        own = scores[chosen]
-        jit.add_scores(keys, places, self._pairs, self._groups, scales, self.table, own)
-        scores[chosen] = own
+        cells_of_sentences = []
+        places_of_sentences = []
+        for x, root, first_cell in zip(sentences, nodes.tolist(), cells):
+            likely = x.likely
+            if likely is None:
+                likely = np.ones((len(x) + 1, len(x) + 1))
+            cells_of_sentence, places = self._layout.arcs(likely, root)
+            cells_of_sentences.append(first_cell + cells_of_sentence)
+            places_of_sentences.append(places)
+        likely_cells = np.concatenate(cells_of_sentences)
+        places = np.concatenate(places_of_sentences, axis=1)
+        scores[likely_cells] = self._scores_of(keys, places, scores[likely_cells])
 
     def _add_all_arcs(
         self, keys: ArcKeys, nodes: np.ndarray, cells: np.ndarray, scores: np.ndarray
     ) -> None:
-        """Add the weights of the templates to the scores of all arcs."""
-        pairs, table = self._pairs, self.table
+        """Add the weights of the templates to the scores of all arcs; see :meth:`_add_scores`."""
+        pairs = self._pairs
         scales = np.where(self._groups >= 0, self.group_state.scales[self._groups], 0.0)
-        lengths = np.diff(nodes)
-        bins, turns = self._layout.bins(int(lengths.max()))
-        first, n_arcs = np.repeat(nodes[:-1], lengths), np.repeat(lengths - 1, lengths)
+        n_nodes = np.diff(nodes)
+        bins = self._layout.bins(int(n_nodes.max()))
+        # rows of scores, one for each head, padded to whole vectors
+        roots_of_heads = np.repeat(nodes[:-1], n_nodes)
+        n_arcs = np.repeat(n_nodes - 1, n_nodes)
         widths = -(-n_arcs // all_arcs.LANES) * all_arcs.LANES
         starts = np.concatenate([[0], np.cumsum(1 + widths)])
         rows = np.zeros(starts[-1])
-        padded = np.zeros((len(keys.modifiers), nodes[-1] + all_arcs.LANES), np.uint64)
-        padded[:, : nodes[-1]] = keys.modifiers
+        modifiers = np.zeros((len(keys.modifiers), nodes[-1] + all_arcs.LANES), np.uint64)
+        modifiers[:, : nodes[-1]] = keys.modifiers
         all_arcs.copy(nodes, cells, scores, starts, rows, True)
-        live, arrays = np.flatnonzero(scales.any(axis=1)).tolist(), (scales, table)
-        for is_between, run in itertools.groupby(live, lambda p: pairs.between[p] >= 0):
-            own = list(run)
-            if not is_between:
-                sizes = first, n_arcs, int(widths.max())
+        pairs_in_use = np.flatnonzero(scales.any(axis=1)).tolist()
+        for has_between, run in itertools.groupby(pairs_in_use, lambda p: pairs.between[p] >= 0):
+            if not has_between:
                 all_arcs.add_pairs(
-                    keys.heads, padded, *sizes, pairs, np.array(own), *arrays, turns, starts, rows
+                    keys.heads,
+                    modifiers,
+                    roots_of_heads,
+                    n_arcs,
+                    int(widths.max()),
+                    pairs,
+                    np.array(list(run)),
+                    scales,
+                    self.table,
+                    bins.bits,
+                    starts,
+                    rows,
                 )
                 continue
-            for p in own:
-                hashes = keys.heads, padded, keys.codes
-                all_arcs.add_pair_between(*hashes, nodes, pairs, p, *arrays, bins, starts, rows)
+            for p in run:
+                all_arcs.add_pair_between(
+                    keys.heads,
+                    modifiers,
+                    keys.codes,
+                    nodes,
+                    pairs,
+                    p,
+                    scales,
+                    self.table,
+                    bins.codes,
+                    starts,
+                    rows,
+                )
         all_arcs.copy(nodes, cells, scores, starts, rows, False)
 
+    def _groups_in(self, chosen: np.ndarray) -> np.ndarray:
+        """Return the group of each pair and variant, -1 for those not ``chosen``, bool (p,)."""
+        return np.where((self._groups >= 0) & chosen[self._groups], self._groups, -1)
+
     def step(self, x: ArcSentence, gradient: TreePotentials) -> None:
-        arrays = self._groups, self.table, self._sums, self.group_state.step
-        jit.step(self._layout.keys(x), *self._arcs_of(x, gradient), self._pairs, *arrays)
+        self._take_step(x, gradient, self._groups, self.group_state.arrays)
         self._stored |= ~self.group_state.empty
 
     def _activate(self, x: ArcSentence, gradient: TreePotentials) -> None:
         activated = self.group_state.activated & ~self._stored
-        if activated.any():
-            groups = np.where((self._groups >= 0) & activated[self._groups], self._groups, -1)
-            moved, unused = np.zeros((2, len(self.names)))
-            arrays = self.group_state.step._replace(
-                empty=~activated, square_norms=moved, square_gradients=unused
-            )
-            own = self._arcs_of(x, gradient)
-            jit.step(
-                self._layout.keys(x), *own, self._pairs, groups, self.table, self._sums, arrays
-            )
-            self.group_state.square_norms[activated] = np.maximum(moved[activated], 0.0)
-            self._stored |= activated
+        if not activated.any():
+            return
+        square_norms, unused = np.zeros((2, len(self.names)))
+        arrays = self.group_state.arrays._replace(
+            empty=~activated, square_norms=square_norms, square_gradients=unused
+        )
+        self._take_step(x, gradient, self._groups_in(activated), arrays)
+        self.group_state.square_norms[activated] = np.maximum(square_norms[activated], 0.0)
+        self._stored |= activated
+
+    def _take_step(
+        self, x: ArcSentence, gradient: Potentials, groups: np.ndarray, arrays: BankGroups
+    ) -> None:
+        """Take the step of some groups (pairs, variants), which are not empty in ``arrays``."""
+        keys = self._layout.keys(x)
+        places, amounts = self._arcs_of(x, gradient)
+        jit.step(keys, places, amounts, self._pairs, groups, self.table, self._sums, arrays)
 
     def _arcs_of(self, x: ArcSentence, gradient: Potentials) -> tuple[np.ndarray, np.ndarray]:
         """Return places and gradients of the arcs or parts whose gradient is not negligible."""
@@ -269,20 +328,26 @@ class ArcTemplateBank(Bank):
     def inner_products(
         self, x: ArcSentence, gradient: TreePotentials, totals: np.ndarray | None
     ) -> np.ndarray:
-        products, empty = np.zeros(len(self.names)), self.group_state.empty
-        arcs = self._arcs_of(x, gradient)
+        products = np.zeros(len(self.names))
+        keys = self._layout.keys(x)
+        places, amounts = self._arcs_of(x, gradient)
+        empty = self.group_state.empty
         jit.inner_products(
-            self._layout.keys(x), *arcs, self._pairs, self._groups, empty, self.table, products
+            keys, places, amounts, self._pairs, self._groups, empty, self.table, products
         )
         return products
 
     def _scale_group(self, k: int, factor: float) -> None:
         if not self._stored[k]:  # no weights were stored yet
             return
-        bounds = [(block.start, block.stop) for block in self._blocks[k]]
-        average = self.group_state.averages[k]
+        lines, buckets = self._blocks[k]
         self.group_state.square_norms[k] = jit.scale_group(
-            *bounds, factor, self.table, self._sums, average
+            (lines.start, lines.stop),
+            (buckets.start, buckets.stop),
+            factor,
+            self.table,
+            self._sums,
+            self.group_state.averages[k],
         )
         self._stored[k] = factor != 0.0
 
@@ -290,27 +355,25 @@ class ArcTemplateBank(Bank):
         self.group_state.square_norms[:] = self._square_norms()
 
     def _square_norms(self) -> np.ndarray:
-        """Return the sum of squares of each group."""
-        own = [self.table[block] for block in self._blocks]
-        return np.array(
-            [np.einsum("ij,ij->", weights, weights, dtype=np.float64) for weights in own]
-        )
+        """Return the sum of squares of each group, (p,)."""
+        squares = np.empty(len(self.names))
+        for k, block in enumerate(self._blocks):
+            weights = self.table[block]
+            squares[k] = np.einsum("ij,ij->", weights, weights, dtype=np.float64)
+        return squares
 
     def averaged(self) -> "ArcTemplateBank":
-        """Return a frozen bank with the averaged parameters; templates of weight zero cost nothing."""
-        frozen = copy(self)
-        if not self.frozen:
+        """Return a frozen bank with averaged parameters; templates of weight zero cost nothing."""
+        if self.frozen:
+            frozen = copy(self)
+        else:
             frozen = ArcTemplateBank(self.templates, dtype=self._dtype, sizes=self.sizes)
             for k, block in enumerate(self._blocks):
                 sums = self._sums[block] if self.averaging else self._sums
-                frozen.table[block] = self.group_state.average(
-                    self.table[block], sums, itemgetter(k)
-                )
+                average = self.group_state.average(self.table[block], sums, itemgetter(k))
+                frozen.table[block] = average
             frozen._stored[:] = frozen._square_norms() > 0
-        # -1 for groups of zero
-        frozen._groups = np.where(
-            (self._groups >= 0) & frozen._stored[self._groups], self._groups, -1
-        )
+        frozen._groups = self._groups_in(frozen._stored)
         return frozen
 
     def restricted(self, templates: TemplateSet) -> "ArcTemplateBank":
@@ -320,24 +383,21 @@ class ArcTemplateBank(Bank):
         ----------
         templates : TemplateSet
         """
-        pairs = [
-            self._layout.identities.index(identity)
-            for identity in TemplateLayout(templates).identities
-        ]
+        identities = TemplateLayout(templates).identities
+        pairs = [self._layout.identities.index(identity) for identity in identities]
         bank = ArcTemplateBank(templates, self.averaging, self._dtype, self.sizes[pairs])
-        kept = [self.names.index(name) for name in bank.names]
-        for own, k in zip(bank._blocks, kept):
-            bank.table[own] = self.table[self._blocks[k]]
+        groups = [self.names.index(name) for name in bank.names]
+        for new_block, k in zip(bank._blocks, groups):
+            bank.table[new_block] = self.table[self._blocks[k]]
             if self.averaging:
-                bank._sums[own] = self._sums[self._blocks[k]]
-        bank._stored[:] = self._stored[kept]
+                bank._sums[new_block] = self._sums[self._blocks[k]]
+        bank._stored[:] = self._stored[groups]
         return bank
 
     def strongest(
         self, k: int, n: int, tokens: ArcTokens, places: np.ndarray
     ) -> list[tuple[float, tuple[int, ...]]]:
-        """Return the largest weights of one template, and for each an arc or part of a treebank
-        with this feature.
+        """Return the largest weights of one template, each with an arc or part of a treebank.
 
         Parameters
         ----------
@@ -357,34 +417,31 @@ class ArcTemplateBank(Bank):
             decreasing order of magnitude. A modifier or third node of -1 is missing. Weights that
             occur on no gold arc are omitted.
         """
-        p, variant = self._layout.pair_of(k)
         weights = self.group_state.scales[k] * self.table[self._blocks[k]]
         order = largest(weights, 4 * n)
-        if not len(order):
+        if len(order) == 0:
             return []
-        wanted = np.full(weights.shape, -1, np.int32)
-        wanted.flat[order] = np.arange(len(order))
-        layout, x = TemplateLayout(self.templates[k : k + 1]), tokens.everything()
-        keys, pairs, roots = (
-            layout.keys(x),
-            layout.tables(self.sizes[p]),
-            tokens.roots - tokens.reach,
-        )
+        rank_of_weight = np.full(weights.shape, -1, np.int32)
+        rank_of_weight.flat[order] = np.arange(len(order))
+        pair, variant = self._layout.pair_of(k)
+        layout = TemplateLayout(self.templates[k : k + 1])
+        keys = layout.keys(tokens.everything())
+        pairs = layout.tables(self.sizes[pair])
         arcs, lines, buckets = jit.find_lines(keys, places, pairs, 0)
-        ranks = wanted[lines, buckets[variant] - jit.FIRST_BUCKET[variant]]
-        fired = np.flatnonzero(ranks >= 0)
-        found, first = np.unique(ranks[fired], return_index=True)
+        ranks = rank_of_weight[lines, buckets[variant] - jit.FIRST_BUCKET[variant]]
+        entries = np.flatnonzero(ranks >= 0)
+        ranks_of_gold, first = np.unique(ranks[entries], return_index=True)
+        roots = tokens.roots - tokens.reach
         strongest = []
-        for rank, entry in zip(found[:n].tolist(), fired[first].tolist()):
+        for rank, entry in zip(ranks_of_gold[:n].tolist(), entries[first].tolist()):
             arc = arcs[entry]
-            root, head, modifier, _, other = places[:, arc].tolist()
-            if pairs.between[0] >= 0:  # an arc has an entry for each distinct value
-                low, high = sorted((head, modifier))
-                _, tokens_of = np.unique(
-                    keys.codes[pairs.between[0], low + 1 : high], return_index=True
-                )
-                other = low + 1 + int(np.sort(tokens_of)[entry - np.searchsorted(arcs, arc)])
-            nodes = [node - root if node >= 0 else -1 for node in (head, modifier, other)]
+            root, head, modifier, _, third = places[:, arc].tolist()
+            if pairs.between[0] >= 0:
+                # an arc has an entry for each distinct value
+                n_before = int(entry - np.searchsorted(arcs, arc))
+                codes = keys.codes[pairs.between[0]]
+                third = _token_of_value(codes, head, modifier, n_before)
+            nodes = [node - root if node >= 0 else -1 for node in (head, modifier, third)]
             key = (int(np.searchsorted(roots, root)), *nodes)
             strongest.append((float(weights.flat[order[rank]]), key))
         return strongest
@@ -392,33 +449,37 @@ class ArcTemplateBank(Bank):
     def nonzero(
         self, values: TreePotentials | PartPotentials
     ) -> list[tuple[tuple[int, ...], float]]:
-        """Return the nonzero entries of arrays like potentials: head, modifier, and third node of a
-        part; and value.
+        """Return the nonzero entries of arrays like potentials.
+
+        Parameters
+        ----------
+        values : TreePotentials or PartPotentials
+
+        Returns
+        -------
+        list of ((int, ...), float)
+            Head, modifier, and third node of a part; and value.
         """
         if isinstance(values, PartPotentials) and self.part != "arc":
             numbers, places = self._layout.parts(values.lists, values.parts)
-            return list(
-                zip(map(tuple, places[[1, 2, 4]].T.tolist()), values.parts[numbers].tolist())
-            )
-        heads, modifiers = np.nonzero(values.arcs)
-        return list(
-            zip(zip(heads.tolist(), modifiers.tolist()), values.arcs[heads, modifiers].tolist())
-        )
+            nodes = places[[jit.HEAD, jit.MODIFIER, jit.THIRD]]
+            amounts = values.parts[numbers]
+        else:
+            nodes = np.array(np.nonzero(values.arcs))
+            amounts = values.arcs[nodes[0], nodes[1]]
+        return list(zip(map(tuple, nodes.T.tolist()), amounts.tolist()))
 
     def forget_input(self) -> None:
         self._layout.forget()
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
         for k, block in enumerate(self._blocks):
+            number_of_group = itemgetter(k)
             tables = [state["table"][block] for state in states]
             if self.averaging:
-                parts = zip(mixture.averages[:, k], mixture.weights, tables, states)
-                self._sums[block] = sum(
-                    a * table + w * state["sums"][block] for a, w, table, state in parts
-                )
-            self.table[block] = sum(
-                point * table for point, table in zip(mixture.points[:, k], tables)
-            )
+                sums = [state["sums"][block] for state in states]
+                self._sums[block] = sum(mixture.sums(tables, sums, number_of_group))
+            self.table[block] = sum(mixture.directions(tables, number_of_group))
         self.recompute_norms()
         self._stored[:] = self.group_state.square_norms > 0
 
@@ -434,28 +495,37 @@ class ArcTemplateBank(Bank):
         return self.averaged().state()
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        self.table[:], self._sums[:] = state["table"], state["sums"]
+        self.table[:] = state["table"]
+        self._sums[:] = state["sums"]
         self._stored[:] = state["stored"]
 
 
+def _token_of_value(codes: np.ndarray, head: int, modifier: int, n: int) -> int:
+    """Return the first token with the value after n others, between head and modifier."""
+    first = min(head, modifier) + 1
+    end = max(head, modifier)
+    _, tokens = np.unique(codes[first:end], return_index=True)
+    return first + int(np.sort(tokens)[n])
+
+
 def _aligned(n_lines: int, dtype: np.dtype) -> np.ndarray:
-    """Return zeros (n_lines, LINE), aligned so that a look-up touches only one pair of cache lines."""
-    raw = np.zeros(n_lines * jit.LINE * dtype.itemsize + ALIGNMENT, dtype=np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return (
-        raw[start : start + n_lines * jit.LINE * dtype.itemsize]
-        .view(dtype)
-        .reshape(n_lines, jit.LINE)
-    )
+    """Return zeros (n_lines, LINE), of which a look-up touches only one pair of cache lines."""
+    nbytes = n_lines * jit.LINE * dtype.itemsize
+    memory = np.zeros(nbytes + ALIGNMENT, dtype=np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes].view(dtype).reshape(n_lines, jit.LINE)
 
 
 def _lines_in(megabytes: float, averaging: bool, dtype: DTypeLike) -> float:
-    return megabytes * 1e6 / (jit.LINE * np.dtype(dtype).itemsize * (2 if averaging else 1))
+    """Return the number of lines of a table, and of its running sums, in some memory."""
+    n_tables = 2 if averaging else 1
+    return megabytes * 1e6 / (jit.LINE * np.dtype(dtype).itemsize * n_tables)
 
 
 def largest(weights: np.ndarray, n: int) -> np.ndarray:
-    """Return flat indices of at most n nonzero weights, by decreasing magnitude; ties keep their
-    order.
+    """Return flat indices of at most n nonzero weights, by decreasing magnitude.
+
+    Ties keep their order.
     """
     sizes = np.abs(weights).ravel()
     least = np.partition(sizes, -n)[-n] if n < len(sizes) else 0.0

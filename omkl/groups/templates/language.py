@@ -31,7 +31,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -42,23 +42,19 @@ VARIANTS = ("arc", "direction", "distance")
 
 
 def _side(token: str, view: str) -> str:
-    """Turn a view of a token, ``"upos-1 upos"``, into atoms of head or modifier: ``"h-1.upos
-    h.upos"``.
-    """
-    return " ".join(
-        re.sub(r"(\w+?)([+-]\d+)?$", rf"{token}\2.\1", atom, count=1) for atom in view.split()
-    )
+    """Turn a view, ``"upos-1 upos"``, into atoms of a token, ``"h-1.upos h.upos"``."""
+    return re.sub(r"(\w+?)([+-]\d+)?(?=\s|$)", rf"{token}\2.\1", view)
 
 
 def _conjunctions(
     views: Iterable[tuple[str, str]], variants: Sequence[str] = VARIANTS
 ) -> list[str]:
     """Combine each view of the head with its view of the modifier, in each variant."""
-    return [
-        f"{_side('h', head)} {_side('m', modifier)} {variant}"
-        for head, modifier in views
-        for variant in variants
-    ]
+    lines = []
+    for head, modifier in views:
+        atoms = f"{_side('h', head)} {_side('m', modifier)}"
+        lines += [f"{atoms} {variant}" for variant in variants]
+    return lines
 
 
 _MARTINS_VIEWS = (
@@ -68,17 +64,23 @@ _MARTINS_VIEWS = (
 
 
 def _mcdonald() -> list[str]:
-    """Return the arc-factored features of McDonald, Crammer and Pereira (2005), with direction and
-    with distance.
+    """Return the arc-factored features of McDonald, Crammer and Pereira (2005).
+
+    Each comes with direction and with distance.
     """
-    word, tag, both = "form", "xpos", "form xpos"
-    views = [(a, "") for a in (both, word, tag)] + [("", a) for a in (both, word, tag)]
-    views += [
-        (both, both),
-        (tag, both),
-        (word, both),
-        (both, tag),
-        (both, word),
+    word, tag, word_and_tag = "form", "xpos", "form xpos"
+    views = [
+        (word_and_tag, ""),
+        (word, ""),
+        (tag, ""),
+        ("", word_and_tag),
+        ("", word),
+        ("", tag),
+        (word_and_tag, word_and_tag),
+        (tag, word_and_tag),
+        (word, word_and_tag),
+        (word_and_tag, tag),
+        (word_and_tag, word),
         (word, word),
         (tag, tag),
     ]
@@ -97,57 +99,64 @@ def _small() -> list[str]:
 
 
 def _rich() -> list[str]:
-    """Return the 507 and other useful templates: morphology, affixes, and tags between head and
-    modifier.
-    """
+    """Return the 507 and other templates: morphology, affixes, and tags between the tokens."""
     shapes = ("suffix3 upos", "prefix3 upos", "upos feats", "lower", "upos-1 upos upos+1")
     tags = ("upos", "xpos", "lemma")
-    between, attributes = (
-        ("upos", "xpos", "lemma"),
-        ("Case", "Number", "Gender", "Person", "VerbForm"),
-    )
-    return [
-        *_conjunctions(product(_MARTINS_VIEWS, _MARTINS_VIEWS)),
-        *_conjunctions(product(shapes, (*shapes, *tags))),
-        *_conjunctions(product(tags, shapes)),
-        *(
-            f"h.{a} between.{b} m.{a} {v}"
-            for a, b in zip(("upos", "xpos", "upos"), between)
-            for v in VARIANTS
-        ),
-        *(f"h.{a} m.{a} h.upos m.upos {v}" for a, v in product(attributes, VARIANTS[:2])),
-    ]
+    lines = _conjunctions(product(_MARTINS_VIEWS, _MARTINS_VIEWS))
+    lines += _conjunctions(product(shapes, (*shapes, *tags)))
+    lines += _conjunctions(product(tags, shapes))
+    for field, between in (("upos", "upos"), ("xpos", "xpos"), ("upos", "lemma")):
+        for variant in VARIANTS:
+            lines.append(f"h.{field} between.{between} m.{field} {variant}")
+    for attribute in ("Case", "Number", "Gender", "Person", "VerbForm"):
+        for variant in VARIANTS[:2]:
+            lines.append(f"h.{attribute} m.{attribute} h.upos m.upos {variant}")
+    return lines
 
 
 def of_lexicon(name: str) -> list[str]:
-    """Return the templates of "auto" for a lexicon: its values with each other, tags, lemmas and
-    forms.
+    """Return the templates of "auto" for a lexicon.
+
+    They combine its values with each other, with tags, lemmas and forms.
     """
-    beside = ("upos", "lemma", "form xpos", f"{name} upos")
-    pairs = [(name, name), *((name, view) for view in beside), *((view, name) for view in beside)]
-    return _conjunctions(
-        [*pairs, ("", name), (name, ""), (f"{name} upos", f"{name} upos")], VARIANTS[1:]
-    )
+    value_and_tag = f"{name} upos"
+    others = ("upos", "lemma", "form xpos", value_and_tag)
+    views = [(name, name)]
+    views += product([name], others)
+    views += product(others, [name])
+    views += [("", name), (name, ""), (value_and_tag, value_and_tag)]
+    return _conjunctions(views, VARIANTS[1:])
 
 
 def _parts() -> list[str]:
-    """Return templates of grandparent and sibling parts: tags, lemmas, morphology, and tags around
-    the three words.
+    """Return templates of grandparent and sibling parts, which look at three words.
+
+    They see tags, lemmas, morphology, and the tags around the words.
     """
-    tags, words = ("upos", "upos", "upos"), ("lemma", "lemma", "lemma")
     views = [
-        tags, ("xpos", "xpos", "xpos"), ("upos", "", "upos"), ("lemma", "", "lemma"),
-        ("feats", "feats", "feats"), ("feats", "", "feats"),
-        *((*tags[:k], "lemma", *tags[k + 1 :]) for k in range(3)),
-        *((*words[:k], "upos", *words[k + 1 :]) for k in range(3)),
-        *((*tags[:k], own, *tags[k + 1 :]) for k in range(3) for own in ("upos-1 upos", "upos upos+1", "upos feats")),
-    ]  # fmt: skip
-    return [
-        f"{_side(part, third)} {_side('h', head)} {_side('m', modifier)} {variant}"
-        for part in "gs"
-        for third, head, modifier in views
-        for variant in VARIANTS[1:]
+        ("upos", "upos", "upos"),
+        ("xpos", "xpos", "xpos"),
+        ("upos", "", "upos"),
+        ("lemma", "", "lemma"),
+        ("feats", "feats", "feats"),
+        ("feats", "", "feats"),
     ]
+    views += _with_one("lemma", "upos")
+    views += _with_one("upos", "lemma")
+    for position in range(3):
+        for view in ("upos-1 upos", "upos upos+1", "upos feats"):
+            views.append(_with_one(view, "upos")[position])
+    lines = []
+    for token in PARTS:
+        for third, head, modifier in views:
+            atoms = f"{_side(token, third)} {_side('h', head)} {_side('m', modifier)}"
+            lines += [f"{atoms} {variant}" for variant in VARIANTS[1:]]
+    return lines
+
+
+def _with_one(view: str, others: str) -> list[tuple[str, str, str]]:
+    """Return three views of three words: each word in turn has ``view``, the others ``others``."""
+    return [(view, others, others), (others, view, others), (others, others, view)]
 
 
 #: The built-in sets, by name. From "auto", the richest, parsers keep the templates that suit the
@@ -167,7 +176,8 @@ NAMED_SETS = {
 DISTANCE_BINS = (1, 2, 3, 5, 8, 16)
 _TOKEN = re.compile(r"([hmgs])([+-]\d+)?\.([^\s.]+)")
 _FIELD = re.compile(
-    r"form|lower|lemma|upos|xpos|feats|misc|(?:prefix|suffix)[1-9]|[A-Z]\w*(?:\[\w+\])?|(?:feats|misc):[^\s:]+"
+    r"form|lower|lemma|upos|xpos|feats|misc|(?:prefix|suffix)[1-9]"
+    r"|[A-Z]\w*(?:\[\w+\])?|(?:feats|misc):[^\s:]+"
 )
 #: Relatives of a word in a given tree, with fields such as ``parent_upos``, for templates of
 #: relations.
@@ -192,15 +202,17 @@ def distance_name(distance: int) -> str:
     >>> distance_name(1), distance_name(4), distance_name(99)
     ('1', '3-4', '16+')
     """
-    k = bisect_right(DISTANCE_BINS, distance)
-    low, high = DISTANCE_BINS[k - 1], DISTANCE_BINS[k] - 1 if k < len(DISTANCE_BINS) else None
-    return f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}"
+    following = bisect_right(DISTANCE_BINS, distance)
+    low = DISTANCE_BINS[following - 1]
+    if following == len(DISTANCE_BINS):
+        return f"{low}+"
+    high = DISTANCE_BINS[following] - 1
+    return str(low) if low == high else f"{low}-{high}"
 
 
 @dataclass(frozen=True)
 class Template:
-    """A conjunction of fields of an arc's head, its modifier, and the tokens around and between
-    them.
+    """A conjunction of fields of an arc's head, its modifier, and tokens around and between them.
 
     Attributes
     ----------
@@ -242,46 +254,60 @@ class Template:
         label, equals, atoms = text.rpartition("=")
         tokens: dict[str, list[tuple[int, str]]] = {"h": [], "m": [], "g": [], "s": []}
         between: str | None = None
-        variants: list[str] = []
+        variant = ""
         for atom in atoms.split():
             match = _TOKEN.fullmatch(atom)
             if match:
-                side, offset, field = match.groups()
-                tokens[side].append((int(offset or 0), _checked(field, where, lexicons)))
+                token, offset, field = match.groups()
+                tokens[token].append((int(offset or 0), _checked(field, where, lexicons)))
             elif atom.startswith("between.") and between is None:
                 between = _checked(atom.removeprefix("between."), where, lexicons)
-            elif atom in VARIANTS and not variants:
-                variants.append(atom)
+            elif atom in VARIANTS and not variant:
+                variant = atom
             else:
                 raise InputError(
-                    f"{where}{atom!r} is not an atom of a template: write h.FIELD, m+1.FIELD, g.FIELD, s.FIELD, "
-                    "between.FIELD (once), and direction or distance."
+                    f"{where}{atom!r} is not an atom of a template: write h.FIELD, m+1.FIELD, "
+                    "g.FIELD, s.FIELD, between.FIELD (once), and direction or distance."
                 )
         if not atoms.split() or (equals and not label.strip()):
             raise InputError(f"{where}A template must be atoms, or name = atoms, not {text!r}.")
-        variant = variants[0] if variants else "arc"
-        kinds = [kind for kind in ("g", "s") if tokens[kind]]
-        if len(kinds) + (between is not None) > 1:
+        third_tokens = [token for token in PARTS if tokens[token]]
+        if len(third_tokens) + (between is not None) > 1:
             raise InputError(
                 f"{where}A template can have only one of g, s and between, got {text!r}."
             )
-        part, third = (PARTS[kinds[0]], tuple(tokens[kinds[0]])) if kinds else ("arc", ())
+        part = "arc"
+        third: tuple[tuple[int, str], ...] = ()
+        if third_tokens:
+            part = PARTS[third_tokens[0]]
+            third = tuple(tokens[third_tokens[0]])
         return cls(
-            tuple(tokens["h"]), tuple(tokens["m"]), between, variant, label.strip(), third, part
+            head=tuple(tokens["h"]),
+            modifier=tuple(tokens["m"]),
+            between=between,
+            variant=variant or "arc",
+            label=label.strip(),
+            third=third,
+            part=part,
         )
 
     @cached_property
     def atoms(self) -> str:
         """The template as text, without its name."""
-        sides = ((self.part[0], self.third), ("h", self.head), ("m", self.modifier))
-        parts = [
-            f"{side}{offset:+}.{field}" if offset else f"{side}.{field}"
-            for side, tokens in sides
-            for offset, field in tokens
-        ]
+        atoms = []
+        for letter, tokens in (
+            (self.part[0], self.third),
+            ("h", self.head),
+            ("m", self.modifier),
+        ):
+            for offset, field in tokens:
+                node = f"{letter}{offset:+}" if offset else letter
+                atoms.append(f"{node}.{field}")
         if self.between:
-            parts.append(f"between.{self.between}")
-        return " ".join(parts + [self.variant] * (self.variant != "arc")) or "arc"
+            atoms.append(f"between.{self.between}")
+        if self.variant != "arc" or not atoms:
+            atoms.append(self.variant)
+        return " ".join(atoms)
 
     @property
     def name(self) -> str:
@@ -291,7 +317,10 @@ class Template:
     @property
     def fields(self) -> set[str]:
         """Names of the fields of the template."""
-        return {field for _, field in self.tokens} | ({self.between} if self.between else set())
+        fields = {field for _, field in self.tokens}
+        if self.between:
+            fields.add(self.between)
+        return fields
 
     @property
     def tokens(self) -> tuple[tuple[int, str], ...]:
@@ -319,18 +348,24 @@ class Template:
         >>> str(Template.parse("h.upos h.xpos m+1.parent_xpos").replacing({"xpos": "upos"}))
         'h.upos m+1.parent_upos'
         """
-        own_of = {field: own_field(field) for field in self.fields}
-        new = {
-            field: field.removesuffix(own) + fields.get(own, own) for field, own in own_of.items()
-        }
-        if all(field == other for field, other in new.items()):
+        new_names = {}
+        for field in self.fields:
+            name = own_field(field)
+            relatives = field.removesuffix(name)
+            new_names[field] = relatives + fields.get(name, name)
+        if all(field == new_name for field, new_name in new_names.items()):
             return self
-        head, modifier, third = (
-            tuple(dict.fromkeys((offset, new[field]) for offset, field in side))
-            for side in (self.head, self.modifier, self.third)
+
+        def renamed(tokens: tuple[tuple[int, str], ...]) -> tuple[tuple[int, str], ...]:
+            return tuple(dict.fromkeys((offset, new_names[field]) for offset, field in tokens))
+
+        return replace(
+            self,
+            head=renamed(self.head),
+            modifier=renamed(self.modifier),
+            third=renamed(self.third),
+            between=self.between and new_names[self.between],
         )
-        between = self.between and new[self.between]
-        return replace(self, head=head, modifier=modifier, third=third, between=between)
 
     def __str__(self) -> str:
         return f"{self.label} = {self.atoms}" if self.label else self.atoms
@@ -356,14 +391,15 @@ def own_field(field: str) -> str:
 
 
 def _checked(field: str, where: str, lexicons: Collection[str]) -> str:
-    own = own_field(field)
-    value = _VALUE.fullmatch(own)
-    if own == VALENCY or _FIELD.fullmatch(own) or (value and value[1] in lexicons):
+    """Return a field; raise an InputError, which begins with ``where``, if there is none."""
+    name = own_field(field)
+    value = _VALUE.fullmatch(name)
+    if name == VALENCY or _FIELD.fullmatch(name) or (value and value[1] in lexicons):
         return field
     raise InputError(
-        f"{where}there is no field {field!r} that is available before parsing: choose form, lower, lemma, upos, xpos, "
-        "feats, misc, prefix1 to prefix9, suffix1 to suffix9, a capitalised attribute of FEATS, misc:NAME, or the name "
-        "of a lexicon."
+        f"{where}there is no field {field!r} that is available before parsing: choose form, lower, "
+        "lemma, upos, xpos, feats, misc, prefix1 to prefix9, suffix1 to suffix9, a capitalised "
+        "attribute of FEATS, misc:NAME, or the name of a lexicon."
     )
 
 
@@ -392,15 +428,15 @@ class TemplateSet(Sequence):
     def __init__(self, templates: Iterable[Template | str], lexicons: Lexicons = None) -> None:
         #: Lexicons by name.
         self.lexicons: Mapping[str, Any] = lexicons or {}
-        self._templates = [
-            t if isinstance(t, Template) else Template.parse(t, "", self.lexicons)
-            for t in templates
-        ]
+        self._templates = []
+        for template in templates:
+            if not isinstance(template, Template):
+                template = Template.parse(template, "", self.lexicons)
+            self._templates.append(template)
         if not self._templates:
             raise InputError("There is no template: give at least one.")
-        for values in ([template.name for template in self], [template.atoms for template in self]):
-            if twice := [value for value, n in Counter(values).items() if n > 1]:
-                raise InputError(f"The template {twice[0]!r} is given twice: drop one.")
+        _check_distinct(self.names)
+        _check_distinct([template.atoms for template in self])
 
     @classmethod
     def read(cls, path: str | os.PathLike, lexicons: Lexicons = None) -> "TemplateSet":
@@ -415,13 +451,12 @@ class TemplateSet(Sequence):
             lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"The template file {path} cannot be read: {error}.") from None
-        stripped = [(n, line.partition("#")[0].strip()) for n, line in enumerate(lines, 1)]
-        found = [
-            Template.parse(line, f"{path}, line {n}: ", lexicons or ())
-            for n, line in stripped
-            if line
-        ]
-        return cls(found, lexicons)
+        templates = []
+        for n, line in enumerate(lines, 1):
+            text = line.partition("#")[0].strip()
+            if text:
+                templates.append(Template.parse(text, f"{path}, line {n}: ", lexicons or ()))
+        return cls(templates, lexicons)
 
     @classmethod
     def resolve(cls, templates: AnyTemplates, lexicons: Lexicons = None) -> "TemplateSet":
@@ -437,18 +472,17 @@ class TemplateSet(Sequence):
             return templates
         if isinstance(templates, (str, os.PathLike)):
             if templates in NAMED_SETS:
-                own = (
-                    [line for name in lexicons or () for line in of_lexicon(name)]
-                    if templates == "auto"
-                    else []
-                )
-                return cls([*NAMED_SETS[templates](), *own], lexicons)
+                lines = NAMED_SETS[templates]()
+                if templates == "auto":
+                    for name in lexicons or ():
+                        lines += of_lexicon(name)
+                return cls(lines, lexicons)
             if os.path.exists(templates) and not os.path.isdir(templates):
                 return cls.read(templates, lexicons)
-        if isinstance(templates, (str, os.PathLike)) or not isinstance(templates, Iterable):
+        if isinstance(templates, str) or not isinstance(templates, Iterable):
             raise InputError(
-                f"`templates` must be a file, one of {', '.join(NAMED_SETS)}, or a list of strings, got "
-                f"{str(templates)!r:.80}."
+                f"`templates` must be a file, one of {', '.join(NAMED_SETS)}, or a list of "
+                f"strings, got {str(templates)!r:.80}."
             )
         return cls(templates, lexicons)
 
@@ -456,11 +490,13 @@ class TemplateSet(Sequence):
         return len(self._templates)
 
     def __getitem__(self, i: int | slice) -> Any:
-        return (
-            TemplateSet(self._templates[i], self.lexicons)
-            if isinstance(i, slice)
-            else self._templates[i]
-        )
+        if isinstance(i, slice):
+            return self._with(self._templates[i])
+        return self._templates[i]
+
+    def _with(self, templates: list[Template]) -> "TemplateSet":
+        """Return a set of other templates with the same lexicons."""
+        return TemplateSet(templates, self.lexicons)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TemplateSet) and self._templates == other._templates
@@ -489,7 +525,8 @@ class TemplateSet(Sequence):
     @cached_property
     def reach(self) -> int:
         """The largest offset from a head or modifier."""
-        return max((abs(offset) for t in self for offset, _ in t.tokens), default=0)
+        tokens = chain.from_iterable(template.tokens for template in self)
+        return max((abs(offset) for offset, _ in tokens), default=0)
 
     @property
     def part(self) -> str:
@@ -499,8 +536,12 @@ class TemplateSet(Sequence):
 
     def by_part(self) -> "dict[str, TemplateSet]":
         """Split the set by the kind of part, arcs first."""
-        kinds = {kind: [t for t in self if t.part == kind] for kind in ("arc", *PARTS.values())}
-        return {kind: TemplateSet(own, self.lexicons) for kind, own in kinds.items() if own}
+        sets = {}
+        for kind in ("arc", *PARTS.values()):
+            templates = [template for template in self if template.part == kind]
+            if templates:
+                sets[kind] = self._with(templates)
+        return sets
 
     def filter(self, pattern: str) -> "TemplateSet":
         """Return the templates whose name or atoms match a pattern.
@@ -510,8 +551,11 @@ class TemplateSet(Sequence):
         pattern : str
             Pattern, with ``*`` for any characters and ``?`` for one.
         """
-        found = [t for t in self if fnmatchcase(t.name, pattern) or fnmatchcase(t.atoms, pattern)]
-        return TemplateSet(found, self.lexicons)
+        templates = []
+        for template in self:
+            if fnmatchcase(template.name, pattern) or fnmatchcase(template.atoms, pattern):
+                templates.append(template)
+        return self._with(templates)
 
     def keep(self, names: Iterable[str]) -> "TemplateSet":
         """Return the templates with these names, in the order of the set.
@@ -520,7 +564,15 @@ class TemplateSet(Sequence):
         ----------
         names : iterable of str
         """
-        missing = set(names) - set(self.names)
+        names = set(names)
+        missing = names.difference(self.names)
         if missing:
-            raise InputError(f"There is no template {sorted(missing)[0]!r} in the set.")
-        return TemplateSet([t for t in self if t.name in set(names)], self.lexicons)
+            raise InputError(f"There is no template {min(missing)!r} in the set.")
+        return self._with([template for template in self if template.name in names])
+
+
+def _check_distinct(texts: list[str]) -> None:
+    """Raise an InputError if a text, a name or the atoms of a template, occurs twice."""
+    for text, count in Counter(texts).items():
+        if count > 1:
+            raise InputError(f"The template {text!r} is given twice: drop one.")

@@ -1,5 +1,6 @@
 """Templates and sentences for compiled loops, and hashed features of the arcs of given trees."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -92,14 +93,16 @@ class ArcTokens:
         ----------
         sentences : int array
         """
-        reach, lengths = self.reach, self.lengths[sentences]
-        starts = reach + np.concatenate([[0], np.cumsum(lengths + 1 + reach)])
-        old = np.repeat(self.roots[sentences] - starts[:-1], np.diff(starts)) + np.arange(
-            reach, starts[-1]
-        )
-        columns = np.concatenate([self.columns[:, :reach], self.columns[:, old]], axis=1)
+        reach = self.reach
+        lengths = self.lengths[sentences]
+        bounds = reach + np.concatenate([[0], np.cumsum(lengths + 1 + reach)])
+        roots = bounds[:-1]
+        shifts = np.repeat(self.roots[sentences] - roots, np.diff(bounds))
+        old_columns = shifts + np.arange(reach, bounds[-1])
+        padding = self.columns[:, :reach]
+        columns = np.concatenate([padding, self.columns[:, old_columns]], axis=1)
         guides = None if self.guides is None else [self.guides[i] for i in sentences]
-        return ArcTokens(self.fields, columns, starts[:-1], lengths, guides)
+        return ArcTokens(self.fields, columns, roots, lengths, guides)
 
     def blocks(self) -> "Iterator[list[ArcSentence]]":
         """Yield lists of consecutive sentences, each list with about :data:`BLOCK` arcs."""
@@ -110,8 +113,9 @@ class ArcTokens:
 
 @dataclass(slots=True, eq=False)
 class ArcSentence(GuidedInput):
-    """One sentence of ``tokens``, whose root is in column ``root``, with optional advice of a first
-    model.
+    """One sentence of ``tokens``, whose root is in column ``root``.
+
+    It may come with advice of a first model.
     """
 
     tokens: ArcTokens
@@ -131,9 +135,9 @@ class ArcSentence(GuidedInput):
         """Return the potentials of the first model; arcs that it finds unlikely are forbidden."""
         if self.guide is None:
             return structure.zeros(self.length)
-        candidates = (
-            np.ones((self.length + 1,) * 2, dtype=bool) if self.likely is None else self.likely
-        )
+        candidates = self.likely
+        if candidates is None:
+            candidates = np.ones((self.length + 1, self.length + 1), dtype=bool)
         potentials = structure.over(candidates)
         if self.guide.potentials is not None:
             potentials.arcs[:] += self.guide.potentials
@@ -149,8 +153,9 @@ class GoldTrees(Protocol):
 
 
 class ArcKeys(NamedTuple):
-    """Hashes of the nodes' views as head, modifier and third node of a part, (views, n); codes of
-    "between" fields.
+    """Hashes of the nodes' views as head, modifier and third node of a part, (views, n).
+
+    ``codes`` are those of "between" fields, (fields, n).
     """
 
     heads: np.ndarray
@@ -177,6 +182,29 @@ class PairTables(NamedTuple):
     bases: np.ndarray
 
 
+class DistanceBins(NamedTuple):
+    """Bins of distances for compiled loops.
+
+    Attributes
+    ----------
+    codes : uint64 array of shape (2, N + 1)
+        Codes of the distances 0 .. N for arcs to the left and to the right.
+    bits : uint64 array of shape (2 N + 1 + LANES,)
+        Bucket bits of direction and distance at N + m - h, and zeros to read whole vectors.
+    """
+
+    codes: np.ndarray
+    bits: np.ndarray
+
+
+class FieldRows(NamedTuple):
+    """Rows of ``fields`` that the atoms of views, and "between" fields, refer to."""
+
+    fields: list[str]
+    of_atoms: np.ndarray
+    between: np.ndarray
+
+
 class TemplateLayout:
     """Templates for compiled loops: views of a token, pairs of views, and three groups per pair.
 
@@ -188,28 +216,36 @@ class TemplateLayout:
 
     def __init__(self, templates: TemplateSet) -> None:
         self.part = templates.part
+        #: Views, as sorted atoms, and their indices.
         views: dict[tuple, int] = {}
-        pairs: dict[tuple, list[int]] = {}
-        for k, template in enumerate(templates):
-            nodes = template.head, template.modifier, template.third
-            pair = (
-                *(views.setdefault(tuple(sorted(node)), len(views)) for node in nodes),
-                template.between,
-            )
-            pairs.setdefault(pair, [-1] * jit.N_VARIANTS)[VARIANTS.index(template.variant)] = k
-        names = list(views)
         #: Views of head, modifier and third node, and field between them, of each pair.
-        self.identities = [(*(names[view] for view in own), between) for *own, between in pairs]
-        self.groups = np.array(list(pairs.values()), dtype=np.int64)
-        looked_at = sorted({pair[-1] for pair in pairs if pair[-1]})
-        self._between = np.array([looked_at.index(pair[-1]) if pair[-1] else -1 for pair in pairs])
-        self._views = np.array([pair[:-1] for pair in pairs], dtype=np.int64)
-        self._names = [[field for view in views for _, field in view], looked_at]
-        self._known: tuple[list[str], np.ndarray, np.ndarray] = [], *np.zeros((2, 0), np.int64)
+        self.identities: list[tuple] = []
+        groups: dict[tuple, list[int]] = {}
+        for k, template in enumerate(templates):
+            nodes = [template.head, template.modifier, template.third]
+            views_of_nodes = [tuple(sorted(node)) for node in nodes]
+            for view in views_of_nodes:
+                views.setdefault(view, len(views))
+            identity = (*views_of_nodes, template.between)
+            if identity not in groups:
+                groups[identity] = [-1] * jit.N_VARIANTS
+                self.identities.append(identity)
+            groups[identity][VARIANTS.index(template.variant)] = k
+        #: Group of each pair and variant, -1 for none, (pairs, variants).
+        self.groups = np.array(list(groups.values()), dtype=np.int64)
+        fields_between = [identity[-1] for identity in self.identities]
+        distinct_between = sorted({field for field in fields_between if field})
+        index_of_between = {field: row for row, field in enumerate(distinct_between)}
+        self._between = np.array([index_of_between.get(field, -1) for field in fields_between])
+        views_of_pairs = [[views[view] for view in identity[:-1]] for identity in self.identities]
+        self._views = np.array(views_of_pairs, dtype=np.int64)
+        atoms = list(itertools.chain.from_iterable(views))
         self._starts = np.cumsum([0, *map(len, views)]).astype(np.int64)
-        atoms = [atom for view in views for atom in view]
         self._offsets = np.array([offset for offset, _ in atoms], dtype=np.int64)
-        self._bins = np.zeros((2, 0), dtype=np.uint64), np.zeros(0, dtype=np.uint64)
+        self._fields_of_atoms = [field for _, field in atoms]
+        self._fields_between = distinct_between
+        self._rows = FieldRows([], *np.zeros((2, 0), np.int64))
+        self._bins = DistanceBins(np.zeros((2, 0), dtype=np.uint64), np.zeros(0, dtype=np.uint64))
         self.forget()
 
     def forget(self) -> None:
@@ -218,56 +254,54 @@ class TemplateLayout:
 
     def tables(self, sizes: ArrayLike) -> PairTables:
         """Return the pairs, with ``sizes`` lines for each pair in a table."""
-        return PairTables(
-            self._views, self._between, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        )
+        bases = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        return PairTables(views=self._views, between=self._between, bases=bases)
 
     def pair_of(self, k: int) -> tuple[int, int]:
         """Return the pair and the variant of a template."""
         pairs, variants = np.nonzero(self.groups == k)
         return int(pairs[0]), int(variants[0])
 
-    def bins(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the bins of the distances 0 ..
-
-        N >= n, for arcs to the left and to the right, and their bucket bits.
-
-        Returns
-        -------
-        bins : uint64 array of shape (2, N + 1)
-        bits : uint64 array of shape (2 N + 1 + LANES,)
-            Those of direction and distance at N + m - h, and zeros to read whole vectors.
-        """
-        found = self._bins
-        if found[0].shape[1] <= n:
-            own = (np.searchsorted(DISTANCE_BINS, np.arange(2 * n + 2), side="right") - 1).clip(0)
-            left, right = bins = np.array([own, own + 8], dtype=np.uint64)
-            bits = [left[:0:-1] << 6, [0], right[1:] << 6 | 1 << 3, np.zeros(LANES)]
-            # return the local arrays: another thread may replace self._bins
-            self._bins = found = bins, np.concatenate(bits, dtype=np.uint64, casting="unsafe")
-        return found
+    def bins(self, n: int) -> DistanceBins:
+        """Return the bins of at least the distances 0 .. n."""
+        bins = self._bins
+        if bins.codes.shape[1] <= n:
+            distances = np.arange(2 * n + 2)
+            bins_of_distances = np.searchsorted(DISTANCE_BINS, distances, side="right") - 1
+            bins_of_distances = bins_of_distances.clip(0)
+            to_the_right = bins_of_distances + jit.TO_THE_RIGHT
+            codes = np.array([bins_of_distances, to_the_right], dtype=np.uint64)
+            codes_left, codes_right = codes
+            # the distance from bit 6 on, the direction in bit 3
+            blocks = [codes_left[:0:-1] << 6, [0], codes_right[1:] << 6 | 1 << 3, np.zeros(LANES)]
+            bits = np.concatenate(blocks, dtype=np.uint64, casting="unsafe")
+            # return the local bins: another thread may replace self._bins
+            self._bins = bins = DistanceBins(codes, bits)
+        return bins
 
     def arcs(self, wanted: np.ndarray, root: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Return cells (n,) and places (5, n) of the arcs with nonzero entries in ``wanted``,
-        (nodes, nodes).
-        """
+        """Return cells (n,) and places (5, n) of the arcs with nonzero entries, (nodes, nodes)."""
         heads, modifiers = np.nonzero(wanted)
-        fit = (heads != modifiers) & (modifiers > 0)
-        heads, modifiers = heads[fit], modifiers[fit]
+        are_arcs = (heads != modifiers) & (modifiers > 0)
+        heads = heads[are_arcs]
+        modifiers = modifiers[are_arcs]
         return heads * len(wanted) + modifiers, self.places(root, heads, modifiers)
 
     def places(
         self, roots: int | np.ndarray, heads: np.ndarray, modifiers: np.ndarray
     ) -> np.ndarray:
-        """List arcs for compiled loops, (5, n); heads and modifiers are relative to the roots, all
-        (n,).
+        """List arcs for compiled loops, (5, n).
+
+        Heads and modifiers are relative to the roots, all (n,).
         """
         distances = np.abs(heads - modifiers)
-        places = np.full((5, len(heads)), -1, np.int32)
-        places[0], places[1], places[2] = roots, roots + heads, roots + modifiers
-        places[3] = self.bins(int(distances.max(initial=0)))[0][
-            (modifiers > heads).view(np.int8), distances
-        ]
+        codes = self.bins(int(distances.max(initial=0))).codes
+        side = (modifiers > heads).view(np.int8)
+        places = np.full((5, len(heads)), jit.MISSING, np.int32)
+        places[jit.ROOT] = roots
+        places[jit.HEAD] = roots + heads
+        places[jit.MODIFIER] = roots + modifiers
+        places[jit.CODE] = codes[side, distances]
         return places
 
     def keys(self, x: ArcSentence) -> ArcKeys:
@@ -282,109 +316,124 @@ class TemplateLayout:
 
         Nothing is cached, as ``x`` refers to all sentences of its treebank.
         """
-        n_nodes, columns = len(x) + 1, x.tokens.columns
-        fields, between = self._rows(x.tokens.fields)
-        hashes = np.empty(
-            (2 if self.part == "arc" else 3, len(self._starts) - 1, n_nodes), np.uint64
-        )
-        heads, modifiers, thirds = (*hashes, hashes[0, :0])[:3]
+        n_nodes = len(x) + 1
+        columns = x.tokens.columns
+        rows = self._rows_of(x.tokens.fields)
+        n_views = len(self._starts) - 1
+        heads = np.empty((n_views, n_nodes), np.uint64)
+        modifiers = np.empty((n_views, n_nodes), np.uint64)
+        n_thirds = 0 if self.part == "arc" else n_views
+        thirds = np.empty((n_thirds, n_nodes), np.uint64)
         jit.fold_views(
-            columns, x.root, n_nodes, self._starts, self._offsets, fields, heads, modifiers, thirds
+            columns,
+            x.root,
+            n_nodes,
+            self._starts,
+            self._offsets,
+            rows.of_atoms,
+            heads,
+            modifiers,
+            thirds,
         )
-        return ArcKeys(heads, modifiers, thirds, columns[between, x.root : x.root + n_nodes])
+        codes = columns[rows.between, x.root : x.root + n_nodes]
+        return ArcKeys(heads=heads, modifiers=modifiers, thirds=thirds, codes=codes)
 
-    def _rows(self, fields: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of the fields of views, and of fields between tokens, in the columns of
-        some tokens.
-        """
-        known = self._known
-        if known[0] is not fields:
-            if lacking := [name for own in self._names for name in own if name not in fields]:
-                raise InputError(
-                    f"The templates use the field {lacking[0]!r}, but the tokens have {fields}."
-                )
-            rows, between = (
-                np.array([fields.index(name) for name in own], np.int64) for own in self._names
+    def _rows_of(self, fields: list[str]) -> FieldRows:
+        """Return the rows of the templates' fields in the columns of some tokens."""
+        rows = self._rows
+        if rows.fields is not fields:
+            for name in [*self._fields_of_atoms, *self._fields_between]:
+                if name not in fields:
+                    raise InputError(
+                        f"The templates use the field {name!r}, but the tokens have {fields}."
+                    )
+            of_atoms = [fields.index(name) for name in self._fields_of_atoms]
+            between = [fields.index(name) for name in self._fields_between]
+            self._rows = rows = FieldRows(
+                fields, np.array(of_atoms, np.int64), np.array(between, np.int64)
             )
-            self._known = known = fields, rows, between
-        return known[1], known[2]
+        return rows
 
     def parts(
         self, lists: PartLists, wanted: np.ndarray, root: int = 0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return numbers (n,) and places (5, n) of the parts of a sentence with nonzero entries in
-        ``wanted``.
-        """
-        n_wanted = np.count_nonzero(wanted)
-        places, kept = np.empty((5, n_wanted), np.int32), np.empty(n_wanted, np.int64)
-        kind = 0 if self.part == "grandparent" else 1
-        count = jit.list_parts(
-            lists, wanted, kind, root, self.bins(len(lists.starts))[0], places, kept
-        )
-        return kept[:count], places[:, :count]
+        """Return numbers (n,) and places (5, n) of the parts of a sentence with nonzero entries."""
+        most = np.count_nonzero(wanted)
+        places = np.empty((5, most), np.int32)
+        numbers = np.empty(most, np.int64)
+        list_parts = jit.list_grandparents if self.part == "grandparent" else jit.list_siblings
+        codes = self.bins(len(lists.starts)).codes
+        count = list_parts(lists, wanted, root, codes, places, numbers)
+        return numbers[:count], places[:, :count]
 
     def count_keys(self, examples: GoldTrees, sample: int) -> np.ndarray:
-        """Estimate the number of distinct keys of each pair on gold arcs, by linear counting (Whang
-        et al. 1990).
+        """Estimate the number of distinct keys of each pair on gold arcs, (pairs,).
+
+        By linear counting (Whang et al. 1990), on the first sentences, with up to ``sample`` arcs.
         """
         n_pairs = len(self.groups)
-        marks, pairs = np.zeros(n_pairs * BITS, dtype=bool), self.tables([BITS] * n_pairs)
+        # without variants, the ids of features are lines
+        no_variants = np.zeros(n_pairs, np.int64)
+        pairs = self.tables([BITS] * n_pairs)
+        is_line_of_key = np.zeros(n_pairs * BITS, dtype=bool)
         n_arcs = 0
         for n_sentences in range(1, len(examples) + 1):
-            x, gold = examples[n_sentences - 1][:2]
-            places = self.tree_places(np.asarray(gold, np.int64))
-            # without variants, the ids of features are lines
-            marks[_features(self.hashed(x), places, pairs, np.zeros(n_pairs, np.int64))[1]] = True
+            x, heads = examples[n_sentences - 1][:2]
+            places = self.tree_places(np.asarray(heads, np.int64))
+            features = _features(self.hashed(x), places, pairs, no_variants)
+            is_line_of_key[features.ids] = True
             n_arcs += len(x)
             if n_arcs >= sample:
                 break
-        free = np.maximum(1.0 - marks.reshape(n_pairs, BITS).mean(axis=1), 1.0 / BITS)
-        return -np.log(free) * BITS * (len(examples) / n_sentences)
+        share_of_free_lines = 1.0 - is_line_of_key.reshape(n_pairs, BITS).mean(axis=1)
+        share_of_free_lines = np.maximum(share_of_free_lines, 1.0 / BITS)
+        return -np.log(share_of_free_lines) * BITS * (len(examples) / n_sentences)
 
     def tree_places(self, heads: np.ndarray) -> np.ndarray:
-        """List the arcs or parts of a tree, with negative heads if unknown; nodes are relative to
-        the root.
+        """List the arcs or parts of a tree, with negative heads if unknown, (5, n).
+
+        Nodes are relative to the root.
         """
-        known = np.flatnonzero(heads >= 0)
-        if self.part == "arc":
-            return self.places(np.zeros_like(known), heads[known], known + 1)
-        return self.parts(*PartLists.of_tree(heads))[1]
+        if self.part != "arc":
+            return self.parts(*PartLists.of_tree(heads))[1]
+        tokens = np.flatnonzero(heads >= 0)
+        return self.places(np.zeros_like(tokens), heads[tokens], tokens + 1)
 
     def places_in(self, tokens: ArcTokens, heads: np.ndarray) -> np.ndarray:
-        """List the arcs or parts of the trees of all sentences, with nodes of
-        :meth:`ArcTokens.everything`.
+        """List the arcs or parts of the trees of all sentences, (5, n).
+
+        Nodes are those of :meth:`ArcTokens.everything`.
         """
-        found = [np.zeros((5, 0), np.int32)]
-        for own, root in zip(
-            np.split(heads, np.cumsum(tokens.lengths)[:-1]), tokens.roots - tokens.reach
-        ):
-            places = self.tree_places(own)
-            found.append(
-                np.where(
-                    (places >= 0) & (np.arange(5) != 3)[:, None], places + np.int32(root), places
-                )
-            )
-        return np.concatenate(found, axis=1)
+        blocks = [np.zeros((5, 0), np.int32)]
+        heads_of_sentences = np.split(heads, np.cumsum(tokens.lengths)[:-1])
+        roots = (tokens.roots - tokens.reach).astype(np.int32)
+        for root, heads_of_sentence in zip(roots, heads_of_sentences):
+            places = self.tree_places(heads_of_sentence)
+            moved = np.where(places >= 0, places + root, places)
+            moved[jit.CODE] = places[jit.CODE]
+            blocks.append(moved)
+        return np.concatenate(blocks, axis=1)
 
     def fair_sizes(self, wanted: ArrayLike, n_lines: float) -> np.ndarray:
-        """Return the number of lines of each pair: the wanted number, up to a cap at which all
-        pairs fit.
+        """Return the number of lines of each pair: the wanted number, up to a common cap.
+
+        The cap is the largest one at which all pairs fit.
         """
         n_pairs = len(self.groups)
         if n_lines < FEWEST_LINES * n_pairs:
             raise InputError(
-                f"{n_pairs} pairs of views need room for {FEWEST_LINES * n_pairs} lines of weights, but the memory is "
-                f"enough for {int(n_lines)}: allow more, or use fewer templates."
+                f"{n_pairs} pairs of views need room for {FEWEST_LINES * n_pairs} lines of "
+                f"weights, but the memory is enough for {int(n_lines)}: allow more, or use fewer "
+                "templates."
             )
         wanted = np.maximum(np.broadcast_to(wanted, n_pairs), FEWEST_LINES)
-        order = np.argsort(wanted, kind="stable")
-        left = n_lines
+        n_free = n_lines
         sizes = np.empty(n_pairs, dtype=np.int64)
-        for before, pair in enumerate(
-            order.tolist()
-        ):  # pairs with few keys leave the rest to the others
-            sizes[pair] = int(min(wanted[pair], left / (n_pairs - before)))
-            left -= sizes[pair]
+        # pairs with few keys leave room to the others
+        for n_before, pair in enumerate(np.argsort(wanted, kind="stable").tolist()):
+            share = n_free / (n_pairs - n_before)
+            sizes[pair] = int(min(wanted[pair], share))
+            n_free -= sizes[pair]
         return sizes
 
 
@@ -400,12 +449,15 @@ class ArcFeatureHasher:
 
     def __init__(self, templates: TemplateSet, rows: int) -> None:
         self._layout = layout = TemplateLayout(templates)
-        p, variant = np.nonzero(layout.groups >= 0)
-        order = np.argsort(layout.groups[p, variant])
-        p, self._variants = p[order], variant[order]
-        views, between, _ = layout.tables(0)
-        self._pairs = PairTables(views[p], between[p], np.arange(len(p) + 1) * rows)
-        self.groups = np.repeat(np.arange(len(p), dtype=np.int32), rows)
+        # one pair of views for each template, in the order of the templates
+        pairs, variants = np.nonzero(layout.groups >= 0)
+        order = np.argsort(layout.groups[pairs, variants])
+        pairs = pairs[order]
+        self._variants = variants[order]
+        tables = layout.tables(0)
+        bases = np.arange(len(pairs) + 1) * rows
+        self._pairs = PairTables(tables.views[pairs], tables.between[pairs], bases)
+        self.groups = np.repeat(np.arange(len(pairs), dtype=np.int32), rows)
 
     def tokens(
         self, x: ArcSentence, heads: np.ndarray, roots: Sequence[int] | np.ndarray = (0,)
@@ -421,20 +473,25 @@ class ArcFeatureHasher:
             Columns of the roots of the sentences that ``x`` consists of, relative to its first
             root.
         """
-        n, layout, pairs, reach = len(heads), self._layout, self._pairs, x.tokens.reach
+        reach = x.tokens.reach
+        # a sentence ends with its tokens; padding and the next root follow
         lengths = np.diff(roots, append=len(x) + 1 + reach) - 1 - reach
-        modifiers = np.arange(1, n + 1) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        places = layout.places(np.repeat(roots, lengths), heads, modifiers)
-        starts, ids = _features(layout.hashed(x), places, pairs, self._variants)
-        features = Features(starts, ids, np.ones(len(ids)))
-        return Tokens(np.array([0, n]), features, n_features=len(self.groups))
+        first_tokens = np.cumsum(lengths) - lengths
+        modifiers = np.arange(1, len(heads) + 1) - np.repeat(first_tokens, lengths)
+        places = self._layout.places(np.repeat(roots, lengths), heads, modifiers)
+        features = _features(self._layout.hashed(x), places, self._pairs, self._variants)
+        return Tokens(np.array([0, len(heads)]), features, n_features=len(self.groups))
 
 
 def _features(
     keys: ArcKeys, places: np.ndarray, pairs: PairTables, variants: np.ndarray
-) -> tuple[np.ndarray, ...]:
-    """Return where the features of each arc begin, (n + 1,), and their ids."""
-    apart = int(np.abs(places[1] - places[2]).sum(dtype=np.int64))
-    most = places.shape[1] * len(variants) + apart * np.count_nonzero(pairs.between >= 0)
-    starts, ids = np.zeros(places.shape[1] + 1, np.int64), np.empty(most, np.int32)
-    return starts, ids[: jit.list_features(keys, places, pairs, variants, starts, ids)]
+) -> Features:
+    """Return the features of arcs, listed as ``places``, (5, n), each of value 1."""
+    distances = np.abs(places[jit.HEAD] - places[jit.MODIFIER])
+    n_arcs = len(distances)
+    n_between = np.count_nonzero(pairs.between >= 0)
+    most = n_arcs * len(variants) + int(distances.sum(dtype=np.int64)) * n_between
+    starts = np.zeros(n_arcs + 1, np.int64)
+    ids = np.empty(most, np.int32)
+    count = jit.list_features(keys, places, pairs, variants, starts, ids)
+    return Features(starts, ids[:count], np.ones(count))
