@@ -1,7 +1,7 @@
 """The bank protocol: banks store the parameters of groups."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -374,47 +374,35 @@ class CompiledBank(Bank):
             self._packed = packed = self.layout.pack(arrays)
         return packed
 
-    def add_potentials(self, x: Input, potentials: Potentials) -> None:
+    def _call(self, function: Callable[..., None], x: Input, *arguments: object) -> None:
+        """Call a compiled function with the arrays of this bank and those of an input."""
         inputs, at = self.input_of(x)
         packed = self.packed()
-        pairs = pairs_of(potentials)
-        self.functions.scores(packed.address, inputs.address, at, potentials.unary, pairs)
+        function(packed.address, inputs.address, at, *arguments)
+
+    def add_potentials(self, x: Input, potentials: Potentials) -> None:
+        self._call(self.functions.scores, x, potentials.unary, pairs_of(potentials))
 
     def _add_compiled_average(self, x: Input, potentials: Potentials) -> None:
         """Add the potentials of the averaged model, in the compiled function."""
-        inputs, at = self.input_of(x)
-        packed = self.packed()
         factors, total = self.group_state.factors(self.averaging and len(self._sums) > 0)
         pairs = pairs_of(potentials)
-        self.functions.average(
-            packed.address, inputs.address, at, factors, total, potentials.unary, pairs
-        )
+        self._call(self.functions.average, x, factors, total, potentials.unary, pairs)
 
     def step(self, x: Input, gradient: Potentials) -> None:
-        self._take_step(x, gradient, False)
+        self._call(self.functions.step, x, gradient.unary, pairs_of(gradient), False)
 
     def _activate(self, x: Input, gradient: Potentials) -> None:
-        self._take_step(x, gradient, True)
-
-    def _take_step(self, x: Input, gradient: Potentials, postponed: bool) -> None:
-        """Take the step of this round, or the part of it that was postponed."""
-        inputs, at = self.input_of(x)
-        packed = self.packed()
-        pairs = pairs_of(gradient)
-        self.functions.step(packed.address, inputs.address, at, gradient.unary, pairs, postponed)
+        self._call(self.functions.step, x, gradient.unary, pairs_of(gradient), True)
 
     def inner_products(
         self, x: Input, gradient: Potentials, totals: np.ndarray | None
     ) -> np.ndarray:
-        inputs, at = self.input_of(x)
-        packed = self.packed()
-        pairs = pairs_of(gradient)
         products = np.zeros(len(self.names))
         if totals is None:
             totals = np.zeros((len(products), gradient.unary.shape[1]))
-        self.functions.slopes(
-            packed.address, inputs.address, at, gradient.unary, pairs, products, totals
-        )
+        pairs = pairs_of(gradient)
+        self._call(self.functions.slopes, x, gradient.unary, pairs, products, totals)
         return products
 
     def _scale_group(self, k: int, factor: float) -> None:

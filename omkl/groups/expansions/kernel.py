@@ -106,16 +106,11 @@ class KernelBank(Bank):
     def condensed(self) -> dict[str, np.ndarray]:
         coefficients = self.averaged_coefficients()
         is_used = coefficients.any(axis=(0, 2))
-        state = {"coefficients": coefficients[:, is_used], "sums": self.sums[:, :0]}
-        for view, support in self.supports.items():
-            state[SUPPORT_KEY + view] = support[is_used]
-        return state
+        supports = {view: support[is_used] for view, support in self.supports.items()}
+        return state_of(supports, coefficients[:, is_used], self.sums[:, :0])
 
     def state(self) -> dict[str, np.ndarray]:
-        state = {"coefficients": self.coefficients, "sums": self.sums}
-        for view, support in self.supports.items():
-            state[SUPPORT_KEY + view] = support
-        return state
+        return state_of(self.supports, self.coefficients, self.sums)
 
 
 def spread_over_coefficients(values: np.ndarray) -> np.ndarray:
@@ -465,6 +460,14 @@ def expand(
             potentials = out[k]
             assert potentials is not None
             potentials[rows] += kernels[k].between(pairs[views[k]]) @ coefficients[k]
+
+
+def state_of(
+    supports: dict[str, np.ndarray], coefficients: np.ndarray, sums: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return the arrays of a state; see :func:`support_of` for those of the support vectors."""
+    arrays = {SUPPORT_KEY + view: support for view, support in supports.items()}
+    return {"coefficients": coefficients, "sums": sums} | arrays
 
 
 def support_of(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

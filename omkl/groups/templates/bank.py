@@ -194,20 +194,18 @@ class ArcTemplateBank(Bank):
             numbers, places = self._layout.parts(of_sentence.lists, all_parts, root)
             numbers_of_sentences.append(numbers)
             places_of_sentences.append(places)
-        scores = self._scores_of(keys, np.concatenate(places_of_sentences, axis=1))
+        places = np.concatenate(places_of_sentences, axis=1)
+        scores = np.zeros(places.shape[1])
+        self._add_weights(keys, places, scores)
         first = 0
         for of_sentence, numbers in zip(potentials, numbers_of_sentences):
             of_sentence.parts[numbers] += scores[first : first + len(numbers)]
             first += len(numbers)
 
-    def _scores_of(
-        self, keys: ArcKeys, places: np.ndarray, before: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Return the scores of n arcs or parts, (n,), added to those ``before``."""
-        scores = np.zeros(places.shape[1]) if before is None else before
+    def _add_weights(self, keys: ArcKeys, places: np.ndarray, scores: np.ndarray) -> None:
+        """Add the weights of the templates to the scores of some arcs or parts, (n,)."""
         scales = self.group_state.scales
         jit.add_scores(keys, places, self._pairs, self._groups, scales, self.table, scores)
-        return scores
 
     def _add_scores(
         self,
@@ -235,8 +233,9 @@ class ArcTemplateBank(Bank):
             cells_of_sentences.append(first_cell + cells_of_sentence)
             places_of_sentences.append(places)
         likely_cells = np.concatenate(cells_of_sentences)
-        places = np.concatenate(places_of_sentences, axis=1)
-        scores[likely_cells] = self._scores_of(keys, places, scores[likely_cells])
+        likely_scores = scores[likely_cells]
+        self._add_weights(keys, np.concatenate(places_of_sentences, axis=1), likely_scores)
+        scores[likely_cells] = likely_scores
 
     def _add_all_arcs(
         self, keys: ArcKeys, nodes: np.ndarray, cells: np.ndarray, scores: np.ndarray

@@ -70,12 +70,8 @@ def _mcdonald() -> list[str]:
     """
     word, tag, word_and_tag = "form", "xpos", "form xpos"
     views = [
-        (word_and_tag, ""),
-        (word, ""),
-        (tag, ""),
-        ("", word_and_tag),
-        ("", word),
-        ("", tag),
+        *product([word_and_tag, word, tag], [""]),
+        *product([""], [word_and_tag, word, tag]),
         (word_and_tag, word_and_tag),
         (tag, word_and_tag),
         (word, word_and_tag),
