@@ -1,5 +1,6 @@
-"""Every bank against the literal Algorithm 1, round by round: potentials, norms, averages, births
-and deaths.
+"""Every bank against the literal Algorithm 1, round by round.
+
+Potentials, norms, averages, births and deaths are compared.
 """
 
 import numpy as np
@@ -13,11 +14,11 @@ from omkl.groups import (
     CachedKernelBank,
     ExplicitBank,
     FeatureMapBank,
-    Features,
     KernelExpansion,
     Tokens,
     TransitionBank,
 )
+from omkl.groups.tokens import features_of
 from omkl.kernels import B1Spline, Gaussian, Linear, Polynomial
 from omkl.losses import CRF, StructuredHinge
 from omkl.online import (
@@ -59,10 +60,7 @@ class Problem:
     def tokens(self, explicit=()):
         features = None
         if explicit:
-            stacked = sparse.hstack(self.features(explicit), format="csr")
-            features = Features(
-                stacked.indptr.astype(np.int64), stacked.indices.astype(np.int32), stacked.data
-            )
+            features = features_of(self.features(explicit))
         return Tokens(self.offsets, features, {"x": self.X})
 
 
@@ -73,7 +71,8 @@ def explicit_bank(names, kernels, averaging):
 
 def banks_of(kind, problem, averaging):
     """Return banks of the same three kernel groups in different storages, and their tokens."""
-    names, kernels = list(KERNELS), list(KERNELS.values())
+    names = list(KERNELS)
+    kernels = list(KERNELS.values())
     views = ["x"] * 3
     if kind == "explicit":
         return [explicit_bank(names, kernels, averaging)], problem.tokens(kernels)
@@ -88,12 +87,10 @@ def banks_of(kind, problem, averaging):
     if kind == "expansion":
         return [KernelExpansion(names, kernels, views, K, averaging)], tokens
     if kind == "budget":  # with more budget than they need
-        bank = BudgetedExpansion
-        return [bank(names, kernels, views, K, 300, averaging)], tokens
+        return [BudgetedExpansion(names, kernels, views, K, 300, averaging)], tokens
     memory = {"cached": 2**30, "on demand": 5 * 3 * 8 * tokens.n_tokens}[kind]
-    return [
-        CachedKernelBank(names, kernels, views, tokens, K, averaging, np.float64, memory)
-    ], tokens
+    bank = CachedKernelBank(names, kernels, views, tokens, K, averaging, np.float64, memory)
+    return [bank], tokens
 
 
 KINDS = ["explicit", "mapped", "cached", "on demand", "expansion", "budget", "mixed"]
@@ -116,11 +113,17 @@ SETTINGS = {
 
 
 def trainer_of(banks, setting, average, schedule=None):
-    """A trainer of banks and of transitions between three labels."""
+    """Return a trainer of banks and of transitions between three labels."""
     options = SETTINGS[setting]
-    transitions, free = TransitionBank(K, averaging=average is not None), options.get("free", False)
+    transitions = TransitionBank(K, averaging=average is not None)
+    penalized = list(banks)
+    unpenalized = []
+    if options.get("free", False):
+        unpenalized.append(transitions)
+    else:
+        penalized.append(transitions)
     return online_trainer(
-        banks if free else [*banks, transitions],
+        penalized,
         Chain(K),
         loss=options.get("loss", StructuredHinge()),
         regularizer=options["regularizer"],
@@ -129,12 +132,12 @@ def trainer_of(banks, setting, average, schedule=None):
         method=options.get("method", "fobos"),
         radius=options.get("radius", np.inf),
         average=average,
-        unpenalized=[transitions] if free else [],
+        unpenalized=unpenalized,
     )
 
 
 def literal_of(problem, trainer, setting, average):
-    """The literal algorithm with the settings of a trainer."""
+    """Return the literal algorithm with the settings of a trainer."""
     options = SETTINGS[setting]
     return NaiveModel(
         [kernel.features(problem.X) for kernel in KERNELS.values()],
@@ -208,57 +211,51 @@ def test_lazy_averages_are_the_averages(kind, setting, average, monkeypatch):
     trainer, naive = run(kind, setting, average, lambda *_: None)
     norms = [np.linalg.norm(theta) for theta in naive.averaged()]
     assert_allclose(trainer.predictor().norms, norms, atol=1e-8)
-    if kind not in ("explicit",):
+    if kind != "explicit":
         trainer.release()
     predictor = Predictor(trainer.banks, trainer.structure)
     assert_allclose(predictor.norms, norms, atol=1e-8)
     _, tokens = banks_of(kind, problem, True)
-    found = predictor.potentials(tokens.everything())
+    potentials = predictor.potentials(tokens.everything())
     naive.theta = naive.averaged()
     expected = naive.potentials(0, tokens.n_tokens)
-    assert_allclose(found.unary, expected.unary, atol=1e-8)
-    assert_allclose(found.pairwise, expected.pairwise, atol=1e-8)
+    assert_allclose(potentials.unary, expected.unary, atol=1e-8)
+    assert_allclose(potentials.pairwise, expected.pairwise, atol=1e-8)
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(1.0), B1Spline(h=2.0)], ids=lambda k: k.name)
 def test_kernels_without_features_agree_cached_and_expanded(kernel):
     """Without an explicit feature map, the two storages are compared with each other."""
     problem = Problem()
+    tokens = problem.tokens()
+    cached = CachedKernelBank(["k"], [kernel], ["x"], tokens, K, True, np.float64)
+    expanded = KernelExpansion(["k"], [kernel], ["x"], K, True, np.float64)
     models = []
-    for bank in (CachedKernelBank, KernelExpansion):
-        tokens = problem.tokens()
-        where = () if bank is KernelExpansion else (tokens,)
-        precision = np.float64
-        banks = [bank(["k"], [kernel], ["x"], *where, K, True, precision)]
+    for bank in (cached, expanded):
         trainer = online_trainer(
-            banks,
+            [bank],
             Chain(K),
             lambda_=0.01,
             average=UniformAverage(),
             unpenalized=[TransitionBank(K, averaging=True)],
         )
-        steps = [
-            trainer.update(x := tokens.sequence(s), problem.gold[x.low : x.high])
-            for s in problem.order
-        ]
+        losses = []
+        for s in problem.order:
+            x = tokens.sequence(s)
+            losses.append(trainer.update(x, problem.gold[x.low : x.high]).loss)
         trainer.release()
         predictor = Predictor(trainer.banks, trainer.structure)
-        models.append(
-            (
-                [step.loss for step in steps],
-                trainer.norms,
-                predictor.potentials(tokens.everything()).unary,
-            )
-        )
-    for other in models[1:]:
-        for mine, theirs in zip(models[0], other):
-            assert_allclose(mine, theirs, atol=1e-8)
+        potentials = predictor.potentials(tokens.everything())
+        models.append((losses, trainer.norms, potentials.unary))
+    for values_of_cached, values_of_expanded in zip(*models):
+        assert_allclose(values_of_cached, values_of_expanded, atol=1e-8)
 
 
 @pytest.mark.parametrize("average", [None, UniformAverage()])
 def test_penalties_on_coordinates_act_on_maps_as_on_explicit_features(average, monkeypatch):
     monkeypatch.setattr("omkl.groups.group_state.SCALE_RANGE", (0.5, 2.0))
-    problem, tables = Problem(), []
+    problem = Problem()
+    tables = []
     for kind in ("explicit", "mapped"):
         (bank,), tokens = banks_of(kind, problem, average is not None)
         trainer = online_trainer(
@@ -277,6 +274,11 @@ def test_penalties_on_coordinates_act_on_maps_as_on_explicit_features(average, m
     assert average or 0.05 < np.mean(tables[1] == 0.0) < 0.95
 
 
+def rounds_between_shrinks(t, every, shrinkage):
+    """Return a power of two up to ``every``, an eighth of the rounds, and a shrinkage of 1/16."""
+    return 2 ** int(np.log2(max(min(every, t / 8, 1 / 16 / shrinkage), 1)))
+
+
 @pytest.mark.parametrize("every", [1, 128])
 @pytest.mark.parametrize("average", [None, UniformAverage(start=30), PolynomialAverage(2)], ids=str)
 @pytest.mark.parametrize("kind", ["explicit", "mapped"])
@@ -287,44 +289,41 @@ def test_coordinates_shrink_by_the_steps_of_all_rounds_since_the_last_time(
     monkeypatch.setattr("omkl.online.trainer.SHRINK_EVERY", every)
     problem = Problem()
     banks, tokens = banks_of(kind, problem, average is not None)
-    regularizer, lambda_ = SparseGroup(0.3), 0.1 if every == 1 else 0.01
+    lambda_ = 0.1 if every == 1 else 0.01
     transitions = TransitionBank(K, averaging=average is not None)
     trainer = online_trainer(
         [*banks, transitions],
         Chain(K),
         loss=CRF(),
-        regularizer=regularizer,
+        regularizer=SparseGroup(0.3),
         lambda_=lambda_,
         average=average,
     )
-    maps = [kernel.features(problem.X) for kernel in KERNELS.values()]
-    parts = (
+    naive = NaiveModel(
+        [kernel.features(problem.X) for kernel in KERNELS.values()],
+        K,
         trainer.structure,
         trainer.loss,
         0.3 * L21(),
         lambda_,
         trainer.schedule,
         "fobos",
-        np.inf,
-        average,
+        average=average,
+        l1=0.7,
     )
-    naive = NaiveModel(maps, K, *parts, l1=0.7)
     for t, s in enumerate(problem.order, 1):
-        naive.shrinks = (
-            t % 2 ** int(np.log2(max(min(every, t / 8, 1 / 16 / (0.7 * lambda_)), 1))) == 0
-        )
+        naive.shrinks = t % rounds_between_shrinks(t, every, 0.7 * lambda_) == 0
         x = tokens.sequence(s)
         y = problem.gold[x.low : x.high]
         assert_allclose(trainer.update(x, y).loss, naive.update(x.low, x.high, y), atol=1e-8)
         assert_allclose(trainer.group_state.norms, naive.norms, atol=1e-8)
     zeros = np.concatenate([theta.ravel() for theta in naive.theta]) == 0.0
     assert 0.05 < zeros.mean() < 0.95
-    assert_allclose(
-        trainer.predictor().norms, [np.linalg.norm(theta) for theta in naive.averaged()], atol=1e-8
-    )
-    found = trainer.predictor().potentials(tokens.everything())
     naive.theta = naive.averaged()
-    assert_allclose(found.unary, naive.potentials(0, tokens.n_tokens).unary, atol=1e-8)
+    predictor = trainer.predictor()
+    assert_allclose(predictor.norms, naive.norms, atol=1e-8)
+    potentials = predictor.potentials(tokens.everything())
+    assert_allclose(potentials.unary, naive.potentials(0, tokens.n_tokens).unary, atol=1e-8)
 
 
 def test_single_precision_keeps_norms_to_six_digits():
@@ -339,11 +338,9 @@ def test_single_precision_keeps_norms_to_six_digits():
     for s in problem.order:
         x = tokens.sequence(s)
         trainer.update(x, problem.gold[x.low : x.high])
-    coefficients = bank.coefficients
-    exact = [
-        np.einsum("nj,nm,mj->", A, kernel(problem.X), A)
-        for kernel, A in zip((Gaussian(1.0), Polynomial(2)), coefficients)
-    ]
+    exact = []
+    for kernel, A in zip((Gaussian(1.0), Polynomial(2)), bank.coefficients):
+        exact.append(np.einsum("nj,nm,mj->", A, kernel(problem.X), A))
     assert_allclose(trainer.group_state.square_norms, exact, rtol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""Cached kernels in single precision: gradients that wait until they are large enough for a step."""
+"""Cached kernels in single precision: gradients wait until they are large enough for a step."""
 
 import numpy as np
 import pytest
@@ -22,14 +22,14 @@ def test_directions_and_what_is_carried_add_up_to_the_gradients(least, rng):
         jit.carry(gradient, carried, least, direction)
         assert np.abs(carried).max() <= least
     assert_allclose(directions.sum(axis=0) + carried, gradients.sum(axis=0), atol=1e-12)
-    taken = directions[directions != 0.0]
-    assert np.abs(taken).min() >= least
+    steps = directions[directions != 0.0]
+    assert np.abs(steps).min() >= least
     if least == 0.0:
         assert_array_equal(directions, gradients)
 
 
 def sequences(rng, n_sequences=40, n_labels=5):
-    """Draw sequences of three vectors, and labels that a quadratic function of these nearly tells."""
+    """Draw sequences of three vectors, and labels that follow a quadratic function of these."""
     X = rng.normal(size=(n_sequences, 3, 4))
     scores = (X**2) @ rng.normal(size=(4, n_labels)) + rng.normal(size=(n_sequences, 3, n_labels))
     return list(X), scores.argmax(axis=2).tolist()
@@ -52,27 +52,28 @@ class LastTrainer:
 @pytest.mark.parametrize("loss", ["crf", "softmax-margin", "hinge"])
 def test_models_in_single_precision_are_those_in_double_precision(loss, rng):
     X, y = sequences(rng)
-    found = {}
-    for dtype in ("float32", "float64"):
-        last = LastTrainer()
-        options = {
-            "loss": loss,
-            "dtype": dtype,
-            "epochs": 30,
-            "callbacks": [last],
-            "random_state": 0,
-        }
-        model = omkl.SequenceLabeler(["gaussian", "gaussian:sigma2=9"], **options).fit(X, y)
+    callbacks = {"float32": LastTrainer(), "float64": LastTrainer()}
+    models = {}
+    for dtype, last in callbacks.items():
+        model = omkl.SequenceLabeler(
+            ["gaussian", "gaussian:sigma2=9"],
+            loss=loss,
+            dtype=dtype,
+            epochs=30,
+            callbacks=[last],
+            random_state=0,
+        )
+        models[dtype] = model.fit(X, y)
         assert_allclose(last.norms, last.norms_of_coefficients, rtol=1e-4)
-        found[dtype] = last, model
-    (single, short), (double, long) = found["float32"], found["float64"]
     waits = loss != "hinge"  # whose gradients are -1, 0 and 1
-    assert single.carried.any() == waits
-    assert np.abs(single.carried).max() < LEAST_MOVE
-    assert not double.carried.any()
-    assert short.kernel_weights_ == pytest.approx(long.kernel_weights_, abs=5e-3)
-    potentials = [np.concatenate(model.decision_function(X)) for model in (short, long)]
-    assert_allclose(*potentials, atol=0.01 * np.abs(potentials[1]).max())
+    assert callbacks["float32"].carried.any() == waits
+    assert np.abs(callbacks["float32"].carried).max() < LEAST_MOVE
+    assert not callbacks["float64"].carried.any()
+    weights = models["float64"].kernel_weights_
+    assert models["float32"].kernel_weights_ == pytest.approx(weights, abs=5e-3)
+    scores = np.concatenate(models["float64"].decision_function(X))
+    scores_32 = np.concatenate(models["float32"].decision_function(X))
+    assert_allclose(scores_32, scores, atol=0.01 * np.abs(scores).max())
 
 
 def test_a_resumed_run_has_what_was_carried(rng, tmp_path):

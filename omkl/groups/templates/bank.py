@@ -420,29 +420,21 @@ class ArcTemplateBank(Bank):
         order = largest(weights, 4 * n)
         if len(order) == 0:
             return []
-        rank_of_weight = np.full(weights.shape, -1, np.int32)
-        rank_of_weight.flat[order] = np.arange(len(order))
         pair, variant = self._layout.pair_of(k)
         layout = TemplateLayout(self.templates[k : k + 1])
         keys = layout.keys(tokens.everything())
         pairs = layout.tables(self.sizes[pair])
         arcs, lines, buckets = jit.find_lines(keys, places, pairs, 0)
-        ranks = rank_of_weight[lines, buckets[variant] - jit.FIRST_BUCKET[variant]]
-        entries = np.flatnonzero(ranks >= 0)
-        ranks_of_gold, first = np.unique(ranks[entries], return_index=True)
-        roots = tokens.roots - tokens.reach
+        indices = lines * weights.shape[1] + buckets[variant] - jit.FIRST_BUCKET[variant]
         strongest = []
-        for rank, entry in zip(ranks_of_gold[:n].tolist(), entries[first].tolist()):
-            arc = arcs[entry]
-            root, head, modifier, _, third = places[:, arc].tolist()
+        for index, entry in _first_entries(order, indices, weights.size)[:n]:
+            place = places[:, arcs[entry]].copy()
             if pairs.between[0] >= 0:
                 # an arc has an entry for each distinct value
-                n_before = int(entry - np.searchsorted(arcs, arc))
-                codes = keys.codes[pairs.between[0]]
-                third = _token_of_value(codes, head, modifier, n_before)
-            nodes = [node - root if node >= 0 else -1 for node in (head, modifier, third)]
-            key = (int(np.searchsorted(roots, root)), *nodes)
-            strongest.append((float(weights.flat[order[rank]]), key))
+                n_before = entry - np.searchsorted(arcs, arcs[entry])
+                place[jit.THIRD] = _token_of_value(keys.codes[pairs.between[0]], place, n_before)
+            key = _sentence_and_nodes(place, tokens.roots - tokens.reach)
+            strongest.append((float(weights.flat[index]), key))
         return strongest
 
     def nonzero(
@@ -499,12 +491,31 @@ class ArcTemplateBank(Bank):
         self._stored[:] = state["stored"]
 
 
-def _token_of_value(codes: np.ndarray, head: int, modifier: int, n: int) -> int:
+def _first_entries(order: np.ndarray, indices: np.ndarray, size: int) -> list[tuple[int, int]]:
+    """Return the indices of ``order`` that occur in ``indices``, and where they first do.
+
+    All indices are below ``size``.
+    """
+    rank_of_index = np.full(size, len(order))
+    rank_of_index[order] = np.arange(len(order))
+    ranks, entries = np.unique(rank_of_index[indices], return_index=True)
+    occur = ranks < len(order)
+    return list(zip(order[ranks[occur]].tolist(), entries[occur].tolist()))
+
+
+def _token_of_value(codes: np.ndarray, place: np.ndarray, n: int) -> int:
     """Return the first token with the value after n others, between head and modifier."""
-    first = min(head, modifier) + 1
-    end = max(head, modifier)
-    _, tokens = np.unique(codes[first:end], return_index=True)
-    return first + int(np.sort(tokens)[n])
+    first, end = sorted(place[[jit.HEAD, jit.MODIFIER]].tolist())
+    _, tokens = np.unique(codes[first + 1 : end], return_index=True)
+    return first + 1 + int(np.sort(tokens)[n])
+
+
+def _sentence_and_nodes(place: np.ndarray, roots: np.ndarray) -> tuple[int, ...]:
+    """Return the sentence of an arc or part, (5,), and its nodes, relative to the root."""
+    root = place[jit.ROOT]
+    nodes = place[[jit.HEAD, jit.MODIFIER, jit.THIRD]]
+    nodes = np.where(nodes >= 0, nodes - root, jit.MISSING)
+    return (int(np.searchsorted(roots, root)), *nodes.tolist())
 
 
 def _aligned(n_lines: int, dtype: np.dtype) -> np.ndarray:

@@ -1,5 +1,6 @@
-"""Kernel groups on a budget against a literal implementation in an explicit feature space; values
-of the buffer.
+"""Kernel groups on a budget against a literal implementation in an explicit feature space.
+
+Values of kernels in the buffer are compared with those of the kernel.
 """
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.spatial.distance import cdist
 
 from omkl.exceptions import InputError
 from omkl.groups import BudgetedExpansion, KernelExpansion, Tokens, TransitionBank
+from omkl.groups.expansions._jit_budget import REPLACED, TILE
 from omkl.groups.expansions.kernel import SupportBuffer
 from omkl.kernels import (
     Average,
@@ -45,9 +47,8 @@ class Stream:
 
     def __init__(self, rounds=60, seed=0):
         rng = np.random.default_rng(seed)
-        self.offsets = np.concatenate(
-            [[0], [1], 1 + np.cumsum(rng.integers(1, 6, size=rounds - 1))]
-        )
+        lengths = [1, *rng.integers(1, 6, size=rounds - 1)]
+        self.offsets = np.concatenate([[0], np.cumsum(lengths)])
         self.X = rng.normal(size=(self.offsets[-1], D))
         self.gold = (np.sin(2 * self.X) @ rng.normal(size=(D, K))).argmax(axis=1)
         self.tokens = Tokens(self.offsets, None, {"x": self.X})
@@ -78,15 +79,14 @@ def make_trainer(bank, method="fobos", lambda_=0.02, loss=None, average=None):
 
 def exact_square_norms(bank):
     squares = []
+    X = np.ascontiguousarray(bank.supports["x"]).astype(np.float64)
     for kernel, A in zip(bank.kernels, bank.coefficients):
-        X = np.ascontiguousarray(bank.supports["x"]).astype(np.float64)
-        # the spline has a kink at zero, where squared distances from inner products have half of
-        # the digits
-        matrix = (
-            np.maximum(0.0, 1.0 - cdist(X, X) / kernel.h)
-            if isinstance(kernel, B1Spline)
-            else kernel(X)
-        )
+        if isinstance(kernel, B1Spline):
+            # it has a kink at zero, where squared distances from inner products have half of the
+            # digits
+            matrix = np.maximum(0.0, 1.0 - cdist(X, X) / kernel.h)
+        else:
+            matrix = kernel(X)
         squares.append(np.einsum("nj,nm,mj->", A, matrix, A))
     return np.array(squares)
 
@@ -98,27 +98,22 @@ def exact_square_norms(bank):
 def test_budget_and_norms_hold_after_every_round(method, lambda_, loss, budget):
     bank = make_bank(KERNELS, budget)
     trainer = make_trainer(bank, method, lambda_, loss)
-    deactivated, is_spline = (
-        0,
-        np.array([isinstance(kernel, B1Spline) for kernel in KERNELS.values()]),
-    )
+    n_deactivated = 0
+    is_spline = np.array([isinstance(kernel, B1Spline) for kernel in KERNELS.values()])
     for x, y in Stream():
         trainer.update(x, y)
-        deactivated += trainer.group_state.deactivated.any()
+        n_deactivated += trainer.group_state.deactivated.any()
         assert bank.n_support <= budget
         # norms are recomputed after many replacements; the spline then has half the digits of a
         # distance of zero
-        exact, tolerance = (
-            exact_square_norms(bank),
-            1e-9 * (1.0 + np.max(bank._squares, initial=0.0)),
-        )
-        assert_allclose(
-            bank.group_state.square_norms[~is_spline], exact[~is_spline], rtol=1e-9, atol=tolerance
-        )
-        assert_allclose(bank.group_state.square_norms, exact, rtol=1e-7, atol=100 * tolerance)
-    assert bank._counts[2] > 0, "the stream was meant to exceed the budget"
+        exact = exact_square_norms(bank)
+        tolerance = 1e-9 * (1.0 + np.max(bank._squares, initial=0.0))
+        square_norms = bank.group_state.square_norms
+        assert_allclose(square_norms[~is_spline], exact[~is_spline], rtol=1e-9, atol=tolerance)
+        assert_allclose(square_norms, exact, rtol=1e-7, atol=100 * tolerance)
+    assert bank._counts[REPLACED] > 0, "the stream was meant to exceed the budget"
     if lambda_ == 0.5 and method == "fobos" and budget > 1:
-        assert deactivated, "lambda was meant to kill groups"
+        assert n_deactivated > 0, "lambda was meant to kill groups"
     tracked = bank.group_state.square_norms.copy()
     trainer.recompute_norms()
     assert_allclose(bank.group_state.square_norms, tracked, rtol=1e-9, atol=tolerance)
@@ -133,49 +128,64 @@ def test_single_precision_keeps_norms_to_its_digits():
 
 
 class Literal:
-    """Algorithm 1 on a list of support vectors with explicit features; the weakest one is dropped
-    literally.
+    """Algorithm 1 on a list of support vectors with explicit features.
+
+    The weakest one is dropped literally.
     """
 
     def __init__(self, features, budget, method, average):
-        self.features, self.budget, self.method, self.average = features, budget, method, average
-        self.held = []  # support vectors by token, oldest first
-        self.parts = [{} for _ in features]  # of v: theta itself, or minus the sum of gradients
+        self.features = features
+        self.budget = budget
+        self.method = method
+        self.average = average
+        #: Support vectors by token, oldest first.
+        self.support = []
+        #: Coefficients of v by token, for each group; v is theta itself, or minus the sum of
+        #: gradients.
+        self.coefficients = [{} for _ in features]
         self.scales = np.ones(len(features))
         self.pairwise = np.zeros((K, K))
         self.pairwise_gradients = np.zeros((K, K))
-        self.past = []  # (weight, coefficients by token of each group)
+        #: Weight of each past model, and its coefficients by token, for each group.
+        self.past_weights = []
+        self.past_coefficients = []
         self.round = 0
 
-    def theta(self, k):
+    def expanded(self, k, coefficients):
+        """Return the parameters of a group with some coefficients by token."""
         total = np.zeros((self.features[k].shape[1], K))
-        for i, part in self.parts[k].items():
-            total += np.outer(self.features[k][i], part)
-        return self.scales[k] * total
+        for token, row in coefficients.items():
+            total += np.outer(self.features[k][token], row)
+        return total
+
+    def theta(self, k):
+        return self.scales[k] * self.expanded(k, self.coefficients[k])
 
     def norms(self):
         return np.array([np.linalg.norm(self.theta(k)) for k in range(len(self.features))])
 
-    def drop(self):
-        def importance(i):
-            return sum(
-                np.sum((self.scales[k] * self.parts[k].get(i, np.zeros(K))) ** 2)
-                * np.sum(f[i] ** 2)
-                for k, f in enumerate(self.features)
-            )
+    def importance(self, token):
+        importance = 0.0
+        for scale, coefficients, features in zip(self.scales, self.coefficients, self.features):
+            row = scale * coefficients.get(token, np.zeros(K))
+            importance += np.sum(row**2) * np.sum(features[token] ** 2)
+        return importance
 
-        importances = [importance(i) for i in self.held]
-        victim = self.held.pop(int(np.argmin(np.round(importances, 12))))
+    def drop(self):
+        """Project the weakest support vector onto the others, also in past models."""
+        importances = np.round([self.importance(token) for token in self.support], 12)
+        dropped = self.support.pop(int(np.argmin(importances)))
         for k, features in enumerate(self.features):
-            onto = {}
-            if self.held:
-                c, *_ = np.linalg.lstsq(features[self.held].T, features[victim], rcond=None)
-                onto = dict(zip(self.held, c))
-            for parts in [self.parts[k], *[past[k] for _, past in self.past]]:
-                gone = parts.pop(victim, None)
-                if gone is not None:
-                    for i, weight in onto.items():
-                        parts[i] = parts.get(i, np.zeros(K)) + weight * gone
+            projection = np.zeros(0)
+            if self.support:
+                onto = features[self.support].T
+                projection, *_ = np.linalg.lstsq(onto, features[dropped], rcond=None)
+            past = [coefficients[k] for coefficients in self.past_coefficients]
+            for coefficients in [self.coefficients[k], *past]:
+                row = coefficients.pop(dropped, None)
+                if row is not None:
+                    for token, weight in zip(self.support, projection):
+                        coefficients[token] = coefficients.get(token, np.zeros(K)) + weight * row
 
     def update(self, low, high, y, lambda_, structure):
         self.round += 1
@@ -184,41 +194,42 @@ class Literal:
         for k, features in enumerate(self.features):
             potentials.unary[:] += features[low:high] @ self.theta(k)
         potentials.pairwise[0] += self.pairwise
-        _, D = StructuredHinge().value_and_gradient(structure, potentials, y)
-        if D is not None:
-            for t in np.flatnonzero(D.unary.any(axis=1)):
-                if len(self.held) == self.budget:
-                    self.drop()
-                self.held.append(low + t)
-                for k in range(len(self.features)):
-                    step = rate / self.scales[k] if self.method == "fobos" else 1.0
-                    self.parts[k][low + t] = -step * D.unary[t]
-            self.pairwise -= rate * D.pairwise.sum(axis=0)
-            self.pairwise_gradients += D.pairwise.sum(axis=0)
+        _, gradient = StructuredHinge().value_and_gradient(structure, potentials, y)
+        if gradient is not None:
+            self.take_step(low, gradient, rate)
+        step = rate * lambda_
         if self.method == "rda":
             self.scales[:] = rate
             self.pairwise = -rate * self.pairwise_gradients
+            step *= self.round
         before = self.norms()
-        after = SquaredL21().prox(
-            before, rate * lambda_ * (self.round if self.method == "rda" else 1)
-        )
+        after = SquaredL21().prox(before, step)
         self.scales *= np.divide(after, before, out=np.zeros_like(after), where=before > 0)
-        w = self.average.weight(self.round)
-        copies = [
-            {i: self.scales[k] * part for i, part in self.parts[k].items()}
-            for k in range(len(self.features))
-        ]
-        self.past.append((w, copies))
+        present = []
+        for scale, coefficients in zip(self.scales, self.coefficients):
+            present.append({token: scale * row for token, row in coefficients.items()})
+        self.past_weights.append(self.average.weight(self.round))
+        self.past_coefficients.append(present)
+
+    def take_step(self, low, gradient, rate):
+        """Make the tokens with a gradient support vectors."""
+        for t in np.flatnonzero(gradient.unary.any(axis=1)):
+            if len(self.support) == self.budget:
+                self.drop()
+            self.support.append(low + t)
+            for scale, coefficients in zip(self.scales, self.coefficients):
+                step = rate / scale if self.method == "fobos" else 1.0
+                coefficients[low + t] = -step * gradient.unary[t]
+        pair_gradient = gradient.pairwise.sum(axis=0)
+        self.pairwise -= rate * pair_gradient
+        self.pairwise_gradients += pair_gradient
 
     def averaged(self, k):
-        """Mean of the past models, each after the later projections."""
+        """Return the mean of the past models, each after the later projections."""
         total = np.zeros((self.features[k].shape[1], K))
-        weight = 0.0
-        for w, copies in self.past:
-            weight += w
-            for i, part in copies[k].items():
-                total += w * np.outer(self.features[k][i], part)
-        return total / weight
+        for weight, coefficients in zip(self.past_weights, self.past_coefficients):
+            total += weight * self.expanded(k, coefficients[k])
+        return total / sum(self.past_weights)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +258,7 @@ def test_rounds_and_averages_are_those_of_the_literal_algorithm(method, average,
         literal.update(x.low, x.high, y, 0.02, Chain(K))
         assert_allclose(trainer.norms, literal.norms(), rtol=1e-5)
     frozen = trainer.predictor().banks[0]
-    assert bank._counts[2] > 20
+    assert bank._counts[REPLACED] > 20
     expected = [features @ literal.averaged(k) for k, features in enumerate(literal.features)]
     potentials = Chain(K).zeros(len(stream.X))
     frozen.add_potentials(stream.tokens.everything(), potentials)
@@ -263,7 +274,7 @@ def test_a_kernel_that_is_not_positive_semidefinite_breaks_nothing():
     trainer = make_trainer(bank)
     for x, y in Stream(200):
         trainer.update(x, y)
-    assert bank._counts[2] > 100
+    assert bank._counts[REPLACED] > 100
     assert np.isfinite(bank.coefficients).all()
     assert_allclose(bank.group_state.square_norms[1], exact_square_norms(bank)[1], rtol=1e-9)
 
@@ -299,24 +310,27 @@ def test_a_vector_that_is_held_takes_no_second_slot():
 def test_a_run_continued_from_its_state_has_the_same_bits(
     method, loss, average, dtype, lambda_, budget, stop
 ):
-    stream = list(Stream())
-    trainers = []
-    for _ in range(2):
+    def new_trainer():
         bank = make_bank(KERNELS, budget, average is not None, dtype)
-        trainers.append(make_trainer(bank, method, lambda_, loss, average))
-    whole, resumed = trainers
+        return make_trainer(bank, method, lambda_, loss, average)
+
+    stream = list(Stream())
+    uninterrupted = new_trainer()
+    resumed = new_trainer()
     for x, y in stream[:stop]:
-        whole.update(x, y)
-    resumed.load_state({name: np.array(array) for name, array in whole.state().items()})
+        uninterrupted.update(x, y)
+    resumed.load_state({name: np.array(array) for name, array in uninterrupted.state().items()})
     for x, y in stream[stop:]:
-        for trainer in trainers:
-            trainer.update(x, y)
-    one, other = whole.state(), resumed.state()
-    assert one.keys() == other.keys()
-    for name in one:
-        assert_array_equal(one[name], other[name], err_msg=name, strict=True)
-    potentials = [trainer.predictor().potentials(stream[0][0]).unary for trainer in trainers]
-    assert_array_equal(*potentials)
+        uninterrupted.update(x, y)
+        resumed.update(x, y)
+    state = uninterrupted.state()
+    state_of_resumed = resumed.state()
+    assert state_of_resumed.keys() == state.keys()
+    for name, array in state.items():
+        assert_array_equal(state_of_resumed[name], array, err_msg=name, strict=True)
+    x, _ = stream[0]
+    expected = uninterrupted.predictor().potentials(x).unary
+    assert_array_equal(resumed.predictor().potentials(x).unary, expected)
 
 
 def test_a_state_that_does_not_fit_is_refused():
@@ -332,15 +346,20 @@ def test_a_state_that_does_not_fit_is_refused():
 
 def test_memory_grows_with_the_support_and_is_constant_from_the_budget_on():
     stream = list(Stream(100))
-    bank, endless = (make_bank(KERNELS, budget, averaging=True) for budget in (20, 10**6))
+    bank = make_bank(KERNELS, 20, averaging=True)
     trainer = make_trainer(bank, average=UniformAverage())
-    sizes, full = [], None
+    sizes = []
+    lengths = []
+    rounds_until_full = None
     for x, y in stream:
         trainer.update(x, y)
-        sizes.append((bank.nbytes, len(x)))
-        full = len(sizes) if full is None and bank.n_support == 20 else full
-    longest_seen = max(int(np.argmax([m for _, m in sizes])), full)
-    assert len({nbytes for nbytes, _ in sizes[longest_seen:]}) == 1
+        sizes.append(bank.nbytes)
+        lengths.append(len(x))
+        if rounds_until_full is None and bank.n_support == 20:
+            rounds_until_full = len(sizes)
+    first_constant = max(int(np.argmax(lengths)), rounds_until_full)
+    assert len(set(sizes[first_constant:])) == 1
+    endless = make_bank(KERNELS, 10**6, averaging=True)
     trainer = make_trainer(endless, average=UniformAverage())
     for x, y in stream[:10]:
         trainer.update(x, y)
@@ -348,11 +367,14 @@ def test_memory_grows_with_the_support_and_is_constant_from_the_budget_on():
 
 
 BUFFERED = [
-    *map(
-        as_kernel,
-        ["linear", "linear:normalize=average", "quadratic", "polynomial:degree=4,normalize=trace"],
-    ),
-    *map(as_kernel, ["gaussian", "laplacian", "laplacian:sigma=2,normalize=diagonal", "chi2"]),
+    as_kernel("linear"),
+    as_kernel("linear:normalize=average"),
+    as_kernel("quadratic"),
+    as_kernel("polynomial:degree=4,normalize=trace"),
+    as_kernel("gaussian"),
+    as_kernel("laplacian"),
+    as_kernel("laplacian:sigma=2,normalize=diagonal"),
+    as_kernel("chi2"),
     B1Spline(density=0.4),
     Average(["linear", "gaussian"], normalize="diagonal"),
     Custom(lambda X, Y: np.minimum(X[:, None], Y[None]).sum(axis=2), normalize="diagonal"),
@@ -366,26 +388,28 @@ def test_buffers_give_the_values_of_the_kernel(kernel, d, rng):
     X[5] = 0.0
     kernel = kernel.fit(X[:100])
     buffer = SupportBuffer([kernel], d, 600, np.float64)
-    held = []
-    for _ in range(
-        200
-    ):  # tokens at hand in numbers that vary, some of which are kept, at a new index or an old one
+    support = []
+    # tokens at hand in numbers that vary become support vectors, at a new index or an old one
+    for _ in range(200):
         m = int(rng.integers(1, 6))
         at_hand = rng.integers(0, 900, size=m)
-        buffer.stage(X[at_hand], len(held))
+        buffer.stage(X[at_hand], len(support))
         for t in range(m):
-            index = len(held) if rng.random() < 0.9 else int(rng.integers(0, len(held) + 1))
-            held[index : index + 1] = [at_hand[t]]
+            index = len(support)
+            if rng.random() >= 0.9:
+                index = int(rng.integers(0, len(support) + 1))
+            support[index : index + 1] = [at_hand[t]]
             buffer.keep(m - t, index)
-    assert len(held) > 512, "more than one tile of columns"
-    at_hand = [7, 5, held[0]]
-    matrix = kernel.between(buffer.stage(X[at_hand], len(held)))
-    assert_allclose(matrix, kernel(X[at_hand], X[[*at_hand, *held]]), rtol=1e-9, atol=1e-7)
-    assert_array_equal(matrix[0, 3 + np.flatnonzero(np.array(held) == 7)], matrix[0, 0])
+    n_support = len(support)
+    assert n_support > TILE, "more than one tile of columns"
+    at_hand = [7, 5, support[0]]
+    matrix = kernel.between(buffer.stage(X[at_hand], n_support))
+    assert_allclose(matrix, kernel(X[at_hand], X[[*at_hand, *support]]), rtol=1e-9, atol=1e-7)
+    assert_array_equal(matrix[0, 3 + np.flatnonzero(np.array(support) == 7)], matrix[0, 0])
     loaded = SupportBuffer([kernel], d, 1000, np.float64)
-    loaded.load(np.ascontiguousarray(buffer.vectors(len(held))))
-    assert_array_equal(kernel.between(loaded.stage(X[at_hand], len(held))), matrix)
-    assert_array_equal(buffer.vectors(len(held)), X[held])
+    loaded.load(np.ascontiguousarray(buffer.vectors(n_support)))
+    assert_array_equal(kernel.between(loaded.stage(X[at_hand], n_support)), matrix)
+    assert_array_equal(buffer.vectors(n_support), X[support])
 
 
 @pytest.mark.parametrize("name", ["gaussian:sigma2=1", "laplacian:sigma=1", "linear"])

@@ -1,7 +1,10 @@
-"""The template language, and the bank of arc templates against the literal Algorithm 1 over named
-features.
+"""The template language, and the bank of arc templates against the literal Algorithm 1.
+
+The literal algorithm learns weights of features that have names.
 """
 
+import itertools
+import re
 from collections import defaultdict
 
 import numpy as np
@@ -54,79 +57,91 @@ BINS = (1, 2, 3, 5, 8, 16)
 
 
 def sentences(n_sentences=8, seed=0):
+    """Draw sentences, with ``first_scores``, the scores of a first parser."""
     rng = np.random.default_rng(seed)
     tree = NonProjectiveTree()
-    made = []
+    corpus = []
     for _ in range(n_sentences):
         n = int(rng.integers(1, 8))
         forms = ["".join(rng.choice(list("ab"), 2)) for _ in range(n)]
         heads = tree.decode(rng.normal(size=(n + 1, n + 1))).tolist()
         feats = rng.choice(["_", "Case=Nom", "Case=Acc|Number=Sing"], n).tolist()
-        made.append(
-            Sentence(
-                forms=forms, upos=rng.choice(["X", "Y", "Z"], n).tolist(), feats=feats, heads=heads
-            )
-        )
-    for sentence in made:  # scores of a first parser
-        sentence.first_scores = rng.normal(size=(len(sentence) + 1,) * 2).astype(np.float32)
-    return made
+        upos = rng.choice(["X", "Y", "Z"], n).tolist()
+        corpus.append(Sentence(forms=forms, upos=upos, feats=feats, heads=heads))
+    for sentence in corpus:
+        n_nodes = len(sentence) + 1
+        sentence.first_scores = rng.normal(size=(n_nodes, n_nodes)).astype(np.float32)
+    return corpus
 
 
-def guide(corpus):
-    """All arcs are candidates, with the scores of a first parser."""
-    arcs = [ArcGuide(s.first_scores, np.ones(s.first_scores.shape, dtype=bool)) for s in corpus]
-    return Guide(np.zeros(sum(map(len, corpus)), int), arcs)
+def guide_of(corpus):
+    """Return a guide by which all arcs are candidates, with the scores of a first parser."""
+    guides = []
+    for sentence in corpus:
+        scores = sentence.first_scores
+        guides.append(ArcGuide(scores, np.ones(scores.shape, dtype=bool)))
+    return Guide(np.zeros(sum(map(len, corpus)), int), guides)
 
 
 def nodes_of_parts(lists):
-    """List the kind, side, head, third node and modifier of every part, by its number; None is no
-    node.
+    """List the kind, side, head, third node and modifier of every part, by its number.
+
+    None is no node.
     """
     arcs = list(zip(lists.heads.tolist(), lists.modifiers.tolist()))
-    found = [
-        ("grandparent", "left" if m < h else "right", h, g, m)
-        for h, m in arcs
-        if h > 0
-        for g, other in arcs
-        if other == h
-    ]
+    nodes = []
+    for h, m in arcs:
+        for grandparent, head in arcs:
+            if head == h:
+                side = "left" if m < h else "right"
+                nodes.append(("grandparent", side, h, grandparent, m))
     for h in range(len(lists.starts) - 1):
-        for side, own in (
-            ("left", [m for i, m in arcs if i == h > m]),
-            ("right", [m for i, m in arcs if i == h < m]),
-        ):
-            line = [None, *sorted(own, key=lambda m: abs(m - h)), None]
-            pairs = (
-                [(i, j) for i in range(len(line)) for j in range(i + 1, len(line))] if own else []
-            )
-            found += [("sibling", side, h, line[i], line[j]) for i, j in pairs]
-    return found
+        modifiers = [m for head, m in arcs if head == h]
+        modifiers_left = sorted((m for m in modifiers if m < h), reverse=True)
+        modifiers_right = sorted(m for m in modifiers if m > h)
+        for side, line in (("left", modifiers_left), ("right", modifiers_right)):
+            if line:
+                pairs = itertools.combinations([None, *line, None], 2)
+                nodes += [("sibling", side, h, sibling, m) for sibling, m in pairs]
+    return nodes
 
 
 def field(sentence, name, place):
-    """Value of a field by the definition of the template language."""
+    """Return the value of a field by the definition of the template language."""
     if place == 0:
         return "ROOT"
     if not 0 < place <= len(sentence):
         return "OUTSIDE"
-    form, feats = sentence.forms[place - 1], sentence.feats[place - 1]
+    form = sentence.forms[place - 1]
     if name == "Case":
-        return dict(pair.split("=") for pair in feats.split("|") if "=" in pair).get("Case", "_")
+        pairs = re.findall(r"(\w+)=(\w+)", sentence.feats[place - 1])
+        return dict(pairs).get("Case", "_")
     return {"form": form, "upos": sentence.upos[place - 1], "suffix1": form[-1]}[name]
 
 
+def values_at(sentence, letter, node, atoms):
+    """Return what the atoms of a template see from a node, with the letter of the node."""
+    return [(letter, offset, name, field(sentence, name, node + offset)) for offset, name in atoms]
+
+
 def features(sentence, template, h, m):
-    """Names of the features of one template that an arc fires."""
-    parts = [("h", o, f, field(sentence, f, h + o)) for o, f in template.head]
-    parts += [("m", o, f, field(sentence, f, m + o)) for o, f in template.modifier]
+    """Return the names of the features of one template that an arc fires."""
+    name = values_at(sentence, "h", h, template.head)
+    name += values_at(sentence, "m", m, template.modifier)
     if template.variant != "arc":
-        parts.append("left" if m < h else "right")
+        name.append("left" if m < h else "right")
     if template.variant == "distance":
-        parts.append(sum(abs(h - m) >= low for low in BINS))
+        name.append(bin_of(h, m))
     if template.between is None:
-        return [tuple(parts)]
-    between = {field(sentence, template.between, i) for i in range(min(h, m) + 1, max(h, m))}
-    return [(*parts, value) for value in sorted(between)]
+        return [tuple(name)]
+    tokens_between = range(min(h, m) + 1, max(h, m))
+    values = {field(sentence, template.between, token) for token in tokens_between}
+    return [(*name, value) for value in sorted(values)]
+
+
+def bin_of(h, m):
+    """Return the number of the bin of a distance."""
+    return sum(abs(h - m) >= low for low in BINS)
 
 
 def is_possible(nodes):
@@ -135,40 +150,50 @@ def is_possible(nodes):
 
 
 def features_of_part(sentence, template, kind, side, h, third, m):
-    """Names of the features of one template that a part fires; missing nodes have no values."""
-    nodes = (("h", h, template.head), ("m", m, template.modifier), (kind, third, template.third))
-    parts = [
-        (name, o, f, field(sentence, f, node + o))
-        for name, node, own in nodes
-        for o, f in own
-        if node is not None
-    ]
-    parts += ["no third"] * (third is None) + ["no modifier"] * (m is None)
+    """Return the names of the features that a part fires; missing nodes have no values."""
+    name = []
+    for letter, node, atoms in (
+        ("h", h, template.head),
+        ("m", m, template.modifier),
+        (kind, third, template.third),
+    ):
+        if node is None:
+            name.append(f"no {letter}")
+        else:
+            name += values_at(sentence, letter, node, atoms)
     if kind == "grandparent":
-        parts.append((third > h) == (m > h))
+        name.append((third > h) == (m > h))
     if template.variant != "arc":
-        parts.append(side)
+        name.append(side)
     if template.variant == "distance":
-        parts.append("end" if m is None else sum(abs(h - m) >= low for low in BINS))
-    return [tuple(parts)]
+        name.append("end" if m is None else bin_of(h, m))
+    return [tuple(name)]
 
 
 class NaiveParser:
     """Algorithm 1 and dual averaging with a dictionary of weights for each template."""
 
     def __init__(self, templates, loss, regularizer, lambda_, rate, method, average):
-        self.templates, self.loss, self.regularizer = templates, loss, regularizer
-        self.lambda_, self.rate, self.method, self.average = lambda_, rate, method, average
-        self.theta = [defaultdict(float) for _ in templates]
-        self.gradients = [defaultdict(float) for _ in templates]
-        self.sums = [defaultdict(float) for _ in templates]
-        self.structure = NonProjectiveTree() if templates is TEMPLATES else SecondOrderTree()
-        self.round, self.weight = 0, 0.0
+        self.templates = templates
+        self.loss = loss
+        self.regularizer = regularizer
+        self.lambda_ = lambda_
+        self.rate = rate
+        self.method = method
+        self.average = average
+        self.theta = self.zeros()
+        self.gradients = self.zeros()
+        self.sums = self.zeros()
+        self.structure = structure_of(templates)
+        self.round = 0
+        self.weight = 0.0
+
+    def zeros(self):
+        """Return weights of zero for each template."""
+        return [defaultdict(float) for _ in self.templates]
 
     def parts(self, sentence, template, potentials):
-        """Yield the array, the index, and the features of every arc or part that a template
-        describes.
-        """
+        """Yield array, index and features of every arc or part that a template describes."""
         if template.part == "arc":
             for h, m in np.argwhere(~np.eye(len(sentence) + 1, dtype=bool)).tolist():
                 if m > 0:
@@ -184,42 +209,57 @@ class NaiveParser:
         if self.templates is PARTS:
             potentials.arcs[:] = sentence.first_scores
         for template, weights in zip(self.templates, theta or self.theta):
-            for array, index, found in self.parts(sentence, template, potentials):
-                array[index] += sum(weights[feature] for feature in found)
+            for array, index, names in self.parts(sentence, template, potentials):
+                array[index] += sum(weights[name] for name in names)
         return potentials
 
+    def gradients_of(self, sentence, potential_gradient):
+        """Return the gradient in the weights of each template."""
+        gradients = self.zeros()
+        if potential_gradient is not None:
+            for template, gradient in zip(self.templates, gradients):
+                for array, index, names in self.parts(sentence, template, potential_gradient):
+                    for name in names:
+                        gradient[name] += array[index]
+        return gradients
+
     def update(self, sentence):
+        """Return the loss, and the norms after the proximal step."""
         self.round += 1
-        value, D = self.loss.value_and_gradient(
-            self.structure, self.potentials(sentence), np.array(sentence.heads)
-        )
-        gradients = [defaultdict(float) for _ in self.templates]
-        for template, gradient in zip(self.templates, gradients) if D is not None else ():
-            for array, index, found in self.parts(sentence, template, D):
-                for feature in found:
-                    gradient[feature] += array[index]
-        rate, step = self.rate(self.round), self.rate(self.round) * self.lambda_
+        potentials = self.potentials(sentence)
+        heads = np.array(sentence.heads)
+        loss, gradient = self.loss.value_and_gradient(self.structure, potentials, heads)
+        gradients = self.gradients_of(sentence, gradient)
+        rate = self.rate(self.round)
+        step = rate * self.lambda_
         if self.method == "fobos":
-            start = [added(theta, g, -rate) for theta, g in zip(self.theta, gradients)]
+            start = all_added(self.theta, gradients, -rate)
         else:
-            self.gradients = [added(total, g, 1.0) for total, g in zip(self.gradients, gradients)]
-            start = [added({}, total, -rate) for total in self.gradients]
+            self.gradients = all_added(self.gradients, gradients, 1.0)
+            start = all_added(self.zeros(), self.gradients, -rate)
             step *= self.round
-        norms = np.array([np.sqrt(sum(v * v for v in theta.values())) for theta in start])
-        shrunk = self.regularizer.prox(norms, step)
-        self.theta = [
-            defaultdict(float, {f: v * s / b for f, v in t.items()})
-            if b > 0
-            else defaultdict(float)
-            for t, s, b in zip(start, shrunk, norms)
-        ]
+        norms = np.array([norm_of(weights) for weights in start])
+        norms_after = self.regularizer.prox(norms, step)
+        ratios = np.divide(norms_after, norms, out=np.zeros_like(norms), where=norms > 0)
+        self.theta = [added({}, weights, ratio) for weights, ratio in zip(start, ratios)]
         weight = self.average.weight(self.round)
         self.weight += weight
-        self.sums = [added(total, theta, weight) for total, theta in zip(self.sums, self.theta)]
-        return value, shrunk
+        self.sums = all_added(self.sums, self.theta, weight)
+        return loss, norms_after
+
+    def norms(self):
+        return np.array([norm_of(weights) for weights in self.theta])
 
     def averaged_potentials(self, sentence):
-        return self.potentials(sentence, [added({}, total, 1 / self.weight) for total in self.sums])
+        return self.potentials(sentence, all_added(self.zeros(), self.sums, 1 / self.weight))
+
+
+def structure_of(templates):
+    return NonProjectiveTree() if templates is TEMPLATES else SecondOrderTree()
+
+
+def norm_of(weights):
+    return np.sqrt(sum(weight * weight for weight in weights.values()))
 
 
 def added(a, b, factor):
@@ -227,6 +267,11 @@ def added(a, b, factor):
     for key, value in b.items():
         total[key] += factor * value
     return total
+
+
+def all_added(totals, others, factor):
+    """Return the weights of each template plus a multiple of others."""
+    return [added(total, other, factor) for total, other in zip(totals, others)]
 
 
 SETTINGS = {
@@ -252,72 +297,76 @@ def test_training_is_algorithm_1_over_named_features(name, dtype):
     check_training(name, dtype, TEMPLATES)
 
 
-@pytest.mark.parametrize("name", [own for own in only_compiled if own.values[0] != "crf"])
+@pytest.mark.parametrize("name", [case for case in only_compiled if case.values[0] != "crf"])
 def test_templates_of_parts_are_no_exception(name):
     check_training(name, np.float64, PARTS)
 
 
 def check_training(name, dtype, templates):
-    settings = {"loss": StructuredHinge(), "method": "fobos", **SETTINGS[name]}
-    # the bank leaves out arcs with a gradient below 1e-5, the literal algorithm does not
-    tolerance = 1e-3 if name == "crf" else 1e-9 if dtype == np.float64 else 2e-4
+    tolerance = 1e-9 if dtype == np.float64 else 2e-4
+    if name == "crf":  # the bank leaves out arcs with a gradient below 1e-5, unlike the literal one
+        tolerance = 1e-3
     corpus = sentences()
-    tokens = encode(
-        Treebank.from_sentences(corpus), templates, guide(corpus) if templates is PARTS else None
-    )
-    kinds = templates.by_part()
-    sizes = {"arc": [1 << 14] * 6, "grandparent": [1 << 14] * 3, "sibling": [1 << 14] * 3}
-    banks = [
-        ArcTemplateBank(kinds[kind], averaging=True, dtype=dtype, sizes=sizes[kind])
-        for kind in kinds
-    ]
+    guide = guide_of(corpus) if templates is PARTS else None
+    tokens = encode(Treebank.from_sentences(corpus), templates, guide)
+    trainer, naive = trainer_and_naive(SETTINGS[name], dtype, templates)
+    numbers_alive = []
+    for s in np.random.default_rng(1).integers(0, len(corpus), size=50).tolist():
+        loss, norms = naive.update(corpus[s])
+        step = trainer.update(tokens.sentence(s), np.array(corpus[s].heads))
+        assert_allclose(step.loss, loss, atol=10 * tolerance)
+        assert_allclose(trainer.norms, norms, atol=tolerance)
+        numbers_alive.append(np.count_nonzero(norms))
+    assert_allclose(trainer.norms, naive.norms(), atol=tolerance)
+    trainer.recompute_norms()
+    assert_allclose(trainer.norms, naive.norms(), atol=tolerance)
+    if "die" in name:
+        assert min(numbers_alive) < max(numbers_alive)
+        assert sorted(numbers_alive) != numbers_alive
+    check_averaged_potentials(trainer, naive, corpus, tokens, tolerance)
+
+
+def trainer_and_naive(settings, dtype, templates):
+    """Return a trainer and the literal algorithm of the same settings."""
+    loss = settings.get("loss", StructuredHinge())
     common = {
         "lambda_": settings["lambda_"],
-        "method": settings["method"],
+        "method": settings.get("method", "fobos"),
         "average": PolynomialAverage(2.0),
     }
+    n_pairs = {"arc": 6, "grandparent": 3, "sibling": 3}
+    banks = []
+    for kind, templates_of_kind in templates.by_part().items():
+        sizes = [1 << 14] * n_pairs[kind]
+        banks.append(ArcTemplateBank(templates_of_kind, averaging=True, dtype=dtype, sizes=sizes))
+    regularizer = settings["regularizer"]
+    rate = InverseSqrt(0.3)
     trainer = online_trainer(
         banks,
-        NonProjectiveTree() if templates is TEMPLATES else SecondOrderTree(),
-        loss=settings["loss"],
-        regularizer=settings["regularizer"],
-        schedule=InverseSqrt(0.3),
+        structure_of(templates),
+        loss=loss,
+        regularizer=regularizer,
+        schedule=rate,
         **common,
     )
-    naive = NaiveParser(
-        templates, settings["loss"], settings["regularizer"], rate=InverseSqrt(0.3), **common
-    )
-    rng = np.random.default_rng(1)
-    alive = []
-    for s in rng.integers(0, len(corpus), size=50).tolist():
-        value, norms = naive.update(corpus[s])
-        step = trainer.update(tokens.sentence(s), np.array(corpus[s].heads))
-        assert_allclose(step.loss, value, atol=10 * tolerance)
-        assert_allclose(trainer.norms, norms, atol=tolerance)
-        alive.append(np.count_nonzero(norms))
-    assert_allclose(trainer.norms, naive_norms(naive), atol=tolerance)
-    trainer.recompute_norms()
-    assert_allclose(trainer.norms, naive_norms(naive), atol=tolerance)
-    if "die" in name:
-        assert min(alive) < max(alive)
-        assert sorted(alive) != alive
+    return trainer, NaiveParser(templates, loss, regularizer, rate=rate, **common)
+
+
+def check_averaged_potentials(trainer, naive, corpus, tokens, tolerance):
+    """Compare the averaged potentials of all sentences, one by one and together."""
     predictor = Predictor(trainer.banks, trainer.structure)
     blocks = potentials_of(predictor, [tokens.sentence(s) for s in range(len(corpus))])
     for s, sentence in enumerate(corpus):
         expected = naive.averaged_potentials(sentence)
-        off_diagonal = ~np.eye(len(expected.arcs), dtype=bool)
-        off_diagonal[:, 0] = False
-        found = predictor.potentials(tokens.sentence(s))
-        assert_allclose(found.arcs[off_diagonal], expected.arcs[off_diagonal], atol=tolerance)
-        assert_allclose(blocks[s].arcs, found.arcs, atol=1e-12)
-        if templates is PARTS:
+        are_arcs = ~np.eye(len(expected.arcs), dtype=bool)
+        are_arcs[:, 0] = False
+        potentials = predictor.potentials(tokens.sentence(s))
+        assert_allclose(potentials.arcs[are_arcs], expected.arcs[are_arcs], atol=tolerance)
+        assert_allclose(blocks[s].arcs, potentials.arcs, atol=1e-12)
+        if naive.templates is PARTS:
             possible = [is_possible(nodes) for _, *nodes in nodes_of_parts(expected.lists)]
-            assert_allclose(found.parts[possible], expected.parts[possible], atol=tolerance)
-            assert np.count_nonzero(found.parts) > 0
-
-
-def naive_norms(naive):
-    return np.array([np.sqrt(sum(v * v for v in theta.values())) for theta in naive.theta])
+            assert_allclose(potentials.parts[possible], expected.parts[possible], atol=tolerance)
+            assert np.count_nonzero(potentials.parts) > 0
 
 
 def trained(templates=TEMPLATES, rounds=30, **settings):
@@ -337,11 +386,18 @@ def trained(templates=TEMPLATES, rounds=30, **settings):
     return trainer, tokens
 
 
+def potentials_by(bank, x):
+    """Return the potentials of a bank alone."""
+    potentials = TreePotentials(np.zeros((len(x) + 1, len(x) + 1)))
+    bank.add_potentials(x, potentials)
+    return potentials.arcs
+
+
 def test_the_restricted_bank_scores_as_the_kept_templates_do():
     trainer, tokens = trained()
-    kept = TEMPLATES.keep(TEMPLATES.names[1:6])
+    some_templates = TEMPLATES.keep(TEMPLATES.names[1:6])
     bank = trainer.banks[0]
-    smaller = bank.restricted(kept)
+    smaller = bank.restricted(some_templates)
     other = online_trainer(
         [smaller],
         NonProjectiveTree(),
@@ -350,28 +406,23 @@ def test_the_restricted_bank_scores_as_the_kept_templates_do():
         average=PolynomialAverage(2.0),
     )
     rows = [trainer.group_state.names.index(name) for name in other.group_state.names]
-    state = trainer.group_state.state()
-    other.group_state.load_state(
-        {name: own if name == "weights" else own[rows] for name, own in state.items()}
-    )
+    state = {}
+    for name, array in trainer.group_state.state().items():
+        state[name] = array if name == "weights" else array[rows]
+    other.group_state.load_state(state)
     trainer.group_state.scales[[0, 6, 7]] = 0.0
-    as_kept = encode(Treebank.from_sentences(sentences()), kept)
+    treebank = Treebank.from_sentences(sentences())
+    tokens_of_some = encode(treebank, some_templates)
     for s in range(len(tokens)):
-        x = tokens.sentence(s)
-        expected, found = map(TreePotentials, np.zeros((2, len(x) + 1, len(x) + 1)))
-        bank.add_potentials(x, expected)
-        smaller.add_potentials(as_kept.sentence(s), found)
-        assert_allclose(found.arcs, expected.arcs, atol=1e-6)
+        expected = potentials_by(bank, tokens.sentence(s))
+        arcs = potentials_by(smaller, tokens_of_some.sentence(s))
+        assert_allclose(arcs, expected, atol=1e-6)
     assert_allclose(other.norms, trainer.norms[1:6])
-    as_all = tokens.sentence(1)
-    smaller.add_potentials(as_all, found := TreePotentials(np.zeros((len(as_all) + 1,) * 2)))
-    smaller.add_potentials(
-        as_kept.sentence(1), expected := TreePotentials(np.zeros(found.arcs.shape))
-    )
-    assert_allclose(found.arcs, expected.arcs)  # further fields do not matter
-    few = encode(Treebank.from_sentences(sentences()), TEMPLATES[:1])
+    # further fields do not matter
+    arcs = potentials_by(smaller, tokens.sentence(1))
+    assert_allclose(arcs, potentials_by(smaller, tokens_of_some.sentence(1)))
     with pytest.raises(InputError, match="the tokens have"):
-        smaller.add_potentials(few.sentence(1), found)
+        potentials_by(smaller, encode(treebank, TEMPLATES[:1]).sentence(1))
 
 
 def test_memory_is_bounded_and_shared_by_need():
@@ -390,7 +441,8 @@ def test_memory_is_bounded_and_shared_by_need():
 def test_the_collision_rate_is_estimated_from_how_full_the_tables_are():
     corpus = sentences(40)
     tokens = encode(Treebank.from_sentences(corpus), TEMPLATES)
-    found = []
+    rates = []
+    numbers_of_features = []
     for size in (4, 1 << 12, 1 << 15):
         bank = ArcTemplateBank(TEMPLATES, averaging=True, sizes=[size] * 6)
         trainer = online_trainer(
@@ -398,8 +450,10 @@ def test_the_collision_rate_is_estimated_from_how_full_the_tables_are():
         )
         for s, sentence in enumerate(corpus):
             trainer.update(tokens.sentence(s), np.array(sentence.heads))
-        found.append((bank.collision_rate(), bank.n_features()))
-    (crowded, few), (roomy, many), (_, all_features) = found
+        rates.append(bank.collision_rate())
+        numbers_of_features.append(bank.n_features())
+    crowded, roomy, _ = rates
+    few, many, all_features = numbers_of_features
     assert crowded > 0.5 > 0.02 > roomy
     assert few / (1 - crowded) < 1.5 * all_features
     assert many / (1 - roomy) == pytest.approx(all_features, rel=0.03)
@@ -421,19 +475,17 @@ def test_the_largest_weights_are_those_that_sorting_finds(weights, n):
 @pytest.mark.compiled
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_arcs_scored_together_have_the_bits_of_those_scored_one_by_one(dtype):
-    """Lists of arcs are scored one after the other, all arcs of sentences in vectors, with
-    sentences of any length.
+    """Lists of arcs are scored one after the other, all arcs of sentences in vectors.
+
+    The sentences are of any length.
     """
     rng = np.random.default_rng(0)
     lengths = [1, 2, 7, 8, 9, 16, 17, 40, 300]
-    made = [
-        Sentence(
-            forms=rng.choice(["a", "b", "ab", "c"], n).tolist(),
-            upos=rng.choice(["X", "Y"], n).tolist(),
-            heads=[0, *range(1, n)],
-        )
-        for n in lengths
-    ]
+    corpus = []
+    for n in lengths:
+        forms = rng.choice(["a", "b", "ab", "c"], n).tolist()
+        upos = rng.choice(["X", "Y"], n).tolist()
+        corpus.append(Sentence(forms=forms, upos=upos, heads=[0, *range(1, n)]))
     templates = TemplateSet(
         [
             "h.form m.form",
@@ -447,36 +499,47 @@ def test_arcs_scored_together_have_the_bits_of_those_scored_one_by_one(dtype):
     )
     bank = ArcTemplateBank(templates, dtype=dtype, memory=0.2)
     trainer = online_trainer([bank], NonProjectiveTree(), lambda_=0.0, schedule=InverseSqrt(0.1))
-    treebank = Treebank.from_sentences(made)
+    treebank = Treebank.from_sentences(corpus)
     tokens = encode(treebank, templates)
     for s in range(5):
         trainer.update(tokens.sentence(s), treebank[s : s + 1].heads)
-
-    def scored(xs):
-        found = [x.initial_potentials(trainer.structure) for x in xs]
-        bank.add_to_all(xs, found)
-        return found
-
     for dead in ([], [0], [1], [2], [0, 1], list(range(len(templates)))):
-        bank.group_state.scales[:] = np.where(
-            np.isin(np.arange(len(templates)), dead), 0.0, rng.normal(size=len(templates))
-        )
-        together = scored([tokens.sentence(s) for s in range(len(made))])
+        scales = rng.normal(size=len(templates))
+        scales[dead] = 0.0
+        bank.group_state.scales[:] = scales
+        together = scores_together(bank, [tokens.sentence(s) for s in range(len(corpus))])
         for s, n in enumerate(lengths):
-            potentials = rng.normal(size=(n + 1, n + 1))
-            alone = potentials.copy()
-            bank.add_potentials(tokens.sentence(s), TreePotentials(alone))
-            x = tokens.sentence(s)
-            x.guide = ArcGuide(likely=np.ones((n + 1, n + 1), dtype=bool))
-            x.likely[n, n - 1] = False  # so that the others are a list
-            listed, [(zero_based,)] = potentials.copy(), scored([x])
-            bank.add_potentials(x, TreePotentials(listed))
-            others = x.likely & ~np.eye(n + 1, dtype=bool)
-            others[:, 0] = False
-            assert_array_equal(alone[others], listed[others])
-            assert_array_equal(together[s].arcs[others], zero_based[others])
-            assert_array_equal(alone[:, 0], potentials[:, 0])
-            assert_array_equal(np.diag(alone), np.diag(potentials))
+            before = rng.normal(size=(n + 1, n + 1))
+            check_scores_of_lists(bank, tokens.sentence(s), before, together[s])
+
+
+def scores_together(bank, sentences):
+    """Return the scores of all arcs of some sentences."""
+    potentials = [x.initial_potentials(NonProjectiveTree()) for x in sentences]
+    bank.add_to_all(sentences, potentials)
+    return [of_sentence.arcs for of_sentence in potentials]
+
+
+def check_scores_of_lists(bank, x, before, together):
+    """Compare scores of all arcs with those of a list of arcs, without the last one.
+
+    ``before`` are scores that the bank adds to, and ``together`` those that it adds to zeros with
+    other sentences.
+    """
+    n = len(x)
+    alone = before.copy()
+    bank.add_potentials(x, TreePotentials(alone))
+    x.guide = ArcGuide(likely=np.ones((n + 1, n + 1), dtype=bool))
+    x.likely[n, n - 1] = False
+    listed = before.copy()
+    bank.add_potentials(x, TreePotentials(listed))
+    [listed_on_zeros] = scores_together(bank, [x])
+    are_listed = x.likely & ~np.eye(n + 1, dtype=bool)
+    are_listed[:, 0] = False
+    assert_array_equal(alone[are_listed], listed[are_listed])
+    assert_array_equal(together[are_listed], listed_on_zeros[are_listed])
+    assert_array_equal(alone[:, 0], before[:, 0])
+    assert_array_equal(np.diag(alone), np.diag(before))
 
 
 def test_a_template_says_what_it_looks_at():
