@@ -16,6 +16,7 @@ from typing import Any
 import numba
 from llvmlite import ir
 from numba import types
+from numba.core.caching import IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 from numba.extending import intrinsic
@@ -53,20 +54,45 @@ def compiled(function: Callable | None = None, *, counting: bool = True) -> Any:
     keyed = _with_cache_key(function)
     compile_it = numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, _nrt=counting)
     try:
-        return compile_it(keyed)
-    except (
-        RuntimeError
-    ):  # Numba finds no writable directory: cache in one that is deleted when the process ends
+        return _read_if_possible(compile_it(keyed))
+    except RuntimeError:
+        # Numba finds no writable directory: cache in one that is deleted when the process ends
         directory = tempfile.mkdtemp(prefix="omkl-numba-")
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
         os.environ["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR = directory
         warnings.warn(
-            "Compiled loops cannot be kept for the next process, which compiles them again: set NUMBA_CACHE_DIR to a "
-            "directory that can be written.",
+            "Compiled loops cannot be kept for the next process, which compiles them again: "
+            "set NUMBA_CACHE_DIR to a directory that can be written.",
             CompilationWarning,
             stacklevel=2,
         )
-        return compile_it(keyed)
+        return _read_if_possible(compile_it(keyed))
+
+
+class _CacheFile(IndexDataCacheFile):
+    """Cache of a function, which is written anew where it cannot be read.
+
+    It names the classes of arguments by their modules. Where another version of omkl has written
+    it, a class may have moved, and Numba raises an error for ever.
+    """
+
+    def load(self, key: tuple) -> object:
+        try:
+            return super().load(key)
+        except (AttributeError, ImportError):
+            return None
+
+    def _load_index(self) -> dict:
+        try:
+            return super()._load_index()
+        except (AttributeError, ImportError):
+            return {}
+
+
+def _read_if_possible(dispatcher: Dispatcher) -> Dispatcher:
+    """Let a compiled function ignore a cache that cannot be read."""
+    dispatcher._cache._cache_file.__class__ = _CacheFile
+    return dispatcher
 
 
 def inner(function: Callable) -> Any:

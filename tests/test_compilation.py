@@ -83,6 +83,10 @@ def constant():
 @compiled
 def alone(x):
     return x + 1.0
+
+@compiled
+def first(pair):
+    return pair.first
 """
 #: Loads a file of the first kind when it is told to, and sums numbers; prints the sum and how many
 #: functions it read.
@@ -219,6 +223,20 @@ def test_a_cache_of_another_version_of_numba_is_not_used(load, monkeypatch):
     total = load()
     assert total(np.arange(4.0)) == 6
     assert sum(total.stats.cache_hits.values()) == 0
+
+
+def test_a_cache_that_names_a_class_that_has_moved_is_written_anew(load_users):
+    """As after an update of omkl, in which another module has the class of an argument."""
+
+    def first_of(name, renamed_from=""):
+        users, helpers = load_users(renamed_from, name)
+        numbers = getattr(helpers, name)(first=1.5, second=2.5, count=7)
+        return users.first(numbers), sum(users.first.stats.cache_hits.values())
+
+    assert first_of("Pair") == (1.5, 0)
+    assert first_of("Pair") == (1.5, 1)
+    assert first_of("Couple", renamed_from="Pair") == (1.5, 0)
+    assert first_of("Couple") == (1.5, 1)
 
 
 def test_processes_that_compile_at_once_share_a_cache(tmp_path):

@@ -1,7 +1,8 @@
 """Predictions of models with confidences, and with correct outputs which of them are wrong."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise, zip_longest
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -10,7 +11,7 @@ from omkl.data import Treebank
 from omkl.estimators.calibration import at_temperature, has_marginals
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.exceptions import InputError
-from omkl.parsing.decoding import confidences
+from omkl.parsing.decoding import HEAD_CONFIDENCE, RELATION_CONFIDENCE, confidences
 from omkl.parsing.sentences import (
     check_sentences,
     check_trees,
@@ -20,9 +21,12 @@ from omkl.parsing.sentences import (
 )
 from omkl.sequences.evaluation import entity_finder
 from omkl.sequences.labeling import read_inputs, warn_of_unknown
+from omkl.structures.base import Structure
 
 #: Collected labels that a model does not know; None if answers are not compared.
 Unknown: TypeAlias = dict[object, None] | None
+#: Confidence of tokens outside of entities, below every threshold.
+OUTSIDE = -1.0
 #: Columns of trees.
 TREE = ("heads", "deprels")
 
@@ -60,44 +64,54 @@ class Answer(NamedTuple):
     def compared(self, gold: list, unknown: dict[object, None]) -> "Answer":
         """Compare with correct labels, and collect those that the model does not know."""
         codes = {name: k for k, name in enumerate(self.names.tolist())}
-        unknown |= dict.fromkeys(label for label in gold if codes and label not in codes)
-        known, right = [i for i, label in enumerate(gold) if label in codes], np.zeros(len(gold))
-        right[known] = self.values[known, [codes[gold[i]] for i in known]]
-        wrong = np.array(
-            [label != own for label, own in zip(gold, self.labels.tolist())], dtype=bool
-        )
+        right = np.zeros(len(gold))
+        wrong = np.zeros(len(gold), dtype=bool)
+        for i, (label, predicted) in enumerate(zip(gold, self.labels.tolist())):
+            wrong[i] = label != predicted
+            if label in codes:
+                right[i] = self.values[i, codes[label]]
+            elif codes:
+                unknown[label] = None
         return self._replace(gold=gold, wrong=wrong, right=right)
 
     def in_entities(self) -> tuple["Answer", list[int]]:
-        """Return the answer with confidences and errors of predicted entities for their tokens, and
-        their first tokens.
+        """Return confidences and errors of predicted entities, and their first tokens.
 
-        Tokens outside of entities have the confidence -1.
+        The confidence of an entity is at all of its tokens, and its error at the first one. Tokens
+        outside of entities have the confidence -1.
         """
-        members = list(dict.fromkeys([*self.names.tolist(), *self.gold]))
-        finder, n = entity_finder(members), len(self.labels)
+        labels = list(dict.fromkeys([*self.names.tolist(), *self.gold]))
+        finder = entity_finder(labels)
         if finder is None:
             raise InputError(
                 "unit='entity' needs labels that mark entities, such as 'B-PER' and 'O'."
             )
-        sides = (
-            np.array([members.index(own) for own in side], dtype=np.int64)
-            for side in (self.labels, self.gold)
-        )
-        found, correct = (finder[1](codes, np.array([len(codes)])).tolist() for codes in sides)
-        tokens, wrong = np.full(n, -1.0), np.zeros(n, dtype=bool)
-        for first, last, kind in found:
+        _, find_entities = finder
+
+        def entities_of(labels_of_tokens: Sequence) -> list[list[int]]:
+            codes = [labels.index(label) for label in labels_of_tokens]
+            lengths = np.array([len(codes)])
+            return find_entities(np.array(codes, dtype=np.int64), lengths).tolist()
+
+        predicted_entities = entities_of(self.labels)
+        gold_entities = entities_of(self.gold)
+        tokens = np.full(len(self.labels), OUTSIDE)
+        wrong = np.zeros(len(self.labels), dtype=bool)
+        firsts = []
+        for first, last, kind in predicted_entities:
             # the token after an entity tells where it ends
             tokens[first : last + 1] = self.tokens[first : last + 2].min()
-            wrong[first] = [first, last, kind] not in correct
-        return self._replace(tokens=tokens, wrong=wrong), [first for first, _, _ in found]
+            wrong[first] = [first, last, kind] not in gold_entities
+            firsts.append(first)
+        return self._replace(tokens=tokens, wrong=wrong), firsts
 
 
 def answers_of(
     model: Any, X: Any, y: Any = None, column: str | None = None, compare: bool = False
 ) -> Iterator[Answer]:
-    """Yield the predictions for examples, which are decoded once; ``compare`` them with the correct
-    outputs.
+    """Yield the predictions for examples, which are decoded once.
+
+    With ``compare``, they are compared with the correct outputs.
     """
     unknown: dict[object, None] | None = {} if compare else None
     yield from READERS[model.example_kind](model, X, y, column, unknown)
@@ -112,50 +126,64 @@ def _labelled(
 ) -> Iterator[Answer]:
     """Predict labels of tokens or nodes; an output is as sure as its posterior probability."""
     has_marginals(model, InputError)
-    own, labelled = model.model_, unknown is not None
-    structure, classes = own.codec.structure, own.codec.codes.as_array()
-    for data in read_inputs(own, blocks_of(X, y), labelled):
-        if labelled and None in data.labels:
+    trained = model.model_
+    codec = trained.codec
+    classes = codec.codes.as_array()
+    compares = unknown is not None
+    for data in read_inputs(trained, blocks_of(X, y), compares):
+        if compares and None in data.labels:
             raise InputError(
                 "y must hold the label of every token: an unknown label is neither right nor wrong."
             )
-        gold = (
-            [list(data.labels[low:high]) for low, high in pairwise(data.offsets.tolist())]
-            if labelled
-            else []
-        )
-        for potentials, right in zip_longest(own.codec.potentials(own, data), gold):
-            answer = Answer(classes[:0], 1.0, np.zeros(0), potentials.unary, classes)
-            if len(potentials.unary):
-                best, scaled = (
-                    structure.decode(potentials),
-                    at_temperature(potentials, model.temperature_ or 1.0),
-                )
-                log_total, expected = structure.marginals(scaled)
-                sure, values = (
-                    min(np.exp(structure.score(scaled, best) - log_total), 1.0),
-                    expected.unary,
-                )
-                answer = Answer(
-                    classes[best], float(sure), values[np.arange(len(best)), best], values, classes
-                )
-            yield answer if unknown is None else answer.compared(right, unknown)
+        offsets = data.offsets.tolist()
+        for i, potentials in enumerate(codec.potentials(trained, data)):
+            answer = _answer_from(potentials, codec.structure, classes, model.temperature_ or 1.0)
+            if unknown is not None:
+                gold = list(data.labels[offsets[i] : offsets[i + 1]])
+                answer = answer.compared(gold, unknown)
+            yield answer
+
+
+def _answer_from(
+    potentials: Any, structure: Structure, classes: np.ndarray, temperature: float
+) -> Answer:
+    """Return the best labels, and marginals at a temperature, of an example of n tokens."""
+    n_tokens = len(potentials.unary)
+    if not n_tokens:
+        return Answer(classes[:0], 1.0, np.zeros(0), potentials.unary, classes)
+    best = structure.decode(potentials)
+    scaled = at_temperature(potentials, temperature)
+    log_total, expected = structure.marginals(scaled)
+    probability = min(np.exp(structure.score(scaled, best) - log_total), 1.0)
+    marginals = expected.unary
+    return Answer(
+        labels=classes[best],
+        sure=float(probability),
+        tokens=marginals[np.arange(n_tokens), best],
+        values=marginals,
+        names=classes,
+    )
 
 
 def _rows(model: Any, X: Any, y: Any, column: None, unknown: Unknown) -> Iterator[Answer]:
     """Predict classes of rows."""
     for block in blocks_of(X, y):
         try:
-            values = np.asarray(model.predict_proba(block.X))
+            probabilities = np.asarray(model.predict_proba(block.X))
         except AttributeError as error:
             raise InputError(str(error.__cause__ or error)) from None
-        gold = [] if unknown is None else row_outputs(block, len(values)).tolist()
-        for own, right in zip_longest(values, gold):
-            best = [int(own.argmax())]
+        if unknown is not None:
+            gold = row_outputs(block, len(probabilities)).tolist()
+        for i, probabilities_of_row in enumerate(probabilities):
+            best = [int(probabilities_of_row.argmax())]
             answer = Answer(
-                model.classes_[best], float(own[best][0]), own[best], own[None], model.classes_
+                labels=model.classes_[best],
+                sure=float(probabilities_of_row[best][0]),
+                tokens=probabilities_of_row[best],
+                values=probabilities_of_row[None],
+                names=model.classes_,
             )
-            yield answer if unknown is None else answer.compared([right], unknown)
+            yield answer if unknown is None else answer.compared([gold[i]], unknown)
 
 
 def row_outputs(block: TrainingBlock, n: int) -> np.ndarray:
@@ -163,7 +191,8 @@ def row_outputs(block: TrainingBlock, n: int) -> np.ndarray:
     y = np.asarray(block.y)
     if y.shape != (n,):
         raise InputError(
-            f"y must have one output for each of the {n} rows of X, got an array of shape {y.shape}."
+            f"y must have one output for each of the {n} rows of X, "
+            f"got an array of shape {y.shape}."
         )
     return y
 
@@ -173,41 +202,84 @@ def row_outputs(block: TrainingBlock, n: int) -> np.ndarray:
 
 def columns_of(model: Any) -> tuple[str, ...]:
     """Return the columns that a parser or an annotator predicts."""
-    return (
-        model.columns_
-        if model.example_kind == "annotations"
-        else TREE
-        if model.labeled
-        else TREE[:1]
-    )
+    if model.example_kind == "annotations":
+        return model.columns_
+    return TREE if model.labeled else TREE[:1]
 
 
 def _sentences(
     model: Any, X: Any, y: Any, column: str | None, unknown: Unknown
 ) -> Iterator[Answer]:
     """Annotate sentences, and compare the wanted columns."""
-    wanted = columns_of(model) if column is None else (column,)
-    has_trees = not set(wanted).isdisjoint(TREE)
+    judged = columns_of(model) if column is None else (column,)
+    has_trees = not set(judged).isdisjoint(TREE)
     for gold in treebanks_of(check_sentences(X, y), unknown is not None and has_trees):
-        if unknown is not None:
-            if missing := [
-                name for name in wanted if name != "heads" and not gold.codes(name).any()
-            ]:
-                raise InputError(f"X must have correct {missing[0]}.")
-            gold = check_trees(gold) if has_trees else gold
-        found, answers = annotated(model, gold, wanted, wanted) if len(gold) else (gold, [])
         if unknown is None:
-            yield from answers
+            if len(gold):
+                yield from annotated(model, gold, judged, judged)[1]
             continue
-        wrong = np.any([column_of(gold, name) != column_of(found, name) for name in wanted], axis=0)
-        shown = column_of(gold, "heads" if "heads" in wanted else wanted[0]).tolist()
+        for name in judged:
+            if name != "heads" and not gold.codes(name).any():
+                raise InputError(f"X must have correct {name}.")
+        if has_trees:
+            gold = check_trees(gold)
+        if not len(gold):
+            continue
+        predicted, answers = annotated(model, gold, judged, judged)
+        wrong = np.zeros(gold.n_words, dtype=bool)
+        for name in judged:
+            wrong |= column_of(gold, name) != column_of(predicted, name)
+        shown = "heads" if "heads" in judged else judged[0]
+        gold_values = column_of(gold, shown).tolist()
         for answer, (low, high) in zip(answers, pairwise(gold.offsets.tolist())):
-            yield answer.compared(shown[low:high], unknown)._replace(wrong=wrong[low:high])
+            compared = answer.compared(gold_values[low:high], unknown)
+            yield compared._replace(wrong=wrong[low:high])
 
 
 def column_of(treebank: Treebank, name: str) -> np.ndarray:
     """Return the heads, or a column of strings, of all words."""
-    return treebank.heads if name == "heads" else np.array(strings_of(treebank, name), dtype=object)
+    if name == "heads":
+        return treebank.heads
+    return np.array(strings_of(treebank, name), dtype=object)
+
+
+@dataclass
+class _Confidence:
+    """Confidence in the annotation of n sentences with N words.
+
+    Attributes
+    ----------
+    shown : str
+        Column of the labels of answers.
+    sentences : array of shape (n,)
+        Product of the probabilities of each sentence.
+    words : array of shape (N,)
+    values, names : lists of n arrays
+        As of answers.
+    """
+
+    shown: str
+    sentences: np.ndarray
+    words: np.ndarray
+    values: list[np.ndarray]
+    names: list[np.ndarray]
+
+    @classmethod
+    def certain(cls, treebank: Treebank, shown: str) -> "_Confidence":
+        """Return the confidence in sentences of which nothing is predicted."""
+        return cls(
+            shown=shown,
+            sentences=np.ones(len(treebank)),
+            words=np.ones(treebank.n_words),
+            values=[np.zeros((length, 0)) for length in treebank.lengths],
+            names=[np.zeros(0)] * len(treebank),
+        )
+
+    def multiply(self, words: np.ndarray, ends: np.ndarray) -> None:
+        """Multiply by probabilities (N,) of words; sentences end before the words ``ends``."""
+        self.words = self.words * words
+        products = [of_sentence.prod() for of_sentence in np.split(words, ends)]
+        self.sentences = self.sentences * products
 
 
 def annotated(
@@ -217,52 +289,69 @@ def annotated(
     predicted: Sequence[str],
     confidence: bool = False,
 ) -> tuple[Treebank, list[Answer]]:
-    """Annotate sentences; an answer is as sure as the product of the probabilities of its tags,
-    arcs and relations.
+    """Annotate sentences.
 
+    An answer is as sure as the product of the probabilities of its tags, arcs and relations.
     ``wanted`` are the columns that may be wrong, and ``predicted`` these and others. ``confidence``
     writes probabilities to MISC, as the model does.
     """
-    tagger, parser = None, model
+    tagger = None
+    parser = model
+    predicts_trees = not set(predicted).isdisjoint(TREE)
+    judges_trees = not set(wanted).isdisjoint(TREE)
     if model.example_kind == "annotations":
         model._prepare(treebank)
-        model.check_probabilities(trees=not set(predicted).isdisjoint(TREE))
-        tagger, parser = model.tagger_, model.parser_
-    n, ends, tags, shown = len(treebank), treebank.offsets[1:-1], list[Answer](), wanted[0]
-    sure, tokens = np.ones(n), np.ones(treebank.n_words)
-    values, names = [np.zeros((length, 0)) for length in treebank.lengths], [np.zeros(0)] * n
+        model.check_probabilities(trees=predicts_trees)
+        tagger = model.tagger_
+        parser = model.parser_
+    ends = treebank.offsets[1:-1]
+    state = _Confidence.certain(treebank, shown=wanted[0])
     if tagger is not None:
-
-        def predict(words: list) -> list[np.ndarray]:
-            tags.extend(_labelled(tagger.labeler, words))
-            return [answer.labels for answer in tags]
-
-        treebank = tagger.annotate(treebank, predict)
-        found = np.concatenate([own.tokens for own in tags]) if tags else tokens
-        if confidence and tagger.tag is not None:
-            treebank = with_notes(treebank, {f"{tagger.tag.capitalize()}Conf": found})
-        if tags and shown not in TREE:
-            sure, tokens = np.array([own.sure for own in tags]), found
-            if shown == tagger.tag:
-                values, names = [own.values for own in tags], [own.names for own in tags]
-    if not set(predicted).isdisjoint(TREE):
+        treebank = _tagged(tagger, treebank, state, confidence)
+    if predicts_trees:
         has_marginals(parser, InputError)
         [(treebank, _)] = parser._decoder.blocks(treebank)
         treebank, marginals = parser._decoder.sure_trees(treebank, relations="deprels" in predicted)
-        parts = [*confidences(treebank, marginals).values()][
-            : 2 if "deprels" in wanted else "heads" in wanted
-        ]
-        for own in parts:
-            tokens, sure = tokens * own, sure * [words.prod() for words in np.split(own, ends)]
+        probabilities = confidences(treebank, marginals)
+        if judges_trees:
+            state.multiply(probabilities[HEAD_CONFIDENCE], ends)
+        if "deprels" in wanted and RELATION_CONFIDENCE in probabilities:
+            state.multiply(probabilities[RELATION_CONFIDENCE], ends)
         if "heads" in wanted:
-            arcs = [own.arcs[:, 1:].T for own in marginals]
-            shown, values, names = "heads", arcs, [np.arange(own.shape[1]) for own in arcs]
+            state.shown = "heads"
+            state.values = [of_sentence.arcs[:, 1:].T for of_sentence in marginals]
+            state.names = [np.arange(arcs.shape[1]) for arcs in state.values]
         if confidence:
             treebank = parser._decoder.noted(treebank, marginals)
-    labels = np.split(column_of(treebank, shown), ends)
-    return treebank, [
-        Answer(*own) for own in zip(labels, sure.tolist(), np.split(tokens, ends), values, names)
-    ]
+    labels = np.split(column_of(treebank, state.shown), ends)
+    words = np.split(state.words, ends)
+    answers = []
+    for i, sure in enumerate(state.sentences.tolist()):
+        answers.append(Answer(labels[i], sure, words[i], state.values[i], state.names[i]))
+    return treebank, answers
+
+
+def _tagged(tagger: Any, treebank: Treebank, state: _Confidence, confidence: bool) -> Treebank:
+    """Return sentences with tags, and set the confidence in them if tags may be wrong."""
+    tags: list[Answer] = []
+
+    def predict(words: list) -> list[np.ndarray]:
+        tags.extend(_labelled(tagger.labeler, words))
+        return [answer.labels for answer in tags]
+
+    treebank = tagger.annotate(treebank, predict)
+    probabilities = state.words
+    if tags:
+        probabilities = np.concatenate([answer.tokens for answer in tags])
+    if confidence and tagger.tag is not None:
+        treebank = with_notes(treebank, {f"{tagger.tag.capitalize()}Conf": probabilities})
+    if tags and state.shown not in TREE:
+        state.sentences = np.array([answer.sure for answer in tags])
+        state.words = probabilities
+        if state.shown == tagger.tag:
+            state.values = [answer.values for answer in tags]
+            state.names = [answer.names for answer in tags]
+    return treebank
 
 
 #: Reader of examples by their kind.
@@ -270,5 +359,6 @@ READERS: dict[str, Callable[..., Iterator[Answer]]] = {
     "sequences": _labelled,
     "graphs": _labelled,
     "rows": _rows,
+    "trees": _sentences,
+    "annotations": _sentences,
 }
-READERS |= dict.fromkeys(("trees", "annotations"), _sentences)
