@@ -26,6 +26,18 @@ dense_at = DENSE.at
 
 
 @inner
+def inner_product(table, gradient):
+    """Return the inner product of a table with a gradient; later matrices share the last one."""
+    product = 0.0
+    for t in range(gradient.shape[0]):
+        position = min(t, table.shape[0] - 1)
+        for i in range(table.shape[1]):
+            for j in range(table.shape[2]):
+                product += gradient[t, i, j] * table[position, i, j]
+    return product
+
+
+@inner
 def take_step(gradient, table, sums, groups):
     """``v -= rate g``, with norms and averages of the group.
 
@@ -35,13 +47,8 @@ def take_step(gradient, table, sums, groups):
     rate = groups.rates[0]
     average = groups.averages[0]
     averaging = sums.shape[0] > 0
-    product = 0.0
+    product = inner_product(table, gradient)
     moved = 0.0
-    for t in range(gradient.shape[0]):
-        weights = table[min(t, table.shape[0] - 1)]
-        for i in range(table.shape[1]):
-            for j in range(table.shape[2]):
-                product += gradient[t, i, j] * weights[i, j]
     for t in range(gradient.shape[0]):
         position = min(t, table.shape[0] - 1)
         for i in range(table.shape[1]):
@@ -132,12 +139,7 @@ def step_transitions(bank, x, at, gradient, pair_gradient, postponed):
 @compiled(counting=False)
 def slopes_of_transitions(bank, x, at, gradient, pair_gradient, slopes, totals):
     """Add the inner product of the transitions with the gradient of the pairs."""
-    table = dense_at(bank).table
-    for t in range(pair_gradient.shape[0]):
-        weights = table[min(t, table.shape[0] - 1)]
-        for i in range(table.shape[1]):
-            for j in range(table.shape[2]):
-                slopes[0] += weights[i, j] * pair_gradient[t, i, j]
+    slopes[0] += inner_product(dense_at(bank).table, pair_gradient)
 
 
 @compiled

@@ -190,10 +190,9 @@ def fold_group(weights, group, factor):
     sums = weights.sums
     feature = weights.heads[group]
     while feature != END:
-        if sums.shape[0] > 0:
-            for j in range(table.shape[1]):
-                sums[feature, j] += average * table[feature, j]
         for j in range(table.shape[1]):
+            if sums.shape[0] > 0:
+                sums[feature, j] += average * table[feature, j]
             table[feature, j] *= factor
         following = weights.links[feature]
         if factor == 0.0:

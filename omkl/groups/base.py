@@ -10,7 +10,7 @@ import numpy as np
 from omkl._components import Compilable
 from omkl._pointers import Layout, Packed
 from omkl.exceptions import InputError
-from omkl.groups.group_state import SCALE_RANGE, GroupState, GroupStateView, Mixture
+from omkl.groups.group_state import GroupState, GroupStateView, Mixture
 from omkl.kernels.base import Kernel
 from omkl.signatures import BankFunctions
 from omkl.structures.base import Potentials, Structure, inner_product, map_arrays, pairs_of
@@ -164,12 +164,9 @@ class Bank(Compilable, ABC):
             self._fold(k, 0.0)
         if gradient is not None and group_state.activated.any():
             self._activate(x, gradient)
-        scales = group_state.scales
-        lowest, highest = SCALE_RANGE
-        is_out_of_range = (scales != 0) & ((scales < lowest) | (scales > highest))
-        for k in np.flatnonzero(is_out_of_range).tolist():
-            factor = scales[k]
-            scales[k] = 1.0
+        for k in group_state.out_of_range():
+            factor = group_state.scales[k]
+            group_state.scales[k] = 1.0
             group_state.square_norms[k] *= factor * factor
             self._fold(k, factor)
 
@@ -334,8 +331,10 @@ class CompiledBank(Bank):
     functions: BankFunctions
     #: Layout of :meth:`arrays`.
     layout: ClassVar[Layout]
-    #: Kind of pairs of labels whose edges are the tokens of the bank; None for the tokens themselves.
+    #: Kind of pairs of labels whose edges the bank reads; None if it reads the tokens themselves.
     kind_of_edges: str | None = None
+    #: Whether the compiled average has the bits of :meth:`averaged`.
+    average_is_exact: ClassVar[bool] = False
     _packed: Packed | None = None
 
     @abstractmethod
@@ -382,6 +381,17 @@ class CompiledBank(Bank):
 
     def add_potentials(self, x: Input, potentials: Potentials) -> None:
         self._call(self.functions.scores, x, potentials.unary, pairs_of(potentials))
+
+    def add_averaged_potentials(self, x: Input, potentials: Potentials) -> None:
+        if self.average_is_exact:
+            self._add_compiled_average(x, potentials)
+        else:
+            super().add_averaged_potentials(x, potentials)
+
+    def add_both(self, x: Input, potentials: Potentials, average: Potentials) -> None:
+        # without the bits of the averaged bank, which takes longer
+        self.add_potentials(x, potentials)
+        self._add_compiled_average(x, average)
 
     def _add_compiled_average(self, x: Input, potentials: Potentials) -> None:
         """Add the potentials of the averaged model, in the compiled function."""

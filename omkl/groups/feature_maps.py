@@ -92,11 +92,6 @@ class FeatureMapBank(CompiledBank, TableBank):
         """Bytes of all arrays: parameters, feature maps, and computed features."""
         return self.table.nbytes + self._sums.nbytes + self._window.nbytes + map_bytes(self.kernels)
 
-    def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
-        # add_averaged_potentials has the rounding of the frozen maps, and takes longer
-        self.add_potentials(x, potentials)
-        self._add_compiled_average(x, average)
-
     def arrays(self) -> jit.Maps:
         return jit.Maps(
             starts=self._starts,

@@ -46,7 +46,7 @@ class Mixture(NamedTuple):
 
         ``spread`` broadcasts one number per group to the shape of the shards' arrays.
         """
-        return [spread(point) * array for point, array in zip(self.points, directions)]
+        return [spread(point) * v for point, v in zip(self.points, directions)]
 
     def sums(
         self,
@@ -55,12 +55,8 @@ class Mixture(NamedTuple):
         spread: Callable[[np.ndarray], np.ndarray],
     ) -> list[np.ndarray]:
         """Return the terms of the mixed running sums, one of each shard."""
-        terms = []
-        for average, direction, weight, sums_of_shard in zip(
-            self.averages, directions, self.weights, sums
-        ):
-            terms.append(spread(average) * direction + weight * sums_of_shard)
-        return terms
+        shards = zip(self.averages, directions, self.weights, sums)
+        return [spread(average) * v + weight * u for average, v, weight, u in shards]
 
 
 class OwnsGroups(Protocol):
@@ -264,6 +260,12 @@ class GroupStateView:
     def address(self) -> int:
         """Address of the arrays for compiled functions, see ``_jit_group_state.BankGroups``."""
         return self._packed.address
+
+    def out_of_range(self) -> list[int]:
+        """Return the groups whose scales have left the range of good precision."""
+        lowest, highest = SCALE_RANGE
+        is_outside = (self.scales < lowest) | (self.scales > highest)
+        return np.flatnonzero(is_outside & (self.scales != 0.0)).tolist()
 
     def __reduce__(self) -> tuple:
         # copies must hold views of the copied group state

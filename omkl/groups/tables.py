@@ -161,6 +161,7 @@ class ExplicitBank(CompiledBank, TableBank):
     """
 
     _label_axes = (1,)
+    average_is_exact = True
     compiled = property(lambda self: self.functions)
 
     def __init__(
@@ -259,9 +260,6 @@ class ExplicitBank(CompiledBank, TableBank):
             heads=self._heads,
             groups=self.group_state.address,
         )
-
-    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
-        self._add_compiled_average(x, potentials)
 
     def input_of(self, x: Span) -> tuple[Packed, int]:
         self.features_of(x.tokens)
@@ -370,6 +368,7 @@ class CompiledDenseBank(CompiledBank, DenseBank):
     """Base of dense tables whose part in a round is compiled functions."""
 
     layout = dense.DENSE
+    average_is_exact = True
 
     def arrays(self) -> dense.Dense:
         return dense.Dense(table=self.table, sums=self._sums, groups=self.group_state.address)
@@ -421,18 +420,22 @@ class TransitionBank(CompiledDenseBank):
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         if self._shares_positions(potentials):
             super().add_potentials(x, potentials)
-            return
-        scale = self.group_state.scales[0]
-        offsets = x.tokens.offsets
-        dense.add_transitions_by_position(
-            self.table, scale, offsets, x.low, x.high, potentials.pairwise
-        )
-
-    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
-        if self._shares_positions(potentials):
-            self._add_compiled_average(x, potentials)
         else:
-            super().add_averaged_potentials(x, potentials)
+            self._add_by_position(self.table, self.group_state.scales[0], x, potentials)
+
+    def _add_compiled_average(self, x: Span, potentials: Potentials) -> None:
+        if self._shares_positions(potentials):
+            super()._add_compiled_average(x, potentials)
+        else:
+            self._add_by_position(self.averaged_table(), 1.0, x, potentials)
+
+    def _add_by_position(
+        self, table: np.ndarray, scale: float, x: Span, potentials: Potentials
+    ) -> None:
+        """Add the transitions of a table to potentials that have a matrix for each position."""
+        dense.add_transitions_by_position(
+            table, scale, x.tokens.offsets, x.low, x.high, potentials.pairwise
+        )
 
     def _gradient_of_table(self, gradient: Potentials) -> np.ndarray:
         return gradient.pairwise
@@ -488,9 +491,6 @@ class InterceptBank(CompiledDenseBank):
 
     def __init__(self, n_outputs: int, averaging: bool = False, name: str = "intercept") -> None:
         super().__init__(name, (1, 1, n_outputs), averaging)
-
-    def add_averaged_potentials(self, x: Span, potentials: Potentials) -> None:
-        self._add_compiled_average(x, potentials)
 
     def _gradient_of_table(self, gradient: Potentials) -> np.ndarray:
         return gradient.unary.sum(axis=0)[None, None]

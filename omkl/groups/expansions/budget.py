@@ -233,11 +233,6 @@ class BudgetedExpansion(CompiledBank, KernelBank):
         kernels = list(itertools.compress(self.kernels, [name == view for name in self.views]))
         return SupportBuffer(kernels, n_columns, self._capacity, self.dtype)
 
-    def add_both(self, x: Span, potentials: Potentials, average: Potentials) -> None:
-        # add_averaged_potentials has the rounding of the frozen expansion, and takes longer
-        self.add_potentials(x, potentials)
-        self._add_compiled_average(x, average)
-
     def step(self, x: Span, gradient: Potentials) -> None:
         inputs, _ = self.input_of(x)
         super().step(x, gradient)

@@ -281,9 +281,7 @@ class KernelExpansion(KernelBank):
             if self.averaging:
                 self._sums = lengthened(self._sums, capacity, axis=1)
         for view, vectors in self._vectors(x, moving).items():
-            support = self._supports.get(view)
-            if support is None:
-                support = np.zeros((0, vectors.shape[1]), dtype=self.dtype)
+            support = self._supports.get(view, vectors[:0])
             if len(support) < capacity:
                 support = lengthened(support, capacity)
             support[added] = vectors

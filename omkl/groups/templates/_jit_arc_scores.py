@@ -27,8 +27,16 @@ BUCKET_BITS = 10
 #: Lowest bit of the buckets of each variant, ones for all their bits, and first bucket in a line.
 BARE, DIRECTED, DISTANT = (0, 7, 0), (3, 7, 8), (6, 15, 16)
 
+#: A vector of 64-bit integers, one in each lane.
+WORDS = ir.VectorType(ir.IntType(64), LANES)
+
 _WORD = np.uint64(8)
 _BUCKET_BITS = np.uint64(BUCKET_BITS)
+
+
+def in_all_lanes(number):
+    """Return a vector with the same integer in all lanes."""
+    return WORDS([number] * LANES)
 
 
 @intrinsic
@@ -41,21 +49,20 @@ def locate_lanes(typing_context, key, modifiers, turns, size, places):
 
     def generate(context, builder, signature, arguments):
         def at(address):
-            return builder.inttoptr(address, word.as_pointer())
+            return builder.inttoptr(address, WORDS.as_pointer())
 
-        word = ir.VectorType(ir.IntType(64), LANES)
-        half = word([32] * LANES)
-        bits = word([BUCKET_BITS] * LANES)
-        mask = word([2**BUCKET_BITS - 1] * LANES)
+        half = in_all_lanes(32)
+        mask = in_all_lanes(2**BUCKET_BITS - 1)
         key, modifiers, turns, size, places = arguments
         mixed = builder.add(all_lanes(builder, key, LANES), builder.load(at(modifiers), align=8))
-        mixed = builder.mul(mixed, word([int(MIX)] * LANES))
+        mixed = builder.mul(mixed, in_all_lanes(int(MIX)))
         # tells the compiler that both factors are short
         short = builder.and_(size, ir.IntType(64)(2**32 - 1))
         line = builder.mul(builder.lshr(mixed, half), all_lanes(builder, short, LANES))
         line = builder.lshr(line, half)
         buckets = builder.and_(builder.xor(mixed, builder.load(at(turns), align=8)), mask)
-        builder.store(builder.or_(builder.shl(line, bits), buckets), at(places), align=8)
+        line = builder.shl(line, in_all_lanes(BUCKET_BITS))
+        builder.store(builder.or_(line, buckets), at(places), align=8)
         return context.get_dummy_value()
 
     return types.void(types.uint64, types.uintp, types.uintp, types.uint64, types.uintp), generate
@@ -73,10 +80,10 @@ def weigh_lanes(typing_context, places, lines, bare, directed, distant, scores, 
     def generate(context, builder, signature, arguments):
         def weights(variant, scale):
             lowest_bit, mask, first = variant
-            bucket = builder.lshr(place, word([lowest_bit] * LANES))
-            bucket = builder.and_(bucket, word([mask] * LANES))
-            bucket = builder.add(bucket, word([first] * LANES))
-            offset = builder.mul(bucket, word([n_bytes] * LANES))
+            bucket = builder.lshr(place, in_all_lanes(lowest_bit))
+            bucket = builder.and_(bucket, in_all_lanes(mask))
+            bucket = builder.add(bucket, in_all_lanes(first))
+            offset = builder.mul(bucket, in_all_lanes(n_bytes))
             is_used = builder.fcmp_ordered("!=", scale, ir.DoubleType()(0.0))
             are_used = all_lanes(builder, is_used, LANES)
             where = builder.inttoptr(builder.add(line, offset), pointers)
@@ -86,7 +93,6 @@ def weigh_lanes(typing_context, places, lines, bare, directed, distant, scores, 
                 values = builder.fpext(values, double)
             return builder.fmul(all_lanes(builder, scale, LANES), values)
 
-        word = ir.VectorType(ir.IntType(64), LANES)
         double = ir.VectorType(ir.DoubleType(), LANES)
         kind = ir.DoubleType() if n_bytes == 8 else ir.FloatType()
         real = ir.VectorType(kind, LANES)
@@ -97,9 +103,9 @@ def weigh_lanes(typing_context, places, lines, bare, directed, distant, scores, 
             fnty=ir.FunctionType(real, [pointers, ir.IntType(32), flags, real]),
         )
         places, lines, bare, directed, distant, scores, _ = arguments
-        place = builder.load(builder.inttoptr(places, word.as_pointer()), align=8)
-        line = builder.lshr(place, word([BUCKET_BITS] * LANES))
-        line = builder.mul(line, word([LINE * n_bytes] * LANES))
+        place = builder.load(builder.inttoptr(places, WORDS.as_pointer()), align=8)
+        line = builder.lshr(place, in_all_lanes(BUCKET_BITS))
+        line = builder.mul(line, in_all_lanes(LINE * n_bytes))
         line = builder.add(all_lanes(builder, lines, LANES), line)
         total = builder.fadd(weights(BARE, bare), weights(DIRECTED, directed))
         total = builder.fadd(total, weights(DISTANT, distant))

@@ -320,8 +320,7 @@ class TemplateLayout:
         columns = x.tokens.columns
         rows = self._rows_of(x.tokens.fields)
         n_views = len(self._starts) - 1
-        heads = np.empty((n_views, n_nodes), np.uint64)
-        modifiers = np.empty((n_views, n_nodes), np.uint64)
+        heads, modifiers = np.empty((2, n_views, n_nodes), np.uint64)
         n_thirds = 0 if self.part == "arc" else n_views
         thirds = np.empty((n_thirds, n_nodes), np.uint64)
         jit.fold_views(
@@ -347,8 +346,8 @@ class TemplateLayout:
                     raise InputError(
                         f"The templates use the field {name!r}, but the tokens have {fields}."
                     )
-            of_atoms = [fields.index(name) for name in self._fields_of_atoms]
-            between = [fields.index(name) for name in self._fields_between]
+            of_atoms = list(map(fields.index, self._fields_of_atoms))
+            between = list(map(fields.index, self._fields_between))
             self._rows = rows = FieldRows(
                 fields, np.array(of_atoms, np.int64), np.array(between, np.int64)
             )
