@@ -478,6 +478,7 @@ class MultinomialLoss(PartlyFreeLoss):
         return self.hessian(rho).best_values(rho)
 
 
+@dataclass(eq=False)
 class MultinomialHessian:
     r"""Second derivatives of the multinomial loss in the scores of all samples, damped.
 
@@ -495,22 +496,23 @@ class MultinomialHessian:
         0 gives the Hessian, 1 its upper bound :math:`c_i / 2`; linear in between.
     """
 
-    def __init__(
-        self, shares: np.ndarray, weights: np.ndarray, basis: np.ndarray, damping: float
-    ) -> None:
-        self.shares = shares
-        self.weights = weights
-        self.basis = basis
-        self.damping = damping
+    shares: np.ndarray
+    weights: np.ndarray
+    basis: np.ndarray
+    damping: float
+
+    def __post_init__(self) -> None:
+        shares = self.shares
+        basis = self.basis
         n_classes = len(shares)
         rank = basis.shape[1]
         hessian = np.empty((n_classes, rank, n_classes, rank))
         for k in range(n_classes):
             for j in range(n_classes):
                 same = float(k == j)
-                curvature = (1.0 - damping) * shares[k] * (same - shares[j])
-                curvature += 0.5 * damping * same
-                hessian[k, :, j] = basis.T @ ((weights * curvature)[:, None] * basis)
+                curvature = (1.0 - self.damping) * shares[k] * (same - shares[j])
+                curvature += 0.5 * self.damping * same
+                hessian[k, :, j] = basis.T @ ((self.weights * curvature)[:, None] * basis)
         size = n_classes * rank
         # the matrix is singular: adding a constant to all scores has no effect
         self._inverse = np.linalg.pinv(hessian.reshape(size, size), rcond=1e-12, hermitian=True)

@@ -4,6 +4,9 @@ import numpy as np
 
 from omkl._compilation import compiled
 
+#: Maximum number of Newton steps for a dual norm.
+MOST_STEPS = 200
+
 
 @compiled
 def dense_products(columns, which, rho):
@@ -20,7 +23,8 @@ def dense_combination(columns, which, coefficients):
     combination = np.empty(columns.shape[1])
     combination[:] = 0.0
     for k in which:
-        column, coefficient = columns[k], coefficients[k]
+        column = columns[k]
+        coefficient = coefficients[k]
         for i in range(len(combination)):
             combination[i] += coefficient * column[i]
     return combination
@@ -29,7 +33,8 @@ def dense_combination(columns, which, coefficients):
 @compiled
 def dense_products_and_squares(columns, rho):
     """Return ``columns @ rho`` and the squared norms of all columns, reading each column once."""
-    products, squares = np.empty(len(columns)), np.empty(len(columns))
+    products = np.empty(len(columns))
+    squares = np.empty(len(columns))
     for k in range(len(columns)):
         products[k] = np.dot(columns[k], rho)
         squares[k] = np.dot(columns[k], columns[k])
@@ -38,25 +43,26 @@ def dense_products_and_squares(columns, rho):
 
 @compiled
 def mixed_dual_norms(correlations, ends, norm_weights, l1_weights, positive):
-    """Return each group's least t >= 0 at which its correlations c fulfil :math:`\\|(|c| - t
-    l)_+\\| \\le t \\omega`.
+    """Return the dual norm of each group, (g,), with l1 terms in the norms.
 
-    Groups end at ``ends`` (g,). If coefficients must be ``positive``, :math:`|c|` becomes the
-    positive part of c. Groups with zero weights get 0. Newton's method on a convex, decreasing
-    function of t never passes the root from the left (the epsilon-norm of Ndiaye et al. 2016, by
-    another method).
+    It is the least t >= 0 at which the correlations c of the group fulfil :math:`\\|(|c| - t
+    l)_+\\| \\le t \\omega`. Groups end at ``ends`` (g,). If coefficients must be ``positive``,
+    :math:`|c|` becomes the positive part of c. Groups with zero weights get 0. Newton's method on a
+    convex, decreasing function of t never passes the root from the left (the epsilon-norm of Ndiaye
+    et al. 2016, by another method).
     """
-    found = np.zeros(len(ends))
+    dual_norms = np.zeros(len(ends))
     first = 0
     for g in range(len(ends)):
-        part = correlations[first : ends[g]]
+        correlations_of_group = correlations[first : ends[g]]
         first = ends[g]
         if norm_weights[g] == 0.0 and l1_weights[g] == 0.0:
             continue
         t = 0.0
-        for _ in range(200):
-            squares, total = 0.0, 0.0
-            for c in part:
+        for _ in range(MOST_STEPS):
+            squares = 0.0
+            total = 0.0
+            for c in correlations_of_group:
                 excess = (c if positive else abs(c)) - t * l1_weights[g]
                 if excess > 0.0:
                     squares += excess * excess
@@ -68,5 +74,5 @@ def mixed_dual_norms(correlations, ends, norm_weights, l1_weights, positive):
             t += step
             if step <= 1e-15 * t:
                 break
-        found[g] = t
-    return found
+        dual_norms[g] = t
+    return dual_norms

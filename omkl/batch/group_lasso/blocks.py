@@ -1,7 +1,10 @@
 """Groups of columns, and the norms of blocks of a vector."""
 
+from collections.abc import Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -41,6 +44,7 @@ class Blocks:
         return values if self.single else np.repeat(values, self.sizes, axis=0)
 
 
+@dataclass(eq=False)
 class GroupNorms:
     r"""Norms of blocks, optionally with an l1 term, and their dual norms.
 
@@ -63,22 +67,19 @@ class GroupNorms:
         Whether the norms are multiples of Euclidean norms.
     """
 
-    def __init__(
-        self, blocks: Blocks, norm_weights: np.ndarray, l1_weights: np.ndarray, positive: bool
-    ) -> None:
-        self.blocks, self.norm_weights, self.l1_weights, self.positive = (
-            blocks,
-            norm_weights,
-            l1_weights,
-            positive,
-        )
-        self.is_euclidean = not positive and not l1_weights.any()
-        self._divisors = np.where(norm_weights > 0, norm_weights, np.inf)
+    blocks: Blocks
+    norm_weights: np.ndarray
+    l1_weights: np.ndarray
+    positive: bool
+
+    def __post_init__(self) -> None:
+        self.is_euclidean = not self.positive and not self.l1_weights.any()
+        self._divisors = np.where(self.norm_weights > 0, self.norm_weights, np.inf)
 
     def of(
         self, groups: np.ndarray, blocks: Blocks, scales: np.ndarray | float = 1.0
     ) -> "GroupNorms":
-        """Return the norms of some groups, for coefficients multiplied by the scale of their group."""
+        """Return the norms of some groups, for coefficients times the scale of their group."""
         return GroupNorms(
             blocks,
             self.norm_weights[groups] / scales,
@@ -94,26 +95,30 @@ class GroupNorms:
         values += self.l1_weights * self.blocks.sums(np.abs(w))
         if self.positive:
             is_penalized = self.norm_weights + self.l1_weights > 0
-            values[is_penalized & (self.blocks.sums((w < 0).astype(np.float64)) > 0)] = np.inf
+            n_negative = self.blocks.sums((w < 0).astype(np.float64))
+            values[is_penalized & (n_negative > 0)] = np.inf
         return values
 
     def dual_norms(self, correlations: np.ndarray) -> np.ndarray:
         r"""Return the polar of :math:`\Omega_g` at each block, (g,); 0 for groups of weight 0."""
-        if not self.is_euclidean:
-            weights = self.norm_weights, self.l1_weights
-            return mixed_dual_norms(correlations, self.blocks.bounds[1:], *weights, self.positive)
-        return self.blocks.norms(correlations) / self._divisors
+        if self.is_euclidean:
+            return self.blocks.norms(correlations) / self._divisors
+        ends = self.blocks.bounds[1:]
+        return mixed_dual_norms(
+            correlations, ends, self.norm_weights, self.l1_weights, self.positive
+        )
 
     def thresholded(self, v: np.ndarray, step: float) -> np.ndarray:
-        """Return the proximity operator of the l1 term: soft thresholding, without negative values
-        if ``positive``.
+        """Return the proximity operator of the l1 term: soft thresholding.
+
+        Negative values become zero if ``positive``.
         """
         if self.is_euclidean:
             return v
-        magnitudes = np.maximum(
-            (v if self.positive else np.abs(v)) - self.blocks.spread(step * self.l1_weights), 0.0
-        )
-        return magnitudes if self.positive else np.copysign(magnitudes, v)
+        thresholds = self.blocks.spread(step * self.l1_weights)
+        if self.positive:
+            return np.maximum(v - thresholds, 0.0)
+        return np.copysign(np.maximum(np.abs(v) - thresholds, 0.0), v)
 
 
 class ColumnGroups:
@@ -126,9 +131,9 @@ class ColumnGroups:
         lists give each group's columns, and must name every column once.
     n_columns : int
     weights : array of shape (g,), optional
-        :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists. The regularizer is applied to
-        :math:`\omega_g \|w_g\|`. All 1 by default; the square root of the size is a common choice. Groups of weight 0
-        are not regularized, unless ``l1`` is > 0.
+        :math:`\omega_g \ge 0`, in the order of the sorted labels or of the lists. The regularizer
+        is applied to :math:`\omega_g \|w_g\|`. All 1 by default; the square root of the size is a
+        common choice. Groups of weight 0 are not regularized, unless ``l1`` is > 0.
     l1 : float >= 0
         If > 0, the regularizer is applied to :math:`\omega_g \|w_g\| + l \|w_g\|_1`.
     positive : bool
@@ -163,31 +168,32 @@ class ColumnGroups:
         positive: bool = False,
     ) -> None:
         self.n_columns = n_columns
+        self.order: np.ndarray | None = None
         labels = column_labels(groups, n_columns)
-        self.order = (
-            None
-            if labels is None or np.all(np.diff(labels) >= 0)
-            else np.argsort(labels, kind="stable")
-        )
-        self.blocks = Blocks(
-            np.ones(n_columns, dtype=np.int64) if labels is None else np.bincount(labels)
-        )
+        if labels is None:
+            self.blocks = Blocks(np.ones(n_columns, dtype=np.int64))
+        else:
+            self.blocks = Blocks(np.bincount(labels))
+            if np.any(np.diff(labels) < 0):
+                self.order = np.argsort(labels, kind="stable")
         self.n_groups = len(self.blocks.sizes)
-        known = np.ones(self.n_groups) if weights is None else np.asarray(weights)
-        is_valid = known.dtype.kind in "biuf" and known.shape == (self.n_groups,)
-        if (
-            not is_valid
-            or not np.all(np.isfinite(known))
-            or not np.all(known >= 0)
-            or not np.any(known > 0)
-        ):
-            n = self.n_groups
+        weights = np.ones(self.n_groups) if weights is None else np.asarray(weights)
+        self._check_weights(weights)
+        self._weigh(weights.astype(np.float64), l1, positive)
+
+    def _check_weights(self, weights: np.ndarray) -> None:
+        """Raise an InputError unless there is one weight >= 0 per group, and one is > 0."""
+        is_valid = weights.dtype.kind in "biuf" and weights.shape == (self.n_groups,)
+        if is_valid:
+            is_valid = bool(np.all(np.isfinite(weights) & (weights >= 0)) and np.any(weights > 0))
+        if not is_valid:
             raise InputError(
-                f"group weights must be {n} finite numbers >= 0, one for each group, and not all 0."
+                f"group weights must be {self.n_groups} finite numbers >= 0, "
+                "one for each group, and not all 0."
             )
-        self._weigh(known.astype(np.float64), l1, positive)
 
     def _weigh(self, weights: np.ndarray, l1: float, positive: bool) -> None:
+        """Set everything that depends on the weights."""
         self.gauge = GroupNorms(self.blocks, weights, np.full(self.n_groups, l1), positive)
         self.l1 = l1
         self.free = np.flatnonzero(weights + l1 == 0)
@@ -205,11 +211,12 @@ class ColumnGroups:
         """
         if (factor, l1, positive) == (1.0, self.l1, self.gauge.positive):
             return self
-        same = copy(self)
-        same._weigh(factor * self.gauge.norm_weights, l1, positive)
-        return same
+        reweighed = copy(self)
+        reweighed._weigh(factor * self.gauge.norm_weights, l1, positive)
+        return reweighed
 
     def _ordered(self, vector: np.ndarray) -> np.ndarray:
+        """Return values of the columns, group by group."""
         return vector if self.order is None else vector[self.order]
 
     def norms(self, coefficients: np.ndarray) -> np.ndarray:
@@ -222,8 +229,9 @@ class ColumnGroups:
         return self.gauge.norms(self._ordered(coefficients))
 
     def dual_norms(self, correlations: np.ndarray) -> np.ndarray:
-        r"""Return the dual norms of all groups, :math:`\|A_g^\top \rho\| / \omega_g` if Euclidean,
-        (g,).
+        r"""Return the dual norms of all groups, (g,).
+
+        They are :math:`\|A_g^\top \rho\| / \omega_g` if the norms are Euclidean.
 
         Parameters
         ----------
@@ -238,13 +246,14 @@ class ColumnGroups:
         ----------
         groups : int array
         """
-        own = Blocks(self.blocks.sizes[groups])
+        blocks = Blocks(self.blocks.sizes[groups])
         if self.blocks.single:
-            return groups if self.order is None else self.order[groups], own
-        positions = own.spread(self.blocks.bounds[groups] - own.bounds[:-1]) + np.arange(
-            own.bounds[-1]
-        )
-        return positions if self.order is None else self.order[positions], own
+            positions = groups
+        else:
+            shifts = self.blocks.bounds[groups] - blocks.bounds[:-1]
+            positions = blocks.spread(shifts) + np.arange(blocks.bounds[-1])
+        columns = positions if self.order is None else self.order[positions]
+        return columns, blocks
 
     def spread(self, values: np.ndarray) -> np.ndarray:
         """Return one value per column from one value per group.
@@ -253,12 +262,12 @@ class ColumnGroups:
         ----------
         values : array of shape (g,)
         """
-        spread = self.blocks.spread(values)
+        in_group_order = self.blocks.spread(values)
         if self.order is None:
-            return spread
-        columns = np.empty_like(spread)
-        columns[self.order] = spread
-        return columns
+            return in_group_order
+        values_of_columns = np.empty_like(in_group_order)
+        values_of_columns[self.order] = in_group_order
+        return values_of_columns
 
     def of_columns(self, columns: np.ndarray) -> np.ndarray:
         """Return the groups of some columns, sorted.
@@ -271,8 +280,9 @@ class ColumnGroups:
 
 
 def column_labels(groups: Any, n_columns: int) -> np.ndarray | None:
-    """Return each column's group as 0, 1, ..., in the order of sorted labels or of lists; None if
-    all are single.
+    """Return each column's group as 0, 1, ..., or None if all are single.
+
+    Groups are in the order of sorted labels or of lists.
 
     Parameters
     ----------
@@ -287,27 +297,32 @@ def column_labels(groups: Any, n_columns: int) -> np.ndarray | None:
     if groups is None:
         return None
     if isinstance(groups, (list, tuple)) and len(groups) and np.ndim(groups[0]) > 0:
-        sizes = [len(group) for group in groups]
-        members = np.array([column for group in groups for column in group])
-        is_partition = members.dtype.kind in "iu" and np.array_equal(
-            np.sort(members), np.arange(n_columns)
-        )
-        if not is_partition or not all(sizes):
-            raise InputError(
-                f"groups must be lists that name each of the {n_columns} columns exactly once."
-            )
-        labels = np.empty(n_columns, dtype=np.int64)
-        labels[members] = np.repeat(np.arange(len(groups)), sizes)
-        return labels
+        return _labels_of_lists(groups, n_columns)
     labels = np.asarray(groups)
     if labels.shape != (n_columns,):
         raise InputError(
-            f"groups must hold one label for each of the {n_columns} columns, got shape {labels.shape}."
+            f"groups must hold one label for each of the {n_columns} columns, "
+            f"got shape {labels.shape}."
         )
+    message = "groups must hold labels of one kind, numbers or strings, without NaN."
     try:
         distinct, codes = np.unique(labels, return_inverse=True)
     except TypeError:
-        distinct, codes = np.array([np.nan]), None
-    if np.any(distinct != distinct):
-        raise InputError("groups must hold labels of one kind, numbers or strings, without NaN.")
+        raise InputError(message) from None
+    if np.any(distinct != distinct):  # NaN
+        raise InputError(message)
     return codes
+
+
+def _labels_of_lists(groups: Sequence[Sequence[int]], n_columns: int) -> np.ndarray:
+    """Return the index of each column's list; raise an InputError unless all have one."""
+    sizes = [len(group) for group in groups]
+    members = np.array(list(chain.from_iterable(groups)))
+    is_integer = members.dtype.kind in "iu"
+    if not (is_integer and np.array_equal(np.sort(members), np.arange(n_columns)) and all(sizes)):
+        raise InputError(
+            f"groups must be lists that name each of the {n_columns} columns exactly once."
+        )
+    labels = np.empty(n_columns, dtype=np.int64)
+    labels[members] = np.repeat(np.arange(len(groups)), sizes)
+    return labels

@@ -9,7 +9,6 @@ over. These are minimised by Newton's method in the dual, with systems as small 
 """
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 
@@ -21,33 +20,47 @@ from omkl.batch.group_lasso.working_set import Iterate, WorkingSet
 from omkl.batch.problem import Certificate, relative_gap
 from omkl.batch.solver import DesignSolver, GapMonitor, Requirement, Solution
 
-#: Limits of groups and columns in the first working set. Later, at most max(active groups, the last
-#: number) may enter.
-FIRST_GROUPS, FIRST_COLUMNS, FEWEST_ENTRANTS = 128, 1024, 64
+#: Limits of groups and of columns in the first working set.
+FIRST_GROUPS = 128
+FIRST_COLUMNS = 1024
+#: Later, at most the number of active groups may enter, or this number if it is larger.
+FEWEST_ENTRANTS = 64
 #: While groups outside violate the constraints by far, solve for a larger alpha: this share of the
 #: largest violation.
 CONTINUATION = 0.2
-#: Gaps at which the solution of a working set ends. ROUGH: while alpha is larger than requested.
-#: FINE, SHARE: shares of the tolerance and of the gap. ALMOST: share of the tolerance for quadratic
-#: losses with all groups in the working set. ALMOST, ALONE: shares of these for sweeps over inner
-#: products, on a path and for one problem.
-ROUGH, FINE, SHARE, ALMOST, ALONE = 0.2, 0.3, 0.3, 0.9, 0.1
+#: Gap at which the solution of a working set ends while alpha is larger than requested.
+ROUGH = 0.2
+#: The same at the requested alpha, as shares of the tolerance and of the gap.
+FINE = 0.3
+SHARE = 0.3
+#: Share of the tolerance for quadratic losses with all groups in the working set.
+ALMOST = 0.9
+#: Shares of these gaps for sweeps over inner products, on a path and for one problem.
+ALMOST_ON_PATH = 0.9
+ALMOST_ALONE = 0.1
 #: Guessed dual norms are sufficient while the gap exceeds this multiple of the tolerance.
 GUESSED = 3.0
-#: Maximum number of halvings of a round whose quadratic model was poor, and of rounds without a
-#: smaller gap; and the share of the gap above which three rounds count as slow, if Newton steps in
-#: the dual are possible.
-HALVINGS, MOST_WAITED, SLOW = 10, 10, 0.1
+#: Maximum number of halvings of a round whose quadratic model was poor.
+HALVINGS = 10
+#: Maximum number of rounds without a smaller gap.
+MOST_WAITED = 10
+#: If Newton steps in the dual are possible, this number of rounds counts as slow if they leave more
+#: than this share of the gap.
+SLOW_ROUNDS = 3
+SLOW = 0.1
 #: Relative rounding of a sum over the samples.
 ROUNDING = 1e-15
 #: Compute inner products of a working set if they cost at most this many sweeps: for one problem,
 #: on a path.
-WORTH_ALONE, WORTH_ON_PATH = 4.0, 30.0
-#: Maximum number of Newton steps on one working set. The search stalls after this many certificates
-#: whose gap is not smaller by this share; the last number applies if there are only sweeps.
-NEWTON_STEPS, SMALLER, MOST_STALLED, MOST_REPEATED = 200, 0.01, 10, 3
-#: Predictions, intercept and correlations of coefficients.
-Known: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+WORTH_ALONE = 4.0
+WORTH_ON_PATH = 30.0
+#: Maximum number of Newton steps on one working set.
+NEWTON_STEPS = 200
+#: A certificate is stalled if its gap is not smaller by this share. The search ends after this many
+#: of them in a row, or after the last number if there are only sweeps.
+SMALLER = 0.01
+MOST_STALLED = 10
+MOST_REPEATED = 3
 #: Longest extrapolation, as a multiple of the distance between the last two solutions.
 FARTHEST = 2.0
 SUM_OVER_GROUPS = Requirement(
@@ -55,9 +68,36 @@ SUM_OVER_GROUPS = Requirement(
     lambda problem: problem.regularizer.separable,
 )
 ELASTIC_OR_ONE_OUTPUT = Requirement(
-    "for several outputs a regularizer that is linear or quadratic in each norm ('sparsa' accepts others)",
+    "for several outputs a regularizer that is linear or quadratic in each norm "
+    "('sparsa' accepts others)",
     lambda problem: problem.n_outputs == 1 or problem.regularizer.elastic is not None,
 )
+
+
+@dataclass
+class Outputs:
+    """What follows from coefficients on a working set.
+
+    Attributes
+    ----------
+    outputs : array of shape (K m,)
+        Predictions, with the intercept ``b``.
+    b : float or array
+    correlations : array of shape (k K,) or None
+        Correlations of the columns with the dual point of the predictions, if known.
+    """
+
+    outputs: np.ndarray
+    b: float | np.ndarray
+    correlations: np.ndarray | None
+
+
+@dataclass
+class TrailPoint:
+    """A solution of a path, on its working set."""
+
+    alpha: float
+    iterate: Iterate
 
 
 @dataclass
@@ -69,8 +109,8 @@ class DALStart:
     model : LinearModel or None
     working_set, norms : WorkingSet, DesignNorms or None
         Caches of the same design and groups.
-    trail : tuple of (float, Iterate)
-        Alpha and model of the last two solutions of a path, each on its working set.
+    trail : tuple of TrailPoint
+        The last two solutions of a path.
     is_settled : bool
         Whether the last solution needed no new groups.
     """
@@ -78,47 +118,76 @@ class DALStart:
     model: LinearModel | None
     working_set: WorkingSet | None = None
     norms: DesignNorms | None = None
-    trail: tuple[tuple[float, Iterate], ...] = ()
+    trail: tuple[TrailPoint, ...] = ()
     is_settled: bool = False
 
-    def predict(
-        self, problem: DesignProblem, working_set: WorkingSet
-    ) -> tuple[np.ndarray, Known | None] | None:
-        """Extrapolate the coefficients linearly from the last two solutions; return None if there
-        are fewer than two.
 
-        Between changes of the support the lasso's solutions are linear in alpha. No group enters,
-        or changes its sign. For the squared loss predictions and correlations are linear as well;
-        return these, too, if they are known.
-        """
-        if len(self.trail) < 2 or self.trail[0][0] == self.trail[1][0]:
-            return None
-        (alpha_0, before), (alpha_1, last) = self.trail
+class Extrapolation:
+    """Linear extrapolation from the last two solutions of a path.
+
+    Between changes of the support the lasso's solutions are linear in alpha. No group enters, or
+    changes its sign.
+
+    Parameters
+    ----------
+    trail : tuple of two TrailPoint
+    problem : DesignProblem
+    working_set : WorkingSet
+
+    Attributes
+    ----------
+    w : array of shape (k K,)
+        Extrapolated coefficients.
+    """
+
+    def __init__(
+        self, trail: tuple[TrailPoint, ...], problem: DesignProblem, working_set: WorkingSet
+    ) -> None:
+        first, last = trail
+        self._first = first.iterate
+        self._last = last.iterate
+        self._problem = problem
+        self._working_set = working_set
+        self._reach = min((problem.alpha - last.alpha) / (last.alpha - first.alpha), FARTHEST)
         blocks = working_set.blocks
-        reach = min((problem.alpha - alpha_1) / (alpha_1 - alpha_0), FARTHEST)
-        w_0, w_1 = (padded(point.w, blocks.bounds[-1]) for point in (before, last))
-        straight = w_1 + reach * (w_1 - w_0)
-        w = np.where(blocks.spread(blocks.sums(straight * w_1)) > 0, straight, 0.0)
-        w = np.maximum(w, 0.0) if working_set.gauge.positive else w
-        sizes = {len(w), len(before.correlations), len(last.correlations)}
-        products, weights = (
-            working_set.products,
-            problem.weighted_loss.weights[: len(last.rho) // problem.n_outputs],
-        )
-        sizes.add(products.known(weights) * problem.n_outputs)
-        if not problem.loss.is_quadratic or not (before.own and last.own) or len(sizes) > 1:
-            return w, None
-        ends = (
-            (before.outputs, last.outputs),
-            (before.b, last.b),
-            (before.correlations, last.correlations),
-        )
-        outputs, b, correlations = (np.asarray(end + reach * (end - start)) for start, end in ends)
-        moved = w - straight
-        if moved.any():
-            outputs += working_set.outputs(moved)
-            correlations -= products.times(moved.reshape(-1, problem.n_outputs)).ravel()
-        return w, (outputs, b, correlations[None])
+        first_w = padded(self._first.w, blocks.bounds[-1])
+        last_w = padded(self._last.w, blocks.bounds[-1])
+        #: Coefficients on the straight line.
+        self._line_w = self._on_line(first_w, last_w)
+        keeps_sign = blocks.spread(blocks.sums(self._line_w * last_w)) > 0
+        self.w = np.where(keeps_sign, self._line_w, 0.0)
+        if working_set.gauge.positive:
+            self.w = np.maximum(self.w, 0.0)
+
+    def _on_line(self, first: np.ndarray | float, last: np.ndarray | float) -> np.ndarray:
+        """Return values on the line through the values of both solutions."""
+        return np.asarray(last + self._reach * (last - first))
+
+    def _is_linear(self) -> bool:
+        """Return whether predictions and correlations are linear in the coefficients, and known."""
+        problem = self._problem
+        first = self._first
+        last = self._last
+        if not problem.loss.is_quadratic or not (first.is_gradient and last.is_gradient):
+            return False
+        n_samples = len(last.rho) // problem.n_outputs
+        weights = problem.weighted_loss.weights[:n_samples]
+        n_known = self._working_set.products.known(weights) * problem.n_outputs
+        return len(self.w) == len(first.correlations) == len(last.correlations) == n_known
+
+    def outputs(self) -> Outputs | None:
+        """Return predictions and correlations, for the squared loss and if they are known."""
+        if not self._is_linear():
+            return None
+        outputs = self._on_line(self._first.outputs, self._last.outputs)
+        b = self._on_line(self._first.b, self._last.b)
+        correlations = self._on_line(self._first.correlations, self._last.correlations)
+        moves = self.w - self._line_w
+        if moves.any():
+            outputs += self._working_set.outputs(moves)
+            by_output = moves.reshape(-1, self._problem.n_outputs)
+            correlations -= self._working_set.products.times(by_output).ravel()
+        return Outputs(outputs, b, correlations)
 
 
 def padded(w: np.ndarray, size: int) -> np.ndarray:
@@ -127,8 +196,7 @@ def padded(w: np.ndarray, size: int) -> np.ndarray:
 
 
 class DAL(DesignSolver):
-    r"""Dual augmented Lagrangian method for any loss, and any regularizer that is a sum over
-    groups.
+    r"""Dual augmented Lagrangian method for any loss and any sum over groups as a regularizer.
 
     Parameters
     ----------
@@ -162,131 +230,203 @@ class DAL(DesignSolver):
         start = start if isinstance(start, DALStart) else DALStart(start)
         if start.model is not None:
             check_start(start.model, problem)
-        # keep only the model if the design, groups or intercept differ
-        is_same = start.working_set is not None and start.working_set.is_of(problem)
-        return _Search(self, problem, start if is_same else DALStart(start.model)).run(monitor)
+        if start.working_set is None or not start.working_set.is_of(problem):
+            # keep only the model, since the design, groups or intercept differ
+            start = DALStart(start.model)
+        return _Search(self, problem, start).run(monitor)
+
+
+@dataclass
+class Candidate:
+    """The present model, certified.
+
+    Attributes
+    ----------
+    certificate : Certificate
+        Its certificate, with the best dual point so far.
+    dual_norms : array of shape (g,)
+        Norms of its dual point in all groups.
+    gap : float
+        Relative gap at its dual point.
+    is_sure : bool
+        Whether the norms are exact or bounds, and not guesses.
+    """
+
+    certificate: Certificate
+    dual_norms: np.ndarray
+    gap: float
+    is_sure: bool
 
 
 class _Search:
-    """One solve: working set, current model, the present alpha, and the best certificates."""
+    """One solve: working set, current model, the present alpha, and the best certificates.
+
+    Attributes
+    ----------
+    iterate : Iterate
+        The present model.
+    alpha : float
+        The alpha of the present working set, at least that of the problem.
+    best_dual : Certificate or None
+        The certificate with the best dual point.
+    best_primal, best_iterate : Certificate, Iterate or None
+        The best model.
+    """
 
     def __init__(self, solver: DAL, problem: DesignProblem, start: DALStart):
-        self.solver, self.problem, self.start = solver, problem, start
+        self.solver = solver
+        self.problem = problem
+        self.start = start
         self.working_set = WorkingSet(problem) if start.working_set is None else start.working_set
         self.norms = DesignNorms(problem) if start.norms is None else start.norms.of(problem)
-        self.alpha, self.newton_steps = np.inf, 0
-        self.best: Certificate | None = None
-        self.found: tuple[Certificate, Iterate] | None = None
+        self.alpha = np.inf
+        self.newton_steps = 0
+        self.best_dual: Certificate | None = None
+        self.best_primal: Certificate | None = None
+        self.best_iterate: Iterate | None = None
 
     def _begin(self, tol: float) -> Iterate:
         """Return the better of the last model and its extrapolation along the path."""
-        problem, start, size = self.problem, self.start, len(self.working_set.columns)
-        if not start.trail:
-            if start.model is None:
-                return self._iterate(problem, np.zeros(0))
-            # add the groups of the model to the working set
-            groups, working_set = problem.groups, self.working_set
-            present = np.concatenate([working_set.groups, groups.free])
-            if len(missing := np.setdiff1d(groups.of_columns(start.model.active), present)):
-                working_set.extend(missing)
-            w = start.model.dense(problem.design.shape[1])[working_set.columns]
-            return self._iterate(problem, working_set.scaled(w))
-        last, predicted = start.trail[-1][1], start.predict(problem, self.working_set)
-        if predicted is not None:
-            iterate = self._iterate(problem, predicted[0], known=predicted[1])
+        problem = self.problem
+        trail = self.start.trail
+        if not trail:
+            return self._begin_with(self.start.model)
+        last = trail[-1].iterate
+        if len(trail) == 2 and trail[0].alpha != trail[1].alpha:
+            extrapolation = Extrapolation(trail, problem, self.working_set)
+            iterate = self._iterate(problem, extrapolation.w, known=extrapolation.outputs())
             if iterate.primal < problem.primal(last.outputs, last.norms):
+                if iterate.gap > 2.0 * tol:
+                    return iterate
                 # an extrapolated dual point cannot certify a gap
-                return self._iterate(problem, predicted[0]) if iterate.gap <= 2.0 * tol else iterate
-        return self._iterate(problem, padded(last.w, size))
+                return self._iterate(problem, extrapolation.w)
+        return self._iterate(problem, padded(last.w, len(self.working_set.columns)))
+
+    def _begin_with(self, model: LinearModel | None) -> Iterate:
+        """Return a model as an iterate; add its groups to the working set."""
+        problem = self.problem
+        if model is None:
+            return self._iterate(problem, np.zeros(0))
+        groups = problem.groups
+        present = np.concatenate([self.working_set.groups, groups.free])
+        missing = np.setdiff1d(groups.of_columns(model.active), present)
+        if len(missing):
+            self.working_set.extend(missing)
+        w = model.dense(problem.design.shape[1])[self.working_set.columns]
+        return self._iterate(problem, self.working_set.scaled(w))
 
     def run(self, monitor: GapMonitor) -> Solution:
         """Search until the gap is reached or stalls."""
-        problem, tol, stalled, least_gap = self.problem, monitor.tol, 0, np.inf
+        tol = monitor.tol
+        n_stalled = 0
+        most_stalled = MOST_STALLED if self.problem.takes_newton_steps else MOST_REPEATED
+        least_gap = np.inf
+        grows = False
         self.iterate = self._begin(tol)
-        most_stalled = MOST_STALLED if problem.takes_newton_steps else MOST_REPEATED
-        # if no new groups are expected, solve on the working set before a pass over all groups
-        grows, goes_on = (
-            False,
-            self.start.is_settled and self.iterate.gap > tol and monitor.max_iter > 1,
-        )
-        if goes_on:
-            self.alpha = problem.alpha
-            monitor.max_iter -= 1
+        if self.start.is_settled and self.iterate.gap > tol and monitor.max_iter > 1:
+            # no new groups are expected: solve on the working set before a pass over all groups
+            self.alpha = self.problem.alpha
+            monitor.skip_start()
             self._solve_working_set(FINE * tol)
         while True:
-            certificate, dual_norms, own_gap, is_sure = self._certify(tol)
-            gap = certificate.gap
-            active, size = np.count_nonzero(certificate.norms), len(self.working_set.groups)
-            facts = {
-                "working_set": size,
-                "passes": self.norms.passes,
-                "newton_steps": self.newton_steps,
-            }
-            over = monitor.record(certificate.primal, certificate.dual, active, **facts)
-            stalled = 0 if gap < (1.0 - SMALLER) * least_gap else stalled + is_sure
+            candidate = self._certify(tol)
+            is_over = self._record(monitor, candidate.certificate)
+            gap = candidate.certificate.gap
+            if gap < (1.0 - SMALLER) * least_gap:
+                n_stalled = 0
+            elif candidate.is_sure:
+                n_stalled += 1
             least_gap = min(gap, least_gap)
-            if over or stalled > most_stalled:
+            if is_over or n_stalled > most_stalled:
                 break
-            others = self._enlarge(dual_norms)
-            grows |= others
-            # if no group enters, the remaining gap is due to the working set
-            fine = (
-                max(FINE * tol, min(SHARE * own_gap, ROUGH))
-                if others
-                else FINE * SHARE * min(tol, own_gap)
-            )
-            if (
-                len(self.working_set.groups) == problem.groups.n_groups
-                and problem.loss.is_quadratic
-            ):
-                fine = ALMOST * tol
-            self._solve_working_set(ROUGH if self.alpha > problem.alpha else fine)
-        assert self.found is not None
-        assert self.best is not None
-        (certificate, iterate), working_set = self.found, self.working_set
+            others_follow = self._enlarge(candidate.dual_norms)
+            grows |= others_follow
+            self._solve_working_set(self._target(tol, candidate.gap, others_follow))
+        return self._solution(monitor, grows)
+
+    def _record(self, monitor: GapMonitor, certificate: Certificate) -> bool:
+        """Record the search so far; return whether it should end."""
+        return monitor.record(
+            primal=certificate.primal,
+            dual=certificate.dual,
+            active=np.count_nonzero(certificate.norms),
+            working_set=len(self.working_set.groups),
+            passes=self.norms.passes,
+            newton_steps=self.newton_steps,
+        )
+
+    def _target(self, tol: float, gap: float, others_follow: bool) -> float:
+        """Return the relative gap to reach on the working set, from the gap over all groups."""
+        if self.alpha > self.problem.alpha:
+            return ROUGH
+        has_all_groups = len(self.working_set.groups) == self.problem.groups.n_groups
+        if has_all_groups and self.problem.loss.is_quadratic:
+            return ALMOST * tol
+        if others_follow:
+            return max(FINE * tol, min(SHARE * gap, ROUGH))
+        # no group enters: the remaining gap is due to the working set
+        return FINE * SHARE * min(tol, gap)
+
+    def _solution(self, monitor: GapMonitor, grows: bool) -> Solution:
+        """Return the best model as the solution."""
+        assert self.best_primal is not None
+        assert self.best_iterate is not None
+        assert self.best_dual is not None
+        iterate = self.best_iterate
+        working_set = self.working_set
         model = working_set.model(padded(iterate.w, len(working_set.columns)), iterate.b)
         # with the best dual point, since lower bounds hold for every model
-        certificate = replace(certificate, dual=self.best.dual, rho=self.best.rho)
-        n_iter = len(monitor.history) - 1 + goes_on
-        trail, is_settled = (
-            (*self.start.trail, (self.problem.alpha, iterate))[-2:],
-            len(working_set.groups) > 0,
+        dual = self.best_dual
+        certificate = replace(self.best_primal, dual=dual.dual, rho=dual.rho)
+        trail = (*self.start.trail, TrailPoint(self.problem.alpha, iterate))
+        start = DALStart(
+            model=model,
+            working_set=working_set,
+            norms=self.norms,
+            trail=trail[-2:],
+            is_settled=len(working_set.groups) > 0 and not grows,
         )
-        start = DALStart(model, working_set, self.norms, trail, is_settled and not grows)
-        return Solution(
-            model, certificate, n_iter, certificate.proves(monitor.tol), monitor.history, start
-        )
+        return monitor.solution(model, certificate, start)
 
-    def _certify(self, tol: float) -> tuple[Certificate, np.ndarray, float, bool]:
-        """Return the best certificate of the model, the dual norms of all groups, and the gap of
-        its own dual point.
+    def _certify(self, tol: float) -> Candidate:
+        """Certify the present model; update the best model and the best dual point.
 
-        The last value is True if the norms are exact or bounds. Guesses are sufficient while they
-        show a large gap.
+        Guesses of dual norms are sufficient while they show a large gap.
         """
-        problem, working_set, iterate = self.problem, self.working_set, self.iterate
-        norms, rho = np.zeros(problem.groups.n_groups), iterate.rho
-        norms[working_set.groups] = iterate.norms
+        problem = self.problem
+        iterate = self.iterate
+        rho = iterate.rho
+        groups = self.working_set.groups
+        norms = np.zeros(problem.groups.n_groups)
+        norms[groups] = iterate.norms
         primal = problem.primal(iterate.outputs, norms)
         # dual norms on the working set are in double precision for any precision of the design
-        known, next_alpha = (
-            (working_set.groups, iterate.dual_norms),
-            max(problem.alpha, CONTINUATION * self.alpha),
-        )
-        dual_norms = None if self.best is None else self.norms.likely(rho, next_alpha, *known)
-        is_sure = (
-            dual_norms is None
-            or relative_gap(primal, problem.scaled_dual(rho, dual_norms)[0]) <= GUESSED * tol
-        )
+        dual_norms = None
+        if self.best_dual is not None:
+            next_alpha = max(problem.alpha, CONTINUATION * self.alpha)
+            dual_norms = self.norms.likely(rho, next_alpha, groups, iterate.dual_norms)
+        is_sure = dual_norms is None
+        if dual_norms is not None:
+            guessed_dual, _ = problem.scaled_dual(rho, dual_norms)
+            is_sure = relative_gap(primal, guessed_dual) <= GUESSED * tol
         if dual_norms is None or is_sure:
-            dual_norms = self.norms.at(rho, *known)
+            dual_norms = self.norms.at(rho, groups, iterate.dual_norms)
         dual, scale = problem.scaled_dual(rho, dual_norms)
-        if is_sure and (self.best is None or dual > self.best.dual):
-            self.best = Certificate(primal, dual, norms, iterate.outputs, scale * rho)
-        certificate = Certificate(primal, self.best.dual, norms, iterate.outputs, self.best.rho)
-        if self.found is None or primal < self.found[0].primal:
-            self.found = certificate, iterate
-        return certificate, dual_norms, relative_gap(primal, dual), is_sure
+        certificate = Certificate(
+            primal=primal, dual=dual, norms=norms, outputs=iterate.outputs, rho=scale * rho
+        )
+        if self.best_dual is None or (is_sure and dual > self.best_dual.dual):
+            self.best_dual = certificate
+        certificate = replace(certificate, dual=self.best_dual.dual, rho=self.best_dual.rho)
+        if self.best_primal is None or primal < self.best_primal.primal:
+            self.best_primal = certificate
+            self.best_iterate = iterate
+        return Candidate(
+            certificate=certificate,
+            dual_norms=dual_norms,
+            gap=relative_gap(primal, dual),
+            is_sure=is_sure,
+        )
 
     def _enlarge(self, dual_norms: np.ndarray) -> bool:
         """Add the groups that violate their constraints most, and choose the next alpha.
@@ -294,132 +434,168 @@ class _Search:
         Return whether more groups are likely to follow. After the first model: whether groups were
         left out.
         """
-        problem, working_set = self.problem, self.working_set
+        problem = self.problem
+        working_set = self.working_set
+        is_first = not len(working_set.groups)
         # without a threshold every group is in the model
-        outside = (
-            dual_norms / problem.threshold
-            if problem.threshold > 0
-            else np.full(len(dual_norms), np.inf)
-        )
-        outside[np.concatenate([working_set.groups, problem.groups.free])] = 0.0
-        is_first, least = not len(working_set.groups), problem.alpha
-        most = max(FEWEST_ENTRANTS, int(np.count_nonzero(self.iterate.norms)))
-        if is_first:
-            most = min(
-                FIRST_GROUPS, int(np.ceil(FIRST_COLUMNS / problem.groups.blocks.sizes.mean()))
-            )
-            # on a path others follow
-            least = 0.0 if self.start.trail else problem.alpha
-        if problem.threshold == 0:
-            most = len(outside)
-        entrants = np.flatnonzero(outside > least)
-        others = len(entrants) > (most if is_first else 0)
+        violations = np.full(len(dual_norms), np.inf)
+        if problem.threshold > 0:
+            violations = dual_norms / problem.threshold
+        violations[np.concatenate([working_set.groups, problem.groups.free])] = 0.0
+        # on a path others follow the first groups
+        least_violation = 0.0 if is_first and self.start.trail else problem.alpha
+        n_most = self._most_entrants()
+        entrants = np.flatnonzero(violations > least_violation)
+        n_expected = n_most if is_first else 0
+        others_follow = len(entrants) > n_expected
         # add the worst first: other violations may vanish once these groups change
-        entrants = entrants[np.argsort(-outside[entrants], kind="stable")][:most]
+        entrants = entrants[np.argsort(-violations[entrants], kind="stable")][:n_most]
         if len(entrants):
             working_set.extend(entrants)
-            outside[entrants] = 0.0
-        self.alpha = max(problem.alpha, min(self.alpha, CONTINUATION * outside.max(initial=0.0)))
-        # keep the model and the dual point on the larger working set, at the present alpha
-        last, problem, dual_norms = (
-            self.iterate,
-            problem.at(self.alpha),
-            dual_norms[working_set.groups],
-        )
-        w, norms = padded(last.w, len(working_set.columns)), padded(last.norms, len(dual_norms))
-        primal = problem.primal(last.outputs, norms)
-        gap = relative_gap(primal, problem.scaled_dual(last.rho, dual_norms)[0])
+            violations[entrants] = 0.0
+        next_alpha = min(self.alpha, CONTINUATION * violations.max(initial=0.0))
+        self.alpha = max(problem.alpha, next_alpha)
+        self._extend_iterate(dual_norms[working_set.groups])
+        return others_follow
+
+    def _most_entrants(self) -> int:
+        """Return the maximum number of groups to add to the working set."""
+        groups = self.problem.groups
+        if self.problem.threshold == 0:
+            return groups.n_groups
+        if not len(self.working_set.groups):
+            return min(FIRST_GROUPS, int(np.ceil(FIRST_COLUMNS / groups.blocks.sizes.mean())))
+        return max(FEWEST_ENTRANTS, int(np.count_nonzero(self.iterate.norms)))
+
+    def _extend_iterate(self, dual_norms: np.ndarray) -> None:
+        """Keep the model and dual point on a larger working set, at the present alpha.
+
+        ``dual_norms`` (g,) are those of the groups of the working set.
+        """
+        problem = self.problem.at(self.alpha)
+        iterate = self.iterate
+        norms = padded(iterate.norms, len(dual_norms))
+        primal = problem.primal(iterate.outputs, norms)
+        dual, _ = problem.scaled_dual(iterate.rho, dual_norms)
         self.iterate = replace(
-            last, w=w, norms=norms, dual_norms=dual_norms, primal=primal, gap=gap
+            iterate,
+            w=padded(iterate.w, len(self.working_set.columns)),
+            norms=norms,
+            dual_norms=dual_norms,
+            primal=primal,
+            gap=relative_gap(primal, dual),
         )
-        return others
 
     def _solve_working_set(self, tol: float) -> None:
-        """Solve on the working set to a relative gap over its columns: by sweeps, or Newton steps
-        if these are slow.
+        """Solve on the working set to a relative gap over its columns.
+
+        Newton steps follow sweeps if these are slow.
         """
-        problem, working_set = self.problem.at(self.alpha), self.working_set
-        if not len(working_set.groups):
+        problem = self.problem.at(self.alpha)
+        if not len(self.working_set.groups):
             return
         if not problem.loss.has_kink and problem.regularizer.elastic is not None:
             self._sweep(problem, tol)
+        if self.iterate.gap > tol and problem.takes_newton_steps:
+            self._take_newton_steps(problem, tol)
+
+    def _take_newton_steps(self, problem: DesignProblem, tol: float) -> None:
+        """Take proximal steps, by Newton's method in the dual, to a relative gap."""
+        working_set = self.working_set
         last = self.iterate
-        if last.gap > tol and problem.takes_newton_steps:
-            # scale by m: the loss is a mean
-            mean_square = float(np.linalg.norm(working_set.entries)) ** 2 / len(working_set.columns)
-            gamma = self.solver.gamma * len(last.rho) / (mean_square or 1.0)
-            search = ProximalNewton(problem, working_set, last, gamma, self.solver.growth)
-            if not search.minimize(tol * abs(last.primal), NEWTON_STEPS):
-                search.gaps()  # of the last step
-            self.newton_steps += search.newton_steps
-            found = self._iterate(problem, search.w, search.rho)
-            self.iterate = (
-                found if found.primal <= last.primal else self._iterate(problem, last.w, search.rho)
-            )
+        # scale by m: the loss is a mean
+        mean_square = float(np.linalg.norm(working_set.entries)) ** 2 / len(working_set.columns)
+        gamma = self.solver.gamma * len(last.rho) / (mean_square or 1.0)
+        search = ProximalNewton(problem, working_set, last, gamma, self.solver.growth)
+        if not search.minimize(tol * abs(last.primal), NEWTON_STEPS):
+            search.gaps()  # of the last step
+        self.newton_steps += search.newton_steps
+        self.iterate = self._iterate(problem, search.w, search.rho)
+        if not self.iterate.primal <= last.primal:
+            self.iterate = self._iterate(problem, last.w, search.rho)
 
     def _iterate(
         self,
         problem: DesignProblem,
         w: np.ndarray,
         rho: np.ndarray | None = None,
-        known: Known | None = None,
+        known: Outputs | None = None,
     ) -> Iterate:
-        """Return a model on the working set with the best intercept, and the better of ``rho`` and
-        its dual point.
+        """Return a model on the working set with the best intercept.
+
+        Its dual point is that of its predictions, or ``rho`` (m,) if that is better.
         """
         working_set = self.working_set
-        outputs, b, correlations = known or (working_set.outputs(w), 0.0, None)
-        shift = problem.best_intercept(outputs)
-        outputs, b = outputs + shift, b + shift
+        if known is None:
+            known = Outputs(working_set.outputs(w), b=0.0, correlations=None)
+        shift = problem.best_intercept(known.outputs)
+        outputs = known.outputs + shift
         norms = working_set.gauge.norms(w)
         primal = problem.primal(outputs, norms)
-        points = (
-            [problem.dual_point(outputs)]
-            if rho is None
-            else [problem.dual_point(outputs), problem.inside(rho)]
-        )
+        points = [problem.dual_point(outputs)]
+        if rho is not None:
+            points.append(problem.inside(rho))
         if not np.isfinite(problem.loss.curvature) and not w.any():
-            points.append(problem.best_constant()[1])
-        if correlations is None:
+            _, rho_of_constant = problem.best_constant()
+            points.append(rho_of_constant)
+        if known.correlations is None:
             correlations = working_set.correlations(np.array(points))
-        dual_norms = [working_set.gauge.dual_norms(found) for found in correlations]
-        duals = [problem.scaled_dual(point, own)[0] for point, own in zip(points, dual_norms)]
-        k = int(np.argmax(duals))
-        gap = relative_gap(primal, duals[k])
+        else:
+            # extrapolated models have one point
+            correlations = known.correlations[None]
+        dual_norms = []
+        duals = []
+        for point, correlations_of_point in zip(points, correlations):
+            dual_norms.append(working_set.gauge.dual_norms(correlations_of_point))
+            dual, _ = problem.scaled_dual(point, dual_norms[-1])
+            duals.append(dual)
+        best = int(np.argmax(duals))
         return Iterate(
-            w, b, outputs, points[k], norms, dual_norms[k], correlations[k], primal, gap, k == 0
+            w=w,
+            b=known.b + shift,
+            outputs=outputs,
+            rho=points[best],
+            norms=norms,
+            dual_norms=dual_norms[best],
+            correlations=correlations[best],
+            primal=primal,
+            gap=relative_gap(primal, duals[best]),
+            is_gradient=best == 0,
         )
 
     def _sweep(self, problem: DesignProblem, tol: float) -> None:
         """Take rounds of coordinate descent while they converge fast enough."""
-        worth, closely = (WORTH_ON_PATH, ALMOST) if self.start.trail else (WORTH_ALONE, ALONE)
-        sweeps, gaps = Sweeps(problem, self.working_set, worth), [self.iterate.gap]
+        is_on_path = len(self.start.trail) > 0
+        worth = WORTH_ON_PATH if is_on_path else WORTH_ALONE
+        share = ALMOST_ON_PATH if is_on_path else ALMOST_ALONE
+        sweeps = Sweeps(problem, self.working_set, worth)
+        gaps = [self.iterate.gap]
         while gaps[-1] > tol and not self._gives_up(gaps):
             last = self.iterate
-            correlations, target = (
-                last.correlations if last.own else None,
-                closely * tol * abs(last.primal),
-            )
-            w, halved = sweeps.round(last.w, last.outputs, correlations, target), 0
+            correlations = last.correlations if last.is_gradient else None
+            target = share * tol * abs(last.primal)
+            w = sweeps.round(last.w, last.outputs, correlations, target)
+            n_halvings = 0
             # a round may overflow if few losses have curvature; it is then halved
             with np.errstate(over="ignore", invalid="ignore"):
                 iterate = self._iterate(problem, w, sweeps.extrapolated)
-                while not _descends(iterate, last) and halved < HALVINGS:
-                    w, halved = 0.5 * (w + last.w), halved + 1
+                while not _descends(iterate, last) and n_halvings < HALVINGS:
+                    w = 0.5 * (w + last.w)
+                    n_halvings += 1
                     iterate = self._iterate(problem, w)
-            sweeps.learn(halved)
-            self.iterate = iterate if _descends(iterate, last) else last
+            sweeps.learn(n_halvings)
+            if _descends(iterate, last):
+                self.iterate = iterate
             gaps.append(self.iterate.gap)
 
     def _gives_up(self, gaps: list[float]) -> bool:
-        """Return whether rounds have stalled, or gain less than Newton steps in the dual are
-        expected to.
+        """Return whether rounds have stalled, or gain less than Newton steps in the dual would.
 
         Rounds over groups with Euclidean norms include Newton steps.
         """
         if self.working_set.gauge.is_euclidean or not self.problem.takes_newton_steps:
             return len(gaps) > MOST_WAITED and min(gaps[-MOST_WAITED:]) >= min(gaps[:-MOST_WAITED])
-        return len(gaps) > 3 and gaps[-1] > SLOW * gaps[-4]
+        return len(gaps) > SLOW_ROUNDS and gaps[-1] > SLOW * gaps[-SLOW_ROUNDS - 1]
 
 
 def _descends(iterate: Iterate, last: Iterate) -> bool:

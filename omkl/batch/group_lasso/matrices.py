@@ -28,22 +28,27 @@ class Design:
     """
 
     def __init__(self, matrix: Any, selective: bool = False) -> None:
-        self.matrix, self.selective, self._transposed = matrix, selective, matrix.T
-        self.shape, self.is_sparse = matrix.shape, sparse.issparse(matrix)
+        self.matrix = matrix
+        self.selective = selective
+        self.shape = matrix.shape
+        self.is_sparse = sparse.issparse(matrix)
+        self._transposed = matrix.T
+
+    def _as_own_type(self, values: np.ndarray) -> np.ndarray:
+        """Return values in the precision of the design."""
+        return values.astype(self.matrix.dtype, copy=False)
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
-        r"""Return :math:`A^\top \rho` over all columns (n,), in the precision of the design: one
-        pass.
+        r"""Return :math:`A^\top \rho` over all columns, (n,), in one pass.
+
+        Products have the precision of the design.
 
         Parameters
         ----------
         rho : array of shape (m,)
         """
-        return _finite(
-            np.asarray(
-                self._transposed @ rho.astype(self.matrix.dtype, copy=False), dtype=np.float64
-            )
-        )
+        products = self._transposed @ self._as_own_type(rho)
+        return _finite(np.asarray(products, dtype=np.float64))
 
     def correlations_of_all(self, points: np.ndarray) -> np.ndarray:
         """Return correlations with several points, (n, K).
@@ -84,15 +89,15 @@ class Design:
         """
         raise NotImplementedError
 
-    def rows(self, kept: np.ndarray) -> "Design":
+    def rows(self, samples: np.ndarray) -> "Design":
         """Return the design of some samples, without a copy.
 
         Parameters
         ----------
-        kept : int array
+        samples : int array
             Increasing indices of samples.
         """
-        return RowsOfDesign(self, kept)
+        return RowsOfDesign(self, samples)
 
     def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
         r"""Return :math:`\sum_j A_j w_j` over some columns, (m,).
@@ -115,20 +120,19 @@ class DenseDesign(Design):
     """A float32 or float64 array, C or F order."""
 
     def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return dense_products(self._transposed, indices, rho.astype(self.matrix.dtype, copy=False))
+        return dense_products(self._transposed, indices, self._as_own_type(rho))
 
     def correlations_of_all(self, points: np.ndarray) -> np.ndarray:
-        found = self._transposed @ points.T.astype(self.matrix.dtype, copy=False)
-        return _finite(found.astype(np.float64, copy=False))
+        products = self._transposed @ self._as_own_type(points.T)
+        return _finite(products.astype(np.float64, copy=False))
 
     def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found, squares = dense_products_and_squares(
-            self._transposed, rho.astype(self.matrix.dtype, copy=False)
-        )
-        return _finite(found), np.sqrt(squares)
+        products, squares = dense_products_and_squares(self._transposed, self._as_own_type(rho))
+        return _finite(products), np.sqrt(squares)
 
     def columns(self, indices: np.ndarray, out: np.ndarray | None = None) -> Matrix:
-        out = np.empty((self.shape[0], len(indices)), order="F") if out is None else out
+        if out is None:
+            out = np.empty((self.shape[0], len(indices)), order="F")
         if self.selective and self.matrix.dtype == out.dtype:
             # modes other than "clip" make another copy
             np.take(self._transposed, indices, axis=0, out=out.T, mode="clip")
@@ -152,13 +156,17 @@ class SparseDesign(Design):
 
 
 class OperatorDesign(Design):
-    """A matrix defined by its products: a scipy ``LinearOperator`` with ``matvec`` and ``rmatvec``."""
+    """A matrix defined by its products.
+
+    It is a scipy ``LinearOperator`` with ``matvec`` and ``rmatvec``.
+    """
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
         return _finite(np.asarray(self.matrix.rmatvec(rho), dtype=np.float64).ravel())
 
     def columns(self, indices: np.ndarray, out: np.ndarray | None = None) -> Matrix:
-        out = np.empty((self.shape[0], len(indices)), order="F") if out is None else out
+        if out is None:
+            out = np.empty((self.shape[0], len(indices)), order="F")
         for column, j in zip(out.T, indices):
             column[:] = self.matrix.matvec(np.eye(1, self.shape[1], j)[0])
         return out
@@ -170,19 +178,22 @@ class OperatorDesign(Design):
 
 
 class RowsOfDesign(Design):
-    """Some samples of a design, as in the folds of cross-validation: products use all samples, with
-    zeros elsewhere.
+    """Some samples of a design, as in the folds of cross-validation.
 
-    Norms of columns are norms over all samples, which are upper bounds.
+    Products use all samples, with zeros for the others. Norms of columns are norms over all
+    samples, which are upper bounds.
     """
 
-    def __init__(self, design: Design, kept: np.ndarray) -> None:
+    def __init__(self, design: Design, samples: np.ndarray) -> None:
         super().__init__(design.matrix, design.selective)
-        self._design, self._kept, self.shape = design, kept, (len(kept), design.shape[1])
+        self._design = design
+        self._samples = samples
+        self.shape = (len(samples), design.shape[1])
 
     def _spread(self, rho: np.ndarray) -> np.ndarray:
+        """Return values of all samples of the design, zero except for those of the rows."""
         full = np.zeros(self._design.shape[0])
-        full[self._kept] = rho
+        full[self._samples] = rho
         return full
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
@@ -195,14 +206,14 @@ class RowsOfDesign(Design):
         return self._design.correlations_and_norms(self._spread(rho))
 
     def columns(self, indices: np.ndarray, out: np.ndarray | None = None) -> Matrix:
-        found = self._design.columns(indices)[self._kept]
+        columns = self._design.columns(indices)[self._samples]
         if out is None:
-            return found
-        out[:] = found
+            return columns
+        out[:] = columns
         return out
 
     def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-        return self._design.product(indices, coefficients)[self._kept]
+        return self._design.product(indices, coefficients)[self._samples]
 
 
 class StackedDesign(Design):
@@ -210,43 +221,42 @@ class StackedDesign(Design):
 
     def __init__(self, design: Design, n_outputs: int) -> None:
         super().__init__(design.matrix, design.selective)
-        self.single, self.n_outputs = design, n_outputs
-        self.shape = design.shape[0] * n_outputs, design.shape[1] * n_outputs
+        self.single = design
+        self.n_outputs = n_outputs
+        self.shape = (design.shape[0] * n_outputs, design.shape[1] * n_outputs)
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
         return self.single.correlations_of_all(rho.reshape(self.n_outputs, -1)).ravel()
 
     def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
         columns = indices[:: self.n_outputs] // self.n_outputs
-        own = [
-            self.single.some_correlations(columns, part) for part in rho.reshape(self.n_outputs, -1)
-        ]
-        return np.column_stack(own).ravel()
+        by_output = rho.reshape(self.n_outputs, -1)
+        correlations = [self.single.some_correlations(columns, point) for point in by_output]
+        return np.column_stack(correlations).ravel()
 
     def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         norms = self.single.correlations_and_norms(rho[: self.single.shape[0]])[1]
         return self.correlations(rho), np.repeat(norms, self.n_outputs)
 
     def product(self, indices: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-        of_outputs = [indices % self.n_outputs == k for k in range(self.n_outputs)]
-        parts = [
-            self.single.product(indices[own] // self.n_outputs, coefficients[own])
-            for own in of_outputs
-        ]
-        return np.concatenate(parts)
+        outputs = []
+        for k in range(self.n_outputs):
+            is_of_output = indices % self.n_outputs == k
+            columns = indices[is_of_output] // self.n_outputs
+            outputs.append(self.single.product(columns, coefficients[is_of_output]))
+        return np.concatenate(outputs)
 
 
 def _finite(products: np.ndarray) -> np.ndarray:
     """Return products with all columns unchanged; raise an InputError unless they are finite."""
-    if not np.isfinite(products).all():
-        bad = np.flatnonzero(~np.isfinite(products))
-        where = (
-            f"Column {bad[0]} of the design holds"
-            if len(bad) < len(products)
-            else "The design holds"
-        )
-        raise InputError(f"{where} NaN, infinite numbers, or numbers whose squares overflow.")
-    return products
+    is_finite = np.isfinite(products.reshape(len(products), -1)).all(axis=1)
+    invalid = np.flatnonzero(~is_finite)
+    if not len(invalid):
+        return products
+    place = "The design"
+    if len(invalid) < len(products):
+        place = f"Column {invalid[0]} of the design"
+    raise InputError(f"{place} holds NaN, infinite numbers, or numbers whose squares overflow.")
 
 
 def as_design(matrix: Any) -> Design:
@@ -266,7 +276,8 @@ def as_design(matrix: Any) -> Design:
     if isinstance(matrix, LinearOperator):
         return OperatorDesign(matrix)
     if sparse.issparse(matrix):
-        matrix = matrix if matrix.format in ("csc", "csr") else matrix.tocsc()
+        if matrix.format not in ("csc", "csr"):
+            matrix = matrix.tocsc()
         return SparseDesign(as_floats(matrix), matrix.format == "csc")
     matrix = np.asarray(matrix)
     if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.number) or np.iscomplexobj(matrix):

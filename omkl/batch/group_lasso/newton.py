@@ -1,13 +1,12 @@
-r"""Proximal steps of DAL on a working set of columns: the augmented Lagrangian, minimised by Newton
-steps.
+r"""Proximal steps of DAL on a working set of columns.
 
-For weight :math:`1/(2\gamma)` and :math:`v = w + \gamma B^\top \rho`, the augmented Lagrangian
-(Tomioka, Suzuki and Sugiyama; sections 4 and 5 of Suzuki and Tomioka 2011 with one kernel per
-group)
+They minimise the augmented Lagrangian by Newton steps. For weight :math:`1/(2\gamma)` and :math:`v
+= w + \gamma B^\top \rho`, the augmented Lagrangian (Tomioka, Suzuki and Sugiyama; sections 4 and 5
+of Suzuki and Tomioka 2011 with one kernel per group)
 
-.. math:: \varphi(\rho) = \sum_i c_i\, l^*(y_i, -\rho_i / c_i) + \frac1\gamma\Bigl(x^\top v - \frac12 \|x\|^2\Bigr)
-          - \alpha \psi(x) \quad \text{subject to} \quad \sum_i \rho_i = 0, \qquad
-          x = \mathrm{prox}_{\gamma \alpha \psi}(v)
+.. math:: \varphi(\rho) = \sum_i c_i\, l^*(y_i, -\rho_i / c_i)
+          + \frac1\gamma\Bigl(x^\top v - \frac12 \|x\|^2\Bigr) - \alpha \psi(x) \quad \text{subject
+          to} \quad \sum_i \rho_i = 0, \qquad x = \mathrm{prox}_{\gamma \alpha \psi}(v)
 
 has the gradient :math:`\nabla l^* + B x` and the Hessian :math:`D + \gamma B J B^\top`, in which J
 is zero except on active columns. The multiplier of the equality is the intercept. Bounds and kinks
@@ -15,7 +14,7 @@ of the dual loss get a barrier.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -26,11 +25,12 @@ from omkl.batch.group_lasso.blocks import Blocks
 from omkl.batch.group_lasso.matrices import Matrix
 from omkl.batch.group_lasso.problem import DesignProblem
 from omkl.batch.group_lasso.working_set import Iterate, WorkingSet, inner_products
-from omkl.batch.newton import BarrierSearch, cholesky
+from omkl.batch.newton import BarrierSearch, add_to_diagonal, cholesky
 
-#: Residual of a system, relative to its right side, above which the solution is refined; maximum
-#: number of solutions.
-WELL_SOLVED, MOST_REFINED = 1e-10, 3
+#: Residual of a system, relative to its right side, above which the solution is refined.
+WELL_SOLVED = 1e-10
+#: Maximum number of solutions of a system, with refinements.
+MOST_REFINED = 3
 
 
 @dataclass(eq=False)
@@ -66,21 +66,31 @@ class DesignTerm:
         self._refresh()
 
     def _refresh(self) -> None:
+        """Set the model and its norms at the present point.
+
+        ``_v`` (k,) is v after soft thresholding, ``_v_norms`` and ``_radii`` (g,) are the Euclidean
+        norms of its groups before and after the proximity operator.
+        """
+        blocks = self.working_set.blocks
         gauge = self.working_set.gauge
-        self._v = gauge.thresholded(
-            self.w + self.gamma * self.correlations, self.gamma * self.problem.penalty
-        )
-        self._v_norms = self.working_set.blocks.norms(self._v)
+        target = self.w + self.gamma * self.correlations
+        self._v = gauge.thresholded(target, self._step)
+        self._v_norms = blocks.norms(self._v)
         self._radii = self._shrunk(self._v_norms)
-        ratio = np.divide(
-            self._radii, self._v_norms, out=np.zeros_like(self._radii), where=self._radii > 0
-        )
-        self.x = self._v * self.working_set.blocks.spread(ratio)
+        ratios = np.zeros_like(self._radii)
+        np.divide(self._radii, self._v_norms, out=ratios, where=self._radii > 0)
+        self.x = self._v * blocks.spread(ratios)
         self.norms = self._radii if gauge.is_euclidean else gauge.norms(self.x)
         self._outputs = self.working_set.outputs(self.x)
 
+    @property
+    def _step(self) -> float:
+        """The step of the proximity operator."""
+        return self.gamma * self.problem.penalty
+
     def _shrunk(self, norms: np.ndarray) -> np.ndarray:
-        shrunk = self.problem.regularizer.prox(norms, self.gamma * self.problem.penalty)
+        """Return Euclidean norms (g,) after the proximity operator."""
+        shrunk = self.problem.regularizer.prox(norms, self._step)
         # columns are divided by the weight of the norm, unless that is 0
         return np.where(self.working_set.gauge.norm_weights > 0, shrunk, norms)
 
@@ -90,33 +100,39 @@ class DesignTerm:
 
     def hessian(self) -> "NewtonSystem":
         """Return the second derivatives, restricted to active columns."""
-        blocks, active, gauge = (
-            self.working_set.blocks,
-            np.flatnonzero(self._radii),
-            self.working_set.gauge,
-        )
-        indices, sizes = np.flatnonzero(blocks.spread(self._radii)), blocks.sizes[active]
-        slopes = self.problem.regularizer.prox_slope(
-            self._v_norms[active], self.gamma * self.problem.penalty
-        )
-        if not gauge.is_euclidean:
+        blocks = self.working_set.blocks
+        gauge = self.working_set.gauge
+        if gauge.is_euclidean:
+            active = np.flatnonzero(self._radii)
+            indices = np.flatnonzero(blocks.spread(self._radii))
+            sizes = blocks.sizes
+        else:
             indices = np.flatnonzero(self.x)
-            sizes = blocks.sums((self.x != 0).astype(np.int64))[active]
+            sizes = blocks.sums((self.x != 0).astype(np.int64))
+            active = np.flatnonzero(sizes)
+        slopes = self.problem.regularizer.prox_slope(self._v_norms[active], self._step)
+        if not gauge.is_euclidean:
             slopes = np.where(gauge.norm_weights[active] > 0, slopes, 1.0)
-        parts = self._v[indices], self._v_norms[active], self._radii[active], slopes
-        return NewtonSystem(self.working_set.matrix[:, indices], self.gamma, Blocks(sizes), *parts)
+        return NewtonSystem(
+            B=self.working_set.matrix[:, indices],
+            gamma=self.gamma,
+            blocks=Blocks(sizes[active]),
+            v=self._v[indices],
+            norms=self._v_norms[active],
+            shrunk=self._radii[active],
+            slopes=slopes,
+        )
 
     def along(self, direction: np.ndarray) -> Callable[[float], float]:
         """Return the value along ``direction`` as a function of the step."""
         self._moves = self.working_set.matrix.T @ direction
-        center, gauge = self.w + self.gamma * self.correlations, self.working_set.gauge
+        center = self.w + self.gamma * self.correlations
+        gauge = self.working_set.gauge
 
         def value(step: float) -> float:
             # the l1 penalty cancels with the part removed by soft thresholding
             moved = center + (step * self.gamma) * self._moves
-            norms = self.working_set.blocks.norms(
-                gauge.thresholded(moved, self.gamma * self.problem.penalty)
-            )
+            norms = self.working_set.blocks.norms(gauge.thresholded(moved, self._step))
             shrunk = self._shrunk(norms)
             envelope = float(shrunk @ (norms - 0.5 * shrunk)) / self.gamma
             penalized = np.where(gauge.norm_weights > 0, shrunk, 0.0)
@@ -132,8 +148,7 @@ class DesignTerm:
 
 
 class ProximalNewton(BarrierSearch):
-    """Proximal steps on a working set, with growing weights, from a model and a dual point; keeps
-    the best model.
+    """Proximal steps on a working set, with growing weights, which keep the best model.
 
     Parameters
     ----------
@@ -162,18 +177,17 @@ class ProximalNewton(BarrierSearch):
         growth: float,
     ) -> None:
         super().__init__(problem, start.rho, start.b, start.gap * abs(start.primal))
-        self.gamma, self.growth, self.w, self.rho = gamma, growth, start.w, start.rho
+        self.gamma = gamma
+        self.growth = growth
+        self.w = start.w
+        self.rho = start.rho
         rho = self.dual_loss.rho(self.x)
-        self.term = DesignTerm(
-            problem, working_set, start.w, gamma, rho, working_set.matrix.T @ rho
-        )
+        correlations = working_set.matrix.T @ rho
+        self.term = DesignTerm(problem, working_set, start.w, gamma, rho, correlations)
 
     def proximal_step(self) -> None:
-        term = self.term
         self.gamma *= self.growth
-        self.term = DesignTerm(
-            self.problem, term.working_set, term.x, self.gamma, term.rho, term.correlations
-        )
+        self.term = replace(self.term, w=self.term.x, gamma=self.gamma)
 
     def dual_norms(self) -> np.ndarray:
         return self.term.working_set.gauge.dual_norms(self.term.correlations)
@@ -191,12 +205,12 @@ class ProximalNewton(BarrierSearch):
 
 @dataclass(eq=False)
 class NewtonSystem:
-    r""":math:`\gamma Q Q^\top` with :math:`Q = B S`, and linear systems with it, of the smaller
-    side of Q.
+    r""":math:`\gamma Q Q^\top` with :math:`Q = B S`, and linear systems with it.
 
-    :math:`J = S^2` is the Jacobian of a proximity operator that moves blocks along their rays, on its active blocks.
-    With :math:`x_g = (p_g / \|v_g\|) v_g` and :math:`p_g = \mathrm{prox}(\|v_g\|)` it is
-    :math:`(p_g / \|v_g\|) (I - u u^\top) + p_g' u u^\top` with :math:`u = v_g / \|v_g\|` on each block.
+    :math:`J = S^2` is the Jacobian of a proximity operator that moves blocks along their rays, on
+    its active blocks. With :math:`x_g = (p_g / \|v_g\|) v_g` and :math:`p_g =
+    \mathrm{prox}(\|v_g\|)` it is :math:`(p_g / \|v_g\|) (I - u u^\top) + p_g' u u^\top` with
+    :math:`u = v_g / \|v_g\|` on each block. Systems have the size of the smaller side of Q.
 
     Parameters
     ----------
@@ -230,14 +244,16 @@ class NewtonSystem:
             self._ray = self.v / self.blocks.spread(self.norms)
 
     def sqrt_times(self, rows: np.ndarray) -> np.ndarray:
-        """Return S times an array with one row per coordinate; the same array if S is the identity."""
+        """Return S times an array, (a,) or (a, n); the same array if S is the identity."""
         if self._across is None:
             return rows
-        columns = (slice(None),) + (None,) * (rows.ndim - 1)
-        product = self._across[columns] * rows
+        # turns values of coordinates or blocks into columns if there are several
+        as_column = (slice(None),) + (None,) * (rows.ndim - 1)
+        product = self._across[as_column] * rows
         if not self.blocks.single:
-            shares = self._excess[columns] * self.blocks.sums(self._ray[columns] * rows)
-            product += self._ray[columns] * self.blocks.spread(shares)
+            ray = self._ray[as_column]
+            shares = self._excess[as_column] * self.blocks.sums(ray * rows)
+            product += ray * self.blocks.spread(shares)
         return product
 
     def transposed_times(self, t: np.ndarray) -> np.ndarray:
@@ -250,8 +266,7 @@ class NewtonSystem:
     def solve(
         self, diagonal: np.ndarray, right: np.ndarray, equality: bool
     ) -> tuple[np.ndarray, float]:
-        r"""Solve ``(self + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if
-        ``equality``.
+        r"""Solve ``(self + diag(diagonal)) x + b 1 = right``.
 
         Parameters
         ----------
@@ -259,6 +274,7 @@ class NewtonSystem:
             Positive.
         right : array of shape (m,)
         equality : bool
+            Whether :math:`\sum_i x_i = 0` must hold.
 
         Returns
         -------
@@ -268,32 +284,43 @@ class NewtonSystem:
         """
         if self.B.shape[1] <= self.B.shape[0]:
             solve = self._by_columns(1.0 / diagonal)
-        else:  # the original system, of the size of the samples
-            Q = self.sqrt_times((self.B.toarray() if sparse.issparse(self.B) else self.B).T)
-            M = self.gamma * (Q.T @ Q)
-            M[np.diag_indices_from(M)] += diagonal
-            solve = partial(cho_solve, (cholesky(M), True), check_finite=False)
+        else:
+            solve = self._by_samples(diagonal)
         ones = solve(np.ones_like(right)) if equality else np.zeros_like(right)
-        x, multiplier, left = np.zeros_like(right), 0.0, right
+        x = np.zeros_like(right)
+        multiplier = 0.0
+        residual = right
         # refine the solution: Woodbury's identity loses digits
         for _ in range(MOST_REFINED):
-            found = solve(left)
-            change = float(found.sum() / ones.sum()) if equality else 0.0
-            x, multiplier = x + found - change * ones, multiplier + change
-            left = right - (self @ x + diagonal * x + multiplier)
-            if np.linalg.norm(left) <= WELL_SOLVED * np.linalg.norm(right):
+            solution = solve(residual)
+            change = float(solution.sum() / ones.sum()) if equality else 0.0
+            x = x + solution - change * ones
+            multiplier += change
+            residual = right - (self @ x + diagonal * x + multiplier)
+            if np.linalg.norm(residual) <= WELL_SOLVED * np.linalg.norm(right):
                 break
         return x, multiplier
 
+    def _by_samples(self, diagonal: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return a solver of the system itself, of the size of the samples."""
+        B = self.B.toarray() if sparse.issparse(self.B) else self.B
+        Q_transposed = self.sqrt_times(B.T)
+        M = self.gamma * (Q_transposed.T @ Q_transposed)
+        add_to_diagonal(M, diagonal)
+        return partial(cho_solve, (cholesky(M), True), check_finite=False)
+
     def _by_columns(self, inverse: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Solve by Woodbury's identity: a system of the size of the active columns."""
+        """Return a solver by Woodbury's identity, of the size of the active columns.
+
+        ``inverse`` (m,) is the inverse of the diagonal.
+        """
         M = self.sqrt_times(self.sqrt_times(inner_products(self.B, inverse)).T)
-        M[np.diag_indices_from(M)] += 1.0 / self.gamma
+        add_to_diagonal(M, 1.0 / self.gamma)
         factor = cholesky(M), True
 
         def solve(right: np.ndarray) -> np.ndarray:
-            shared = inverse * right
-            inner = cho_solve(factor, self.transposed_times(shared), check_finite=False)
-            return shared - inverse * (self.B @ self.sqrt_times(inner))
+            weighted = inverse * right
+            inner = cho_solve(factor, self.transposed_times(weighted), check_finite=False)
+            return weighted - inverse * (self.B @ self.sqrt_times(inner))
 
         return solve

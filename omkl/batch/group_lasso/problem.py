@@ -1,4 +1,4 @@
-"""Sparse linear models on a design matrix, of one output or several, and screening of their groups."""
+"""Sparse linear models on a design matrix, and screening of their groups."""
 
 from copy import copy
 from dataclasses import dataclass, field
@@ -50,13 +50,15 @@ class DesignProblem(BaseProblem):
     Parameters
     ----------
     design : Design
-        :func:`~omkl.batch.as_design` makes one from an array, a sparse matrix or a ``LinearOperator``.
+        :func:`~omkl.batch.as_design` makes one from an array, a sparse matrix or a
+        ``LinearOperator``.
     y : array of shape (m,)
     loss : PointwiseLoss
     regularizer : Regularizer
         A function of the group norms with an exact proximity operator, or of coordinates, such as
         ``L1``, if every column is its own group. Sums of both, such as
-        :class:`~omkl.regularizers.SparseGroup`, become ``L21`` on groups with an l1 term in their norms.
+        :class:`~omkl.regularizers.SparseGroup`, become ``L21`` on groups with an l1 term in their
+        norms.
     alpha : float > 0
         Weight of the regularizer.
     groups : ColumnGroups, optional
@@ -97,29 +99,17 @@ class DesignProblem(BaseProblem):
             raise InputError(f"The design has {m} rows, but y has shape {np.shape(self.y)}.")
         if self.loss.classifies and self.intercept and np.all(self.y == self.y[0]):
             raise InputError("y has one class only: with an intercept there is nothing to learn.")
-        groups = ColumnGroups(None, n) if self.groups is None else self.groups  # type: ignore[redundant-expr]
+        groups = self.groups
+        if groups is None:
+            groups = ColumnGroups(None, n)  # type: ignore[unreachable]
         if groups.n_columns != n:
             raise InputError(f"The groups have {groups.n_columns} columns, but the design has {n}.")
-        regularizer, terms = self.regularizer, self.regularizer.terms()
-        on_norms = [term for term in terms if not term.on_coordinates]
-        if len(on_norms) == len(terms) or not on_norms:
-            groups = groups.reweighed(1.0, groups.l1, self.positive or groups.gauge.positive)
-        else:  # the norms of the groups include the l1 penalties
-            elastic = [term.elastic or (0.0, np.inf) for term in terms]
-            if any(quadratic > 0 for _, quadratic in elastic):
-                raise InputError(
-                    f"{regularizer!r} cannot combine squared norms with l1 penalties of single coefficients."
-                )
-            l1 = sum(linear for term, (linear, _) in zip(terms, elastic) if term.on_coordinates)
-            factor = sum(
-                linear for term, (linear, _) in zip(terms, elastic) if not term.on_coordinates
-            )
-            regularizer, groups = L21(), groups.reweighed(factor, l1, self.positive)
+        regularizer, groups = self._with_l1_in_norms(groups)
         fits = not regularizer.on_coordinates or (regularizer.separable and groups.blocks.single)
         if not (regularizer.exact and fits):
             raise InputError(
-                f"{regularizer!r} must be a function of the groups' norms with an exact proximity operator: leave out "
-                "groups, or choose another."
+                f"{regularizer!r} must be a function of the groups' norms with an exact proximity "
+                "operator: leave out groups, or choose another."
             )
         if len(groups.free) and self.loss.has_kink:
             raise InputError(
@@ -128,24 +118,49 @@ class DesignProblem(BaseProblem):
         object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "regularizer", regularizer)
 
+    def _with_l1_in_norms(self, groups: ColumnGroups) -> tuple[Regularizer, ColumnGroups]:
+        """Return the regularizer and groups, with l1 penalties as part of the norms of groups.
+
+        Sums of functions of norms and of l1 penalties become ``L21`` on groups with an l1 term.
+        """
+        terms = self.regularizer.terms()
+        n_on_coordinates = sum(term.on_coordinates for term in terms)
+        if n_on_coordinates in (0, len(terms)):
+            positive = self.positive or groups.gauge.positive
+            return self.regularizer, groups.reweighed(1.0, groups.l1, positive)
+        factor = 0.0
+        l1 = 0.0
+        for term in terms:
+            linear, quadratic = term.elastic or (0.0, np.inf)
+            if quadratic > 0:
+                raise InputError(
+                    f"{self.regularizer!r} cannot combine squared norms with l1 penalties "
+                    "of single coefficients."
+                )
+            if term.on_coordinates:
+                l1 += linear
+            else:
+                factor += linear
+        return L21(), groups.reweighed(factor, l1, self.positive)
+
     @property
     def penalty(self) -> float:  # type: ignore[override]
         return self.alpha
 
     @property
     def threshold(self) -> float:
-        """Slope of the regularizer at zero: groups with dual norms below alpha times this slope are
-        zero.
+        """Slope of the regularizer at zero.
+
+        Groups with dual norms below alpha times this slope are zero.
         """
         return self.regularizer.slope_at_zero
 
     @property
     def loss_weights(self) -> np.ndarray:
-        weights = (
-            np.ones(len(self.y))
-            if self.sample_weight is None
-            else np.asarray(self.sample_weight, np.float64)
-        )
+        if self.sample_weight is None:
+            weights = np.ones(len(self.y))
+        else:
+            weights = np.asarray(self.sample_weight, np.float64)
         return weights / weights.sum()
 
     @cached_property
@@ -154,11 +169,12 @@ class DesignProblem(BaseProblem):
         if not len(self.groups.free):
             return None
         design = self.single.design
-        columns = design.columns(self.single.free_columns)
-        parts = [np.ones((design.shape[0], 1))] if self.intercept else []
-        free = Unpenalized(
-            np.hstack([*parts, columns.toarray() if sparse.issparse(columns) else columns])
-        )
+        matrix = design.columns(self.single.free_columns)
+        if sparse.issparse(matrix):
+            matrix = matrix.toarray()
+        if self.intercept:
+            matrix = np.hstack([np.ones((design.shape[0], 1)), matrix])
+        free = Unpenalized(matrix)
         if free.basis.shape[1] >= design.shape[0]:
             raise InputError("The groups of weight 0 fit any targets.")
         return free
@@ -166,7 +182,8 @@ class DesignProblem(BaseProblem):
     @property
     def free_columns(self) -> np.ndarray:
         """Indices of the columns that are not regularized, increasing."""
-        return np.sort(self.groups.columns_of(self.groups.free)[0])
+        columns, _ = self.groups.columns_of(self.groups.free)
+        return np.sort(columns)
 
     @property
     def n_outputs(self) -> int:
@@ -197,6 +214,7 @@ class DesignProblem(BaseProblem):
         return loss
 
     def _make_loss(self) -> WeightedLoss:
+        """Return the losses of all samples."""
         if self.unpenalized is None:
             return super().weighted_loss
         return PartlyFreeLoss(
@@ -213,24 +231,24 @@ class DesignProblem(BaseProblem):
 
     def at(self, value: float) -> "DesignProblem":
         check_number("alpha", value, above=0)
-        same = copy(self)  # cached properties do not depend on alpha
-        object.__setattr__(same, "alpha", value)
-        return same
+        problem = copy(self)  # cached properties do not depend on alpha
+        object.__setattr__(problem, "alpha", value)
+        return problem
 
     def path_values(self, count: int, decades: float) -> np.ndarray:
         largest = self.largest_alpha()
         if not largest > 0:
             raise InputError(
-                "No column is correlated with y, so none is in the model at any alpha: give values of alpha."
+                "No column is correlated with y, so none is in the model at any alpha: "
+                "give values of alpha."
             )
         return np.geomspace(1.0, 10.0**-decades, count) * largest
 
     def largest_alpha(self) -> float:
-        r"""Return :math:`\alpha_{\max}`, the least alpha at which a constant is optimal;
-        ``self.alpha`` is not used.
+        r"""Return :math:`\alpha_{\max}`, the least alpha at which a constant is optimal.
 
-        It is :math:`\max_g \|A_g^\top \rho_0\| / (\omega_g \psi'(0))` with the dual point
-        :math:`\rho_0` of the best constant.
+        ``self.alpha`` is not used. The value is :math:`\max_g \|A_g^\top \rho_0\| / (\omega_g
+        \psi'(0))` with the dual point :math:`\rho_0` of the best constant.
 
         Raises
         ------
@@ -239,23 +257,26 @@ class DesignProblem(BaseProblem):
         """
         if not self.threshold > 0:
             raise InputError(
-                f"{self.regularizer!r} keeps all columns in the model at any alpha: give values of alpha."
+                f"{self.regularizer!r} keeps all columns in the model at any alpha: "
+                "give values of alpha."
             )
-        return float(self.dual_norms(self.best_constant()[1]).max(initial=0.0)) / self.threshold
+        _, rho = self.best_constant()
+        return float(self.dual_norms(rho).max(initial=0.0)) / self.threshold
 
 
 @dataclass(frozen=True)
 class StackedProblem(DesignProblem):
-    r"""A problem of several outputs with shared groups: multi-task or multinomial; see
-    :func:`stacked_problem`.
+    r"""A problem of several outputs with shared groups: multi-task or multinomial.
+
+    :func:`stacked_problem` makes one.
 
     .. math:: \min_{W, b}\ \frac{1}{\sum_i s_i} \sum_i s_i\, l\Bigl(y_i, (A W)_i + b\Bigr)
               + \alpha\, \psi(\omega_1 \|W_1\|_F, \ldots, \omega_G \|W_G\|_F)
 
     W has a row for each column of the design, and a column for each of K outputs. The loss is a sum
     over outputs, or the loss of multinomial regression. This is a problem with the design
-    :math:`I_K \otimes A`, which is never formed. Predictions and dual points concatenate the outputs, (K m,); coefficients hold all outputs of a column side by side,
-    (n K,).
+    :math:`I_K \otimes A`, which is never formed. Predictions and dual points concatenate the
+    outputs, (K m,); coefficients hold all outputs of a column side by side, (n K,).
 
     Attributes
     ----------
@@ -272,8 +293,8 @@ class StackedProblem(DesignProblem):
         super().__post_init__()
         if self.loss.has_kink or not self.groups.gauge.is_euclidean:
             raise InputError(
-                "Problems of several outputs need a loss without kinks, and group norms without an l1 term, got "
-                f"{self.loss!r} and {self.regularizer!r}."
+                "Problems of several outputs need a loss without kinks, and group norms without "
+                f"an l1 term, got {self.loss!r} and {self.regularizer!r}."
             )
 
     @property
@@ -281,12 +302,14 @@ class StackedProblem(DesignProblem):
         return np.tile(self.single.loss_weights, self.n_outputs)
 
     def _make_loss(self) -> WeightedLoss:
-        free, n_samples = self.unpenalized, self.single.design.shape[0]
+        free = self.unpenalized
         if not self.multinomial:
             return StackedLoss(
                 self.loss, self.y, self.loss_weights, self.offset, self.n_outputs, free
             )
-        free = Unpenalized(np.ones((n_samples, int(self.intercept)))) if free is None else free
+        if free is None:
+            n_samples = self.single.design.shape[0]
+            free = Unpenalized(np.ones((n_samples, int(self.intercept))))
         return MultinomialLoss(
             self.loss, self.y, self.loss_weights, self.offset, free=free, n_parts=self.n_outputs
         )
@@ -320,21 +343,33 @@ def stacked_problem(
     omkl.exceptions.InputError
         If the loss has kinks, or the norms have an l1 term.
     """
-    m, n_outputs = targets.shape
+    n_samples, n_outputs = targets.shape
     n_columns = design.shape[1]
-    groups = ColumnGroups(None, n_columns) if groups is None else groups
-    labels, gauge = groups.spread(np.arange(groups.n_groups)), groups.gauge
+    if groups is None:
+        groups = ColumnGroups(None, n_columns)
     single = DesignProblem(
-        design, np.zeros(m), Squared(), regularizer, alpha, groups, intercept, sample_weight
+        design, np.zeros(n_samples), Squared(), regularizer, alpha, groups, intercept, sample_weight
     )
-    stacked, y = StackedDesign(design, n_outputs), np.asarray(targets, dtype=np.float64).T.ravel()
-    groups = ColumnGroups(
-        np.repeat(labels, n_outputs), n_columns * n_outputs, gauge.norm_weights, l1=groups.l1
+    labels = groups.spread(np.arange(groups.n_groups))
+    stacked_groups = ColumnGroups(
+        np.repeat(labels, n_outputs),
+        n_columns * n_outputs,
+        groups.gauge.norm_weights,
+        l1=groups.l1,
     )
-    offset = None if offset is None else np.asarray(offset, dtype=np.float64).T.ravel()
-    shared = regularizer, alpha, groups, intercept, None, offset
+    if offset is not None:
+        offset = np.asarray(offset, dtype=np.float64).T.ravel()
     return StackedProblem(
-        stacked, y, loss or Logistic(), *shared, single=single, multinomial=loss is None
+        design=StackedDesign(design, n_outputs),
+        y=np.asarray(targets, dtype=np.float64).T.ravel(),
+        loss=loss or Logistic(),
+        regularizer=regularizer,
+        alpha=alpha,
+        groups=stacked_groups,
+        intercept=intercept,
+        offset=offset,
+        single=single,
+        multinomial=loss is None,
     )
 
 
@@ -379,19 +414,40 @@ def check_start(model: Any, problem: DesignProblem) -> None:
     n_columns = problem.design.shape[1]
     if not isinstance(model, LinearModel) or model.active.max(initial=0) >= n_columns:
         raise InputError(
-            f"start must be a LinearModel of the design's {n_columns} columns, or a solution's start."
+            f"start must be a LinearModel of the design's {n_columns} columns, "
+            "or a solution's start."
         )
 
 
+@dataclass
+class NormsNear:
+    """Dual norms of all groups at the closest combination of known dual points.
+
+    Attributes
+    ----------
+    rho : array of shape (m,)
+        The dual point.
+    norms : array of shape (g,)
+        Norms at the combination.
+    distance, rounding : float
+        The distance of the combination, and its rounding.
+    """
+
+    rho: np.ndarray
+    norms: np.ndarray
+    distance: float
+    rounding: float
+
+
 class DesignNorms:
-    r"""Dual norms of all groups at the dual points of a search, or bounds that suffice to screen
-    groups.
+    r"""Dual norms of all groups at the dual points of a search, or bounds to screen groups.
 
     Correlations at a few known points :math:`\rho_1, \ldots, \rho_K` give bounds at any other
-    point. With
-    :math:`\rho = \sum_k \beta_k \rho_k + \delta` and :math:`\delta` orthogonal to all :math:`\rho_k`
+    point. With :math:`\rho = \sum_k \beta_k \rho_k + \delta` and :math:`\delta` orthogonal to all
+    :math:`\rho_k`
 
-    .. math:: \|A_g^\top \rho\| \le \Bigl\|\sum_k \beta_k A_g^\top \rho_k\Bigr\| + \|A_g\|_F\, \|\delta\|.
+    .. math:: \|A_g^\top \rho\| \le \Bigl\|\sum_k \beta_k A_g^\top \rho_k\Bigr\|
+              + \|A_g\|_F\, \|\delta\|.
 
     On a path, solutions follow nearly straight lines, so :math:`\delta` is small. The certificate
     does not need the norm of a group whose bound satisfies the dual constraint.
@@ -407,35 +463,36 @@ class DesignNorms:
     """
 
     def __init__(self, problem: DesignProblem) -> None:
-        self._problem, self.passes = problem, 0.0
+        self._problem = problem
+        self.passes = 0.0
+        #: The known dual points, and the correlations of all columns with them.
         self._origins: list[np.ndarray] = []
         self._at_origins: list[np.ndarray] = []
-        #: Norms of the groups' columns.
+        #: Norms of the groups' columns, (g,).
         self._reaches: np.ndarray | None = None
-        #: The last dual point, norms at the closest combination of known points, its distance and
-        #: its rounding.
-        self._near: tuple[np.ndarray, np.ndarray, float, float] | None = None
+        #: Norms near the last dual point.
+        self._near: NormsNear | None = None
 
     def of(self, problem: DesignProblem) -> "DesignNorms":
         """Return these norms for another problem with the same design and groups."""
-        same = copy(self)  # its lists are replaced, not changed
-        same._problem, same.passes = problem, 0.0
-        return same
+        norms = copy(self)  # its lists are replaced, not changed
+        norms._problem = problem
+        norms.passes = 0.0
+        return norms
 
     def likely(
         self,
         rho: np.ndarray,
         alpha: float,
         groups: np.ndarray,
-        known: np.ndarray,
+        norms: np.ndarray,
         cosine: float = COSINE,
     ) -> np.ndarray | None:
-        """Return norms of all groups (g,), with guesses for groups that are unlikely to violate the
-        constraint.
+        """Return norms of all groups, (g,), with guesses for groups that hardly matter.
 
-        Return None if too little is known, or most groups may violate the constraint at ``alpha``.
-        The other norms are exact. ``groups`` and ``known`` are those of :meth:`at`. Guesses are
-        bounds for a ``cosine`` of 1.
+        These are groups that are unlikely to violate the constraint at ``alpha``. The other norms
+        are exact. Return None if too little is known, or most groups may violate the constraint.
+        ``groups`` and ``norms`` are those of :meth:`at`. Guesses are bounds for a ``cosine`` of 1.
         """
         problem = self._problem
         if self._reaches is None or len(groups) == problem.groups.n_groups:
@@ -449,55 +506,69 @@ class DesignNorms:
         self.passes += len(columns) / problem.design.shape[1]
         gauge = problem.groups.gauge.of(doubtful, blocks)
         bounds[doubtful] = gauge.dual_norms(problem.design.some_correlations(columns, rho))
-        bounds[groups] = known
+        bounds[groups] = norms
         return bounds
 
-    def at(self, rho: np.ndarray, groups: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """Return norms of all groups (g,): exact for groups that violate the constraint, maybe
-        bounds otherwise.
+    def at(self, rho: np.ndarray, groups: np.ndarray, norms: np.ndarray) -> np.ndarray:
+        """Return norms of all groups, (g,), exact for those that violate the constraint.
+
+        Other norms may be bounds.
 
         Parameters
         ----------
         rho : array of shape (m,)
-        groups, known : arrays of shape (k,)
+        groups, norms : arrays of shape (k,)
             Groups with known norms, and these norms.
         """
-        found = self.likely(rho, self._problem.alpha, groups, known, 1.0)
-        if found is None:
-            everything = len(groups) == self._problem.groups.n_groups
-            found = np.empty(len(groups)) if everything else self._compute(rho)
-            found[groups] = known
-        return found
+        bounds = self.likely(rho, self._problem.alpha, groups, norms, cosine=1.0)
+        if bounds is not None:
+            return bounds
+        if len(groups) == self._problem.groups.n_groups:
+            norms_of_all = np.empty(len(groups))
+        else:
+            norms_of_all = self._compute(rho)
+        norms_of_all[groups] = norms
+        return norms_of_all
 
     def _bounds(self, rho: np.ndarray, cosine: float, reaches: np.ndarray) -> np.ndarray:
-        """Return bounds of all norms, valid if no column has a larger cosine with :math:`\\delta`."""
-        if self._near is None or self._near[0] is not rho:
-            origins = np.array(self._origins).T
-            # any shares give a bound; the ridge avoids large shares of nearly equal points, which
-            # would fit rounding
-            products = origins.T @ origins
-            products[np.diag_indices_from(products)] *= 1.0 + 1e-10
-            shares = np.linalg.solve(products, origins.T @ rho)
-            left = float(np.linalg.norm(rho - origins @ shares))
-            safety = SAFETY[self._problem.design.matrix.dtype.itemsize]
-            near = self._problem.groups.dual_norms(shares @ np.array(self._at_origins))
-            rounding = (safety - 1.0) * float(np.abs(shares) @ np.linalg.norm(origins, axis=0))
-            self._near = rho, safety * near, safety * left, rounding
-        _, near, left, rounding = self._near
-        return near + (cosine * left + rounding) * reaches
+        """Return bounds of all norms, valid if no cosine of a column with delta is larger."""
+        if self._near is None or self._near.rho is not rho:
+            self._near = self._norms_near(rho)
+        near = self._near
+        return near.norms + (cosine * near.distance + near.rounding) * reaches
+
+    def _norms_near(self, rho: np.ndarray) -> NormsNear:
+        """Return the norms at the closest combination of known points, with room for rounding."""
+        origins = np.array(self._origins).T
+        # any shares give a bound; the ridge avoids large shares of nearly equal points, which
+        # would fit rounding
+        products = origins.T @ origins
+        products[np.diag_indices_from(products)] *= 1.0 + 1e-10
+        shares = np.linalg.solve(products, origins.T @ rho)
+        distance = float(np.linalg.norm(rho - origins @ shares))
+        size = float(np.abs(shares) @ np.linalg.norm(origins, axis=0))
+        safety = SAFETY[self._problem.design.matrix.dtype.itemsize]
+        norms = self._problem.groups.dual_norms(shares @ np.array(self._at_origins))
+        return NormsNear(
+            rho=rho,
+            norms=safety * norms,
+            distance=safety * distance,
+            rounding=(safety - 1.0) * size,
+        )
 
     def _compute(self, rho: np.ndarray) -> np.ndarray:
         """Compute all norms in one pass over the design."""
-        problem, design = self._problem, self._problem.design
+        groups = self._problem.groups
+        design = self._problem.design
         self.passes += 1.0
         if not design.selective or not rho.any():
-            return problem.groups.dual_norms(design.correlations(rho))
+            return groups.dual_norms(design.correlations(rho))
         if self._reaches is None:
-            found, norms = design.correlations_and_norms(rho)
-            self._reaches = problem.groups.dual_norms(norms)
+            correlations, column_norms = design.correlations_and_norms(rho)
+            self._reaches = groups.dual_norms(column_norms)
         else:
-            found = design.correlations(rho)
+            correlations = design.correlations(rho)
         self._near = None
         self._origins = [*self._origins, rho][-MOST_ORIGINS:]
-        self._at_origins = [*self._at_origins, found][-MOST_ORIGINS:]
-        return problem.groups.dual_norms(found)
+        self._at_origins = [*self._at_origins, correlations][-MOST_ORIGINS:]
+        return groups.dual_norms(correlations)

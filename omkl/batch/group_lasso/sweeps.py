@@ -1,34 +1,46 @@
-"""Rounds of coordinate descent on quadratic models: a cheap method to find the support before
-Newton steps.
-"""
+"""Rounds of coordinate descent on quadratic models: a cheap way to find the support."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from omkl.batch.group_lasso import _jit_sweeps as jit
 from omkl.batch.group_lasso.blocks import Blocks
 from omkl.batch.group_lasso.matrices import Matrix
 from omkl.batch.group_lasso.problem import DesignProblem
-from omkl.batch.group_lasso.working_set import WorkingSet, inner_products
+from omkl.batch.group_lasso.working_set import WorkingSet, inner_products, squared_entries
+from omkl.batch.newton import add_to_diagonal
 from omkl.batch.weighted_loss import MultinomialHessian
 
-#: Maximum number of sweeps, sweeps between Newton steps, and maximum number of halvings of a Newton
-#: step.
-MODEL_SWEEPS, EVERY, HALVINGS = 100, 10, 3
+#: Maximum number of sweeps over inner products, and number of sweeps between Newton steps.
+MODEL_SWEEPS = 100
+EVERY = 10
+#: Maximum number of halvings of a Newton step.
+HALVINGS = 3
 #: Ridge on inner products for duplicate columns, as a share of the sum of eigenvalues; and the
 #: size, relative to the threshold, below which the direction of a group is unreliable.
 TINY = 1e-12
-#: Relative residual of a Newton step of a coupled loss, and maximum number of products for it.
-CLOSE, MOST_PRODUCTS = 1e-2, 50
+#: Relative residual of a Newton step of a coupled loss.
+CLOSE = 1e-2
+#: Maximum number of products for it.
+MOST_PRODUCTS = 50
+
+
+def penalty_change(
+    penalty: "QuadraticModel | jit.Penalty", before: np.ndarray, after: np.ndarray
+) -> float:
+    """Return the change of the penalty, by its threshold and ridge, between norms (g,)."""
+    change = penalty.threshold * (after - before).sum()
+    return change + 0.5 * penalty.ridge * (after**2 - before**2).sum()
 
 
 class QuadraticModel(NamedTuple):
-    r""":math:`w^\top G w / 2 - c^\top w` for several outputs, with a threshold and a ridge on the
-    norms of groups.
+    r""":math:`w^\top G w / 2 - c^\top w` for several outputs, plus a penalty on norms of groups.
+
+    The penalty has a threshold and a ridge.
 
     Parameters
     ----------
@@ -77,71 +89,117 @@ class QuadraticModel(NamedTuple):
         worth : float
             Stop after a sweep whose gain is at most this share of the largest gain.
         """
-        largest, made, is_over = 0.0, 0, False
-        # None in place of the bases of single columns: less to compile, and faster
-        model = (
-            self._replace(bases=None)
-            if len(self.groups) == self.starts[-1] and w.shape[1] == 1
-            else self
-        )
-        while not is_over and made < MODEL_SWEEPS:
-            state = w, correlations, square, target
-            sweeps, is_over, square, largest = jit.sweep_products(
-                model, *state, EVERY, worth, largest
+        model = self
+        if len(self.groups) == self.starts[-1] and w.shape[1] == 1:
+            # None in place of the bases of single columns: less to compile, and faster
+            model = self._replace(bases=None)
+        largest_gain = 0.0
+        n_sweeps = 0
+        is_over = False
+        while not is_over and n_sweeps < MODEL_SWEEPS:
+            swept, is_over, square, largest_gain = jit.sweep_products(
+                model, w, correlations, square, target, EVERY, worth, largest_gain
             )
-            made += sweeps
+            n_sweeps += swept
             if not is_over:
-                square = self._newton_step(w, correlations, square)
+                square = self._take_newton_step(w, correlations, square)
 
-    def _newton_step(self, w: np.ndarray, correlations: np.ndarray, square: float) -> float:
-        """Take a Newton step in the nonzero groups, unless the system is singular; groups never
-        move past zero.
+    def _take_newton_step(self, w: np.ndarray, correlations: np.ndarray, square: float) -> float:
+        """Take a Newton step in the nonzero groups, in place, unless the system is singular.
+
+        Groups never move past zero. Parameters are those of :meth:`minimise`; return the new
+        ``square``.
         """
-        sizes, size = np.diff(self.starts), self.starts[-1]
-        largest = np.maximum.reduceat(self.values, self.starts[:-1])
-        moving = largest * Blocks(sizes).norms(np.linalg.norm(w, axis=1)) > TINY * self.threshold
-        indices, blocks = np.flatnonzero(np.repeat(moving, sizes)), Blocks(sizes[moving])
-        gram, own, seen = (
-            self.gram[np.ix_(indices, indices)],
-            w[indices],
-            correlations[:, indices].T,
+        sizes = np.diff(self.starts)
+        largest_values = np.maximum.reduceat(self.values, self.starts[:-1])
+        norms = Blocks(sizes).norms(np.linalg.norm(w, axis=1))
+        is_active = largest_values * norms > TINY * self.threshold
+        if not is_active.any():
+            return square
+        indices = np.flatnonzero(np.repeat(is_active, sizes))
+        active = _ActiveGroups(
+            model=self,
+            gram=self.gram[np.ix_(indices, indices)],
+            blocks=Blocks(sizes[is_active]),
+            w=w[indices],
+            correlations=correlations[:, indices].T,
         )
-        norms = blocks.norms(np.linalg.norm(own, axis=1))
-        slopes = blocks.spread(self.threshold / norms)
-        # the norm of a group has curvature orthogonal to its ray
-        curved = (
-            slopes if w.shape[1] > 1 else np.where(blocks.spread(blocks.sizes) > 1, slopes, 0.0)
-        )
-        system = gram.copy()
-        system[np.diag_indices_from(system)] += curved + self.ridge + TINY * self.values.sum()
-        rays = np.sqrt(curved)[:, None] * own / blocks.spread(norms)[:, None]
         try:
-            step = _solved_beside_rays(
-                system, blocks, rays, seen - (self.ridge + slopes)[:, None] * own
-            )
+            after = active.after_newton_step()
         except np.linalg.LinAlgError:
             return square
-        for _ in range(HALVINGS if len(indices) else 0):
-            after = own + step
-            after[blocks.spread(blocks.sums((own * after).sum(axis=1)) <= 0.0)] = 0.0
-            moves, after_norms = after - own, blocks.norms(np.linalg.norm(after, axis=1))
-            change = self.threshold * (after_norms - norms).sum()
-            change += 0.5 * self.ridge * (after_norms**2 - norms**2).sum()
-            if change + 0.5 * (moves * (gram @ moves)).sum() < (moves * seen).sum():
-                w[indices] = after
-                correlations -= moves.T @ self.gram[indices, :size]
-                return square - float((moves * (seen + correlations[:, indices].T)).sum())
+        if after is None:
+            return square
+        moves = after - active.w
+        w[indices] = after
+        correlations -= moves.T @ self.gram[indices, : self.starts[-1]]
+        sums = active.correlations + correlations[:, indices].T
+        return square - float((moves * sums).sum())
+
+
+@dataclass(eq=False)
+class _ActiveGroups:
+    """The nonzero groups of a quadratic model, with a columns and K outputs.
+
+    Parameters
+    ----------
+    model : QuadraticModel
+    gram : array of shape (a, a)
+    blocks : Blocks
+    w, correlations : arrays of shape (a, K)
+    """
+
+    model: QuadraticModel
+    gram: np.ndarray
+    blocks: Blocks
+    w: np.ndarray
+    correlations: np.ndarray
+
+    def __post_init__(self) -> None:
+        self.norms = self._norms_of(self.w)
+
+    def _norms_of(self, w: np.ndarray) -> np.ndarray:
+        """Return the norms (g,) of the groups of coefficients (a, K)."""
+        return self.blocks.norms(np.linalg.norm(w, axis=1))
+
+    def after_newton_step(self) -> np.ndarray | None:
+        """Return coefficients (a, K) after a Newton step, None if it raises the objective."""
+        step = self._newton_step()
+        for _ in range(HALVINGS):
+            after = self.w + step
+            products = (self.w * after).sum(axis=1)
+            after[self.blocks.spread(self.blocks.sums(products) <= 0.0)] = 0.0
+            moves = after - self.w
+            change = penalty_change(self.model, self.norms, self._norms_of(after))
+            change += 0.5 * (moves * (self.gram @ moves)).sum()
+            if change < (moves * self.correlations).sum():
+                return after
             step *= 0.5
-        return square
+        return None
+
+    def _newton_step(self) -> np.ndarray:
+        """Return the Newton step (a, K)."""
+        model = self.model
+        blocks = self.blocks
+        slopes = blocks.spread(model.threshold / self.norms)
+        # the norm of a group has curvature orthogonal to its ray
+        curvatures = slopes
+        if self.w.shape[1] == 1:
+            curvatures = np.where(blocks.spread(blocks.sizes) > 1, slopes, 0.0)
+        system = self.gram.copy()
+        add_to_diagonal(system, curvatures + model.ridge + TINY * model.values.sum())
+        rays = np.sqrt(curvatures)[:, None] * self.w / blocks.spread(self.norms)[:, None]
+        right = self.correlations - (model.ridge + slopes)[:, None] * self.w
+        return _solved_beside_rays(system, blocks, rays, right)
 
 
 def _solved_beside_rays(
     system: np.ndarray, blocks: Blocks, rays: np.ndarray, right: np.ndarray
 ) -> np.ndarray:
-    """Solve with the system, shared by all outputs, minus the outer product of each group's ray,
-    (a, K).
+    """Solve with a system (a, a) minus the outer product of each group's ray, (a, K).
 
-    For several outputs use Woodbury's identity, because there are few rays.
+    All outputs share the system. For several outputs use Woodbury's identity, because there are few
+    rays.
     """
     if right.shape[1] == 1:
         labels = blocks.spread(np.arange(len(blocks.sizes)))
@@ -149,25 +207,15 @@ def _solved_beside_rays(
         return np.linalg.solve(system, right)
     inverse = np.linalg.inv(system)
     step = inverse @ right
-    small = -blocks.sums(blocks.sums(inverse * (rays @ rays.T)).T)
-    small[np.diag_indices_from(small)] += 1.0 + TINY
-    shares = np.linalg.solve(small, blocks.sums((rays * step).sum(axis=1)))
+    inner = -blocks.sums(blocks.sums(inverse * (rays @ rays.T)).T)
+    add_to_diagonal(inner, 1.0 + TINY)
+    shares = np.linalg.solve(inner, blocks.sums((rays * step).sum(axis=1)))
     return step + inverse @ (blocks.spread(shares)[:, None] * rays)
 
 
-def coupled_newton_step(
-    columns: Matrix,
-    hessian: MultinomialHessian,
-    rho: np.ndarray,
-    penalty: jit.Penalty,
-    w: np.ndarray,
-    blocks: Blocks,
-) -> np.ndarray:
-    """Return a Newton step (a, K) over some columns, with a loss that couples the outputs, by
-    conjugate gradients.
-
-    Groups that it would move past zero become zero. The step is 0 if it does not lower the
-    objective.
+@dataclass(eq=False)
+class CoupledModel:
+    """A quadratic model of a loss that couples the outputs, over the columns of nonzero groups.
 
     Parameters
     ----------
@@ -178,54 +226,80 @@ def coupled_newton_step(
     penalty : Penalty
         Weights of the norms of the groups, and of half their squares.
     w : array of shape (a K,)
-        Coefficients of nonzero groups.
+        Coefficients of the groups.
     blocks : Blocks
     """
-    n_outputs, slope, ridge = len(hessian.shares), penalty.threshold, penalty.ridge
 
-    def with_columns(residual: np.ndarray) -> np.ndarray:
+    columns: Matrix
+    hessian: MultinomialHessian
+    rho: np.ndarray
+    penalty: jit.Penalty
+    w: np.ndarray
+    blocks: Blocks
+
+    def __post_init__(self) -> None:
+        self._correlations = self._correlations_with(self.rho)
+        self._norms = self.blocks.norms(self.w)
+        #: Directions of the groups, and the curvature of their norms orthogonal to these, (a K,).
+        self._rays = self.w / self.blocks.spread(self._norms)
+        self._curvatures = self.blocks.spread(self.penalty.threshold / self._norms)
+
+    def _correlations_with(self, residual: np.ndarray) -> np.ndarray:
         """Return the correlations (a K,) of the columns with a residual (K m,)."""
-        return (columns.T @ residual.reshape(n_outputs, -1).T).ravel()
+        return (self.columns.T @ residual.reshape(len(self.hessian.shares), -1).T).ravel()
 
-    def curved(v: np.ndarray) -> np.ndarray:
-        """Return the second derivatives times a vector (a K,)."""
-        outputs = (columns @ v.reshape(-1, n_outputs)).T.ravel()
-        return with_columns(hessian.balance(hessian @ outputs))
+    def _loss_hessian_times(self, v: np.ndarray) -> np.ndarray:
+        """Return the second derivatives of the loss times a vector (a K,)."""
+        outputs = (self.columns @ v.reshape(-1, len(self.hessian.shares))).T.ravel()
+        return self._correlations_with(self.hessian.balance(self.hessian @ outputs))
 
-    correlations, norms = with_columns(rho), blocks.norms(w)
-    unit, across = w / blocks.spread(norms), blocks.spread(slope / norms)
+    def _hessian_times(self, v: np.ndarray) -> np.ndarray:
+        """Return all second derivatives times a vector (a K,)."""
+        shares_of_rays = self.blocks.spread(self.blocks.sums(self._rays * v))
+        product = self._loss_hessian_times(v) + (self.penalty.ridge + self._curvatures) * v
+        return product - self._curvatures * self._rays * shares_of_rays
 
-    def times(v: np.ndarray) -> np.ndarray:
-        # the norm of a group has curvature orthogonal to its ray
-        return (
-            curved(v) + (ridge + across) * v - across * unit * blocks.spread(blocks.sums(unit * v))
-        )
+    def newton_step(self) -> np.ndarray:
+        """Return a Newton step (a, K), by conjugate gradients.
 
-    squares = columns.multiply(columns) if sparse.issparse(columns) else columns**2
-    diagonal = (squares.T @ hessian.diagonal.T).ravel() + ridge + across * (1.0 - unit**2)
-    inverse = 1.0 / np.maximum(diagonal, 1e-12 * diagonal.max())
-    shape = (len(w), len(w))
-    right = correlations - ridge * w - slope * unit
-    system, inverses = (
-        LinearOperator(shape, times, dtype=float),
-        LinearOperator(shape, lambda v: inverse * v),
-    )
-    step, _ = cg(system, right, rtol=CLOSE, maxiter=MOST_PRODUCTS, M=inverses)
-    for _ in range(HALVINGS):
-        after = np.where(blocks.spread(blocks.sums(w * (w + step))) > 0, w + step, 0.0)
-        moves, after_norms = after - w, blocks.norms(after)
-        change = (
-            slope * (after_norms - norms).sum() + 0.5 * ridge * (after_norms**2 - norms**2).sum()
-        )
-        if change + 0.5 * moves @ curved(moves) < moves @ correlations:
-            return moves.reshape(-1, n_outputs)
-        step *= 0.5
-    return np.zeros((columns.shape[1], n_outputs))
+        Groups that it would move past zero become zero. The step is 0 if it does not lower the
+        objective.
+        """
+        w = self.w
+        blocks = self.blocks
+        step = self._solve()
+        for _ in range(HALVINGS):
+            keeps_sign = blocks.spread(blocks.sums(w * (w + step))) > 0
+            after = np.where(keeps_sign, w + step, 0.0)
+            moves = after - w
+            change = penalty_change(self.penalty, self._norms, blocks.norms(after))
+            change += 0.5 * moves @ self._loss_hessian_times(moves)
+            if change < moves @ self._correlations:
+                break
+            step *= 0.5
+        else:
+            moves = np.zeros(len(w))
+        return moves.reshape(-1, len(self.hessian.shares))
+
+    def _solve(self) -> np.ndarray:
+        """Return the inexact solution (a K,) of the Newton system."""
+        ridge = self.penalty.ridge
+        squares = squared_entries(self.columns)
+        diagonal = (squares.T @ self.hessian.diagonal.T).ravel() + ridge
+        diagonal = diagonal + self._curvatures * (1.0 - self._rays**2)
+        inverse = 1.0 / np.maximum(diagonal, 1e-12 * diagonal.max())
+        right = self._correlations - ridge * self.w - self.penalty.threshold * self._rays
+        shape = (len(self.w), len(self.w))
+        system = LinearOperator(shape, self._hessian_times, dtype=float)
+        preconditioner = LinearOperator(shape, lambda v: inverse * v)
+        step, _ = cg(system, right, rtol=CLOSE, maxiter=MOST_PRODUCTS, M=preconditioner)
+        return step
 
 
-#: Maximum number of sweeps of a round, which ends when a sweep gains at most this share of the
-#: first.
-MOST_SWEEPS, WORTH = 20, 0.01
+#: Maximum number of sweeps of a round.
+MOST_SWEEPS = 20
+#: A round ends when a sweep gains at most this share of the first.
+WORTH = 0.01
 #: Number of points of an extrapolation.
 EXTRAPOLATED = 5
 #: Speed of matrix products and factorizations, relative to sweeps with as many operations.
@@ -233,12 +307,21 @@ FASTER_FACTORS = 5.0
 #: Share of the largest gain at which sweeps over inner products of active groups end.
 LEAST_GAIN = 1e-4
 #: First damping after a poor quadratic model, as a share of the distance to the loss's largest
-#: curvature; substitute for an unbounded largest curvature, as a multiple of the present one.
-LEAST_DAMPING, MOST_CURVED = 1e-3, 1e3
+#: curvature.
+LEAST_DAMPING = 1e-3
+#: Substitute for an unbounded largest curvature, as a multiple of the present one.
+MOST_CURVED = 1e3
 #: Sweeps before a Newton step if the loss couples outputs.
 SWEEPS_PER_STEP = 2
 #: Coupling of a diagonal Hessian.
-UNCOUPLED = jit.Coupling(np.empty((0, 0)), np.empty(0), 0.0)
+UNCOUPLED = jit.Coupling(shares=np.empty((0, 0)), weights=np.empty(0), damping=0.0)
+
+
+class Point(NamedTuple):
+    """Coefficients (k K,) and residual (K m,) after a sweep."""
+
+    w: np.ndarray
+    rho: np.ndarray
 
 
 class Sweeps:
@@ -246,10 +329,9 @@ class Sweeps:
 
     A round computes the second derivatives h of the loss at the present predictions. It sweeps once
     over all groups and then over the active ones. The step of a group minimises the model over the
-    group exactly, in the eigenbasis of
-    :math:`B_g^\top \mathrm{diag}(h) B_g`, and updates the dual point :math:`\rho`. On badly conditioned designs, Newton
-    steps on the inner products of the active columns replace sweeps once the sweeps have cost as
-    much.
+    group exactly, in the eigenbasis of :math:`B_g^\top \mathrm{diag}(h) B_g`, and updates the dual
+    point :math:`\rho`. On badly conditioned designs, Newton steps on the inner products of the
+    active columns replace sweeps once the sweeps have cost as much.
 
     If the loss couples outputs, steps use a bound of the curvature, shared by the outputs of a
     sample. The residual is updated with the Hessian, so a round still ends at the minimum of the
@@ -272,32 +354,41 @@ class Sweeps:
     """
 
     def __init__(self, problem: DesignProblem, working_set: WorkingSet, worth: float = 0.0) -> None:
-        self._problem, self._working_set = problem, working_set
-        self._starts = working_set.column_blocks.bounds
-        self._groups = np.arange(len(working_set.groups))
-        slope, curvature = problem.regularizer.elastic or (
-            0.0,
-            0.0,
-        )  # solvers require an elastic regularizer
-        self._penalty = problem.penalty * slope, problem.penalty * curvature
+        self._problem = problem
+        self._working_set = working_set
+        self._worth = worth
         self.extrapolated: np.ndarray | None = None
-        self.damping, self._worth = 0.0, worth
+        self.damping = 0.0
+        self._starts = working_set.column_blocks.bounds
+        self._sizes = np.diff(self._starts)
+        self._groups = np.arange(len(working_set.groups))
         #: The columns, and their mean number of stored entries.
         self._columns = working_set.compiled_columns
         self._entries = working_set.entries.size / max(self._starts[-1], 1)
-        gauge, nothing = working_set.gauge, np.empty(0)
-        norm_weights, l1_weights = (
-            (nothing, nothing) if gauge.is_euclidean else (gauge.norm_weights, gauge.l1_weights)
-        )
-        self._compiled_penalty = jit.Penalty(
-            *self._penalty, norm_weights, l1_weights, gauge.positive
-        )
-        #: A basis of the unpenalized part.
+        self._penalty = self._make_penalty()
+        #: A basis of the unpenalized part, (m, r).
         self._free = np.ones((working_set.matrix.shape[0], 1)) if problem.intercept else None
         if problem.unpenalized is not None:
             self._free = problem.unpenalized.basis
         #: Hessian of a loss that couples outputs.
-        self._hessian: Any = None
+        self._hessian: MultinomialHessian | None = None
+
+    def _make_penalty(self) -> jit.Penalty:
+        # solvers require an elastic regularizer
+        slope, curvature = self._problem.regularizer.elastic or (0.0, 0.0)
+        gauge = self._working_set.gauge
+        norm_weights = gauge.norm_weights
+        l1_weights = gauge.l1_weights
+        if gauge.is_euclidean:
+            norm_weights = np.empty(0)
+            l1_weights = norm_weights
+        return jit.Penalty(
+            threshold=self._problem.penalty * slope,
+            ridge=self._problem.penalty * curvature,
+            norm_weights=norm_weights,
+            l1_weights=l1_weights,
+            positive=gauge.positive,
+        )
 
     def round(
         self,
@@ -319,44 +410,87 @@ class Sweeps:
         target : float
             Absolute gap over the working set at which sweeps over inner products end.
         """
-        working_set, n_outputs = self._working_set, self._problem.n_outputs
-        w, rho = w.copy(), self._problem.weighted_loss.dual_point(outputs)
+        working_set = self._working_set
+        w = w.copy()
+        rho = self._problem.weighted_loss.dual_point(outputs)
         curvature = self._curvature(rho)
-        weights = curvature[: len(rho) // n_outputs]
+        weights = curvature[: len(rho) // self._problem.n_outputs]
         working_set.eigenbases.weigh(weights)
-        if self._takes_products(weights):
-            if correlations is None or len(correlations) < len(w):
-                correlations = working_set.correlations(rho[None])[0]
-            bases = working_set.eigenbases.of(working_set.matrix, self._starts, weights)
-            gram = working_set.products.of(working_set.matrix, weights, self._free)
-            model = QuadraticModel(
-                gram, self._starts, self._groups, bases, bases.values, *self._penalty
-            )
-            by_output = np.ascontiguousarray(correlations.reshape(-1, n_outputs).T)
-            square = float((rho * rho / curvature).sum())
-            model.minimise(
-                w.reshape(-1, n_outputs), by_output, square=square, target=target, worth=0.0
-            )
-            return w
-        groups, first, met = self._groups, None, [(w.copy(), rho.copy())]
-        bases, coupling = working_set.eigenbases.arrays, UNCOUPLED
+        if not self._takes_products(weights):
+            return self._sweep_over_columns(Point(w, rho), curvature, weights)
+        if correlations is None or len(correlations) < len(w):
+            correlations = working_set.correlations(rho[None])[0]
+        square = float((rho * rho / curvature).sum())
+        self._sweep_over_products(w, correlations, weights, square, target)
+        return w
+
+    def _sweep_over_products(
+        self,
+        w: np.ndarray,
+        correlations: np.ndarray,
+        weights: np.ndarray,
+        square: float,
+        target: float,
+    ) -> None:
+        """Minimise over all groups on the inner products of their columns; update ``w`` (k K,).
+
+        ``weights`` (m,) are the curvatures of the samples; see :meth:`QuadraticModel.minimise`.
+        """
+        working_set = self._working_set
+        n_outputs = self._problem.n_outputs
+        bases = working_set.eigenbases.of(working_set.matrix, self._starts, weights)
+        model = QuadraticModel(
+            gram=working_set.products.of(working_set.matrix, weights, self._free),
+            starts=self._starts,
+            groups=self._groups,
+            bases=bases,
+            values=bases.values,
+            threshold=self._penalty.threshold,
+            ridge=self._penalty.ridge,
+        )
+        by_output = np.ascontiguousarray(correlations.reshape(-1, n_outputs).T)
+        model.minimise(w.reshape(-1, n_outputs), by_output, square=square, target=target, worth=0.0)
+
+    def _sweep_over_columns(
+        self, start: Point, curvature: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:
+        """Return coefficients after sweeps, extrapolations and a Newton step.
+
+        ``curvature`` (K m,) and ``weights``, its first m, are those of the samples.
+        """
+        working_set = self._working_set
+        n_outputs = self._problem.n_outputs
+        coupling = UNCOUPLED
         if self._hessian is not None:
             coupling = jit.Coupling(self._hessian.shares, self._hessian.weights, self.damping)
-        model = weights, bases, coupling, self._compiled_penalty
-        for sweeps in range(1, MOST_SWEEPS + 1):
-            by_output = w.reshape(-1, n_outputs), rho.reshape(n_outputs, -1)
-            gained = jit.sweep(self._columns, self._starts, groups, *model, *by_output)
+        w, rho = start
+        points = [Point(w.copy(), rho.copy())]
+        groups = self._groups
+        first_gain = None
+        for n_sweeps in range(1, MOST_SWEEPS + 1):
+            gain = jit.sweep(
+                self._columns,
+                self._starts,
+                groups,
+                weights,
+                working_set.eigenbases.arrays,
+                coupling,
+                self._penalty,
+                w.reshape(-1, n_outputs),
+                rho.reshape(n_outputs, -1),
+            )
             rho = self._balanced(rho, weights)
-            first = gained if first is None else first
-            met.append((w.copy(), rho.copy()))
-            if len(met) > EXTRAPOLATED:
-                w, rho = self._extrapolate(met, curvature)
-                met = [(w.copy(), rho.copy())]
+            if first_gain is None:
+                first_gain = gain
+            points.append(Point(w.copy(), rho.copy()))
+            if len(points) > EXTRAPOLATED:
+                w, rho = self._extrapolate(points, curvature)
+                points = [Point(w.copy(), rho.copy())]
             groups = np.flatnonzero(working_set.blocks.norms(w))
-            if working_set.gauge.is_euclidean and sweeps > self._newton_price(groups):
+            if working_set.gauge.is_euclidean and n_sweeps > self._newton_price(groups):
                 self._solve_groups(groups, w, rho, weights)
                 break
-            if gained <= WORTH * first:
+            if gain <= WORTH * first_gain:
                 break
         return w
 
@@ -364,25 +498,21 @@ class Sweeps:
         """Return whether to sweep over the inner products of all columns.
 
         They must be known, or save more time than they cost. For k columns, f of them new, they
-        take
-        :math:`f (2 k - f) m` operations, and a sweep takes :math:`4 k m` for each output.
+        take :math:`f (2 k - f) m` operations, and a sweep takes :math:`4 k m` for each output.
         """
         if not (self._problem.loss.is_quadratic and self._working_set.gauge.is_euclidean):
             return False
-        columns, entries = self._starts[-1], self._entries
-        new = columns - self._working_set.products.known(weights)
-        price = (
-            new * (2 * columns - new) / (4.0 * FASTER_FACTORS * columns * self._problem.n_outputs)
-        )
-        return bool(
-            columns <= entries
-            and price <= self._worth
-            and np.diff(self._starts).max() <= jit.LARGEST_BASIS
-        )
+        k = self._starts[-1]
+        n_new = k - self._working_set.products.known(weights)
+        operations_of_sweeps = 4.0 * FASTER_FACTORS * k * self._problem.n_outputs
+        price = n_new * (2 * k - n_new) / operations_of_sweeps
+        has_bases = self._sizes.max() <= jit.LARGEST_BASIS
+        return bool(k <= self._entries and price <= self._worth and has_bases)
 
     def _curvature(self, rho: np.ndarray) -> np.ndarray:
-        """Return damped second derivatives of the losses at a dual point, or bounds shared by all
-        outputs, (K m,).
+        """Return damped second derivatives of the losses at a dual point, (K m,).
+
+        For several outputs these are bounds, which all outputs share.
         """
         loss: Any = self._problem.weighted_loss
         curvature = loss.curvature(rho)
@@ -390,16 +520,15 @@ class Sweeps:
             if not curvature.any():
                 self.damping = max(self.damping, LEAST_DAMPING)
             largest = loss.largest_curvature()
-            largest = largest if np.isfinite(largest).all() else MOST_CURVED * curvature
+            if not np.isfinite(largest).all():
+                largest = MOST_CURVED * curvature
             curvature = curvature + self.damping * (largest - curvature)
         if loss.couples_outputs:
             self._hessian = loss.hessian(rho, self.damping)
         n_outputs = self._problem.n_outputs
-        return (
-            curvature
-            if n_outputs == 1
-            else np.tile(curvature.reshape(n_outputs, -1).max(axis=0), n_outputs)
-        )
+        if n_outputs == 1:
+            return curvature
+        return np.tile(curvature.reshape(n_outputs, -1).max(axis=0), n_outputs)
 
     def _balanced(self, rho: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return the residual of the quadratic model with an optimal unpenalized part."""
@@ -412,39 +541,45 @@ class Sweeps:
             by_output = by_output - weights * (by_output.sum(axis=1, keepdims=True) / weights.sum())
         return by_output.ravel()
 
-    def _extrapolate(
-        self, met: list[tuple[np.ndarray, np.ndarray]], curvature: np.ndarray
-    ) -> tuple:
-        """Extrapolate coefficients and residual if that lowers the objective; else return the last
-        ones.
+    def _extrapolate(self, points: list[Point], curvature: np.ndarray) -> Point:
+        """Return an extrapolation if that lowers the objective, else the last point.
 
         Anderson's extrapolation (Bertrand and Massias 2021): the affine combination with the
         smallest combined step.
         """
-        last_w, last_rho = met[-1]
-        steps = np.array([after - before for (before, _), (after, _) in pairwise(met)])
+        last = points[-1]
+        steps = np.array([after.w - before.w for before, after in pairwise(points)])
         products = steps @ steps.T
-        products[np.diag_indices_from(products)] += 1e-12 * np.trace(products) + 1e-300
+        add_to_diagonal(products, 1e-12 * np.trace(products) + 1e-300)
         weights = np.linalg.solve(products, np.ones(len(steps)))
         weights /= weights.sum()
-        w = sum(weight * point for weight, (point, _) in zip(weights, met[1:]))
-        rho = sum(weight * point for weight, (_, point) in zip(weights, met[1:]))
+        w = sum(weight * point.w for weight, point in zip(weights, points[1:]))
+        rho = sum(weight * point.rho for weight, point in zip(weights, points[1:]))
         self.extrapolated = rho
-        if curvature.all() and self._hessian is None:
-            change = 0.5 * float(((rho * rho - last_rho * last_rho) / curvature).sum())
-        else:
-            change = -0.5 * float((rho + last_rho) @ self._working_set.outputs(w - last_w))
-        gauge = self._working_set.gauge
-        norms, last_norms = gauge.norms(w), gauge.norms(last_w)
-        slope, quadratic = self._penalty
-        change += slope * float((norms - last_norms).sum())
-        if quadratic:
-            change += 0.5 * quadratic * float((norms**2 - last_norms**2).sum())
-        return (w, rho.copy()) if change < 0 else (last_w, last_rho)
+        if self._objective_change(last, Point(w, rho), curvature) < 0:
+            return Point(w, rho.copy())
+        return last
 
-    def learn(self, halved: int) -> None:
+    def _objective_change(self, before: Point, after: Point, curvature: np.ndarray) -> float:
+        """Return the change of the quadratic model with its penalty between two points."""
+        if curvature.all() and self._hessian is None:
+            squares = after.rho * after.rho - before.rho * before.rho
+            change = 0.5 * float((squares / curvature).sum())
+        else:
+            moves = self._working_set.outputs(after.w - before.w)
+            change = -0.5 * float((after.rho + before.rho) @ moves)
+        gauge = self._working_set.gauge
+        norms_before = gauge.norms(before.w)
+        norms_after = gauge.norms(after.w)
+        change += self._penalty.threshold * float((norms_after - norms_before).sum())
+        if self._penalty.ridge:
+            squares = norms_after**2 - norms_before**2
+            change += 0.5 * self._penalty.ridge * float(squares.sum())
+        return change
+
+    def learn(self, n_halvings: int) -> None:
         """Damp the next round more if this one was halved, and less otherwise."""
-        if halved:
+        if n_halvings:
             self.damping = min(max(LEAST_DAMPING, 10.0 * self.damping), 1.0)
         else:
             self.damping = 0.1 * self.damping if self.damping > LEAST_DAMPING else 0.0
@@ -457,35 +592,46 @@ class Sweeps:
         """
         if self._hessian is not None:
             return SWEEPS_PER_STEP
-        columns, entries = int(np.diff(self._starts)[groups].sum()), self._entries
-        return (
-            columns * (1.0 + columns / entries) / (4.0 * FASTER_FACTORS * self._problem.n_outputs)
-        )
+        a = int(self._sizes[groups].sum())
+        return a * (1.0 + a / self._entries) / (4.0 * FASTER_FACTORS * self._problem.n_outputs)
 
     def _solve_groups(
         self, groups: np.ndarray, w: np.ndarray, rho: np.ndarray, weights: np.ndarray
     ) -> None:
-        """Minimise the quadratic model over these groups, in place; take one Newton step if outputs
-        are coupled.
+        """Minimise the quadratic model over these groups; update ``w`` (k K,).
+
+        Take one Newton step if outputs are coupled.
         """
-        n_outputs, sizes = self._problem.n_outputs, np.diff(self._starts)
-        coefficients, chosen = w.reshape(-1, n_outputs), np.zeros(len(self._groups), dtype=bool)
-        chosen[groups] = True
-        indices = np.flatnonzero(np.repeat(chosen, sizes))
+        n_outputs = self._problem.n_outputs
+        sizes = self._sizes[groups]
+        is_solved = np.zeros(len(self._groups), dtype=bool)
+        is_solved[groups] = True
+        indices = np.flatnonzero(np.repeat(is_solved, self._sizes))
         columns = self._working_set.matrix[:, indices]
+        by_output = w.reshape(-1, n_outputs)
+        w_of_groups = by_output[indices]
         if self._hessian is not None:
             if len(indices):
-                parts = (
-                    self._compiled_penalty,
-                    coefficients[indices].ravel(),
-                    Blocks(sizes[groups] * n_outputs),
+                coupled_model = CoupledModel(
+                    columns=columns,
+                    hessian=self._hessian,
+                    rho=rho,
+                    penalty=self._penalty,
+                    w=w_of_groups.ravel(),
+                    blocks=Blocks(sizes * n_outputs),
                 )
-                coefficients[indices] += coupled_newton_step(columns, self._hessian, rho, *parts)
+                by_output[indices] += coupled_model.newton_step()
             return
-        gram = inner_products(columns, weights, self._free)
         bases = self._working_set.eigenbases.arrays
-        found, starts = coefficients[indices], np.append(0, np.cumsum(sizes[groups]))
-        model = QuadraticModel(gram, starts, groups, bases, bases.values[indices], *self._penalty)
-        by_output = np.ascontiguousarray(rho.reshape(n_outputs, -1) @ columns)
-        model.minimise(found, by_output, worth=LEAST_GAIN)
-        coefficients[indices] = found
+        model = QuadraticModel(
+            gram=inner_products(columns, weights, self._free),
+            starts=np.append(0, np.cumsum(sizes)),
+            groups=groups,
+            bases=bases,
+            values=bases.values[indices],
+            threshold=self._penalty.threshold,
+            ridge=self._penalty.ridge,
+        )
+        correlations = np.ascontiguousarray(rho.reshape(n_outputs, -1) @ columns)
+        model.minimise(w_of_groups, correlations, worth=LEAST_GAIN)
+        by_output[indices] = w_of_groups

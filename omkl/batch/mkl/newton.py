@@ -132,6 +132,7 @@ class _Residual:
         return steered - self.spread(change) * self._normals
 
 
+@dataclass(eq=False)
 class Curvature:
     """Kernels and rank-one terms, ``S + sum_m b_m v_m v_m'``, as an operator.
 
@@ -145,12 +146,9 @@ class Curvature:
         ``b_m``, of either sign; the sum must be positive semidefinite.
     """
 
-    def __init__(
-        self, kernels: KernelStack, vectors: np.ndarray, rank_one_weights: np.ndarray
-    ) -> None:
-        self.kernels = kernels
-        self.vectors = vectors
-        self.rank_one_weights = rank_one_weights
+    kernels: KernelStack
+    vectors: np.ndarray
+    rank_one_weights: np.ndarray
 
     def __matmul__(self, vector: np.ndarray) -> np.ndarray:
         rank_one = (self.rank_one_weights * (self.vectors @ vector)) @ self.vectors
@@ -294,9 +292,10 @@ class KernelTerm:
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
-        #: Weights and kernels of ``_last_sum``.
-        self._summed_weights: np.ndarray | None = None
-        self._summed_kernels: np.ndarray | None = None
+        #: The last weighted sum of kernels, with its weights and kernels.
+        self._last_sum: Any = None
+        self._summed_weights = np.empty(0)
+        self._summed_kernels = np.empty(0)
         self._refresh()
 
     def _refresh(self) -> None:
@@ -349,8 +348,9 @@ class KernelTerm:
         which: np.ndarray,
     ) -> Any:
         """Return the weighted sum of kernels; cache it, since weights of a ridge never change."""
-        same_weights = np.array_equal(self._summed_weights, weights)
-        if not same_weights or not np.array_equal(self._summed_kernels, which):
+        is_same = np.array_equal(self._summed_weights, weights)
+        is_same = is_same and np.array_equal(self._summed_kernels, which)
+        if self._last_sum is None or not is_same:
             self._summed_weights = weights
             self._summed_kernels = which
             self._last_sum = sum_kernels(weights, which)
