@@ -406,3 +406,12 @@ def test_gaps_below_the_root_of_rounding_are_reached(seed):
     solution = DAL().solve(problem, 1e-10)
     assert solution.converged
     assert certify(problem, solution.model).gap <= 1e-9
+
+
+def test_a_column_that_holds_nan_is_named_for_several_outputs():
+    A = np.random.default_rng(0).normal(size=(20, 6))
+    Y = A[:, :3].copy()
+    A[3, 4] = np.nan
+    problem = stacked_problem(as_design(A), Y, Squared(), L21(), 0.1)
+    with pytest.raises(InputError, match="Column 4 "):
+        problem.largest_alpha()
