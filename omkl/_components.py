@@ -1,5 +1,4 @@
-"""Components, which can be given as strings such as ``"gaussian:sigma2=5"``, and checks of
-parameters.
+"""Components, also as strings such as ``"gaussian:sigma2=5"``, and checks of parameters.
 
 A class lists its names in ``aliases``, and is available as soon as it is defined, without
 registration.
@@ -12,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from inspect import Parameter, signature
+from types import FrameType
 from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -29,13 +29,12 @@ NO_PARAMETERS = np.empty(0)
 
 
 class Compilable:
-    """Base of the parts that may bring compiled functions, which the driver of training calls by
-    address.
+    """Base of the parts that may bring compiled functions.
 
-    A loss or a regularizer brings one function, with a signature of :mod:`omkl.signatures`, and a
-    float64 array of its parameters: ``compiled = function, parameters``. Other parts bring several
-    functions, by name. A class that overrides a method of a compiled class must bring functions of
-    its own, else it is not compiled.
+    The driver of training calls these by address. A loss or a regularizer brings one function, with
+    a signature of :mod:`omkl.signatures`, and a float64 array of its parameters: ``compiled =
+    function, parameters``. Other parts bring several functions, by name. A class that overrides a
+    method of a compiled class must bring functions of its own, else it is not compiled.
     """
 
     #: Compiled functions, None without; a property where functions or parameters vary.
@@ -43,16 +42,13 @@ class Compilable:
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
-        own = [
-            name
-            for name, value in vars(cls).items()
-            if callable(value) or isinstance(value, property)
-        ]
-        overridden = [
-            name for name in own if hasattr(super(cls, cls), name) and name not in HARMLESS
-        ]
-        if overridden and "compiled" not in vars(cls):
-            cls.compiled = None
+        if "compiled" in vars(cls):
+            return
+        for name, value in vars(cls).items():
+            is_method = callable(value) or isinstance(value, property)
+            if is_method and name not in HARMLESS and hasattr(super(cls, cls), name):
+                cls.compiled = None
+                return
 
 
 def function_and_parameters(part: Compilable) -> tuple[Any, np.ndarray]:
@@ -63,15 +59,16 @@ def function_and_parameters(part: Compilable) -> tuple[Any, np.ndarray]:
     InputError
         If the parameters are no float64 vector.
     """
-    if not isinstance(part.compiled, tuple) or len(part.compiled) != 2:
+    compiled = part.compiled
+    if not isinstance(compiled, tuple) or len(compiled) != 2:
         raise InputError(
-            f"`compiled` of {part!r} must be a function and its parameters, not {part.compiled!r:.100}."
+            f"`compiled` of {part!r} must be a function and its parameters, not {compiled!r:.100}."
         )
-    function, parameters = part.compiled
+    function, parameters = compiled
     if not is_vector(parameters):
         raise InputError(
-            f"The parameters of the compiled function of {part!r} must be a contiguous float64 vector, "
-            f"not {parameters!r:.100}."
+            f"The parameters of the compiled function of {part!r} must be a contiguous float64 "
+            f"vector, not {parameters!r:.100}."
         )
     return function, parameters
 
@@ -91,10 +88,10 @@ HARMLESS = {"__init__", "__new__", "__repr__", "__eq__", "__hash__", "__class__"
 
 
 class Component(Compilable):
-    """Base class of kernels, losses, regularizers, schedules and averages: values with named
-    parameters.
+    """Base class of kernels, losses, regularizers, schedules and averages.
 
-    Components are equal if their classes and parameters are equal.
+    Components are values with named parameters. They are equal if their classes and parameters are
+    equal.
 
     Raises
     ------
@@ -110,15 +107,17 @@ class Component(Compilable):
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
-        root: type[Component] = next(
-            (base for base in cls.__mro__ if Component in base.__bases__), cls
-        )
+        root: type[Component] = cls
+        for base in cls.__mro__:
+            if Component in base.__bases__:
+                root = base
+                break
+        aliases = vars(cls).get("aliases", {}).keys()
         for other in family(root):
-            taken = vars(cls).get("aliases", {}).keys() & vars(other).get("aliases", {}).keys()
-            if taken and (other.__module__, other.__qualname__) != (
-                cls.__module__,
-                cls.__qualname__,
-            ):
+            taken = aliases & vars(other).get("aliases", {}).keys()
+            is_redefined = other.__module__ == cls.__module__
+            is_redefined = is_redefined and other.__qualname__ == cls.__qualname__
+            if taken and not is_redefined:
                 cls.aliases = {}  # the class exists until garbage collection, but must not be found
                 raise InputError(
                     f"The alias {min(taken)!r} of {cls.__name__} is taken by {other.__qualname__}."
@@ -144,10 +143,12 @@ class Component(Compilable):
 
     def settings(self) -> dict[str, Any]:
         """Return the parameters that differ from their defaults."""
-        known = parameters_of(type(self))
-        return {
-            name: value for name, value in self.parameters().items() if value != known[name].default
-        }
+        parameters = parameters_of(type(self))
+        changed = {}
+        for name, value in self.parameters().items():
+            if value != parameters[name].default:
+                changed[name] = value
+        return changed
 
     def as_string(self) -> str:
         """Return the string for :func:`resolve`, with the alias that presets most parameters.
@@ -155,42 +156,40 @@ class Component(Compilable):
         For classes without aliases, the string starts with the class name.
         """
         values = self.parameters()
-        fitting = {
-            name: own
-            for name, own in self.aliases.items()
-            if all(values[key] == own[key] for key in own)
-        }
-        name, presets = max(
-            fitting.items(), key=lambda item: len(item[1]), default=(type(self).__name__, {})
-        )
-        settings = [
-            f"{key}={self._format(key, x)}"
-            for key, x in self.settings().items()
-            if key not in presets
-        ]
+        fitting = []
+        for alias, presets in self.aliases.items():
+            if all(values[key] == preset for key, preset in presets.items()):
+                fitting.append(alias)
+        name = type(self).__name__
+        if fitting:
+            name = max(fitting, key=lambda alias: len(self.aliases[alias]))
+        presets = self.aliases.get(name, {})
+        settings = []
+        for key, value in self.settings().items():
+            if key not in presets:
+                settings.append(f"{key}={self._format(key, value)}")
         return ":".join(filter(None, [name, ",".join(settings)]))
 
     def must_define(self, method: str) -> NoReturn:
-        """Raise an InputError that names a method, and all others, that a subclass must define and
-        does not.
+        """Raise an InputError that names a method, and all others, that a subclass lacks.
 
         Parameters
         ----------
         method : str
         """
-        base: Any = next(cls for cls in type(self).__mro__ if "required" in vars(cls))
-        missing = [
-            name for name in self.required if getattr(type(self), name) is getattr(base, name)
-        ]
+        cls = type(self)
+        base: Any = next(base for base in cls.__mro__ if "required" in vars(base))
+        missing = [name for name in self.required if getattr(cls, name) is getattr(base, name)]
         names = ", ".join(f"{name}()" for name in dict.fromkeys([*missing, method]))
-        raise InputError(f"{type(self).__name__} must define {names}.")
+        raise InputError(f"{cls.__name__} must define {names}.")
 
     def _format(self, key: str, value: object) -> str:
         """Format a parameter's value for :meth:`as_string`."""
         return str(value)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.settings().items())})"
+        settings = ", ".join(f"{key}={value!r}" for key, value in self.settings().items())
+        return f"{type(self).__name__}({settings})"
 
 
 def resolve(base: type[C], spec: C | str, what: str, more_settings: Collection[str] = ()) -> C:
@@ -215,47 +214,51 @@ def resolve(base: type[C], spec: C | str, what: str, more_settings: Collection[s
     if isinstance(spec, base):
         return spec
     text = spec if isinstance(spec, str) else ""
-    name, _, settings = text.partition(":")
+    name, _, settings_text = text.partition(":")
+    name = name.strip()
     members = members_of(base)
-    if name.strip() not in members:
+    if name not in members:
         names = ", ".join(sorted(members))
         raise InputError(
             f"Unknown {what} {spec!r}: choose one of {names}, or make a {base.__name__}."
         )
-    cls = members[name.strip()]
-    given = {**cls.aliases[name.strip()], **_parse_settings(settings, text, what)}
-    _check_settings(cls, given, text, what, more_settings)
+    cls = members[name]
+    settings = {**cls.aliases[name], **_parse_settings(settings_text, text, what)}
+    _check_settings(cls, settings, text, what, more_settings)
     try:
-        return cls(**given)
+        return cls(**settings)
     except TypeError as error:
-        known = ", ".join(parameters_of(cls))
+        parameters = ", ".join(parameters_of(cls))
         raise InputError(
-            f"The {what} {spec!r} does not fit {cls.__name__}({known}): {error}."
+            f"The {what} {spec!r} does not fit {cls.__name__}({parameters}): {error}."
         ) from None
 
 
 def _check_settings(
-    cls: type, given: Mapping[str, Any], spec: str, what: str, more_settings: Collection[str]
+    cls: type, settings: Mapping[str, Any], spec: str, what: str, more_settings: Collection[str]
 ) -> None:
     """Raise InputError for a setting that is no parameter of a class, and for a missing one."""
     parameters = parameters_of(cls)
     if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     names = [*parameters, *more_settings]
-    unknown = [name for name in given if name not in parameters]
-    if unknown:
-        choice = f"choose from {', '.join(names)}" if names else "it has none"
-        raise InputError(f"The {what} {spec!r} has no parameter {unknown[0]!r}: {choice}.")
+    for name in settings:
+        if name not in parameters:
+            choice = f"choose from {', '.join(names)}" if names else "it has none"
+            raise InputError(f"The {what} {spec!r} has no parameter {name!r}: {choice}.")
     for name, parameter in parameters.items():
-        if parameter.default is Parameter.empty and name not in given:
+        if parameter.default is Parameter.empty and name not in settings:
             alias = spec.partition(":")[0].strip()
             raise InputError(f"The {what} {spec!r} needs a parameter: write {alias}:{name}=VALUE.")
 
 
 def members_of(base: type) -> dict[str, Any]:
     """Return the classes of a family by their aliases."""
-    members: list[type] = family(base)
-    return {alias: cls for cls in members for alias in vars(cls).get("aliases", {})}
+    members = {}
+    for cls in family(base):
+        for alias in vars(cls).get("aliases", {}):
+            members[alias] = cls
+    return members
 
 
 _PARAMETERS: WeakKeyDictionary[type, Mapping[str, Parameter]] = WeakKeyDictionary()
@@ -269,19 +272,21 @@ def parameters_of(cls: type) -> Mapping[str, Parameter]:
 
 
 def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, dict[str, Any]]:
-    """Extract the settings with these names from a string; return the rest, and the settings as a
-    dict.
+    """Extract the settings with these names from a string.
+
+    Return the string without them, and the settings as a dict.
 
     >>> split_settings("gaussian:sigma2=5,features=2000", ("features",), "kernel")
     ('gaussian:sigma2=5', {'features': 2000})
     """
     name, _, settings = spec.partition(":")
-    parts = _split(settings)
-    chosen = [part for part in parts if part.partition("=")[0].strip() in names]
-    rest = [part for part in parts if part not in chosen]
-    return ":".join(filter(None, [name, ",".join(rest)])), _parse_settings(
-        ",".join(chosen), spec, what
-    )
+    extracted = []
+    others = []
+    for setting in _split(settings):
+        is_named = setting.partition("=")[0].strip() in names
+        (extracted if is_named else others).append(setting)
+    remaining_spec = ":".join(filter(None, [name, ",".join(others)]))
+    return remaining_spec, _parse_settings(",".join(extracted), spec, what)
 
 
 def family(base: type[C]) -> list[type[C]]:
@@ -307,8 +312,8 @@ def _parse_settings(settings: str, spec: str, what: str) -> dict[str, Any]:
 
 def _split(settings: str) -> list[str]:
     """Split at commas outside of brackets and quotation marks."""
-    parts = re.findall(r"""(?:"[^"]*"|'[^']*'|\[[^\]]*\]|\([^)]*\)|[^,])+""", settings)
-    return [part for part in parts if part.strip()]
+    pieces = re.findall(r"""(?:"[^"]*"|'[^']*'|\[[^\]]*\]|\([^)]*\)|[^,])+""", settings)
+    return [piece for piece in pieces if piece.strip()]
 
 
 def _parse_value(value: str) -> Any:
@@ -317,24 +322,29 @@ def _parse_value(value: str) -> Any:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError):
         is_list = value[:1] in ("[", "(") and value[-1:] in ("]", ")")
-        return [_parse_value(item.strip()) for item in _split(value[1:-1])] if is_list else value
+        if not is_list:
+            return value
+        return [_parse_value(item.strip()) for item in _split(value[1:-1])]
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user's code that called the package."""
-    frame, level = sys._getframe(1), 2
-    while (
-        frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "omkl"
-    ):
-        frame, level = frame.f_back, level + 1
+    frame = sys._getframe(1)
+    level = 2
+    while frame.f_back is not None and _package_of(frame) == "omkl":
+        frame = frame.f_back
+        level += 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def _package_of(frame: FrameType) -> str:
+    return frame.f_globals.get("__name__", "").partition(".")[0]
 
 
 def as_random_state(random_state: object) -> np.random.RandomState:
     """Return the generator that scikit-learn takes; a Generator of NumPy draws its seed."""
-    from sklearn.utils import (
-        check_random_state,
-    )  # the command line explains itself without scikit-learn
+    # here, as the command line explains itself without scikit-learn
+    from sklearn.utils import check_random_state
 
     if isinstance(random_state, np.random.Generator):
         random_state = int(random_state.integers(2**31))
@@ -342,15 +352,15 @@ def as_random_state(random_state: object) -> np.random.RandomState:
 
 
 def check_flags(estimator: object) -> None:
-    """Raise InputError unless boolean parameters are bool or int, and string parameters are not
-    arrays.
-    """
+    """Raise InputError unless boolean parameters are bool or int, and strings are not arrays."""
     for name, parameter in parameters_of(type(estimator)).items():
         value = getattr(estimator, name, None)
-        is_no_flag = isinstance(parameter.default, bool) and not isinstance(
-            value, (bool, np.bool_, int)
-        )
-        if is_no_flag or (isinstance(parameter.default, str) and isinstance(value, np.ndarray)):
+        accepts = True
+        if isinstance(parameter.default, bool):
+            accepts = isinstance(value, (bool, np.bool_, int))
+        elif isinstance(parameter.default, str):
+            accepts = not isinstance(value, np.ndarray)
+        if not accepts:
             raise InputError(
                 f"{name} must be a single value such as {parameter.default!r}, got {value!r:.100}."
             )
@@ -358,14 +368,14 @@ def check_flags(estimator: object) -> None:
 
 def is_among(value: Any, accepted: Iterable) -> bool:
     """Check whether a value is identical or equal to one of several values."""
-    return any(value is own or (np.ndim(value) == 0 and value == own) for own in accepted)
+    return any(value is choice or (np.ndim(value) == 0 and value == choice) for choice in accepted)
 
 
 def check_choice(name: str, value: object, accepted: Collection) -> None:
-    """Raise InputError unless a value is an accepted one; the message does not list accepted types."""
+    """Raise InputError unless a value is an accepted one; the message lists no types."""
     if not is_among(value, accepted):
-        named = ", ".join(repr(own) for own in accepted if not isinstance(own, type))
-        raise InputError(f"{name} must be one of {named}, got {value!r:.100}.")
+        choices = ", ".join(repr(choice) for choice in accepted if not isinstance(choice, type))
+        raise InputError(f"{name} must be one of {choices}, got {value!r:.100}.")
 
 
 def check_number(
@@ -378,33 +388,27 @@ def check_number(
     most: float = math.inf,
     also: tuple = (),
 ) -> None:
-    """Raise InputError unless a number is finite, within the bounds, and whole if ``integer``, or
-    is in ``also``.
+    """Raise InputError unless a number is finite, and within the bounds.
+
+    It must be whole if ``integer``. Values in ``also`` are accepted, too.
     """
-    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
-        value, bool
-    )
-    value = (
-        float(value) if isinstance(value, np.floating) else value
-    )  # large bounds would overflow in float32
-    fits = (
-        is_number
-        and abs(value) <= sys.float_info.max
-        and above < value < below
-        and least <= value <= most
-    )
-    if (fits and (not integer or value == int(value))) or is_among(value, also):
+    number = float(value) if isinstance(value, np.floating) else value  # float32 could overflow
+    if isinstance(number, (int, float, np.integer)) and not isinstance(number, bool):
+        is_within = above < number < below and least <= number <= most
+        is_finite = abs(number) <= sys.float_info.max
+        if is_finite and is_within and (not integer or number == int(number)):
+            return
+    if is_among(number, also):
         return
     kind = "a whole number" if integer else "a finite number"
     limits = [(" >", above), (" >=", least), (" <", below), (" <=", most)]
     bounds = " and".join(f"{sign} {limit:g}" for sign, limit in limits if abs(limit) < math.inf)
     bounds += "".join(f" or {other!r}" for other in also)
-    raise InputError(f"{name} must be {kind}{bounds}, not {value!r:.100}.")
+    raise InputError(f"{name} must be {kind}{bounds}, not {number!r:.100}.")
 
 
 def check_n_jobs(n_jobs: object) -> None:
     """Raise InputError unless ``n_jobs`` is None or a nonzero integer."""
     if n_jobs is not None:
-        check_number(
-            "n_jobs", n_jobs, integer=True, least=1 if is_among(n_jobs, (0,)) else -math.inf
-        )
+        least = 1 if is_among(n_jobs, (0,)) else -math.inf
+        check_number("n_jobs", n_jobs, integer=True, least=least)

@@ -1,5 +1,4 @@
-"""Atomic replacement of files, and archives of named arrays and a JSON manifest in one ``.npz``
-file.
+"""Atomic replacement of files, and archives: ``.npz`` files of named arrays and a JSON manifest.
 
 An archive is a zip file of ``.npy`` members that ``numpy.load`` can open. Nothing in it is
 executed. Damaged files are detected by the checksums of the zip format.
@@ -69,7 +68,9 @@ def check_output(path: PathLike) -> None:
     with _naming(path, target), suppress(FileNotFoundError):
         os.stat(target or ".")  # fails for too long names and circular links
     exists = os.path.exists(target)
-    changed = [target] * exists + [parent] * (not exists or not _is_special(path))
+    changed = [target] if exists else [parent]
+    if exists and not _is_special(path):  # a new file replaces it
+        changed.append(parent)
     if not target:
         reason = "no file has such a name"
     elif not name or name.endswith(os.sep) or os.path.isdir(target):
@@ -94,9 +95,9 @@ def is_same_file(path: PathLike, other: PathLike) -> bool:
 
 def _is_special(path: PathLike) -> bool:
     """Check whether a path is, or may be, a pipe or a device such as ``/dev/stdout``."""
-    return os.fspath(path).startswith("/dev/") or (
-        os.path.exists(path) and not os.path.isfile(path)
-    )
+    if os.fspath(path).startswith("/dev/"):
+        return True
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 @contextmanager
@@ -105,17 +106,17 @@ def _naming(path: PathLike, *names: PathLike) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        own = {os.fspath(name) for name in (path, *names)}
-        if isinstance(error, OutputFileError) or (
-            error.filename is not None and error.filename not in own
-        ):
+        names_of_file = {None, *map(os.fspath, (path, *names))}
+        if isinstance(error, OutputFileError) or error.filename not in names_of_file:
             raise
         raise _refusal(path, error.strerror or str(error), error.errno) from None
 
 
 def _refusal(path: PathLike, reason: str, errno: int | None = None) -> OutputFileError:
     refusal = OutputFileError(f"{os.fspath(path) or repr('')} cannot be written: {reason}.")
-    refusal.errno, refusal.strerror, refusal.filename = errno, reason, os.fspath(path)
+    refusal.errno = errno
+    refusal.strerror = reason
+    refusal.filename = os.fspath(path)
     return refusal
 
 
@@ -123,16 +124,15 @@ def write_archive(
     path: PathLike, manifest: Mapping[str, object], arrays: Mapping[str, np.ndarray]
 ) -> None:
     """Write an archive of arrays and JSON values; equal contents give equal bytes."""
-    text = json.dumps(
-        {"format": FORMAT, **manifest, "n_arrays": len(arrays)}, indent=1, default=np.generic.item
-    )
+    values = {"format": FORMAT, **manifest, "n_arrays": len(arrays)}
+    text = json.dumps(values, indent=1, default=np.generic.item)
     with replacing(path, "wb") as file, zipfile.ZipFile(file, "w") as archive:
         # a new ZipInfo has a fixed date
         archive.writestr(zipfile.ZipInfo(MANIFEST), text)
         for name, array in arrays.items():
-            with archive.open(
-                zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=array.nbytes > 2**30
-            ) as member:
+            is_large = array.nbytes > 2**30
+            entry = zipfile.ZipInfo(f"{name}.npy")
+            with archive.open(entry, "w", force_zip64=is_large) as member:
                 npy.write_array(member, array, allow_pickle=False)
 
 
@@ -156,10 +156,10 @@ def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]
             elif len(members) != manifest["n_arrays"]:  # a damaged zip directory can lack entries
                 flaw = f"{path} is damaged: it has {len(members)} of {manifest['n_arrays']} arrays."
             else:
-                return manifest, {
-                    info.filename.removesuffix(".npy"): _read_array(archive, info)
-                    for info in members
-                }
+                arrays = {}
+                for info in members:
+                    arrays[info.filename.removesuffix(".npy")] = _read_array(archive, info)
+                return manifest, arrays
     except FileNotFoundError:
         flaw = f"There is no model file {path}."
     except Exception as error:  # damaged bytes lead to errors of any class
@@ -172,16 +172,13 @@ def read_archive(path: PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     """Read an array; check its claimed size against its bytes before memory is allocated."""
     with archive.open(info) as member:
-        shape, _, dtype = (
-            npy.read_array_header_1_0(member)
-            if npy.read_magic(member) == (1, 0)
-            else ((), 0, object)
-        )
-    if (
-        dtype is object
-        or dtype.itemsize * math.prod(shape) > info.file_size
-        or math.prod(filter(None, shape)) > 2**32
-    ):
+        is_readable = npy.read_magic(member) == (1, 0)
+        if is_readable:
+            shape, _, dtype = npy.read_array_header_1_0(member)
+            n_bytes = dtype.itemsize * math.prod(shape)
+            n_without_empty_axes = math.prod(filter(None, shape))
+            is_readable = n_bytes <= info.file_size and n_without_empty_axes <= 2**32
+    if not is_readable:
         raise ValueError(f"the array {info.filename!r} has another size than its header says")
     with archive.open(info) as member:
         array = npy.read_array(member, allow_pickle=False)

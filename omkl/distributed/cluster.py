@@ -1,4 +1,4 @@
-"""Clients of Dask clusters, tasks on their workers, and results for the partitions of collections."""
+"""Clients of Dask clusters, tasks on their workers, and results for partitions of collections."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def workers_of(client: object) -> list[str]:
         )
     deadline = time.monotonic() + WORKER_TIMEOUT
     while True:
-        if running := _answer(client, client.scheduler.ncores_running):
+        running = _answer(client, client.scheduler.ncores_running)
+        if running:
             return sorted(running)
         if time.monotonic() > deadline:
             address = client.scheduler.address
@@ -69,9 +70,7 @@ def _answer(client: Client, method: Callable, **arguments: object) -> Any:
 
 
 def current_client(client: Client | None) -> Client:
-    """Return a client, by default the one that was created last, after checks by
-    :func:`workers_of`.
-    """
+    """Return a client that :func:`workers_of` accepts, by default the one created last."""
     if client is None:
         _require_dask()
         from distributed import default_client
@@ -89,19 +88,21 @@ def current_client(client: Client | None) -> Client:
 def submitted(
     client: Client, function: Callable, *arguments: object, worker: str | None = None
 ) -> Future:
-    """Submit a task, to a worker or where Dask chooses: one that holds the arguments, which can be
-    futures.
+    """Submit a task, to a worker or where Dask chooses: one that holds the arguments.
+
+    These can be futures.
     """
-    where: dict[str, Any] = (
-        {} if worker is None else {"workers": [worker], "allow_other_workers": True}
-    )
+    restrictions: dict[str, Any] = {}
+    if worker is not None:
+        restrictions = {"workers": [worker], "allow_other_workers": True}
     with large_graphs():
-        return client.submit(function, *arguments, pure=False, **where)
+        return client.submit(function, *arguments, pure=False, **restrictions)
 
 
 def large_graphs() -> Any:
-    """Return a context in which Dask does not warn about data inside of tasks: only these can be
-    repeated.
+    """Return a context in which Dask does not warn about data inside of tasks.
+
+    Only such tasks can be repeated.
     """
     import dask
 
@@ -115,35 +116,36 @@ def unpinned(client: Client, futures: Sequence[Future]) -> None:
     """
     keys = [future.key for future in futures]
     while not futures[0].cancelled():
-        if not {None, "waiting"} & set(
-            _answer(client, client.scheduler.get_task_status, keys=keys).values()
-        ):
+        status = _answer(client, client.scheduler.get_task_status, keys=keys)
+        if not {None, "waiting"} & set(status.values()):
             _answer(client, client.scheduler.set_restrictions, worker=dict.fromkeys(keys))
             return
         time.sleep(0.01)
 
 
 def placed(client: Client, futures: Sequence[Future]) -> list[str]:
-    """Choose a worker for each future: one that holds it, as long as no worker gets more than its
-    share.
+    """Choose a worker for each future: one that holds it, if it has less than its share.
 
     So results stay where they are, unless workers were lost or have joined.
     """
     workers = workers_of(client)
-    holders = _answer(client, client.scheduler.who_has, keys=[future.key for future in futures])
-    share, load = -(-len(futures) // len(workers)), dict.fromkeys(workers, 0)
-    chosen: list[str] = [""] * len(futures)
+    keys = [future.key for future in futures]
+    holders_of = _answer(client, client.scheduler.who_has, keys=keys)
+    share = -(-len(futures) // len(workers))
+    load = dict.fromkeys(workers, 0)
+    chosen: dict[int, str] = {}
     for may_move in (False, True):  # first all that can stay
-        for j in (j for j, own in enumerate(chosen) if not own):
-            held = [
-                own
-                for own in sorted(holders.get(futures[j].key, ()))
-                if load.get(own, share) < share
-            ]
-            if held or may_move:
-                chosen[j] = min(held or workers, key=load.__getitem__)
+        for j, key in enumerate(keys):
+            if j in chosen:
+                continue
+            candidates = []
+            for holder in sorted(holders_of.get(key, ())):
+                if load.get(holder, share) < share:
+                    candidates.append(holder)
+            if candidates or may_move:
+                chosen[j] = min(candidates or workers, key=load.__getitem__)
                 load[chosen[j]] += 1
-    return chosen
+    return [chosen[j] for j in range(len(futures))]
 
 
 def gathered(client: Client, futures: Sequence[Future]) -> list:
@@ -155,7 +157,8 @@ def gathered(client: Client, futures: Sequence[Future]) -> list:
         return client.gather(futures)
     except (CancelledError, KilledWorker, CommClosedError) as error:
         raise DistributionError(
-            f"Workers, or the scheduler, were lost ({error}): see the workers' logs, they may lack memory."
+            f"Workers, or the scheduler, were lost ({error}): "
+            "see the workers' logs, they may lack memory."
         ) from None
     except ImportError as error:
         raise DistributionError(
@@ -164,19 +167,20 @@ def gathered(client: Client, futures: Sequence[Future]) -> list:
 
 
 def identity(value: T) -> T:
-    """Return a value; as a task, this keeps the value on a worker, and Dask can repeat it on
-    another one.
+    """Return a value; as a task, this keeps the value on a worker.
+
+    Dask can repeat the task on another worker.
     """
     return value
 
 
 @contextmanager
 def local_client(n_workers: int) -> Iterator[Client]:
-    """Start worker processes on this machine, with one thread each, and yield a client; they end
-    with the context.
+    """Start worker processes on this machine, with one thread each, and yield a client.
 
-    Anyone who can connect to a Dask worker can run code on it. Therefore the workers listen on the
-    loopback address only, require a temporary certificate, and do not serve web pages.
+    They end with the context. Anyone who can connect to a Dask worker can run code on it. Therefore
+    the workers listen on the loopback address only, require a temporary certificate, and do not
+    serve web pages.
 
     Parameters
     ----------
@@ -198,8 +202,10 @@ def local_client(n_workers: int) -> Iterator[Client]:
     import dask
     from distributed import Client, LocalCluster, Security
 
-    routes: dict[str, list] = {
-        f"distributed.{own}.http.routes": [] for own in ("scheduler", "worker")
+    settings: dict[str, Any] = {
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+        "distributed.scheduler.worker-ttl": f"{PATIENCE}s",
     }
     # its keys are in memory only
     place: dict[str, Any] = {
@@ -213,7 +219,7 @@ def local_client(n_workers: int) -> Iterator[Client]:
         "silence_logs": "ERROR",
     }
     with (
-        dask.config.set({**routes, "distributed.scheduler.worker-ttl": f"{PATIENCE}s"}),
+        dask.config.set(settings),
         LocalCluster(n_workers=n_workers, threads_per_worker=1, **place, **quiet) as cluster,
         Client(cluster, direct_to_workers=True) as client,
     ):
@@ -251,13 +257,12 @@ def running_client(address: str) -> Iterator[Client]:
         # this lock for ever
         traceback.clear_frames(error.__traceback__)
         gc.collect()
-        reason = (
-            f"no answer within {CONNECT_TIMEOUT} s"
-            if isinstance(error, OSError)
-            else type(error).__name__
-        )
+        reason = type(error).__name__
+        if isinstance(error, OSError):
+            reason = f"no answer within {CONNECT_TIMEOUT} s"
         raise DistributionError(
-            f"The scheduler {address} cannot be reached ({reason}): see its address, or start one: 'dask scheduler'."
+            f"The scheduler {address} cannot be reached ({reason}): "
+            "see its address, or start one: 'dask scheduler'."
         ) from None
     try:
         yield client
@@ -299,48 +304,47 @@ class Partitions:
         numbers: Sequence[int],
         sizes: Sequence[int] = (),
     ) -> None:
-        self.client, self.futures, self.numbers, self.sizes = client, futures, numbers, sizes
+        self.client = client
+        self.futures = futures
+        self.numbers = numbers
+        self.sizes = sizes
 
     @classmethod
     def of(
         cls, client: Client | None, make: Callable, collections: Mapping[str, Any]
     ) -> Partitions:
-        """Load a partition of each collection, or None, and call ``make(...)`` with these, on a
-        worker.
-        """
+        """Call ``make(...)`` with a partition of each collection, or None, on the workers."""
         import dask
 
-        client, named = (
-            current_client(client),
-            {name: own for name, own in collections.items() if own is not None},
-        )
-        parts = {name: _delayed(name, own) for name, own in named.items()}
-        sizes = {name: len(own) for name, own in parts.items()}
+        client = current_client(client)
+        partitions: dict[str, Any] = {}
+        for name, collection in collections.items():
+            if collection is not None:
+                partitions[name] = _delayed(name, collection)
+        sizes = {name: len(delayed) for name, delayed in partitions.items()}
         if len(set(sizes.values())) > 1:
-            found = ", ".join(f"{size} of {name}" for name, size in sizes.items())
-            raise InputError(f"Collections must have the same partitions, got {found}.")
+            counts = ", ".join(f"{size} of {name}" for name, size in sizes.items())
+            raise InputError(f"Collections must have the same partitions, got {counts}.")
         numbers = range(max(sizes.values()))
-        each: Any = [
-            [parts[name][j] if name in parts else None for name in collections] for j in numbers
-        ]
         call = dask.delayed(_on_partition)
+        missing = [None] * len(numbers)
+        columns = [partitions.get(name, missing) for name in collections]
+        calls = [call(j, make, *row) for j, row in enumerate(zip(*columns))]
         with large_graphs():
-            return cls(
-                client,
-                client.compute([call(j, make, *own) for j, own in zip(numbers, each)]),
-                numbers,
-            )
+            return cls(client, client.compute(calls), numbers)
 
     def map(self, function: Callable, *shared: object, each: Sequence | None = None) -> Partitions:
-        """Call ``function(*shared, result)``, or ``function(result, own)`` with its own of
-        ``each``, on the workers.
+        """Call ``function(*shared, result)`` on the workers for the result of each partition.
+
+        With ``each``, which has an entry for each partition, call ``function(result, entry)``.
         """
-        held = [submitted(self.client, identity, own) for own in shared]  # sent once
-        own = [[future] for future in self.futures] if each is None else zip(self.futures, each)
-        futures = [
-            submitted(self.client, _on_partition, j, function, *held, *a)
-            for j, a in zip(self.numbers, own)
-        ]
+        sent = [submitted(self.client, identity, value) for value in shared]  # once
+        futures = []
+        for i, j in enumerate(self.numbers):
+            arguments = [*sent, self.futures[i]]
+            if each is not None:
+                arguments.append(each[i])
+            futures.append(submitted(self.client, _on_partition, j, function, *arguments))
         return Partitions(self.client, futures, self.numbers)
 
     def gathered(self) -> list:
@@ -349,15 +353,19 @@ class Partitions:
 
     def only(self, sizes: Sequence[int]) -> Partitions:
         """Select the partitions whose sizes are not 0."""
-        kept = [
-            (future, j, size) for future, j, size in zip(self.futures, self.numbers, sizes) if size
-        ]
-        return Partitions(self.client, *map(list, zip(*kept)))
+        indices = np.flatnonzero(sizes).tolist()
+        return Partitions(
+            self.client,
+            [self.futures[i] for i in indices],
+            [self.numbers[i] for i in indices],
+            [sizes[i] for i in indices],
+        )
 
 
 def _delayed(name: str, collection: Any) -> list[Delayed]:
-    """Return the partitions of a dask.dataframe, dask.array or dask.bag; columns of an array become
-    one chunk.
+    """Return the partitions of a dask.dataframe, dask.array or dask.bag.
+
+    The columns of an array become one chunk.
     """
     from dask.delayed import Delayed
 
@@ -367,16 +375,14 @@ def _delayed(name: str, collection: Any) -> list[Delayed]:
         )
     if not hasattr(collection, "chunks"):
         return collection.to_delayed()
-    if np.isnan([size for sizes in collection.chunks[1:] for size in sizes]).any():
+    chunks_of_columns = collection.chunks[1:]
+    if np.isnan([size for sizes in chunks_of_columns for size in sizes]).any():
         raise InputError(
-            f"{name} must have a known number of columns, got chunks {collection.chunks[1:]}."
+            f"{name} must have a known number of columns, got chunks {chunks_of_columns}."
         )
-    whole = (
-        collection.rechunk({axis: -1 for axis in range(1, collection.ndim)})
-        if collection.ndim > 1
-        else collection
-    )
-    return whole.to_delayed().ravel().tolist()
+    if collection.ndim > 1:
+        collection = collection.rechunk({axis: -1 for axis in range(1, collection.ndim)})
+    return collection.to_delayed().ravel().tolist()
 
 
 def _on_partition(number: int, function: Callable, *arguments: object) -> Any:

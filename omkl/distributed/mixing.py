@@ -43,16 +43,19 @@ if TYPE_CHECKING:
 
 #: State of a trainer: named arrays.
 State = dict[str, np.ndarray]
+#: Places of the counters in the state of a trainer.
+ROUND = 0
+PRESENTED = 1
 #: Order of the examples of a shard: their indices, or a seed.
 Order = np.ndarray | int
 
 
 class ParameterMixing(Pass):
-    """Training in shards, on threads of this process or on Dask workers, with bitwise the same
-    result.
+    """Training in shards, on threads of this process or on Dask workers.
 
-    Argument ``make_pass`` of :class:`~omkl.online.TrainingLoop`. A shard is sent to one worker and
-    stays there. Passes are pure functions, so Dask can repeat a pass if its worker is lost.
+    Both give bitwise the same result. Argument ``make_pass`` of :class:`~omkl.online.TrainingLoop`.
+    A shard is sent to one worker and stays there. Passes are pure functions, so Dask can repeat a
+    pass if its worker is lost.
 
     Parameters
     ----------
@@ -75,7 +78,8 @@ class ParameterMixing(Pass):
         self, n_shards: int | None, client: Client | None = None, n_jobs: int | None = None
     ) -> None:
         workers = [] if client is None else workers_of(client)
-        n_shards = len(workers) if n_shards is None else n_shards
+        if n_shards is None:
+            n_shards = len(workers)
         check_number("shards", n_shards, above=0, integer=True)
         self.n_shards = int(n_shards)
         self.client = client
@@ -109,22 +113,11 @@ class ParameterMixing(Pass):
         LearnedBlock or Step
         """
         if len(examples) < self.n_shards and not isinstance(examples, Sharded):
-            yield from (fastest_pass(trainer, examples, testing=True) or serial_pass)(
-                trainer, examples, orders, done
-            )
+            make_pass = fastest_pass(trainer, examples, testing=True) or serial_pass
+            yield from make_pass(trainer, examples, orders, done)
             return
         if self._examples is not examples:  # the shards are not on the workers yet
-            self._examples = examples
-            if isinstance(examples, Sharded):
-                self._shards, self._sizes = examples.shards, examples.sizes
-            else:
-                shards = [
-                    examples.part(np.arange(j, len(examples), self.n_shards))
-                    for j in range(self.n_shards)
-                ]
-                self._shards, self._sizes = shards, list(map(len, shards))
-                if self.client is not None:
-                    self._shards = [submitted(self.client, identity, own) for own in shards]
+            self._place(examples)
         trainer.forget_input()
         states = self._run(trainer, orders(self._sizes))
         passed = time.perf_counter()
@@ -135,37 +128,57 @@ class ParameterMixing(Pass):
         elif weights.any():
             mix(trainer, states, weights / weights.sum())
         record: Record = {"shards": len(states), "mixing_seconds": time.perf_counter() - passed}
-        for j, (state, loss, weight) in enumerate(
-            zip(states, losses.tolist(), weights.tolist()), 1
-        ):
-            record |= {
-                f"loss:shard{j}": loss / weight if weight else 0.0,
-                f"seconds:shard{j}": float(state["seconds"]),
-            }
+        for j, state in enumerate(states, 1):
+            loss, weight = state["loss_and_weight"].tolist()
+            record[f"loss:shard{j}"] = loss / weight if weight else 0.0
+            record[f"seconds:shard{j}"] = float(state["seconds"])
         yield LearnedBlock(
-            examples, sum(self._sizes), float(losses.sum()), float(weights.sum()), True, record
+            examples,
+            n_examples=sum(self._sizes),
+            loss=float(losses.sum()),
+            weight=float(weights.sum()),
+            in_shards=True,
+            record=record,
         )
+
+    def _place(self, examples: Examples) -> None:
+        """Split examples into shards, and send these to the workers, if there are any."""
+        self._examples = examples
+        if isinstance(examples, Sharded):
+            self._shards = examples.shards
+            self._sizes = examples.sizes
+            return
+        shards = []
+        for j in range(self.n_shards):
+            shards.append(examples.part(np.arange(j, len(examples), self.n_shards)))
+        self._sizes = [len(shard) for shard in shards]
+        if self.client is not None:
+            shards = [submitted(self.client, identity, shard) for shard in shards]
+        self._shards = shards
 
     def _run(self, trainer: OnlineTrainer, orders: Sequence[Order]) -> list[State]:
         """Make a pass over every shard."""
-        client, alone = self.client, self.n_shards == 1
+        client = self.client
+        is_alone = self.n_shards == 1
         if client is None:
-            passes = zip(self._shards, orders)
-            return in_threads(
-                lambda part: pass_over_shard(trainer, alone, *part), passes, self.n_jobs
-            )
+
+            def make_pass(shard_and_order: tuple[Examples, Order]) -> State:
+                return pass_over_shard(trainer, is_alone, *shard_and_order)
+
+            return in_threads(make_pass, zip(self._shards, orders), self.n_jobs)
         sent = submitted(client, identity, trainer)  # to one worker, from which the others fetch it
-        passes = zip(placed(client, self._shards), self._shards, orders)
-        asked = [
-            submitted(client, pass_over_shard, sent, alone, *own, worker=worker)
-            for worker, *own in passes
-        ]
-        unpinned(client, asked)
-        return gathered(client, asked)
+        passes = []
+        for worker, shard, order in zip(placed(client, self._shards), self._shards, orders):
+            passes.append(
+                submitted(client, pass_over_shard, sent, is_alone, shard, order, worker=worker)
+            )
+        unpinned(client, passes)
+        return gathered(client, passes)
 
     def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None:
-        """Raise an InputError if this model cannot be trained in shards, or a callback needs single
-        rounds.
+        """Raise an InputError if this model cannot be trained in shards.
+
+        Also if a callback needs single rounds.
 
         Parameters
         ----------
@@ -176,8 +189,9 @@ class ParameterMixing(Pass):
         for callback in callbacks:
             if hasattr(callback, "on_round") and not hasattr(callback, "on_block"):
                 raise InputError(
-                    f"{type(callback).__name__} needs single rounds, which shards do not report: leave client= and "
-                    "shards= out, or define on_block(trainer, block), which is called after every mix."
+                    f"{type(callback).__name__} needs single rounds, which shards do not report: "
+                    "leave client= and shards= out, or define on_block(trainer, block), "
+                    "which is called after every mix."
                 )
         if source.n_examples is not None and self.n_shards > source.n_examples:
             raise InputError(
@@ -193,10 +207,10 @@ class ParameterMixing(Pass):
 
 
 def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order: Order) -> State:
-    """Make one online pass over a shard with a copy of the trainer; ``alone`` means that there is
-    one shard.
+    """Make one online pass over a shard with a copy of the trainer.
 
-    A seed stands for the random order that it makes, which need not be sent.
+    ``alone`` means that there is one shard. A seed stands for the random order that it makes, which
+    need not be sent.
 
     Returns the state after the pass, with ``loss_and_weight`` (sums), ``seconds``, and
     ``shrinkage`` (reductions of norms by proximal steps, and the sum of the step sizes).
@@ -208,19 +222,20 @@ def pass_over_shard(trainer: OnlineTrainer, alone: bool, shard: Examples, order:
     trainer.plan(recompute_every=len(order) if alone else RECOMPUTE_EVERY)
     trainer.shrinkage = trainer.shrunk = 0.0
     trainer.group_state.total_shrinkage[:] = 0.0
-    loss = weight = 0.0
-    for step in (fastest_pass(trainer, shard) or serial_pass)(
-        trainer, shard, lambda sizes: [order], 0
-    ):
-        loss, weight = added(loss, step.loss), added(weight, step.weight)
+    loss = 0.0
+    weight = 0.0
+    make_pass = fastest_pass(trainer, shard) or serial_pass
+    for step in make_pass(trainer, shard, lambda sizes: [order], 0):
+        loss = added(loss, step.loss)
+        weight = added(weight, step.weight)
     if trainer.coordinate_terms:
         trainer.shrink_coordinates()
-    facts = {
+    return {
+        **trainer.state(),
         "loss_and_weight": np.array([loss, weight]),
         "seconds": np.array(time.perf_counter() - started),
+        "shrinkage": np.append(trainer.group_state.total_shrinkage, trainer.shrinkage),
     }
-    shrinkage = np.append(trainer.group_state.total_shrinkage, trainer.shrinkage)
-    return {**trainer.state(), **facts, "shrinkage": shrinkage}
 
 
 def mix(trainer: OnlineTrainer, states: Sequence[State], weights: np.ndarray) -> None:
@@ -229,37 +244,45 @@ def mix(trainer: OnlineTrainer, states: Sequence[State], weights: np.ndarray) ->
     ``states`` are results of :func:`pass_over_shard`. The weights of the shards, (S,), sum to one.
     A proximal step follows to restore group sparsity.
     """
-    group_state, n = trainer.group_state, trainer.n_penalized
-    parts = np.array([state["groups/scales"] for state in states])
+    group_state = trainer.group_state
+    scales = np.array([state["groups/scales"] for state in states])
     if not trainer.method.forgets:  # the state of dual averaging is a sum of gradients
-        parts = np.ones_like(parts)
-    mixture = group_state.mix([below(state, "groups/") for state in states], weights, parts)
+        scales = np.ones_like(scales)
+    mixture = group_state.mix([below(state, "groups/") for state in states], weights, scales)
     for index, bank in enumerate(trainer.banks):
-        bank.mix(
-            [below(state, f"bank{index}/") for state in states], mixture.of(bank.group_state.groups)
-        )
+        states_of_bank = [below(state, f"bank{index}/") for state in states]
+        bank.mix(states_of_bank, mixture.of(bank.group_state.groups))
 
     counters = np.array([state["counters"] for state in states])
-    trainer.go_on(counters[:, 0].max(), weights @ counters[:, 1])
+    trainer.go_on(counters[:, ROUND].max(), weights @ counters[:, PRESENTED])
     for role, part in trainer.parts.items():
         part.mix([below(state, f"{role}/") for state in states], weights)
+    _restore_sparsity(trainer, weights @ [state["shrinkage"] for state in states])
 
+
+def _restore_sparsity(trainer: OnlineTrainer, mean_shrinkage: np.ndarray) -> None:
+    """Make a proximal step after mixing.
+
+    ``mean_shrinkage`` is the mean over shards of ``shrinkage`` in the state of
+    :func:`pass_over_shard`.
+    """
+    group_state = trainer.group_state
+    n = trainer.n_penalized
     if trainer.method.forgets:
         # undo the shrinkage by the shards' proximal steps first, to count the regularizer only once
-        *taken, step = weights @ [state["shrinkage"] for state in states]
+        *shrinkage, step = mean_shrinkage
         group_state.empty[:] = group_state.square_norms <= 0.0
         group_state.bases[:] = np.where(group_state.empty, 1.0, group_state.scales)
     else:
-        rate, taken = trainer.schedule(trainer.round - trainer.began), [0.0] * n
-        step = rate * (
-            trainer.method.proximal_weight(1.0, trainer.presented) * trainer.current_lambda
-        )
+        shrinkage = [0.0] * n
+        rate = trainer.schedule(trainer.round - trainer.began)
+        proximal_weight = trainer.method.proximal_weight(1.0, trainer.presented)
+        step = rate * (proximal_weight * trainer.current_lambda)
         group_state.bases[:] = rate
-    before = group_state.measure()[:n]
-    norms = trainer.prox(np.where(before > 0, before + taken[:n], 0.0), step)
-    events, _ = group_state.rescale(
-        np.minimum(norms, before), trainer.radius, trainer.method.forgets
-    )
+    norms = group_state.measure()[:n]
+    norms_of_shards = np.where(norms > 0, norms + shrinkage[:n], 0.0)
+    new_norms = np.minimum(trainer.prox(norms_of_shards, step), norms)
+    events, _ = group_state.rescale(new_norms, trainer.radius, trainer.method.forgets)
     if events:
         for bank in trainer.banks:
             bank.apply_events(None, None)

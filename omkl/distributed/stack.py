@@ -1,10 +1,10 @@
-"""Stacks of kernels that are distributed over the workers of a Dask cluster, with the usual
-interface of stacks.
+"""Stacks of kernels that are distributed over the workers of a Dask cluster.
 
-Each worker stores a partition of the kernels. For a pass over all kernels, each worker receives one
-vector and returns norms. Between passes, a solver uses a few kernels many times, and messages would
-cost more than computations. Therefore these kernels are fetched, and cached within a budget of
-bytes. If the budget is too small, the workers do the computations.
+They have the usual interface of stacks. Each worker stores a partition of the kernels. For a pass
+over all kernels, each worker receives one vector and returns norms. Between passes, a solver uses a
+few kernels many times, and messages would cost more than computations. Therefore these kernels are
+fetched, and cached within a budget of bytes. If the budget is too small, the workers do the
+computations.
 
 A partition is the result of a task, which Dask repeats if its worker is lost.
 
@@ -14,6 +14,7 @@ The last digits of sums over partitions depend on the number of partitions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,13 +80,15 @@ class DistributedStack(KernelStack):
     ) -> None:
         if not n_kernels:
             raise InputError("There are no kernels: give at least one.")
-        self.n_kernels, self.n_samples, self.dtype = n_kernels, n_samples, np.dtype(dtype)
-        self.client, self.workers = client, workers_of(client)[:n_kernels]
+        self.n_kernels = n_kernels
+        self.n_samples = n_samples
+        self.dtype = np.dtype(dtype)
+        self.client = client
+        self.workers = workers_of(client)[:n_kernels]
         self._bounds = np.linspace(0, n_kernels, len(self.workers) + 1).astype(np.int64)
-        parts = [
-            range(low, high) for low, high in zip(self._bounds.tolist(), self._bounds[1:].tolist())
-        ]
-        self.partitions = [make(part, worker) for part, worker in zip(parts, self.workers)]
+        self.partitions = []
+        for worker, (low, high) in zip(self.workers, pairwise(self._bounds.tolist())):
+            self.partitions.append(make(range(low, high), worker))
         self._length = n_samples * (n_samples + 1) // 2
         self._cache = KernelCache(n_kernels, n_samples, self.dtype, budget, self._fetch)
         unpinned(client, self.partitions)
@@ -116,9 +119,8 @@ class DistributedStack(KernelStack):
         X = X.tocsr() if sparse.issparse(X) else np.asarray(X, np.float64)
         kernels = [as_kernel(kernel) for kernel in kernels]
         try:
-            sent = dumps(
-                (kernels, X)
-            )  # as one object, because Dask is slow for lists of thousands of objects
+            # as one object, because Dask is slow for lists of thousands of objects
+            sent = dumps((kernels, X))
         except Exception as error:
             raise InputError(
                 f"The kernels cannot be sent to workers ({error}): define them in a module."
@@ -139,8 +141,9 @@ class DistributedStack(KernelStack):
         n_given: int | None = None,
         kept: np.ndarray | None = None,
     ) -> DistributedStack:
-        """Make a stack of given Gram matrices, which are checked and packed one at a time, each
-        where it is.
+        """Make a stack of given Gram matrices.
+
+        They are checked and packed one at a time, each where it is.
 
         Parameters
         ----------
@@ -155,18 +158,21 @@ class DistributedStack(KernelStack):
         """
         import dask
 
-        chosen, n = current_client(client), n_given or (len(grams[0]) if len(grams) else 0)
+        client = current_client(client)
+        size = n_given or (len(grams[0]) if len(grams) else 0)
+        n_samples = size if kept is None else len(kept)
 
         def make(part: range, worker: str) -> Future:
-            calls = [
-                _packed if isinstance(grams[m], np.ndarray) else dask.delayed(_packed) for m in part
-            ]
-            rows = [call(grams[m], m, n, kept, np.dtype(dtype)) for call, m in zip(calls, part)]
+            rows = []
+            for m in part:
+                is_here = isinstance(grams[m], np.ndarray)
+                call = _packed if is_here else dask.delayed(_packed)
+                rows.append(call(grams[m], m, size, kept, np.dtype(dtype)))
             with large_graphs():
                 stack = dask.delayed(PackedStack)(dask.delayed(np.array)(rows))
-                return chosen.compute(stack, workers=[worker], allow_other_workers=True)
+                return client.compute(stack, workers=[worker], allow_other_workers=True)
 
-        return cls(chosen, len(grams), n if kept is None else len(kept), dtype, make, budget)
+        return cls(client, len(grams), n_samples, dtype, make, budget)
 
     @property
     def nbytes(self) -> int:
@@ -179,9 +185,8 @@ class DistributedStack(KernelStack):
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         if self._cache.fits(which):
             return self._cache.stack.block_products(vectors, self._cache.indices(which))
-        return self._gather(
-            PackedStack.block_products, which, (vectors.shape[-2], self.n_samples), vectors
-        )
+        shape = (vectors.shape[-2], self.n_samples)
+        return self._gather(PackedStack.block_products, which, shape, vectors)
 
     def diagonals(self, which: Which = None) -> np.ndarray:
         if self._cache.fits(which):
@@ -200,25 +205,27 @@ class DistributedStack(KernelStack):
         weights = np.asarray(weights, dtype=np.float64)
         if self._cache.fits(which):
             return self._cache.stack.summed(weights, self._cache.indices(which))
-        sums = [
-            self._ask(s, PackedStack.packed_sum, weights[at], local)
-            for s, at, local in self._split(which)
-        ]
-        return PackedStack(sum(gathered(self.client, sums), np.zeros(self._length))[None])
+        sums = []
+        for s, positions, local in self._split(which):
+            sums.append(self._submit(s, PackedStack.packed_sum, weights[positions], local))
+        total = sum(gathered(self.client, sums), np.zeros(self._length))
+        return PackedStack(total[None])
 
     def _split(self, which: Which) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield each partition with some of these kernels, their positions in ``which``, and in the
-        partition.
+        """Yield each partition with some of these kernels.
+
+        Also their positions in ``which``, and in the partition.
         """
         which = self._indices(which)
         owners = np.searchsorted(self._bounds, which, side="right") - 1
         for s in np.unique(owners).tolist():
-            at = np.flatnonzero(owners == s)
-            yield s, at, which[at] - self._bounds[s]
+            positions = np.flatnonzero(owners == s)
+            yield s, positions, which[positions] - self._bounds[s]
 
-    def _ask(self, s: int, function: Callable, *arguments: np.ndarray) -> Future:
-        """Submit a call of a method of the stack of partition ``s``; Dask runs it where the
-        partition is.
+    def _submit(self, s: int, function: Callable, *arguments: np.ndarray) -> Future:
+        """Submit a call of a method of the stack of partition ``s``.
+
+        Dask runs it where the partition is.
         """
         return submitted(self.client, _call, function, self.partitions[s], *arguments)
 
@@ -229,18 +236,22 @@ class DistributedStack(KernelStack):
         shape: tuple[int, ...],
         vectors: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Collect the results of a method for each kernel; three-dimensional ``vectors`` have a
-        block per kernel.
+        """Collect the results of a method for each kernel, (number of kernels, *shape).
+
+        Three-dimensional ``vectors`` have a block per kernel.
         """
-        parts, asked = list(self._split(which)), []
-        for s, at, local in parts:
-            own = [] if vectors is None else [vectors if vectors.ndim == 2 else vectors[at]]
-            asked.append(self._ask(s, function, *own, local))
-        result = np.empty(
-            (len(self._indices(which)), *shape), self.dtype if function is _rows else np.float64
-        )
-        for (_, at, _), values in zip(parts, gathered(self.client, asked)):
-            result[at] = values
+        calls = []
+        positions_of_calls = []
+        for s, positions, local in self._split(which):
+            arguments = [local]
+            if vectors is not None:
+                arguments = [vectors if vectors.ndim == 2 else vectors[positions], local]
+            calls.append(self._submit(s, function, *arguments))
+            positions_of_calls.append(positions)
+        dtype = self.dtype if function is _rows else np.float64
+        result = np.empty((len(self._indices(which)), *shape), dtype)
+        for positions, values in zip(positions_of_calls, gathered(self.client, calls)):
+            result[positions] = values
         return result
 
     def _fetch(self, which: np.ndarray) -> np.ndarray:
@@ -259,10 +270,12 @@ def _computed(sent: bytes, part: range, dtype: np.dtype) -> PackedStack:
 def _packed(
     gram: Any, m: int, n_given: int, kept: np.ndarray | None, dtype: np.dtype
 ) -> np.ndarray:
-    """Check and pack the Gram matrix of kernel m."""
+    """Check and pack the Gram matrix of kernel m, (n_given, n_given), for the kept samples."""
     gram = checked_gram(gram, m, n_given)
-    gram = gram if kept is None else gram[np.ix_(kept, kept)]
-    pack(gram, row := np.empty(len(gram) * (len(gram) + 1) // 2, dtype))
+    if kept is not None:
+        gram = gram[np.ix_(kept, kept)]
+    row = np.empty(len(gram) * (len(gram) + 1) // 2, dtype)
+    pack(gram, row)
     return row
 
 
