@@ -202,17 +202,7 @@ class PathSearch:
             One of the values, which is chosen if none is better beyond chance; for log-loss.
         """
         targets = [y[test] for _, test in self.folds]
-        tests = [test for _, test in self.folds]
-
-        def score(fold: int) -> tuple[np.ndarray, HeldOut]:
-            held_out = paths[fold](values)
-            return self._scores(held_out, targets[fold], tests[fold]), held_out
-
-        results = Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(score)(fold) for fold in range(len(tests))
-        )
-        scores_of_folds, held_out_folds = zip(*results)
-        scores = np.array(scores_of_folds)
+        scores, held_out_folds = self._score_folds(values, paths, targets, n_jobs)
         is_defined = np.isfinite(scores).all(axis=1)
         if not is_defined.any():
             raise InputError(
@@ -233,6 +223,26 @@ class PathSearch:
         self.estimator.scores_ = scores
         self.estimator.cv_results_ = self._records(values, means, spread, held_out_folds)
         return best_value
+
+    def _score_folds(
+        self,
+        values: np.ndarray,
+        paths: Sequence[Callable[[np.ndarray], HeldOut]],
+        targets: Sequence[np.ndarray],
+        n_jobs: int | None,
+    ) -> tuple[np.ndarray, list[HeldOut]]:
+        """Solve the path of each fold; return scores (n_folds, n_values), and the results."""
+
+        def score(fold: int) -> tuple[np.ndarray, HeldOut]:
+            held_out = paths[fold](values)
+            _, test = self.folds[fold]
+            return self._scores(held_out, targets[fold], test), held_out
+
+        results = Parallel(n_jobs=n_jobs, prefer="threads")(
+            delayed(score)(fold) for fold in range(len(self.folds))
+        )
+        scores = np.array([scores_of_fold for scores_of_fold, _ in results])
+        return scores, [held_out for _, held_out in results]
 
     def _records(
         self,

@@ -87,23 +87,26 @@ MODELS = {
 
 def parts_of(values, n_parts=PARTS):
     """Cut values into parts of different sizes."""
+    if values is None:
+        return [None] * n_parts
     bounds = (np.linspace(0, 1, n_parts + 1) ** 1.3 * N).astype(int)
-    cut = (values.iloc if hasattr(values, "iloc") else values) if values is not None else ()
-    return [None if values is None else cut[low:high] for low, high in pairwise(bounds)]
+    rows = values.iloc if hasattr(values, "iloc") else values
+    return [rows[low:high] for low, high in pairwise(bounds)]
 
 
 def collected(values, n_parts=PARTS):
     """Put the parts into a frame, an array of known or unknown chunks, or a bag."""
     if values is None:
         return None
-    parts = [dask.delayed(part) for part in parts_of(values, n_parts)]
+    delayed_parts = [dask.delayed(part) for part in parts_of(values, n_parts)]
     if hasattr(values, "iloc"):
-        return dd.from_delayed(parts, meta=values.iloc[:0])
+        return dd.from_delayed(delayed_parts, meta=values.iloc[:0])
     if isinstance(values, list):
-        return db.from_delayed(parts)
+        return db.from_delayed(delayed_parts)
     if sparse.issparse(values):
         blocks = [
-            da.from_delayed(part, (np.nan, values.shape[1]), meta=values[:0]) for part in parts
+            da.from_delayed(part, (np.nan, values.shape[1]), meta=values[:0])
+            for part in delayed_parts
         ]
         return da.concatenate(blocks, allow_unknown_chunksizes=True)
     return da.from_array(
@@ -115,7 +118,8 @@ def trained_here(model, X, y, weights):
     """Encode the parts one after the other with a growing vocabulary, and mix the parameters of all
     in this process.
     """
-    task, model_ = model._task(), model._new_model(model._task().codec)
+    task = model._task()
+    model_ = model._new_model(model._task().codec)
     codec = model_.codec
     data = task.read(TrainingBlock(X, y, weights), True)
     codec.codes = codec._outputs.learn(data.labels, data.weights)
@@ -123,26 +127,26 @@ def trained_here(model, X, y, weights):
         codec.codes.level = codec._outputs.learn(
             np.asarray(y)[weights > 0].tolist(), weights[weights > 0]
         ).level
-    kept = np.arange(N) if weights is None else np.flatnonzero(weights)
+    samples = np.arange(N) if weights is None else np.flatnonzero(weights)
     codec.encoder.fit(
-        task.read(sources._some(TrainingBlock(X, y, None), kept), True)._replace(total=len(kept))
+        task.read(sources._some(TrainingBlock(X, y, None), samples), True)._replace(
+            total=len(samples)
+        )
     )
-    codec.structure, codec.longest = (
-        codec._outputs.structure(codec.codes),
-        int(np.diff(data.offsets).max()),
-    )
+    codec.structure = codec._outputs.structure(codec.codes)
+    codec.longest = int(np.diff(data.offsets).max())
     blocks = list(map(TrainingBlock, parts_of(X), parts_of(y), parts_of(weights)))
     blocks = [
         b if b.y is None or weights is None else sources._some(b, np.flatnonzero(b[2]))
         for b in blocks
     ]
-    parts = [task.read(block, False) for block in blocks]
+    data_of_parts = [task.read(block, False) for block in blocks]
     codec.encoder.start_scales()
-    for part in parts:
-        for key, scales in codec.survey(part).scales.items():
+    for data in data_of_parts:
+        for key, scales in codec.survey(data).scales.items():
             codec.encoder.scales[key].merge(scales)
-        codec.encoder.encode(part.inputs, part.offsets, grow=True)
-    shards = [codec.encode_known(part) for part in parts]
+        codec.encoder.encode(data.inputs, data.offsets, grow=True)
+    shards = [codec.encode_known(data) for data in data_of_parts]
     model_.start(in_shards=True)
     model_.set_objective(None, sum(part.total_weight for part in shards))
     source = ArraySource(
@@ -167,8 +171,8 @@ def test_a_collection_is_learned_as_its_partitions_here(client, name, reloaded):
         )
     if hasattr(here, "classes_"):
         assert_array_equal(there.classes_, here.classes_)
-    for found, expected in zip(reloaded(there).predict(X), here.predict(X)):
-        assert_array_equal(found, expected)
+    for predicted, expected in zip(reloaded(there).predict(X), here.predict(X)):
+        assert_array_equal(predicted, expected)
 
 
 # ---- clusters ------------------------------------------------------------------------------------
@@ -221,7 +225,9 @@ class Mortal:
     """
 
     def __init__(self, flag):
-        self.flag, self.parent, self.calls = str(flag), os.getpid(), 0
+        self.flag = str(flag)
+        self.parent = os.getpid()
+        self.calls = 0
 
     def __call__(self, left, right):
         self.calls += 1
@@ -242,16 +248,18 @@ def test_a_worker_that_dies_in_an_epoch_changes_nothing(client, n_workers, tmp_p
 
     with cluster_of(n_workers) as cluster, distributed.Client(cluster) as other:
         pids = set(other.run(os.getpid).values())
-        found = fit(other)
+        repeated = fit(other)
         assert int((tmp_path / "killed").read_text()) in pids
-    assert_same_state(found, fit(client))  # the flag is set: none dies
+    assert_same_state(repeated, fit(client))  # the flag is set: none dies
 
 
 class Grow:
     """Callback that waits for a second worker after the first epoch."""
 
     def __init__(self, cluster, client):
-        self.cluster, self.client, self.passes = cluster, client, []
+        self.cluster = cluster
+        self.client = client
+        self.passes = []
 
     def on_block(self, trainer, block):
         self.passes.append(sum(map(bool, self.client.has_what().values())))
@@ -290,9 +298,9 @@ def test_data_that_no_worker_and_not_this_process_could_hold():
         gather = distributed.Client.gather
 
         def watched(self, futures, *args, **options):
-            found = gather(self, futures, *args, **options)
-            largest.append(max(map(distributed.sizeof.sizeof, found), default=0))
-            return found
+            results = gather(self, futures, *args, **options)
+            largest.append(max(map(distributed.sizeof.sizeof, results), default=0))
+            return results
 
         patch.setattr(distributed.Client, "gather", watched)
         model = OnlineMKLClassifier(["gaussian:features=10"], epochs=1, random_state=0).fit(
@@ -305,19 +313,20 @@ def test_data_that_no_worker_and_not_this_process_could_hold():
 
 # ---- bad input -----------------------------------------------------------------------------------
 
-ROWS, CLASSES = da.from_array(X, chunks=(30, 4)), da.from_array(Y, chunks=30)
+ROWS = da.from_array(X, chunks=(30, 4))
+CLASSES = da.from_array(Y, chunks=30)
 PAIRS = db.from_sequence(list(zip(WORDS, TAGS)), npartitions=PARTS)
 
 
-def frame_of(*parts):
+def frame_of(*frames):
     return dd.from_delayed(
-        [dask.delayed(part) for part in parts], meta=parts[0].iloc[:0], verify_meta=False
+        [dask.delayed(frame) for frame in frames], meta=frames[0].iloc[:0], verify_meta=False
     )
 
 
-def rows_of(*parts):
+def rows_of(*arrays):
     blocks = [
-        da.from_delayed(dask.delayed(part), (np.nan, X.shape[1]), dtype=float) for part in parts
+        da.from_delayed(dask.delayed(array), (np.nan, X.shape[1]), dtype=float) for array in arrays
     ]
     return da.concatenate(blocks, allow_unknown_chunksizes=True)
 
@@ -325,12 +334,12 @@ def rows_of(*parts):
 def test_empty_partitions_are_left_out(client):
     """Partitions without rows, with weights of 0 alone, and without a bag's pairs."""
     expected = OnlineMKLClassifier(FIXED, **SETTINGS).fit(ROWS, CLASSES, client=client)
-    parts = [X[:0], X[:30], X[30:60], X[:0], X[60:]]
+    arrays = [X[:0], X[:30], X[30:60], X[:0], X[60:]]
     y = da.from_array(Y, chunks=((0, 30, 30, 0, 30),))
     assert_same_state(
-        OnlineMKLClassifier(FIXED, **SETTINGS).fit(rows_of(*parts), y, client=client), expected
+        OnlineMKLClassifier(FIXED, **SETTINGS).fit(rows_of(*arrays), y, client=client), expected
     )
-    doubled = [da.concatenate([own[:30], own]) for own in (ROWS, CLASSES)]
+    doubled = [da.concatenate([collection[:30], collection]) for collection in (ROWS, CLASSES)]
     weights = da.concatenate([da.zeros(30, chunks=30), da.ones(90, chunks=30)])
     assert_same_state(
         OnlineMKLClassifier(FIXED, **SETTINGS).fit(*doubled, weights, client=client), expected

@@ -61,14 +61,16 @@ class Sequences:
     """
 
     def __init__(self, explicit, seed=0, n_sequences=11, weighted=False):
-        own = Problem(seed, n_sequences)
-        self.offsets, self.X, self.gold = own.offsets, own.X, own.gold
+        problem = Problem(seed, n_sequences)
+        self.offsets = problem.offsets
+        self.X = problem.X
+        self.gold = problem.gold
         self.weights = (
             np.random.default_rng(seed).uniform(0.1, 3.0, n_sequences)
             if weighted
             else np.ones(n_sequences)
         )
-        self.tokens = own.tokens(KERNELS.values() if explicit else ())
+        self.tokens = problem.tokens(KERNELS.values() if explicit else ())
 
     def __len__(self):
         return len(self.tokens)
@@ -79,7 +81,8 @@ class Sequences:
 
     def part(self, chosen):
         part = copy.copy(self)
-        part.tokens, part.weights = self.tokens.only(chosen), self.weights[chosen]
+        part.tokens = self.tokens.only(chosen)
+        part.weights = self.weights[chosen]
         part.gold = np.concatenate(
             [self.gold[self.offsets[s] : self.offsets[s + 1]] for s in chosen]
         )
@@ -88,7 +91,9 @@ class Sequences:
 
 
 def make_trainer(explicit, setting, average, schedule=None):
-    names, kernels, averaging = list(KERNELS), list(KERNELS.values()), average is not None
+    names = list(KERNELS)
+    kernels = list(KERNELS.values())
+    averaging = average is not None
     if explicit:
         return trainer_of([explicit_bank(names, kernels, averaging)], setting, average, schedule)
     return trainer_of(
@@ -104,7 +109,8 @@ class Recorded:
 
     def prox(self, norms, step):
         shrunk = self.regularizer.prox(norms, step)
-        self.removed, self.weight = self.removed + norms - shrunk, self.weight + step
+        self.removed = self.removed + norms - shrunk
+        self.weight = self.weight + step
         return shrunk
 
 
@@ -114,11 +120,13 @@ def naive_mix(start, shards, weights, options):
 
     def mean(name):
         return [
-            sum(w * part for w, part in zip(weights, parts))
-            for parts in zip(*(getattr(s, name) for s in shards))
+            sum(w * parameter for w, parameter in zip(weights, parameters))
+            for parameters in zip(*(getattr(s, name) for s in shards))
         ]
 
-    mixed.theta, mixed.gradients, mixed.sums = mean("theta"), mean("gradients"), mean("sums")
+    mixed.theta = mean("theta")
+    mixed.gradients = mean("gradients")
+    mixed.sums = mean("sums")
     mixed.weight = sum(w * shard.weight for w, shard in zip(weights, shards))
     mixed.round = max(shard.round for shard in shards)
     mixed.presented = sum(w * shard.presented for w, shard in zip(weights, shards))
@@ -133,9 +141,10 @@ def naive_mix(start, shards, weights, options):
     norms = mixed.norms
     after = norms.copy()
     if options["regularizer"] is not None:
-        own = norms[: mixed.n_penalized]
+        mixed_norms = norms[: mixed.n_penalized]
         after[: mixed.n_penalized] = np.minimum(
-            own, options["regularizer"].prox(np.where(own > 0, own + removed, 0), step)
+            mixed_norms,
+            options["regularizer"].prox(np.where(mixed_norms > 0, mixed_norms + removed, 0), step),
         )
     mixed.theta = [t * (a / n if n > 0 else 0.0) for t, a, n in zip(mixed.theta, after, norms)]
     length = np.sqrt(sum(np.sum(t**2) for t in mixed.theta))
@@ -150,7 +159,8 @@ def naive_epoch(naive, data, n_shards, weights, options):
         if options["regularizer"] is not None:
             shard.regularizer = Recorded(options["regularizer"])
         for s in range(j, len(data), n_shards):
-            low, high = data.offsets[s], data.offsets[s + 1]
+            low = data.offsets[s]
+            high = data.offsets[s + 1]
             shard.update(low, high, data.gold[low:high], data.weights[s])
         shards.append(shard)
     return naive_mix(naive, shards, weights, options)
@@ -162,14 +172,16 @@ def check_against_naive(trainer, naive, data, tolerance=1e-8):
     averaged.theta = naive.averaged()
     predictor = trainer.predictor()
     for s in range(len(data)):
-        low, high = data.offsets[s], data.offsets[s + 1]
-        potentials, x = trainer.structure.zeros(high - low), data.tokens.sequence(s)
+        low = data.offsets[s]
+        high = data.offsets[s + 1]
+        potentials = trainer.structure.zeros(high - low)
+        x = data.tokens.sequence(s)
         for bank in trainer.banks:
             bank.add_potentials(x, potentials)
-        for found, model in ((potentials, naive), (predictor.potentials(x), averaged)):
+        for scores, model in ((potentials, naive), (predictor.potentials(x), averaged)):
             expected = model.potentials(low, high)
-            assert_allclose(found.unary, expected.unary, atol=tolerance)
-            assert_allclose(found.pairwise, expected.pairwise, atol=tolerance)
+            assert_allclose(scores.unary, expected.unary, atol=tolerance)
+            assert_allclose(scores.pairwise, expected.pairwise, atol=tolerance)
 
 
 @pytest.mark.parametrize("explicit", [True, False], ids=["explicit", "expansion"])
@@ -188,7 +200,8 @@ def test_mixing_is_the_dense_average_with_one_proximal_step(
     """Potentials, norms and averages, through folds (of a narrow range of scales), deaths and
     rebirths.
     """
-    options, data = SETTINGS[setting], Sequences(explicit, seed, weighted=weighted)
+    options = SETTINGS[setting]
+    data = Sequences(explicit, seed, weighted=weighted)
     with pytest.MonkeyPatch.context() as patch:
         if narrow:
             patch.setattr(group_state, "SCALE_RANGE", (0.8, 1.25))
@@ -216,9 +229,11 @@ def test_one_shard_is_the_serial_algorithm(explicit, setting, schedule):
         make_trainer(explicit, setting, PolynomialAverage(), schedule()) for _ in range(2)
     )
     expected = fit(serial, data, epochs=4, rng=np.random.default_rng(5))
-    found = fit(mixed, data, epochs=4, rng=np.random.default_rng(5), make_pass=ParameterMixing(1))
+    mixed_history = fit(
+        mixed, data, epochs=4, rng=np.random.default_rng(5), make_pass=ParameterMixing(1)
+    )
     assert_same_state(mixed.state(), serial.state())
-    for one, other in zip(found, expected):
+    for one, other in zip(mixed_history, expected):
         assert {
             name: value for name, value in one.items() if name in other and "seconds" not in name
         } == {name: value for name, value in other.items() if "seconds" not in name}
@@ -242,7 +257,8 @@ def test_dense_banks_are_mixed_alike():
         average=UniformAverage(),
         unpenalized=banks,
     )
-    means, averages = [0.0, 0.0], [0.0, 0.0]
+    means = [0.0, 0.0]
+    averages = [0.0, 0.0]
     for j in range(2):
         chosen = np.arange(j, len(data), 2)
         alone = copy.deepcopy(trainer)
@@ -271,7 +287,8 @@ class Classification:
         )
         rows = sparse.csr_array(X)
         features = Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data)
-        self.tokens, self.gold = Tokens(np.arange(n + 1), features), gold
+        self.tokens = Tokens(np.arange(n + 1), features)
+        self.gold = gold
 
     def __len__(self):
         return len(self.gold)
@@ -281,7 +298,8 @@ class Classification:
 
     def part(self, chosen):
         part = copy.copy(self)
-        part.tokens, part.gold = self.tokens.only(chosen), self.gold[chosen]
+        part.tokens = self.tokens.only(chosen)
+        part.gold = self.gold[chosen]
         return part
 
     def trainer(self, regularizer, lambda_, schedule, **options):
@@ -314,7 +332,8 @@ def test_group_sparsity_survives_mixing(monkeypatch):
     """The plain average keeps every group of any shard; the mix keeps fewer than half of them."""
     data = Classification(200)
     trainer = data.trainer(L21(), 0.3, InverseSqrt(0.5))
-    anywhere, mixed = [], []
+    anywhere = []
+    mixed = []
     mix = mixing.mix
 
     def watch(trainer, changes, weights):
@@ -466,14 +485,14 @@ def arc_trainer(dtype, n_lines, regularizer, lambda_, method="fobos"):
 
 def scores_of(bank, examples):
     return np.concatenate(
-        [own.arcs.ravel() for own in arc_scores(bank, [x for x, _, _ in examples])]
+        [scores.arcs.ravel() for scores in arc_scores(bank, [x for x, _, _ in examples])]
     )
 
 
 def arc_scores(bank, inputs):
-    found = [x.initial_potentials(NonProjectiveTree()) for x in inputs]
-    bank.add_to_all(inputs, found)
-    return found
+    scores = [x.initial_potentials(NonProjectiveTree()) for x in inputs]
+    bank.add_to_all(inputs, scores)
+    return scores
 
 
 @pytest.mark.slow
@@ -485,9 +504,13 @@ def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, n
         monkeypatch.setattr(group_state, "SCALE_RANGE", (0.9, 1.1))
     trainer = arc_trainer(dtype, 60, **ARC_SETTINGS[name])
     fit(trainer, examples, make_pass=ParameterMixing(3))  # shards do not start from nothing
-    sizes, n_shards = np.array([8, 8, 7, 7]), 4
+    sizes = np.array([8, 8, 7, 7])
+    n_shards = 4
     weights = sizes / sizes.sum()
-    means, averages, total, states = 0.0, 0.0, 0.0, []
+    means = 0.0
+    averages = 0.0
+    total = 0.0
+    states = []
     for j, weight in enumerate(weights):
         shard = copy.deepcopy(trainer)
         shard.shrinkage, shard.group_state.total_shrinkage[:] = 0.0, 0.0
@@ -538,6 +561,8 @@ def test_parts_of_examples_are_the_same_examples(examples):
     bank.table[:] = rng.normal(size=bank.table.shape)
     bank.group_state.scales[:] = 1.0
     for i, s in enumerate(chosen):
-        assert_array_equal(*(own.arcs for own in arc_scores(bank, [part[i].x, examples[s].x])))
+        assert_array_equal(
+            *(scores.arcs for scores in arc_scores(bank, [part[i].x, examples[s].x]))
+        )
         assert_array_equal(part[i].y, examples[s].y)
     assert part.tokens.columns.nbytes < 0.4 * examples.tokens.columns.nbytes

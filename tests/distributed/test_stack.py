@@ -1,4 +1,4 @@
-"""Kernels on two worker processes: the solutions are those of one machine, even if a worker dies."""
+"""Kernels on two worker processes: solutions as on one machine, even if a worker dies."""
 
 import os
 import signal
@@ -60,7 +60,9 @@ def stack(request, connect):
 def test_a_distributed_stack_answers_as_a_packed_one(stack, packed, which):
     rng = np.random.default_rng(2)
     size = M if which is None else len(which)
-    vector, vectors, weights = rng.normal(size=N), rng.normal(size=(size, N)), rng.random(size)
+    vector = rng.normal(size=N)
+    vectors = rng.normal(size=(size, N))
+    weights = rng.random(size)
     assert (stack.n_kernels, stack.n_samples) == (M, N)
     assert_array_equal(stack.quadratics(vector, which), packed.quadratics(vector, which))
     assert_array_equal(stack.products(vector, which), packed.products(vector, which))
@@ -73,7 +75,8 @@ def test_a_distributed_stack_answers_as_a_packed_one(stack, packed, which):
     for samples in (np.array([60, 0, 7]), np.arange(0)):
         assert_allclose(stack.combine(weights, which, samples), matrix[samples], **close)
     # two sums that are multiplied by in turn
-    one, other = stack.summed(weights, which), stack.summed(2 * weights, which)
+    one = stack.summed(weights, which)
+    other = stack.summed(2 * weights, which)
     for _ in range(2):
         assert_allclose(one.products(vector)[0], matrix @ vector, **close)
         assert_allclose(other.products(vector)[0], 2 * matrix @ vector, **close)
@@ -89,31 +92,32 @@ CASES = [
 ]
 
 
-def assert_same_solution(found, expected, exactly):
+def assert_same_solution(solution, expected, exactly):
     """Compare to 1e-10, or bit by bit if the active kernels are cached here."""
     assert expected.converged
     assert len(expected.model.active) > 3
-    assert_array_equal(found.model.active, expected.model.active)
+    assert_array_equal(solution.model.active, expected.model.active)
     if exactly:
-        assert found.certificate.primal == expected.certificate.primal
-        assert_array_equal(found.model.coefficients, expected.model.coefficients)
+        assert solution.certificate.primal == expected.certificate.primal
+        assert_array_equal(solution.model.coefficients, expected.model.coefficients)
     else:
-        assert_allclose(found.certificate.primal, expected.certificate.primal, rtol=1e-10)
-        assert_allclose(found.certificate.norms, expected.certificate.norms, atol=1e-10)
-        assert_allclose(found.certificate.outputs, expected.certificate.outputs, atol=1e-10)
+        assert_allclose(solution.certificate.primal, expected.certificate.primal, rtol=1e-10)
+        assert_allclose(solution.certificate.norms, expected.certificate.norms, atol=1e-10)
+        assert_allclose(solution.certificate.outputs, expected.certificate.outputs, atol=1e-10)
 
 
 @pytest.mark.parametrize(("solver", "loss", "regularizer", "C"), CASES, ids=str)
 def test_a_solver_finds_what_it_finds_on_one_machine(stack, packed, solver, loss, regularizer, C):
-    found, expected = (
+    solution, expected = (
         solver.solve(Problem(k, Y, loss, regularizer, C), 1e-4) for k in (stack, packed)
     )
-    assert_same_solution(found, expected, exactly=len(stack._cache.recent) > 0)
+    assert_same_solution(solution, expected, exactly=len(stack._cache.recent) > 0)
 
 
 def test_given_matrices_arrive_as_they_are(client, packed):
     grams = [packed.combine([1.0], [m]) for m in range(0, M, 23)]
-    here, there = PackedStack.from_grams(grams), DistributedStack.from_grams(grams, client)
+    here = PackedStack.from_grams(grams)
+    there = DistributedStack.from_grams(grams, client)
     assert there.nbytes == here.nbytes
     vector = np.random.default_rng(3).normal(size=N)
     assert_array_equal(there.quadratics(vector), here.quadratics(vector))
@@ -161,10 +165,10 @@ def test_a_worker_that_dies_in_the_middle_of_a_solve_changes_nothing(client, pac
         if len(rounds) == 2:
             kill(client, stack.workers[0])
 
-    found = Spicy().solve(Problem(stack, Y, Hinge(), L21(), 20.0), 1e-4, on_iteration=murder)
+    solution = Spicy().solve(Problem(stack, Y, Hinge(), L21(), 20.0), 1e-4, on_iteration=murder)
     expected = Spicy().solve(Problem(packed, Y, Hinge(), L21(), 20.0), 1e-4)
     assert len(rounds) > 2
-    assert_same_solution(found, expected, exactly=False)
+    assert_same_solution(solution, expected, exactly=False)
 
 
 def test_workers_that_die_again_and_again_are_given_up(client):
@@ -295,10 +299,8 @@ def test_several_classes_share_the_kernels(client, monkeypatch):
     )
     X, y = load_iris(return_X_y=True)
     kernels = ["gaussian", "laplacian"]  # none has a low rank, which would be stored as a factor
-    here, there = (
-        MKLClassifier(kernels, C=10.0).fit(X, y),
-        MKLClassifier(kernels, C=10.0).fit(X, y, client=client),
-    )
+    here = MKLClassifier(kernels, C=10.0).fit(X, y)
+    there = MKLClassifier(kernels, C=10.0).fit(X, y, client=client)
     assert len(made) == 1
     assert_array_equal(there.decision_function(X), here.decision_function(X))
 
@@ -327,7 +329,7 @@ def delayed_grams(form):
     import dask.array as da
 
     lazy = [dask.delayed(gram_of)(sigma2) for sigma2 in WIDTHS]
-    blocks = [da.from_delayed(own, (N, N), dtype=float) for own in lazy]
+    blocks = [da.from_delayed(delayed, (N, N), dtype=float) for delayed in lazy]
     return {
         "delayed": lazy,
         "named": dict(zip("abcd", lazy)),

@@ -66,9 +66,11 @@ def test_one_shard_with_weights_is_the_serial_fit(setting, monkeypatch):
 
 @pytest.mark.parametrize("setting", ONLINE)
 def test_examples_without_weight_are_absent(setting):
-    kept = WEIGHTS > 0
+    is_weighted = WEIGHTS > 0
     weighted = classifier(**ONLINE[setting]).fit(X, Y, WEIGHTS, shards=3)
-    absent = classifier(**ONLINE[setting]).fit(X[kept], Y[kept], WEIGHTS[kept], shards=3)
+    absent = classifier(**ONLINE[setting]).fit(
+        X[is_weighted], Y[is_weighted], WEIGHTS[is_weighted], shards=3
+    )
     assert_allclose(
         weighted.decision_function(X), absent.decision_function(X), rtol=1e-12, atol=1e-14
     )
@@ -98,9 +100,9 @@ def test_class_weights_are_sample_weights(setting, shards):
 
 def test_balanced_class_weights_are_those_of_all_shards_together():
     counts = np.bincount(Y)
-    given = {label: len(Y) / (3 * n) for label, n in enumerate(counts.tolist())}
+    balanced_weights = {label: len(Y) / (3 * n) for label, n in enumerate(counts.tolist())}
     balanced = classifier(class_weight="balanced").fit(X, Y, shards=3)
-    assert_same_state(balanced, classifier(class_weight=given).fit(X, Y, shards=3))
+    assert_same_state(balanced, classifier(class_weight=balanced_weights).fit(X, Y, shards=3))
 
 
 @pytest.mark.parametrize("setting", ONLINE)
@@ -123,33 +125,37 @@ def test_two_shards_of_equal_data_are_one_of_them(setting):
 
 
 def test_regressors_labelers_and_parsers_leave_out_what_has_no_weight():
-    kept = WEIGHTS > 0
+    is_weighted = WEIGHTS > 0
     settings = {"epochs": 2, "random_state": 0}
-    whole = OnlineMKLRegressor(["linear"], **settings).fit(X, X[:, 0], WEIGHTS, shards=2)
-    part = OnlineMKLRegressor(["linear"], **settings).fit(
-        X[kept], X[kept, 0], WEIGHTS[kept], shards=2
+    with_zeros = OnlineMKLRegressor(["linear"], **settings).fit(X, X[:, 0], WEIGHTS, shards=2)
+    without = OnlineMKLRegressor(["linear"], **settings).fit(
+        X[is_weighted], X[is_weighted, 0], WEIGHTS[is_weighted], shards=2
     )
-    assert_allclose(whole.predict(X), part.predict(X), rtol=1e-10)
+    assert_allclose(with_zeros.predict(X), without.predict(X), rtol=1e-10)
 
     sentences = [[{"w": f"w{i % 7}"}, {"w": f"w{i % 5}"}] for i in range(20)]
     tags = [[str(i % 7 % 2), str(i % 5 % 2)] for i in range(20)]
     weights = np.tile([0.0, 1.0, 2.5, 0.4], 5)
-    kept = np.flatnonzero(weights)
-    whole = SequenceLabeler(**settings).fit(sentences, tags, weights, shards=2)
-    part = SequenceLabeler(**settings).fit(
-        [sentences[i] for i in kept], [tags[i] for i in kept], weights[kept], shards=2
+    weighted = np.flatnonzero(weights)
+    with_zeros = SequenceLabeler(**settings).fit(sentences, tags, weights, shards=2)
+    without = SequenceLabeler(**settings).fit(
+        [sentences[i] for i in weighted], [tags[i] for i in weighted], weights[weighted], shards=2
     )
-    for i in kept:
-        assert_array_equal(whole.predict(sentences)[i], part.predict(sentences)[i])
-    assert whole.kernel_weights_ == part.kernel_weights_
+    for i in weighted:
+        assert_array_equal(with_zeros.predict(sentences)[i], without.predict(sentences)[i])
+    assert with_zeros.kernel_weights_ == without.kernel_weights_
 
     treebank = synthetic_treebank(20, random_state=0)
-    whole = DependencyParser("small", **settings).fit(treebank, sample_weight=weights, shards=2)
-    part = DependencyParser("small", **settings).fit(
-        [treebank[i] for i in kept.tolist()], sample_weight=weights[kept], shards=2
+    with_zeros = DependencyParser("small", **settings).fit(
+        treebank, sample_weight=weights, shards=2
+    )
+    without = DependencyParser("small", **settings).fit(
+        [treebank[i] for i in weighted.tolist()], sample_weight=weights[weighted], shards=2
     )
     assert_allclose(
-        list(whole.template_weights_.values()), list(part.template_weights_.values()), rtol=1e-9
+        list(with_zeros.template_weights_.values()),
+        list(without.template_weights_.values()),
+        rtol=1e-9,
     )
 
 
@@ -177,40 +183,41 @@ def rows(rng):
 @pytest.mark.parametrize("name", MODELS)
 def test_rows_are_learned_to_the_same_bits(name, rows):
     X, y = rows
-    found = [
+    models = [
         MODELS[name]().set_params(n_jobs=n_jobs).fit(X, y, shards=3) for n_jobs in (None, 2, 3, 5)
     ]
-    for model in found[1:]:
-        assert_same_state(model, found[0])
+    for model in models[1:]:
+        assert_same_state(model, models[0])
 
 
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
 def test_sequences_are_learned_to_the_same_bits(loss, rng):
     X = [[f"w{rng.integers(30)}" for _ in range(rng.integers(1, 9))] for _ in range(90)]
     y = [[word[-1] for word in x] for x in X]
-    found = [
+    models = [
         omkl.SequenceLabeler(loss=loss, n_jobs=n_jobs, **WORDS).fit(X, y, shards=4)
         for n_jobs in (None, 4)
     ]
-    for mine, other in zip(*(model.decision_function(X) for model in found)):
+    for mine, other in zip(*(model.decision_function(X) for model in models)):
         assert_array_equal(mine, other)
 
 
 @pytest.mark.parametrize("templates", ["small", ["h.upos m.upos direction", "h.form m.form"]])
 def test_trees_are_learned_to_the_same_bits(templates):
     treebank = synthetic_treebank(120, vocabulary=20, random_state=0)
-    found = [
+    models = [
         omkl.DependencyParser(templates, epochs=2, memory=10, random_state=0, n_jobs=n_jobs).fit(
             treebank, shards=3
         )
         for n_jobs in (None, 3)
     ]
-    assert_same_state(*found)
-    assert_array_equal(*(model.parse(treebank).heads for model in found))
+    assert_same_state(*models)
+    assert_array_equal(*(model.parse(treebank).heads for model in models))
 
 
 def test_predictions_do_not_depend_on_threads(rows, monkeypatch):
-    X, y = np.tile(rows[0], (4, 1)), rows[1]
+    X = np.tile(rows[0], (4, 1))
+    y = rows[1]
     monkeypatch.setattr(inputs, "AT_A_TIME", 70)
     dicts = [{"a": float(row[0]), "b": f"w{int(3 * row[1])}"} for row in X]
     for model in (
@@ -219,15 +226,15 @@ def test_predictions_do_not_depend_on_threads(rows, monkeypatch):
     ):
         model.fit(*rows)
         function = getattr(model, "decision_function", model.predict)
-        found = [function(X) for n_jobs in (None, 2, -1) if model.set_params(n_jobs=n_jobs)]
-        for other in found[1:]:
-            assert_array_equal(found[0], other)
-        assert len(found[0]) == len(X)
+        predictions = [function(X) for n_jobs in (None, 2, -1) if model.set_params(n_jobs=n_jobs)]
+        for other in predictions[1:]:
+            assert_array_equal(predictions[0], other)
+        assert len(predictions[0]) == len(X)
     model = omkl.OnlineMKLClassifier(**WORDS).fit(dicts[:150], y)
-    found = [model.set_params(n_jobs=n_jobs).decision_function(dicts) for n_jobs in (None, 3)]
-    assert_array_equal(*found)
+    predictions = [model.set_params(n_jobs=n_jobs).decision_function(dicts) for n_jobs in (None, 3)]
+    assert_array_equal(*predictions)
     monkeypatch.setattr(inputs, "AT_A_TIME", 10**6)
-    assert_array_equal(model.decision_function(dicts), found[0])
+    assert_array_equal(model.decision_function(dicts), predictions[0])
 
 
 def test_gram_matrices_do_not_depend_on_threads(rng):
@@ -235,9 +242,9 @@ def test_gram_matrices_do_not_depend_on_threads(rng):
     kernels = [
         as_kernel(name).fit_view(X) for name in ("linear", "quadratic", "gaussian", "laplacian")
     ]
-    found = [dense_grams(kernels, [X] * 4, np.float64, n_jobs) for n_jobs in (None, 2, 5)]
-    for other in found[1:]:
-        assert_array_equal(found[0], other)
+    grams = [dense_grams(kernels, [X] * 4, np.float64, n_jobs) for n_jobs in (None, 2, 5)]
+    for other in grams[1:]:
+        assert_array_equal(grams[0], other)
     model = omkl.OnlineMKLClassifier(["gaussian"], **WORDS)
     scores = [
         model.set_params(n_jobs=n_jobs).fit(X, X[:, 0] > 0).decision_function(X)
@@ -256,8 +263,10 @@ def test_predictions_of_certified_models_do_not_depend_on_threads(rng, settings)
         X[:200], np.digitize(y[:200], [0.0, 1.0])
     )
     for model, function in ((regressor, "predict"), (classifier, "decision_function")):
-        found = [getattr(model.set_params(n_jobs=n_jobs), function)(X) for n_jobs in (None, 2, 5)]
-        for other in found[1:]:
-            assert_array_equal(found[0], other)
+        predictions = [
+            getattr(model.set_params(n_jobs=n_jobs), function)(X) for n_jobs in (None, 2, 5)
+        ]
+        for other in predictions[1:]:
+            assert_array_equal(predictions[0], other)
     with pytest.raises(InputError, match="n_jobs must be a whole number"):
         omkl.MKLRegressor(kernels, n_jobs=0).fit(X[:20], y[:20])

@@ -31,7 +31,8 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 def test_a_parser_trained_by_two_workers_is_the_serial_one(client):
     treebank = synthetic_treebank(40, random_state=0)
     settings = {"templates": "small", "epochs": 2, "C": 0.05, "memory": 2, "random_state": 0}
-    here, there = DependencyParser(**settings), DependencyParser(**settings)
+    here = DependencyParser(**settings)
+    there = DependencyParser(**settings)
     here.fit(treebank, shards=2)
     there.fit(treebank, client=client)
     assert_same_state(there, here)
@@ -45,7 +46,8 @@ def test_a_parser_trained_by_two_workers_is_the_serial_one(client):
 @pytest.mark.parametrize(("kernels", "early_stopping"), [(None, False), (["linear"], True)])
 def test_a_labeler_trained_by_two_workers_is_the_serial_one(client, kernels, early_stopping):
     data = handwritten_dates()
-    X, y = data.train_images[:30], data.train_digits[:30]
+    X = data.train_images[:30]
+    y = data.train_digits[:30]
     settings = {
         "epochs": 2,
         "early_stopping": early_stopping,
@@ -60,7 +62,8 @@ def test_a_labeler_trained_by_two_workers_is_the_serial_one(client, kernels, ear
 
 def test_a_classifier_with_weights_trained_by_two_workers_is_the_serial_one(client):
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(80, 5)), rng.integers(0, 3, size=80)
+    X = rng.normal(size=(80, 5))
+    y = rng.integers(0, 3, size=80)
     weights = rng.integers(0, 3, size=80) + 0.5
     # no matrix products: their last bits depend on where arrays lie in memory
     settings = {"kernels": ["linear"], "epochs": 3, "random_state": 0}
@@ -77,7 +80,8 @@ class Mortal:
         self.gold = (X[:, 0] > 0).astype(np.int64)
         ids = np.tile(np.arange(4, dtype=np.int32), n)
         self.tokens = Tokens(np.arange(n + 1), Features(np.arange(0, 4 * n + 1, 4), ids, X.ravel()))
-        self.fatal, self.flag = np.arange(n) == fatal, flag
+        self.fatal = np.arange(n) == fatal
+        self.flag = flag
 
     def __len__(self):
         return len(self.gold)
@@ -91,11 +95,9 @@ class Mortal:
 
     def part(self, chosen):
         part = copy.copy(self)
-        part.tokens, part.gold, part.fatal = (
-            self.tokens.only(chosen),
-            self.gold[chosen],
-            self.fatal[chosen],
-        )
+        part.tokens = self.tokens.only(chosen)
+        part.gold = self.gold[chosen]
+        part.fatal = self.fatal[chosen]
         return part
 
 
@@ -109,14 +111,15 @@ def train(data, client=None):
 def test_a_worker_that_is_killed_costs_its_pass_and_no_more(client, tmp_path):
     flag = tmp_path / "killed"
     pids = set(client.run(os.getpid).values())
-    found = train(Mortal(11, str(flag)), client)
+    state = train(Mortal(11, str(flag)), client)
     assert int(flag.read_text()) in pids
     for name, array in train(Mortal()).items():
-        assert_array_equal(found[name], array, err_msg=name, strict=True)
+        assert_array_equal(state[name], array, err_msg=name, strict=True)
 
 
 def test_what_a_shard_raises_is_raised_here(client):
-    X, y = np.full((10, 2), 1e90), np.arange(10) % 2
+    X = np.full((10, 2), 1e90)
+    y = np.arange(10) % 2
     with pytest.raises(DivergenceError, match="diverged"):
         OnlineMKLClassifier(["linear:normalize=None"], eta0=1e99, random_state=0).fit(
             X, y, client=client

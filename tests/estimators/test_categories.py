@@ -14,12 +14,10 @@ from omkl.reports import plot_weights
 pandas = pytest.importorskip("pandas")
 
 rng = np.random.default_rng(0)
-AGE, PAY, CITY, GRADE = (
-    rng.normal(size=60),
-    rng.normal(size=60),
-    rng.choice(list("abc"), 60),
-    rng.integers(1, 3, 60),
-)
+AGE = rng.normal(size=60)
+PAY = rng.normal(size=60)
+CITY = rng.choice(list("abc"), 60)
+GRADE = rng.integers(1, 3, 60)
 TARGET = AGE + 2.0 * (CITY == "a") * (GRADE == 1) + 0.1 * PAY
 CLASSES = np.where(TARGET > 0.5, "yes", "no")
 FRAME = pandas.DataFrame({"age": AGE, "city": CITY, "pay": PAY, "grade": pandas.Categorical(GRADE)})
@@ -36,21 +34,22 @@ ESTIMATORS = [
 GROUPS = np.repeat(range(4), [1, 3, 1, 2])
 
 
-def assert_agree(found, expected):
+def assert_agree(predicted, expected):
     """Equal classes, or numbers up to rounding: arrays of frames have another order in memory."""
     if expected.dtype.kind == "U":
-        assert_array_equal(found, expected)
+        assert_array_equal(predicted, expected)
     else:
-        assert_allclose(found, expected, atol=1e-9)
+        assert_allclose(predicted, expected, atol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore:The best C")
-@pytest.mark.parametrize(("estimator", "y"), ESTIMATORS, ids=lambda own: type(own).__name__)
+@pytest.mark.parametrize(("estimator", "y"), ESTIMATORS, ids=lambda value: type(value).__name__)
 def test_each_category_is_a_column_of_0_and_1(estimator, y, reloaded):
-    model, other = clone(estimator).fit(FRAME, y), clone(estimator)
-    if hasattr(other, "groups"):
-        other.set_params(groups=GROUPS)
-    expected = other.fit(ENCODED, y).predict(ENCODED)
+    model = clone(estimator).fit(FRAME, y)
+    of_codes = clone(estimator)
+    if hasattr(of_codes, "groups"):
+        of_codes.set_params(groups=GROUPS)
+    expected = of_codes.fit(ENCODED, y).predict(ENCODED)
     assert_agree(model.predict(FRAME), expected)
     assert model.feature_names_in_.tolist() == ["age", "city", "pay", "grade"]
     assert model.n_features_in_ == 4
@@ -87,14 +86,14 @@ def test_unknown_categories_count_as_missing():
     with pytest.warns(
         DataWarning, match="Column 'city' of X has unknown values, .*: 'Rome'"
     ) as told:
-        found = model.predict(FRAME[:3].assign(city=["Rome", "a", "Rome"]))
+        predicted = model.predict(FRAME[:3].assign(city=["Rome", "a", "Rome"]))
     assert [warning.filename for warning in told] == [__file__]
-    assert_array_equal(found, model.predict(FRAME[:3].assign(city=[None, "a", np.nan])))
+    assert_array_equal(predicted, model.predict(FRAME[:3].assign(city=[None, "a", np.nan])))
     encoded = np.array(ENCODED)
     encoded[:6, 1:4] = 0.0
     other = clone(learner).fit(encoded, TARGET)
     encoded[1, 1] = 1.0
-    assert_array_equal(found, other.predict(encoded[:3]))
+    assert_array_equal(predicted, other.predict(encoded[:3]))
 
 
 def test_models_on_categories_need_the_same_columns():
@@ -110,7 +109,7 @@ def test_models_on_categories_need_the_same_columns():
 
 
 @pytest.mark.parametrize(
-    ("given", "columns"),
+    ("kernel", "columns"),
     [
         ("gaussian:on=city", "gaussian:on=1:4"),
         ("gaussian:on=[3,age]", "gaussian:on=[5,6,0]"),
@@ -122,8 +121,8 @@ def test_models_on_categories_need_the_same_columns():
         ),
     ],
 )
-def test_kernels_select_all_categories_of_a_column(given, columns):
-    model = omkl.MKLRegressor({"k": given}).fit(FRAME, TARGET)
+def test_kernels_select_all_categories_of_a_column(kernel, columns):
+    model = omkl.MKLRegressor({"k": kernel}).fit(FRAME, TARGET)
     assert_array_equal(
         model.predict(FRAME),
         omkl.MKLRegressor({"k": columns}).fit(ENCODED, TARGET).predict(ENCODED),

@@ -89,7 +89,8 @@ def test_a_resumed_run_gives_the_bytes_of_an_uninterrupted_one(
 ):
     X, y = sequences(rng)
     if estimator is OnlineMKLClassifier:
-        X, y = np.concatenate(X), np.concatenate(y)
+        X = np.concatenate(X)
+        y = np.concatenate(y)
 
     def make(callbacks=None):
         return estimator(
@@ -311,7 +312,8 @@ def points(rng, n=300, classes=3):
 
 def tagged(rng, n=60):
     """Sentences of token dicts; new words, keys and labels keep coming."""
-    X, y = [], []
+    X = []
+    y = []
     for i in range(n):
         kinds = rng.integers(0, 2 + i // 20, rng.integers(1, 6))
         X.append(
@@ -418,7 +420,8 @@ def test_fit_is_a_loop_over_partial_fit_and_resumes_with_the_same_bits(name, rng
 
     if estimator.n_examples is not None or name == "growing":
         once = {**estimator.get_params(), "epochs": 1, "weighting": "norms"}
-        looped, fitted = type(estimator)(**once), type(estimator)(**once).fit(stream, **options)
+        looped = type(estimator)(**once)
+        fitted = type(estimator)(**once).fit(stream, **options)
         for block in stream.blocks(0):
             looped.partial_fit(*((block.X,) if block.y is None else block), **options)
         assert_same_state(fitted, looped)
@@ -468,7 +471,8 @@ def test_chains_gain_labels_and_their_transitions(rng):
 
 
 def test_parsers_take_in_relations_and_fields_that_come_late():
-    early, late = synthetic_treebank(20, random_state=0), synthetic_treebank(20, random_state=1)
+    early = synthetic_treebank(20, random_state=0)
+    late = synthetic_treebank(20, random_state=1)
     renamed = [
         Sentence(**{**s.__getstate__(), "deprels": ["late:" + d for d in s.deprels]}) for s in late
     ]
@@ -502,7 +506,8 @@ def test_a_resumed_stream_must_be_the_same_up_to_there(rng, tmp_path):
 
 def test_checkpoints_of_arrays_and_of_streams_are_told_apart(rng, tmp_path):
     X, y = points(rng)
-    model, stream = OnlineMKLClassifier(["linear"], epochs=1), Stream.from_arrays(X, y, 32)
+    model = OnlineMKLClassifier(["linear"], epochs=1)
+    stream = Stream.from_arrays(X, y, 32)
     model.fit(X, y, checkpoint=tmp_path / "arrays", checkpoint_every=0)
     model.fit(stream, checkpoint=tmp_path / "stream", checkpoint_every=0)
     with pytest.raises(InputError):
@@ -532,7 +537,8 @@ def test_progressive_error_is_that_of_testing_before_training(rng):
 def test_records_of_endless_streams_stay_bounded(rng, monkeypatch):
     monkeypatch.setattr("omkl.online.rounds.RECORDS", 4)
     X, y = points(rng)
-    fine, bounded = ProgressiveValidation(every=1), ProgressiveValidation(every=1)
+    fine = ProgressiveValidation(every=1)
+    bounded = ProgressiveValidation(every=1)
     monkeypatch.setattr(fine, "records", type("Endless", (list,), {"__len__": lambda self: 0})())
     OnlineMKLClassifier(["linear"], callbacks=[bounded, fine]).partial_fit(X[:256], y[:256])
     assert 4 <= len(bounded.records) < 8
@@ -547,7 +553,7 @@ def test_records_of_endless_streams_stay_bounded(rng, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["arrays", "sequences", "trees", "regression"])
 def test_shards_of_a_stream_are_mixed_and_resume(name, rng, tmp_path, monkeypatch):
-    """Blocks are learned in shards side by side, mixed after each; checkpoints lie between blocks."""
+    """Shards learn blocks side by side, mixed after each; checkpoints lie between blocks."""
     monkeypatch.setattr("omkl.estimators.sources.MIX_EVERY", 12)
     estimator, stream, options = cases(rng)[name]
     estimator.set_params(epochs=2, verbose=False, random_state=0)

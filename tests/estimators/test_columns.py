@@ -89,14 +89,14 @@ def test_a_kernel_itself_looks_at_its_columns_only(table, frame):
     assert_array_equal(only, Gaussian().fit(X[:, :2])(np.ascontiguousarray(X[:, :2])))
     assert_array_equal(Gaussian(on=["age", "income"]).fit(frame(X, NAMES))(frame(X, NAMES)), only)
     mean = Average(["linear:on=0:2", "gaussian:on=2"]).fit(X)
-    parts = [as_kernel(spec).fit(X)(X) for spec in ("linear:on=0:2", "gaussian:on=2")]
-    assert_allclose(mean(X), sum(parts) / 2)
+    grams = [as_kernel(spec).fit(X)(X) for spec in ("linear:on=0:2", "gaussian:on=2")]
+    assert_allclose(mean(X), sum(grams) / 2)
     assert_allclose(mean.diagonal(X), np.diag(mean(X)))
 
 
 @pytest.mark.parametrize("budget", [None, 40])
 def test_an_average_is_of_its_kernels_on_their_columns(budget, rng):
-    """Only the first column tells the classes; the others are noise of a hundred times its length."""
+    """Only the first column tells the classes; the others are noise, a hundred times as long."""
     X = np.column_stack([rng.choice([-1.0, 1.0], 200), 100 * rng.normal(size=(200, 9))])
     y = X[:, 0] > 0
     for kernel in ("linear:on=0:1", Average(["linear:on=0:1"])):
@@ -144,8 +144,8 @@ def test_sequences_of_data_frames_are_aligned_by_name(rng, frame):
         frames, y
     )
     arrays = omkl.SequenceLabeler(["gaussian:on=0", "linear"], epochs=3, random_state=0).fit(X, y)
-    for given in (X, frames, turned):
-        for mine, other in zip(model.decision_function(given), arrays.decision_function(X)):
+    for sequences in (X, frames, turned):
+        for mine, other in zip(model.decision_function(sequences), arrays.decision_function(X)):
             assert_array_equal(mine, other)
     assert model.score(turned, y) == model.score(frames, y)
     with pytest.raises(InputError):
@@ -156,16 +156,16 @@ def test_a_table_with_text_is_rows_of_dicts(rng, frame):
     X = rng.normal(size=(60, 2))
     cities = rng.choice(["a", "b", "c"], 60)
     y = np.where((cities == "a") | (X[:, 0] > 0.5), 1, 0)
-    given = frame(X, ["age", "income"])
-    given = (
-        given.assign(city=cities) if hasattr(given, "assign") else given.with_columns(city=cities)
+    table = frame(X, ["age", "income"])
+    table = (
+        table.assign(city=cities) if hasattr(table, "assign") else table.with_columns(city=cities)
     )
     dicts = [{"age": a, "income": i, "city": str(c)} for (a, i), c in zip(X.tolist(), cities)]
     for kernels in (["linear:on=age"], ["gaussian:on=age"], ["gaussian:on=[age,income]"]):
         settings = {"kernels": kernels, "epochs": 4, "shuffle": False, "random_state": 0}
-        model = omkl.OnlineMKLClassifier(**settings).fit(given, y)
+        model = omkl.OnlineMKLClassifier(**settings).fit(table, y)
         assert_array_equal(
-            model.predict(given), omkl.OnlineMKLClassifier(**settings).fit(dicts, y).predict(dicts)
+            model.predict(table), omkl.OnlineMKLClassifier(**settings).fit(dicts, y).predict(dicts)
         )
         with pytest.raises(InputError):
             model.predict(frame(X, ["age", "income"]))
@@ -250,11 +250,9 @@ def test_integers_are_numbers():
 @pytest.mark.parametrize("power", [-30, 3])
 def test_numbers_of_dicts_know_no_units(power, rng, reloaded):
     """Multiplying a number by a power of two gives the same bits, also after saving and loading."""
-    age, income, city = (
-        rng.normal(40, 12, 200),
-        rng.lognormal(11, 0.6, 200),
-        rng.choice(["a", "b", "c"], 200),
-    )
+    age = rng.normal(40, 12, 200)
+    income = rng.lognormal(11, 0.6, 200)
+    city = rng.choice(["a", "b", "c"], 200)
     signal = (
         (age - 40) / 12 + (np.log(income) - 11) / 0.6 + (city == "a") + 0.3 * rng.normal(size=200)
     )
@@ -285,14 +283,15 @@ LEARNERS = {
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_classes_are_what_they_are_whatever_holds_them(learner, table):
-    X, y = table[0], table[1] == "yes"
+    X = table[0]
+    y = table[1] == "yes"
     plain = LEARNERS[learner]().fit(X, y)
-    for held in (
+    for classes in (
         pandas.array(y, dtype="boolean"),
         pandas.Series(pandas.Categorical(y)),
         pandas.Series(y, dtype="boolean"),
     ):
-        model = LEARNERS[learner]().fit(X, held)
+        model = LEARNERS[learner]().fit(X, classes)
         assert model.classes_.tolist() == [False, True]
         assert model.predict(X).dtype == bool
         assert_array_equal(model.decision_function(X), plain.decision_function(X))
@@ -364,7 +363,7 @@ RICHER = [[{"first": "x", **token, "late": "y"} for token in sentence] for sente
 @pytest.mark.parametrize("last", ["before growing", "after growing"])
 def test_arguments_by_position_keep_their_groups_as_groups_are_added(last, reloaded):
     """Transitions stay the third group, also after saving, loading and further training."""
-    found = []
+    models = []
     for group in (2, "transitions"):
         model = omkl.SequenceLabeler(
             regularizer=OverlappingGroups([[group]], [50.0]) + 0.1 * Ridge(),
@@ -376,10 +375,10 @@ def test_arguments_by_position_keep_their_groups_as_groups_are_added(last, reloa
             if (data is RICHER) == (last == "after growing"):
                 model = reloaded(model)
         assert list(model.kernel_weights_) == ["a", "b", "transitions", "first", "late"]
-        found.append(model)
-    assert found[0].kernel_weights_ == found[1].kernel_weights_
-    assert found[0].kernel_weights_["transitions"] < 0.01 * max(found[0].kernel_weights_.values())
-    assert_array_equal(found[0].transitions_, found[1].transitions_)
+        models.append(model)
+    assert models[0].kernel_weights_ == models[1].kernel_weights_
+    assert models[0].kernel_weights_["transitions"] < 0.01 * max(models[0].kernel_weights_.values())
+    assert_array_equal(models[0].transitions_, models[1].transitions_)
 
 
 @pytest.mark.parametrize("weights", [[1.0, 1.0], {"a": 1.0, "b": 1.0}])
@@ -418,7 +417,8 @@ def test_weights_of_composites_are_norms_over_slopes(one, other):
     model = classifier(regularizer, C=0.5).fit(X, Y)
     norms = dict(zip(model.predictor_.group_names, model.predictor_.norms.tolist()))
     b = np.array([norms[name] for name in KERNELS])
-    bound, width = regularizer.bind(list(KERNELS)), 1e-6 * b.max()
+    bound = regularizer.bind(list(KERNELS))
+    width = 1e-6 * b.max()
     steps = width * np.eye(3)
     slopes = np.array(
         [
@@ -440,8 +440,8 @@ def test_sums_with_the_sparse_group_lasso_have_weights(term):
     assert_allclose(sum(model.kernel_weights_.values()), 1.0)
     norms = np.array([3.0, 2.0, 1.0])
     bound = term.bind(list(kernels))
-    found = (bound + SparseGroup(0.5)).normalized_kernel_weights(norms)
-    assert_allclose(found, (bound + L21()).normalized_kernel_weights(norms))
+    weights = (bound + SparseGroup(0.5)).normalized_kernel_weights(norms)
+    assert_allclose(weights, (bound + L21()).normalized_kernel_weights(norms))
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,9 @@ COSTS = {"loss": "hinge", "cost": 1.0 - np.eye(3)}
 
 
 @pytest.mark.parametrize(
-    ("options", "classes"), [*((own, n) for own in OPTIONS for n in (2, 3)), (COSTS, 3)], ids=str
+    ("options", "classes"),
+    [*((option, n) for option in OPTIONS for n in (2, 3)), (COSTS, 3)],
+    ids=str,
 )
 def test_a_class_against_the_next_best(options, classes):
     y = Y3 if classes == 3 else np.where(Y3 == "low", "low", "high")
@@ -77,7 +79,8 @@ def test_support_vectors_are_those_of_the_model():
     model = omkl.OnlineMKLClassifier({"g": "gaussian"}, epochs=2, random_state=0).fit(X3, Y3)
     why = model.explain(X3[0], label="top", against="low", n=10**6)
     index = int(why.features[0]["feature"].removeprefix("g[support vector ").removesuffix("]"))
-    support, A = model.support_vectors_["g"][index], model.dual_coef_["g"][index]
+    support = model.support_vectors_["g"][index]
+    A = model.dual_coef_["g"][index]
     kernel = model.model_.codec.encoder.kernels["g"]
     low, top = (model.classes_.tolist().index(name) for name in ("low", "top"))
     np.testing.assert_allclose(
@@ -96,7 +99,9 @@ def test_a_support_vector_is_named_by_its_place_or_its_value(kind, as_frame):
     )
     why = model.fit(X, Y3 if "Classifier" in kind else X3[:, 1]).explain(X[:1], n=10**6)
     place = "support vector" if kind.startswith("Online") else "row"
-    column = "x" if as_frame else "1" if kind.startswith("Online") else "column 1"
+    column = "1" if kind.startswith("Online") else "column 1"
+    if as_frame:
+        column = "x"
     values = {f"one[{column} = {value:.4g}]" for value in X3[:, 1]}
     for group, accepted in {
         "all": {f"all[{place} {i}]" for i in range(len(X3))},
@@ -164,20 +169,23 @@ def test_the_best_labelling_with_another_label_at_a_token():
     ranked = model.predict_nbest(WORDS[:1], 256)[0]
     for token in range(4):
         why = model.explain(WORDS[0], token=token)
-        other = next(own for own in ranked if own.labels[token] != ranked[0].labels[token])
+        other = next(
+            labeling for labeling in ranked if labeling.labels[token] != ranked[0].labels[token]
+        )
         assert why.against.tolist() == other.labels.tolist()
         assert_sums(why, ranked[0].score - other.score)
         assert f"token {token} '{WORDS[0][token]}'" in why.summary
     with pytest.raises(InputError, match="token must be None if against is given"):
         model.explain(WORDS[0], against=TAGS[0], token=0)
-    given = model.explain(WORDS[0], labels=["N"] * 4, against=TAGS[0])
-    scores = {tuple(own.labels): own.score for own in ranked}
-    assert_sums(given, scores[("N",) * 4] - scores[tuple(TAGS[0])])
+    against_gold = model.explain(WORDS[0], labels=["N"] * 4, against=TAGS[0])
+    scores = {tuple(labeling.labels): labeling.score for labeling in ranked}
+    assert_sums(against_gold, scores[("N",) * 4] - scores[tuple(TAGS[0])])
 
 
 def test_second_order_is_compared_with_the_best_of_all_other_labellings():
     model = omkl.SequenceLabeler(epochs=3, order=2, random_state=0).fit(WORDS, TAGS)
-    structure, predictor = model.predictor_.structure, model.predictor_
+    structure = model.predictor_.structure
+    predictor = model.predictor_
     x = model.model_.codec.encoder.encode(token_features(WORDS[1]), np.array([0, 3]))
     potentials = predictor.potentials(x.everything())
     scores = {codes: structure.score(potentials, codes) for codes in np.ndindex(4, 4, 4)}
@@ -221,7 +229,7 @@ def test_a_tree_against_the_next_best(options):
     for group in {record["group"] for record in why.features}:
         np.testing.assert_allclose(of_groups(why, group), why.groups[group], atol=1e-6)
     ranked = parser.predict_nbest(TREES[1:2], 10**4)[0]
-    other = next(own for own in ranked if own.heads[2] != best.heads[2])
+    other = next(tree for tree in ranked if tree.heads[2] != best.heads[2])
     assert_sums(parser.explain(TREES[1], word=3), best.score - other.score)
 
 
@@ -289,13 +297,13 @@ def test_certified_kernels_of_two_classes_matrices_and_numbers(reloaded):
     assert_sums(model.explain(X3[0]), abs(score))
     assert_sums(model.explain(X3[0], label=1), score)
     grams = {"a": X3 @ X3.T, "b": (X3 @ X3.T + 1) ** 2}
-    given = omkl.MKLClassifier("precomputed").fit(grams, y)
+    precomputed = omkl.MKLClassifier("precomputed").fit(grams, y)
     row = {name: gram[:1] for name, gram in grams.items()}
-    assert_sums(given.explain(row), abs(given.decision_function(row)[0]))
-    assert_sums(given.explain(GramMatrices(row)), abs(given.decision_function(row)[0]))
+    assert_sums(precomputed.explain(row), abs(precomputed.decision_function(row)[0]))
+    assert_sums(precomputed.explain(GramMatrices(row)), abs(precomputed.decision_function(row)[0]))
     regressor = omkl.MKLRegressor(["linear", "gaussian"]).fit(X3, X3[:, 0] + 5)
-    for own in (regressor, reloaded(regressor)):
-        why = own.explain(X3[0])
+    for model_of_numbers in (regressor, reloaded(regressor)):
+        why = model_of_numbers.explain(X3[0])
         assert_sums(why, regressor.predict(X3[:1])[0])
         assert "intercept" in why.groups
     with pytest.raises(InputError):
@@ -357,9 +365,9 @@ def test_parts_of_kernels_are_named_by_columns(reloaded):
         kernels, regularizer="l2", weighting="norms", random_state=0
     ).fit(frame, Y3)
     quadratic = [f"quad[{name}]" for name in ("x^2", "x * y", "x", "y^2", "y", "constant")]
-    for own in (model, reloaded(model)):
-        assert {r["feature"] for r in own.top_features(100)} == {"lin[y]", "lin[w]", *quadratic}
-        told = [r["feature"] for r in own.explain(frame.iloc[0], n=100).features]
+    for fitted in (model, reloaded(model)):
+        assert {r["feature"] for r in fitted.top_features(100)} == {"lin[y]", "lin[w]", *quadratic}
+        told = [r["feature"] for r in fitted.explain(frame.iloc[0], n=100).features]
         waves = sorted(name for name in told if name.startswith("waves"))
         assert set(told) - set(waves) <= {"lin[y]", "lin[w]", *quadratic}
         assert [name[:18] for name in waves] == ["waves[frequency 0:", "waves[frequency 1:"]

@@ -165,7 +165,8 @@ def test_weights_that_are_none_are_refused(make, weights, rng):
 
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_one_weight_is_that_of_all(make, rng):
-    X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+    X = rng.normal(size=(40, 2))
+    y = np.arange(40) % 2
     seed = {"random_state": 0} if hasattr(make(), "random_state") else {}
     one, each = (make(**seed).fit(X, y, sample_weight=weight) for weight in (0.5, [0.5] * 40))
     assert_array_equal(one.predict(X), each.predict(X))
@@ -183,7 +184,8 @@ def test_what_cannot_be_used_is_refused_by_its_name(parameter, value, rng):
 
 
 def test_two_classes_have_one_score_whatever_they_cost(rng):
-    X, y = rng.normal(size=(60, 2)), np.arange(60) % 2
+    X = rng.normal(size=(60, 2))
+    y = np.arange(60) % 2
     costly = OnlineMKLClassifier(
         "linear", loss="hinge", cost=[[0.0, 1.0], [9.0, 0.0]], random_state=0
     ).fit(X, y)
@@ -330,7 +332,8 @@ def table():
 
 
 def of_columns(estimator):
-    numbers, words = ("scaled", StandardScaler(), ["a", "noise"]), ("words", OneHotEncoder(), ["b"])
+    numbers = ("scaled", StandardScaler(), ["a", "noise"])
+    words = ("words", OneHotEncoder(), ["b"])
     return make_pipeline(
         ColumnTransformer([numbers, words], sparse_threshold=0.0), clone(estimator)
     )
@@ -343,10 +346,10 @@ def test_pipelines_of_columns_are_cross_validated_and_their_columns_ranked(table
     X, target = table
     y = np.where(target > 1.0, "high", "low") if is_classifier(estimator) else target
     model = of_columns(estimator)
-    found = cross_validate(model, X, y, cv=3, return_estimator=True)
-    assert found["test_score"].mean() > (0.85 if is_classifier(estimator) else 0.7)
+    results = cross_validate(model, X, y, cv=3, return_estimator=True)
+    assert results["test_score"].mean() > (0.85 if is_classifier(estimator) else 0.7)
     importances = permutation_importance(
-        found["estimator"][0], X, y, n_repeats=3, random_state=0
+        results["estimator"][0], X, y, n_repeats=3, random_state=0
     ).importances_mean
     assert importances[1] < min(importances[0], importances[2])
 

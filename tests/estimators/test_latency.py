@@ -97,24 +97,25 @@ ONE_BY_ONE = {
 @pytest.mark.parametrize("case", ONE_BY_ONE)
 def test_examples_learned_one_by_one_teach_what_the_training_loop_teaches(case, rng, tmp_path):
     kind, parameters = ONE_BY_ONE[case]
-    X, y, weights, classes = rng.normal(size=(70, 3)), np.arange(70) % 2, [None] * 70, None
+    X = rng.normal(size=(70, 3))
+    y = np.arange(70) % 2
+    weights = [None] * 70
+    classes = None
     if case == "new labels":
-        y, classes = np.arange(70) // 20 + np.arange(70) % 2, "growing"
+        y = np.arange(70) // 20 + np.arange(70) % 2
+        classes = "growing"
     elif case == "weights":
-        y, weights = (
-            X[:, 0] + rng.normal(size=70),
-            [None if i % 3 else i / 10 + 0.5 for i in range(70)],
-        )
+        y = X[:, 0] + rng.normal(size=70)
+        weights = [None if i % 3 else i / 10 + 0.5 for i in range(70)]
     elif case == "dicts":
         X = some_dicts(rng, 70)
     elif case == "sentences":
         X, y = some_sentences(rng, 70)
         classes = "growing"
-    models, noted = [], []
-    for callbacks in (
-        None,
-        [lambda trainer, record: noted.append(record["epoch"])],
-    ):  # the loop tells callbacks
+    models = []
+    noted = []
+    # the loop tells callbacks
+    for callbacks in (None, [lambda trainer, record: noted.append(record["epoch"])]):
         model = kind(random_state=0, callbacks=callbacks, **parameters)
         for i, j in [(0, 10), *((i, i + 1) for i in range(10, 70))]:
             declared = {} if i or classes is None else {"classes": classes}
@@ -199,12 +200,12 @@ def test_features_of_several_kernels_are_those_of_sparse_rows(rng):
     model = omkl.OnlineMKLClassifier(kernels, epochs=2, random_state=0).fit(X, y)
     encoder = model.model_.codec.encoder
     features = encoder.encode(X, np.arange(31)).features
-    parts = [
+    blocks = [
         sparse.csr_array(kernel.fit(X).features(kernel.view(X))) for kernel in kernels.values()
     ]
-    expected = sparse.hstack(parts, format="csr")
-    for found, wanted in zip(features, (expected.indptr, expected.indices, expected.data)):
-        np.testing.assert_array_equal(found, wanted)
+    expected = sparse.hstack(blocks, format="csr")
+    for array, expected_array in zip(features, (expected.indptr, expected.indices, expected.data)):
+        np.testing.assert_array_equal(array, expected_array)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
@@ -258,24 +259,26 @@ def test_few_tokens_are_encoded_as_many_are(seed, monkeypatch):
     keys = list("abcd")
 
     def tokens():
-        own = keys if rng.random() < 0.5 else list(rng.permutation(keys)[: rng.integers(1, 5)])
+        keys_of_token = (
+            keys if rng.random() < 0.5 else list(rng.permutation(keys)[: rng.integers(1, 5)])
+        )
         few = values[: rng.choice([len(numbers), len(numbers) + 2, len(values)])]
         return [
-            {str(key): few[rng.integers(len(few))] for key in own}
+            {str(key): few[rng.integers(len(few))] for key in keys_of_token}
             for _ in range(rng.integers(1, 4))
         ]
 
     chunks = [(tokens(), bool(rng.random() < 0.6)) for _ in range(40)]
-    found = []
+    encodings = []
     for few in (vocabulary.FEW, 0):
         monkeypatch.setattr(vocabulary, "FEW", few)
-        known = vocabulary.Vocabulary()
-        encoded = [known.encode(chunk, grow) for chunk, grow in chunks]
-        found.append((encoded, known.ids, known.units, known.groups))
-    assert found[0][1:] == found[1][1:]
-    for quick, slow in zip(found[0][0], found[1][0]):
-        for own, other in zip(quick, slow):
-            np.testing.assert_array_equal(own, other)
+        words = vocabulary.Vocabulary()
+        encoded = [words.encode(chunk, grow) for chunk, grow in chunks]
+        encodings.append((encoded, words.ids, words.units, words.groups))
+    assert encodings[0][1:] == encodings[1][1:]
+    for quick, slow in zip(encodings[0][0], encodings[1][0]):
+        for quick_array, slow_array in zip(quick, slow):
+            np.testing.assert_array_equal(quick_array, slow_array)
 
 
 @pytest.mark.parametrize("kernels", [None, ["gaussian:on=v"], ["gaussian:on=v,features=10"]])

@@ -103,9 +103,9 @@ SAME = {
 @pytest.mark.filterwarnings("ignore:Column 'c' of X holds dates as text")
 @pytest.mark.parametrize("case", SAME)
 def test_types_do_not_matter_if_the_values_are_the_same(estimator, case):
-    learned, given = SAME[case]
+    learned, predicted = SAME[case]
     model = estimator.fit(frame_of(learned), IS_FIRST)
-    assert_array_equal(model.predict(frame_of(given)), model.predict(frame_of(learned)))
+    assert_array_equal(model.predict(frame_of(predicted)), model.predict(frame_of(learned)))
 
 
 #: Columns in training and at predict time, and what the message says.
@@ -123,11 +123,11 @@ CHANGED = {
 @pytest.mark.filterwarnings("ignore:Column 'c' of X holds dates as text")
 @pytest.mark.parametrize("case", CHANGED)
 def test_another_type_is_refused_by_name(estimator, case, reloaded):
-    learned, given, message = CHANGED[case]
+    learned, predicted, message = CHANGED[case]
     model = estimator.fit(frame_of(learned), IS_FIRST)
     for again in (model, reloaded(model)):
         with pytest.raises(InputError, match=f"Column 'c' of X {message}"):
-            again.predict(frame_of(given))
+            again.predict(frame_of(predicted))
 
 
 def test_a_column_without_values_fits_every_type(estimator):
@@ -279,9 +279,9 @@ def test_text_where_dicts_held_numbers_is_refused(as_stream):
     rows = [{"a": size, "b": f"w{code}"} for size, code in zip(SIZE.tolist(), CODES)]
     model = omkl.OnlineMKLClassifier(random_state=0).fit(rows, IS_FIRST)
     wrong = [rows[0], rows[1] | {"a": "much"}]
-    given = Stream.from_iterable([(row, None) for row in wrong]) if as_stream else wrong
+    rows = Stream.from_iterable([(row, None) for row in wrong]) if as_stream else wrong
     with pytest.raises(InputError, match="'a' of X must hold finite numbers, got 'much' in row 1"):
-        model.predict(given)
+        model.predict(rows)
 
 
 def test_an_entry_of_another_kind_is_warned_of_once():

@@ -1,4 +1,4 @@
-"""Arguments of online estimators, and parts of one's own, are used, or refused with a clear error."""
+"""Arguments of online estimators, and parts of one's own, are used or refused by name."""
 
 import copy
 
@@ -30,10 +30,8 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))
 Y = (X[:, 0] + 0.3 * X[:, 1] > 0.4).astype(int)
 WEIGHTS = RNG.integers(0, 4, 60)
-SEQUENCES, LABELS = (
-    [X[i : i + 6] for i in range(0, 60, 6)],
-    [Y[i : i + 6].tolist() for i in range(0, 60, 6)],
-)
+SEQUENCES = [X[i : i + 6] for i in range(0, 60, 6)]
+LABELS = [Y[i : i + 6].tolist() for i in range(0, 60, 6)]
 
 
 def classifier(**parameters):
@@ -46,7 +44,8 @@ def labeler(**parameters):
 
 def test_balanced_classes_count_examples_as_often_as_their_weights_say():
     repeated = np.repeat(np.arange(60), WEIGHTS)
-    every, copies = np.arange(61), np.arange(len(repeated) + 1)
+    every = np.arange(61)
+    copies = np.arange(len(repeated) + 1)
     weights = class_weights("balanced", Y.tolist(), every, WEIGHTS.astype(float), whole=True)
     each = class_weights("balanced", Y[repeated].tolist(), copies, None, whole=True)
     assert_allclose(weights, np.bincount(repeated, each, 60))
@@ -62,7 +61,8 @@ def test_a_labeler_labels_the_sequences_of_a_stream():
 
 
 def test_sequences_of_weight_zero_are_as_if_they_were_not_there():
-    X, y = [[{"w": "a"}], [{"w": "b"}], [{"w": "c"}]], [["A"], ["B"], ["C"]]
+    X = [[{"w": "a"}], [{"w": "b"}], [{"w": "c"}]]
+    y = [["A"], ["B"], ["C"]]
     weighted = SequenceLabeler(epochs=2, random_state=0).fit(X, y, sample_weight=[1, 1, 0])
     without = SequenceLabeler(epochs=2, random_state=0).fit(X[:2], y[:2])
     assert_array_equal(weighted.classes_, without.classes_)
@@ -82,10 +82,8 @@ def test_sentences_of_weight_zero_are_as_if_they_were_not_there():
 
     sentences = [sentence("root", "nsubj"), sentence("root", "obj"), sentence("top", "dep")]
     make = lambda: DependencyParser("small", epochs=2, memory=10, random_state=0)  # noqa: E731
-    weighted, without = (
-        make().fit(sentences, sample_weight=[2, 1, 0]),
-        make().fit(sentences[:2], sample_weight=[2, 1]),
-    )
+    weighted = make().fit(sentences, sample_weight=[2, 1, 0])
+    without = make().fit(sentences[:2], sample_weight=[2, 1])
     assert weighted.template_weights_ == without.template_weights_
     assert weighted.parse(sentences)[0].deprels == without.parse(sentences)[0].deprels
     assert weighted.history_[-1]["loss"] == without.history_[-1]["loss"]
@@ -114,10 +112,11 @@ def test_rates_of_dual_averaging_rest_where_there_is_no_gradient():
 
 
 def test_targets_beside_trees_are_refused():
-    words, heads = [["the", "dog", "runs"]] * 8, [[2, 3, 0]] * 8
+    words = [["the", "dog", "runs"]] * 8
+    heads = [[2, 3, 0]] * 8
     trees = [
-        Sentence(forms=own, upos=["D", "N", "V"], heads=of, deprels=["det", "nsubj", "root"])
-        for own, of in zip(words, heads)
+        Sentence(forms=forms, upos=["D", "N", "V"], heads=of, deprels=["det", "nsubj", "root"])
+        for forms, of in zip(words, heads)
     ]
     parser = DependencyParser("small", epochs=1, memory=1, random_state=0).fit(trees)
     annotator = Annotator(
@@ -140,8 +139,8 @@ def test_numbers_that_are_missing_are_found():
     frame = pandas.DataFrame({"a": [1.0, 2.0, 3.0], "b": [1.0, np.nan, np.inf]})
     nullable = pandas.DataFrame({"a": pandas.array([1, None, 3], dtype="Int64")})
     for model in [
-        own(missing="error")
-        for own in (OnlineMKLClassifier, MKLClassifier, SparseLogisticRegression)
+        estimator(missing="error")
+        for estimator in (OnlineMKLClassifier, MKLClassifier, SparseLogisticRegression)
     ]:
         for table in (frame, nullable, frame.to_numpy(), frame[::2], frame.to_numpy().tolist()):
             with pytest.raises(InputError):
@@ -178,10 +177,11 @@ def test_other_separators_of_a_table_are_named(tmp_path, refused):
     ],
 )
 def test_a_model_goes_on_and_is_saved_with_the_parameters_it_was_fitted_with(later, tmp_path):
-    model, same = labeler().fit(SEQUENCES, LABELS), labeler().fit(SEQUENCES, LABELS)
+    model = labeler().fit(SEQUENCES, LABELS)
+    same = labeler().fit(SEQUENCES, LABELS)
     model.set_params(**later)
-    for own, name in ((model, "model.npz"), (same, "same.npz")):
-        own.partial_fit(SEQUENCES, LABELS).save(tmp_path / name)
+    for fitted, name in ((model, "model.npz"), (same, "same.npz")):
+        fitted.partial_fit(SEQUENCES, LABELS).save(tmp_path / name)
     assert (tmp_path / "model.npz").read_bytes() == (tmp_path / "same.npz").read_bytes()
     assert not hasattr(model, "predict_marginals")
 
@@ -189,15 +189,15 @@ def test_a_model_goes_on_and_is_saved_with_the_parameters_it_was_fitted_with(lat
 def test_labels_are_what_they_are_however_they_are_held(tmp_path):
     """Labels may be a Series, or numbers of NumPy."""
     scores = labeler().fit(SEQUENCES, LABELS).decision_function(SEQUENCES)
-    for held in (
-        [pandas.Series(own, index=range(7, 7 + len(own))) for own in LABELS],
-        [list(np.array(own)) for own in LABELS],
-        [tuple(own) for own in LABELS],
+    for label_sequences in (
+        [pandas.Series(labels, index=range(7, 7 + len(labels))) for labels in LABELS],
+        [list(np.array(labels)) for labels in LABELS],
+        [tuple(labels) for labels in LABELS],
     ):
-        model = labeler().fit(SEQUENCES, held)
+        model = labeler().fit(SEQUENCES, label_sequences)
         assert model.classes_.dtype.kind == "i"
-        for own, expected in zip(model.decision_function(SEQUENCES), scores):
-            assert_array_equal(own, expected)
+        for score, expected in zip(model.decision_function(SEQUENCES), scores):
+            assert_array_equal(score, expected)
     for online, args in ((labeler(), (SEQUENCES, LABELS)), (classifier(), (X, Y))):
         online.partial_fit(*args, classes=np.arange(3)).save(tmp_path / "model.npz")
         assert online.classes_.tolist() == [0, 1, 2]
@@ -205,7 +205,7 @@ def test_labels_are_what_they_are_however_they_are_held(tmp_path):
 
 
 def test_weights_of_classes_do_not_count_labels_that_are_not_known():
-    partly = [[None if label else 0 for label in own] for own in LABELS[:-1]] + LABELS[-1:]
+    partly = [[None if label else 0 for label in labels] for labels in LABELS[:-1]] + LABELS[-1:]
     assert 1 in LABELS[-1]
     labeler(class_weight={0: 2.0, 1: 1.0, 2: 3.0}).fit(SEQUENCES, partly)
     for model, data in ((labeler(), (SEQUENCES, LABELS)), (classifier(), (X, Y))):
@@ -213,7 +213,8 @@ def test_weights_of_classes_do_not_count_labels_that_are_not_known():
             model.set_params(class_weight={0: 0, 1: 0}).fit(*data)
 
 
-WORDS, TAGS = ["a", "b"], ["X", "Y"]
+WORDS = ["a", "b"]
+TAGS = ["X", "Y"]
 TREES = synthetic_treebank(3, random_state=0)
 STREAM = Stream.from_arrays(X, Y)
 DICTS = OnlineMKLClassifier(random_state=0).partial_fit([{"a": 1.0}, {"a": 2.0}], [0, 1])

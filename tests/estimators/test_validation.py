@@ -35,7 +35,8 @@ def iris():
 X, Y = iris()
 Z, T = load_diabetes(return_X_y=True)
 TREES = synthetic_treebank(120, vocabulary=10, random_state=0)
-WORDS, TAGS = [s.forms for s in TREES], [s.upos for s in TREES]
+WORDS = [s.forms for s in TREES]
+TAGS = [s.upos for s in TREES]
 VECTORS = [X[3 * i : 3 * i + 3] for i in range(50)]
 CODES = [Y[3 * i : 3 * i + 3].tolist() for i in range(50)]
 CASES = {
@@ -108,12 +109,18 @@ def test_what_nobody_looks_at_or_does_not_fit_is_refused():
 
 def test_sequences_may_be_held_in_any_way_and_need_a_label():
     """Sequences may be arrays of lists, and need at least one label."""
-    X, y = [["a", "b"], ["b"]] * 4, [["A", "B"], ["B"]] * 4
+    X = [["a", "b"], ["b"]] * 4
+    y = [["A", "B"], ["B"]] * 4
     model = omkl.SequenceLabeler(early_stopping=True, epochs=2, random_state=0)
-    held = np.empty(8, dtype=object), np.empty(8, dtype=object)
-    held[0][:], held[1][:] = X, y
-    for given, weight in ((held, None), ((X, held[1]), None), ((held[0], y), None), ((X, y), 1.0)):
-        model.fit(*given, sample_weight=weight, validation=(X[:2], y[:2]))
+    as_objects = np.empty(8, dtype=object), np.empty(8, dtype=object)
+    as_objects[0][:], as_objects[1][:] = X, y
+    for data_in_any_form, weight in (
+        (as_objects, None),
+        ((X, as_objects[1]), None),
+        ((as_objects[0], y), None),
+        ((X, y), 1.0),
+    ):
+        model.fit(*data_in_any_form, sample_weight=weight, validation=(X[:2], y[:2]))
         assert model.history_[-1]["validation_score"] == 1.0
     with pytest.raises(InputError):
         model.fit(X, y, validation=(X[:2], [[None, None], [None]]))
@@ -156,8 +163,8 @@ def test_the_informative_group_gets_the_weight(data, weights, shards):
 def test_partial_fit_is_one_epoch_in_the_given_order(data):
     options = {"weighting": "norms", "n_examples": 60}
     once = predictor(**options).partial_fit(*data)
-    whole = predictor(**options, epochs=1, shuffle=False).fit(*data)
-    assert_same_state(whole, once)
+    fitted = predictor(**options, epochs=1, shuffle=False).fit(*data)
+    assert_same_state(fitted, once)
 
 
 def test_a_saved_model_predicts_and_goes_on_the_same(data, reloaded):

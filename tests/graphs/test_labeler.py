@@ -36,7 +36,9 @@ def as_graphs(X):
 
 def draw_grids(n=12, useless=0, seed=0, directed=True):
     """Images of stripes, whose pixels say little, and whose edges say whether labels change."""
-    rng, X, y = np.random.default_rng(seed), [], []
+    rng = np.random.default_rng(seed)
+    X = []
+    y = []
     for _ in range(n):
         height, width = rng.integers(3, 6, size=2)
         labels = np.cumsum(rng.integers(0, 2, size=height))[:, None] % 3 + np.zeros(
@@ -58,29 +60,32 @@ def draw_grids(n=12, useless=0, seed=0, directed=True):
 def test_a_chain_is_a_graph_without_cycles(loss, transitions):
     X, y = draw_chains()
     settings = {"loss": loss, "transitions": transitions, "epochs": 3, "random_state": 0}
-    chain, graph = (
-        SequenceLabeler(KERNELS, **settings).fit(X, y),
-        GraphLabeler(KERNELS, **settings).fit(as_graphs(X), y),
-    )
+    chain = SequenceLabeler(KERNELS, **settings).fit(X, y)
+    graph = GraphLabeler(KERNELS, **settings).fit(as_graphs(X), y)
     assert_allclose(graph.predictor_.norms, chain.predictor_.norms, rtol=1e-9)
     assert_allclose(graph.transitions_, chain.transitions_, atol=1e-9)
-    for own, other in zip(graph.predict(as_graphs(X)), chain.predict(X)):
-        assert_array_equal(own, other)
+    for of_graph, of_chain in zip(graph.predict(as_graphs(X)), chain.predict(X)):
+        assert_array_equal(of_graph, of_chain)
     if loss == "crf":
-        for own, other in zip(graph.predict_marginals(as_graphs(X)), chain.predict_marginals(X)):
-            assert_allclose(own, other, atol=1e-9)
+        for of_graph, of_chain in zip(
+            graph.predict_marginals(as_graphs(X)), chain.predict_marginals(X)
+        ):
+            assert_allclose(of_graph, of_chain, atol=1e-9)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
 def test_graphs_are_trained_in_compiled_passes(loss, monkeypatch):
     X, y = draw_chains(40)
-    y = [[None if t == 3 else label for t, label in enumerate(own.tolist())] for own in y]
-    labeler, rounds = GraphLabeler(["linear"], loss=loss, epochs=3, random_state=0), []
+    y = [[None if t == 3 else label for t, label in enumerate(labels.tolist())] for labels in y]
+    labeler = GraphLabeler(["linear"], loss=loss, epochs=3, random_state=0)
+    rounds = []
     with monkeypatch.context() as patch:
         patch.setattr(driver, "uncompiled_part", lambda trainer: trainer)
         alone = labeler.fit(as_graphs(X), y).predictor_.norms
     learn = driver.Driver.learn
-    monkeypatch.setattr(driver.Driver, "learn", lambda *given: rounds.append(1) or learn(*given))
+    monkeypatch.setattr(
+        driver.Driver, "learn", lambda *arguments: rounds.append(1) or learn(*arguments)
+    )
     assert_array_equal(labeler.fit(as_graphs(X), y).predictor_.norms, alone)
     assert_allclose(
         SequenceLabeler(["linear"], loss=loss, epochs=3, random_state=0).fit(X, y).predictor_.norms,
@@ -99,8 +104,8 @@ def test_the_order_of_the_ends_of_undirected_edges_changes_nothing(pairs, edge_k
     X, y = draw_grids(6, directed=False)
     flipped = [Graph(x.nodes, x.edges[:, ::-1], x.edge_features) for x in X]
     first, second = (
-        GraphLabeler("linear", edge_kernels, pairs=pairs, epochs=2, random_state=0).fit(own, y)
-        for own in (X, flipped)
+        GraphLabeler("linear", edge_kernels, pairs=pairs, epochs=2, random_state=0).fit(graphs, y)
+        for graphs in (X, flipped)
     )
     assert_allclose(first.predictor_.norms, second.predictor_.norms, rtol=1e-9)
     assert_allclose(first.transitions_, second.transitions_, atol=1e-9)
@@ -110,9 +115,10 @@ def test_the_order_of_the_ends_of_undirected_edges_changes_nothing(pairs, edge_k
 def draw_neighbours(n=15, seed=0):
     """Undirected grids whose edges have a number, and words of two keys."""
     X, y = draw_grids(n, seed=seed, directed=False)
-    rng, graphs = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    graphs = []
     for x in X:
-        own = [
+        features = [
             {
                 "near": float(row[1]),
                 "change": "yes" if row[0] > 0.5 else "no",
@@ -121,7 +127,7 @@ def draw_neighbours(n=15, seed=0):
             }
             for row in x.edge_features
         ]
-        graphs.append(Graph(x.nodes, x.edges, own))
+        graphs.append(Graph(x.nodes, x.edges, features))
     return graphs, y
 
 
@@ -149,7 +155,10 @@ def test_each_group_of_edges_has_its_kind_of_pairs():
         Graph(
             x.nodes,
             x.edges,
-            [{k: v for k, v in own.items() if k != "at"} for own in x.edge_features],
+            [
+                {key: value for key, value in edge.items() if key != "at"}
+                for edge in x.edge_features
+            ],
         )
         for x in X
     ]
@@ -165,12 +174,15 @@ def test_each_group_of_edges_has_its_kind_of_pairs():
     assert_array_equal(ties["near"], ties["near"][0, 0] * np.eye(3))
     assert not ties["change=yes"][~np.eye(3, dtype=bool)].any()
     assert ties["say=v0"][~np.eye(3, dtype=bool)].any()
-    for x, own in zip(X, potentials_of(model.model_, X)):
+    for x, potentials in zip(X, potentials_of(model.model_, X)):
         scores = [
-            sum(v * ties[k] if k == "near" else ties[f"{k}={v}"] for k, v in edge.items())
+            sum(
+                value * ties[key] if key == "near" else ties[f"{key}={value}"]
+                for key, value in edge.items()
+            )
             for edge in x.edge_features
         ]
-        assert_allclose(own.pairwise, np.array(scores) + model.transitions_, atol=1e-12)
+        assert_allclose(potentials.pairwise, np.array(scores) + model.transitions_, atol=1e-12)
 
 
 def test_a_kind_for_all_groups_is_that_kind():
@@ -200,8 +212,10 @@ def test_two_kinds_of_pairs_are_saved_explained_and_trained_in_streams(tmp_path)
     assert_allclose(two_kinds().fit(flipped, y).predictor_.norms, model.predictor_.norms, rtol=1e-9)
     for training in (False, True):
         model.save(tmp_path / "model", training=training)
-        for own, other in zip(omkl.load(tmp_path / "model").predict(X), model.predict(X)):
-            assert_array_equal(own, other)
+        for loaded_labels, labels in zip(
+            omkl.load(tmp_path / "model").predict(X), model.predict(X)
+        ):
+            assert_array_equal(loaded_labels, labels)
     first, second = (omkl.load(tmp_path / "model") for _ in range(2))
     assert_array_equal(
         first.partial_fit(X, y).predictor_.norms, second.partial_fit(X, y).predictor_.norms
@@ -237,7 +251,8 @@ def test_new_groups_of_edges_have_the_default_kind():
 
 
 def test_edges_help_and_useless_groups_get_no_weight():
-    (X, y), (X_test, y_test) = draw_grids(60, 3), draw_grids(30, 3, seed=1)
+    (X, y) = draw_grids(60, 3)
+    (X_test, y_test) = draw_grids(30, 3, seed=1)
     alone = GraphLabeler("linear", transitions=None, random_state=0, epochs=5)
     alone.fit([Graph(x.nodes[:, :3], [], directed=True) for x in X], y)
     kernels = {"own": "linear:on=0:3", **{f"noise {j}": f"linear:on={j}" for j in range(3, 6)}}
@@ -249,9 +264,9 @@ def test_edges_help_and_useless_groups_get_no_weight():
     baseline = alone.score([Graph(x.nodes[:, :3], [], directed=True) for x in X_test], y_test)
     assert model.score(X_test, y_test) > baseline + 0.05
     assert 0.5 < model.history_[-1]["proved"] <= 1.0
-    found = model.certificates(X_test)
-    assert all(own.bound >= own.score for own in found)
-    assert np.mean([own.proved for own in found]) > 0.8
+    certificates = model.certificates(X_test)
+    assert all(certificate.bound >= certificate.score for certificate in certificates)
+    assert np.mean([certificate.proved for certificate in certificates]) > 0.8
 
 
 @pytest.fixture(scope="module")
@@ -265,8 +280,8 @@ def test_files_and_continued_training(grids, tmp_path):
     for training in (True, False):
         model.save(tmp_path / "model", training=training)
         loaded = omkl.load(tmp_path / "model")
-        for own, other in zip(loaded.predict(X), model.predict(X)):
-            assert_array_equal(own, other)
+        for loaded_labels, labels in zip(loaded.predict(X), model.predict(X)):
+            assert_array_equal(loaded_labels, labels)
     model.save(tmp_path / "model")
     first, second = (omkl.load(tmp_path / "model").partial_fit(X, y) for _ in range(2))
     assert_array_equal(first.predictor_.norms, second.predictor_.norms)
@@ -275,7 +290,7 @@ def test_files_and_continued_training(grids, tmp_path):
 def test_checkpoints_shards_and_streams(tmp_path):
     X, y = draw_grids()
     labeler = GraphLabeler(["linear"], ["linear"], epochs=3, random_state=0)
-    whole = labeler.fit(X, y).predictor_.norms
+    uninterrupted = labeler.fit(X, y).predictor_.norms
 
     def interrupt(trainer, record):
         if record["epoch"] == 2:
@@ -284,7 +299,9 @@ def test_checkpoints_shards_and_streams(tmp_path):
     broken = GraphLabeler(["linear"], ["linear"], epochs=3, random_state=0, callbacks=[interrupt])
     with pytest.raises(KeyboardInterrupt):
         broken.fit(X, y, checkpoint=tmp_path, checkpoint_every="1 rounds")
-    assert_array_equal(labeler.fit(X, y, checkpoint=tmp_path, resume=True).predictor_.norms, whole)
+    assert_array_equal(
+        labeler.fit(X, y, checkpoint=tmp_path, resume=True).predictor_.norms, uninterrupted
+    )
     assert labeler.fit(X, y, shards=2).score(X, y) > 0.5
     streamed = labeler.fit(Stream.from_iterable(list(zip(X, y)), block_size=5))
     partial = GraphLabeler(["linear"], ["linear"], random_state=0).partial_fit(
@@ -299,18 +316,13 @@ def test_the_share_of_proved_labellings_is_recorded():
     labeler = GraphLabeler(
         "linear", "linear", transitions=None, epochs=1, random_state=0, loss="perceptron"
     )
-    kept = [
-        labeler.fit(X, y),
-        clone(labeler).fit(Stream.from_iterable(list(zip(X, y)))),
-        clone(labeler),
-    ]
-    assert all(
-        0.0 < model.history_[-1]["proved"] <= 1.0
-        for model in (*kept[:2], kept[2].partial_fit(X, y))
-    )
-    assert (
-        "proved" not in clone(labeler).fit(X, y, shards=2).history_[-1]
-    )  # nothing is claimed that was not counted
+    on_arrays = labeler.fit(X, y)
+    on_stream = clone(labeler).fit(Stream.from_iterable(list(zip(X, y))))
+    in_one_pass = clone(labeler).partial_fit(X, y)
+    for model in (on_arrays, on_stream, in_one_pass):
+        assert 0.0 < model.history_[-1]["proved"] <= 1.0
+    # nothing is claimed that was not counted
+    assert "proved" not in clone(labeler).fit(X, y, shards=2).history_[-1]
     chains = as_graphs(draw_chains()[0])  # whose best labellings need no proof
     for loss in ("perceptron", "crf"):
         labeler.set_params(edge_kernels=None, loss=loss)
@@ -323,8 +335,8 @@ def test_early_stopping_calibrates():
         X, y
     )
     assert model.temperature_ > 0.0
-    for own in model.calibrate(X, y).predict_marginals(X):
-        assert_allclose(own.sum(axis=1), 1.0)
+    for marginals in model.calibrate(X, y).predict_marginals(X):
+        assert_allclose(marginals.sum(axis=1), 1.0)
 
 
 def test_features_grow_with_the_data():
@@ -338,16 +350,17 @@ def test_features_grow_with_the_data():
     assert {"edge:kind", "edge:more"} <= set(model.kernel_weights_)
     for _ in range(5):
         model.partial_fit(X, [["A", "B"], ["C", "A"]])
-    assert [own.tolist() for own in model.predict(X)] == [["A", "B"], ["C", "A"]]
+    assert [labels.tolist() for labels in model.predict(X)] == [["A", "B"], ["C", "A"]]
     assert {record["group"] for record in model.top_features(10_000)} >= {"edge:kind", "word"}
     assert model.top_features(1, "edge:kind")[0]["label"].count(" → ") == 1
 
 
 def test_constraints(grids):
     X, y, model = grids
-    known = [[None] * len(x) for x in X]
-    known[0][0], known[0][1] = 2, {0, 1}
-    labels = model.predict(X, known)[0]
+    constraints = [[None] * len(x) for x in X]
+    constraints[0][0] = 2
+    constraints[0][1] = {0, 1}
+    labels = model.predict(X, constraints)[0]
     assert labels[0] == 2
     assert labels[1] in (0, 1)
     free = GraphLabeler(
@@ -358,8 +371,8 @@ def test_constraints(grids):
         epochs=2,
     )
     free.fit(X, y)
-    for x, own in zip(X, free.predict(X)):
-        assert set(map(tuple, own[x.edges].tolist())) <= {
+    for x, predicted in zip(X, free.predict(X)):
+        assert set(map(tuple, predicted[x.edges].tolist())) <= {
             (0, 0),
             (0, 1),
             (1, 1),
@@ -384,7 +397,7 @@ def test_n_best_labellings(grids):
     X = [Graph(x.nodes[:3], [(0, 1), (1, 2)], x.edge_features[:2], directed=True) for x in X]
     chosen = [[None, 1, None]] * len(X)
     for labels in (None, chosen):
-        for found, own, potentials in zip(
+        for labelings, best, potentials in zip(
             model.predict_nbest(X, 4, labels),
             model.predict(X, labels),
             potentials_of(model.model_, X, labels),
@@ -392,8 +405,8 @@ def test_n_best_labellings(grids):
             scores = [
                 model.structure_.score(potentials, np.array(y)) for y in product(range(3), repeat=3)
             ]
-            assert_allclose([score for _, score in found], sorted(scores, reverse=True)[:4])
-            assert_array_equal(found[0].labels, own)
+            assert_allclose([score for _, score in labelings], sorted(scores, reverse=True)[:4])
+            assert_array_equal(labelings[0].labels, best)
 
 
 def test_partial_labels_and_weights():
@@ -409,7 +422,7 @@ def test_partial_labels_and_weights():
         assert model.score(X, y) > 0.5
     weights = np.array([0.0, 2.0] * 6)
     copies = [x for x, weight in zip(X, weights) for _ in range(int(weight))]
-    repeated = [own for own, weight in zip(y, weights) for _ in range(int(weight))]
+    repeated = [labels for labels, weight in zip(y, weights) for _ in range(int(weight))]
     settings = {"shuffle": False, "epochs": 1, "random_state": 0}
     first = GraphLabeler(["linear"], ["linear"], **settings).fit(X, y, weights)
     second = GraphLabeler(["linear"], ["linear"], **settings).fit(copies, repeated)
@@ -429,8 +442,8 @@ def test_explanations_sum_to_the_margin(grids):
     assert sum(why.groups.values()) == pytest.approx(why.margin)
     assert set(why.groups) >= {"linear", "edge:linear", "transitions"}
     assert {record["group"] for record in why.features} >= {"linear", "edge:linear", "transitions"}
-    own = model.explain(X[0], node=1)
-    assert own.output[1] != own.against[1]
+    at_node = model.explain(X[0], node=1)
+    assert at_node.output[1] != at_node.against[1]
     assert_array_equal(model.explain(X[0], against=y[0].ravel()).against, y[0].ravel())
     with pytest.raises(InputError, match="node must be None if against is given"):
         model.explain(X[0], against=y[0].ravel(), node=1)
@@ -438,9 +451,9 @@ def test_explanations_sum_to_the_margin(grids):
 
 def test_evaluation_and_marginals_of_small_graphs(grids):
     X, y, model = grids
-    found = model.evaluate(X, y)
-    assert found["accuracy"] == model.score(X, y)
-    assert found["graphs"] == len(X)
+    scores = model.evaluate(X, y)
+    assert scores["accuracy"] == model.score(X, y)
+    assert scores["graphs"] == len(X)
     triangle = Graph(np.eye(3), [(0, 1), (1, 2), (2, 0)])
     crf = GraphLabeler(["linear"], loss="crf", epochs=5, random_state=0).fit(
         [triangle], [[0, 1, 2]]
@@ -455,7 +468,9 @@ def test_evaluation_and_marginals_of_small_graphs(grids):
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
 @pytest.mark.parametrize("with_features", [False, True])
 def test_directed_graphs_have_edges_both_ways(loss, with_features):
-    rng, X, y = np.random.default_rng(0), [], []
+    rng = np.random.default_rng(0)
+    X = []
+    y = []
     for _ in range(30):
         graph = networkx.DiGraph()
         for i, row in enumerate(rng.normal(size=(3, 2))):
@@ -467,11 +482,12 @@ def test_directed_graphs_have_edges_both_ways(loss, with_features):
     if not with_features:
         X = [Graph(x.nodes, x.edges, directed=True) for x in X]
     model = GraphLabeler("linear", loss=loss, epochs=2, random_state=0).fit(X, y)
-    found = model.certificates(X)
-    assert np.mean([certificate.proved for certificate in found]) > 0.8
-    for potentials, certificate in zip(potentials_of(model.model_, X), found):
+    certificates = model.certificates(X)
+    assert np.mean([certificate.proved for certificate in certificates]) > 0.8
+    for potentials, certificate in zip(potentials_of(model.model_, X), certificates):
         scores = [
-            model.structure_.score(potentials, np.array(own)) for own in product(range(2), repeat=3)
+            model.structure_.score(potentials, np.array(labels))
+            for labels in product(range(2), repeat=3)
         ]
         assert certificate.bound >= max(scores) - 1e-9
         assert certificate.score == pytest.approx(max(scores))
@@ -479,7 +495,8 @@ def test_directed_graphs_have_edges_both_ways(loss, with_features):
 
 def test_gradients_of_edges_both_ways_are_those_of_the_loss():
     """The gradient of an edge does not depend on the edges beside it."""
-    structure, rng = PairwiseGraph(2), np.random.default_rng(0)
+    structure = PairwiseGraph(2)
+    rng = np.random.default_rng(0)
     potentials = structure.over(GraphLayout(3, np.array([[0, 1], [1, 0], [1, 2], [0, 1]])))
     for array in potentials[:2]:
         array[:] = rng.normal(size=array.shape)

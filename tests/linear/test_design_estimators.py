@@ -170,7 +170,7 @@ def test_groups_and_their_weights_are_found_by_name_whatever_holds_them(
     )
     series = pandas.Series(labels, index=frame.columns)
     columns = {name: frame.columns[series.to_numpy() == name] for name in ("one", "three", "two")}
-    for groups in (series, columns, {name: set(own) for name, own in columns.items()}):
+    for groups in (series, columns, {name: set(members) for name, members in columns.items()}):
         for weights in (sizes, np.array([2.0, 1.0, 5.0])):
             model = clone(estimator).set_params(groups=groups, group_weights=weights).fit(frame, y)
             assert_array_equal(model.coef_, expected.coef_)
@@ -342,7 +342,8 @@ def by_comparison(X, columns):
 @settings(max_examples=60, deadline=None)
 def test_copies_are_those_that_comparison_finds(seed, m, n, n_values):
     rng = np.random.default_rng(seed)
-    X, y = rng.integers(-1, n_values, (m, n)) * 1.5, rng.integers(0, 2, (m, 1))
+    X = rng.integers(-1, n_values, (m, n)) * 1.5
+    y = rng.integers(0, 2, (m, 1))
     X = X[rng.integers(0, m, m)] if seed % 2 else X
     expected = by_comparison(X, y)
     with_zeros = sparse.csr_array(
@@ -356,18 +357,20 @@ def test_copies_are_those_that_comparison_finds(seed, m, n, n_values):
         sparse.csr_array(X),
         with_zeros,
     ):
-        found = identical_samples(design, y, None)
+        copies = identical_samples(design, y, None)
         if len(set(expected)) == m:
-            assert found is None
+            assert copies is None
         else:
-            assert_array_equal(found, expected)
+            assert_array_equal(copies, expected)
 
 
 @pytest.mark.parametrize("convert", [np.asarray, np.float32, sparse.csc_array, sparse.csr_array])
 def test_models_of_copies_are_those_of_weights(rng, convert):
-    X, weights = rng.normal(size=(40, 60)), rng.integers(0, 4, 40)
+    X = rng.normal(size=(40, 60))
+    weights = rng.integers(0, 4, 40)
     y = X[:, 0] - X[:, 1] + 0.1 * rng.normal(size=40)
-    copies, order = np.repeat(np.arange(40), weights), rng.permutation(40)
+    copies = np.repeat(np.arange(40), weights)
+    order = rng.permutation(40)
     for model, target in (
         (GroupLasso(0.05), y),
         (SparseLogisticRegression(0.02, class_weight="balanced"), y > 0),
@@ -384,7 +387,8 @@ def test_models_of_copies_are_those_of_weights(rng, convert):
 
 
 def test_rows_of_other_offsets_are_no_copies(rng):
-    X, offset = np.repeat(rng.normal(size=(20, 3)), 2, axis=0), np.tile([0.0, 1.0], 20)
+    X = np.repeat(rng.normal(size=(20, 3)), 2, axis=0)
+    offset = np.tile([0.0, 1.0], 20)
     y = X[:, 0] + np.repeat(rng.normal(size=20), 2)
     ours = GroupLasso(1e-3, tol=1e-10).fit(X, y, offset=offset)
     theirs = GroupLasso(1e-3, tol=1e-10).fit(X, y - offset)
@@ -422,10 +426,8 @@ def test_the_lasso_is_that_of_scikit_learn(diabetes):
 )
 def test_groups_are_scored_as_grid_search_scores_them_on_designs_of_all_kinds(diabetes, convert):
     X, y = diabetes
-    alphas, weights = (
-        [20.0, 5.0, 1.0],
-        np.random.default_rng(0).integers(0, 3, len(y)).astype(float),
-    )
+    alphas = [20.0, 5.0, 1.0]
+    weights = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
     single = GroupLasso(groups=GROUPS, group_weights="sqrt-size", tol=1e-8)
     search = GridSearchCV(single, {"alpha": alphas}, cv=3).fit(X, y)
     settings = {"groups": GROUPS, "group_weights": "sqrt-size", "cv": 3, "tol": 1e-8}
@@ -435,13 +437,13 @@ def test_groups_are_scored_as_grid_search_scores_them_on_designs_of_all_kinds(di
     assert_allclose(model.coef_, search.best_estimator_.coef_, atol=1e-2)
     assert [record["alpha"] for record in model.cv_results_] == alphas
     weighted = GroupLassoCV(alphas, **settings, n_jobs=2).fit(convert(X), y, weights)
-    kept = GroupLassoCV(alphas, **{**settings, "cv": [(np.arange(200), np.arange(200, 300))]})
+    chosen = GroupLassoCV(alphas, **{**settings, "cv": [(np.arange(200), np.arange(200, 300))]})
     assert weighted.scores_.shape == (3, 3)
     # samples of weight 0 are neither learned from nor scored
     ones = np.where(np.arange(len(y)) < 300, 1.0, 0.0)
     assert_allclose(
-        kept.fit(convert(X), y, ones).coef_,
-        GroupLasso(kept.alpha_, groups=GROUPS, group_weights="sqrt-size", tol=1e-8)
+        chosen.fit(convert(X), y, ones).coef_,
+        GroupLasso(chosen.alpha_, groups=GROUPS, group_weights="sqrt-size", tol=1e-8)
         .fit(X[:300], y[:300])
         .coef_,
         atol=1e-2,

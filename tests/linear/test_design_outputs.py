@@ -1,4 +1,4 @@
-"""Linear estimators of several outputs, labels and counts, with offsets, sparse groups and signs."""
+"""Linear estimators of several outputs, labels and counts, with offsets and signs."""
 
 import cvxpy as cp
 import numpy as np
@@ -34,7 +34,8 @@ from omkl.exceptions import InputError
 @pytest.fixture(scope="module")
 def outputs():
     rng = np.random.default_rng(0)
-    X, W = rng.normal(size=(100, 30)), np.zeros((30, 4))
+    X = rng.normal(size=(100, 30))
+    W = np.zeros((30, 4))
     W[:5] = rng.normal(size=(5, 4))
     return X, X @ W + rng.normal(size=(100, 4)) + np.arange(4)
 
@@ -47,10 +48,8 @@ def iris():
 
 def test_single_columns_of_several_outputs_are_the_multi_task_lasso(outputs):
     X, Y = outputs
-    ours, theirs = (
-        GroupLasso(0.3, tol=1e-9).fit(X, Y),
-        MultiTaskLasso(0.3, tol=1e-10, max_iter=10_000).fit(X, Y),
-    )
+    ours = GroupLasso(0.3, tol=1e-9).fit(X, Y)
+    theirs = MultiTaskLasso(0.3, tol=1e-10, max_iter=10_000).fit(X, Y)
     assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
     assert_allclose(ours.predict(X), theirs.predict(X), atol=1e-3)
     assert ours.dual_gap_ <= 1e-9
@@ -64,18 +63,21 @@ def test_lq_norms_of_several_outputs_are_solved_by_sparsa(outputs, fit_intercept
     """A generic convex solver finds the same objective; the default solver refuses what it cannot
     solve.
     """
-    (X, Y), groups, q = outputs, np.arange(30) // 3, 1.5
+    (X, Y) = outputs
+    groups = np.arange(30) // 3
+    q = 1.5
     settings = {"regularizer": f"block-q:q={q}", "groups": groups, "fit_intercept": fit_intercept}
     model = GroupLasso(0.3, solver="sparsa", tol=1e-7, max_iter=20_000, **settings).fit(X, Y)
 
     def objective(W, b, norms_to_q):
         return 0.5 / 100 * cp.sum_squares(Y - X @ W - b) + 0.3 / q * norms_to_q
 
-    W, b = cp.Variable((30, 4)), cp.Variable((1, 4)) if fit_intercept else np.zeros((1, 4))
+    W = cp.Variable((30, 4))
+    b = cp.Variable((1, 4)) if fit_intercept else np.zeros((1, 4))
     norms = [cp.power(cp.norm(W[groups == k], "fro"), q) for k in range(10)]
     best = cp.Problem(cp.Minimize(objective(W, b, sum(norms)))).solve()
-    found = sum(np.linalg.norm(model.coef_.T[groups == k]) ** q for k in range(10))
-    assert_allclose(objective(model.coef_.T, model.intercept_, found).value, best, rtol=1e-5)
+    penalty = sum(np.linalg.norm(model.coef_.T[groups == k]) ** q for k in range(10))
+    assert_allclose(objective(model.coef_.T, model.intercept_, penalty).value, best, rtol=1e-5)
     assert model.dual_gap_ <= 1e-7
     with pytest.raises(InputError, match="'sparsa' accepts others"):
         GroupLasso(0.3, **settings).fit(X, Y)
@@ -93,10 +95,8 @@ def test_weights_offsets_and_warm_starts_of_several_outputs(outputs, reloaded):
     assert_allclose(model.coef_, twice.coef_, atol=1e-4)
     assert model.fit(X, Y, sample_weight=weights).history_[0]["gap"] <= 1e-8
     offset = np.random.default_rng(1).normal(size=Y.shape)
-    shifted, plain = (
-        GroupLasso(0.3, tol=1e-9).fit(X, Y, offset=offset),
-        GroupLasso(0.3, tol=1e-9).fit(X, Y - offset),
-    )
+    shifted = GroupLasso(0.3, tol=1e-9).fit(X, Y, offset=offset)
+    plain = GroupLasso(0.3, tol=1e-9).fit(X, Y - offset)
     assert_allclose(shifted.predict(X, offset=offset), plain.predict(X) + offset, atol=1e-4)
     assert_array_equal(reloaded(model).predict(X), model.predict(X))
     with pytest.warns(UserWarning, match="constant"):
@@ -196,8 +196,8 @@ def test_each_label_has_the_binary_model(reloaded):
     assert model.multilabel_
     assert model.dual_gap_ <= 1e-6
     scores = model.decision_function(X)
-    for k, own in enumerate(Y.T):
-        alone = SparseLogisticRegression(0.02, groups=GROUPS, tol=1e-6).fit(X, own)
+    for k, labels in enumerate(Y.T):
+        alone = SparseLogisticRegression(0.02, groups=GROUPS, tol=1e-6).fit(X, labels)
         np.testing.assert_allclose(scores[:, k], alone.decision_function(X), atol=1e-9)
         np.testing.assert_allclose(
             model.predict_proba(X)[:, k], alone.predict_proba(X)[:, 1], atol=1e-9
@@ -221,16 +221,17 @@ def test_labels_of_all_or_none_and_what_explains_the_others(reloaded):
     predicted = model.predict(X)
     assert not predicted[:, 0].any()
     assert predicted[:, 2].all()
-    for own in (model, reloaded(model)):
-        why = own.explain(X[0], target=3)
+    for fitted in (model, reloaded(model)):
+        why = fitted.explain(X[0], target=3)
         assert sum(why.groups.values()) == pytest.approx(abs(model.decision_function(X[:1])[0, 3]))
         assert why.output == bool(predicted[0, 3])
         with pytest.raises(InputError, match="learned label"):
-            own.explain(X[0], target=0)
+            fitted.explain(X[0], target=0)
 
 
 def test_cross_validation_is_that_of_grid_search():
-    alphas, cv = [0.005, 0.05, 0.2], KFold(3)
+    alphas = [0.005, 0.05, 0.2]
+    cv = KFold(3)
     chosen = SparseLogisticRegressionCV(alphas, cv=cv, tol=1e-6).fit(X, Y)
     grid = GridSearchCV(SparseLogisticRegression(tol=1e-6), {"alpha": alphas}, cv=cv).fit(X, Y)
     assert chosen.alpha_ == grid.best_params_["alpha"]
@@ -268,7 +269,8 @@ OF_TWELVE = np.arange(12) // 3
 def counts():
     """Draw a design, counts, and the logarithms of their exposures."""
     rng = np.random.default_rng(0)
-    X, exposure = rng.normal(size=(120, 12)), rng.uniform(0.5, 4, 120)
+    X = rng.normal(size=(120, 12))
+    exposure = rng.uniform(0.5, 4, 120)
     return (
         X,
         rng.poisson(exposure * np.exp(0.6 * X[:, 0] - 0.4 * X[:, 1] + 0.3)).astype(float),
@@ -291,7 +293,8 @@ def test_groups_of_counts_with_exposures_are_those_of_a_convex_solver(counts, in
     model = GroupLasso(
         0.3, groups=OF_TWELVE, loss="poisson", fit_intercept=intercept, tol=1e-9
     ).fit(X, y, offset=offset)
-    w, b = cp.Variable(12), cp.Variable() if intercept else 0.0
+    w = cp.Variable(12)
+    b = cp.Variable() if intercept else 0.0
     z = X @ w + b + offset
     loss = cp.sum(cp.exp(z) - cp.multiply(y, z)) / 120
     cp.Problem(cp.Minimize(loss + 0.3 * sum(cp.norm(w[g == OF_TWELVE]) for g in range(4)))).solve(
@@ -319,18 +322,22 @@ def test_an_offset_is_a_shift_of_targets(counts, loss):
 
 def test_an_offset_of_scores_is_a_column_whose_coefficient_is_known(counts):
     X, y, offset = counts
-    labels, known = np.where(y > 1, "many", "few"), 0.7 * X[:, 5] + offset
-    ours = SparseLogisticRegression(0.02, tol=1e-9).fit(X, labels, offset=known)
-    w, b = cp.Variable(12), cp.Variable()
+    labels = np.where(y > 1, "many", "few")
+    known_scores = 0.7 * X[:, 5] + offset
+    ours = SparseLogisticRegression(0.02, tol=1e-9).fit(X, labels, offset=known_scores)
+    w = cp.Variable(12)
+    b = cp.Variable()
     signs = np.where(y > 1, 1.0, -1.0)
-    loss = cp.sum(cp.logistic(-cp.multiply(signs, X @ w + b + known))) / 120
+    loss = cp.sum(cp.logistic(-cp.multiply(signs, X @ w + b + known_scores))) / 120
     cp.Problem(cp.Minimize(loss + 0.02 * cp.norm1(w))).solve(solver="CLARABEL")
     assert_allclose(ours.coef_[0], w.value, atol=1e-4)
-    scores = ours.decision_function(X, offset=known)
-    assert_allclose(scores, X @ w.value + b.value + known, atol=1e-3)
-    assert_array_equal(ours.predict(X, offset=known), np.where(scores > 0, "many", "few"))
-    assert_allclose(ours.predict_proba(X, offset=known)[:, 1], 1 / (1 + np.exp(-scores)))
-    assert ours.score(X, labels, offset=known) == np.mean(ours.predict(X, offset=known) == labels)
+    scores = ours.decision_function(X, offset=known_scores)
+    assert_allclose(scores, X @ w.value + b.value + known_scores, atol=1e-3)
+    assert_array_equal(ours.predict(X, offset=known_scores), np.where(scores > 0, "many", "few"))
+    assert_allclose(ours.predict_proba(X, offset=known_scores)[:, 1], 1 / (1 + np.exp(-scores)))
+    assert ours.score(X, labels, offset=known_scores) == np.mean(
+        ours.predict(X, offset=known_scores) == labels
+    )
     unregularized = SparseLogisticRegression(1e-9, tol=1e-9).fit(
         X[:, :2], labels, offset=np.zeros(120)
     )
@@ -369,10 +376,10 @@ def test_a_path_and_cross_validation_know_the_offset(counts):
         X[10:], y[10:], offset=offset[10:]
     )
     assert_allclose(chosen.coef_, refit.coef_, atol=1e-6)
-    own = GroupLassoCV(
+    without_offset = GroupLassoCV(
         5, loss="poisson", groups=OF_TWELVE, cv=3, scoring="neg_mean_poisson_deviance"
     ).fit(X, y)
-    assert own.scores_.mean(axis=0).max() < chosen.scores_.mean(axis=0).max()
+    assert without_offset.scores_.mean(axis=0).max() < chosen.scores_.mean(axis=0).max()
 
 
 def test_bad_counts_and_offsets_are_refused(counts):
@@ -404,7 +411,8 @@ def test_sparse_groups_are_those_of_a_convex_solver(diabetes, positive):
         positive=positive,
         tol=1e-9,
     ).fit(X, y)
-    w, b = cp.Variable(10), cp.Variable()
+    w = cp.Variable(10)
+    b = cp.Variable()
     penalty = 0.6 * sum(np.sqrt(len(g)) * cp.norm(w[g]) for g in OF_TEN) + 0.4 * cp.norm1(w)
     loss = 0.5 * cp.sum_squares(y - X @ w - b) / len(y)
     cp.Problem(cp.Minimize(loss + 2.0 * penalty), [w >= 0] if positive else []).solve(
@@ -444,7 +452,7 @@ def test_groups_of_weight_zero_stay_whatever_alpha_is(diabetes, reloaded):
 
 
 def test_groups_of_weight_zero_keep_the_penalty_of_single_columns(diabetes):
-    """Their columns have the penalty of the lasso alone, and the others that of their norm as well."""
+    """Their columns have the penalty of the lasso alone, the others that of their norm, too."""
     X, y = diabetes
     sigma, alpha = 0.4, 2.0
     settings = {"groups": np.arange(10), "regularizer": f"sparse-group:sigma={sigma}", "tol": 1e-9}
@@ -494,12 +502,12 @@ def test_alpha_is_chosen_for_sparse_and_positive_groups(diabetes):
 
 
 def test_steps_whose_loss_overflows_are_shortened():
-    """An infinite objective was accepted, and the next products of the design were refused as NaN."""
+    """An infinite objective was accepted, and the next products were refused as NaN."""
     rng = np.random.default_rng(39)
     n, d, K = (int(rng.integers(*bounds)) for bounds in ((20, 80), (4, 16), (2, 4)))
     X = rng.normal(size=(n, d)) * rng.choice([0.1, 1, 3], size=d)
     Y = rng.poisson(np.exp(np.clip(X @ rng.normal(size=(d, K)) * 0.5 + rng.normal(), -4, 5)))
-    groups = [own.tolist() for own in np.array_split(np.arange(d), d // 2)]
+    groups = [columns.tolist() for columns in np.array_split(np.arange(d), d // 2)]
     weights = np.exp(1.5 * rng.normal(size=len(groups)))
     settings = {
         "loss": "poisson",

@@ -1,6 +1,4 @@
-"""SequenceLabeler: accuracy, options, model files, constraints, partial annotation, calibration,
-and its scores.
-"""
+"""SequenceLabeler: accuracy, options, constraints, partial annotation, calibration, scores."""
 
 from itertools import pairwise, product
 
@@ -23,7 +21,8 @@ from omkl.sequences.labeling import potentials_of
 
 def arrays(rng, n_sequences=30, d=5, k=3):
     """Draw noisy sequences whose labels form a cycle."""
-    X, y = [], []
+    X = []
+    y = []
     centers = rng.normal(size=(k, d)) * 2
     for _ in range(n_sequences):
         labels = (rng.integers(k) + np.arange(rng.integers(2, 7))) % k
@@ -35,17 +34,12 @@ def arrays(rng, n_sequences=30, d=5, k=3):
 def words(X, y):
     """Turn sequences into tokens of strings: one informative template, two of noise."""
     rng = np.random.default_rng(1)
-    return [
-        [
-            {
-                "good": label if rng.random() < 0.9 else "?",
-                "noise": str(rng.integers(50)),
-                "flag": True,
-            }
-            for label in labels
-        ]
-        for labels in y
-    ]
+
+    def token(label):
+        good = label if rng.random() < 0.9 else "?"
+        return {"good": good, "noise": str(rng.integers(50)), "flag": True}
+
+    return [[token(label) for label in labels] for labels in y]
 
 
 @pytest.fixture
@@ -102,13 +96,13 @@ def test_templates_are_groups_and_noise_weighs_little(data):
 
 def test_all_kinds_of_groups_mix_in_one_model(data):
     X, y = data
-    mixed = [
-        [
-            {**word, "image": vector, "size": float(vector.sum()), "tags": ["t", str(i)]}
-            for i, (word, vector) in pairs
-        ]
-        for pairs in [list(enumerate(zip(w, x))) for w, x in zip(words(X, y), X)]
-    ]
+    mixed = []
+    for words_of_sequence, vectors in zip(words(X, y), X):
+        tokens = []
+        for i, (word, vector) in enumerate(zip(words_of_sequence, vectors)):
+            views = {"image": vector, "size": float(vector.sum()), "tags": ["t", str(i)]}
+            tokens.append({**word, **views})
+        mixed.append(tokens)
     kernels = {
         "lin": "linear:on=image",
         "rbf": Gaussian(4.0, on="image"),
@@ -136,10 +130,14 @@ def test_lists_of_numbers_are_vectors_as_arrays_are(data, kernels, tmp_path):
     scores = omkl.SequenceLabeler(kernels, random_state=0).fit(views, y).decision_function(views)
     write_sequences(tmp_path / "views.jsonl", zip(views, y), "jsonl")
     tuples = [[{**token, "image": tuple(token["image"])} for token in x] for x in views]
-    for held in (read_sequences(tmp_path / "views.jsonl")[0], tuples):
-        found = omkl.SequenceLabeler(kernels, random_state=0).fit(held, y).decision_function(held)
-        for own, expected in zip(found, scores):
-            assert_array_equal(own, expected)
+    for same_views in (read_sequences(tmp_path / "views.jsonl")[0], tuples):
+        scores_of_lists = (
+            omkl.SequenceLabeler(kernels, random_state=0)
+            .fit(same_views, y)
+            .decision_function(same_views)
+        )
+        for score, expected in zip(scores_of_lists, scores):
+            assert_array_equal(score, expected)
     for late in ([1, 2], ["a", 2], [["a"]]):
         with pytest.raises(InputError):
             omkl.SequenceLabeler().fit([[{"w": "a"}, {"w": "b", "image": late}]], [["a", "b"]])
@@ -156,7 +154,8 @@ def test_more_labels_than_the_examples_have_are_declared(data, fit):
 
 
 def test_partial_fit_takes_up_new_words_and_new_templates(data):
-    X, y = words(*data), data[1]
+    X = words(*data)
+    y = data[1]
     labeler = omkl.SequenceLabeler(random_state=0).partial_fit(
         X[:5], y[:5], classes=["a", "b", "c"]
     )
@@ -171,7 +170,8 @@ def test_partial_fit_takes_up_new_words_and_new_templates(data):
 
 
 def test_a_bad_token_half_way_leaves_no_feature_without_parameters(data):
-    X, y = words(*data), data[1]
+    X = words(*data)
+    y = data[1]
     labeler = omkl.SequenceLabeler(random_state=0).partial_fit(X, y)
     bad = [
         [{"good": f"new{i}", "noise": "0", "late": "x"} for i in range(3000)]
@@ -201,12 +201,14 @@ def test_crf_marginals_sum_to_one_and_follow_enumeration(data):
     [("hinge", 1.0), ("perceptron", 1.0), ("crf", 10.0), ("softmax-margin:cost_weight=2", 10.0)],
 )
 def test_automatic_C_depends_on_the_loss(data, loss, C, reloaded):
-    X, y = words(*data), data[1]
+    X = words(*data)
+    y = data[1]
     model = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C="auto").fit(X, y)
-    told = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C=C).fit(X, y)
-    other = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C=2 * C).fit(X, y)
+    with_same_C = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C=C).fit(X, y)
+    with_other_C = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C=2 * C).fit(X, y)
     scores = [
-        np.concatenate(own.decision_function(X)) for own in (model, told, other, reloaded(model))
+        np.concatenate(labeler.decision_function(X))
+        for labeler in (model, with_same_C, with_other_C, reloaded(model))
     ]
     assert_array_equal(scores[0], scores[1])
     assert_array_equal(scores[0], scores[3])
@@ -217,7 +219,8 @@ def test_automatic_C_depends_on_the_loss(data, loss, C, reloaded):
 
 @pytest.mark.parametrize(("n", "epochs"), [(100, 40), (800, 30), (1500, 20)])
 def test_automatic_epochs_make_enough_rounds_of_few_sequences(n, epochs):
-    X, y = [["a", "b"]] * n, [["A", "B"]] * n
+    X = [["a", "b"]] * n
+    y = [["A", "B"]] * n
     assert omkl.SequenceLabeler(random_state=0).fit(X, y).n_iter_ == epochs
     stream = Stream.from_arrays(X[:100], y[:100], 50)
     assert omkl.SequenceLabeler(random_state=0).fit(stream).n_iter_ == 20
@@ -227,14 +230,14 @@ def test_automatic_epochs_make_enough_rounds_of_few_sequences(n, epochs):
 
 @pytest.mark.parametrize("c2", [0.05, 0.5])
 def test_c2_of_crfsuite_is_one_half_over_C(c2, rng, tmp_path):
-    """Both give the same probabilities: ``loss + c2 |w|^2`` is ``C loss + |w|^2 / 2`` divided by C."""
+    """Both give the same probabilities: ``C (loss + c2 |w|^2)`` is ``C loss + |w|^2 / 2``."""
     pycrfsuite = pytest.importorskip("pycrfsuite")
     y = [
         ["abc"[i] for i in (rng.integers(3) + np.arange(rng.integers(2, 7))) % 3] for _ in range(40)
     ]
     X = [
-        [{"w": label if rng.random() < 0.7 else "?", "v": str(rng.integers(5))} for label in own]
-        for own in y
+        [{"w": label if rng.random() < 0.7 else "?", "v": str(rng.integers(5))} for label in labels]
+        for labels in y
     ]
     trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
     trainer.set_params(
@@ -282,7 +285,8 @@ def test_labels_may_be_anything_hashable(data):
     ]
 
 
-X1, Y1 = [np.eye(2)], [[0, 1]]
+X1 = [np.eye(2)]
+Y1 = [[0, 1]]
 NAN = [np.array([[0.0, 1.0], [np.nan, 0.0]])]
 
 
@@ -349,7 +353,8 @@ def test_gold_labels_that_were_never_seen_are_wrong_and_named_once(data):
     labeler = omkl.SequenceLabeler("linear", random_state=0).fit(X, y)
     strange = [["q", *labels[1:]] for labels in y]
     right = sum(
-        int((own == gold).sum()) for own, gold in zip(labeler.predict(X), map(np.array, strange))
+        int((predicted == gold).sum())
+        for predicted, gold in zip(labeler.predict(X), map(np.array, strange))
     )
     with pytest.warns(DataWarning, match="does not know count as wrong: 'q'"):
         assert labeler.score(X, strange) == pytest.approx(right / sum(map(len, y)))
@@ -363,25 +368,30 @@ def test_real_handwriting_reaches_what_the_paper_reports(ocr):
     """One fold, three kernels, default step sizes: above the paper's 87.5 % and far above its
     linear kernel.
     """
-    train, test = ocr.of_folds(1), ocr.of_folds([0, 2, 3, 4, 5, 6, 7, 8, 9])
+    train = ocr.of_folds(1)
+    test = ocr.of_folds([0, 2, 3, 4, 5, 6, 7, 8, 9])
     labeler = omkl.SequenceLabeler(
         ["linear", "quadratic", "gaussian:sigma2=5"], random_state=0
     ).fit(*train)
     assert labeler.score(*test) > 0.883
 
 
-NAMES, PLACES = ["Ann", "Bob", "Cid", "Dee"], ["Rome", "Oslo", "Bonn"]
+NAMES = ["Ann", "Bob", "Cid", "Dee"]
+PLACES = ["Rome", "Oslo", "Bonn"]
 
 
 def chunked(rng, n=60):
     """Sentences with names of one or two words, labelled as chunks."""
-    X, y = [], []
+    X = []
+    y = []
     for _ in range(n):
-        words, labels = [], []
+        words = []
+        labels = []
         for _ in range(rng.integers(1, 5)):
             kind = rng.integers(3)
             if kind == 2:
-                words, labels = [*words, rng.choice(["saw", "left", "likes"])], [*labels, "O"]
+                words = [*words, rng.choice(["saw", "left", "likes"])]
+                labels = [*labels, "O"]
             else:
                 size = rng.integers(1, 3)
                 words += list(rng.choice(NAMES if kind else PLACES, size))
@@ -419,8 +429,8 @@ def test_predictions_keep_to_the_scheme(chunks, rng, loss, transitions, reloaded
         X, y
     )
     assert any(map(breaks_bio, without.predict(strange)))
-    for own, other in zip(predicted, reloaded(labeler).predict(strange)):
-        assert_array_equal(own, other)
+    for labels, reloaded_labels in zip(predicted, reloaded(labeler).predict(strange)):
+        assert_array_equal(labels, reloaded_labels)
 
 
 @pytest.mark.parametrize(
@@ -442,10 +452,29 @@ def test_training_labels_that_break_transitions_are_refused(allowed, labels, mes
         )
 
 
+def choices_of(constraint, classes):
+    """Return the labels that a constraint allows: all, those of a set, or one."""
+    if constraint is None:
+        return set(classes)
+    return constraint if isinstance(constraint, set) else {constraint}
+
+
+def allowed_labellings(constraints, classes):
+    """Return the codes of all labellings that keep to constraints and to BIO."""
+    choices = [choices_of(constraint, classes) for constraint in constraints]
+    allowed = []
+    for codes in product(range(len(classes)), repeat=len(constraints)):
+        labels = classes[list(codes)]
+        keeps = all(label in choice for label, choice in zip(labels, choices))
+        if keeps and not breaks_bio(labels):
+            allowed.append(np.array(codes))
+    return allowed
+
+
 def test_given_labels_are_kept_and_the_others_are_the_best(chunks):
     X, y = chunks
     labeler = omkl.SequenceLabeler(epochs=5, allowed_transitions="BIO", random_state=0).fit(X, y)
-    K, x = len(labeler.classes_), ["Ann", "saw", "Rome", "Oslo"]
+    x = ["Ann", "saw", "Rome", "Oslo"]
     potentials = next(potentials_of(labeler.model_, [x]))
     chain = labeler.structure_
     for forced in (
@@ -454,22 +483,14 @@ def test_given_labels_are_kept_and_the_others_are_the_best(chunks):
         [None] * 4,
         ["O", "O", "O", "O"],
     ):
-        sets = [
-            set(labeler.classes_) if f is None else f if isinstance(f, set) else {f} for f in forced
-        ]
-        allowed = [
-            np.array(codes)
-            for codes in product(range(K), repeat=4)
-            if all(labeler.classes_[c] in s for c, s in zip(codes, sets))
-            and not breaks_bio(labeler.classes_[list(codes)])
-        ]
+        allowed = allowed_labellings(forced, labeler.classes_)
         best = max(allowed, key=lambda codes: chain.score(potentials, codes))
-        [found] = labeler.predict([x], labels=[forced])
-        assert_array_equal(found, labeler.classes_[best])
-        [several] = labeler.predict_nbest([x], 3, labels=[forced])
+        [predicted] = labeler.predict([x], labels=[forced])
+        assert_array_equal(predicted, labeler.classes_[best])
+        [labelings] = labeler.predict_nbest([x], 3, labels=[forced])
         scores = sorted((chain.score(potentials, codes) for codes in allowed), reverse=True)
-        assert_allclose([own.score for own in several], scores[:3])
-        assert_array_equal(several[0].labels, found)
+        assert_allclose([labeling.score for labeling in labelings], scores[:3])
+        assert_array_equal(labelings[0].labels, predicted)
     together = labeler.predict([x, ["Bob"], []], labels=[[None] * 4, ["B-LOC"], []])
     assert [list(labels) for labels in together[1:]] == [["B-LOC"], []]
 
@@ -492,12 +513,12 @@ def test_the_best_labellings_come_in_order(chunks):
     X, y = chunks
     labeler = omkl.SequenceLabeler(epochs=3, random_state=0).fit(X, y)
     best = labeler.predict(X)
-    for x, found, first in zip(X, labeler.predict_nbest(X, 4), best):
-        assert_array_equal(found[0].labels, first)
-        assert len(found) == 4
-        assert all(a.score >= b.score for a, b in pairwise(found))
-        assert all(len(own.labels) == len(x) for own in found)
-    assert [len(found) for found in labeler.predict_nbest([["a"], []], 99)] == [
+    for x, labelings, first in zip(X, labeler.predict_nbest(X, 4), best):
+        assert_array_equal(labelings[0].labels, first)
+        assert len(labelings) == 4
+        assert all(better.score >= worse.score for better, worse in pairwise(labelings))
+        assert all(len(labeling.labels) == len(x) for labeling in labelings)
+    assert [len(labelings) for labelings in labeler.predict_nbest([["a"], []], 99)] == [
         len(labeler.classes_),
         1,
     ]
@@ -512,18 +533,20 @@ def test_none_is_an_unknown_label_and_no_class(rng, loss):
     X, y = chunked(rng, 200)
     partial = [[label if rng.random() < 0.67 else None for label in labels] for labels in y]
     settings = {"loss": loss, "epochs": 5, "random_state": 0, "allowed_transitions": "BIO"}
-    whole = omkl.SequenceLabeler(**settings).fit(X[:150], y[:150]).score(X[150:], y[150:])
+    accuracy_of_all_labels = (
+        omkl.SequenceLabeler(**settings).fit(X[:150], y[:150]).score(X[150:], y[150:])
+    )
     labeler = omkl.SequenceLabeler(**settings).fit(X[:150], partial[:150])
     assert None not in labeler.classes_
-    assert labeler.score(X[150:], y[150:]) > whole - 0.06
-    assert labeler.score(X[150:], partial[150:]) > whole - 0.06
+    assert labeler.score(X[150:], y[150:]) > accuracy_of_all_labels - 0.06
+    assert labeler.score(X[150:], partial[150:]) > accuracy_of_all_labels - 0.06
     balanced = omkl.SequenceLabeler(**settings, class_weight="balanced").fit(X[:150], partial[:150])
-    assert balanced.score(X[150:], y[150:]) > whole - 0.1
+    assert balanced.score(X[150:], y[150:]) > accuracy_of_all_labels - 0.1
     stopped = omkl.SequenceLabeler(**settings, early_stopping=True).fit(X, partial)
-    assert stopped.score(X, y) > whole - 0.06
+    assert stopped.score(X, y) > accuracy_of_all_labels - 0.06
     growing = omkl.SequenceLabeler(loss=loss, random_state=0)
     growing.partial_fit(X[:50], partial[:50], classes="growing").partial_fit(X[50:], partial[50:])
-    assert growing.score(X, y) > whole - 0.15
+    assert growing.score(X, y) > accuracy_of_all_labels - 0.15
 
 
 def test_none_without_any_label_is_refused():
@@ -535,7 +558,8 @@ def test_none_without_any_label_is_refused():
 
 def noisy(rng, n):
     """Draw two overlapping labels that tend to repeat."""
-    X, y = [], []
+    X = []
+    y = []
     for _ in range(n):
         labels = np.cumsum(rng.random(rng.integers(2, 8)) < 0.2) % 2
         X.append(
@@ -552,7 +576,8 @@ def log_loss(labeler, X, y):
 
 
 def test_a_margin_model_is_calibrated_on_held_out_data(rng, reloaded):
-    (X, y), (X_test, y_test) = noisy(rng, 400), noisy(rng, 400)
+    (X, y) = noisy(rng, 400)
+    (X_test, y_test) = noisy(rng, 400)
     labeler = omkl.SequenceLabeler("linear", C=20.0, epochs=5, random_state=0).fit(X, y)
     with pytest.raises(AttributeError) as error:
         labeler.predict_marginals(X)
@@ -560,21 +585,25 @@ def test_a_margin_model_is_calibrated_on_held_out_data(rng, reloaded):
     before = labeler.predict(X_test)
     labeler.calibrate(X_test[:200], y_test[:200])
     marginals = labeler.predict_marginals(X_test[200:])
-    assert all(np.allclose(own.sum(axis=1), 1.0) for own in marginals)
+    assert all(
+        np.allclose(marginals_of_sequence.sum(axis=1), 1.0) for marginals_of_sequence in marginals
+    )
     # of labels with probability about p, a fraction of about p is correct
-    p, hit = np.concatenate(marginals)[:, 1], np.concatenate(y_test[200:]) == 1
+    p = np.concatenate(marginals)[:, 1]
+    hit = np.concatenate(y_test[200:]) == 1
     for low in np.arange(0.1, 0.9, 0.2):
         inside = (p >= low) & (p < low + 0.2)
         assert abs(p[inside].mean() - hit[inside].mean()) < 0.12
     labeler.calibrate([*X_test[:200], X[0]], [*y_test[:200], ["never seen"] * len(X[0])])
-    found, best = labeler.temperature_, log_loss(labeler, X_test[:200], y_test[:200])
+    temperature = labeler.temperature_
+    least = log_loss(labeler, X_test[:200], y_test[:200])
     for factor in (0.8, 1.25):
-        labeler.temperature_ = factor * found
-        assert log_loss(labeler, X_test[:200], y_test[:200]) > best
-    labeler.temperature_ = found
-    for own, other in zip(before, labeler.predict(X_test)):
-        assert_array_equal(own, other)
-    assert reloaded(labeler).temperature_ == found
+        labeler.temperature_ = factor * temperature
+        assert log_loss(labeler, X_test[:200], y_test[:200]) > least
+    labeler.temperature_ = temperature
+    for labels, labels_before in zip(before, labeler.predict(X_test)):
+        assert_array_equal(labels, labels_before)
+    assert reloaded(labeler).temperature_ == temperature
     assert labeler.fit(X, y).temperature_ is None
 
 
@@ -598,17 +627,19 @@ def test_marginals_given_known_labels(rng):
     X, y = noisy(rng, 200)
     labeler = omkl.SequenceLabeler("linear", loss="crf", epochs=3, random_state=0).fit(X, y)
     x = X[0][:3]
-    free, given = (
+    free, conditional = (
         labeler.predict_marginals([x], labels=labels)[0] for labels in (None, [[None, 1, None]])
     )
-    potentials, chain = next(potentials_of(labeler.model_, [x])), labeler.structure_
-    total, expected = 0.0, np.zeros((3, 2))
+    potentials = next(potentials_of(labeler.model_, [x]))
+    chain = labeler.structure_
+    total = 0.0
+    expected = np.zeros((3, 2))
     for a, c in product(range(2), repeat=2):
         weight = np.exp(chain.score(potentials, np.array([a, 1, c])))
         total += weight
         expected[[0, 1, 2], [a, 1, c]] += weight
-    assert_allclose(given, expected / total)
-    assert not np.allclose(free, given)
+    assert_allclose(conditional, expected / total)
+    assert not np.allclose(free, conditional)
 
 
 BIO = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC", "B-a-b", "I-a-b")
@@ -631,16 +662,16 @@ def sides(sequences):
 def test_entities_are_those_of_seqeval(sequences):
     metrics = pytest.importorskip("seqeval.metrics")
     gold, predicted = sides(sequences)
-    found = evaluate_labels(gold, predicted)
-    if found["entities"] is None:  # seqeval knows labels without any entity
+    scores = evaluate_labels(gold, predicted)
+    if scores["entities"] is None:  # seqeval knows labels without any entity
         assert {label for labels in gold + predicted for label in labels} == {"O"}
         return
     for name in ("precision", "recall", "f1"):
-        assert found[f"entity_{name}"] == pytest.approx(
+        assert scores[f"entity_{name}"] == pytest.approx(
             getattr(metrics, f"{name}_score")(gold, predicted, zero_division=0)
         )
     report = metrics.classification_report(gold, predicted, output_dict=True, zero_division=0)
-    for row in found["entities"]:
+    for row in scores["entities"]:
         expected = report[row["type"] or "_"]
         assert (row["f1"], row["gold"]) == (
             pytest.approx(expected["f1-score"]),
@@ -661,33 +692,34 @@ def test_entities_are_those_of_seqeval(sequences):
 )
 @given(data=st.data())
 def test_entities_of_a_scheme_are_those_of_the_strict_mode(scheme, name, alphabet, data):
-    metrics, schemes = pytest.importorskip("seqeval.metrics"), pytest.importorskip("seqeval.scheme")
+    metrics = pytest.importorskip("seqeval.metrics")
+    schemes = pytest.importorskip("seqeval.scheme")
     gold, predicted = sides(data.draw(labels_of(alphabet)))
     if {label for labels in gold + predicted for label in labels} == {"O"}:
         return
-    found = evaluate_labels(gold, predicted, scheme=scheme)
+    scores = evaluate_labels(gold, predicted, scheme=scheme)
     strict = {"mode": "strict", "scheme": getattr(schemes, name)}
     for measure in ("precision", "recall", "f1"):
         expected = getattr(metrics, f"{measure}_score")(gold, predicted, zero_division=0, **strict)
-        assert found[f"entity_{measure}"] == pytest.approx(expected)
+        assert scores[f"entity_{measure}"] == pytest.approx(expected)
 
 
 @settings(max_examples=50, deadline=None)
 @given(labels_of(("NOUN", "VERB", 3, ("a", "tuple"), "B-PER")))
 def test_labels_have_the_scores_of_scikit_learn(sequences):
     gold, predicted = sides(sequences)
-    found = evaluate_labels(gold, predicted)
+    scores = evaluate_labels(gold, predicted)
     flat = [[str(label) for labels in side for label in labels] for side in (gold, predicted)]
-    assert found["accuracy"] == pytest.approx(accuracy_score(*flat))
-    labels = [str(row["label"]) for row in found["labels"]]
+    assert scores["accuracy"] == pytest.approx(accuracy_score(*flat))
+    labels = [str(row["label"]) for row in scores["labels"]]
     assert sorted(labels) == sorted(set(flat[0] + flat[1]))
     expected = np.array(precision_recall_fscore_support(*flat, labels=labels, zero_division=0))
     rows = np.array(
-        [[row[name] for name in ("precision", "recall", "f1", "gold")] for row in found["labels"]]
+        [[row[name] for name in ("precision", "recall", "f1", "gold")] for row in scores["labels"]]
     )
     assert pytest.approx(expected) == rows.T
-    whole = [g == p for g, p in zip(gold, predicted)]
-    assert found["sequence_accuracy"] == pytest.approx(np.mean(whole))
+    is_correct = [g == p for g, p in zip(gold, predicted)]
+    assert scores["sequence_accuracy"] == pytest.approx(np.mean(is_correct))
 
 
 @pytest.mark.parametrize(
@@ -712,12 +744,12 @@ def test_predictions_of_folds_are_joined(lengths):
     y = [[word.upper() for word in x] for x in X]
     labeler = omkl.SequenceLabeler(epochs=2, random_state=0)
     folds = KFold(3)
-    found = cross_val_predict(labeler, X, y, cv=folds)
+    predictions = cross_val_predict(labeler, X, y, cv=folds)
     for train, test in folds.split(X):
-        known = clone(labeler).fit([X[i] for i in train], [y[i] for i in train])
-        for i, labels in zip(test, known.predict([X[i] for i in test])):
-            assert found[i].tolist() == labels.tolist()
-    assert evaluate_labels(y, found)["tokens"] == 3 * sum(lengths)
+        labeler_of_fold = clone(labeler).fit([X[i] for i in train], [y[i] for i in train])
+        for i, labels in zip(test, labeler_of_fold.predict([X[i] for i in test])):
+            assert predictions[i].tolist() == labels.tolist()
+    assert evaluate_labels(y, predictions)["tokens"] == 3 * sum(lengths)
 
 
 def test_a_labeler_is_evaluated_on_lists_and_on_streams():
@@ -727,9 +759,9 @@ def test_a_labeler_is_evaluated_on_lists_and_on_streams():
     X = [[{"word": word} for word in sentence] for sentence in words]
     y = [[marks[word] if rng.random() < 0.9 else "O" for word in sentence] for sentence in words]
     labeler = omkl.SequenceLabeler(epochs=2, random_state=0).fit(X, y)
-    found = labeler.evaluate(X, y)
-    assert found == evaluate_labels(y, labeler.predict(X))
-    assert found["accuracy"] == labeler.score(X, y)
-    assert 0.5 < found["entity_f1"] < 1.0
-    assert labeler.evaluate(iter(zip(X, y))) == found
-    assert labeler.evaluate(X, y, scheme="BIO")["entity_f1"] == found["entity_f1"]
+    scores = labeler.evaluate(X, y)
+    assert scores == evaluate_labels(y, labeler.predict(X))
+    assert scores["accuracy"] == labeler.score(X, y)
+    assert 0.5 < scores["entity_f1"] < 1.0
+    assert labeler.evaluate(iter(zip(X, y))) == scores
+    assert labeler.evaluate(X, y, scheme="BIO")["entity_f1"] == scores["entity_f1"]
