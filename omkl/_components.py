@@ -254,8 +254,9 @@ def _check_settings(
 
 def members_of(base: type) -> dict[str, Any]:
     """Return the classes of a family by their aliases."""
-    members = {}
-    for cls in family(base):
+    members: dict[str, Any] = {}
+    classes: list[type] = family(base)
+    for cls in classes:
         for alias in vars(cls).get("aliases", {}):
             members[alias] = cls
     return members
@@ -280,8 +281,8 @@ def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, d
     ('gaussian:sigma2=5', {'features': 2000})
     """
     name, _, settings = spec.partition(":")
-    extracted = []
-    others = []
+    extracted: list[str] = []
+    others: list[str] = []
     for setting in _split(settings):
         is_named = setting.partition("=")[0].strip() in names
         (extracted if is_named else others).append(setting)
@@ -392,7 +393,9 @@ def check_number(
 
     It must be whole if ``integer``. Values in ``also`` are accepted, too.
     """
-    number = float(value) if isinstance(value, np.floating) else value  # float32 could overflow
+    number: Any = value
+    if isinstance(value, np.floating):
+        number = float(value)  # large bounds would overflow in float32
     if isinstance(number, (int, float, np.integer)) and not isinstance(number, bool):
         is_within = above < number < below and least <= number <= most
         is_finite = abs(number) <= sys.float_info.max

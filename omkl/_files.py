@@ -106,7 +106,7 @@ def _naming(path: PathLike, *names: PathLike) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        names_of_file = {None, *map(os.fspath, (path, *names))}
+        names_of_file = {None, *(os.fspath(name) for name in (path, *names))}
         if isinstance(error, OutputFileError) or error.filename not in names_of_file:
             raise
         raise _refusal(path, error.strerror or str(error), error.errno) from None

@@ -121,13 +121,14 @@ class Unpacker:
 
     def users_class(self, name: str, base: type) -> Callable:
         """Return a class in ``parts``, or the only class of a user with this name in a family."""
-        classes = []
+        candidates: list[type] = []
         if name not in self.parts:
-            for cls in family(base):
+            members: list[type] = family(base)
+            for cls in members:
                 if cls.__name__ == name and not cls.__module__.startswith("omkl."):
-                    classes.append(cls)
-        if len({cls.__module__ for cls in classes}) == 1:
-            return classes[-1]  # a redefined class, as in a notebook, replaces the old class
+                    candidates.append(cls)
+        if len({cls.__module__ for cls in candidates}) == 1:
+            return candidates[-1]  # a redefined class, as in a notebook, replaces the old class
         return self._users_own(name)
 
     def _users_own(self, name: str) -> Any:

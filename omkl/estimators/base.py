@@ -100,7 +100,13 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
     _rounded = ("/table", "/coefficients")
     #: Functions of the trainer and a record of ``history_``, which add to it.
     _recorders: ClassVar[tuple[Callable[[OnlineTrainer, Record], None], ...]] = ()
-    report_sections = ("worth", "weights", "evidence", "groups", "features")
+    report_sections: ClassVar[tuple[str, ...]] = (
+        "worth",
+        "weights",
+        "evidence",
+        "groups",
+        "features",
+    )
 
     history_: list[dict[str, Any]] = field(init=False)
     n_iter_: int = field(init=False)
@@ -479,7 +485,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         column for each label (one column for two classes and for regressors). The kernel
         contributes ``K(X, support_vectors_[name]) @ dual_coef_[name]``.
         """
-        coefficients = {}
+        coefficients: dict[str, np.ndarray] = {}
         for bank in self._expansions():
             coefficients.update(zip(bank.names, bank.averaged_coefficients()))
         return coefficients

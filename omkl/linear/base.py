@@ -395,8 +395,10 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         offsets = None
         if offset is not None:
             offsets = np.atleast_1d(np.asarray(offset, dtype=np.float64))
-        is_row_of_outputs = offsets is not None and len(offsets) != 1
-        outputs = self._outputs(X, offsets[None] if is_row_of_outputs else offsets)
+        offsets_of_sample = offsets
+        if offsets is not None and len(offsets) != 1:  # one for each output
+            offsets_of_sample = offsets[None]
+        outputs = self._outputs(X, offsets_of_sample)
         if len(outputs) != 1:
             raise InputError(
                 f"explain takes one sample, but got {len(outputs)}: call it for each sample."

@@ -245,7 +245,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
             Pairs ``(labels, score)``.
         """
         check_number("n", n, above=0, integer=True)
-        structure = self.model_.codec.structure
+        structure: Any = self.model_.codec.structure
         labelings_of_inputs = []
         for potentials in potentials_of(self.model_, X, labels):
             if len(potentials.unary):

@@ -58,9 +58,11 @@ def flat_labels(y: LabelSequences, lengths: np.ndarray, name: str = "y") -> list
         )
     flat: list = []
     for i, (labels, length) in enumerate(zip(y, lengths)):
-        is_ordered = isinstance(labels, Collection)
-        is_ordered = is_ordered and not isinstance(labels, (dict, set, frozenset))
-        if not is_ordered or len(labels) != length:
+        if (
+            not isinstance(labels, Collection)
+            or isinstance(labels, (dict, set, frozenset))
+            or len(labels) != length
+        ):
             raise InputError(
                 f"Sequence {i} of {name} must be a list of {length} labels, got {labels!r:.80}."
             )
@@ -217,8 +219,8 @@ class TokenKind(NamedTuple):
         Plural noun, for messages.
     """
 
-    token: type
-    collection: type
+    token: Any
+    collection: Any
     plural: str
 
 
