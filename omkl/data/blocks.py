@@ -1,7 +1,7 @@
 """Blocks of examples, and operations on rows of arrays, sparse matrices, lists and treebanks."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from numbers import Number
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -56,7 +56,7 @@ class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
         return Block(self.X, y, self.feature_names)
 
     def aligned(self, names: Sequence[str] | None, where: str) -> "Block":
-        """Select and order columns by name.
+        """Order columns by name.
 
         Parameters
         ----------
@@ -72,11 +72,12 @@ class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
         Raises
         ------
         omkl.exceptions.InputError
-            If a column is missing.
+            If a column is missing, or there are others.
         """
         if names is None or self.feature_names is None or list(names) == list(self.feature_names):
             return self
-        return Block(align_columns(self.X, self.feature_names, names, where), self.y, names)
+        check_columns(self.feature_names, names, where)
+        return Block(select_columns(self.X, self.feature_names, names), self.y, names)
 
 
 def n_rows(X: Any) -> int:
@@ -94,41 +95,43 @@ def is_collection(*values: object) -> bool:
     return any(hasattr(value, "__dask_graph__") for value in values)
 
 
-def align_columns(
-    X: Any, names: Sequence[str] | None, known: Sequence[str] | None, where: str = "The input"
-) -> Any:
-    """Select and order the columns ``known`` of X, whose columns are ``names``; None for either
-    keeps X.
+def check_columns(names: Sequence[str] | None, needed: Sequence[str] | None, where: str) -> None:
+    """Raise InputError unless these are the needed names, in any order.
 
-    X is an array, sparse matrix or data frame. Lists of dicts are returned unchanged. Raises
-    InputError if columns are missing.
+    None for either skips the check; ``where`` is the name of the table in messages.
     """
-    if names is None or known is None or list(names) == list(known):
-        return X
-    names, known = list(names), list(known)
-    missing = [name for name in known if name not in names]
-    if missing:
+    if names is None or needed is None or list(names) == list(needed):
+        return
+    present = set(names)
+    absent = [name for name in needed if name not in present]
+    if absent:
         raise InputError(
-            f"{where} has no column {listed(missing, 5)}: {len(known)} columns are needed by name."
+            f"{where} has no column {listed(absent, 5)}: {len(needed)} columns are needed by name."
         )
-    return (
-        X
-        if isinstance(X, list)
-        else X[known]
-        if is_frame(X)
-        else X[:, [names.index(name) for name in known]]
-    )
+    expected = set(needed)
+    unknown = [name for name in names if name not in expected]
+    if unknown:
+        raise InputError(
+            f"{where} has the unknown column {listed(unknown, 5)}: leave it out, "
+            f"{len(needed)} columns are needed by name."
+        )
+
+
+def select_columns(X: Any, names: Sequence[str], ordered: Sequence[str]) -> Any:
+    """Order the columns of an array or sparse matrix by name; return a list of dicts unchanged."""
+    if isinstance(X, list) or list(names) == list(ordered):
+        return X
+    positions = {name: j for j, name in enumerate(names)}
+    return X[:, [positions[name] for name in ordered]]
 
 
 def as_rows(rows: Any) -> Any:
     """Convert sparse matrices to CSR, and everything else but lists and treebanks to an array."""
     if sparse.issparse(rows):
         return rows.tocsr()
-    return (
-        rows
-        if isinstance(rows, (np.ndarray, list, tuple)) or hasattr(rows, "concatenate")
-        else np.asarray(rows)
-    )
+    if isinstance(rows, (np.ndarray, list, tuple)) or hasattr(rows, "concatenate"):
+        return rows
+    return np.asarray(rows)
 
 
 def take(block: Block, chosen: slice | np.ndarray) -> Block:
@@ -148,30 +151,33 @@ def join(blocks: Sequence[Block]) -> Block:
     """Join blocks; raises InputError if their inputs are of different kinds or shapes."""
     if len(blocks) == 1:
         return blocks[0]
-    y = None if all(block.y is None for block in blocks) else _join([block.y for block in blocks])
+    y = None
+    if not all(block.y is None for block in blocks):
+        y = _joined_rows([block.y for block in blocks])
     names = next((block.feature_names for block in blocks if block.feature_names is not None), None)
-    return Block(
-        _join([block.aligned(names, "A block of the stream").X for block in blocks]), y, names
-    )
+    aligned = [block.aligned(names, "A block of the stream").X for block in blocks]
+    return Block(_joined_rows(aligned), y, names)
 
 
-def _join(parts: Sequence[Any]) -> Any:
-    first = parts[0]
+def _joined_rows(arrays: Sequence[Any]) -> Any:
+    """Join arrays, sparse matrices, lists or treebanks."""
+    first = arrays[0]
     try:
         if hasattr(first, "concatenate"):
-            return type(first).concatenate(parts)
+            return type(first).concatenate(arrays)
         if sparse.issparse(first):
-            return sparse.vstack(parts, format="csr")
+            return sparse.vstack(arrays, format="csr")
         if isinstance(first, np.ndarray):
-            return np.concatenate(parts)
-        return [row for part in parts for row in part]
+            return np.concatenate(arrays)
+        return list(chain.from_iterable(arrays))
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"Blocks of the stream do not fit together: {error}.") from None
 
 
 def grouped(examples: Iterable[tuple], size: int) -> Iterator[Block]:
-    """Group single examples ``(x, y)`` into blocks; vectors are stacked, other inputs become a
-    list.
+    """Group single examples ``(x, y)`` into blocks.
+
+    Vectors are stacked, and other inputs become a list.
     """
     pairs = map(_pair, examples)
     while chunk := list(islice(pairs, size)):
@@ -179,6 +185,7 @@ def grouped(examples: Iterable[tuple], size: int) -> Iterator[Block]:
 
 
 def _pair(example: tuple) -> tuple:
+    """Return an example of a stream, which must be a pair."""
     try:
         x, y = example
     except (TypeError, ValueError):
@@ -187,17 +194,21 @@ def _pair(example: tuple) -> tuple:
 
 
 def _of_examples(X: list, y: list) -> Block:
+    """Return a block of inputs and outputs; outputs must be None in all examples, or in none."""
     n_missing = sum(target is None for target in y)
     inputs = _stacked(X)
     if n_missing == len(y):
         return Block(inputs)
     if n_missing:
         raise InputError(
-            f"{n_missing} of {len(y)} examples of the stream have no y: give all of them one, or none."
+            f"{n_missing} of {len(y)} examples of the stream have no y: "
+            "give all of them one, or none."
         )
     if isinstance(y[0], (Number, str, np.generic)):
         return Block(inputs, np.array(y))
-    return Block(inputs, y if inputs is X else _stacked(y))  # labels of sequences stay lists
+    if inputs is X:  # labels of sequences stay lists
+        return Block(inputs, y)
+    return Block(inputs, _stacked(y))
 
 
 def _stacked(rows: list) -> Any:
@@ -205,11 +216,8 @@ def _stacked(rows: list) -> Any:
     first = rows[0]
     if sparse.issparse(first):
         return sparse.vstack(rows, format="csr")
-    is_vector = (
-        isinstance(first, (np.ndarray, list, tuple))
-        and len(first) > 0
-        and isinstance(first[0], Number)
-    )
+    is_sequence = isinstance(first, (np.ndarray, list, tuple)) and len(first) > 0
+    is_vector = is_sequence and isinstance(first[0], Number)
     if not is_vector and not isinstance(first, Number):
         return rows
     try:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from omkl._messages import listed
-from omkl.data.blocks import Block, is_frame
+from omkl.data.blocks import Block, is_frame, take_rows
 from omkl.exceptions import DataFileError, InputError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -20,24 +20,41 @@ if TYPE_CHECKING:
 
 #: Maximum magnitude of numbers, so that squares and sums of squares do not overflow.
 LARGEST = 1e100
+#: Types of dates, times and durations.
+TIMES_OF_PYTHON = (datetime.date, datetime.time, datetime.timedelta)
+
+
+def column_labels(X: Any) -> list:
+    """Return the labels of the columns of a data frame, or of a table of Arrow.
+
+    Raises InputError if there are no columns, or several of the same name, or only some labels are
+    strings.
+    """
+    labels = list(X.columns) if is_frame(X) else X.column_names
+    if not labels:
+        raise InputError("The data frame has no columns.")
+    if len(set(labels)) < len(labels):
+        repeated = next(label for label in labels if labels.count(label) > 1)
+        raise InputError(f"The data frame has several columns {repeated!r}.")
+    n_names = sum(isinstance(label, str) for label in labels)
+    if 0 < n_names < len(labels):
+        raise InputError(
+            "All columns of the data frame must have strings as names, or none, "
+            f"got {listed(labels)}."
+        )
+    return labels
 
 
 def column_names(X: Any) -> list[str] | None:
-    """Return the column names of a data frame; None if X is not a data frame, or a name is not a
-    string.
+    """Return the names of the columns of a data frame, or of a table of Arrow.
+
+    Return None for other objects, and if names are no strings.
     """
-    names = list(X.columns) if is_frame(X) else []
-    return names if names and all(isinstance(name, str) for name in names) else None
-
-
-def check_names(X: Any) -> None:
-    """Raise InputError if a data frame has no columns, or duplicate column names."""
-    names = list(X.columns)
-    if len(set(names)) < max(1, len(names)):
-        several = next(
-            (f"several columns {name!r}" for name in names if names.count(name) > 1), "no columns"
-        )
-        raise InputError(f"The data frame has {several}.")
+    is_arrow = hasattr(X, "column_names")
+    if not is_arrow and not is_frame(X):
+        return None
+    labels = X.column_names if is_arrow else list(X.columns)
+    return labels if labels and all(isinstance(label, str) for label in labels) else None
 
 
 def is_time(dtype: Any) -> bool:
@@ -85,16 +102,16 @@ def _converting() -> Iterator[None]:
 
 def times_as_days(X: Any) -> Any:
     """Convert dates, times and durations in an array to days; return other objects unchanged."""
-    if isinstance(X, np.ndarray) and X.dtype.kind in "Mm":
-        return (X - np.datetime64(0, "D") if X.dtype.kind == "M" else X) / np.timedelta64(1, "D")
-    if not isinstance(X, np.ndarray) or X.dtype.kind != "O" or X.ndim != 2:
+    if not isinstance(X, np.ndarray):
+        return X
+    if X.dtype.kind in "Mm":
+        durations = X - np.datetime64(0, "D") if X.dtype.kind == "M" else X
+        return durations / np.timedelta64(1, "D")
+    if X.dtype.kind != "O" or X.ndim != 2:
         return X
     columns = list(X.T)
     for j, column in enumerate(columns):
-        if any(
-            isinstance(value, (datetime.date, datetime.time, datetime.timedelta))
-            for value in column
-        ):
+        if any(isinstance(value, TIMES_OF_PYTHON) for value in column):
             array = arrow_array(column.tolist())
             if import_pyarrow().types.is_temporal(array.type):
                 columns[j] = days(array).to_numpy(zero_copy_only=False)
@@ -102,27 +119,29 @@ def times_as_days(X: Any) -> Any:
 
 
 def are_known_columns(X: object, learned: Mapping[str, object]) -> bool:
-    """Tell whether X is a valid array of the columns of a model, to skip the slower checks of
-    scikit-learn.
+    """Tell whether X is a valid array of the columns of a model.
 
-    ``learned`` holds the attributes of the fitted estimator.
+    If so, the slower checks of scikit-learn are skipped. ``learned`` holds the attributes of the
+    fitted estimator.
     """
     if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind not in "fiu" or X.itemsize > 8:
         return False
-    fits = (
-        X.shape[1] == learned.get("n_features_in_")
-        and not {"feature_names_in_", "categories_"} & learned.keys()
-    )
-    fits = fits and not learned.get("missing_columns_")
-    return fits and X.size > 0 and float(X.min()) >= -LARGEST and float(X.max()) <= LARGEST
+    if X.size == 0 or X.shape[1] != learned.get("n_features_in_"):
+        return False
+    if "feature_names_in_" in learned or "categories_" in learned:
+        return False
+    if learned.get("missing_columns_"):
+        return False
+    return float(X.min()) >= -LARGEST and float(X.max()) <= LARGEST
 
 
 def is_column(y: Any, n: int) -> bool:
     """Tell whether y is an array of n targets that scikit-learn would accept."""
-    is_plain = type(y) is np.ndarray and y.shape == (n,)
-    return is_plain and (
-        y.dtype.kind in "biuU" or (y.dtype.kind == "f" and bool(np.isfinite(y).all()))
-    )
+    if type(y) is not np.ndarray or y.shape != (n,):
+        return False
+    if y.dtype.kind == "f":
+        return bool(np.isfinite(y).all())
+    return y.dtype.kind in "biuU"
 
 
 def check_unmasked(values: object, name: str) -> None:
@@ -148,8 +167,9 @@ def text_array(texts: Sequence[str]) -> np.ndarray:
 
 
 def plain_targets(y: Any) -> Any:
-    """Convert nullable and categorical targets of pandas to NumPy arrays; integer classes stay
-    integers.
+    """Convert nullable and categorical targets of pandas to NumPy arrays.
+
+    Integer classes stay integers.
 
     Raises InputError if targets are masked, missing, dates or durations.
     """
@@ -160,18 +180,28 @@ def plain_targets(y: Any) -> Any:
     if dtype is None:
         is_text = isinstance(y, (list, tuple)) and all(isinstance(label, str) for label in y)
         return text_array(y) if is_text and y else y
-    missing = np.flatnonzero(y.isna()) if hasattr(y, "isna") else np.empty(0)
-    if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in ("f", "O"):
-        missing = np.flatnonzero(
-            [is_missing(value) for value in y] if y.dtype.kind == "O" else np.isnan(y)
-        )
-    if missing.size or is_time(dtype):
-        found = f"nothing in row {missing[0]}" if missing.size else f"dates or durations, {dtype}"
-        raise InputError(f"y must hold classes or numbers in every row, got {found}.")
-    own = getattr(dtype, "numpy_dtype", None)  # only nullable dtypes have it
-    if isinstance(own, np.dtype) and own.kind in "biuf":
-        return y.to_numpy(dtype=own)
+    rows_without = _rows_without_target(y)
+    if rows_without.size or is_time(dtype):
+        flaw = f"dates or durations, {dtype}"
+        if rows_without.size:
+            flaw = f"nothing in row {rows_without[0]}"
+        raise InputError(f"y must hold classes or numbers in every row, got {flaw}.")
+    plain_dtype = getattr(dtype, "numpy_dtype", None)  # only nullable dtypes have it
+    if isinstance(plain_dtype, np.dtype) and plain_dtype.kind in "biuf":
+        return y.to_numpy(dtype=plain_dtype)
     return np.asarray(y) if hasattr(dtype, "categories") else y
+
+
+def _rows_without_target(y: Any) -> np.ndarray:
+    """Return the positions of missing targets in an array or a series."""
+    if hasattr(y, "isna"):
+        return np.flatnonzero(y.isna())
+    if isinstance(y, np.ndarray) and y.ndim == 1:
+        if y.dtype.kind == "O":
+            return np.flatnonzero([is_missing(value) for value in y])
+        if y.dtype.kind == "f":
+            return np.flatnonzero(np.isnan(y))
+    return np.empty(0)
 
 
 def check_rows(X: Any) -> None:
@@ -209,8 +239,8 @@ def import_pyarrow() -> ModuleType:
         import pyarrow.dataset
     except ImportError:
         raise MissingDependencyError(
-            "CSV, Parquet and Arrow files, and data frames with text or times, need pyarrow: install it with "
-            "'pip install omkl[arrow]'."
+            "CSV, Parquet and Arrow files, and data frames with text or times, need pyarrow: "
+            "install it with 'pip install omkl[arrow]'."
         ) from None
     return pyarrow
 
@@ -254,20 +284,22 @@ class Columns:
         named: bool = True,
         as_dicts: bool = False,
     ) -> None:
-        known = schema.names
+        self._takes_all = columns is None
+        names = schema.names
         if isinstance(target, int):
-            target = known[target] if -len(known) <= target < len(known) else str(target)
+            is_position = -len(names) <= target < len(names)
+            target = names[target] if is_position else str(target)
         self.target = target
-        self.names = (
-            [name for name in known if name != self.target] if columns is None else list(columns)
-        )
+        if columns is None:
+            columns = [name for name in names if name != self.target]
+        self.names = list(columns)
         self.all_names = self.names if self.target is None else [*self.names, self.target]
         self._named = named
-        flaw = _count_flaw(self.all_names, known)
+        flaw = _count_flaw(self.all_names, names)
         if not self.names or self.target in self.names:
             flaw = "no input column besides the target"
         if flaw:
-            raise InputError(f"{where} has {flaw}; its columns are {listed(known)}.")
+            raise InputError(f"{where} has {flaw}; its columns are {listed(names)}.")
         self.kinds = {name: self._kind(schema.field(name), where) for name in self.all_names}
         self.makes_dicts = as_dicts or any(self.kinds[name] == "string" for name in self.names)
         #: Length of the lists in each column of vectors.
@@ -275,38 +307,55 @@ class Columns:
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Names of the columns of X; None if there are no names, or the lengths of lists are not
-        known yet.
+        """Names of the columns of X.
+
+        None if there are no names, or the lengths of lists are not known yet.
         """
         if not self._named:
             return None
         if self.makes_dicts:
             return self.names
-        vectors = [name for name in self.names if self.kinds[name] == "vector"]
-        if not all(name in self._widths for name in vectors):
-            return None
-        parts = {name: [f"{name}[{i}]" for i in range(self._widths[name])] for name in vectors}
-        return [part for name in self.names for part in parts.get(name, [name])]
+        names = []
+        for name in self.names:
+            if self.kinds[name] != "vector":
+                names.append(name)
+            elif name not in self._widths:
+                return None
+            else:
+                names += [f"{name}[{i}]" for i in range(self._widths[name])]
+        return names
 
     def check_names(self, names: Sequence[str], where: object) -> None:
-        """Raise DataFileError unless another table has the same columns."""
-        if flaw := _count_flaw(self.all_names, names):
+        """Raise DataFileError unless another table has the same columns.
+
+        Other columns are left out if the user has chosen columns.
+        """
+        flaw = _count_flaw(self.all_names, names)
+        unknown = [name for name in names if name not in self.all_names]
+        if not flaw and unknown and self._takes_all:
+            flaw = f"the unknown column {unknown[0]!r:.200}"
+        if flaw:
             raise DataFileError(f"{where} has {flaw}: all tables need the columns of the first.")
 
     def check(self, schema: pyarrow.Schema, where: object) -> None:
-        """Raise DataFileError unless another table has the same columns, with values of the same
-        kinds.
-        """
+        """Raise DataFileError unless another table has the same columns, of the same kinds."""
         self.check_names(schema.names, where)
         for name in self.all_names:
-            if str(schema.field(name).type) != "null":
-                kind, first = self._kind(schema.field(name), where), self.kinds[name]
-                if kind != first and {kind, first} != {"integer", "number"}:
-                    kinds = f"{kind}s, but in the first table {first}s"
-                    raise DataFileError(f"{where}: column {name!r:.200} holds {kinds}.")
+            column = schema.field(name)
+            if str(column.type) == "null":
+                continue
+            kind = self._kind(column, where)
+            first_kind = self.kinds[name]
+            if kind != first_kind and {kind, first_kind} != {"integer", "number"}:
+                raise DataFileError(
+                    f"{where}: column {name!r:.200} holds {kind}s, "
+                    f"but in the first table {first_kind}s."
+                )
 
     def _kind(self, field: pyarrow.Field, where: object) -> str:
-        types, type = import_pyarrow().types, field.type
+        """Return the kind of a column; raise InputError if its type is none of them."""
+        types = import_pyarrow().types
+        type = field.type
         if types.is_dictionary(type):
             kind = self._kind(field.with_type(type.value_type), where)
             return kind if field.name == self.target or kind == "vector" else "string"
@@ -340,57 +389,51 @@ class Columns:
         """
         reasons = dict(wrong or {})
         columns = {name: self._plain(batch.column(name), name) for name in self.all_names}
-        found = {name: self._values(column, name, reasons) for name, column in columns.items()}
+        values = {name: self._values(column, name, reasons) for name, column in columns.items()}
         y = None
         if self.target is not None:
-            y = found.pop(self.target)
-            is_none = np.asarray(columns[self.target].is_null(nan_is_null=True))
-            for i in np.flatnonzero(is_none).tolist():
+            y = values.pop(self.target)
+            is_missing = np.asarray(columns[self.target].is_null(nan_is_null=True))
+            for i in np.flatnonzero(is_missing).tolist():
                 reasons.setdefault(i, f"there is no {self.target!r}, which is the target.")
         for i in sorted(reasons):
             refuse(f"{where} {numbers[i]}: {reasons[i]}")
-        good = np.delete(np.arange(batch.num_rows), list(reasons)) if reasons else slice(None)
+        valid: np.ndarray | slice = slice(None)
+        if reasons:
+            valid = np.delete(np.arange(batch.num_rows), list(reasons))
+        if isinstance(y, list):
+            y = text_array([value or "" for value in y])
         if y is not None:
-            y = (text_array([value or "" for value in y]) if isinstance(y, list) else y)[good]
-        if not self.makes_dicts:
-            parts = list(map(np.asarray, found.values()))
-            exact = np.result_type(
-                np.float32, *(part.dtype for part in parts)
-            )  # float64 unless float32 is exact
-            return Block(
-                np.column_stack(parts).astype(exact, copy=False)[good], y, self.feature_names
-            )
-        entries = []  # strings, floats or vectors by row, and None for missing values
-        for values in found.values():
-            is_plain = isinstance(values, list) or values.ndim == 2
-            entries.append(
-                values
-                if is_plain
-                else [None if value != value else value for value in values.tolist()]
-            )
-        rows = [
-            {name: value for name, value in zip(self.names, row) if value is not None}
-            for row in zip(*entries)
-        ]
-        return Block(
-            [rows[i] for i in good] if isinstance(good, np.ndarray) else rows, y, self.names
-        )
+            y = y[valid]
+        if self.makes_dicts:
+            return Block(take_rows(self._rows(values), valid), y, self.names)
+        arrays = list(map(np.asarray, values.values()))
+        # float64 unless float32 is exact
+        dtype = np.result_type(np.float32, *(array.dtype for array in arrays))
+        X = np.column_stack(arrays).astype(dtype, copy=False)
+        return Block(X[valid], y, self.feature_names)
+
+    def _rows(self, values_of_columns: Mapping[str, np.ndarray | list]) -> list[dict]:
+        """Return dicts of strings, floats and vectors, without missing values."""
+        columns = []
+        for values in values_of_columns.values():
+            if isinstance(values, list) or values.ndim == 2:
+                columns.append(values)
+            else:
+                columns.append([None if value != value else value for value in values.tolist()])
+        rows = []
+        for row in zip(*columns):
+            rows.append({name: value for name, value in zip(self.names, row) if value is not None})
+        return rows
 
     def _plain(self, column: pyarrow.Array | pyarrow.ChunkedArray, name: str) -> pyarrow.Array:
         """Convert a column to one array without dictionary encoding; text becomes strings."""
-        pyarrow, is_text = import_pyarrow(), self.kinds[name] == "string"
-        column = column.combine_chunks() if isinstance(column, pyarrow.ChunkedArray) else column
+        pyarrow = import_pyarrow()
+        is_text = self.kinds[name] == "string"
+        if isinstance(column, pyarrow.ChunkedArray):
+            column = column.combine_chunks()
         if isinstance(column, pyarrow.DictionaryArray):
-            values = column.dictionary
-            if str(values.type) == "null":  # decoding it would crash the process
-                column = pyarrow.nulls(len(column))
-            else:
-                if is_text:
-                    texts = [
-                        None if value is None else text_of(value) for value in values.to_pylist()
-                    ]
-                    values = pyarrow.array(texts, pyarrow.string())
-                column = values.take(column.indices)
+            column = _decoded(column, is_text)
         if str(column.type) == "null":
             column = column.cast(pyarrow.string() if is_text else pyarrow.float64())
         return column
@@ -398,23 +441,26 @@ class Columns:
     def _values(
         self, column: pyarrow.Array, name: str, reasons: dict[int, str]
     ) -> np.ndarray | list:
-        """Convert a column to an array or a list of strings; add errors of invalid rows to
-        ``reasons``.
+        """Convert a column to an array or a list of strings.
+
+        Errors of invalid rows are added to ``reasons``.
         """
-        pyarrow, kind = import_pyarrow(), self.kinds[name]
+        pyarrow = import_pyarrow()
         types = pyarrow.types
+        kind = self.kinds[name]
         if kind == "string":
             return column.to_pylist()
         if kind == "vector":
             return self._vectors(column, name, reasons)
-        column = days(column) if types.is_temporal(column.type) else column
+        if types.is_temporal(column.type):
+            column = days(column)
         if name == self.target and kind == "integer" and not types.is_floating(column.type):
-            column = column.cast(pyarrow.int8()) if types.is_boolean(column.type) else column
+            if types.is_boolean(column.type):
+                column = column.cast(pyarrow.int8())
             y = column.fill_null(0).to_numpy(zero_copy_only=False)
             return y if types.is_uint64(column.type) else y.astype(np.int64, copy=False)
-        column = (
-            column if types.is_floating(column.type) else column.cast(pyarrow.float64(), safe=False)
-        )
+        if not types.is_floating(column.type):
+            column = column.cast(pyarrow.float64(), safe=False)
         values = column.to_numpy(zero_copy_only=False)
         for i in np.flatnonzero(np.isinf(values)).tolist():
             reasons.setdefault(
@@ -429,39 +475,50 @@ class Columns:
         if name not in self._widths and (lengths > 0).any():
             self._widths[name] = int(lengths[lengths > 0][0])
         width = self._widths.get(name, 0)
-        fits = (lengths == width) & (lengths > 0)
-        for i in np.flatnonzero(~fits).tolist():
-            has = f"has {lengths[i]} numbers, others {width}" if lengths[i] >= 0 else "is missing"
-            reasons.setdefault(i, f"the list in column {name!r} {has}.")
+        has_width = (lengths == width) & (lengths > 0)
+        for i in np.flatnonzero(~has_width).tolist():
+            flaw = f"has {lengths[i]} numbers, others {width}" if lengths[i] >= 0 else "is missing"
+            reasons.setdefault(i, f"the list in column {name!r} {flaw}.")
+        is_of_valid_list = np.repeat(has_width, np.maximum(lengths, 0))
         vectors = np.zeros((len(lengths), width), values.dtype)
-        vectors[fits] = values[np.repeat(fits, np.maximum(lengths, 0))].reshape(
-            np.count_nonzero(fits), width
-        )
+        vectors[has_width] = values[is_of_valid_list].reshape(np.count_nonzero(has_width), width)
         return vectors
 
 
-def _count_flaw(wanted: Sequence[str], names: Sequence[str]) -> str:
-    """Describe the first wanted column that is missing or ambiguous; empty if there is none."""
-    wrong = [name for name in wanted if names.count(name) != 1]
-    return (
-        f"{'several columns' if wrong[0] in names else 'no column'} {wrong[0]!r:.200}"
-        if wrong
-        else ""
-    )
+def _decoded(column: pyarrow.DictionaryArray, is_text: bool) -> pyarrow.Array:
+    """Return a column without dictionary encoding; as strings if it is text."""
+    pyarrow = import_pyarrow()
+    values = column.dictionary
+    if str(values.type) == "null":  # decoding it would crash the process
+        return pyarrow.nulls(len(column))
+    if is_text:
+        texts = [None if value is None else text_of(value) for value in values.to_pylist()]
+        values = pyarrow.array(texts, pyarrow.string())
+    return values.take(column.indices)
+
+
+def _count_flaw(needed: Sequence[str], names: Sequence[str]) -> str:
+    """Describe the first needed column that is missing or ambiguous; empty if there is none."""
+    for name in needed:
+        count = names.count(name)
+        if count != 1:
+            return f"{'several columns' if count else 'no column'} {name!r:.200}"
+    return ""
 
 
 def days(column: pyarrow.Array) -> pyarrow.DoubleArray:
     """Convert dates and times to days since 1970 in UTC, and times of day and durations to days."""
-    pyarrow, type = import_pyarrow(), column.type
-    unit = (
-        "d"
-        if pyarrow.types.is_date32(type)
-        else "ms"
-        if pyarrow.types.is_date64(type)
-        else type.unit
-    )
-    counts = column.cast(pyarrow.int32() if type.bit_width == 32 else pyarrow.int64())
-    return pyarrow.compute.divide(counts.cast(pyarrow.float64(), safe=False), float(PER_DAY[unit]))
+    pyarrow = import_pyarrow()
+    type = column.type
+    if pyarrow.types.is_date32(type):
+        unit = "d"
+    elif pyarrow.types.is_date64(type):
+        unit = "ms"
+    else:
+        unit = type.unit
+    integers = pyarrow.int32() if type.bit_width == 32 else pyarrow.int64()
+    counts = column.cast(integers).cast(pyarrow.float64(), safe=False)
+    return pyarrow.compute.divide(counts, float(PER_DAY[unit]))
 
 
 def with_missing(
@@ -486,9 +543,7 @@ def can_cast(cells: pyarrow.ChunkedArray | pyarrow.Scalar, type: pyarrow.DataTyp
 
 
 def date_type(cells: pyarrow.ChunkedArray) -> pyarrow.DataType | None:
-    """Return the type of dates in ISO form, with or without zones; None if cells are something
-    else.
-    """
+    """Return the type of dates in ISO form, with or without zones; None for other cells."""
     pyarrow = import_pyarrow()
     for type in (pyarrow.timestamp("us"), pyarrow.timestamp("us", "UTC")):
         if can_cast(cells, type):

@@ -12,10 +12,9 @@ from scipy import sparse
 
 from omkl._components import check_choice, check_number
 from omkl._messages import shown
-from omkl.data.blocks import AnyRows, Block, as_rows, grouped, is_frame, join, n_rows, take
+from omkl.data.blocks import AnyRows, Block, as_rows, grouped, join, n_rows, take
 from omkl.data.files import is_pipe
-from omkl.data.frames import column_names
-from omkl.data.table_columns import read_frame
+from omkl.data.table_reading import is_table, read_table
 from omkl.exceptions import (
     DamagedFileError,
     DataFileError,
@@ -34,8 +33,9 @@ N_REASONS = 10
 
 @dataclass
 class Skipped:
-    """Counter of skipped records, with the first reasons; ``on_error="raise"`` raises instead of
-    counting.
+    """Counter of skipped records, with the first reasons.
+
+    With ``on_error="raise"``, it raises an error instead of counting.
     """
 
     on_error: str = "skip"
@@ -60,18 +60,21 @@ class Skipped:
     def warn(self, stacklevel: int) -> None:
         """Warn if something was skipped."""
         if self.count:
-            things = (
-                f"{self.count} record{'s were' if self.count > 1 else ' was'} skipped, the first at"
+            were = "s were" if self.count > 1 else " was"
+            warnings.warn(
+                f"{self.count} record{were} skipped, the first at {self.reasons[0]}",
+                DataWarning,
+                stacklevel=stacklevel + 1,
             )
-            warnings.warn(f"{things} {self.reasons[0]}", DataWarning, stacklevel=stacklevel + 1)
 
 
 class Stream:
     """A re-readable source of examples, read one block at a time.
 
     Readers such as :func:`~omkl.data.stream_svmlight` return streams. :meth:`from_arrays` and
-    :meth:`from_iterable` make streams from Python objects. A stream does not store examples: every call of :meth:`blocks` reads them
-    again. Two passes with the same ``epoch`` give the same blocks.
+    :meth:`from_iterable` make streams from Python objects. A stream does not store examples: every
+    call of :meth:`blocks` reads them again. Two passes with the same ``epoch`` give the same
+    blocks.
 
     Parameters
     ----------
@@ -105,7 +108,8 @@ class Stream:
         feature_names: Sequence[str] | None = None,
     ) -> None:
         check_number("block_size", block_size, least=1, integer=True)
-        self._passes, self._is_spent = passes, False
+        self._passes = passes
+        self._is_spent = False
         self.block_size = block_size
         self.once = once
         self.feature_names = None if feature_names is None else list(feature_names)
@@ -141,12 +145,17 @@ class Stream:
         return join(list(self.blocks()))
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """Iterate over the examples ``(x, y)`` of epoch 0; x of a sparse matrix is a sparse matrix
-        with one row.
+        """Iterate over the examples ``(x, y)`` of epoch 0.
+
+        x of a sparse matrix is a sparse matrix with one row.
         """
         for X, y in self.blocks():
-            rows = (X[i : i + 1] for i in range(n_rows(X))) if sparse.issparse(X) else iter(X)
-            yield from zip(rows, [None] * n_rows(X) if y is None else y)
+            n = n_rows(X)
+            rows = X
+            if sparse.issparse(X):
+                rows = (X[i : i + 1] for i in range(n))
+            targets = [None] * n if y is None else y
+            yield from zip(rows, targets)
 
     @property
     def skipped(self) -> int:
@@ -161,8 +170,7 @@ class Stream:
     def shuffled(
         self, buffer: int = 10_000, random_state: int | np.random.Generator | None = None
     ) -> "Stream":
-        """Return a stream of the same examples in a random order, which differs from epoch to
-        epoch.
+        """Return a stream of the same examples in a random order, another one in each epoch.
 
         Examples pass through a buffer. When the buffer is full, a random half of it is yielded. An
         example moves forward by at most ``buffer`` places, so a file that is sorted by class must
@@ -225,7 +233,7 @@ class Stream:
 
         Parameters
         ----------
-        X : array or memory map of shape (n, ...), data frame, sparse matrix, list of n inputs, or Treebank
+        X : array or memory map (n, ...), data frame, sparse matrix, list of n inputs, or Treebank
             The columns of a data frame keep their names. A data frame with text becomes a list of
             dicts.
         y : array of shape (n, ...) or list of n outputs, optional
@@ -236,20 +244,25 @@ class Stream:
         omkl.exceptions.InputError
             If X and y differ in length, or X has no columns.
         """
-        names = column_names(X)
-        X, y = as_rows(read_frame(X)), None if y is None else as_rows(y)
-        whole, n = Block(X, y, names), n_rows(X)
-        is_empty = n > 0 and isinstance(X, np.ndarray) and 0 in X.shape[1:]
-        if is_empty or (y is not None and n != n_rows(y)):
-            found = f"the shape {X.shape}" if is_empty else f"{n} of X and {n_rows(y)} of y"
+        table = read_table(X)
+        rows = as_rows(table.values)
+        targets = None if y is None else as_rows(y)
+        examples = Block(rows, targets, table.names)
+        n = n_rows(rows)
+        flaw = ""
+        if n > 0 and isinstance(rows, np.ndarray) and 0 in rows.shape[1:]:
+            flaw = f"the shape {rows.shape}"
+        elif targets is not None and n != n_rows(targets):
+            flaw = f"{n} of X and {n_rows(targets)} of y"
+        if flaw:
             raise InputError(
-                f"X and y must have equally many examples with something in them, got {found}."
+                f"X and y must have equally many examples with something in them, got {flaw}."
             )
 
         def passes(epoch: int) -> Iterator[Block]:
-            return (take(whole, slice(i, i + block_size)) for i in range(0, n, block_size))
+            return (take(examples, slice(i, i + block_size)) for i in range(0, n, block_size))
 
-        return cls(passes, block_size, feature_names=names)
+        return cls(passes, block_size, feature_names=table.names)
 
     @classmethod
     def from_iterable(
@@ -280,39 +293,58 @@ class Stream:
 
 
 def _grouped(items: Iterator, size: int) -> Iterator[Block]:
-    """Group single examples, or regroup blocks, into blocks of ``size`` examples."""
-    for first in items:  # the first item decides the kind of all items and the names of columns
-        items = chain([first], items)
-        if isinstance(first, tuple) and len(first) == 2 and is_frame(first[0]):
-            items = (
-                Block(read_frame(X), None if y is None else as_rows(y), column_names(X))
-                for X, y in items
-            )
-            first = Block(first[0], feature_names=column_names(first[0]))
-        if isinstance(first, Block):
-            names = first.feature_names
-            yield from regrouped(
-                (block.aligned(names, "A block of the stream") for block in items), size
-            )
-        else:
-            yield from grouped(items, size)
+    """Group single examples, or regroup blocks and tables, into blocks of ``size`` examples."""
+    # the first item decides the kind of all items and the names of columns
+    first = next(items, None)
+    if first is None:
         return
+    items = chain([first], items)
+    if _is_table_with_targets(first):
+        items = map(_block_of_table, items)
+    elif not isinstance(first, Block):
+        yield from grouped(items, size)
+        return
+    yield from regrouped(_aligned(items), size)
+
+
+def _is_table_with_targets(item: object) -> bool:
+    """Tell whether an item is a pair of a data frame, or a table of Arrow, and its targets."""
+    return isinstance(item, tuple) and len(item) == 2 and is_table(item[0])
+
+
+def _block_of_table(pair: tuple) -> Block:
+    """Convert a table and its targets to a block."""
+    X, y = pair
+    table = read_table(X)
+    return Block(table.values, None if y is None else as_rows(y), table.names)
+
+
+def _aligned(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Order the columns of all blocks as in the first one."""
+    names = None
+    for block in blocks:
+        names = block.feature_names if names is None else names
+        yield block.aligned(names, "A block of the stream")
 
 
 def regrouped(blocks: Iterable[Block], size: int) -> Iterator[Block]:
     """Split and join blocks to exactly ``size`` examples; the last block holds the remainder."""
-    pending, n_pending = [], 0
+    pending: list[Block] = []
+    n_pending = 0
     for block in blocks:
         pending.append(block)
         n_pending += block.n_examples
-        if n_pending >= size:
-            joined = join(pending)
-            whole = n_pending - n_pending % size
-            for low in range(0, whole, size):
-                yield take(joined, slice(low, low + size))
-            n_pending -= whole
+        if n_pending < size:
+            continue
+        joined = join(pending)
+        n_yielded = n_pending - n_pending % size
+        for low in range(0, n_yielded, size):
+            yield take(joined, slice(low, low + size))
+        n_pending -= n_yielded
+        pending = []
+        if n_pending:
             # a view, which keeps one piece of the file in memory; the next join copies it
-            pending = [take(joined, slice(whole, None))] if n_pending else []
+            pending.append(take(joined, slice(n_yielded, None)))
     if pending:
         yield join(pending)
 
@@ -323,17 +355,20 @@ def _shuffled(blocks: Iterable[Block], buffer: int, rng: np.random.Generator) ->
     Half of the buffer is yielded at a time, so an example is copied about four times, for any block
     size.
     """
-    held, n_held = [], 0
+    pending: list[Block] = []
+    n_pending = 0
     for block in blocks:
-        held.append(block)
-        n_held += block.n_examples
-        while n_held >= buffer:
-            pool, order = join(held), rng.permutation(n_held)
+        pending.append(block)
+        n_pending += block.n_examples
+        while n_pending >= buffer:
+            pool = join(pending)
+            order = rng.permutation(n_pending)
             leaving, staying = np.split(order, [buffer // 2])
             yield take(pool, leaving)
-            held, n_held = [take(pool, staying)], len(staying)
-    if held:
-        yield take(join(held), rng.permutation(n_held))
+            pending = [take(pool, staying)]
+            n_pending = len(staying)
+    if pending:
+        yield take(join(pending), rng.permutation(n_pending))
 
 
 # ---- streams of files ----------------------------------------------------------------------------
@@ -356,27 +391,30 @@ def stream_files(
     can be read only once.
     """
     skipped = Skipped(on_error)
-    pipes = (
-        f"{source}, which is a pipe"
-        for source in sources
-        if isinstance(source, Path) and is_pipe(source)
-    )
-    once = once or next(pipes, None)
+    pipes = [source for source in sources if isinstance(source, Path) and is_pipe(source)]
+    if pipes and not once:
+        once = f"{pipes[0]}, which is a pipe"
 
     def blocks() -> Iterator[Block]:
-        """Yield the blocks of all sources; with ``on_error="skip"``, leave out the rest of a
-        damaged source.
+        """Yield the blocks of all sources.
+
+        With ``on_error="skip"``, leave out the rest of a damaged source.
         """
-        skipped.count, skipped.reasons = 0, []
-        names, is_empty = feature_names, True
+        skipped.count = 0
+        skipped.reasons = []
+        names = feature_names
+        is_empty = True
         for source in sources:
             n_examples = 0
             try:
                 for block in read(source, skipped):
-                    if block.n_examples:
-                        n_examples, is_empty = n_examples + block.n_examples, False
-                        names = block.feature_names if names is None else names
-                        yield block.aligned(names, str(source))
+                    if not block.n_examples:
+                        continue
+                    n_examples += block.n_examples
+                    is_empty = False
+                    if names is None:
+                        names = block.feature_names
+                    yield block.aligned(names, str(source))
             except DamagedFileError as error:
                 damage = "cut short" if isinstance(error, TruncatedFileError) else "damaged"
                 place = f"{source}, after {n_examples} {noun}s: the file is {damage}"
@@ -386,9 +424,11 @@ def stream_files(
                     ) from None
                 skipped.note(f"{place}, and the rest of it is left out: {error}")
         if is_empty:
-            why = f" that can be read: {skipped.reasons[0]}" if skipped.count else "."
-            files = f"{sources[0]}" + (f" and {len(sources) - 1} more" if len(sources) > 1 else "")
-            raise DataFileError(f"{files} holds no {noun}{why}")
+            reason = f" that can be read: {skipped.reasons[0]}" if skipped.count else "."
+            files = f"{sources[0]}"
+            if len(sources) > 1:
+                files += f" and {len(sources) - 1} more"
+            raise DataFileError(f"{files} holds no {noun}{reason}")
         skipped.warn(stacklevel=2)
 
     return Stream(

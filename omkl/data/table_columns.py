@@ -1,4 +1,4 @@
-"""Columns of data frames: all estimators read frames through :func:`read_columns`."""
+"""Columns of tables: their kinds, how they are read, and how they become numbers or dicts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from omkl._components import warn_caller
-from omkl.data.blocks import is_frame
+from omkl._messages import listed
 from omkl.data.frames import (
     LARGEST,
     Columns,
     arrow_array,
     as_table,
-    check_names,
     date_type,
     days,
     import_pyarrow,
@@ -48,13 +47,16 @@ ISO_DATE = re.compile(r"\s*\d{4}-\d{2}-\d{2}")
 NUMBER_TYPES = (bool, int, float, np.bool_, np.integer, np.floating, decimal.Decimal)
 #: Types of dates and durations.
 TIME_TYPES = (
-    *(datetime.date, datetime.time, datetime.timedelta),
-    *(np.datetime64, np.timedelta64),
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    np.datetime64,
+    np.timedelta64,
 )
 
 
 class Column(NamedTuple):
-    """A column of a data frame.
+    """A column of a table.
 
     Attributes
     ----------
@@ -75,54 +77,71 @@ class Column(NamedTuple):
         return self.kind in (TEXT, IDENTIFIER)
 
 
-def read_columns(X: Any, kinds: Sequence[str | None] | None = None) -> list[Column]:
-    """Read the columns of a data frame of pandas or polars.
+# ---- reading -------------------------------------------------------------------------------------
 
-    Numbers of any type become floats. Dates, also those in ISO form as text, are days since 1970
-    in UTC. Categories become strings, so that 1 and 1.0 are the same category.
+
+def read_series(series: Any, name: Any, learned: str | None = None) -> Column:
+    """Read a column of a data frame of pandas or polars.
 
     Parameters
     ----------
-    X : data frame
-    kinds : sequence of str or None, optional
-        Kind of each column in training; None where it is not known. Numbers and categories in a
-        column that held text are text.
+    series : series of pandas or polars
+    name : object
+    learned : str, optional
+        Kind of the column in training. Numbers and categories in a column that held text are text.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If a column mixes text with other values, holds complex numbers or objects that are no
+        If the column mixes text with other values, holds complex numbers or objects that are no
         numbers, or is of another kind than in training.
     """
-    check_names(X)
-    if kinds is None:
-        kinds = [None] * len(X.columns)
-    return [_read_column(X[name], name, kind) for name, kind in zip(X.columns, kinds)]
-
-
-def _read_column(series: Any, name: Any, learned: str | None) -> Column:
-    """Read a column; ``learned`` is its kind in training."""
-    if learned in (TEXT, IDENTIFIER):
-        return Column(name, learned, _texts_of(series, name))
-    dtype = series.dtype
-    if is_number(dtype):
+    has_categories = hasattr(series.dtype, "categories")
+    if learned in (TEXT, IDENTIFIER) or has_categories:
+        texts = _texts_of(series.to_list(), name, has_categories)
+        column = Column(name, learned if learned in (TEXT, IDENTIFIER) else TEXT, texts)
+    elif is_number(series.dtype):
         column = Column(name, NUMBERS, _floats_of(series))
-    elif hasattr(dtype, "categories"):
-        column = Column(name, TEXT, _texts_of(series, name))
-    elif is_time(dtype):
+    elif is_time(series.dtype):
         column = _read_arrow(as_table(series.to_frame()).column(0).combine_chunks(), name)
     else:
         column = _read_objects(series.to_list(), name, learned)
+    return _of_kind(column, learned)
+
+
+def read_arrow(array: Any, name: str, learned: str | None = None) -> Column:
+    """Read an array of Arrow, as :func:`read_series` does a series."""
+    types = import_pyarrow().types
+    has_categories = types.is_dictionary(array.type)
+    is_list = types.is_nested(array.type)
+    if learned in (TEXT, IDENTIFIER) or has_categories:
+        texts = _texts_of(array.to_pylist(), name, has_categories)
+        column = Column(name, learned if learned in (TEXT, IDENTIFIER) else TEXT, texts)
+    elif types.is_integer(array.type) or types.is_floating(array.type):
+        column = Column(name, NUMBERS, _floats_of_arrow(array))
+    elif types.is_temporal(array.type) or is_list:
+        column = _read_arrow(array, name)
+    else:
+        column = _read_objects(array.to_pylist(), name, learned)
+    return _of_kind(column, learned)
+
+
+def read_values(values: list, name: Any, learned: str | None = None) -> Column:
+    """Read a column of Python objects, as :func:`read_series` does a series."""
+    if learned in (TEXT, IDENTIFIER):
+        return Column(name, learned, _texts_of(values, name, has_categories=False))
+    return _of_kind(_read_objects(values, name, learned), learned)
+
+
+def _of_kind(column: Column, learned: str | None) -> Column:
+    """Return the column if it is of the kind in training; raise InputError otherwise."""
     if learned in (None, column.kind) or _is_empty(column):
         return column
     if column.is_text:
         refuse_text(column)
-    if learned == NUMBERS:
-        raise InputError(
-            f"Column {name!r} of X must hold finite numbers, as in training, got {column.kind}."
-        )
+    needed = "finite numbers" if learned == NUMBERS else learned
     raise InputError(
-        f"Column {name!r} of X must hold {learned}, as in training, got {column.kind}."
+        f"Column {column.name!r} of X must hold {needed}, as in training, got {column.kind}."
     )
 
 
@@ -156,17 +175,24 @@ def _floats_of(series: Any) -> np.ndarray:
     return np.asarray(series, dtype=np.float32 if is_single else np.float64)
 
 
-def _texts_of(series: Any, name: Any) -> list[str | None]:
+def _floats_of_arrow(array: Any) -> np.ndarray:
+    """Return numbers of Arrow as floats, NaN where they are missing; single precision stays."""
+    pyarrow = import_pyarrow()
+    if not pyarrow.types.is_float32(array.type):
+        array = array.cast(pyarrow.float64(), safe=False)
+    return array.to_numpy(zero_copy_only=False)
+
+
+def _texts_of(values: list, name: Any, has_categories: bool) -> list[str | None]:
     """Return the values as strings, and None where they are missing."""
-    values = series.to_list()
-    are_categories = hasattr(series.dtype, "categories")
     texts: list[str | None] = []
     for row, value in enumerate(values):
         if _is_absent(value):
             texts.append(None)
-        elif isinstance(value, TIME_TYPES) and not are_categories:
+        elif isinstance(value, TIME_TYPES) and not has_categories:
             raise InputError(
-                f"Column {name!r} of X must hold text, as in training, got {value!r:.60} in row {row}."
+                f"Column {name!r} of X must hold text, as in training, "
+                f"got {value!r:.60} in row {row}."
             )
         else:
             texts.append(text_of(value))
@@ -181,28 +207,33 @@ def _is_absent(value: object) -> bool:
 def _read_objects(values: list, name: Any, learned: str | None) -> Column:
     """Read a column whose data type does not say what it holds."""
     present = [row for row, value in enumerate(values) if not _is_absent(value)]
-    types = {type(values[row]) for row in present}
     texts = [row for row in present if isinstance(values[row], str)]
     if texts:
         if len(texts) < len(present):
             _refuse(name, values[texts[0]], texts[0])
         strings = [None if _is_absent(value) else str(value) for value in values]
         return _read_texts(strings, name, learned)
-    if all(issubclass(own, NUMBER_TYPES) for own in types):
-        numbers = np.full(len(values), np.nan)
-        for row in present:
-            try:
-                numbers[row] = float(values[row])
-            except OverflowError:
-                raise InputError(
-                    f"Column {name!r} of X must hold finite numbers up to {LARGEST:g}, "
-                    f"got {values[row]!r:.20} in row {row}."
-                ) from None
-        return Column(name, NUMBERS, numbers)
+    types = {type(values[row]) for row in present}
+    if all(issubclass(type_of_value, NUMBER_TYPES) for type_of_value in types):
+        return Column(name, NUMBERS, _numbers_of(values, present, name))
     for row in present:
         if isinstance(values[row], (complex, np.complexfloating)):
             _refuse(name, values[row], row)
     return _read_arrow(arrow_array(values), name)
+
+
+def _numbers_of(values: list, present: list[int], name: Any) -> np.ndarray:
+    """Convert the values of some rows to floats; all others are NaN."""
+    numbers = np.full(len(values), np.nan)
+    for row in present:
+        try:
+            numbers[row] = float(values[row])
+        except OverflowError:
+            raise InputError(
+                f"Column {name!r} of X must hold finite numbers up to {LARGEST:g}, "
+                f"got {values[row]!r:.20} in row {row}."
+            ) from None
+    return numbers
 
 
 def _read_texts(texts: list[str | None], name: Any, learned: str | None) -> Column:
@@ -297,17 +328,8 @@ def rows_of_columns(columns: Sequence[Column], as_dicts: bool = False) -> Any:
     return rows
 
 
-def read_frame(X: Any) -> Any:
-    """Convert a data frame to an array, or to dicts if a column holds text; return others
-    unchanged.
-    """
-    return rows_of_columns(read_columns(X)) if is_frame(X) else X
-
-
 def warn_of_unknown(name: Any, unknown: Sequence[str]) -> None:
     """Warn that a column of text holds values that a model does not know."""
-    from omkl._messages import listed
-
     warn_caller(
         f"Column {name!r} of X has unknown values, which count as missing: {listed(unknown, 3)}.",
         DataWarning,
@@ -333,28 +355,41 @@ class Encoded(NamedTuple):
 def encode_columns(
     columns: Sequence[Column], categories: Sequence[list[str] | None] | None = None
 ) -> Encoded:
-    """Encode columns as numbers; ``categories`` are those of training, by default those found here."""
+    """Encode columns as numbers.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+    categories : sequence, optional
+        Categories of each column in training; by default those that are found here.
+    """
     arrays: list[np.ndarray] = []
     categories_of_columns: list[list[str] | None] = []
     for j, column in enumerate(columns):
         names = None if categories is None else categories[j]
         if column.kind == TEXT:
-            present = {text for text in column.values if text is not None}
             if categories is None:
-                names = sorted(present)
+                names = sorted({text for text in column.values if text is not None})
             elif names is None:
                 refuse_text(column)
-            elif unknown := sorted(present - set(names)):
-                warn_of_unknown(column.name, unknown)
-            texts = np.array(column.values, dtype=object)[:, None]
-            arrays.append((texts == np.array(names, dtype=object)).astype(np.float64))
+            arrays.append(_one_hot(column, names))
         elif column.kind == IDENTIFIER:
             arrays.append(np.zeros(len(column.values)))
         elif column.kind == VECTORS:
             raise InputError(
-                f"Column {column.name!r} of X must hold numbers, not lists of numbers: make a column of each."
+                f"Column {column.name!r} of X must hold numbers, not lists of numbers: "
+                "make a column of each."
             )
         else:
             arrays.append(column.values)
         categories_of_columns.append(names)
     return Encoded(np.column_stack(arrays), categories_of_columns)
+
+
+def _one_hot(column: Column, categories: list[str]) -> np.ndarray:
+    """Return an array (n, K) of 0 and 1 for K categories; warn of values that are none of them."""
+    unknown = {text for text in column.values if text is not None}.difference(categories)
+    if unknown:
+        warn_of_unknown(column.name, sorted(unknown))
+    texts = np.array(column.values, dtype=object)[:, None]
+    return (texts == np.array(categories, dtype=object)).astype(np.float64)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from omkl._components import check_number
-from omkl.data.blocks import is_frame
+from omkl.data.table_reading import is_table
 from omkl.exceptions import InputError
 from omkl.groups.base import Contributions, Piece
 
@@ -170,7 +170,7 @@ def one_row(x: Any) -> Any:
     if isinstance(x, dict):
         return [x]
     is_list_of_dicts = isinstance(x, list) and x and isinstance(x[0], dict)
-    if is_frame(x) or sparse.issparse(x) or is_list_of_dicts:
+    if is_table(x) or sparse.issparse(x) or is_list_of_dicts:
         return x
     if hasattr(x, "to_frame"):  # a row of a data frame
         return x.to_frame().T.infer_objects()

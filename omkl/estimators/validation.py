@@ -15,20 +15,26 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from omkl._components import check_choice, check_flags, check_number
+from omkl._components import check_choice, check_flags, check_number, warn_caller
 from omkl._messages import listed, shown
 from omkl.data import frames
-from omkl.data.blocks import is_frame
-from omkl.data.table_columns import Column, encode_columns, read_columns, without_identifiers
+from omkl.data.table_columns import encode_columns
+from omkl.data.table_reading import Table, TrainingColumns, read_table
 from omkl.exceptions import InputError
 
 #: Number of rows to hash at a time.
 AT_A_TIME = 4096
 #: Learned attributes about columns.
 COLUMNS = (
-    *("n_features_in_", "feature_names_in_", "column_kinds_"),
-    *("categories_", "column_means_", "missing_columns_"),
+    "n_features_in_",
+    "feature_names_in_",
+    "column_kinds_",
+    "categories_",
+    "column_means_",
+    "missing_columns_",
 )
+#: Code of an unknown label.
+UNKNOWN = -1
 #: Name of the group, or the kernel, that tells which columns are missing.
 MISSING = "missing"
 #: Values of the parameter ``missing``.
@@ -78,135 +84,168 @@ def check_parameters(estimator: Any, constraints: Mapping[str, Constraint]) -> N
 # ---- arrays --------------------------------------------------------------------------------------
 
 
-def checked_arrays(
-    estimator: Any,
-    X: Any,
-    *y: Any,
-    names: Sequence[str] | None = None,
-    missing: str = "error",
-    columns: list[Column] | None = None,
-    **checks: Any,
-) -> Any:
-    """Validate X, or X and y, by scikit-learn's ``validate_data``; convert frames to numbers.
-
-    The kinds of a data frame's columns are stored as ``column_kinds_``, and those of later frames
-    are compared. Text and categories become columns of 0 and 1; the estimator stores them as
-    ``categories_``. With ``missing="indicator"`` it also stores ``column_means_``, which replace
-    missing entries, and adds a column of 0 and 1 for each of the ``missing_columns_``, those with
-    missing entries in training. ``names`` are the column names of a block, and ``columns`` those of
-    the frame X, if they have been read. Returns X, or (X, y) if y is given.
-    """
-    from sklearn.utils.validation import validate_data
-
-    frames.check_rows(X)
-    y = tuple(map(frames.plain_targets, y))
-    reset = checks.get("reset", True)
-    learner = estimator
-    if reset:  # scikit-learn replaces its own, if the input is valid
-        forget_columns(estimator, COLUMNS[2:])
-    categories = getattr(estimator, "categories_", None)
-    if is_frame(X):
-        frames.check_names(X)
-        validate_data(estimator, X, reset=reset, skip_check_array=True)  # names of the columns
-        X = _encoded_frame(estimator, X, reset, columns)
-        names = encoded_columns(estimator)
-        # the estimator counts the columns of the frame
-        estimator = copy(estimator)
-        checks["reset"] = True
-    elif categories is not None:
-        raise InputError(
-            "X must be a data frame, as in training, where columns held text or categories."
-        )
-    fills = (
-        missing == "indicator"
-        and not sparse.issparse(X)
-        and (reset or hasattr(learner, "column_means_"))
+def training_columns(estimator: Any) -> TrainingColumns:
+    """Return the columns on which an estimator was fitted."""
+    names = column_names_of(estimator)
+    kinds = getattr(estimator, "column_kinds_", ())
+    keys = range(len(kinds)) if names is None else names
+    return TrainingColumns(
+        names=names,
+        kinds=dict(zip(keys, kinds)),
+        categories=getattr(estimator, "categories_", None),
     )
-    if fills:
-        checks["ensure_all_finite"] = "allow-nan"
-    try:
-        checked = validate_data(estimator, X := frames.times_as_days(X), *y, **checks)
-    except (TypeError, ValueError) as error:
-        # names the column, unlike scikit-learn, which has an error of its own for other objects
-        if isinstance(error, ValueError) or _holds_complex(X):
-            _refuse_column(X, names, fills)
-        raise
-    X = frames.with_unique_entries(checked[0] if y else checked)
-    check_largest(X, names)
-    n_absent = len(getattr(learner, "missing_columns_", ()))
-    if fills:
-        X = _without_missing(learner, X, reset)
-    elif n_absent:
-        X = sparse.hstack([X, sparse.csr_array((X.shape[0], n_absent))], format="csr")
-    return (X, *checked[1:]) if y else X
 
 
-def _encoded_frame(estimator: Any, X: Any, reset: bool, columns: list[Column] | None) -> np.ndarray:
-    """Return the columns of a data frame as numbers; ``reset`` stores their kinds and categories."""
-    if columns is None:
-        columns = read_frame_columns(estimator, X, reset, whole=reset)
-    if not reset:
-        none = [None] * len(columns)
-        return encode_columns(columns, getattr(estimator, "categories_", none)).values
-    estimator.column_kinds_ = [column.kind for column in columns]
-    encoded = encode_columns(columns)
-    if any(own is not None for own in encoded.categories):
-        estimator.categories_ = encoded.categories
-    return encoded.values
+def checked_arrays(
+    estimator: Any, X: Any, *y: Any, missing: str = "error", reset: bool = True, **checks: Any
+) -> Any:
+    """Validate X, or X and y, by scikit-learn's ``validate_data``; convert tables to numbers.
 
-
-def read_frame_columns(estimator: Any, X: Any, reset: bool, whole: bool) -> list[Column]:
-    """Read the columns of a data frame; ``reset`` stores their kinds instead of comparing them.
+    Columns of text become columns of 0 and 1, one for each category.
 
     Parameters
     ----------
     estimator : estimator
-        It holds ``column_kinds_``.
-    X : data frame
+        Training stores ``n_features_in_``, ``feature_names_in_``, ``column_kinds_`` and
+        ``categories_`` in it; later tables are compared with them.
+    X : table that :func:`read_table` takes, or Table that it has returned
+    *y : array, optional
+    missing : str
+        With "indicator", training also stores ``column_means_``, which replace missing entries, and
+        ``missing_columns_``, those with missing entries. Each of them gets a column of 0 and 1.
     reset : bool
-        Whether a model starts with these rows.
-    whole : bool
-        Whether these are all training rows. Then leave out columns that identify rows.
+        Whether this is training.
+    **checks
+        Settings of ``validate_data``.
+
+    Returns
+    -------
+    X, or (X, y) if y is given
     """
+    from sklearn.utils.validation import validate_data
+
+    y = tuple(map(frames.plain_targets, y))
+    if reset:  # scikit-learn replaces its own, if the input is valid
+        forget_columns(estimator, COLUMNS[2:])
+    training = None if reset else training_columns(estimator)
+    table = X
+    if not isinstance(X, Table):
+        table = read_table(X, training)
+        if table.array is None:
+            table = table.in_columns(training)
+            if reset:
+                table = table.without_identifiers()
+    validated = estimator
+    encoded = table.array
+    names = None
+    if table.columns is not None or table.names is not None:
+        if reset:
+            store_columns(estimator, table)
+        else:
+            compare_columns(estimator, table)
+        encoded = _encoded(estimator, table, reset)
+        names = encoded_columns(estimator)
+        # the columns are compared already, and categories have columns of their own
+        validated = copy(estimator)
+    is_new = reset or validated is not estimator
+    fills = missing == "indicator" and not sparse.issparse(encoded)
+    fills = fills and (reset or hasattr(estimator, "column_means_"))
+    if fills:
+        checks["ensure_all_finite"] = "allow-nan"
+    try:
+        checked = validate_data(validated, encoded, *y, reset=is_new, **checks)
+    except (TypeError, ValueError) as error:
+        # names the column, unlike scikit-learn, which has an error of its own for other objects
+        if isinstance(error, ValueError) or _holds_complex(encoded):
+            _refuse_column(encoded, names, fills)
+        raise
+    numbers = frames.with_unique_entries(checked[0] if y else checked)
+    check_largest(numbers, names)
+    n_absent = len(getattr(estimator, "missing_columns_", ()))
+    if fills:
+        numbers = _without_missing(estimator, numbers, reset)
+    elif n_absent:
+        no_gaps = sparse.csr_array((numbers.shape[0], n_absent))
+        numbers = sparse.hstack([numbers, no_gaps], format="csr")
+    return (numbers, *checked[1:]) if y else numbers
+
+
+def store_columns(estimator: Any, table: Table) -> None:
+    """Store the number, the names and the kinds of the columns of a training table."""
+    keep_columns(estimator, table.names)
+    estimator.n_features_in_ = table.n_columns
+    if table.array is None:
+        estimator.column_kinds_ = table.kinds()
+
+
+def compare_columns(estimator: Any, table: Table) -> None:
+    """Compare the number of columns with that in training; warn if only one of them has names."""
+    name = type(estimator).__name__
+    if table.n_columns != estimator.n_features_in_:
+        raise InputError(
+            f"X has {table.n_columns} features, but {name} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+    were_named = column_names_of(estimator) is not None
+    if were_named and table.names is None:
+        warn_caller(
+            f"X does not have valid feature names, but {name} was fitted with feature names",
+            UserWarning,
+        )
+    if table.names is not None and not were_named:
+        warn_caller(
+            f"X has feature names, but {name} was fitted without feature names", UserWarning
+        )
+
+
+def _encoded(estimator: Any, table: Table, reset: bool) -> np.ndarray | sparse.csr_array:
+    """Return a table with names as numbers; ``reset`` stores the categories of its columns."""
+    if table.columns is None:
+        return table.array
     if not reset:
-        return read_columns(X, getattr(estimator, "column_kinds_", None))
-    columns = read_columns(X)
-    if whole:
-        columns = without_identifiers(columns)
-    estimator.column_kinds_ = [column.kind for column in columns]
-    return columns
+        categories = getattr(estimator, "categories_", [None] * len(table.columns))
+        return encode_columns(table.columns, categories).values
+    encoded = encode_columns(table.columns)
+    if any(categories is not None for categories in encoded.categories):
+        estimator.categories_ = encoded.categories
+    return encoded.values
 
 
 def _without_missing(estimator: Any, X: np.ndarray, learn: bool) -> np.ndarray:
-    """Replace missing entries by the means of their columns, and add columns that tell which were
-    missing.
+    """Replace missing entries by the means of their columns.
+
+    Add a column of 0 and 1 for each column with missing entries in training; ``learn`` stores the
+    means and these columns.
     """
-    absent = np.isnan(X) if np.isnan(X.sum()) else np.zeros(X.shape, dtype=bool)
+    is_missing = np.isnan(X) if np.isnan(X.sum()) else np.zeros(X.shape, dtype=bool)
     if learn:
-        counts = np.maximum(len(X) - absent.sum(axis=0), 1)
+        counts = np.maximum(len(X) - is_missing.sum(axis=0), 1)
         estimator.column_means_ = np.nansum(X, axis=0, dtype=np.float64) / counts
-        estimator.missing_columns_ = np.flatnonzero(absent.any(axis=0)).tolist()
-        if estimator.missing_columns_ and MISSING in (column_names_of(estimator) or ()):
+        estimator.missing_columns_ = np.flatnonzero(is_missing.any(axis=0)).tolist()
+        names = column_names_of(estimator)
+        if estimator.missing_columns_ and names is not None and MISSING in names:
             raise InputError(
                 f"X must not have a column {MISSING!r}, the group of missing entries: rename it."
             )
-    X = np.where(absent, estimator.column_means_.astype(X.dtype), X) if absent.any() else X
-    added = absent[:, estimator.missing_columns_].astype(X.dtype)
-    return np.hstack([X, added]) if estimator.missing_columns_ else X
+    if is_missing.any():
+        X = np.where(is_missing, estimator.column_means_.astype(X.dtype), X)
+    if not estimator.missing_columns_:
+        return X
+    indicators = is_missing[:, estimator.missing_columns_].astype(X.dtype)
+    return np.hstack([X, indicators])
 
 
 def check_largest(X: np.ndarray | sparse.csr_array, names: Sequence[str] | None = None) -> None:
-    """Raise an InputError if an array or sparse matrix of finite numbers has a magnitude above
-    1e100.
-    """
+    """Raise InputError if an array or sparse matrix has a magnitude above 1e100."""
     values = X.data if sparse.issparse(X) else X
     if not isinstance(values, np.ndarray) or not values.size:
         return
-    if (
-        max(float(np.fmax.reduce(values, axis=None)), -float(np.fmin.reduce(values, axis=None)))
-        > frames.LARGEST
-    ):
-        row, j = (int(places[0]) for places in (abs(X) > frames.LARGEST).nonzero())
+    highest = float(np.fmax.reduce(values, axis=None))
+    lowest = float(np.fmin.reduce(values, axis=None))
+    if max(highest, -lowest) > frames.LARGEST:
+        rows, columns = (abs(X) > frames.LARGEST).nonzero()
+        row = int(rows[0])
+        j = int(columns[0])
         raise InputError(
             f"Column {_name(names, j)} of X must hold finite numbers up to {frames.LARGEST:g}, "
             f"got {X[row, j]:.3g} in row {row}."
@@ -214,10 +253,9 @@ def check_largest(X: np.ndarray | sparse.csr_array, names: Sequence[str] | None 
 
 
 def _refuse_column(X: Any, names: Sequence[str] | None, may_lack: bool = False) -> None:
-    """Raise an InputError that names the first column with an infinite value or text, or a missing
-    value, and its row.
+    """Raise an InputError for the first column with an infinite value, text, or a missing value.
 
-    ``may_lack`` accepts missing values.
+    It names column and row. ``may_lack`` accepts missing values.
     """
     if sparse.issparse(X) or np.ndim(X) != 2 or np.iscomplexobj(X):
         return
@@ -226,24 +264,27 @@ def _refuse_column(X: Any, names: Sequence[str] | None, may_lack: bool = False) 
             numbers = column.astype(np.float64)
             if (np.isfinite(numbers) | (may_lack & np.isnan(numbers))).all():
                 continue
-        row = next(
-            (
-                i
-                for i, v in enumerate(column)
-                if not (_is_finite(v) or (may_lack and frames.is_missing(v)))
-            ),
-            0,
-        )
+        row = _first_wrong_row(column, may_lack)
         value = "NaN" if frames.is_missing(column[row]) else repr(column[row])
         raise InputError(
             f"Column {_name(names, j)} of X must hold finite numbers, got {value:.40} in row {row}."
         )
 
 
+def _first_wrong_row(column: np.ndarray, may_lack: bool) -> int:
+    """Return the first row without a finite number; 0 if there is none."""
+    for row, value in enumerate(column):
+        is_accepted_gap = may_lack and frames.is_missing(value)
+        if not _is_finite(value) and not is_accepted_gap:
+            return row
+    return 0
+
+
 def _holds_complex(X: Any) -> bool:
     """Tell whether an array of objects holds complex numbers."""
-    is_objects = isinstance(X, np.ndarray) and X.dtype.hasobject
-    return is_objects and any(isinstance(value, (complex, np.complexfloating)) for value in X.flat)
+    if not isinstance(X, np.ndarray) or not X.dtype.hasobject:
+        return False
+    return any(isinstance(value, (complex, np.complexfloating)) for value in X.flat)
 
 
 def _name(names: Sequence[str] | None, j: int) -> str:
@@ -271,29 +312,40 @@ def source_columns(estimator: Any) -> list[str] | None:
     A column with k categories counts k times, and the columns that tell which entries are missing
     are called "missing".
     """
-    names, absent = column_names_of(estimator), getattr(estimator, "missing_columns_", [])
+    names = column_names_of(estimator)
+    missing_columns = getattr(estimator, "missing_columns_", [])
     categories = getattr(estimator, "categories_", None)
-    if categories is None and not absent:
+    if categories is None and not missing_columns:
         return names
-    categories = [None] * estimator.n_features_in_ if categories is None else categories
-    widths = [1 if own is None else len(own) for own in categories]
-    known = np.repeat(names or [f"column {j}" for j in range(len(widths))], widths).tolist()
-    return known + [MISSING] * len(absent)
+    if categories is None:
+        categories = [None] * estimator.n_features_in_
+    if names is None:
+        names = [f"column {j}" for j in range(len(categories))]
+    sources = []
+    for name, values in zip(names, categories):
+        sources += [name] * (1 if values is None else len(values))
+    return sources + [MISSING] * len(missing_columns)
 
 
 def encoded_columns(estimator: Any) -> list[str] | None:
-    """Return the names of the encoded columns, as "age", "city=Rome" and "age is missing"; None
-    without names.
+    """Return the names of the encoded columns; None without names.
+
+    They are like "age", "city=Rome" and "age is missing".
     """
-    sources, categories = source_columns(estimator), getattr(estimator, "categories_", None)
+    sources = source_columns(estimator)
     if sources is None:
         return None
-    absent = getattr(estimator, "missing_columns_", [])
-    known = sources[: len(sources) - len(absent)]
-    if categories is not None:
-        values = [value for own in categories for value in ([None] if own is None else own)]
-        known = [name if value is None else f"{name}={value}" for name, value in zip(known, values)]
-    return known + [f"{known[j]} is missing" for j in absent]
+    missing_columns = getattr(estimator, "missing_columns_", [])
+    names = sources[: len(sources) - len(missing_columns)]
+    j = 0
+    for values in getattr(estimator, "categories_", None) or ():
+        if values is None:
+            j += 1
+            continue
+        for value in values:
+            names[j] = f"{names[j]}={value}"
+            j += 1
+    return names + [f"{names[j]} is missing" for j in missing_columns]
 
 
 def keep_columns(estimator: Any, names: Sequence[str] | None) -> None:
@@ -316,32 +368,30 @@ def row_digests(X: np.ndarray | sparse.csr_array, rows: np.ndarray) -> np.ndarra
     """
     digests = np.empty(len(rows), dtype=np.uint64)
     for low in range(0, len(rows), AT_A_TIME):
-        part = X[rows[low : low + AT_A_TIME]]
-        if sparse.issparse(part):
-            part = sparse.csr_array(part)
-            part.sum_duplicates()
-            part.eliminate_zeros()
-            ends = pairwise(part.indptr.tolist())
-            contents = [
-                part.indices[a:b].astype(np.int32).tobytes() + part.data[a:b].tobytes()
-                for a, b in ends
-            ]
-        else:
-            contents = [
-                row.tobytes() for row in np.ascontiguousarray(part) + 0.0
-            ]  # normalizes -0.0
-        for i, content in enumerate(contents, low):
+        for i, content in enumerate(_contents(X[rows[low : low + AT_A_TIME]]), low):
             digests[i] = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
     return digests
+
+
+def _contents(X: np.ndarray | sparse.csr_array) -> list[bytes]:
+    """Return the content of each row as bytes."""
+    if not sparse.issparse(X):
+        return [row.tobytes() for row in np.ascontiguousarray(X) + 0.0]  # normalizes -0.0
+    X = sparse.csr_array(X)
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    contents = []
+    for start, end in pairwise(X.indptr.tolist()):
+        columns = X.indices[start:end].astype(np.int32)
+        contents.append(columns.tobytes() + X.data[start:end].tobytes())
+    return contents
 
 
 # ---- weights -------------------------------------------------------------------------------------
 
 
 def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
-    """Convert real numbers to a float64 array; raises an InputError that names the argument
-    otherwise.
-    """
+    """Convert real numbers to a float64 array; raise an InputError that names the argument."""
     frames.check_unmasked(values, name)
     with suppress(TypeError, ValueError, OverflowError):
         values = np.asarray(values)
@@ -375,21 +425,23 @@ def class_weights(
     """
     if class_weight is None:
         return sample_weight
-    index = {
-        label: k
-        for k, label in enumerate(dict.fromkeys(label for label in labels if label is not None))
-    }
-    codes = np.array([-1 if label is None else index[label] for label in labels], dtype=np.int64)
-    given, lengths = codes >= 0, np.diff(offsets)
-    copies = np.repeat(np.ones(len(lengths)) if sample_weight is None else sample_weight, lengths)
-    sums = np.bincount(codes[given], copies[given], len(index))
-    each = np.append(_weights_of_classes(class_weight, list(index), sums, whole), 0.0)[
-        codes
-    ]  # 0 at the code -1
-    means = np.add.reduceat(each, offsets[:-1]) / np.maximum(
-        np.add.reduceat(given, offsets[:-1], dtype=int), 1
+    classes = list(dict.fromkeys(label for label in labels if label is not None))
+    code_of_class = {label: k for k, label in enumerate(classes)}
+    codes = np.array(
+        [UNKNOWN if label is None else code_of_class[label] for label in labels], dtype=np.int64
     )
-    weights = means if sample_weight is None else means * sample_weight
+    is_known = codes != UNKNOWN
+    lengths = np.diff(offsets)
+    weights_of_sequences = np.ones(len(lengths)) if sample_weight is None else sample_weight
+    weights_of_labels = np.repeat(weights_of_sequences, lengths)
+    sums = np.bincount(codes[is_known], weights_of_labels[is_known], len(classes))
+    weights_of_classes = _weights_of_classes(class_weight, classes, sums, whole)
+    # the code of unknown labels selects the last entry
+    each = np.append(weights_of_classes, 0.0)[codes]
+    n_known = np.add.reduceat(is_known, offsets[:-1], dtype=int)
+    weights = np.add.reduceat(each, offsets[:-1]) / np.maximum(n_known, 1)
+    if sample_weight is not None:
+        weights = weights * sample_weight
     if whole and not weights.any():
         raise InputError("class_weight must leave an example a weight above 0.")
     return weights
@@ -401,21 +453,21 @@ def _weights_of_classes(
     """Return the weight of each class; ``sums`` (K,) are the total sample weights of classes."""
     if isinstance(class_weight, dict):
         # a fold may lack classes of the dict if all its classes are in the dict
-        unknown = [label for label in class_weight if label not in classes]
+        has_all = class_weight.keys() >= set(classes)
+        has_others = any(label not in classes for label in class_weight)
+        is_wrong = whole and has_others and not has_all
         weights = np.array([class_weight.get(label, 1.0) for label in classes], dtype=np.float64)
-        is_wrong = whole and unknown and not class_weight.keys() >= set(classes)
         if is_wrong or not ((weights >= 0) & (weights < np.inf)).all():
-            named = listed(classes, 5)
             raise InputError(
-                f"class_weight must hold finite numbers >= 0 for the classes {named}, got {class_weight}."
+                "class_weight must hold finite numbers >= 0 for the classes "
+                f"{listed(classes, 5)}, got {class_weight}."
             )
         return weights
-    if not (isinstance(class_weight, str) and class_weight == "balanced" and whole):
-        accepted = (
-            'None, "balanced" or a dict'
-            if whole
-            else "None or a dict where not all examples are at hand"
-        )
+    is_balanced = isinstance(class_weight, str) and class_weight == "balanced"
+    if not is_balanced or not whole:
+        accepted = "None or a dict where not all examples are at hand"
+        if whole:
+            accepted = 'None, "balanced" or a dict'
         raise InputError(f"class_weight must be {accepted}, got {class_weight!r}.")
     present = sums > 0
     balanced = sum(sums.tolist()) / (np.count_nonzero(present) * np.where(present, sums, 1.0))
@@ -428,13 +480,15 @@ def weighted_by_class(
     codes: np.ndarray,
     weights: np.ndarray | None,
 ) -> np.ndarray | None:
-    """Multiply sample weights by class weights, which must all be positive; ``codes`` are class
-    indices.
+    """Multiply sample weights by class weights, which must all be positive.
+
+    ``codes`` (n,) are indices of ``classes`` (K,).
     """
-    every = class_weights(class_weight, classes[codes].tolist(), np.arange(len(codes) + 1), weights)
-    if every is not None and not every.all():
+    offsets = np.arange(len(codes) + 1)
+    products = class_weights(class_weight, classes[codes].tolist(), offsets, weights)
+    if products is not None and not products.all():
         raise InputError("class_weight must hold finite numbers > 0.")
-    return every
+    return products
 
 
 @overload
@@ -446,19 +500,19 @@ def check_sample_weight(sample_weight: ArrayLike, n: int) -> np.ndarray: ...
 
 
 def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray | None:
-    """Validate the weights of n examples, or one number for all; returns an array (n,), or None for
-    None.
+    """Validate the weights of n examples, or one number for all.
+
+    Return an array (n,), or None for None.
     """
     if sample_weight is None:
         return None
     weights = as_numbers(sample_weight, "sample_weight")
-    weights = np.full(n, weights) if weights.ndim == 0 else weights
-    if (
-        weights.shape != (n,)
-        or not ((weights >= 0) & (weights <= frames.LARGEST)).all()
-        or not weights.any()
-    ):
+    if weights.ndim == 0:
+        weights = np.full(n, weights)
+    are_in_range = ((weights >= 0) & (weights <= frames.LARGEST)).all()
+    if weights.shape != (n,) or not are_in_range or not weights.any():
         raise InputError(
-            f"sample_weight must hold {n} finite numbers >= 0, not all zero, got {shown(sample_weight)}."
+            f"sample_weight must hold {n} finite numbers >= 0, not all zero, "
+            f"got {shown(sample_weight)}."
         )
     return weights

@@ -84,6 +84,8 @@ class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
         names = column_names_of(self)
         if names is None:
             names = [f"column {j}" for j in range(encoder.shapes.get(PLAIN, 0))]
+        if isinstance(rows, list):  # keys that the first rows lacked
+            names = list(dict.fromkeys([*names, *encoder.shapes, *(encoder.numbers or ())]))
         tokens = encoder.encode(rows, np.arange(n + 1)).everything()
         groups = {}
         for name, effect in group_outputs(self.model_.predictor(), tokens).items():

@@ -1,28 +1,29 @@
 """Checks and scores of rows with one output each."""
 
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from omkl._threads import in_threads
 from omkl.data import Block, Stream, frames
-from omkl.data.blocks import align_columns, is_frame, n_rows
-from omkl.data.frames import text_of
-from omkl.data.table_columns import TEXT, Column, read_columns, rows_of_columns, warn_of_unknown
+from omkl.data.blocks import n_rows, take_rows
+from omkl.data.table_columns import TEXT, warn_of_unknown
+from omkl.data.table_reading import Table, TrainingColumns, is_list_of_dicts, read_table
 from omkl.estimators import validation
 from omkl.estimators.batch import is_a_classifier
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.targets import checked_classes, finite_targets, has_columns
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TokenData
-from omkl.features.vocabulary import NUMBERS
 from omkl.online.averaging import Predictor
+from omkl.online.model import OnlineModel
 
 #: Accepted rows.
 RowsLike: TypeAlias = (
@@ -40,7 +41,7 @@ def read_rows(
     Parameters
     ----------
     estimator : OnlineMKLClassifier or OnlineMKLRegressor
-        It stores the column names of the first rows, and compares the names of later rows.
+        It stores the columns of the first rows; later rows are compared with them.
     block : TrainingBlock
     first : bool
         Whether a model starts with these rows.
@@ -53,10 +54,12 @@ def read_rows(
     """
     if block.y is None:
         raise InputError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None; a stream has pairs (x, y)."
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None; "
+            "a stream has pairs (x, y)."
         )
     X, y = checked_rows(estimator, block.X, first, block.y, whole=whole)
-    classifies, names = is_a_classifier(estimator), validation.column_names_of(estimator)
+    classifies = is_a_classifier(estimator)
+    names = validation.column_names_of(estimator)
     y = checked_classes(y, first) if classifies else finite_targets(y)
     weights = validation.check_sample_weight(block.sample_weight, len(y))
     offsets = np.arange(len(y) + 1)
@@ -66,28 +69,39 @@ def read_rows(
         )
     if not whole:
         return TokenData(X, offsets, y.tolist(), weights, names=names)
-    distinct = None
     if weights is not None:
-        rows = np.flatnonzero(weights > 0)
-        X, y, weights = (
-            [X[i] for i in rows] if isinstance(X, list) else X[rows],
-            y[rows],
-            weights[rows],
-        )
+        weighted = np.flatnonzero(weights > 0)
+        X = take_rows(X, weighted)
+        y = y[weighted]
+        weights = weights[weighted]
+    distinct = None
     if estimator.shuffle and not isinstance(X, list):
         # shuffling sorted examples makes the model independent of their order, and a repeated row
-        # equal to a weight ranks of numbers, which do not depend on units
-        ranks = (
-            X
-            if sparse.issparse(X)
-            else np.stack([np.unique(x, return_inverse=True)[1] for x in X.T], axis=1)
-        )
-        digests = validation.row_digests(ranks, np.arange(len(y)))
-        order = np.lexsort((np.unique(y, return_inverse=True)[1], digests))
-        ordered = digests[order]
-        distinct = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-        X, y, weights = X[order], y[order], None if weights is None else weights[order]
-    return TokenData(X, np.arange(len(y) + 1), y.tolist(), weights, distinct, names, len(y))
+        # equal to a weight
+        order, distinct = _order_by_content(X, y)
+        X = X[order]
+        y = y[order]
+        if weights is not None:
+            weights = weights[order]
+    offsets = np.arange(len(y) + 1)
+    return TokenData(X, offsets, y.tolist(), weights, distinct, names, total=len(y))
+
+
+def _order_by_content(
+    X: np.ndarray | sparse.csr_array, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return an order (n,) of rows by their content, and positions in it of one of each content."""
+    content = X
+    if not sparse.issparse(X):
+        # ranks of numbers do not depend on units
+        ranks = [np.unique(column, return_inverse=True)[1] for column in X.T]
+        content = np.stack(ranks, axis=1)
+    digests = validation.row_digests(content, np.arange(len(y)))
+    codes = np.unique(y, return_inverse=True)[1]
+    order = np.lexsort((codes, digests))
+    ordered = digests[order]
+    is_new = np.append(True, ordered[1:] != ordered[:-1])
+    return order, np.flatnonzero(is_new)
 
 
 def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
@@ -95,32 +109,41 @@ def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
     model = estimator.model_
     stream = as_stream(X)
     if stream is not None:
-        return np.concatenate([row_potentials(estimator, block) for block in stream.blocks()])
+        blocks = [row_potentials(estimator, block) for block in stream.blocks()]
+        if not blocks:
+            raise InputError("The stream must have at least one example, got none.")
+        return np.concatenate(blocks)
     rows = checked_rows(estimator, X, reset=False)
-    if is_frame(X) and isinstance(rows, list):
-        _warn_of_unknown(estimator, rows)
+    # new values are usual in single dicts, such as those of river
+    is_single_dict = isinstance(X, list) and len(X) == 1
+    if isinstance(rows, list) and not is_single_dict and model.codec.encoder.vocabulary is not None:
+        _warn_of_unknown(model, rows)
     model.codec.warn_of_absent_keys(rows, model.predictor)
     n = n_rows(rows)
 
-    def scored(part: FlatTokens) -> np.ndarray:
+    def potentials_of(part: FlatTokens) -> np.ndarray:
         encoded = model.codec.encoder.encode(part, np.arange(n_rows(part) + 1))
-        found = [potentials.unary for _, potentials in model.blocks(encoded)]
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        blocks = [potentials.unary for _, potentials in model.blocks(encoded)]
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     if n <= AT_A_TIME:
-        return scored(rows)
+        return potentials_of(rows)
     model.predictor()  # create it once for all threads
     parts = (rows[low : low + AT_A_TIME] for low in range(0, n, AT_A_TIME))
-    return np.concatenate(in_threads(scored, parts, estimator.n_jobs))
+    return np.concatenate(in_threads(potentials_of, parts, estimator.n_jobs))
 
 
-def _warn_of_unknown(estimator: Any, rows: list[dict]) -> None:
-    """Warn of categories that the model does not know, once for each column."""
-    vocabulary = estimator.model_.codec.encoder.vocabulary
-    for key in _text_keys(estimator.model_):
-        present = {row[key] for row in rows if key in row}
-        if unknown := sorted(present - vocabulary.ids[key].keys()):
-            warn_of_unknown(key, unknown)
+def _warn_of_unknown(model: OnlineModel, rows: list[dict]) -> None:
+    """Warn of categories that a model does not know, once for each column."""
+    values_by_key = model.codec.encoder.vocabulary.ids
+    unknown = defaultdict(set)
+    for row in rows:
+        for key, value in row.items():
+            if isinstance(value, str) and value not in values_by_key.get(key, {}):
+                unknown[key].add(value)
+    for key in _text_keys(model):
+        if key in unknown:
+            warn_of_unknown(key, sorted(unknown[key]))
 
 
 def score_rows(
@@ -138,12 +161,15 @@ def score_rows(
     """
     from sklearn.metrics import accuracy_score, r2_score
 
-    found = []
+    targets = []
+    predictions = []
     for block in blocks_of(X, y, sample_weight):
         if block.y is None:
             raise InputError("score needs the targets y of the rows.")
-        found.append((np.asarray(frames.plain_targets(block.y)), estimator.predict(block.X)))
-    gold, predicted = (np.concatenate(parts) for parts in zip(*found))
+        targets.append(np.asarray(frames.plain_targets(block.y)))
+        predictions.append(estimator.predict(block.X))
+    gold = np.concatenate(targets)
+    predicted = np.concatenate(predictions)
     metric = accuracy_score if is_a_classifier(estimator) else r2_score
     return float(metric(gold, predicted, sample_weight=sample_weight))
 
@@ -152,71 +178,80 @@ def held_out_r2(predictor: Predictor, examples: Sequence) -> float:
     """Return R^2 of a frozen model on held-out examples."""
     from sklearn.metrics import r2_score
 
-    gold = [y for _, y, _ in examples]
-    return r2_score(
-        gold, [predictor.structure.decode(predictor.potentials(x)) for x, _, _ in examples]
-    )
+    gold = []
+    predicted = []
+    for x, y, _ in examples:
+        gold.append(y)
+        predicted.append(predictor.structure.decode(predictor.potentials(x)))
+    return r2_score(gold, predicted)
 
 
-def checked_rows(estimator: Any, X: object, reset: bool, *y: ArrayLike, whole: bool = False) -> Any:
-    """Check rows: a list of dicts, or an array, sparse matrix or data frame as scikit-learn checks
-    it.
+def checked_rows(
+    estimator: Any, X: RowsLike | Block, reset: bool, *y: ArrayLike, whole: bool = False
+) -> Any:
+    """Check rows, and return them as a list of dicts, or as an array or sparse matrix.
 
-    ``reset`` stores the names and kinds of columns instead of comparing them; ``whole`` says that
-    these are all training rows. Return X, or X and ``y`` if given.
+    Parameters
+    ----------
+    estimator : OnlineMKLClassifier or OnlineMKLRegressor
+    X : table that :func:`read_table` takes
+    reset : bool
+        Whether to store the columns in the estimator instead of comparing them.
+    *y : array of shape (n,), optional
+    whole : bool
+        Whether these are all training rows.
+
+    Returns
+    -------
+    X, or (X, y) if y is given
     """
     for targets in y:
         _check_single_output(estimator, targets)
-    names = None
-    if isinstance(X, Block):
-        # reorder the columns of a block by name to match the model
-        known = None if reset else validation.column_names_of(estimator)
-        X, names = X.aligned(known, "A block of the stream").X, X.feature_names
-    if reset and isinstance(X, list):
+    is_known = not reset and frames.are_known_columns(X, estimator.__dict__)
+    if is_known and all(frames.is_column(column, n_rows(X)) for column in y):
+        numbers = np.ascontiguousarray(X, dtype=np.float64)
+        return (numbers, *y) if y else numbers
+    training = None
+    if not reset and not is_list_of_dicts(X):
+        training = _training_columns(estimator)
+    table = read_table(X, training)
+    if reset:
         validation.forget_columns(estimator)
-    columns = None
-    if is_frame(X):
-        X, columns = _rows_of_frame(X, estimator, reset, whole)
-    else:
-        X = frames.times_as_days(X)
-    if isinstance(X, list) and X and isinstance(X[0], dict):
-        y = tuple(map(_targets_of_dicts, y))
-        if any(
-            n_rows(column) != len(X) for column in y
-        ):  # scikit-learn's check takes as long as a dict
-            check_consistent_length(X, *y)
-        if names is not None and reset:
-            estimator.column_kinds_ = _kinds_of_rows(X, names)
-        elif names is not None:
-            X = _with_text(X, _text_columns(estimator, names))
-        checked = (X, *y) if y else X
-    elif (
-        not reset
-        and frames.are_known_columns(X, estimator.__dict__)
-        and all(frames.is_column(column, len(X)) for column in y)
-    ):
-        X = np.ascontiguousarray(X, dtype=np.float64)
-        checked = (X, *y) if y else X
-    else:
-        checks: dict[str, Any] = {
-            "accept_sparse": "csr",
-            "dtype": np.float64,
-            "order": "C",
-            "reset": reset,
-        }
-        if estimator.missing == "indicator" and not sparse.issparse(X):
-            checks["ensure_all_finite"] = "allow-nan"
-        if y:
-            checks["y_numeric"] = isinstance(estimator, RegressorMixin)
-        with warnings.catch_warnings():
-            if names is not None:  # names are already compared
-                warnings.filterwarnings("ignore", "X does not have valid feature names")
-            checked = validation.checked_arrays(
-                estimator, X, *y, names=names, columns=columns, **checks
-            )
-    if reset and names is not None:
-        validation.keep_columns(estimator, names)
-    return checked
+        if whole:
+            table = table.without_identifiers()
+    learns_dicts = table.has_text if training is None else training.are_dicts
+    if table.rows is not None or (table.columns is not None and learns_dicts):
+        return _checked_dicts(estimator, table, reset, y)
+    checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C"}
+    if estimator.missing == "indicator" and not sparse.issparse(table.array):
+        checks["ensure_all_finite"] = "allow-nan"
+    if y:
+        checks["y_numeric"] = isinstance(estimator, RegressorMixin)
+    return validation.checked_arrays(estimator, table, *y, reset=reset, **checks)
+
+
+def _checked_dicts(estimator: Any, table: Table, reset: bool, y: tuple) -> Any:
+    """Return a table as a list of dicts; see :func:`checked_rows`."""
+    is_named = table.columns is not None or table.names is not None
+    if reset and is_named:
+        validation.store_columns(estimator, table)
+    rows = table.in_rows().rows or []
+    y = tuple(map(_targets_of_dicts, y))
+    # scikit-learn's check takes as long as a dict
+    if any(n_rows(column) != len(rows) for column in y):
+        check_consistent_length(rows, *y)
+    return (rows, *y) if y else rows
+
+
+def _training_columns(estimator: Any) -> TrainingColumns:
+    """Return the columns on which an online estimator was trained; of dicts, the keys of text."""
+    training = validation.training_columns(estimator)
+    if "n_features_in_" in estimator.__dict__:
+        return replace(training, are_dicts=training.have_text)
+    kinds: dict[Hashable, str | None] = {}
+    if estimator.__sklearn_is_fitted__():
+        kinds.update(dict.fromkeys(_text_keys(estimator.model_), TEXT))
+    return replace(training, kinds=kinds, are_dicts=True)
 
 
 def _check_single_output(estimator: Any, y: Any) -> None:
@@ -224,87 +259,26 @@ def _check_single_output(estimator: Any, y: Any) -> None:
     if has_columns(y):
         batch = "MKLClassifier" if is_a_classifier(estimator) else "MKLRegressor"
         raise InputError(
-            f"{type(estimator).__name__} learns one output, got y of shape {np.shape(y)}: {batch} learns several."
+            f"{type(estimator).__name__} learns one output, got y of shape {np.shape(y)}: "
+            f"{batch} learns several."
         )
 
 
 def _targets_of_dicts(y: object) -> np.ndarray:
     """Return the targets of dicts as an array."""
     y = frames.plain_targets(y)
-    if (
-        type(y) is list
-        and len(kinds := set(map(type, y))) == 1
-        and kinds <= {bool, int, float, str}
-    ):
-        return np.asarray(y)
-    return y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
-
-
-def _rows_of_frame(
-    X: Any, estimator: BaseEstimator, reset: bool, whole: bool
-) -> tuple[Any, list[Column] | None]:
-    """Convert a data frame with text to a list of dicts, and store (``reset``) or compare its
-    names.
-
-    Return a frame of numbers unchanged, since scikit-learn stores and compares its names, and its
-    columns.
-    """
-    learned_dicts = not reset and "n_features_in_" not in estimator.__dict__
-    if not reset and not learned_dicts:
-        return X, None
-    names = frames.column_names(X)
-    if learned_dicts:
-        align_columns(X, names, validation.column_names_of(estimator), "The data frame")
-        columns = read_columns(X, _kinds_by_name(estimator, list(X.columns)))
-        return rows_of_columns(columns, as_dicts=True), None
-    validation.forget_columns(estimator)
-    columns = validation.read_frame_columns(estimator, X, reset, whole)
-    if not any(column.is_text for column in columns):
-        return X, columns
-    validation.keep_columns(estimator, names)
-    return rows_of_columns(columns), None
-
-
-def _kinds_by_name(estimator: Any, names: Sequence) -> list[str | None]:
-    """Return the kinds of columns in training; of rows that were dicts, only text is known."""
-    if "column_kinds_" in estimator.__dict__:
-        names_in_training = validation.column_names_of(estimator) or names
-        kinds = dict(zip(names_in_training, estimator.column_kinds_))
-    elif estimator.__sklearn_is_fitted__():
-        kinds = dict.fromkeys(_text_keys(estimator.model_), TEXT)
-    else:
-        kinds = {}
-    return [kinds.get(name) for name in names]
-
-
-def _kinds_of_rows(rows: list[dict], names: Sequence[str]) -> list[str | None]:
-    """Return the kinds of the columns of a table as dicts: text, or None for all others."""
-    kinds: list[str | None] = []
-    for name in names:
-        first = next((row[name] for row in rows if row.get(name) is not None), None)
-        kinds.append(TEXT if isinstance(first, str) else None)
-    return kinds
-
-
-def _text_columns(estimator: Any, names: Sequence[str]) -> list[str]:
-    """Return the names of the columns that held text in training."""
-    kinds = _kinds_by_name(estimator, names)
-    return [name for name, kind in zip(names, kinds) if kind == TEXT]
+    if type(y) is list:
+        types = set(map(type, y))
+        if len(types) == 1 and types <= {bool, int, float, str}:
+            return np.asarray(y)
+    if type(y) is np.ndarray and y.ndim == 1:
+        return y
+    return column_or_1d(y, warn=True)
 
 
 def _text_keys(model: Any) -> list[str]:
     """Return the keys of dicts that held only text in training."""
     vocabulary = model.codec.encoder.vocabulary
-    return [] if vocabulary is None else [key for key in vocabulary.keys if vocabulary.is_text(key)]
-
-
-def _with_text(rows: list[dict], keys: Sequence[str]) -> list[dict]:
-    """Return rows of a table whose numbers are categories in columns that held text."""
-    if not keys:
-        return rows
-    rows = list(rows)
-    for i, row in enumerate(rows):
-        numbers = [key for key in keys if isinstance(row.get(key), NUMBERS)]
-        if numbers:
-            rows[i] = row | {key: text_of(row[key]) for key in numbers}
-    return rows
+    if vocabulary is None:
+        return []
+    return [key for key in vocabulary.keys if vocabulary.is_text(key)]

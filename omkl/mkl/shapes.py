@@ -12,10 +12,9 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import resample
 from sklearn.utils.validation import check_consistent_length
 
-from omkl.data.blocks import is_frame
-from omkl.data.frames import plain_targets, times_as_days
-from omkl.data.table_columns import read_columns
-from omkl.estimators.validation import MISSING, source_columns
+from omkl.data.frames import plain_targets
+from omkl.data.table_reading import read_table
+from omkl.estimators.validation import MISSING, source_columns, training_columns
 from omkl.exceptions import InputError
 from omkl.mkl.kernel_sources import summed
 
@@ -132,7 +131,7 @@ def find_shapes(
                 f"{name!r} is on {len(group.columns)}."
             )
         names_of_groups.setdefault(group.columns, []).append(name)
-    values = _columns(X, names, getattr(estimator, "column_kinds_", None))
+    values = _columns(estimator, X, names)
     points: dict[Columns, Points] = {}
     for columns in names_of_groups:
         points[columns] = _points([values[name] for name in columns], columns)
@@ -174,34 +173,36 @@ def _names_of_outputs(estimator: Any, n_outputs: int) -> list[str]:
     return [str(label) for label in varying[-n_outputs:]]
 
 
-def _columns(
-    X: Any, names: Sequence[str], kinds: Sequence[str | None] | None
-) -> dict[str, np.ndarray]:
-    """Return columns of numbers, NaN where they are missing, or of strings, by name: (n,) each.
+def _columns(estimator: Any, X: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return columns of numbers, NaN where they are missing, or strings, by name.
 
-    The column "missing" names missing numbers. ``kinds`` are those of the columns of a data frame
-    in training.
+    The column "missing" names the missing numbers of each row. ``names`` are those of columns of
+    arrays.
     """
-    columns: dict[str, np.ndarray] = {}
-    if is_frame(X):
-        for column in read_columns(X, kinds):
-            values = column.values
-            if column.is_text:
-                values = np.array([MISSING if text is None else text for text in values])
-            columns[column.name] = values
-    else:
-        array = times_as_days(np.asarray(X))
+    training = training_columns(estimator)
+    table = read_table(X, training)
+    columns = {}
+    if table.rows is not None:
+        table = table.in_columns(training)
+    if table.columns is None:
+        array = np.asarray(table.array)
         if array.ndim != 2:
             raise InputError(
                 f"shapes takes an array of numbers or a data frame, got {type(X).__name__}."
             )
         columns = dict(zip(names, array.astype(np.float64).T))
+    for name, column in zip(table.names or names, table.columns or ()):
+        columns[name] = column.values
+        if column.is_text:
+            texts = [MISSING if text is None else text for text in column.values]
+            columns[name] = np.array(texts)
     is_missing = {}
     for name, values in columns.items():
         if values.dtype.kind == "f":
             is_missing[name] = np.isnan(values)
+    n_rows = len(next(iter(columns.values())))
     missing = []
-    for i in range(len(X)):
+    for i in range(n_rows):
         missing_names = [name for name in is_missing if is_missing[name][i]]
         missing.append(", ".join(missing_names) or "none")
     columns[MISSING] = np.array(missing)

@@ -8,9 +8,9 @@ import numpy as np
 from scipy import sparse
 
 from omkl.data import Stream
-from omkl.data.blocks import align_columns, is_frame, n_rows
+from omkl.data.blocks import is_frame, n_rows
 from omkl.data.frames import LARGEST, column_names
-from omkl.data.table_columns import read_frame
+from omkl.data.table_reading import TrainingColumns, read_table
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import Labels, Outputs, learn_labels
 from omkl.estimators.validation import check_sample_weight
@@ -286,8 +286,8 @@ def _checked_sequence(sequence: Any, i: int, names: Sequence[str] | None) -> Any
         )
     if type(sequence) is list:
         return sequence
-    aligned = align_columns(sequence, column_names(sequence), names, f"Sequence {i} of X")
-    return read_frame(aligned)
+    columns = TrainingColumns(names=names)
+    return read_table(sequence, columns, f"Sequence {i} of X").values
 
 
 def _check_tokens(tokens: Any, kind: TokenKind, offsets: np.ndarray) -> None:

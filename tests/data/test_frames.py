@@ -17,7 +17,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import omkl
 from omkl.data import Block, Stream, open_stream, stream_csv, stream_frames, stream_parquet
-from omkl.data.table_columns import encode_columns, read_columns, read_frame
+from omkl.data.table_columns import encode_columns
+from omkl.data.table_reading import TrainingColumns, read_table
 from omkl.exceptions import DataFileError, DataWarning, InputError
 
 N = 137
@@ -115,18 +116,18 @@ def test_times_are_days_in_every_frame_and_unit(kind, unit):
         )
     assert_array_equal(stream_frames(made).read().X, DAYS)
     if kind != "arrow":
-        assert_array_equal(read_frame(made), DAYS)
+        assert_array_equal(read_table(made).values, DAYS)
         assert_array_equal(Stream.from_arrays(made).read().X, DAYS)
 
 
 def test_zones_do_not_matter_and_times_of_a_day_are_parts_of_it():
     noon = datetime.datetime(2024, 7, 1, 12, tzinfo=datetime.UTC)
     berlin = pd.DataFrame({"when": pd.Series([noon, None]).dt.tz_convert("Europe/Berlin")})
-    assert_array_equal(read_frame(berlin), [[19905.5], [np.nan]])
+    assert_array_equal(read_table(berlin).values, [[19905.5], [np.nan]])
     assert_array_equal(stream_frames(berlin).read().X, [[19905.5], [np.nan]])
     clock = pl.DataFrame({"at": [datetime.time(6), None, datetime.time(18, 0)]})
-    assert_array_equal(read_frame(clock), [[0.25], [np.nan], [0.75]])
-    assert_array_equal(stream_frames(clock).read().X, read_frame(clock))
+    assert_array_equal(read_table(clock).values, [[0.25], [np.nan], [0.75]])
+    assert_array_equal(stream_frames(clock).read().X, read_table(clock).values)
 
 
 def test_categories_are_strings_also_where_they_are_numbers():
@@ -134,7 +135,7 @@ def test_categories_are_strings_also_where_they_are_numbers():
         {"shop": pd.Categorical([30, 4, None]), "size": [1.0, np.nan, 2.0], "y": ["b", "a", "b"]}
     )
     rows = [{"shop": "30", "size": 1.0}, {"shop": "4"}, {"size": 2.0}]
-    assert read_frame(frame[["shop", "size"]]) == rows
+    assert read_table(frame[["shop", "size"]]).values == rows
     for made in (frame, pa.Table.from_pandas(frame), [frame]):
         X, y = stream_frames(made, "y").read()
         assert rows == X
@@ -147,11 +148,13 @@ def test_categories_are_strings_also_where_they_are_numbers():
 )
 def test_frames_are_read_as_streams_of_them(library, other):
     frame = library({"zip": ["01234", "99999"], "other": other})
-    rows = read_frame(frame)
+    rows = read_table(frame).values
     assert rows[0]["zip"] == "01234"
     assert rows == stream_frames(frame).read().X
     assert (
-        np.array_equal(read_frame(frame[["other"]]), stream_frames(frame[["other"]]).read().X)
+        np.array_equal(
+            read_table(frame[["other"]]).values, stream_frames(frame[["other"]]).read().X
+        )
         or other[0] == "01234"
     )
 
@@ -198,7 +201,7 @@ def test_estimators_learn_from_times_and_find_them_in_streams(library, rng):
     frame = library({"when": when, "size": rng.normal(size=80)})
     y = (when > np.datetime64("2024-02-15", "s")).astype(int)
     model = omkl.OnlineMKLClassifier(
-        omkl.kernels.per_column("gaussian", read_frame(frame)), random_state=0
+        omkl.kernels.per_column("gaussian", read_table(frame).values), random_state=0
     )
     assert model.fit(frame, y).score(frame, y) > 0.95
     assert model.feature_names_in_.tolist() == ["when", "size"]
@@ -273,7 +276,9 @@ def test_files_with_columns_in_another_order_are_brought_into_that_of_the_first(
         write_csv(tmp_path / "1.csv", ["a", "b", "c"], ROWS[:10]),
         write_csv(tmp_path / "2.csv", ["c", "extra", "a", "b"], ROWS[10:]),
     ]
-    stream = stream_csv(paths, block_size=7)
+    with pytest.raises(DataFileError, match=r"2\.csv has the unknown column 'extra'"):
+        stream_csv(paths).read()
+    stream = stream_csv(paths, columns=["a", "b", "c"], block_size=7)
     assert stream.feature_names == ["a", "b", "c"]
     np.testing.assert_array_equal(stream.read().X, ROWS)
     for derived in (stream, stream.shuffled()):
@@ -300,7 +305,9 @@ def test_columns_of_lists_are_numbered(tmp_path):
     pa.parquet.write_table(table, tmp_path / "a.parquet")
     block = stream_parquet(tmp_path / "a.parquet", "y").read()
     assert block.feature_names == ["x", "v[0]", "v[1]"]
-    np.testing.assert_array_equal(block.aligned(["v[1]", "x"], "it").X, [[2, 1], [4, 2]])
+    np.testing.assert_array_equal(
+        block.aligned(["v[1]", "x", "v[0]"], "it").X, [[2, 1, 1], [4, 2, 3]]
+    )
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -377,7 +384,8 @@ def test_a_first_row_of_megabytes_tells_the_types_of_columns(tmp_path):
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
 def test_numbers_in_a_column_that_held_text_are_looked_up_as_text(make):
-    columns = read_columns(make({"zip": [1, 2], "size": [0.5, 2.0]}), ["text", "numbers"])
+    training = TrainingColumns(names=["zip", "size"], kinds={"zip": "text", "size": "numbers"})
+    columns = read_table(make({"zip": [1, 2], "size": [0.5, 2.0]}), training).columns
     with pytest.warns(
         DataWarning, match="'zip' of X has unknown values, which count as missing: '2'"
     ):

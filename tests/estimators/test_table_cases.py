@@ -1,18 +1,21 @@
 """Cases of tables that batch, linear and online estimators treat alike."""
 
 import datetime
+import functools
 import warnings
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import omkl
 from omkl.data import Block, Stream, stream_csv
-from omkl.data.table_columns import IDENTIFIER, TEXT, read_columns
+from omkl.data.table_columns import IDENTIFIER, TEXT
+from omkl.data.table_reading import read_table
 from omkl.exceptions import DataWarning, InputError
 
 N = 60
@@ -167,6 +170,220 @@ def test_unknown_categories_get_one_warning(estimator):
     assert [warning.filename for warning in told] == [__file__]
 
 
+# ---- one door ------------------------------------------------------------------------------------
+
+#: All kinds of estimators of rows.
+READERS = {
+    **ESTIMATORS,
+    "batch, cross-validated": lambda: omkl.MKLClassifierCV(
+        ["linear:standardize=True"], Cs=[1.0, 10.0], cv=2, weighting="norms"
+    ),
+    "linear, cross-validated": lambda: omkl.SparseLogisticRegressionCV([0.01, 0.02], cv=2),
+    "regression": lambda: omkl.MKLRegressor(["linear:standardize=True"], C=1.0),
+    "group lasso": lambda: omkl.GroupLasso(0.01),
+    "online regression": lambda: omkl.OnlineMKLRegressor(random_state=0, weighting="norms"),
+}
+
+
+def dicts_of(frame):
+    return [
+        {name: value for name, value in row.items() if value is not None and value == value}
+        for row in frame.to_dict("records")
+    ]
+
+
+def block_of(frame):
+    if any(dtype.kind not in "biuf" for dtype in frame.dtypes):
+        return Block(dicts_of(frame), None, list(frame.columns))
+    return Block(frame.to_numpy(), None, list(frame.columns))
+
+
+#: Forms of a table whose columns have names.
+NAMED = {
+    "pandas": lambda frame: frame,
+    "polars": lambda frame: pl.DataFrame({name: frame[name].tolist() for name in frame.columns}),
+    "Arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    "record batch": lambda frame: pa.RecordBatch.from_pandas(frame, preserve_index=False),
+    "block": block_of,
+}
+FORMS = NAMED | {
+    "dicts": dicts_of,
+    "array": lambda frame: frame.to_numpy(),
+    "sparse": lambda frame: sparse.csr_array(frame.to_numpy()),
+}
+NUMBERS = pd.DataFrame({"size": SIZE, "b": np.cos(SIZE), "c": CODES * 1.0})
+MIXED = NUMBERS.assign(c=np.array(["x", "y", "z"])[CODES])
+TABLES = {"numbers": NUMBERS, "text": MIXED}
+#: Tables and forms that no estimator reads: arrays have one type.
+TEXT_NEEDS_NAMES = {("text", "array"), ("text", "sparse")}
+
+
+@functools.cache
+def model_of(reader, table, form):
+    estimator = READERS[reader]()
+    if form == "sparse" and hasattr(estimator, "kernels"):
+        estimator.set_params(kernels=["linear"])
+    return estimator.fit(FORMS[form](TABLES[table]), IS_FIRST)
+
+
+def scores_of(model, X):
+    return getattr(model, "decision_function", model.predict)(X)
+
+
+def cases(test):
+    """Run a test over all estimators, forms and tables."""
+    for name, values in (("table", TABLES), ("form", FORMS), ("reader", READERS)):
+        test = pytest.mark.parametrize(name, values)(test)
+
+    @functools.wraps(test)
+    def run(reader, form, table, **more):
+        if (table, form) not in TEXT_NEEDS_NAMES:
+            test(reader, form, table, **more)
+
+    return run
+
+
+@cases
+def test_columns_are_taken_by_name_in_any_order(reader, form, table):
+    model, frame = model_of(reader, table, form), TABLES[table]
+    turned = frame[["c", "size", "b"]]
+    scores = scores_of(model, FORMS[form](frame))
+    is_online_of_dicts = form == "dicts" and "online" in reader
+    assert hasattr(model, "n_features_in_") != is_online_of_dicts
+    assert (
+        hasattr(model, "feature_names_in_")
+        == (form in NAMED or form == "dicts") - is_online_of_dicts
+    )
+    if form in NAMED:
+        assert model.n_features_in_ == 3
+        assert model.feature_names_in_.tolist() == ["size", "b", "c"]
+        for other in NAMED.values():
+            assert_allclose(scores_of(model, other(turned)), scores)
+    elif form == "dicts":
+        assert_array_equal(scores_of(model, dicts_of(turned)), scores)
+
+
+@cases
+def test_other_columns_are_refused_by_name(reader, form, table):
+    model, frame = model_of(reader, table, form), TABLES[table]
+    more, fewer = frame.assign(new=1.0), frame.drop(columns="b")
+    if form == "dicts":  # rows may lack keys, and unknown keys have no weight
+        assert_array_equal(scores_of(model, dicts_of(more)), scores_of(model, dicts_of(frame)))
+        expected = scores_of(model, dicts_of(frame.assign(b=np.nan)))
+        assert_array_equal(scores_of(model, dicts_of(fewer)), expected)
+        return
+    messages = ("X has 4 features, but", "X has 2 features, but")
+    if form in NAMED:
+        messages = ("X has the unknown column 'new'", "X has no column 'b'")
+    for other, message in zip((more, fewer), messages):
+        with pytest.raises(InputError if form in NAMED else ValueError, match=message):
+            model.predict(FORMS[form](other))
+
+
+@cases
+def test_values_are_read_alike(reader, form, table):
+    """Text where numbers were, missing values, dates, types, and tables without rows."""
+    model, frame = model_of(reader, table, form), TABLES[table]
+    make, column = FORMS[form], "1" if form == "array" else "'b'"
+    integers = frame.assign(b=np.arange(N) % 2)
+    floats = integers.astype({"b": float})
+    assert_allclose(scores_of(model, make(integers)), scores_of(model, make(floats)))
+    with pytest.raises(ValueError, match=r"row|sample"):
+        model.predict(make(frame[:0]))
+    if form == "sparse":
+        return
+    assert np.isfinite(scores_of(model, make(frame.assign(b=np.nan)))).all()
+    with pytest.raises(
+        InputError, match=f"Column {column} of X must hold finite numbers, got 't' in row 0"
+    ):
+        model.predict(make(frame.assign(b="t")))
+    if form in set(NAMED) - {"block"}:
+        dates = frame.assign(b=pd.Timestamp("2024-02-29"))
+        with pytest.raises(
+            InputError, match="Column 'b' of X must hold finite numbers, as in training, got dates"
+        ):
+            model.predict(make(dates))
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("form", [*NAMED, "dicts"])
+def test_unknown_categories_count_as_missing_with_one_warning(reader, form):
+    model, make = model_of(reader, "text", form), FORMS[form]
+    unknown = MIXED.assign(c=["w", "v"] * (N // 2))
+    with pytest.warns(DataWarning, match="Column 'c' of X has unknown values") as told:
+        scores = scores_of(model, make(unknown))
+    assert [warning.filename for warning in told] == [__file__]
+    missing = MIXED.assign(c=pd.Series([None] * N, dtype=object))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        assert_allclose(scores_of(model, make(missing)), scores)
+
+
+@pytest.mark.parametrize("form", NAMED)
+@pytest.mark.parametrize("table", TABLES)
+def test_streams_are_read_as_their_tables(form, table):
+    model, frame = model_of("online", table, form), TABLES[table]
+    read = NAMED[form]
+
+    def stream(frame):
+        pair = read(frame) if form == "block" else (read(frame), None)
+        return Stream.from_iterable([pair])
+
+    scores = scores_of(model, read(frame))
+    for given in (frame, frame[["c", "size", "b"]]):
+        assert_allclose(scores_of(model, stream(given)), scores)
+    for other, message in (
+        (frame.assign(new=1.0), "X has the unknown column 'new'"),
+        (frame.drop(columns="b"), "X has no column 'b'"),
+        (frame.assign(b="t"), "Column 'b' of X must hold finite numbers, got 't' in row 0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model.predict(stream(other))
+
+
+def test_later_tables_of_a_stream_have_the_columns_of_the_first():
+    pairs = [(NUMBERS, IS_FIRST), (NUMBERS[["c", "b", "size"]], IS_FIRST)]
+    block = Stream.from_iterable(pairs).read()
+    assert_array_equal(block.X[:N], block.X[N:])
+    with pytest.raises(InputError, match="stream has the unknown column 'new'"):
+        Stream.from_iterable([*pairs, (NUMBERS.assign(new=1.0), IS_FIRST)]).read()
+
+
+@pytest.mark.parametrize("rows", [[{"a": 1.0}, 2.0], [{"a": 1.0}, {1: 2.0}]])
+def test_rows_of_batch_estimators_are_dicts_with_strings_as_keys(rows):
+    for reader in ("batch", "linear"):
+        with pytest.raises(InputError, match="Row 1 of X must be a dict whose keys are strings"):
+            READERS[reader]().fit(rows * 10, [0, 1] * 10)
+
+
+@pytest.mark.parametrize("form", [*NAMED, "dicts"])
+@pytest.mark.parametrize("reader", ["batch", "online"])
+def test_shapes_are_of_columns_by_name(reader, form):
+    kernels = omkl.kernels.per_column("linear", ["size", "b"])
+    model = READERS[reader]().set_params(kernels=kernels)
+    frame = NUMBERS[["size", "b"]]
+    shapes = model.fit(FORMS[form](frame), IS_FIRST).shapes(FORMS[form](frame))
+    turned = model.shapes(FORMS[form](frame[["b", "size"]]))
+    assert {part.columns for part in shapes.parts} <= {("size",), ("b",)}
+    for one, other in zip(shapes.parts, turned.parts):
+        assert one.columns == other.columns
+        assert_allclose(one.effect, other.effect)
+        assert_allclose(one.grid, other.grid)
+
+
+def test_names_of_columns_are_strings_or_positions(estimator):
+    mixed = pd.DataFrame(np.column_stack([SIZE, CODES]), columns=["a", 1])
+    with pytest.raises(InputError, match="must have strings as names, or none"):
+        estimator.fit(mixed, IS_FIRST)
+    unnamed = mixed.set_axis([7, 8], axis=1)
+    model = estimator.fit(unnamed, IS_FIRST)
+    assert model.n_features_in_ == 2
+    assert not hasattr(model, "feature_names_in_")
+    assert_array_equal(model.predict(unnamed), model.predict(unnamed.to_numpy()))
+    with pytest.warns(UserWarning, match="X has feature names, but"):
+        model.predict(unnamed.set_axis(["a", "b"], axis=1))
+
+
 # ---- dates as text -------------------------------------------------------------------------------
 
 
@@ -176,7 +393,7 @@ def test_dates_as_text_are_days_in_frames_as_in_files(library, tmp_path):
     frame = library({"when": texts, "size": [1.0, 2.0, 3.0]})
     (tmp_path / "a.csv").write_text("when,size\n" + "".join(f"{t or ''},1\n" for t in texts))
     with pytest.warns(DataWarning, match="'when' of X holds dates as text"):
-        column, _ = read_columns(frame)
+        column, _ = read_table(frame).columns
     epoch = datetime.datetime(1970, 1, 1)
     first = (datetime.datetime(2024, 2, 29) - epoch).days
     assert_array_equal(column.values, [first, np.nan, -0.5])
@@ -198,9 +415,9 @@ def test_dates_as_text_are_said_once(estimator):
     "texts", [["2024-02-29", "soon"], ["2024-02-29", "2024-13-01"], ["1", "2"]]
 )
 def test_text_that_is_not_all_dates_stays_text(texts):
-    (column,) = read_columns(pd.DataFrame({"c": texts}))
+    (column,) = read_table(pd.DataFrame({"c": texts})).columns
     assert column == ("c", TEXT, texts)
-    (column,) = read_columns(pd.DataFrame({"c": ["2024-02-29"] * 2}).astype("category"))
+    (column,) = read_table(pd.DataFrame({"c": ["2024-02-29"] * 2}).astype("category")).columns
     assert column.kind == TEXT
 
 

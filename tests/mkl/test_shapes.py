@@ -191,7 +191,7 @@ def test_columns_without_a_grid_are_refused():
         model.shapes(frame.assign(a=np.nan))
     with pytest.raises(InputError, match="'a' of X must hold finite numbers, got 'x'"):
         model.shapes(frame.assign(a="x"))
-    with pytest.raises(ValueError, match="feature names"):
+    with pytest.raises(ValueError, match="no column 'd'"):
         model.shapes(frame[["a", "b", "c"]])
     with pytest.raises(ValueError, match="inconsistent"):
         model.shapes(frame, SCORE[:-1])
