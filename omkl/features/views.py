@@ -20,12 +20,18 @@ from omkl.kernels.inputs import Positions, Vectors, count_columns, format_on, ta
 #: Concatenated tokens: rows of an array or CSR matrix, dicts, words or lists of attributes.
 FlatTokens: TypeAlias = Vectors | list[Any]
 
-#: Names of the entries that are the rows of plain arrays, and the numbers of dicts.
-PLAIN, COLUMNS = "x", "columns of numbers"
+#: Name of the entry that is the rows of a plain array.
+PLAIN = "x"
+#: Name of the entry that is the numbers of dicts.
+COLUMNS = "columns of numbers"
 #: Name of the group that says which columns are missing.
 MISSING = "missing"
 #: Types of dates and durations, which count in days.
 TIMES = (date, timedelta, np.datetime64, np.timedelta64)
+#: Types of the values of columns.
+NUMBERS_AND_TIMES = NUMBERS + TIMES
+#: Microseconds in a day.
+DAY = 24 * 3600 * 1e6
 #: Types of values that need no conversion.
 ORDINARY = PLAIN_NUMBERS | {type(None)}
 
@@ -68,37 +74,27 @@ class TokenData(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """True if scales and widths are learned from these data before training, and not as rows
-        come.
-        """
+        """Whether scales and widths are learned before training, and not as rows come."""
         return self.total < math.inf
 
     @property
     def token_weights(self) -> np.ndarray:
         """Weight of every token."""
-        return (
-            np.ones(self.offsets[-1])
-            if self.weights is None
-            else np.repeat(self.weights, np.diff(self.offsets))
-        )
+        if self.weights is None:
+            return np.ones(self.offsets[-1])
+        return np.repeat(self.weights, np.diff(self.offsets))
 
     def shapes_of_first(self) -> dict[str, int]:
         """Return the number of columns of the array, or of each vector in the first dict."""
         tokens = self.inputs
         if not isinstance(tokens, list):
             return {PLAIN: tokens.shape[1]}
-        shapes = {}
-        for key, value in tokens[0].items() if isinstance(tokens[0], dict) else ():
-            is_list = isinstance(value, (list, tuple)) and len(value) > 0
-            if isinstance(value, np.ndarray) or (
-                is_list and all(isinstance(part, NUMBERS) for part in value)
-            ):
-                shapes[key] = np.size(value)
-        return shapes
+        if not isinstance(tokens[0], dict):
+            return {}
+        return {key: np.size(value) for key, value in tokens[0].items() if _is_vector(value)}
 
     def number_keys(self) -> list[str]:
-        """Return the keys of dicts whose numbers are columns, sorted, so that the order of keys
-        does not matter.
+        """Return the keys of dicts whose numbers are columns, sorted: their order does not matter.
 
         These are keys with a number in at least half of the dicts, if these are the ``whole`` data;
         or in the first dict of a stream, so that blocks do not matter. A column of a table is one
@@ -106,28 +102,37 @@ class TokenData(NamedTuple):
         """
         rows: list[Any] = list(self.inputs)
         if self.names is not None:
-            firsts = (
-                next((row[name] for row in rows if row.get(name) is not None), None)
-                for name in self.names
-            )
-            return [
-                name
-                for name, value in zip(self.names, firsts)
-                if isinstance(value, NUMBERS + TIMES)
-            ]
-        sample = [row for row in (rows if self.whole else rows[:1]) if isinstance(row, dict)]
-        counts = Counter(
-            key
-            for row in sample
-            for key, value in row.items()
-            if isinstance(value, NUMBERS + TIMES)
-        )
-        return sorted(key for key, count in counts.items() if 2 * count >= len(sample))
+            return [name for name in self.names if _starts_with_number(rows, name)]
+        sample = rows if self.whole else rows[:1]
+        n_dicts = 0
+        counts: Counter[str] = Counter()
+        for row in sample:
+            if isinstance(row, dict):
+                n_dicts += 1
+                counts.update(
+                    key for key, value in row.items() if isinstance(value, NUMBERS_AND_TIMES)
+                )
+        return sorted(key for key, count in counts.items() if 2 * count >= n_dicts)
 
     def has_number(self, key: object) -> bool:
         """Check whether the value of this key is a number in the first dict that has the key."""
         values = (token[key] for token in self.inputs if isinstance(token, dict) and key in token)
         return isinstance(next(values, None), NUMBERS)
+
+
+def _is_vector(value: object) -> bool:
+    """Tell whether a value of a dict is an array, or a list of numbers."""
+    if isinstance(value, np.ndarray):
+        return True
+    if not isinstance(value, (list, tuple)) or not value:
+        return False
+    return all(isinstance(number, NUMBERS) for number in value)
+
+
+def _starts_with_number(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    """Tell whether the first value of a column of dicts is a number, a date or a duration."""
+    values = (row[name] for row in rows if row.get(name) is not None)
+    return isinstance(next(values, None), NUMBERS_AND_TIMES)
 
 
 class View(NamedTuple):
@@ -150,15 +155,12 @@ class View(NamedTuple):
     @property
     def label(self) -> str:
         """Name in the views of :class:`~omkl.groups.Tokens`."""
-        columns = "" if self.columns is None else f"[{format_on(self.columns)}]"
-        scaled = (
-            ""
-            if not self.standardize
-            else " by range"
-            if self.standardize == "range"
-            else " standardized"
-        )
-        return "+".join(self.keys) + columns + scaled
+        label = "+".join(self.keys)
+        if self.columns is not None:
+            label += f"[{format_on(self.columns)}]"
+        if self.standardize == "range":
+            return label + " by range"
+        return label + " standardized" if self.standardize else label
 
     def width(self, shapes: Mapping[str, int]) -> int:
         """Return the number of columns."""
@@ -166,29 +168,36 @@ class View(NamedTuple):
 
     def select(self, entries: "Entries") -> Vectors:
         """Return the array of this view."""
-        arrays = [
-            (entries.standardized if self.standardize else entries.raw)[key] for key in self.keys
-        ]
-        if self.standardize == "range":
-            arrays = [array * entries.scales[key].shares for key, array in zip(self.keys, arrays)]
-        return take_columns(arrays[0] if len(arrays) == 1 else np.hstack(arrays), self.columns)
+        sources = entries.standardized if self.standardize else entries.raw
+        arrays = []
+        for key in self.keys:
+            array = sources[key]
+            if self.standardize == "range":
+                array = array * entries.scales[key].shares
+            arrays.append(array)
+        joined = arrays[0] if len(arrays) == 1 else np.hstack(arrays)
+        return take_columns(joined, self.columns)
 
     def column_name(
         self, i: int, shapes: Mapping[str, int], names: Mapping[str, Sequence[str] | None]
     ) -> str:
-        """Return the name of a column: one of ``names``, its number in the array, or the entry of
-        the dict.
+        """Return the name of column ``i``.
+
+        It is one of ``names``, its number in the array, or the entry of the dict.
         """
-        numbers = np.arange(sum(shapes[key] for key in self.keys))
-        j = int(take_columns(numbers[None], self.columns)[0, i])
+        positions = np.arange(sum(shapes[key] for key in self.keys))
+        j = int(take_columns(positions[None], self.columns)[0, i])
         for key in self.keys:
             if j < shapes[key]:
                 break
             j -= shapes[key]
-        if (known := names.get(key)) is not None:
-            return str(known[j])
-        entry = key != PLAIN and (shapes[key] == 1 or len(self.keys) > 1)
-        return str(j) if not entry else key if shapes[key] == 1 else f"{key}[{j}]"
+        names_of_key = names.get(key)
+        if names_of_key is not None:
+            return str(names_of_key[j])
+        is_entry = key != PLAIN and (shapes[key] == 1 or len(self.keys) > 1)
+        if not is_entry:
+            return str(j)
+        return key if shapes[key] == 1 else f"{key}[{j}]"
 
 
 class Entries(NamedTuple):
@@ -215,24 +224,30 @@ def numbers_of(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> np.nda
 
     Raises InputError, which names the key and the row, for text and other values.
     """
+    width = len(keys)
     values: list[Any] = [row.get(key) for row in rows for key in keys]
     if not set(map(type, values)) <= ORDINARY:
         for j, key in enumerate(keys):
-            column = values[j :: len(keys)]
-            for row, value in enumerate(column):
-                if isinstance(value, str):
-                    raise InputError(
-                        f"Column {key!r:.80} of X must hold finite numbers, got {value!r:.40} in row {row}."
-                    )
-            values[j :: len(keys)] = map(_number, column)
+            column = values[j::width]
+            _refuse_text(column, key)
+            values[j::width] = map(_number, column)
     with suppress(TypeError, ValueError, OverflowError):
-        numbers = np.array(values, dtype=np.float64).reshape(len(rows), len(keys))
+        numbers = np.array(values, dtype=np.float64).reshape(len(rows), width)
         if not (np.abs(numbers) > LARGEST).any():
             return numbers
+    # raises an error that names the wrong value
     scalars = [value if np.ndim(value) == 0 else str(value) for value in values]
     present = [0.0 if value is None or value != value else value for value in scalars]
-    # raises an error that names the wrong value
-    return np.hstack([stacked(present[j :: len(keys)], key, 1) for j, key in enumerate(keys)])
+    return np.hstack([stacked(present[j::width], key, 1) for j, key in enumerate(keys)])
+
+
+def _refuse_text(column: Sequence[Any], key: str) -> None:
+    """Raise InputError if a column of numbers holds text."""
+    for row, value in enumerate(column):
+        if isinstance(value, str):
+            raise InputError(
+                f"Column {key!r:.80} of X must hold finite numbers, got {value!r:.40} in row {row}."
+            )
 
 
 def _number(value: Any) -> Any:
@@ -243,33 +258,35 @@ def _number(value: Any) -> Any:
         return value
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.astimezone(UTC).replace(tzinfo=None)
-    unit = "m8[us]" if isinstance(value, (timedelta, np.timedelta64)) else "M8[us]"
-    return np.array(value, unit).astype(np.int64) / (24 * 3600 * 1e6)
+    is_duration = isinstance(value, (timedelta, np.timedelta64))
+    microseconds = np.array(value, "m8[us]" if is_duration else "M8[us]")
+    return microseconds.astype(np.int64) / DAY
 
 
 def stacked(values: Sequence[ArrayLike | None], key: str, n_columns: int) -> np.ndarray:
     """Validate the arrays or numbers of one key of all tokens, and stack them to (N, n_columns)."""
-    view = _valid(values, n_columns)
-    if view is None:
-        i = next(i for i, value in enumerate(values) if _valid([value], n_columns) is None)
-        held = "a number" if n_columns == 1 else f"an array of {n_columns} numbers"
-        got = "nothing" if values[i] is None else shown(values[i], 40)
-        raise InputError(
-            f"{key!r} must hold {held}, finite and up to {LARGEST:g}, got {got} in row or token {i}."
-        )
-    return view
+    array = _valid(values, n_columns)
+    if array is not None:
+        return array
+    i = next(i for i, value in enumerate(values) if _valid([value], n_columns) is None)
+    expected = "a number" if n_columns == 1 else f"an array of {n_columns} numbers"
+    got = "nothing" if values[i] is None else shown(values[i], 40)
+    raise InputError(
+        f"{key!r} must hold {expected}, finite and up to {LARGEST:g}, "
+        f"got {got} in row or token {i}."
+    )
 
 
 def _valid(values: Sequence[ArrayLike | None], n_columns: int) -> np.ndarray | None:
     """Return an array (N, n_columns) of finite numbers; None if the values are something else."""
     try:
-        view = np.array(values)
-        if view.dtype.kind == "c":
+        array = np.array(values)
+        if array.dtype.kind == "c":
             return None
-        view = view.astype(np.float64, copy=False)
+        array = array.astype(np.float64, copy=False)
     except (ValueError, TypeError):
         return None
-    view = view[:, None] if view.ndim == 1 else view
-    return (
-        view if view.shape == (len(values), n_columns) and (np.abs(view) <= LARGEST).all() else None
-    )
+    if array.ndim == 1:
+        array = array[:, None]
+    is_valid = array.shape == (len(values), n_columns) and (np.abs(array) <= LARGEST).all()
+    return array if is_valid else None
