@@ -7,11 +7,18 @@ from omkl._compilation import compiled, inner
 TAB, NEWLINE, CR, HASH, DASH, DOT, UNDERSCORE, ZERO, NINE = b"\t\n\r#-._09"
 
 #: Roles of columns that are not string fields.
-NO_ROLE, HEAD_ROLE = -1, -2
+NO_ROLE = -1
+HEAD_ROLE = -2
 #: Length that marks a field as ``_``.
 ABSENT = -1
-#: Codes of a head that is ``_``, and of one that is neither ``_`` nor a number.
-NO_HEAD, NOT_A_HEAD = -1, -2
+#: Code of a head that is ``_``.
+NO_HEAD = -1
+#: Code of a head that is neither ``_`` nor a number.
+NOT_A_HEAD = -2
+#: Kind of an ID that is invalid.
+INVALID = 0
+#: Value of a number without digits.
+NO_NUMBER = -1
 #: Maximum number of digits of word numbers.
 MOST_DIGITS = 9
 
@@ -83,8 +90,9 @@ def scan(data, roles, most, starts, lengths, heads, sentences):
 
 @inner
 def _judge(data, begin, line, columns, fewest, most, n_words, head, state):
-    """Check if the line at ``begin`` is the next word; ``state`` records other kinds of lines and
-    errors.
+    """Check if the line at ``begin`` is the next word.
+
+    Writes errors and other kinds of lines to ``state`` (N_STATE,).
     """
     if state[N_COLUMNS] == 0:
         state[N_COLUMNS] = columns
@@ -92,7 +100,7 @@ def _judge(data, begin, line, columns, fewest, most, n_words, head, state):
     wrong = FINE
     if columns < fewest or columns > most or columns != state[N_COLUMNS]:
         wrong = BAD_COLUMNS
-    elif kind == 0:
+    elif kind == INVALID:
         wrong = BAD_ID
     elif kind == DASH:
         state[LAST_RANGE] = number
@@ -111,7 +119,10 @@ def _judge(data, begin, line, columns, fewest, most, n_words, head, state):
 
 @inner
 def _close(sentence, first, word, end, line, state):
-    """Record a sentence of the words ``first`` to ``word - 1``; return the index for the next word."""
+    """Record a sentence of the words ``first`` to ``word - 1``; return the index of the next word.
+
+    Writes to ``sentence`` (5,) and ``state`` (N_STATE,).
+    """
     if state[WRONG] == FINE and state[LAST_RANGE] > word - first:
         state[WRONG] = BAD_ID
         state[PLACE] = state[RANGE_LINE]
@@ -126,6 +137,7 @@ def _close(sentence, first, word, end, line, state):
 
 @inner
 def _line_end(data, i):
+    """Return the position of the next line end, from ``i``."""
     while data[i] != NEWLINE:
         i += 1
     return i
@@ -133,7 +145,10 @@ def _line_end(data, i):
 
 @inner
 def _columns(data, i, roles, word, starts, lengths, heads):
-    """Record the fields of a line; return the start of the next line and the number of columns."""
+    """Record the fields of a line; return the start of the next line and the number of columns.
+
+    Writes column ``word`` of ``starts`` and ``lengths`` (n_fields, n_lines), and ``heads[word]``.
+    """
     for k in range(lengths.shape[0]):
         lengths[k, word] = ABSENT
     column = 0
@@ -144,13 +159,18 @@ def _columns(data, i, roles, word, starts, lengths, heads):
         is_last = data[i] == NEWLINE
         role = roles[column] if column < roles.shape[0] else NO_ROLE
         if role != NO_ROLE:
-            end = i - 1 if is_last and i > begin and data[i - 1] == CR else i
+            end = i
+            if is_last and i > begin and data[i - 1] == CR:
+                end = i - 1
             is_missing = end - begin == 1 and data[begin] == UNDERSCORE
             if role == HEAD_ROLE:
                 number, after = _number(data, begin)
-                heads[word] = (
-                    NO_HEAD if is_missing else number if begin < after == end else NOT_A_HEAD
-                )
+                if is_missing:
+                    heads[word] = NO_HEAD
+                elif begin < after == end:
+                    heads[word] = number
+                else:
+                    heads[word] = NOT_A_HEAD
             elif not is_missing:
                 starts[role, word] = begin
                 lengths[role, word] = end - begin
@@ -162,34 +182,43 @@ def _columns(data, i, roles, word, starts, lengths, heads):
 
 @inner
 def _number(data, i):
-    """Parse the number at ``i``; return its value, -1 without digits, and its end."""
+    """Parse the number at ``i``; return its value, NO_NUMBER without digits, and its end."""
     begin = i
     value = 0
     while data[i] >= ZERO and data[i] <= NINE and i - begin < MOST_DIGITS:
         value = 10 * value + np.int64(data[i]) - ZERO
         i += 1
-    return (value if i > begin else -1), i
+    if i == begin:
+        return NO_NUMBER, i
+    return value, i
 
 
 @inner
 def _identifier(data, i, n_words, last_range, last_empty):
-    """Parse an ID after ``n_words`` words: TAB is the next word, DASH a range, DOT an empty node, 0
-    invalid.
+    """Parse an ID after ``n_words`` words; return its kind, and its second number.
 
-    Returns this kind and the second number of the ID.
+    Kinds are TAB for the next word, DASH for a range, DOT for an empty node, and INVALID.
     """
     low, after = _number(data, i)
     if low < 0 or (data[i] == ZERO and after > i + 1):
-        return 0, 0
-    sign = data[after]
-    if sign == TAB:
-        return (TAB if low == n_words + 1 else 0), 0
-    high, end = _number(data, after + 1) if sign in (DASH, DOT) else (-1, after)
+        return INVALID, 0
+    kind = data[after]
+    if kind == TAB:
+        if low != n_words + 1:
+            return INVALID, 0
+        return TAB, 0
+    if kind != DASH and kind != DOT:
+        return INVALID, NO_NUMBER
+    high, end = _number(data, after + 1)
     if high < 0 or data[end] != TAB or data[after + 1] == ZERO:
-        return 0, high
-    if sign == DASH:
-        return (DASH if low == n_words + 1 and low > last_range and high >= low else 0), high
-    return (DOT if low == n_words and high == last_empty + 1 else 0), high
+        return INVALID, high
+    if kind == DASH:
+        is_valid = low == n_words + 1 and low > last_range and high >= low
+    else:
+        is_valid = low == n_words and high == last_empty + 1
+    if not is_valid:
+        return INVALID, high
+    return np.int64(kind), high
 
 
 @compiled
@@ -232,6 +261,7 @@ def replace_fields(text, rows, codes, strings, offsets, out):
 
 @inner
 def _copy(source, begin, end, out, size):
+    """Copy ``source[begin:end]`` to ``out[size:]``; return the new size."""
     for k in range(end - begin):
         out[size + k] = source[begin + k]
     return size + end - begin

@@ -4,16 +4,18 @@ import numpy as np
 
 from omkl._compilation import compiled, inner
 
-#: FNV-1a, 64 bits (the offset basis as a signed number).
-BASIS, PRIME = np.int64(-3750763034362895579), np.int64(1099511628211)
+#: Offset basis and prime of FNV-1a, 64 bits; the basis as a signed number.
+BASIS = np.int64(-3750763034362895579)
+PRIME = np.int64(1099511628211)
 #: Hashes have 31 bits, to be nonnegative int32.
 MASK = 0x7FFFFFFF
 
 
 @compiled
 def intern(data, starts, lengths, first, grow, size, buckets, pool, offsets, codes):
-    """Look up the codes of the strings ``data[starts[i] : starts[i] + lengths[i]]``, from ``i =
-    first``.
+    """Look up the codes of strings, from the string ``first`` on.
+
+    String ``i`` is ``data[starts[i] : starts[i] + lengths[i]]``.
 
     Parameters
     ----------
@@ -69,6 +71,7 @@ def intern(data, starts, lengths, first, grow, size, buckets, pool, offsets, cod
 
 @inner
 def _is(data, start, length, pool, offsets, code):
+    """Tell whether a string of ``data`` is the string ``code`` of the table."""
     low = offsets[code]
     if offsets[code + 1] - low != length:
         return False

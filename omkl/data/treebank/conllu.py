@@ -1,8 +1,10 @@
-"""Readers and writers of treebanks in CoNLL-U, CoNLL-X and CoNLL-2008, and a reader of plain text."""
+"""Readers and writers of treebanks in CoNLL-U, CoNLL-X and CoNLL-2008, and of plain text."""
+
+from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress, islice, pairwise
 from typing import Any
@@ -26,7 +28,7 @@ from omkl.data.treebank import _jit_conllu as jit
 from omkl.data.treebank import layouts
 from omkl.data.treebank.layouts import COLUMNS, FIELDS, LAYOUTS
 from omkl.data.treebank.strings import MISSING, Strings
-from omkl.data.treebank.treebank import Treebank, new_strings, running_sum
+from omkl.data.treebank.treebank import Treebank, new_strings
 from omkl.exceptions import DataFileError, DataWarning, InputError
 
 #: Number of bytes to parse at a time.
@@ -57,13 +59,10 @@ def read_treebank(
         The sentences of all files.
     """
     reader = TreebankReader(format, trees, single_root, new_strings(strings), keep_text)
-    return (
-        stream_files(
-            find_files(path), reader, block_size=sys.maxsize, on_error=on_error, noun="sentence"
-        )
-        .read()
-        .X
+    stream = stream_files(
+        find_files(path), reader, block_size=sys.maxsize, on_error=on_error, noun="sentence"
     )
+    return stream.read().X
 
 
 def stream_conllu(
@@ -150,15 +149,16 @@ def iter_words(path: PathLike, block_size: int = 5 * BLOCK_SIZE) -> Iterator[Tre
     """
     reader = TreebankReader("conllu", False, False, new_strings(), keep_text=True)
     # bytes.split keeps other whitespace of Unicode, which may be parts of words
-    sentences = enumerate(filter(None, (line.encode().split() for _, line in text_lines(path))), 1)
+    words_of_lines = (line.encode().split() for _, line in text_lines(path))
+    sentences = enumerate(filter(None, words_of_lines), 1)
+    empty_columns = b"\t_" * 8
     number = 0
     while block := list(islice(sentences, block_size)):
         texts = []
         for number, words in block:
-            rows = b"".join(
-                b"%d\t%b%b\n" % (i, word, b"\t_" * 8) for i, word in enumerate(words, 1)
-            )
-            texts.append(b"# sent_id = %d\n# text = %b\n%b\n" % (number, b" ".join(words), rows))
+            rows = [b"%d\t%b%b\n" % (i, word, empty_columns) for i, word in enumerate(words, 1)]
+            comments = b"# sent_id = %d\n# text = %b\n" % (number, b" ".join(words))
+            texts.append(comments + b"".join(rows) + b"\n")
         yield reader.parse(b"".join(texts), "conllu", path, 0, Skipped(on_error="raise"))
     if not number:
         raise DataFileError(
@@ -182,7 +182,8 @@ class TreebankReader:
 
     def __call__(self, path: FileName, skipped: Skipped) -> Iterator[Block]:
         """Read a file in blocks; call ``skipped.refuse`` for invalid sentences."""
-        n_lines, format = 0, self.format
+        n_lines = 0
+        format = self.format
         for piece in pieces(chunks(path), PIECE_SIZE, layouts.last_boundary):
             format = format or layouts.find_format(path, piece)
             yield Block(self.parse(piece, format, path, n_lines, skipped))
@@ -191,110 +192,147 @@ class TreebankReader:
     def parse(
         self, text: bytes, format: str, path: PathLike, n_before: int, skipped: Skipped
     ) -> Treebank:
-        """Parse a piece of a file after its first ``n_before`` lines; ``strings`` grow by valid
-        sentences only.
+        """Parse a piece of a file after its first ``n_before`` lines.
+
+        The tables of ``strings`` grow by those of valid sentences only.
         """
         scanned = _Scanned(text, LAYOUTS[format])
         bad = layouts.bad_trees(
-            scanned.ends(layouts.N_WORDS), scanned.heads, self.trees, self.single_root
+            scanned.offsets(layouts.N_WORDS), scanned.heads, self.trees, self.single_root
         )
         scanned.sentences[bad, layouts.WRONG] = jit.NO_TREE
         scanned.check_encoding()
-        good = scanned.sentences[:, layouts.WRONG] == jit.FINE
-        for i in np.flatnonzero(~good).tolist():
+        is_valid = scanned.sentences[:, layouts.WRONG] == jit.FINE
+        for i in np.flatnonzero(~is_valid).tolist():
             line, reason = scanned.explain(i, self.trees, self.single_root)
             skipped.refuse(f"{path}, line {n_before + line}: {reason}")
-        if not good.all():
-            bounds = pairwise(scanned.ends(layouts.TEXT_END).tolist())
-            parts = [scanned.text[low:high] for low, high in compress(bounds, good)]
-            scanned = _Scanned(b"".join(parts), scanned.layout)
+        if not is_valid.all():
+            bounds = pairwise(scanned.offsets(layouts.TEXT_END).tolist())
+            texts = [scanned.text[begin:end] for begin, end in compress(bounds, is_valid)]
+            scanned = _Scanned(b"".join(texts), scanned.layout)
         columns: dict[str, Any] = {
-            "offsets": scanned.ends(layouts.N_WORDS),
+            "offsets": scanned.offsets(layouts.N_WORDS),
             "heads": scanned.heads.copy(),
         }
         for name in FIELDS:
-            same = FIELDS.index(
-                "upos" if name == "xpos" and name not in scanned.layout.columns else name
-            )
-            starts, lengths = (
-                np.ascontiguousarray(scanned.starts[same]),
-                np.ascontiguousarray(scanned.lengths[same]),
-            )
-            columns[name] = self.strings[name].intern(scanned.data, starts, lengths)
+            columns[name] = self._codes(scanned, name)
         if self.keep_text:
-            columns |= {
-                "text": scanned.text,
-                "text_offsets": scanned.ends(layouts.TEXT_END),
-                "format": format,
-            }
+            columns["text"] = scanned.text
+            columns["text_offsets"] = scanned.offsets(layouts.TEXT_END)
+            columns["format"] = format
         return Treebank(strings=self.strings, **columns)
+
+    def _codes(self, scanned: _Scanned, name: str) -> np.ndarray:
+        """Return the codes (n_words,) of a field; formats without XPOS have UPOS in its place."""
+        is_copy = name == "xpos" and name not in scanned.layout.columns
+        field = "upos" if is_copy else name
+        row = FIELDS.index(field)
+        starts = np.ascontiguousarray(scanned.starts[row])
+        lengths = np.ascontiguousarray(scanned.lengths[row])
+        return self.strings[name].intern(scanned.data, starts, lengths)
 
 
 class _Scanned:
-    """Positions of the words and sentences of a text: the output arrays of ``_jit_conllu.scan``."""
+    """Positions of the words and sentences of a text: the output arrays of ``_jit_conllu.scan``.
+
+    Attributes
+    ----------
+    starts, lengths : int32 arrays (n_fields, n_words)
+        Fields of words in the text.
+    heads : int32 array (n_words,)
+    sentences : int64 array (n_sentences, 5)
+        Its columns are constants of ``layouts``.
+    """
 
     def __init__(self, text: bytes, layout: layouts.Layout) -> None:
-        if not text.endswith(
-            (b"\n\n", b"\n\r\n")
-        ):  # the empty line that ends the last sentence is missing
+        # the empty line that ends the last sentence may be missing
+        if not text.endswith((b"\n\n", b"\n\r\n")):
             newline = b"\r\n" if b"\r\n" in text else b"\n"
-            text += b"" if text.endswith(b"\n") else newline
-            text += newline if text.strip() else b""
-        self.text, self.layout, self.data = text, layout, np.frombuffer(text, np.uint8)
+            if not text.endswith(b"\n"):
+                text += newline
+            if text.strip():
+                text += newline
+        self.text = text
+        self.layout = layout
+        self.data = np.frombuffer(text, np.uint8)
         n_lines = text.count(b"\n")
-        starts, lengths = np.empty((2, len(FIELDS), n_lines), np.int32)
-        heads, sentences = np.empty(n_lines, np.int32), np.empty((n_lines, 5), np.int64)
+        starts = np.empty((len(FIELDS), n_lines), np.int32)
+        lengths = np.empty((len(FIELDS), n_lines), np.int32)
+        heads = np.empty(n_lines, np.int32)
+        sentences = np.empty((n_lines, layouts.N_COLUMNS), np.int64)
         n_sentences = jit.scan(
             self.data, layout.roles, layout.most, starts, lengths, heads, sentences
         )
         self.sentences = sentences[:n_sentences]
-        n = self.sentences[-1, layouts.N_WORDS] if n_sentences else 0
-        self.starts, self.lengths, self.heads = starts[:, :n], lengths[:, :n], heads[:n]
+        n_words = self.sentences[-1, layouts.N_WORDS] if n_sentences else 0
+        self.starts = starts[:, :n_words]
+        self.lengths = lengths[:, :n_words]
+        self.heads = heads[:n_words]
 
-    def ends(self, column: int) -> np.ndarray:
+    def offsets(self, column: int) -> np.ndarray:
         """Return the bounds of sentences, in words, bytes or lines: 0, then the end of each."""
         return np.concatenate([[0], self.sentences[:, column]])
 
     def explain(self, i: int, trees: bool | str, single_root: bool) -> tuple[int, str]:
-        """Return the invalid line of sentence ``i``, counted from 1 in this text, and the reason."""
-        begin, end = self.ends(layouts.TEXT_END)[i : i + 2]
-        first_line = int(self.ends(layouts.N_LINES)[i]) + 1
-        wrong, place = self.sentences[i, [layouts.WRONG, layouts.WRONG_WORD]].tolist()
-        layout = self.layout
-        head_column = layout.columns.index("heads")
-        lines = [
-            line.rstrip("\r")
-            for line in self.text[begin:end].decode("utf-8", "backslashreplace").split("\n")
-        ]
+        """Return the invalid line of sentence ``i``, from 1 in this text, and the reason."""
+        begin, end = self.offsets(layouts.TEXT_END)[i : i + 2]
+        first_line = int(self.offsets(layouts.N_LINES)[i]) + 1
+        text = self.text[begin:end].decode("utf-8", "backslashreplace")
+        lines = [line.rstrip("\r") for line in text.split("\n")]
+        wrong = int(self.sentences[i, layouts.WRONG])
         if wrong == jit.NO_TREE:
-            words = [k for k, line in enumerate(lines) if re.match(r"[0-9]+(\t|$)", line)]
-            heads = [lines[k].split("\t")[head_column] for k in words]
-            known = [-1 if head == MISSING else int(head) for head in heads]
-            word, reason = layouts.explain_heads(known, trees, single_root)
-            return first_line + words[word - 1], reason
-        columns = lines[place - first_line].split("\t")
-        wanted = "10" if layout.most == 10 else "at least 10, as many in all lines,"
-        return place, {
-            jit.BAD_COLUMNS: f"{len(columns)} columns, but {layout.title} has {wanted} separated by tabs.",
-            jit.BAD_ID: f"the id {columns[0]!r} is out of order; an empty line ends a sentence.",
-            jit.BAD_HEAD: f"the head {''.join(columns[head_column:][:1])!r} is not the number of a word, 0 or '_'.",
-            jit.NOT_UTF8: "not UTF-8 text.",
-            jit.NO_WORD: "the sentence has no words, only empty nodes.",
-        }[wrong]
+            line, reason = self._explain_tree(lines, trees, single_root)
+            return first_line + line, reason
+        wrong_line = int(self.sentences[i, layouts.WRONG_LINE])
+        cells = lines[wrong_line - first_line].split("\t")
+        return wrong_line, self._explain_line(wrong, cells)
+
+    def _explain_tree(
+        self, lines: list[str], trees: bool | str, single_root: bool
+    ) -> tuple[int, str]:
+        """Return the position of the line of a sentence with a wrong head, and the reason."""
+        head_column = self.layout.columns.index("heads")
+        lines_of_words = []
+        heads = []
+        for k, line in enumerate(lines):
+            if re.match(r"[0-9]+(\t|$)", line):
+                head = line.split("\t")[head_column]
+                lines_of_words.append(k)
+                heads.append(jit.NO_HEAD if head == MISSING else int(head))
+        word, reason = layouts.explain_heads(heads, trees, single_root)
+        return lines_of_words[word - 1], reason
+
+    def _explain_line(self, wrong: int, cells: list[str]) -> str:
+        """Describe an error of a line, by its code."""
+        if wrong == jit.BAD_COLUMNS:
+            layout = self.layout
+            needed = "10" if layout.most == 10 else "at least 10, as many in all lines,"
+            return f"{len(cells)} columns, but {layout.title} has {needed} separated by tabs."
+        if wrong == jit.BAD_ID:
+            return f"the id {cells[0]!r} is out of order; an empty line ends a sentence."
+        if wrong == jit.BAD_HEAD:
+            head_column = self.layout.columns.index("heads")
+            head = cells[head_column] if head_column < len(cells) else ""
+            return f"the head {head!r} is not the number of a word, 0 or '_'."
+        if wrong == jit.NOT_UTF8:
+            return "not UTF-8 text."
+        return "the sentence has no words, only empty nodes."
 
     def check_encoding(self) -> None:
         """Mark sentences that are not UTF-8 as invalid."""
-        done, bounds = 0, self.ends(layouts.TEXT_END)
-        while done < bounds[-1]:
+        bounds = self.offsets(layouts.TEXT_END)
+        n_checked = 0
+        while n_checked < bounds[-1]:
             try:
-                str(memoryview(self.text)[done:], "utf-8")
+                str(memoryview(self.text)[n_checked:], "utf-8")
                 return
             except UnicodeDecodeError as error:
-                at = done + error.start
-            i = int(np.searchsorted(bounds, at, side="right")) - 1
-            line = self.ends(layouts.N_LINES)[i] + self.text.count(b"\n", int(bounds[i]), at) + 1
-            self.sentences[i, [layouts.WRONG, layouts.WRONG_WORD]] = jit.NOT_UTF8, line
-            done = int(bounds[i + 1])
+                wrong_byte = n_checked + error.start
+            i = int(np.searchsorted(bounds, wrong_byte, side="right")) - 1
+            n_lines = self.text.count(b"\n", int(bounds[i]), wrong_byte)
+            self.sentences[i, layouts.WRONG] = jit.NOT_UTF8
+            self.sentences[i, layouts.WRONG_LINE] = self.offsets(layouts.N_LINES)[i] + n_lines + 1
+            n_checked = int(bounds[i + 1])
 
 
 # ---- writing -------------------------------------------------------------------------------------
@@ -304,13 +342,12 @@ def write_treebank(path: PathLike, treebank: Treebank | Iterable[Treebank]) -> N
     """Write a treebank with its original text, except for changed columns.
 
     Comments, multiword tokens, empty nodes, other columns, line ends and the format are kept. To
-    change columns, see
-    :meth:`~omkl.data.Treebank.with_column`. Treebanks without text (made in Python, or read with ``keep_text=False``)
-    are written as CoNLL-U. If heads change by :meth:`~omkl.data.Treebank.with_column`, columns that
-    depend on them are not updated: the enhanced dependencies (DEPS) of CoNLL-U, and PHEAD and
-    PDEPREL of CoNLL-X. If a parser or
-    :meth:`~omkl.data.Treebank.with_trees` has replaced the trees, these columns and the empty nodes are removed, with a
-    warning. An existing file is replaced only after everything is written.
+    change columns, see :meth:`~omkl.data.Treebank.with_column`. Treebanks without text (made in
+    Python, or read with ``keep_text=False``) are written as CoNLL-U. If heads change by
+    :meth:`~omkl.data.Treebank.with_column`, columns that depend on them are not updated: the
+    enhanced dependencies (DEPS) of CoNLL-U, and PHEAD and PDEPREL of CoNLL-X. If a parser or
+    :meth:`~omkl.data.Treebank.with_trees` has replaced the trees, these columns and the empty nodes
+    are removed, with a warning. An existing file is replaced only after everything is written.
 
     Parameters
     ----------
@@ -327,8 +364,9 @@ def write_treebank(path: PathLike, treebank: Treebank | Iterable[Treebank]) -> N
         If the file cannot be written.
     """
     n_sentences = 0
+    blocks = [treebank] if isinstance(treebank, Treebank) else treebank
     with output_file(path) as file:
-        for block in [treebank] if isinstance(treebank, Treebank) else treebank:
+        for block in blocks:
             file.write(as_text(block))
             n_sentences += len(block)
         if not n_sentences:
@@ -341,46 +379,71 @@ def as_text(treebank: Treebank) -> bytes:
     A DataWarning tells that something of old trees is removed; see
     :meth:`~omkl.data.Treebank.with_trees`.
     """
-    text, layout = treebank.text, LAYOUTS[treebank.format]
+    text = treebank.text
+    layout = LAYOUTS[treebank.format]
     names = treebank.changed.intersection([*COLUMNS, *layout.columns])
-    if text is None:  # format it as CoNLL-U
-        ends, empty = (
-            set(treebank.offsets[1:].tolist()),
-            "\t_" * (len(LAYOUTS["conllu"].columns) - 1),
-        )
-        numbers = (
-            np.arange(treebank.n_words) - np.repeat(treebank.offsets[:-1], treebank.lengths) + 1
-        )
-        lines = (f"{k}{empty}\n" + "\n" * (i in ends) for i, k in enumerate(numbers.tolist(), 1))
-        text, names, layout = "".join(lines).encode(), frozenset(COLUMNS), LAYOUTS["conllu"]
+    if text is None:
+        text = _empty_conllu(treebank)
+        layout = LAYOUTS["conllu"]
+        names = frozenset(COLUMNS)
     if not names or not text:
         return text
-    if lacking := [name for name in COLUMNS if name in names and layout.columns.count(name) != 1]:
+    homeless = [name for name in COLUMNS if name in names and layout.columns.count(name) != 1]
+    if homeless:
         raise InputError(
-            f"{layout.title} has no place for new {', '.join(lacking)}: convert the file to CoNLL-U."
+            f"{layout.title} has no place for new {', '.join(homeless)}: "
+            "convert the file to CoNLL-U."
         )
     if not names.isdisjoint(layouts.OF_OLD_TREES):
         text = _without_empty_nodes(text, layout)
+    return _with_fields(text, layout, treebank, sorted(names))
+
+
+def _empty_conllu(treebank: Treebank) -> bytes:
+    """Return CoNLL-U text of the words of a treebank whose columns, but the first, are ``_``."""
+    empty_columns = "\t_" * (len(LAYOUTS["conllu"].columns) - 1)
+    lines = []
+    for length in treebank.lengths.tolist():
+        lines += [f"{number}{empty_columns}" for number in range(1, length + 1)]
+        lines.append("")
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _with_fields(
+    text: bytes, layout: layouts.Layout, treebank: Treebank, names: Sequence[str]
+) -> bytes:
+    """Replace the columns ``names`` of all words in a text by those of a treebank."""
     places = [layout.columns.index(name) for name in names]
     rows = np.full(max(places) + 1, jit.NO_ROLE)
     rows[places] = np.arange(len(places))
-    codes, tables = zip(*(_coded(treebank, name) for name in names))
-    strings, offsets = zip(*(table.to_bytes() for table in tables))
-    firsts, starts = running_sum(list(map(len, tables))), running_sum(list(map(len, strings)))
-    new = np.stack([own + first for own, first in zip(codes, firsts)])
-    bounds = np.concatenate(
-        [*(own[:-1] + start for own, start in zip(offsets, starts)), starts[-1:]]
+    # the strings of all tables follow each other in one table
+    codes = []
+    strings = []
+    bounds = []
+    n_strings = 0
+    n_bytes = 0
+    for name in names:
+        codes_of_column, table = _coded(treebank, name)
+        data, offsets = table.to_bytes()
+        codes.append(codes_of_column + n_strings)
+        strings.append(data)
+        bounds.append(offsets[:-1] + n_bytes)
+        n_strings += len(table)
+        n_bytes += len(data)
+    bounds.append(np.array([n_bytes]))
+    all_codes = np.stack(codes).astype(np.int64)
+    all_bounds = np.concatenate(bounds)
+    out = np.empty(len(text) + int(np.diff(all_bounds)[all_codes].sum()), np.uint8)
+    size = jit.replace_fields(
+        np.frombuffer(text, np.uint8), rows, all_codes, np.concatenate(strings), all_bounds, out
     )
-    out = np.empty(len(text) + int(np.diff(bounds)[new].sum()), np.uint8)
-    n_bytes = jit.replace_fields(
-        np.frombuffer(text, np.uint8), rows, new, np.concatenate(strings), bounds, out
-    )
-    return out[:n_bytes].tobytes()
+    return out[:size].tobytes()
 
 
 def _without_empty_nodes(text: bytes, layout: layouts.Layout) -> bytes:
-    """Remove the empty nodes of a text that gets new trees; warn if it holds anything else of the
-    old ones.
+    """Remove the empty nodes of a text that gets new trees.
+
+    Warn if it holds anything else of the old ones.
     """
     if re.search(b"^(?:" + layout.old_trees + b")", text, re.MULTILINE) is None:
         return text
@@ -395,7 +458,6 @@ def _coded(treebank: Treebank, name: str) -> tuple[np.ndarray, Strings]:
     if name in layouts.OF_OLD_TREES:
         return np.zeros(treebank.n_words, np.int32), Strings()
     if name == "heads":
-        return np.maximum(treebank.heads, -1) + 1, Strings(
-            map(str, range(treebank.heads.max(initial=-1) + 1))
-        )
+        numbers = range(treebank.heads.max(initial=-1) + 1)
+        return np.maximum(treebank.heads, -1) + 1, Strings(map(str, numbers))
     return treebank.codes(name), treebank.strings[name]

@@ -18,7 +18,12 @@ OF_OLD_TREES = ("deps", "phead", "pdeprel")
 #: Values of the argument ``trees``.
 MODES = (True, False, "given", "partial")
 #: Columns of the array ``sentences`` that ``_jit_conllu.scan`` fills.
-N_WORDS, TEXT_END, N_LINES, WRONG, WRONG_WORD = range(5)
+N_WORDS = 0
+TEXT_END = 1
+N_LINES = 2
+WRONG = 3
+WRONG_LINE = 4
+N_COLUMNS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +53,12 @@ class Layout:
 
     @property
     def roles(self) -> np.ndarray:
-        """For each column, the index of its field in :data:`FIELDS`, or a role of ``_jit_conllu``."""
-        special = dict.fromkeys(("-", *OF_OLD_TREES), jit.NO_ROLE) | {"heads": jit.HEAD_ROLE}
-        return np.array(
-            [special[name] if name in special else FIELDS.index(name) for name in self.columns],
-            np.int64,
-        )
+        """Index in :data:`FIELDS` of the field of each column, or a role of ``_jit_conllu``."""
+        roles = {name: index for index, name in enumerate(FIELDS)}
+        roles["heads"] = jit.HEAD_ROLE
+        for name in ("-", *OF_OLD_TREES):
+            roles[name] = jit.NO_ROLE
+        return np.array([roles[name] for name in self.columns], np.int64)
 
 
 #: Columns that CoNLL-U and CoNLL-X begin with, and a regular expression of the eight columns of a
@@ -105,15 +110,17 @@ def last_boundary(text: bytes | bytearray) -> int:
     Thus every piece of a file contains a sentence, and comments at the end of a file belong to its
     last sentence.
     """
-    cut, found, end = 0, False, len(text)
+    boundary = 0
+    is_before_word = False
+    end = len(text)
     while end > 0:
         begin = text.rfind(b"\n", 0, end - 1) + 1
         is_word = text[begin] not in b"#\r\n"
-        if is_word and cut:
-            return cut
-        found = found or is_word
-        if found and text[begin:end] in (b"\n", b"\r\n"):
-            cut = end  # the sentence ends at the first of several empty lines
+        if is_word and boundary:
+            return boundary
+        is_before_word = is_before_word or is_word
+        if is_before_word and text[begin:end] in (b"\n", b"\r\n"):
+            boundary = end  # the sentence ends at the first of several empty lines
         end = begin
     return 0
 
@@ -121,49 +128,69 @@ def last_boundary(text: bytes | bytearray) -> int:
 def bad_trees(
     offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_root: bool
 ) -> np.ndarray:
-    """Return a mask of the sentences whose heads do not satisfy ``trees``; see ``stream_conllu``."""
+    """Return a mask of the sentences whose heads do not satisfy ``trees``.
+
+    See :func:`~omkl.data.stream_conllu`; ``offsets`` (n_sentences + 1,), ``heads`` (n_words,).
+    """
     check_choice("trees", trees, MODES)
     lengths = np.diff(offsets)
-    if trees is False or not len(heads):
-        return np.zeros(len(lengths), bool)
-    owners = np.repeat(np.arange(len(lengths)), lengths)
-    outside, end = heads > lengths[owners], len(heads)
-    # climb from all words by doubled steps; those that stay below the end are on or below a cycle
-    above = np.append(np.where((heads > 0) & ~outside, offsets[owners] + heads - 1, end), end)
+    n_sentences = len(lengths)
+    n_words = len(heads)
+    if trees is False or not n_words:
+        return np.zeros(n_sentences, bool)
+    sentences = np.repeat(np.arange(n_sentences), lengths)
+    is_outside = heads > lengths[sentences]
+    # climb from all words by doubled steps; those that stay below n_words, which stands for the
+    # root, are on or below a cycle
+    has_head = (heads > 0) & ~is_outside
+    above = np.append(np.where(has_head, offsets[sentences] + heads - 1, n_words), n_words)
     for _ in range(int(lengths.max()).bit_length()):
         above = above[above]
-    masks = (outside | (above[:-1] < end), heads < 0, heads == 0)
-    wrong, missing, roots = (np.bincount(owners[mask], minlength=len(lengths)) for mask in masks)
-    partial = (
-        (missing > 0) & (missing < lengths) if trees == "given" else (missing > 0) & (trees is True)
-    )
-    return (wrong > 0) | partial | (single_root & (roots > 1))
+    is_wrong = is_outside | (above[:-1] < n_words)
+    n_wrong = np.bincount(sentences[is_wrong], minlength=n_sentences)
+    n_missing = np.bincount(sentences[heads < 0], minlength=n_sentences)
+    n_roots = np.bincount(sentences[heads == 0], minlength=n_sentences)
+    bad = n_wrong > 0
+    if trees == "given":
+        bad |= (n_missing > 0) & (n_missing < lengths)
+    elif trees is True:
+        bad |= n_missing > 0
+    if single_root:
+        bad |= n_roots > 1
+    return bad
 
 
 def explain_heads(heads: list[int], trees: bool | str, single_root: bool) -> tuple[int, str]:
-    """Explain why the heads of a sentence (-1 is missing) are not a tree: return a word, from 1,
-    and the reason.
+    """Explain why the heads of a sentence are not a tree; -1 is a missing head.
+
+    Return the number of a word, from 1, and the reason.
     """
+    n_words = len(heads)
     if trees != "partial" and -1 in heads:
         word = heads.index(-1) + 1
-        return (
-            word,
-            f"word {word} has no head: read sentences that are not parsed yet with trees=False.",
+        reason = (
+            f"word {word} has no head: read sentences that are not parsed yet with trees=False."
         )
-    if max(heads) > len(heads):
-        word = next(word for word, head in enumerate(heads, 1) if head > len(heads))
-        place = f"must be 0 (the root) to {len(heads)}"
-        return word, f"the head {heads[word - 1]} of word {word} is out of range: it {place}."
-    if single_root and (n_roots := heads.count(0)) > 1:
-        word = [word for word, head in enumerate(heads, 1) if head == 0][1]
-        return (
-            word,
-            f"{n_roots} words have head 0, and single_root=True allows one: word {word} is the second.",
+        return word, reason
+    if max(heads) > n_words:
+        word = next(word for word, head in enumerate(heads, 1) if head > n_words)
+        reason = (
+            f"the head {heads[word - 1]} of word {word} is out of range: "
+            f"it must be 0 (the root) to {n_words}."
         )
+        return word, reason
+    n_roots = heads.count(0)
+    if single_root and n_roots > 1:
+        word = heads.index(0, heads.index(0) + 1) + 1
+        reason = (
+            f"{n_roots} words have head 0, and single_root=True allows one: "
+            f"word {word} is the second."
+        )
+        return word, reason
     import networkx  # reading valid trees does not need it
 
     cycle = [word for word, _ in networkx.find_cycle(networkx.DiGraph(enumerate(heads, 1)))]
-    least = cycle.index(min(cycle))
-    shown = " -> ".join(map(str, [*cycle[least:], *cycle[: least + 1]]))
+    start = cycle.index(min(cycle))
+    shown = " -> ".join(map(str, [*cycle[start:], *cycle[: start + 1]]))
     rootless = "" if min(heads) < 1 else ", and no word has head 0"
-    return cycle[least], f"the heads are no tree but have a cycle, {shown}{rootless}."
+    return cycle[start], f"the heads are no tree but have a cycle, {shown}{rootless}."

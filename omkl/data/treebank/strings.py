@@ -15,11 +15,10 @@ MISSING = "_"
 
 
 class Strings:
-    """Table of distinct strings with integer codes, in the order of first appearance; ``_`` has
-    code 0.
+    """Table of distinct strings with integer codes, in the order of first appearance.
 
-    Codes do not change when the table grows. One thread may add strings while others look up
-    strings by their codes.
+    The missing value ``_`` has code 0. Codes do not change when the table grows. One thread may add
+    strings while others look up strings by their codes.
 
     Parameters
     ----------
@@ -35,9 +34,11 @@ class Strings:
 
     def __init__(self, strings: Iterable[str] = ()) -> None:
         self._buckets, self._pool, self._offsets = (array.copy() for array in _first_arrays())
-        self._size, self._decoded = 1, [MISSING]
-        if own := list(strings):
-            self.codes(own, grow=True)
+        self._size = 1
+        self._decoded = [MISSING]
+        first_strings = list(strings)
+        if first_strings:
+            self.codes(first_strings, grow=True)
 
     def __len__(self) -> int:
         return self._size
@@ -53,9 +54,9 @@ class Strings:
 
     def tolist(self) -> list[str]:
         """Return all strings in the order of their codes; do not modify the list."""
-        known = len(self._decoded)
-        if known < self._size:
-            bounds = self._offsets[known : self._size + 1]
+        n_decoded = len(self._decoded)
+        if n_decoded < self._size:
+            bounds = self._offsets[n_decoded : self._size + 1]
             text = self._pool[bounds[0] : bounds[-1]].tobytes()
             bounds = (bounds - bounds[0]).tolist()
             self._decoded += [text[low:high].decode() for low, high in pairwise(bounds)]
@@ -91,18 +92,18 @@ class Strings:
         omkl.exceptions.InputError
             If an item is not a string, or UTF-8 cannot encode it.
         """
-        strings, text = list(strings), None
+        strings = list(strings)
         if strings.count(MISSING) == len(strings):  # many columns are empty
             return np.zeros(len(strings), np.int32)
+        text = None
         with suppress(TypeError, UnicodeEncodeError):
             text = "".join(strings).encode()
         if text is None or len(text) >= 1 << 31:  # offsets are int32
             raise InputError("Only strings that UTF-8 can hold have codes, up to 2 GB at a time.")
         lengths = np.fromiter(map(len, strings), np.int32, len(strings))
         if lengths.sum(dtype=np.int64) < len(text):  # some characters take several bytes
-            lengths = np.fromiter(
-                (len(string.encode()) for string in strings), np.int32, len(strings)
-            )
+            n_bytes = (len(string.encode()) for string in strings)
+            lengths = np.fromiter(n_bytes, np.int32, len(strings))
         starts = np.zeros(len(strings), np.int32)
         np.cumsum(lengths[:-1], out=starts[1:])
         return self.intern(np.frombuffer(text, np.uint8), starts, lengths, grow)
@@ -110,8 +111,9 @@ class Strings:
     def intern(
         self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, grow: bool = True
     ) -> np.ndarray:
-        """Look up the codes of ``data[starts[i] : starts[i] + lengths[i]]``; a negative length
-        means ``_``.
+        """Look up the codes of the strings ``data[starts[i] : starts[i] + lengths[i]]``.
+
+        A negative length means ``_``.
 
         Parameters
         ----------
@@ -126,7 +128,7 @@ class Strings:
         codes = np.empty(len(starts), np.int32)
         done = 0
         while True:
-            table = self._size, self._buckets, self._pool, self._offsets
+            table = (self._size, self._buckets, self._pool, self._offsets)
             done, size = intern(data, starts, lengths, done, grow, *table, codes)
             if grow:  # otherwise another thread may have grown the table
                 self._size = size
@@ -140,9 +142,8 @@ class Strings:
             if self._size + 1 >= len(self._offsets):
                 self._offsets = np.concatenate([self._offsets, np.zeros_like(self._offsets)])
             if self._offsets[self._size] + lengths[done] > len(self._pool):
-                self._pool = np.concatenate(
-                    [self._pool, np.empty(len(self._pool) + lengths[done], np.uint8)]
-                )
+                room = np.empty(len(self._pool) + lengths[done], np.uint8)
+                self._pool = np.concatenate([self._pool, room])
 
     def copy(self) -> "Strings":
         """Return an independent copy."""
@@ -152,7 +153,11 @@ class Strings:
 @cache  # every annotation of a sentence makes a dozen tables
 def _first_arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the arrays of a table with ``_`` only."""
-    arrays = np.full((64, 2), -1, np.int32), np.empty(256, np.uint8), np.zeros(33, np.int64)
-    start, text = np.zeros(1, np.int32), np.frombuffer(MISSING.encode(), np.uint8)
-    intern(text, start, start + 1, 0, True, 0, *arrays, start.copy())
-    return arrays
+    buckets = np.full((64, 2), -1, np.int32)
+    pool = np.empty(256, np.uint8)
+    offsets = np.zeros(33, np.int64)
+    text = np.frombuffer(MISSING.encode(), np.uint8)
+    start = np.zeros(1, np.int32)
+    codes = np.empty(1, np.int32)
+    intern(text, start, start + 1, 0, True, 0, buckets, pool, offsets, codes)
+    return buckets, pool, offsets

@@ -1,6 +1,7 @@
 """Random treebanks whose trees depend on known templates."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,8 +48,10 @@ TEMPERATURE = 0.2
 #: Column of a sentence for each field of a template.
 COLUMN_OF = {"form": "forms", "lemma": "lemmas", "upos": "upos", "xpos": "xpos", "feats": "feats"}
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
-_MIX, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
+#: Multipliers and shift of the hash function.
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 _TURN = np.uint64(0xC2B2AE3D27D4EB4F)
+_HALF = np.uint64(32)
 #: An informative template has 2 ** _BITS weights; hash collisions of its features are rare and
 #: harmless.
 _BITS = 14
@@ -110,56 +113,87 @@ def synthetic_treebank(
     >>> train
     Treebank(40 sentences, 460 words)
     """
-    sizes = {"n_sentences": n_sentences, "vocabulary": vocabulary, "mean_length": mean_length}
-    for name, size in {**sizes, "len(informative)": len(informative)}.items():
-        check_number(name, size, least=1)
-    templates = [_parsed(text) for text in informative]
-    rng = np.random.default_rng(random_state)
-    fields = _field_values(rng, vocabulary)
-    sums = {name: np.cumsum(shares / shares.sum())[:-1] for name, (_, shares) in fields.items()}
-    weights = rng.standard_normal((len(templates), 1 << _BITS))
-    relations = rng.integers(len(RELATIONS), size=(len(UPOS) + 1, len(UPOS) + 1))
+    check_number("n_sentences", n_sentences, least=1)
+    check_number("vocabulary", vocabulary, least=1)
+    check_number("mean_length", mean_length, least=1)
+    check_number("len(informative)", len(informative), least=1)
+    grammar = _Grammar(informative, vocabulary, np.random.default_rng(random_state))
+    lengths = 1 + grammar.rng.poisson(mean_length - 1, size=n_sentences)
     structure = ProjectiveTree() if projective else NonProjectiveTree()
-    sentences = []
-    for n in 1 + rng.poisson(mean_length - 1, size=n_sentences):
-        # code 0 is the root's, code k is value k - 1
-        codes = {
-            name: np.append(0, np.searchsorted(own, rng.random(n), "right") + 1)
-            for name, own in sums.items()
-        }
-        scores = sum(table[_features(t, codes, n)] for t, table in zip(templates, weights))
-        heads = structure.decode(scores + TEMPERATURE * rng.gumbel(size=scores.shape))
-        columns = {
-            name: [values[code - 1] for code in codes[name][1:]]
-            for name, (values, _) in fields.items()
-        }
-        chosen, arbitrary = (
-            relations[codes["upos"][heads], codes["upos"][1:]],
-            rng.random(n) < RELATION_NOISE,
-        )
-        chosen = np.where(arbitrary, rng.integers(len(RELATIONS), size=n), chosen)
-        deprels = [
-            "root" if head == 0 else RELATIONS[relation] for head, relation in zip(heads, chosen)
-        ]
-        sentences.append(Sentence(**columns, heads=heads.tolist(), deprels=deprels))
+    sentences = [grammar.draw(n, structure) for n in lengths]
     return Treebank.from_sentences(sentences, trees=True, single_root=True)
 
 
-def _field_values(rng, vocabulary):
-    """Return the values of each field of words, and their frequencies."""
+class _Grammar:
+    """Random distribution of sentences.
+
+    Attributes
+    ----------
+    fields : dict of str to _Field
+        Values of the columns of words.
+    templates : list of Template
+    weights : array of shape (n_templates, 2 ** _BITS)
+        Weights of their features.
+    relations : int array of shape (n_upos + 1, n_upos + 1)
+        Relation by the codes of the UPOS of head and modifier.
+    """
+
+    def __init__(self, informative: Sequence[str], vocabulary: int, rng: np.random.Generator):
+        self.rng = rng
+        self.templates = [_parsed(text) for text in informative]
+        self.fields = _random_fields(rng, vocabulary)
+        self.weights = rng.standard_normal((len(self.templates), 1 << _BITS))
+        n_upos = len(UPOS)
+        self.relations = rng.integers(len(RELATIONS), size=(n_upos + 1, n_upos + 1))
+
+    def draw(self, n: int, structure: NonProjectiveTree | ProjectiveTree) -> Sentence:
+        """Draw a sentence of n words."""
+        codes = {}
+        columns = {}
+        for name, column in self.fields.items():
+            codes[name] = column.draw(n, self.rng)
+            columns[name] = [column.values[code - 1] for code in codes[name][1:]]
+        scores = 0.0
+        for template, weights in zip(self.templates, self.weights):
+            scores = scores + weights[_features(template, codes, n)]
+        noise = TEMPERATURE * self.rng.gumbel(size=(n + 1, n + 1))
+        heads = structure.decode(scores + noise)
+        relations = self.relations[codes["upos"][heads], codes["upos"][1:]]
+        is_noise = self.rng.random(n) < RELATION_NOISE
+        relations = np.where(is_noise, self.rng.integers(len(RELATIONS), size=n), relations)
+        deprels = []
+        for head, relation in zip(heads, relations):
+            deprels.append("root" if head == 0 else RELATIONS[relation])
+        return Sentence(**columns, heads=heads.tolist(), deprels=deprels)
+
+
+class _Field(NamedTuple):
+    """Values of a column of words, and their frequencies."""
+
+    values: list[str]
+    frequencies: np.ndarray
+
+    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw the codes of n words, (n + 1,): 0 of the root, and k of the value k - 1."""
+        bounds = np.cumsum(self.frequencies / self.frequencies.sum())[:-1]
+        return np.append(0, np.searchsorted(bounds, rng.random(n), "right") + 1)
+
+
+def _random_fields(rng: np.random.Generator, vocabulary: int) -> dict[str, _Field]:
+    """Return the values of each field of words, with random words."""
     words = [_word(i) for i in range(2 * vocabulary)]
     rng.shuffle(words)
     falling = 1.0 / (3.0 + np.arange(vocabulary))
     return {
-        "forms": (words[:vocabulary], falling),
-        "lemmas": (words[vocabulary:], falling),
-        "upos": (list(UPOS), np.array(list(UPOS.values()))),
-        "xpos": ([f"X{i:02}" for i in range(1, N_XPOS + 1)], 1.0 / (3.0 + np.arange(N_XPOS))),
-        "feats": (FEATS, np.ones(len(FEATS))),
+        "forms": _Field(words[:vocabulary], falling),
+        "lemmas": _Field(words[vocabulary:], falling),
+        "upos": _Field(list(UPOS), np.array(list(UPOS.values()))),
+        "xpos": _Field([f"X{i:02}" for i in range(1, N_XPOS + 1)], 1.0 / (3.0 + np.arange(N_XPOS))),
+        "feats": _Field(FEATS, np.ones(len(FEATS))),
     }
 
 
-def _word(i):
+def _word(i: int) -> str:
     """Return the i-th artificial word; words are distinct, and have at least two syllables."""
     i += len(_SYLLABLES)
     word = ""
@@ -169,51 +203,48 @@ def _word(i):
     return word
 
 
-def _parsed(text):
-    """Parse a template to (offset, column) pairs of the head, the same of the modifier, and the
-    variant.
-    """
+def _parsed(text: str) -> Template:
+    """Parse an informative template."""
     template = Template.parse(text)
     if template.between or not template.fields <= set(COLUMN_OF):
         raise InputError(
-            f"The informative template {text!r} must look at {', '.join(COLUMN_OF)} of head and modifier."
+            f"The informative template {text!r} must look at {', '.join(COLUMN_OF)} of head and "
+            "modifier."
         )
-    head, modifier = (
-        [(offset, COLUMN_OF[f]) for offset, f in side]
-        for side in (template.head, template.modifier)
-    )
-    return head, modifier, template.variant
+    return template
 
 
-def _features(template, codes, n):
+def _features(template: Template, codes: Mapping[str, np.ndarray], n: int) -> np.ndarray:
     """Hash the feature of a template at each arc to a number below 2 ** _BITS, (n + 1, n + 1)."""
-    of_head, of_modifier, variant = template
-    keys = (_folded(of_head, codes, n) * _TURN)[:, None] + _folded(of_modifier, codes, n)
-    if variant != "arc":
-        gap = (
-            np.arange(n + 1) - np.arange(n + 1)[:, None]
-        )  # positive where the modifier is to the right
-        steps = (
-            1
-            if variant == "direction"
-            else np.searchsorted(DISTANCE_BINS, np.abs(gap), side="right")
-        )
-        keys += (np.sign(gap) * steps).astype(np.uint64)
+    keys_of_heads = _hashed(template.head, codes, n) * _TURN
+    keys = keys_of_heads[:, None] + _hashed(template.modifier, codes, n)
+    if template.variant != "arc":
+        nodes = np.arange(n + 1)
+        distance = nodes - nodes[:, None]  # positive where the modifier is to the right
+        direction = np.sign(distance)
+        if template.variant != "direction":
+            direction *= np.searchsorted(DISTANCE_BINS, np.abs(distance), side="right")
+        keys += direction.astype(np.uint64)
     return _mixed(keys) >> np.uint64(64 - _BITS)
 
 
-def _folded(atoms, codes, n):
-    """Hash the codes at the atoms' offsets from each node; positions outside of the sentence have
-    code -1.
+def _hashed(
+    atoms: Iterable[tuple[int, str]], codes: Mapping[str, np.ndarray], n: int
+) -> np.ndarray:
+    """Hash the codes at the atoms' offsets from each node, (n + 1,).
+
+    Positions outside of the sentence have code -1.
     """
     keys = np.zeros(n + 1, np.uint64)
-    for offset, name in atoms:
-        at = np.arange(n + 1) + offset
-        seen = np.where((at >= 0) & (at <= n), codes[name][np.clip(at, 0, n)], -1)
-        keys = _mixed(keys + seen.astype(np.uint64))
+    for offset, field in atoms:
+        places = np.arange(n + 1) + offset
+        is_inside = (places >= 0) & (places <= n)
+        codes_of_field = codes[COLUMN_OF[field]][np.clip(places, 0, n)]
+        keys = _mixed(keys + np.where(is_inside, codes_of_field, -1).astype(np.uint64))
     return keys
 
 
-def _mixed(keys):
+def _mixed(keys: np.ndarray) -> np.ndarray:
+    """Mix the bits of each key."""
     keys = (keys ^ (keys >> _HALF)) * _MIX
     return (keys ^ (keys >> _HALF)) * _TURN

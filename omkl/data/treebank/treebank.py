@@ -44,7 +44,7 @@ class Sentence:
     def of_treebank(cls, treebank: "Treebank", index: int) -> "Sentence":
         """Make a view of sentence ``index`` of a treebank."""
         sentence = object.__new__(cls)
-        sentence.__dict__["_source"] = treebank, index
+        sentence.__dict__["_source"] = (treebank, index)
         return sentence
 
     def __len__(self) -> int:
@@ -55,7 +55,8 @@ class Sentence:
         if name not in self.__dataclass_fields__ or "_source" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         treebank, index = self._source
-        self.__dict__[name] = column = treebank.column(name, index)
+        column = treebank.column(name, index)
+        self.__dict__[name] = column
         return column
 
     def __getstate__(self):
@@ -135,7 +136,8 @@ class Treebank:
         columns: dict[str, Any] = {name: self.codes(name)[words] for name in (*FIELDS, "heads")}
         if self.text is not None and self.text_offsets is not None:
             texts = [self.text[self.text_offsets[i] : self.text_offsets[i + 1]] for i in chosen]
-            columns |= {"text": b"".join(texts), "text_offsets": running_sum(list(map(len, texts)))}
+            columns["text"] = b"".join(texts)
+            columns["text_offsets"] = running_sum(list(map(len, texts)))
         return replace(self, offsets=offsets, **columns)
 
     def codes(self, name: str) -> np.ndarray:
@@ -153,7 +155,9 @@ class Treebank:
 
     def trees(self) -> list[np.ndarray]:
         """Return the heads of each sentence as int64 arrays; -1 is a missing head."""
-        return np.split(self.heads.astype(np.int64), self.offsets[1:-1]) if len(self) else []
+        if not len(self):
+            return []
+        return np.split(self.heads.astype(np.int64), self.offsets[1:-1])
 
     def column(self, name: str, index: int) -> list:
         """Decode a column of a sentence.
@@ -229,8 +233,9 @@ class Treebank:
 
     @classmethod
     def concatenate(cls, treebanks: Iterable["Treebank"]) -> "Treebank":
-        """Join treebanks; the result has no text if one of them has none, or if their formats
-        differ.
+        """Join treebanks.
+
+        The result has no text if one of them has none, or if their formats differ.
 
         Parameters
         ----------
@@ -244,25 +249,29 @@ class Treebank:
         blocks: list[Any] = list(treebanks)
         if len(blocks) == 1:
             return blocks[0]
+        first = blocks[0]
         columns: dict[str, Any] = {"heads": np.concatenate([block.heads for block in blocks])}
         strings = {}
         for name in FIELDS:
-            table, codes = blocks[0].strings[name], [block.codes(name) for block in blocks]
+            table = first.strings[name]
+            codes = [block.codes(name) for block in blocks]
             if any(block.strings[name] is not table for block in blocks):
                 table = table.copy()
-                tables = [table.codes(block.strings[name].tolist(), grow=True) for block in blocks]
-                codes = [own[codes_of_block] for own, codes_of_block in zip(tables, codes)]
-            strings[name], columns[name] = table, np.concatenate(codes)
+                for i, block in enumerate(blocks):
+                    new_codes = table.codes(block.strings[name].tolist(), grow=True)
+                    codes[i] = new_codes[codes[i]]
+            strings[name] = table
+            columns[name] = np.concatenate(codes)
         columns["offsets"] = running_sum(np.concatenate([block.lengths for block in blocks]))
-        if all(block.text is not None and block.format == blocks[0].format for block in blocks):
-            starts = running_sum([len(block.text) for block in blocks])
-            ends = [block.text_offsets[:-1] + start for block, start in zip(blocks, starts)]
-            text = b"".join(block.text for block in blocks)
-            columns |= {
-                "text": text,
-                "text_offsets": np.concatenate([*ends, starts[-1:]]),
-                "format": blocks[0].format,
-            }
+        if all(block.text is not None and block.format == first.format for block in blocks):
+            starts_of_blocks = running_sum([len(block.text) for block in blocks])
+            text_offsets = []
+            for block, start in zip(blocks, starts_of_blocks):
+                text_offsets.append(block.text_offsets[:-1] + start)
+            text_offsets.append(starts_of_blocks[-1:])
+            columns["text"] = b"".join(block.text for block in blocks)
+            columns["text_offsets"] = np.concatenate(text_offsets)
+            columns["format"] = first.format
         changed = frozenset[str]().union(*(block.changed for block in blocks))
         return cls(strings=strings, changed=changed, **columns)
 
@@ -301,29 +310,31 @@ class Treebank:
         lengths = []
         for number, sentence in enumerate(sentences, 1):
             columns = sentence.__getstate__()
-            if flaw := _flaw(columns):
+            flaw = _flaw(columns)
+            if flaw:
                 raise InputError(f"Sentence {number}{flaw}.")
-            lengths.append(max(map(len, columns.values())))
+            n_words = max(map(len, columns.values()))
+            lengths.append(n_words)
             for name, column in columns.items():
-                missing: Any = -1 if name == "heads" else MISSING
-                values[name] += [missing if value is None else value for value in column] or [
-                    missing
-                ] * lengths[-1]
+                missing: Any = jit.NO_HEAD if name == "heads" else MISSING
+                values[name] += [missing if value is None else value for value in column]
+                if not len(column):
+                    values[name] += [missing] * n_words
         codes: dict[str, Any] = {
             name: strings[name].codes(values[name], grow=True) for name in FIELDS
         }
-        offsets, heads = running_sum(lengths), np.array(values["heads"], np.int32)
+        offsets = running_sum(lengths)
+        heads = np.array(values["heads"], np.int32)
         check_heads(offsets, heads, trees, single_root)
         return cls(strings=strings, offsets=offsets, heads=heads, **codes)
 
 
 def new_strings(strings: dict[str, Strings] | None = None) -> dict[str, Strings]:
-    """Check that there is a table of strings for each of :data:`FIELDS`; make new tables for None."""
+    """Check that there is a table of strings for each of :data:`FIELDS`; None makes new tables."""
     if strings is None:
         return {name: Strings() for name in FIELDS}
-    if set(strings) != set(FIELDS) or not all(
-        isinstance(table, Strings) for table in strings.values()
-    ):
+    are_tables = all(isinstance(table, Strings) for table in strings.values())
+    if set(strings) != set(FIELDS) or not are_tables:
         raise InputError(f"`strings` must hold a Strings for each of {', '.join(FIELDS)}.")
     return strings
 
@@ -338,9 +349,7 @@ def running_sum(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
 def _flaw(columns: dict[str, Sequence]) -> str:
     """Describe the first error in the columns of a sentence; empty if there is none."""
     for name, column in columns.items():
-        if not isinstance(column, list) and (
-            isinstance(column, str) or not isinstance(column, Collection)
-        ):
+        if isinstance(column, str) or not isinstance(column, Collection):
             return f" has {column!r:.60} as its {name}: give a list, one for each word"
     n = max(map(len, columns.values()))
     if n == 0:
@@ -350,28 +359,26 @@ def _flaw(columns: dict[str, Sequence]) -> str:
             return f" has {n} words, but {len(column)} {name}"
         for word, value in enumerate(column, 1):
             if name == "heads":
+                needed = "the number of a word, 0 or None"
                 is_fit = isinstance(value, (int, np.integer)) and 0 <= value < 10**jit.MOST_DIGITS
             else:
+                needed = "a string of one line in UTF-8"
                 is_fit = isinstance(value, str) and not _UNFIT.search(value)
             if value is not None and not is_fit:
-                wanted = (
-                    "the number of a word, 0 or None"
-                    if name == "heads"
-                    else "a string of one line in UTF-8"
-                )
-                return f", word {word}: {value!r:.60} among {name} is not {wanted}"
+                return f", word {word}: {value!r:.60} among {name} is not {needed}"
     return ""
 
 
 def check_heads(
     offsets: np.ndarray, heads: np.ndarray, trees: bool | str, single_root: bool = False
 ) -> None:
-    """Raise InputError that names sentence and word unless heads satisfy ``trees``; see
-    ``stream_conllu``.
+    """Raise InputError that names sentence and word unless heads satisfy ``trees``.
+
+    See :func:`~omkl.data.stream_conllu`; ``offsets`` (n_sentences + 1,), ``heads`` (n_words,).
     """
-    bad = layouts.bad_trees(offsets, heads, trees, single_root)
-    if bad.any():
-        i = int(np.argmax(bad))
-        own = heads[offsets[i] : offsets[i + 1]].tolist()
-        word, reason = layouts.explain_heads(own, trees, single_root)
+    is_bad = layouts.bad_trees(offsets, heads, trees, single_root)
+    if is_bad.any():
+        i = int(np.argmax(is_bad))
+        heads_of_sentence = heads[offsets[i] : offsets[i + 1]].tolist()
+        word, reason = layouts.explain_heads(heads_of_sentence, trees, single_root)
         raise InputError(f"Sentence {i + 1}, word {word}: {reason}")
