@@ -9,6 +9,8 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from omkl._components import warn_caller
 from omkl._messages import shown
 from omkl.data.blocks import Block
@@ -107,7 +109,8 @@ def stream_csv(
         delimiter = "\t" if stem(paths[0]).endswith(".tsv") else ","
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
         raise InputError(
-            f"`delimiter` must be one ASCII character, and no quotation mark or line end: {delimiter!r}."
+            "`delimiter` must be one ASCII character, and no quotation mark or line end: "
+            f"{delimiter!r}."
         )
     first = _CSVFile(paths[0], delimiter, header)
     schema = first.guess(categorical, target)
@@ -124,10 +127,11 @@ def stream_csv(
             DataWarning,
         )
     types = {name: schema.field(name).type for name in plan.all_names}
-    kept = [first] if is_pipe(first.path) else []  # a pipe cannot be opened again
+    opened = [first] if is_pipe(first.path) else []  # a pipe cannot be opened again
 
     def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
-        file = kept.pop() if kept and path == first.path else _CSVFile(path, delimiter, header)
+        is_opened = bool(opened) and path == first.path
+        file = opened.pop() if is_opened else _CSVFile(path, delimiter, header)
         if header:
             plan.check_names(file.names, path)
         elif len(file.names) != len(first.names):
@@ -146,97 +150,115 @@ class _CSVFile:
     """Column names and tables of one CSV file."""
 
     def __init__(self, path: FileName, delimiter: str, header: bool) -> None:
-        self.path, self._delimiter, self._first_row = path, delimiter, 1 + int(header)
+        self.path = path
+        self._delimiter = delimiter
+        self._first_row = 1 + int(header)
         self._pieces = pieces(chunks(path), PIECE, _after_last_row)
         text = next(self._pieces, b"").lstrip(b"\r\n")
-        line, end, rest = text.partition(b"\n")
-        while not rest.strip(b"\r\n") and (more := next(self._pieces, b"")):
-            rest += more  # a first row longer than a piece decides the types of columns as well
+        first_line, line_end, rows = text.partition(b"\n")
+        while not rows.strip(b"\r\n"):
+            # a first row longer than a piece decides the types of columns as well
+            piece = next(self._pieces, b"")
+            if not piece:
+                break
+            rows += piece
         cells: list[str] = []
         with suppress(UnicodeDecodeError, csv.Error):
-            cells = next(csv.reader([line.decode()], delimiter=delimiter, strict=True), [])
-        others = [other for other in ";\t,|" if len(cells) == 1 and other in cells[0]]
-        if others or not cells:
-            advice = (
-                f": give delimiter={others[0]!r} if that separates cells"
-                if others
-                else ", or no text in UTF-8"
-            )
+            cells = next(csv.reader([first_line.decode()], delimiter=delimiter, strict=True), [])
+        separators = [mark for mark in ";\t,|" if len(cells) == 1 and mark in cells[0]]
+        if separators or not cells:
+            advice = ", or no text in UTF-8"
+            if separators:
+                advice = f": give delimiter={separators[0]!r} if that separates cells"
             raise DataFileError(
                 f"{path}, row 1: there are {len(cells)} cells between {delimiter!r}{advice}."
             )
-        self.names = (
-            [cell.strip() for cell in cells] if header else [f"f{i}" for i in range(len(cells))]
-        )
-        self._start = rest if header else line + end + rest
+        if header:
+            self.names = [cell.strip() for cell in cells]
+            self._start = rows
+        else:
+            self.names = [f"f{i}" for i in range(len(cells))]
+            self._start = first_line + line_end + rows
 
     def guess(self, categorical: Sequence[str], target: str | int | None) -> pyarrow.Schema:
         """Infer the types of the columns from the first rows."""
-        pyarrow, n = import_pyarrow(), len(self.names)
-        if unknown := [name for name in categorical if name not in self.names]:
+        pyarrow = import_pyarrow()
+        text = pyarrow.string()
+        n = len(self.names)
+        unknown = [name for name in categorical if name not in self.names]
+        if unknown:
             raise InputError(f"{self.path} has no column {unknown[0]!r:.200} for categorical=.")
-        places = list(map(str, range(n)))  # names may not be unique
-        table, _ = self._parsed(self._start, places, dict.fromkeys(places, pyarrow.string()), 2)
+        labels = list(map(str, range(n)))  # names may not be unique
+        table, _ = self._parsed(self._start, labels, dict.fromkeys(labels, text), first_row=2)
         types = []
         for place, (name, column) in enumerate(zip(self.names, table.columns)):
-            is_target = target in (name, place, place - n)
-            types.append(
-                pyarrow.string() if name in categorical else _guessed_type(column, is_target)
-            )
-            if types[-1] != pyarrow.string() or is_target or name in categorical:
+            if name in categorical:
+                types.append(text)
                 continue
-            cells = [cell for cell in with_missing(column).to_pylist() if cell is not None]
-            numbers = [cell for cell in cells if re.match(WRITTEN_NUMBER, cell)]
-            example = next((cell for cell in numbers if not re.match(NUMBER, cell)), None)
-            if example is not None and len(numbers) > len(cells) / 2:
-                warn_caller(
-                    f"{self.path}: column {name!r:.200} is read as strings, because of {example!r:.80}: write plain "
-                    "numbers, or name it in categorical=.",
-                    DataWarning,
-                )
+            is_target = target in (name, place, place - n)
+            type = _guessed_type(column, is_target)
+            types.append(type)
+            if type == text and not is_target:
+                self._warn_of_numbers(column, name)
         return pyarrow.schema(zip(self.names, types))
+
+    def _warn_of_numbers(self, column: pyarrow.ChunkedArray, name: str) -> None:
+        """Warn if most cells of a column of text are numbers, some of them such as 3,000."""
+        cells = [cell for cell in with_missing(column).to_pylist() if cell is not None]
+        numbers = [cell for cell in cells if re.match(WRITTEN_NUMBER, cell)]
+        example = next((cell for cell in numbers if not re.match(NUMBER, cell)), None)
+        if example is not None and len(numbers) > len(cells) / 2:
+            warn_caller(
+                f"{self.path}: column {name!r:.200} is read as strings, because of "
+                f"{example!r:.80}: write plain numbers, or name it in categorical=.",
+                DataWarning,
+            )
 
     def tables(
         self, types: dict[str, pyarrow.DataType], skipped: Skipped
     ) -> Iterator[tuple[pyarrow.Table, Sequence[int], dict[int, str]]]:
-        """Yield tables, the number of each row in the file, and the errors of rows by their index
-        in the table.
+        """Yield tables, the number of each row in the file, and errors of rows.
+
+        Errors are by the index of a row in its table.
         """
-        pyarrow, first_row = import_pyarrow(), self._first_row
+        pyarrow = import_pyarrow()
+        first_row = self._first_row
         for text in chain([self._start], self._pieces):
             reasons: dict[int, str] = {}
             try:
                 table, refused = self._parsed(text, self.names, types, first_row)
             except DamagedFileError:  # a cell is not of its type
-                table, refused = self._parsed(
-                    text, self.names, dict.fromkeys(types, pyarrow.string()), first_row
-                )
-                table = pyarrow.table(
-                    {name: _cast(table[name], name, types[name], reasons) for name in types}
-                )
+                as_text = dict.fromkeys(types, pyarrow.string())
+                texts, refused = self._parsed(text, self.names, as_text, first_row)
+                columns = {}
+                for name, type in types.items():
+                    columns[name] = _cast(texts[name], name, type, reasons)
+                table = pyarrow.table(columns)
             for number, reason in refused.items():
                 skipped.refuse(f"{self.path}, row {number}: {reason}")
-            numbers = range(first_row, first_row + table.num_rows + len(refused))
-            yield (
-                table,
-                [number for number in numbers if number not in refused] if refused else numbers,
-                reasons,
-            )
-            first_row = numbers.stop
+            next_row = first_row + table.num_rows + len(refused)
+            numbers: Sequence[int] = range(first_row, next_row)
+            if refused:
+                numbers = [number for number in numbers if number not in refused]
+            yield table, numbers, reasons
+            first_row = next_row
 
     def _parsed(
         self, text: bytes, names: list[str], types: dict[str, pyarrow.DataType], first_row: int
     ) -> tuple[pyarrow.Table, dict[int, str]]:
-        """Return a table, and error messages by row number for rows with a wrong number of cells."""
+        """Return a table, and errors of rows with a wrong number of cells, by their numbers."""
         pyarrow = import_pyarrow()
         refused: dict[int, str] = {}
         torn: list[int] = []
 
         def refuse(row: Any) -> str:
             number = first_row + row.number - 1
-            cells = f"{row.actual_columns} cell{'' if row.actual_columns == 1 else 's'}"
-            refused[number] = f"{cells}, but there are {row.expected_columns} columns."
-            torn.extend([number] if "\n" in row.text else [])
+            cells = "cell" if row.actual_columns == 1 else "cells"
+            refused[number] = (
+                f"{row.actual_columns} {cells}, but there are {row.expected_columns} columns."
+            )
+            if "\n" in row.text:
+                torn.append(number)
             return "skip"
 
         if not text.strip(b"\r\n"):  # Arrow rejects empty text
@@ -252,11 +274,9 @@ class _CSVFile:
             table = pyarrow.csv.read_csv(pyarrow.BufferReader(text), reading, parsing, converting)
         except pyarrow.ArrowInvalid as error:
             place = f"{self.path}, row {first_row} or later"
-            reason = (
-                "expected text in UTF-8"
-                if "UTF8" in str(error)
-                else str(error).splitlines()[0][:200]
-            )
+            reason = str(error).splitlines()[0][:200]
+            if "UTF8" in str(error):
+                reason = "expected text in UTF-8"
             raise DamagedFileError(f"{place}: {reason}.") from None
         if torn:
             raise DamagedFileError(f"{self.path}, row {torn[0]}: an unclosed quotation mark.")
@@ -281,11 +301,12 @@ def _guessed_type(column: pyarrow.ChunkedArray, is_target: bool) -> pyarrow.Data
     """Infer the type of a column from its first cells."""
     pyarrow = import_pyarrow()
     cells = with_missing(column).drop_null()
-    integer, number, text = pyarrow.int64(), pyarrow.float64(), pyarrow.string()
+    number = pyarrow.float64()
+    text = pyarrow.string()
     if not len(cells):
         return number
-    if is_target and can_cast(cells, integer):
-        return integer  # classes; input columns of integers may contain fractions later
+    if is_target and can_cast(cells, pyarrow.int64()):
+        return pyarrow.int64()  # classes; input columns of integers may contain fractions later
     if can_cast(cells, number):
         return number
     if can_cast(cells, pyarrow.bool_()):
@@ -293,19 +314,16 @@ def _guessed_type(column: pyarrow.ChunkedArray, is_target: bool) -> pyarrow.Data
     dates = date_type(cells)
     if dates is not None:
         return dates
-    n_others = (
-        len(cells)
-        - pyarrow.compute.sum(pyarrow.compute.match_substring_regex(cells, NUMBER)).as_py()
-    )
-    return number if n_others < len(cells) / 2 and n_others <= max(1, len(cells) // 10) else text
+    is_number = pyarrow.compute.match_substring_regex(cells, NUMBER)
+    n_others = len(cells) - pyarrow.compute.sum(is_number).as_py()
+    has_few_others = n_others < len(cells) / 2 and n_others <= max(1, len(cells) // 10)
+    return number if has_few_others else text
 
 
 def _cast(
     column: pyarrow.ChunkedArray, name: str, type: pyarrow.DataType, reasons: dict[int, str]
 ) -> pyarrow.ChunkedArray | pyarrow.Array:
-    """Cast a column of text; add an error to ``reasons`` for each row whose cell cannot be
-    converted.
-    """
+    """Cast a column of text; add an error to ``reasons`` for each cell that cannot be converted."""
     pyarrow = import_pyarrow()
     if type == pyarrow.string():
         return column
@@ -314,9 +332,11 @@ def _cast(
         type = pyarrow.float64()  # the target's first numbers were integers, others need not be
     if can_cast(cells, type):
         return cells.cast(type)
-    wanted = {"bool": "a truth value", "double": "a number"}.get(str(type), "a date")
-    fit = [can_cast(cell, type) for cell in cells]
-    for i in (i for i, is_fit in enumerate(fit) if not is_fit):
-        advice = "name the column in categorical= if it holds strings"
-        reasons[i] = f"{shown(cells[i].as_py())} in column {name!r} is not {wanted}: {advice}."
-    return pyarrow.compute.if_else(pyarrow.array(fit), cells, None).cast(type)
+    needed = {"bool": "a truth value", "double": "a number"}.get(str(type), "a date")
+    is_valid = [can_cast(cell, type) for cell in cells]
+    for i in np.flatnonzero(~np.array(is_valid)).tolist():
+        reasons[i] = (
+            f"{shown(cells[i].as_py())} in column {name!r} is not {needed}: "
+            "name the column in categorical= if it holds strings."
+        )
+    return pyarrow.compute.if_else(pyarrow.array(is_valid), cells, None).cast(type)

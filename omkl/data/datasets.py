@@ -23,6 +23,12 @@ FIRST_DAY = datetime.date(1900, 1, 1)
 LAST_DAY = datetime.date(2029, 12, 31)
 #: Side length of digit images, and the threshold above which a pixel is ink in outlines.
 SIDE, INK = 8, 0.3
+#: Positions of the fields of a line of ``letter.data``.
+LETTER = 1
+NEXT = 2
+POSITION = 4
+FOLD = 5
+FIRST_PIXEL = 6
 
 
 @dataclass(frozen=True)
@@ -89,20 +95,25 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
     for number, line in text_lines(path):
         fields = line.rstrip("\t").split("\t")
         try:
-            letter, following, position, fold = fields[1], *(int(fields[k]) for k in (2, 4, 5))
+            letter = fields[LETTER]
+            following = int(fields[NEXT])
+            position = int(fields[POSITION])
+            fold = int(fields[FOLD])
         except (IndexError, ValueError):
             position = 0
-        is_image = len(fields) == 6 + N_PIXELS and set(fields[6:]) <= {"0", "1"}
+        pixels_of_letter = fields[FIRST_PIXEL:]
+        is_image = len(pixels_of_letter) == N_PIXELS and set(pixels_of_letter) <= {"0", "1"}
         follows = position == len(pixels) // N_PIXELS + 1 and (not pixels or fold == folds[-1])
         if not (is_image and follows and 0 <= fold < N_FOLDS):
             raise DataFileError(
-                f"{path}, line {number}: expected the next letter of a word, its fold, and its pixels."
+                f"{path}, line {number}: expected the next letter of a word, its fold, and its "
+                "pixels."
             )
         if position == 1:
             letters.append([])
             folds.append(fold)
         letters[-1].append(letter)
-        pixels += fields[6:]
+        pixels += pixels_of_letter
         if following == -1:
             images.append(np.array(pixels, dtype=np.int8).reshape(-1, N_PIXELS))
             pixels = []
@@ -112,13 +123,15 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
 
 
 def _find(relative: str, tool: str) -> Path:
-    """Return the path of a data set below :func:`data_home`; the error names the ``tool`` that
-    downloads it.
+    """Return the path of a data set below :func:`data_home`.
+
+    The error for a missing file names the ``tool`` that downloads it.
     """
     path = data_home() / relative
     if not path.exists():
         raise DataFileError(
-            f"There is no {path}: run data_scripts/{tool}, or set OMKL_DATA to the folder that has it."
+            f"There is no {path}: run data_scripts/{tool}, or set OMKL_DATA to the folder that has "
+            "it."
         )
     return path
 
@@ -131,7 +144,8 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
     name_or_path : str or path-like
         ``"ionosphere"``, ``"pima"``, ``"sonar"``, ``"splice"``, ``"liver"``, ``"wpbc"``,
         ``"ringnorm"``, ``"twonorm"`` or ``"waveform"``, in ``uci/NAME.csv.gz`` below
-        :func:`~omkl.data.data_home`. Anything else is the path of a table of comma-separated numbers under a header; the last column, ``y``, holds the labels -1 and +1.
+        :func:`~omkl.data.data_home`. Anything else is the path of a table of comma-separated
+        numbers under a header; the last column, ``y``, holds the labels -1 and +1.
 
     Returns
     -------
@@ -148,15 +162,16 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
     is_name = str(name_or_path).isidentifier()
     path = _find(f"uci/{name_or_path}.csv.gz", "fetch_uci.py") if is_name else name_or_path
     header, *rows = [line for _, line in text_lines(path)] or [""]
-    n_columns, table = len(header.split(",")), np.empty(0)
+    n_columns = len(header.split(","))
+    table = np.empty(0)
     with suppress(ValueError):
         table = np.array([row.split(",") for row in rows], dtype=float)
-    is_table = (
-        header.endswith(",y") and table.shape[1:] == (n_columns,) and bool(np.isfinite(table).all())
-    )
+    is_rectangular = table.shape[1:] == (n_columns,)
+    is_table = header.endswith(",y") and is_rectangular and np.isfinite(table).all()
     if not is_table or not np.isin(table[:, -1], (-1, 1)).all():
         raise DataFileError(
-            f"{path} must have names of columns in line 1, y last, and in all others as many numbers."
+            f"{path} must have names of columns in line 1, y last, and in all others as many "
+            "numbers."
         )
     return table[:, :-1].copy(), table[:, -1].astype(int)
 
@@ -191,14 +206,19 @@ def handwritten_dates(
     images = digits.data / 16.0
     order = rng.permutation(len(images))
     dates = Bunch()
+    n_days = (LAST_DAY - FIRST_DAY).days + 1
     for part, half, n in (("train", order[::2], n_train), ("test", order[1::2], n_test)):
-        of_digit = [half[digits.target[half] == digit] for digit in range(10)]
-        days = rng.integers(0, (LAST_DAY - FIRST_DAY).days + 1, size=n)
-        texts = [(FIRST_DAY + datetime.timedelta(days=int(day))).strftime("%d%m%Y") for day in days]
-        dates[f"{part}_digits"] = drawn = [[int(digit) for digit in text] for text in texts]
-        dates[f"{part}_images"] = [
-            images[[rng.choice(of_digit[digit]) for digit in date]] for date in drawn
-        ]
+        images_of_digit = [half[digits.target[half] == digit] for digit in range(10)]
+        digits_of_dates = []
+        for day in rng.integers(0, n_days, size=n):
+            date = FIRST_DAY + datetime.timedelta(days=int(day))
+            digits_of_dates.append(list(map(int, date.strftime("%d%m%Y"))))
+        images_of_dates = []
+        for date_digits in digits_of_dates:
+            chosen = [rng.choice(images_of_digit[digit]) for digit in date_digits]
+            images_of_dates.append(images[chosen])
+        dates[f"{part}_digits"] = digits_of_dates
+        dates[f"{part}_images"] = images_of_dates
     return dates
 
 
@@ -236,7 +256,8 @@ def digit_views(images: ArrayLike) -> dict[str, np.ndarray]:
     pixels = np.asarray(images, dtype=np.float64)
     if pixels.ndim != 2 or pixels.shape[1] != SIDE * SIDE:
         raise InputError(
-            f"Images of digits are rows of {SIDE * SIDE} pixels, not an array of shape {pixels.shape}."
+            f"Images of digits are rows of {SIDE * SIDE} pixels, not an array of shape "
+            f"{pixels.shape}."
         )
     square = pixels.reshape(-1, SIDE, SIDE)
     ink = square > INK

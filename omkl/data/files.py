@@ -41,15 +41,17 @@ CHUNK = 1 << 18
 
 def data_home() -> Path:
     """Return the folder of data sets: ``$OMKL_DATA``, or the default folder of the data scripts."""
-    return Path(os.environ["OMKL_DATA"]) if os.environ.get("OMKL_DATA") else user_cache()
+    folder = os.environ.get("OMKL_DATA")
+    return Path(folder) if folder else user_cache()
 
 
 def user_cache() -> Path:
     """Return the folder ``omkl`` in the user's cache folder, which the data scripts fill."""
-    cache = (
-        os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
-    )
-    return Path(cache) / "omkl"
+    for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        folder = os.environ.get(variable)
+        if folder:
+            return Path(folder) / "omkl"
+    return Path.home() / ".cache" / "omkl"
 
 
 # ---- names ---------------------------------------------------------------------------------------
@@ -61,20 +63,14 @@ def is_url(path: PathLike) -> bool:
 
 
 def file_name(path: PathLike) -> str:
-    """Return the last part of a path or URL: ``train.csv.gz`` of
-    ``https://example.org/train.csv.gz?version=3``.
-    """
-    return (
-        PurePosixPath(path.partition("?")[0]).name
-        if isinstance(path, str) and is_url(path)
-        else Path(path).name
-    )
+    """Return the last part of a path or URL, such as ``https://example.org/train.csv.gz?version=3``."""
+    if isinstance(path, str) and is_url(path):
+        return PurePosixPath(path.partition("?")[0]).name
+    return Path(path).name
 
 
 def stem(path: PathLike) -> str:
-    """Return the name of a file without its compression suffix: ``train.conllu`` of
-    ``train.conllu.gz``.
-    """
+    """Return the name of a file without the suffix of its compression, such as ``.gz``."""
     name = Path(file_name(path))
     return name.stem if name.suffix in OPENERS else name.name
 
@@ -89,9 +85,7 @@ def is_pipe(path: PathLike) -> bool:
 
 
 def check_no_pipe(path: PathLike) -> None:
-    """Raise DataFileError for a pipe, before reading a file several times or at arbitrary
-    positions.
-    """
+    """Raise DataFileError for a pipe, which cannot be read twice or at arbitrary positions."""
     if is_pipe(path):
         raise DataFileError(
             f"{path} is a pipe, which can be read only once and from the start: write it to a file."
@@ -107,39 +101,47 @@ def find_files(path: Paths) -> list[FileName]:
     and are read by fsspec. Raises DataFileError if there is no file.
     """
     files: list[FileName] = []
-    for one in [path] if isinstance(path, (str, os.PathLike)) else list(path) or [""]:
-        local, found = Path(one), list[FileName]()
-        if isinstance(one, str) and is_url(one):
-            found += _remote_files(one)
-        elif local.is_dir() and os.fspath(one):  # Path("") is the current directory
-            below = (file for file in local.rglob("*") if _is_listed(file.relative_to(local).parts))
-            found += sorted(file for file in below if file.is_file())
-        elif os.fspath(one):
-            matches = (match for match in sorted(glob.glob(str(local))) if os.path.isfile(match))
-            found += [local] if local.exists() else map(Path, matches)
-        if not found:
-            name = os.fspath(one) or "to read: a path, or the list of paths, is empty"
+    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    for source in paths or [""]:
+        files_of_source: Sequence[FileName] = []
+        if isinstance(source, str) and is_url(source):
+            files_of_source = _remote_files(source)
+        elif os.fspath(source):  # Path("") is the current directory
+            files_of_source = _local_files(Path(source))
+        if not files_of_source:
+            name = os.fspath(source) or "to read: a path, or the list of paths, is empty"
             raise DataFileError(f"There is no file {name}.")
-        files += found
+        files += files_of_source
     return files
 
 
+def _local_files(path: Path) -> list[Path]:
+    """Return the file with this path, the files of a directory, or those that match a pattern."""
+    if path.is_dir():
+        below = (file for file in path.rglob("*") if _is_listed(file.relative_to(path).parts))
+        return sorted(file for file in below if file.is_file())
+    if path.exists():
+        return [path]
+    return [Path(match) for match in sorted(glob.glob(str(path))) if os.path.isfile(match)]
+
+
 def _remote_files(url: str) -> list[str]:
+    """Return the file behind a URL, the files of a directory, or those that match a pattern."""
     system, path = _system_of(url)
     try:
         if "*" in path:
-            found = [name for name in system.glob(path) if system.isfile(name)]
+            names = [name for name in system.glob(path) if system.isfile(name)]
         elif url.startswith(("http://", "https://")) or not system.isdir(path):
             return [url]
         else:
-            below = {
-                name: PurePosixPath(name.removeprefix(path).lstrip("/")).parts
-                for name in system.find(path)
-            }
-            found = [name for name, parts in below.items() if _is_listed(parts)]
+            names = []
+            for name in system.find(path):
+                below = PurePosixPath(name.removeprefix(path).lstrip("/"))
+                if _is_listed(below.parts):
+                    names.append(name)
     except Exception as error:
         raise InputError(f"{url} cannot be listed: {_reason(error)}.") from None
-    return [system.unstrip_protocol(name) for name in sorted(found)]
+    return [system.unstrip_protocol(name) for name in sorted(names)]
 
 
 def _is_listed(parts: Sequence[str]) -> bool:
@@ -148,13 +150,14 @@ def _is_listed(parts: Sequence[str]) -> bool:
 
 
 def file_system(paths: Sequence[FileName]) -> tuple[AbstractFileSystem | None, list[str]]:
-    """Return the fsspec file system of some files (None if they are local), and their absolute
-    paths in it.
+    """Return the fsspec file system of some files, and their absolute paths in it.
+
+    The file system of local files is None.
     """
     if not is_url(paths[0]):
         return None, [os.path.abspath(path) for path in paths]
-    found = [_system_of(str(path)) for path in paths]
-    return found[0][0], [path for _, path in found]
+    system, _ = _system_of(str(paths[0]))
+    return system, [_system_of(str(path))[1] for path in paths]
 
 
 def _system_of(url: str) -> tuple[AbstractFileSystem, str]:
@@ -202,13 +205,12 @@ def open_bytes(path: PathLike) -> Iterator[IO[bytes]]:
     except FileNotFoundError:
         raise DataFileError(f"There is no file {path}.") from None
     except Exception as error:
-        kind = TruncatedFileError if isinstance(error, EOFError) else DamagedFileError
         is_damaged = isinstance(error, (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile))
-        if not is_damaged and (
-            is_url(path) or (isinstance(error, OSError) and error.errno is not None)
-        ):
+        of_system = isinstance(error, OSError) and error.errno is not None
+        if not is_damaged and (is_url(path) or of_system):
             raise DataFileError(f"{path} cannot be read: {_reason(error)}.") from None
         if is_damaged or isinstance(error, OSError):  # of bz2
+            kind = TruncatedFileError if isinstance(error, EOFError) else DamagedFileError
             raise kind(f"{path} is cut short or damaged.") from None
         raise
 
@@ -250,11 +252,13 @@ def output_file(path: PathLike) -> Iterator[IO[bytes]]:
 
 
 def chunks(path: PathLike, size: int = CHUNK) -> Iterator[bytes]:
-    """Read a text file in UTF-8, plain or compressed, without its byte order mark, ``size`` bytes
-    at a time.
+    """Read a text file in UTF-8, plain or compressed, ``size`` bytes at a time.
+
+    The byte order mark is left out.
     """
     with open_bytes(path) as file:
-        if start := file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8):
+        start = file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
+        if start:
             yield start
         # read1 yields everything before a damaged part, then raises
         read = file.read if is_url(path) else file.read1  # type: ignore[attr-defined]
@@ -270,21 +274,25 @@ def pieces(
     ``cut(text)`` is the end of the last complete record, 0 if there is none. If a compressed file
     is truncated, all complete records are yielded before the error is raised.
     """
-    text, wanted = bytearray(), size
+    text = bytearray()
+    length_to_cut = size
     try:
         for chunk in chunks:
             text += chunk
-            if len(text) >= wanted:
-                end = cut(text)
-                piece = bytes(text[:end])
-                del text[:end]
-                if end:
-                    yield piece
-                wanted = (
-                    len(text) + size if end else 2 * len(text)
-                )  # do not search a long record for every chunk
+            if len(text) < length_to_cut:
+                continue
+            end = cut(text)
+            piece = bytes(text[:end])
+            del text[:end]
+            if end:
+                yield piece
+                length_to_cut = len(text) + size
+            else:
+                # do not search a long record for every chunk
+                length_to_cut = 2 * len(text)
     except TruncatedFileError:  # after other damage, the last bytes may be wrong
-        if end := cut(text):
+        end = cut(text)
+        if end:
             yield bytes(text[:end])
         raise
     if text:

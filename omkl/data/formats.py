@@ -50,7 +50,8 @@ class StreamFormat(Component):
     ...     suffixes = (".fixed",)
     ...     def open(self, path, width=8):
     ...         rows = [line.rstrip() for line in Path(path).read_text().splitlines()]
-    ...         cells = [[float(row[i : i + width]) for i in range(0, len(row), width)] for row in rows]
+    ...         starts = range(0, len(rows[0]), width)
+    ...         cells = [[float(row[i : i + width]) for i in starts] for row in rows]
     ...         return Stream.from_iterable([(row[:-1], row[-1]) for row in cells])
     """
 
@@ -84,8 +85,9 @@ def _format(
     return type(name, (StreamFormat,), attributes)
 
 
+#: The last column of a table is the target.
 _TABLE: dict[str, Any] = {"has_target": True, "default_target": -1}
-_ARROW = ".parquet", ".pq", ".arrow", ".feather", ".ipc"
+_ARROW = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 #: All formats; for unknown suffixes the first one.
 FORMATS = [
     _format("svmlight", (".svm", ".svmlight", ".libsvm"), stream_svmlight, selects=("n_features",)),
@@ -94,7 +96,7 @@ FORMATS = [
     _format(
         "npz",
         (".npz",),
-        lambda path, target="y", **own: stream_npz(path, y=target, **own),
+        lambda path, target="y", **options: stream_npz(path, y=target, **options),
         has_target=True,
     ),
     _format("conllu", layouts.SUFFIXES, stream_conllu, holds="trees"),
@@ -122,7 +124,8 @@ def open_stream(
     format : str or StreamFormat, optional
         ``"svmlight"``, ``"csv"``, ``"parquet"`` (and Arrow), ``"npz"``, ``"conllu"`` (treebanks),
         ``"jsonl"``, ``"columns"`` or ``"crfsuite"`` (labelled sequences), or your own
-        :class:`StreamFormat`. By default, the suffix of the first file decides; svmlight for unknown suffixes.
+        :class:`StreamFormat`. By default, the suffix of the first file decides; svmlight for
+        unknown suffixes.
     target : optional
         Outputs: name or position of a column (``csv``, ``parquet``), or name of an array (``npz``).
     **options
@@ -138,17 +141,19 @@ def open_stream(
     omkl.exceptions.InputError
         If there is no such format, or the format does not take an option.
     """
-    found = find_format(path, format)
-    name = next(iter(found.aliases))
+    format = find_format(path, format)
+    name = next(iter(format.aliases))
     if target is not None:
-        if not found.has_target:
+        if not format.has_target:
             raise InputError(f"The format {name} has a fixed place for outputs: leave target= out.")
         options["target"] = target
     try:
-        return found.open(path, **options)
+        return format.open(path, **options)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        reason = f"{name}, for which there is no {unknown[1]}=" if unknown else f"{name}: {error}"
+        reason = f"{name}: {error}"
+        if unknown:
+            reason = f"{name}, for which there is no {unknown[1]}="
         raise InputError(f"{find_files(path)[0]} is read as {reason}.") from None
 
 
@@ -168,8 +173,10 @@ def find_format(path: Paths, format: str | StreamFormat | None = None) -> Stream
     if format is not None:
         return resolve(StreamFormat, format, "format")
     name = stem(find_files(path)[0]).lower()
-    found = [cls for cls in family(StreamFormat) if cls.suffixes and name.endswith(cls.suffixes)]
-    return [*found, *FORMATS][0]()
+    for cls in family(StreamFormat):
+        if cls.suffixes and name.endswith(cls.suffixes):
+            return cls()
+    return FORMATS[0]()
 
 
 # ---- archives of NumPy ---------------------------------------------------------------------------
@@ -217,35 +224,30 @@ def stream_npz(
         try:
             with np.load(path, allow_pickle=False) as archive:
                 for info in archive.zip.infolist():
-                    archive.zip.open(
-                        info
-                    ).close()  # checks that the archive's directory fits its data
-                arrays, known = (
-                    {name: archive[name] for name in (X, y) if name in archive.files},
-                    archive.files,
-                )
+                    # checks that the archive's directory fits its data
+                    archive.zip.open(info).close()
+                names = archive.files
+                arrays = {name: archive[name] for name in (X, y) if name in names}
         except Exception as error:  # damaged bytes lead to errors of any class
             raise unreadable(path, error, "archive of NumPy") from None
-        found = list(arrays.values())
-        missing = [name for name in (X, y) if name not in arrays and (name == X or name != "y")]
-        if flaw := f"an array {missing[0]!r}" if missing else _flaw(found):
-            raise DataFileError(f"{path} must hold {flaw}; its arrays are {listed(known)}.")
+        required = [X] if y == "y" else [X, y]
+        absent = [name for name in required if name not in arrays]
+        needs = f"an array {absent[0]!r}" if absent else _missing_from(list(arrays.values()))
+        if needs:
+            raise DataFileError(f"{path} must hold {needs}; its arrays are {listed(names)}.")
         yield Block(arrays[X], arrays.get(y))
 
     return stream_files(find_files(path), read, block_size=block_size, on_error=on_error)
 
 
-def _flaw(arrays: Sequence) -> str:
+def _missing_from(arrays: Sequence) -> str:
     """Describe what is missing from the inputs and outputs; empty if nothing is."""
-    if not all(
-        isinstance(own, np.ndarray) and own.dtype.kind in "biufSU" and own.ndim for own in arrays
-    ):
-        return "arrays of numbers or strings in rows"
+    for array in arrays:
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufSU" or not array.ndim:
+            return "arrays of numbers or strings in rows"
     lengths = list(map(len, arrays))
     if len(set(lengths)) > 1:
         return f"as many rows of inputs as of outputs, not {lengths[0]} and {lengths[1]}"
-    return (
-        ""
-        if not lengths[0] or all(own.nbytes for own in arrays)
-        else f"something in its {lengths[0]} rows"
-    )
+    if lengths[0] and not all(array.nbytes for array in arrays):
+        return f"something in its {lengths[0]} rows"
+    return ""

@@ -33,7 +33,7 @@ class Graph:
         Features of the nodes, like the tokens of a sequence for :class:`~omkl.SequenceLabeler`.
     edges : int array of shape (E, 2)
         The two nodes of each edge, counted from 0. May be empty.
-    edge_features : array of shape (E, d), list of E dicts or lists of attributes, or data frame, optional
+    edge_features : array of shape (E, d), list of E dicts or lists, or data frame, optional
         Features of the edges.
     directed : bool
         Whether the order of the two nodes of an edge has a meaning. In an undirected graph, it does
@@ -54,34 +54,37 @@ class Graph:
     def __init__(
         self, nodes: Any, edges: ArrayLike, edge_features: Any = None, directed: bool = False
     ) -> None:
-        if isinstance(nodes, (str, bytes, dict)) or not (
-            isinstance(nodes, Sized) or hasattr(nodes, "shape")
-        ):
+        is_collection = isinstance(nodes, Sized) or hasattr(nodes, "shape")
+        if isinstance(nodes, (str, bytes, dict)) or not is_collection:
             raise InputError(
                 f"`nodes` must be an array, or a list of dicts or words, got {nodes!r:.60}."
             )
-        n, ends = n_rows(nodes), _as_edges(edges)
-        if n == 0:
+        n_nodes = n_rows(nodes)
+        ends = _as_edges(edges)
+        if n_nodes == 0:
             raise InputError("A graph must have a node.")
-        _check_edges(ends, n, directed)
+        _check_edges(ends, n_nodes, directed)
         if edge_features is not None:
-            if n_rows(edge_features) != len(ends):
-                found = n_rows(edge_features)
+            n_features = n_rows(edge_features)
+            if n_features != len(ends):
                 raise InputError(
-                    f"`edge_features` must have a row for each of {len(ends)} edges, got {found}."
+                    f"`edge_features` must have a row for each of {len(ends)} edges, "
+                    f"got {n_features}."
                 )
             if isinstance(edge_features, np.ndarray) and edge_features.ndim != 2:
                 raise InputError(
                     f"`edge_features` must have the shape (E, d), got {edge_features.shape}."
                 )
-        self.nodes, self.edge_features = nodes, edge_features
-        self.layout = GraphLayout(n, ends, bool(directed))
+        self.nodes = nodes
+        self.edge_features = edge_features
+        self.layout = GraphLayout(n_nodes, ends, bool(directed))
 
     def __len__(self) -> int:
         return self.layout.n_nodes
 
     def __repr__(self) -> str:
-        return f"Graph({len(self)} nodes, {len(self.edges)} edges{', directed' if self.directed else ''})"
+        directed = ", directed" if self.directed else ""
+        return f"Graph({len(self)} nodes, {len(self.edges)} edges{directed})"
 
     @property
     def edges(self) -> np.ndarray:
@@ -97,8 +100,9 @@ class Graph:
     def from_networkx(
         cls, graph: networkx.Graph, nodes: str | None = None, edges: str | None = None
     ) -> Graph:
-        """Convert a graph of networkx; the order of nodes and edges is that of ``graph.nodes`` and
-        ``graph.edges``.
+        """Convert a graph of networkx.
+
+        The order of nodes and edges is that of ``graph.nodes`` and ``graph.edges``.
 
         Parameters
         ----------
@@ -117,30 +121,35 @@ class Graph:
         >>> Graph.from_networkx(path).nodes
         [{'colour': 'red'}, {'colour': 'blue'}, {'colour': 'red'}]
         """
-        places = {node: i for i, node in enumerate(graph.nodes)}
-        ends = [(places[first], places[second]) for first, second in graph.edges()]
-        of_nodes = _attributes("node", graph.nodes(data=True), nodes)
-        between = [((first, second), own) for first, second, own in graph.edges(data=True)]
-        of_edges = (
-            _attributes("edge", between, edges) if edges or any(own for _, own in between) else None
-        )
-        return cls(of_nodes, ends, of_edges, graph.is_directed())
+        numbers = {node: i for i, node in enumerate(graph.nodes)}
+        node_features = _attributes("node", graph.nodes(data=True), nodes)
+        ends = []
+        attributes_of_edges = []
+        for first, second, attributes in graph.edges(data=True):
+            ends.append((numbers[first], numbers[second]))
+            attributes_of_edges.append(((first, second), attributes))
+        edge_features = None
+        if edges or any(attributes for _, attributes in attributes_of_edges):
+            edge_features = _attributes("edge", attributes_of_edges, edges)
+        return cls(node_features, ends, edge_features, graph.is_directed())
 
 
 def _attributes(kind: str, owners: Iterable[tuple[Any, dict]], name: str | None) -> Any:
     """Return the attributes of nodes or edges, or one of them: arrays are stacked."""
-    found: list[Any] = []
+    features: list[Any] = []
     for owner, attributes in owners:
-        if not attributes if name is None else name not in attributes:
+        is_absent = not attributes if name is None else name not in attributes
+        if is_absent:
             what = f"attribute {name!r}" if name else "attributes"
             raise InputError(f"The {kind} {owner!r} of a networkx graph has no {what}.")
-        found.append(attributes if name is None else attributes[name])
-    if found and not isinstance(found[0], (str, dict, list)):
-        return np.array([np.atleast_1d(own) for own in found])
-    return found
+        features.append(attributes if name is None else attributes[name])
+    if features and not isinstance(features[0], (str, dict, list)):
+        return np.array([np.atleast_1d(vector) for vector in features])
+    return features
 
 
 def _as_edges(edges: ArrayLike) -> np.ndarray:
+    """Convert pairs of nodes to an array (E, 2) of int64."""
     try:
         ends = np.asarray(edges)
     except ValueError:
@@ -159,15 +168,16 @@ def _check_edges(edges: np.ndarray, n: int, directed: bool) -> None:
     outside = ((edges < 0) | (edges >= n)).any(axis=1)
     loops = edges[:, 0] == edges[:, 1]
     ends = edges if directed else np.sort(edges, axis=1)
-    first = np.zeros(len(edges), dtype=bool)
-    first[np.unique(n * ends[:, 0] + ends[:, 1], return_index=True)[1]] = True
-    for wrong, problem in (
+    codes = n * ends[:, 0] + ends[:, 1]
+    repeated = np.ones(len(edges), dtype=bool)
+    repeated[np.unique(codes, return_index=True)[1]] = False
+    for is_wrong, problem in (
         (outside, f"has a node outside 0 .. {n - 1}"),
         (loops, "is a loop"),
-        (~first, "occurs twice"),
+        (repeated, "occurs twice"),
     ):
-        if wrong.any():
-            e = int(np.argmax(wrong))
+        if is_wrong.any():
+            e = int(np.argmax(is_wrong))
             raise InputError(f"Edge {e} of a graph, {tuple(edges[e].tolist())}, {problem}.")
 
 
@@ -192,21 +202,24 @@ def grid(image: ArrayLike, connectivity: int = 4) -> Graph:
     check_number("connectivity", connectivity, integer=True)
     if pixels.ndim not in (2, 3) or connectivity not in (4, 8):
         raise InputError(
-            "grid needs an image of shape (height, width) or (height, width, channels), and connectivity 4 or 8, "
-            f"got {pixels.shape} and {connectivity}."
+            "grid needs an image of shape (height, width) or (height, width, channels), and "
+            f"connectivity 4 or 8, got {pixels.shape} and {connectivity}."
         )
     height, width = pixels.shape[:2]
-    index, edges, kinds = np.arange(height * width).reshape(height, width), [], []
-    for kind, (down, right) in enumerate(list(DIRECTIONS.values())[: connectivity // 2]):
-        rows, columns = height - down, slice(max(-right, 0), width - max(right, 0))
-        start = index[:rows, columns].ravel()
-        edges.append(np.stack([start, start + down * width + right], axis=1))
-        kinds.append(np.full(len(start), kind))
-    ends, directions = np.concatenate(edges), np.concatenate(kinds)
-    order = np.argsort(
-        ends[:, 0], kind="stable"
-    )  # passes over the graph then read memory in its order
-    edge_features = np.eye(connectivity // 2)[directions[order]]
+    numbers = np.arange(height * width).reshape(height, width)
+    n_directions = connectivity // 2
+    edges = []
+    directions = []
+    for direction, (down, right) in enumerate(list(DIRECTIONS.values())[:n_directions]):
+        columns = slice(max(-right, 0), width - max(right, 0))
+        first = numbers[: height - down, columns].ravel()
+        second = first + down * width + right
+        edges.append(np.stack([first, second], axis=1))
+        directions.append(np.full(len(first), direction))
+    ends = np.concatenate(edges)
+    # passes over the graph then read memory in its order
+    order = np.argsort(ends[:, 0], kind="stable")
+    edge_features = np.eye(n_directions)[np.concatenate(directions)[order]]
     return Graph(pixels.reshape(height * width, -1), ends[order], edge_features, directed=True)
 
 
@@ -218,7 +231,8 @@ def read_graphs(path: PathLike) -> tuple[list[Graph], list[list] | None]:
 
     A line is a graph: ``{"nodes": [...], "edges": [[0, 1], ...]}``, with ``"edge_features"``,
     ``"directed"`` and the labels ``"y"`` of the nodes where there are any, as the arguments of
-    :class:`Graph`. Features of a node are a list of numbers, a word, a dict or a list of attributes; null is an unknown label.
+    :class:`Graph`. Features of a node are a list of numbers, a word, a dict or a list of
+    attributes; null is an unknown label.
 
     Parameters
     ----------
@@ -240,34 +254,40 @@ def read_graphs(path: PathLike) -> tuple[list[Graph], list[list] | None]:
     for number, line in enumerate(lines(path), 1):
         if not line.strip():
             continue
+        needs_labels = bool(labels) and labels[0] is not None
         try:
-            record = json.loads(line)
-            if unknown := sorted(record.keys() - set(KEYS)):
-                raise InputError(f"{unknown[0]!r} is not one of {', '.join(KEYS)}.")
-            features = _numbers(record.get("edge_features"))
-            graph = Graph(
-                _numbers(record["nodes"]),
-                record["edges"],
-                features,
-                bool(record.get("directed", False)),
-            )
-            y = record.get("y")
-            if not isinstance(y, list if labels and labels[0] is not None else (list, type(None))):
-                raise InputError(
-                    f'"y" must be a list of labels, as in the first line, got {y!r:.60}.'
-                )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = (
-                error
-                if isinstance(error, InputError)
-                else 'expected {"nodes": [...], "edges": [[0, 1], ...]}.'
-            )
-            raise DataFileError(f"{path}, line {number}: {reason}") from None
+            graph, y = _parse_graph(line, needs_labels)
+        except InputError as error:
+            raise DataFileError(f"{path}, line {number}: {error}") from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            expected = 'expected {"nodes": [...], "edges": [[0, 1], ...]}.'
+            raise DataFileError(f"{path}, line {number}: {expected}") from None
         graphs.append(graph)
         labels.append(y)
     if not graphs:
         raise DataFileError(f"{path} holds no graphs.")
-    return graphs, None if labels[0] is None else labels
+    if labels[0] is None:
+        return graphs, None
+    return graphs, labels
+
+
+def _parse_graph(line: bytes, needs_labels: bool) -> tuple[Graph, list | None]:
+    """Return the graph of a line of JSON, and its labels."""
+    record = json.loads(line)
+    unknown = sorted(record.keys() - set(KEYS))
+    if unknown:
+        raise InputError(f"{unknown[0]!r} is not one of {', '.join(KEYS)}.")
+    graph = Graph(
+        nodes=_numbers(record["nodes"]),
+        edges=record["edges"],
+        edge_features=_numbers(record.get("edge_features")),
+        directed=bool(record.get("directed", False)),
+    )
+    y = record.get("y")
+    is_absent = y is None and not needs_labels
+    if not isinstance(y, list) and not is_absent:
+        raise InputError(f'"y" must be a list of labels, as in the first line, got {y!r:.60}.')
+    return graph, y
 
 
 def write_graphs(path: PathLike, graphs: Sequence[Graph], labels: Sequence | None = None) -> None:
@@ -294,16 +314,20 @@ def write_graphs(path: PathLike, graphs: Sequence[Graph], labels: Sequence | Non
     """
     if labels is not None and len(labels) != len(graphs):
         raise InputError(
-            f"There must be labels for each of the {len(graphs)} graphs, got those of {len(labels)}."
+            f"There must be labels for each of the {len(graphs)} graphs, "
+            f"got those of {len(labels)}."
         )
+    labels_of_graphs = [None] * len(graphs) if labels is None else labels
     with output_file(path) as file:
-        for graph, y in zip(graphs, [None] * len(graphs) if labels is None else labels):
-            y = y.ravel() if isinstance(y, np.ndarray) else y
+        for graph, y in zip(graphs, labels_of_graphs):
+            if isinstance(y, np.ndarray):
+                y = y.ravel()
             if y is not None and len(y) != len(graph):
                 raise InputError(
-                    f"There must be a label for each of the {len(graph)} nodes of a graph, got {len(y)}."
+                    f"There must be a label for each of the {len(graph)} nodes of a graph, "
+                    f"got {len(y)}."
                 )
-            values = graph.nodes, graph.edges, graph.edge_features, graph.directed or None, y
+            values = (graph.nodes, graph.edges, graph.edge_features, graph.directed or None, y)
             record = {key: value for key, value in zip(KEYS, values) if value is not None}
             try:
                 text = json.dumps(record, default=lambda value: value.tolist(), ensure_ascii=False)
@@ -314,11 +338,7 @@ def write_graphs(path: PathLike, graphs: Sequence[Graph], labels: Sequence | Non
 
 def _numbers(features: Any) -> Any:
     """Convert rows of numbers to an array; keep other features."""
-    is_rows = (
-        isinstance(features, list) and features and isinstance(features[0], list) and features[0]
-    )
-    return (
-        np.array(features, dtype=np.float64)
-        if is_rows and isinstance(features[0][0], (int, float))
-        else features
-    )
+    first = features[0] if isinstance(features, list) and features else None
+    if isinstance(first, list) and first and isinstance(first[0], (int, float)):
+        return np.array(features, dtype=np.float64)
+    return features

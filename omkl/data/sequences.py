@@ -1,6 +1,4 @@
-"""Readers and writers of labelled sequences: JSON lines, CRFsuite's attribute lists, columns, and
-treebanks.
-"""
+"""Readers and writers of labelled sequences in JSON lines, CRFsuite's format, or columns."""
 
 import json
 import re
@@ -38,7 +36,13 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
 FIRST_LINES = 10_000
 #: Matches JSON that may contain a number outside the range of floats, or an unpaired surrogate.
 IS_UNUSUAL = re.compile(rb"[eE][+]?\d{3}|\d{300}|\\u[dD]")
-PLAIN, NUMBERS = {str, bool, int, float, type(None)}, {bool, int, float}
+#: Types of numbers in JSON.
+NUMBERS = {bool, int, float}
+#: Types of values in JSON that hold no other values.
+PLAIN = NUMBERS | {str, type(None)}
+#: Stand for an escaped backslash and colon while the attributes of CRFsuite are split.
+BACKSLASH = "\1"
+COLON = "\0"
 
 #: A pair (tokens, labels); labels are None if the file has none.
 Labelled: TypeAlias = tuple[list, list | None]
@@ -46,13 +50,16 @@ LabelledToken: TypeAlias = tuple[dict[str, Any], str | None]
 
 
 def guess_format(path: PathLike, otherwise: str | None = None) -> str:
-    """Guess the format of a file of sequences by its suffix, or by its first line if ``otherwise``
-    is None.
+    """Guess the format of a file of sequences by its suffix.
+
+    If the suffix is unknown, return ``otherwise``; if that is None, the first line decides.
     """
     suffix = Path(stem(path)).suffix
-    found = [name for name, suffixes in SUFFIXES.items() if suffix in suffixes]
-    if found or otherwise is not None:
-        return [*found, otherwise or ""][0]
+    for format, suffixes in SUFFIXES.items():
+        if suffix in suffixes:
+            return format
+    if otherwise is not None:
+        return otherwise
     first = _first_token(path) if Path(path).is_file() else b""  # a pipe can be read only once
     cells = first.split()[1:]
     if cells and b"\t" not in first and not all(b":" in cell for cell in cells):  # not svmlight
@@ -65,6 +72,7 @@ def guess_format(path: PathLike, otherwise: str | None = None) -> str:
 
 
 def _first_token(path: PathLike) -> bytes:
+    """Return the first line that is a token; empty if there is none."""
     return next((line for line, is_token in token_lines(path) if is_token), b"")
 
 
@@ -156,9 +164,8 @@ def stream_sequences(
     def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
         if format == "conllu":
             reader = TreebankReader("conllu", trees=False, single_root=False, strings=new_strings())
-            sequences: Iterator[Labelled] = (
-                tagged(own) for block in reader(path, skipped) for own in block.X
-            )
+            sentences = chain.from_iterable(block.X for block in reader(path, skipped))
+            sequences: Iterator[Labelled] = map(tagged, sentences)
         elif format == "jsonl":
             sequences = _read_jsonl(path, skipped)
         elif format == "columns":
@@ -174,28 +181,32 @@ def stream_sequences(
 
 def tagged(sentence: Sentence) -> tuple[list[str], list[str | None]]:
     """Return the words of a sentence and their UPOS tags, None for missing tags."""
-    return sentence.forms, [None if tag == MISSING else tag for tag in sentence.upos]
+    tags = [None if tag == MISSING else tag for tag in sentence.upos]
+    return sentence.forms, tags
 
 
 # ---- one token per line --------------------------------------------------------------------------
 
 
 def token_lines(path: PathLike, format: str = "columns") -> Iterator[tuple[bytes, bool]]:
-    """Yield the lines of a file in the format "columns" or "crfsuite", and whether each one is a
-    token.
+    """Yield each line of a file in the format "columns" or "crfsuite", and whether it is a token.
 
     Others are empty lines and, in columns, the marker of a document in CoNLL 2003, or comments
     before a sequence.
     """
 
     def label(line: bytes) -> tuple:
+        """Return the label of a token; in columns also the number of cells."""
+        if format == "crfsuite":
+            return (line.partition(b"\t")[0],)
         cells = line.split()
-        return (line.partition(b"\t")[0],) if format == "crfsuite" else (len(cells), *cells[-1:])
+        return (len(cells), *cells[-1:])
 
-    rest = lines(path)
-    start = list(islice(rest, FIRST_LINES))
-    labels, is_token = {label(line) for line in start if not line.startswith(b"# ")}, False
-    for line in chain(start, rest):
+    all_lines = lines(path)
+    first_lines = list(islice(all_lines, FIRST_LINES))
+    labels = {label(line) for line in first_lines if not line.startswith(b"# ")}
+    is_token = False
+    for line in chain(first_lines, all_lines):
         is_comment = line.startswith(b"# ") and not is_token and label(line) not in labels
         is_marker = format == "columns" and line.startswith(b"-DOCSTART-")
         is_token = bool(line.strip()) and not is_comment and not is_marker
@@ -206,8 +217,11 @@ def _read_paragraphs(
     path: FileName, skipped: Skipped, parse: Callable[[str], LabelledToken], format: str
 ) -> Iterator[Labelled]:
     """Parse sequences of non-empty lines, one token per line."""
-    tokens, labels, reason = [], [], ""
-    for number, (line, is_token) in enumerate(chain(token_lines(path, format), [(b"", False)]), 1):
+    tokens: list = []
+    labels: list = []
+    reason = ""
+    end = (b"", False)
+    for number, (line, is_token) in enumerate(chain(token_lines(path, format), [end]), 1):
         if is_token and not reason:
             try:
                 token, label = parse(line.decode())
@@ -222,20 +236,22 @@ def _read_paragraphs(
                 skipped.refuse(reason)
             elif tokens:
                 yield tokens, None if labels[0] is None else labels
-            tokens, labels, reason = [], [], ""
+            tokens = []
+            labels = []
+            reason = ""
 
 
 def _in_columns(labelled: bool) -> Callable[[str], LabelledToken]:
-    """Make a parser of lines to (dict of cells, label), which checks that all lines have equally
-    many cells.
+    """Return a parser of lines to (dict of cells, label).
+
+    It checks that all lines have equally many cells.
     """
     n_cells = 0
 
     def parse(line: str) -> LabelledToken:
         nonlocal n_cells
-        cells = [
-            cell for cell in re.split("[ \t]", line) if cell
-        ]  # words may contain other whitespace
+        # words may contain other whitespace
+        cells = [cell for cell in re.split("[ \t]", line) if cell]
         n_cells = n_cells or max(len(cells), 1 + labelled)
         if len(cells) <= labelled:
             raise DataFileError("found 1 column, and the last of at least 2 is the label.")
@@ -256,48 +272,55 @@ def _in_attributes(line: str) -> LabelledToken:
         raise DataFileError("a token needs a label before its first tab.")
     token: dict[str, dict[str | None, float]] = {}
     for attribute in filter(None, attributes):
-        name, colon, number = attribute.replace("\\\\", "\1").replace("\\:", "\0").rpartition(":")
+        marked = attribute.replace("\\\\", BACKSLASH).replace("\\:", COLON)
+        name, colon, number = marked.rpartition(":")
         if not colon:
-            name, number = number, "1"
+            name = marked
+            number = "1"
         try:
-            amount = float(number)
+            weight = float(number)
         except ValueError:
-            amount = float("nan")
-        if not isfinite(amount) or "_" in number:
+            weight = float("nan")
+        if not isfinite(weight) or "_" in number:
             raise DataFileError(
                 f"{number!r:.80} is not a number; write a colon in a name as '\\:'."
             )
-        template, equals, value = name.replace("\0", ":").replace("\1", "\\").partition("=")
-        values = token.setdefault(template, {})
-        own = value if equals else None
-        values[own] = values.get(own, 0.0) + amount
-    return {
-        template: values[None] if values.keys() == {None} else values
-        for template, values in token.items()
-    }, label
+        unmarked = name.replace(COLON, ":").replace(BACKSLASH, "\\")
+        template, equals, text = unmarked.partition("=")
+        value = text if equals else None
+        weights = token.setdefault(template, {})
+        weights[value] = weights.get(value, 0.0) + weight
+    simple: dict[str, Any] = dict(token)
+    for template, weights in token.items():
+        if weights.keys() == {None}:
+            simple[template] = weights[None]
+    return simple, label
 
 
 # ---- JSON lines ----------------------------------------------------------------------------------
 
 
 def _read_jsonl(path: FileName, skipped: Skipped) -> Iterator[Labelled]:
-    first: tuple[str, bool] | None = None
+    """Parse sequences of a file of JSON lines."""
+    kind_of_first = ""
     for number, line in enumerate(lines(path), 1):
-        if line.strip():
-            try:
-                x, y, kind = _parse_json(line)
-                first = first or (kind, y is None)
-                if (kind, y is None) != first:
-                    known = f"{first[0]} {'without' if first[1] else 'with'} labels"
-                    raise DataFileError(f"expected {known}, as in the sequences before it.")
-                yield x, y
-            except DataFileError as error:
-                skipped.refuse(f"{path}, line {number}: {error}")
+        if not line.strip():
+            continue
+        try:
+            x, y, kind_of_tokens = _parse_json(line)
+            kind = f"{kind_of_tokens} {'without' if y is None else 'with'} labels"
+            kind_of_first = kind_of_first or kind
+            if kind != kind_of_first:
+                raise DataFileError(f"expected {kind_of_first}, as in the sequences before it.")
+            yield x, y
+        except DataFileError as error:
+            skipped.refuse(f"{path}, line {number}: {error}")
 
 
 def _parse_json(line: bytes) -> tuple[list, list | None, str]:
-    """Parse ``{"x": [...], "y": [...]}``: tokens, labels (with tuples for lists), and kind of
-    tokens.
+    """Parse ``{"x": [...], "y": [...]}``.
+
+    Return tokens, labels, in which lists become tuples, and the kind of the tokens.
     """
     # numbers must be finite, and strings must have an encoding in UTF-8
     number = _finite if IS_UNUSUAL.search(line) else None
@@ -305,30 +328,40 @@ def _parse_json(line: bytes) -> tuple[list, list | None, str]:
         record = json.loads(line, parse_constant=_finite, parse_float=number, parse_int=number)
         if number is not None:
             json.dumps(record, ensure_ascii=False).encode()
-        x, y = record["x"], record.get("y")
+        x = record["x"]
+        y = record.get("y")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        x, y = None, None
+        x = None
+        y = None
     kind = _kind(x) if isinstance(x, list) and x else ""
     if not isinstance(x, list) or not kind:
         raise DataFileError(
-            'expected {"x": [...], "y": [...]}, whose tokens are all words, dicts of strings, numbers, lists of either '
-            f"and dicts of numbers, lists of attributes, or lists of as many numbers, got {shown(x)}."
+            'expected {"x": [...], "y": [...]}, whose tokens are all words, dicts of strings, '
+            "numbers, lists of either and dicts of numbers, lists of attributes, or lists of as "
+            f"many numbers, got {shown(x)}."
         )
     if y is None:
         return x, None, kind
-    labels = [
-        tuple(label) if isinstance(label, list) else label
-        for label in (y if isinstance(y, list) else [])
-    ]
-    parts = chain.from_iterable(label if isinstance(label, tuple) else [label] for label in labels)
-    if len(labels) != len(x) or not set(map(type, parts)) <= PLAIN:
+    labels: list = []
+    types: set[type] = set()
+    items_of_y = y if isinstance(y, list) else []
+    for label in items_of_y:
+        if isinstance(label, list):
+            types.update(map(type, label))
+            labels.append(tuple(label))
+        else:
+            types.add(type(label))
+            labels.append(label)
+    if len(labels) != len(x) or not types <= PLAIN:
         accepted = f"{len(x)} labels, as there are tokens: strings, numbers, or lists of them"
         raise DataFileError(f'"y" must be a list of {accepted}, got {shown(y)}.')
     return x, labels, kind
 
 
 def _finite(text: str) -> float:
-    if not isfinite(value := float(text)):
+    """Convert a number of JSON; raise ValueError if it is outside the range of floats."""
+    value = float(text)
+    if not isfinite(value):
         raise ValueError
     return int(text) if text.lstrip("-").isdigit() else value
 
@@ -341,10 +374,11 @@ def _kind(x: list) -> str:
     if types == {dict} and all(map(_is_entry, chain.from_iterable(token.values() for token in x))):
         return "dicts"
     if types == {list}:
-        held, widths = set(map(type, chain.from_iterable(x))), set(map(len, x))
-        if held <= {str}:
+        types_in_lists = set(map(type, chain.from_iterable(x)))
+        widths = set(map(len, x))
+        if types_in_lists <= {str}:
             return "lists of attributes"
-        if held <= NUMBERS and len(widths) == 1:
+        if types_in_lists <= NUMBERS and len(widths) == 1:
             return f"lists of {widths.pop()} numbers"
     return ""
 
@@ -353,8 +387,10 @@ def _is_entry(value: object) -> bool:
     """Tell whether this is a valid value in a token that is a dict."""
     if isinstance(value, dict):
         return set(map(type, value.values())) <= NUMBERS
-    types = set(map(type, value)) if isinstance(value, list) else {type(None)}
-    return type(value) in PLAIN or types <= NUMBERS or types <= {str}
+    if isinstance(value, list):
+        types = set(map(type, value))
+        return types <= NUMBERS or types <= {str}
+    return type(value) in PLAIN
 
 
 # ---- writing -------------------------------------------------------------------------------------
@@ -395,38 +431,36 @@ def write_sequences(
         If the file cannot be written.
     """
     check_choice("format", format, WRITERS)
-    n_sequences = n_tokens = 0
+    n_sequences = 0
+    n_tokens = 0
     with output_file(path) as file:
         for x, y in sequences:
             try:
                 text = WRITERS[format](x, y).encode()
-            except (
-                ValueError,
-                TypeError,
-                AttributeError,
-            ) as error:  # JSON and UTF-8 encoders raise them, too
+            # encoders of JSON and UTF-8 raise these errors, too
+            except (ValueError, TypeError, AttributeError) as error:
                 raise InputError(
                     f"Sequence {n_sequences + 1} cannot be written as {format}: {error}"
                 ) from None
             file.write(text)
-            n_sequences, n_tokens = n_sequences + 1, n_tokens + len(x)
+            n_sequences += 1
+            n_tokens += len(x)
     return n_sequences, n_tokens
 
 
 def _as_crfsuite(x: Sequence[Token], y: Sequence | None) -> str:
     """Write attributes with their weights, if these are not 1."""
     lines = []
-    for token, label in zip(x, [None] * len(x) if y is None else y):
+    labels = [None] * len(x) if y is None else y
+    for token, label in zip(x, labels):
         cells = [_label(label)]
         if isinstance(token, Mapping):
             for key, value in token.items():
                 for name, weight in _weights(str(key), value).items():
                     attribute = _escaped(str(key) if name is None else f"{key}={name}")
-                    cells.append(
-                        attribute
-                        if weight == 1
-                        else f"{attribute}:{float(weight)!r}".removesuffix(".0")
-                    )
+                    if weight != 1:
+                        attribute = f"{attribute}:{float(weight)!r}".removesuffix(".0")
+                    cells.append(attribute)
         elif not isinstance(token, str) and all(isinstance(attribute, str) for attribute in token):
             cells += map(_escaped, token)
         else:
@@ -436,29 +470,31 @@ def _as_crfsuite(x: Sequence[Token], y: Sequence | None) -> str:
 
 
 def _weights(key: str, value: object) -> Mapping[Any, Any]:
-    """Map each value of a token's entry to its weight; None is the key of the weight of a plain
-    number.
-    """
+    """Map each value of a token's entry to its weight; the key of a plain number is None."""
     if value is None or value is False:
         return {}
     values = _plain(value) if isinstance(value, (set, frozenset, np.ndarray)) else value
-    values = [values] if isinstance(values, str) else values
+    if isinstance(values, str):
+        values = [values]
     if "=" not in key:
-        if isinstance(values, (list, tuple)) and all(isinstance(part, str) for part in values):
+        if isinstance(values, (list, tuple)) and all(isinstance(name, str) for name in values):
             return Counter(values)
         weights = values if isinstance(values, Mapping) else {None: values}
         if all(isinstance(weight, REAL) and isfinite(weight) for weight in weights.values()):
             return weights
     raise InputError(
-        f"an entry must have a name without = and hold strings or finite numbers, got {key!r}: {value!r}."
+        "an entry must have a name without = and hold strings or finite numbers, "
+        f"got {key!r}: {value!r}."
     )
 
 
 def _escaped(name: str) -> str:
+    """Return the name of an attribute as CRFsuite writes it."""
     return _cell(name).replace("\\", "\\\\").replace(":", "\\:")
 
 
 def _cell(cell: str) -> str:
+    """Return a cell of a table; raise InputError if it is empty, or holds a separator."""
     if not cell or "\t" in cell or "\n" in cell or "\r" in cell:
         raise InputError(
             f"a label or attribute must be a string without tabs and line ends, got {cell!r:.80}."
@@ -467,45 +503,52 @@ def _cell(cell: str) -> str:
 
 
 def _label(label: object) -> str:
-    cell = _cell("" if label is None else label if isinstance(label, str) else _json(label))
+    """Return a label as a cell; labels that are no strings are JSON."""
+    text = "" if label is None else label
+    cell = _cell(text if isinstance(text, str) else _json(text))
     if cell.startswith("# "):
         raise InputError(f"a label must not start with '# ', as comments do, got {cell!r:.80}.")
     return cell
 
 
 def _as_columns(x: Sequence[Token], y: Sequence | None) -> str:
+    """Write a token a line: the values of a dict, or a word, and the label."""
     tokens = [_simple(token) if isinstance(token, Mapping) else {"": token} for token in x]
     labels = [None] * len(x) if y is None else y
     rows = [[*token.values(), _label(label)] for token, label in zip(tokens, labels)]
     for token, cells in zip(tokens, rows):
         are_words = all(isinstance(cell, str) and cell.split() == [cell] for cell in cells)
-        if (
-            token.keys() != tokens[0].keys()
-            or not are_words
-            or str(cells[0]).startswith("-DOCSTART-")
-        ):
+        has_same_keys = token.keys() == tokens[0].keys()
+        is_marker = str(cells[0]).startswith("-DOCSTART-")
+        if not are_words or not has_same_keys or is_marker:
             raise InputError(
-                "tokens must be words, or dicts with the same keys and a string without spaces in each, and not "
-                f"-DOCSTART-, got {shown(token)}."
+                "tokens must be words, or dicts with the same keys and a string without spaces in "
+                f"each, and not -DOCSTART-, got {shown(token)}."
             )
-    return "\n".join(["\t".join(map(str, cells)) for cells in rows] + ["", ""])
+    lines = ["\t".join(map(str, cells)) for cells in rows]
+    return "\n".join([*lines, "", ""])
 
 
 def _as_json(x: Sequence[Token], y: Sequence | None) -> str:
+    """Write a sequence as a line of JSON."""
     tokens = [_simple(token) if isinstance(token, Mapping) else token for token in x]
-    line = _json({"x": tokens} if y is None else {"x": tokens, "y": list(y)})
+    record = {"x": tokens}
+    if y is not None:
+        record["y"] = list(y)
+    line = _json(record)
     _parse_json(line.encode())  # check that it can be read
     return line + "\n"
 
 
 def _json(value: object) -> str:
+    """Write a value as JSON without NaN."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
 
 
 def _plain(value: object) -> object:
     """Convert an array to a list, and a set to a list of strings."""
     if isinstance(value, (set, frozenset)):
-        return [str(part) for part in sorted(value)]
+        return [str(attribute) for attribute in sorted(value)]
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     raise InputError(f"JSON does not hold {shown(value)}.")
@@ -515,15 +558,19 @@ def _simple(token: Mapping[str, object]) -> dict[str, object]:
     """Replace dicts with a single value in a token by the equivalent string or number."""
     simple = dict(token)
     for key, value in token.items():
-        if isinstance(value, Mapping):
-            [(name, weight), *others] = value.items() or [("", 0)]
-            if not others and (name is None or weight == 1):
-                simple[key] = weight if name is None else name
-            elif None in value:
-                raise InputError(
-                    f"an entry must be a number or strings, got both in {key!r:.80}: crfsuite holds them."
-                )
+        if not isinstance(value, Mapping):
+            continue
+        if value.keys() == {None}:
+            simple[key] = value[None]
+        elif len(value) == 1 and 1 in value.values():
+            (simple[key],) = value
+        elif None in value:
+            raise InputError(
+                f"an entry must be a number or strings, got both in {key!r:.80}: "
+                "crfsuite holds them."
+            )
     return simple
 
 
+#: Writers of the sequence x, with labels y or None, as text.
 WRITERS = {"crfsuite": _as_crfsuite, "columns": _as_columns, "jsonl": _as_json}

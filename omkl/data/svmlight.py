@@ -114,6 +114,7 @@ def count_svmlight_features(path: Paths, *, zero_based: bool = False) -> int:
 
 
 def _read(path: FileName, skipped: Skipped, zero_based: bool, n_features: int) -> Iterator[Block]:
+    """Yield the examples of a file, piece by piece."""
     n_lines = 0
     for text in pieces(chunks(path), PIECE, after_last_line):
         yield _parsed(text, 0 if zero_based else 1, n_features, path, n_lines, skipped)
@@ -143,14 +144,14 @@ def _examples(text: bytes, first_index: int, n_features: int) -> Block:
         raise ValueError  # Python reads 1_0 as 10; in a file it is a mistake
     from sklearn.datasets import load_svmlight_file  # other formats do without scikit-learn
 
-    found, labels = load_svmlight_file(
+    rows, labels = load_svmlight_file(
         BytesIO(text), n_features=n_features, zero_based=first_index == 0
     )
-    if not (np.isfinite(labels).all() and np.isfinite(found.data).all()):
+    if not (np.isfinite(labels).all() and np.isfinite(rows.data).all()):
         raise ValueError
-    X = sparse.csr_array(
-        (found.data, found.indices.astype(np.int32), found.indptr.astype(np.int32)), found.shape
-    )
+    indices = rows.indices.astype(np.int32)
+    indptr = rows.indptr.astype(np.int32)
+    X = sparse.csr_array((rows.data, indices, indptr), rows.shape)
     X.has_canonical_format = True
     return Block(X, labels)
 
@@ -165,9 +166,9 @@ def _flaw(line: bytes, first_index: int, n_features: int) -> str:
         if pair.startswith(b"qid:"):
             continue  # a query, which only ranking needs
         index, _, number = pair.partition(b":")
-        column = int(index[:20]) - first_index if index.isdigit() else -1
         if not index.isdigit() or not _is_finite(number):
             return f"{_shown(pair)} is not index:value with two finite numbers."
+        column = int(index[:20]) - first_index
         if column < 0:
             return f"{_shown(pair)} has the index 0, but indices count from 1: set zero_based=True."
         if column >= n_features:
@@ -179,8 +180,10 @@ def _flaw(line: bytes, first_index: int, n_features: int) -> str:
 
 
 def _is_finite(number: bytes) -> bool:
+    """Tell whether a cell is a finite number."""
     return bool(NUMBER.fullmatch(number)) and isfinite(float(number))
 
 
 def _shown(token: bytes) -> str:
+    """Return the start of a cell in quotes."""
     return repr(token[:80].decode("utf-8", "backslashreplace"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, count, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omkl._messages import shown
 from omkl.data.blocks import Block, is_frame
@@ -23,6 +23,11 @@ from omkl.data.frames import Columns, as_table, import_pyarrow
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.exceptions import InputError
 
+if TYPE_CHECKING:
+    import pyarrow
+
+#: First bytes of a Parquet file.
+PARQUET_START = b"PAR1"
 #: Number of rows to convert at a time; small batches cost more time per row.
 BATCH = 1 << 13
 
@@ -75,47 +80,74 @@ def stream_parquet(
     paths = find_files(path)
     for file in paths:
         check_no_pipe(file)
-    top = path if isinstance(path, (str, Path)) and Path(path).is_dir() else None
-    with open_bytes(paths[0]) as file:
-        is_parquet = file.read(4) == b"PAR1"
-    scan = pyarrow.dataset.ParquetFragmentScanOptions(
-        pre_buffer=False, page_checksum_verification=True
-    )
-    parquet = pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=scan)
-    system, keys = file_system(paths)
+    folder = None
+    if isinstance(path, (str, Path)) and Path(path).is_dir():
+        folder = os.path.abspath(path)
     with _naming_damage(paths[0]):  # columns have the types of the first file
-        dataset = pyarrow.dataset.dataset(
-            keys,
-            format=parquet if is_parquet else pyarrow.dataset.IpcFileFormat(),
-            filesystem=system,
-            partitioning="hive" if top or system else None,
-            partition_base_dir=os.path.abspath(top) if top else None,
-        )
+        dataset = _open_dataset(paths, folder)
     plan = Columns(dataset.schema, target, columns, paths[0])
     fragments = {fragment.path: fragment for fragment in dataset.get_fragments()}
     partitions = dataset.partitioning.schema if dataset.partitioning else []
-    options = {"schema": dataset.schema, "columns": plan.all_names, "batch_size": BATCH}
-    options |= {"use_threads": False, "batch_readahead": 0}
 
     def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
-        rows = count(1)
+        n_rows = 0
         with _naming_damage(path):
-            fragment = fragments[file_system([path])[1][0]]
+            _, (key,) = file_system([path])
+            fragment = fragments[key]
             physical = fragment.physical_schema
             added = [field for field in partitions if field.name not in physical.names]
             plan.check(pyarrow.schema([*physical, *added]), path)
-            # read row groups one by one, to yield all before a damaged one
-            groups = fragment.split_by_row_group() if is_parquet else [fragment]
-            for batch in chain.from_iterable(group.to_batches(**options) for group in groups):
-                batch.validate(full=True)  # check that offsets are in bounds
-                if batch.num_rows and not batch.get_total_buffer_size():
-                    raise ValueError("there are rows with nothing in them")
-                numbers = list(islice(rows, batch.num_rows))
+            for batch in _batches(fragment, dataset.schema, plan.all_names):
+                numbers = range(n_rows + 1, n_rows + 1 + batch.num_rows)
+                n_rows += batch.num_rows
                 yield plan.block(batch, f"{path}, row", numbers, skipped.refuse)
 
     return stream_files(
         paths, read, block_size=block_size, on_error=on_error, feature_names=plan.feature_names
     )
+
+
+def _open_dataset(paths: Sequence[FileName], folder: str | None) -> pyarrow.dataset.Dataset:
+    """Open Parquet or Arrow files; names of directories below ``folder`` can be columns."""
+    pyarrow = import_pyarrow()
+    with open_bytes(paths[0]) as file:
+        is_parquet = file.read(len(PARQUET_START)) == PARQUET_START
+    format = pyarrow.dataset.IpcFileFormat()
+    if is_parquet:
+        scan = pyarrow.dataset.ParquetFragmentScanOptions(
+            pre_buffer=False, page_checksum_verification=True
+        )
+        format = pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=scan)
+    system, keys = file_system(paths)
+    return pyarrow.dataset.dataset(
+        keys,
+        format=format,
+        filesystem=system,
+        partitioning="hive" if folder or system else None,
+        partition_base_dir=folder,
+    )
+
+
+def _batches(
+    fragment: pyarrow.dataset.Fragment, schema: pyarrow.Schema, columns: Sequence[str]
+) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the record batches of a file; raise an error if one is damaged."""
+    # read row groups one by one, to yield all before a damaged one
+    groups = [fragment]
+    if isinstance(fragment, import_pyarrow().dataset.ParquetFileFragment):
+        groups = fragment.split_by_row_group()
+    for group in groups:
+        for batch in group.to_batches(
+            schema=schema,
+            columns=columns,
+            batch_size=BATCH,
+            use_threads=False,
+            batch_readahead=0,
+        ):
+            batch.validate(full=True)  # check that offsets are in bounds
+            if batch.num_rows and not batch.get_total_buffer_size():
+                raise ValueError("there are rows with nothing in them")
+            yield batch
 
 
 @contextmanager
@@ -169,13 +201,17 @@ def stream_frames(
     Examples
     --------
     >>> import pandas as pd
-    >>> parts = [pd.DataFrame({"size": [1.0, 2.0], "y": ["a", "b"]}), pd.DataFrame({"size": [3.0], "y": ["a"]})]
-    >>> X, y = stream_frames(parts, target="y").read()
+    >>> frames = [
+    ...     pd.DataFrame({"size": [1.0, 2.0], "y": ["a", "b"]}),
+    ...     pd.DataFrame({"size": [3.0], "y": ["a"]}),
+    ... ]
+    >>> X, y = stream_frames(frames, target="y").read()
     >>> X.ravel().tolist(), y.tolist()
     ([1.0, 2.0, 3.0], ['a', 'b', 'a'])
     """
     pyarrow = import_pyarrow()
-    frames = as_table(frames) if is_frame(frames) else frames
+    if is_frame(frames):
+        frames = as_table(frames)
     if not (callable(frames) or _is_table(frames) or isinstance(frames, Iterable)):
         raise InputError(
             f"`frames` must be data frames, tables, or an iterable of them, not {shown(frames)}."
@@ -185,24 +221,26 @@ def stream_frames(
 
     def read(name: str, skipped: Skipped) -> Iterator[Block]:
         nonlocal plan
-        found, rows = frames() if callable(frames) else frames, count()
-        for frame in [found] if _is_table(found) else found:
+        made = frames() if callable(frames) else frames
+        n_rows = 0
+        for frame in [made] if _is_table(made) else made:
             if not _is_table(frame):
                 raise InputError(f"A data frame or a table was expected, got {shown(frame)}.")
             if isinstance(frame, pyarrow.dataset.Dataset):
                 names = None if plan is None else plan.all_names
                 reader = frame.scanner(columns=names, batch_size=BATCH).to_reader()
             else:
-                reader = pyarrow.RecordBatchReader.from_stream(
-                    as_table(frame) if is_frame(frame) else frame
-                )
+                if is_frame(frame):
+                    frame = as_table(frame)
+                reader = pyarrow.RecordBatchReader.from_stream(frame)
             if plan is None:
                 plan = Columns(reader.schema, target, columns, "The first data frame")
             plan.check(reader.schema, "A data frame")
             for batch in reader:
                 for low in range(0, batch.num_rows, BATCH):
                     part = batch.slice(low, BATCH)
-                    numbers = list(islice(rows, part.num_rows))
+                    numbers = range(n_rows, n_rows + part.num_rows)
+                    n_rows += part.num_rows
                     yield plan.block(part, "Data frame, row", numbers, skipped.refuse)
 
     is_iterator = isinstance(frames, (Iterator, pyarrow.RecordBatchReader))
