@@ -1,10 +1,17 @@
 """A user's part with the minimum of methods: what it does not define is derived, or refused."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import omkl
+from omkl._components import family
+from omkl.batch import solver
+from omkl.batch.group_lasso.dal import ELASTIC_OR_ONE_OUTPUT, SUM_OVER_GROUPS
+from omkl.batch.proximal_gradient import PLAIN_NORMS
+from omkl.batch.wrappers.wrapper import SVM
 from omkl.exceptions import InputError, ModelFileError
 from omkl.groups import Bank
 from omkl.groups.tables import DenseBank
@@ -232,6 +239,35 @@ def test_a_bank_that_is_not_defined_where_it_is_loaded_is_asked_for(rng, tmp_pat
         omkl.load(tmp_path / "model.npz")
     loaded = omkl.load(tmp_path / "model.npz", parts={"Local": Local})
     assert loaded.predict(X) == model.predict(X)
+
+
+# ---- the guide -----------------------------------------------------------------------------------
+
+GUIDE = Path(__file__).parents[1] / "docs" / "guide" / "extending.md"
+#: What the table of solvers says for each requirement.
+WORDS = {
+    solver.SMOOTH_LOSS: "without `has_kink`",
+    solver.GROUP_NORMS: "not `on_coordinates`",
+    solver.EXACT_PROX: "an `exact` prox",
+    solver.DERIVATIVE_OF_PROX: "`prox_slope`",
+    solver.SMOOTH_DUAL: "`smooth_conjugate`",
+    PLAIN_NORMS: "groups of positive weights",
+    SVM: "and an intercept",
+    SUM_OVER_GROUPS: "`separable`",
+    ELASTIC_OR_ONE_OUTPUT: "`elastic`",
+}
+
+
+@pytest.mark.parametrize("cls", [cls for cls in family(solver.BaseSolver) if cls.aliases])
+def test_the_guide_states_all_that_a_solver_asks_for(cls):
+    rows = GUIDE.read_text(encoding="utf-8").splitlines()
+    for name in cls.aliases:
+        [row] = [row for row in rows if row.startswith("|") and f'`"{name}"`' in row]
+        for requirement in cls.requires:
+            if requirement.meaning.startswith("one of the regularizers"):
+                assert "`weight_set`" in row
+            else:
+                assert WORDS[requirement] in row
 
 
 # ---- missing methods -----------------------------------------------------------------------------

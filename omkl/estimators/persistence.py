@@ -17,6 +17,7 @@ from omkl import persistence
 from omkl._components import Component, parameters_of
 from omkl._files import read_archive, write_archive
 from omkl.exceptions import InputError, ModelFileError
+from omkl.groups.base import Bank
 
 
 def check_is_fitted(estimator: SavedEstimator) -> None:
@@ -35,8 +36,8 @@ def load(path: str | PathLike, parts: dict[str, object] | None = None) -> Any:
     path : path-like
     parts : dict of str to object, optional
         Functions by name, if the model was made with your own functions, for example as kernels.
-        Also classes (kernels, losses, regularizers, structures) that are not defined in the program
-        that loads the model.
+        Also classes (kernels, losses, regularizers, structures, banks) that are not defined in the
+        program that loads the model.
 
     Returns
     -------
@@ -320,6 +321,9 @@ def users_own(value: object) -> dict[str, Any]:
         value = value.get_params(deep=False)
     if isinstance(value, Component):
         return {type(value).__name__: type(value), **users_own(value.parameters())}
+    if isinstance(value, Bank):
+        arguments, options = value.made_with
+        return {type(value).__name__: type(value), **users_own([*arguments, *options.values()])}
     if isinstance(value, (dict, list, tuple)):
         objects = {}
         for item in value.values() if isinstance(value, dict) else value:

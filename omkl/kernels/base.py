@@ -255,7 +255,9 @@ class Kernel(Component):
             total = diagonal.sum()
             if self.normalize == "average":
                 total = diagonal.mean()
-            fitted.scale_ = float(1.0 / total) if total > 0 else 1.0
+            fitted.scale_ = 1.0
+            if total > 0:
+                fitted.scale_ = float(1.0 / total)
         return fitted
 
     def view(self, X: Any) -> Vectors:
@@ -336,7 +338,9 @@ class Kernel(Component):
         raw = self.raw_diagonal(X)
         if self.normalize == "diagonal":
             return (raw > 0).astype(np.float64)
-        return raw if self.scale_ is None else raw * self.scale_
+        if self.scale_ is None:
+            return raw
+        return raw * self.scale_
 
     def feature_count(self, n_columns: int) -> int | None:
         """Return the dimension of the feature map, or None if there is none.
@@ -366,7 +370,9 @@ class Kernel(Component):
         """
         features = self.raw_features(X)
         if self.normalize != "diagonal":
-            return features if self.scale_ is None else features * np.sqrt(self.scale_)
+            if self.scale_ is not None:
+                features = features * np.sqrt(self.scale_)
+            return features
         scales = self.inverse_roots(X)
         if not sparse.issparse(features):
             return features * scales[:, None]
@@ -419,7 +425,9 @@ class Kernel(Component):
         return self.name
 
     def _format(self, key: str, value: Any) -> str:
-        return format_on(value) if key == "on" else str(value)
+        if key == "on":
+            return format_on(value)
+        return super()._format(key, value)
 
     def learned(self) -> dict[str, Any]:
         """Return the attributes that :meth:`fit` has set, by name."""

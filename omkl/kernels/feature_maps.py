@@ -235,7 +235,9 @@ class Nystrom(FeatureMap):
         self.whitening_ = vectors[:, is_significant] / np.sqrt(values[is_significant])
 
     def feature_count(self, n_columns: int) -> int | None:
-        return self.n_features if self.whitening_ is None else self.whitening_.shape[1]
+        if self.whitening_ is None:
+            return self.n_features
+        return self.whitening_.shape[1]
 
     def left_out(self, X: ArrayLike) -> float:
         """Return the relative error of the approximation on whole inputs X, in the trace norm.

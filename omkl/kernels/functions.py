@@ -259,8 +259,10 @@ class ChiSquared(Kernel):
     gamma: float | str = "median"
 
     def _prepare(self) -> None:
+        self.width_ = None
         gamma = _width("gamma", self.gamma)
-        self.width_ = None if gamma is None else 1.0 / gamma
+        if gamma is not None:
+            self.width_ = 1.0 / gamma
 
     def _learn(self, X: Vectors) -> None:
         if np.any(X < 0):
@@ -303,7 +305,9 @@ class B1Spline(Kernel):
 
     def _prepare(self) -> None:
         check_number("density", self.density, above=0, below=1 + 1e-12)
-        self.width_ = _width("h", "median" if self.h is None else self.h)
+        self.width_ = None
+        if self.h is not None:
+            self.width_ = _width("h", self.h)
 
     def _learn(self, X: Vectors) -> None:
         if self.h is None:

@@ -70,16 +70,21 @@ class GramMatrices:
         else:
             if hasattr(matrices, "__array__") or sparse.issparse(matrices):
                 array = _as_array(matrices)
-                matrices = np.moveaxis(array, -1, 0) if array.ndim == 3 else [array]
-            is_list = isinstance(matrices, Sequence | np.ndarray)
-            each_matrix = matrices if is_list else []
+                matrices = [array]
+                if array.ndim == 3:
+                    matrices = np.moveaxis(array, -1, 0)
+            each_matrix = []
+            if isinstance(matrices, Sequence | np.ndarray):
+                each_matrix = matrices
             self.names = [f"kernel {m}" for m in range(len(each_matrix))]
         if not isinstance(each_matrix, np.ndarray):
             each_matrix = [None if matrix is None else _as_array(matrix) for matrix in each_matrix]
         self.matrices = each_matrix
         shapes = {matrix.shape for matrix in self.matrices if matrix is not None}
         if len(shapes) != 1 or len(next(iter(shapes))) != 2:
-            other = f"shapes {sorted(shapes)}" if shapes else "anything else"
+            other = "anything else"
+            if shapes:
+                other = f"shapes {sorted(shapes)}"
             raise InputError(
                 "Precomputed kernels must be M matrices (n, N) of one shape: a dict with their "
                 f"names, a list of M arrays, or one array (n, N, M); not {other}."

@@ -92,7 +92,7 @@ def find_columns(
     """
     if on is None:
         return None
-    all_names = [] if names is None else list(names)
+    all_names = list(names or ())
     # distinct names, or positions if there are no names
     columns: Sequence[Any] = list(dict.fromkeys(all_names)) or range(n_columns)
     positions: list[int] = []
@@ -120,11 +120,12 @@ def _selected(item: int | str | slice, columns: Sequence[Any], has_names: bool) 
     if isinstance(item, slice):
         return columns[item]
     if isinstance(item, str):
-        if item in columns:
-            return [item]
-        return fnmatch.filter(columns, item) if has_names else []
-    is_position = -len(columns) <= item < len(columns)
-    return [columns[item]] if is_position else []
+        if not has_names:
+            return []
+        return [item] if item in columns else fnmatch.filter(columns, item)
+    if not -len(columns) <= item < len(columns):
+        return []
+    return [columns[item]]
 
 
 def column_block(names: Sequence[str], name: str) -> range:
@@ -336,14 +337,18 @@ def median_distance(
         ``distances(pair)`` returns the distances of a :class:`Pair`.
     quantile : float in [0, 1]
     """
-    if sparse.issparse(X):
-        is_small = X.shape[0] * X.shape[1] <= MOST_ENTRIES
-        X = X.toarray() if is_small else X[_evenly(X.shape[0])]
-    rows = X if sparse.issparse(X) else _distinct_rows(X)
+    if not sparse.issparse(X):
+        rows = _distinct_rows(X)
+    elif X.shape[0] * X.shape[1] <= MOST_ENTRIES:
+        rows = _distinct_rows(X.toarray())
+    else:
+        rows = X[_evenly(X.shape[0])]
     pairs_of_rows = np.triu_indices(rows.shape[0], 1)
     values = distances(Pair(rows, rows))[pairs_of_rows]
     values = values[values > EQUAL * values.max(initial=0.0)]
-    return float(np.quantile(values, quantile)) if len(values) else 1.0
+    if not len(values):
+        return 1.0
+    return float(np.quantile(values, quantile))
 
 
 def _distinct_rows(X: np.ndarray) -> np.ndarray:

@@ -208,7 +208,9 @@ def _interleaved(grams: Sequence[np.ndarray] | np.ndarray) -> np.ndarray | None:
     if grams.shape[1:] != (n, n):
         return None
     kernels_last = np.moveaxis(grams, 0, -1)
-    return kernels_last if kernels_last.flags.c_contiguous else None
+    if not kernels_last.flags.c_contiguous:
+        return None
+    return kernels_last
 
 
 class KernelCache:

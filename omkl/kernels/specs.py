@@ -43,7 +43,9 @@ def as_kernel(spec: KernelSpec) -> Kernel:
         return resolve(Kernel, spec, "kernel")
     name, approximation = split_settings(spec, OF_APPROXIMATIONS, "kernel")
     kernel = resolve(Kernel, name, "kernel", OF_APPROXIMATIONS)
-    return approximated(kernel, **approximation) if approximation else kernel
+    if approximation:
+        kernel = approximated(kernel, **approximation)
+    return kernel
 
 
 @dataclass(eq=False, repr=False)

@@ -164,7 +164,9 @@ class KernelStack(ABC):
 
     def _indices(self, which: Which) -> np.ndarray:
         """Return the indices of kernels as an array (k,); all for None."""
-        return np.arange(self.n_kernels) if which is None else np.asarray(which, dtype=np.int64)
+        if which is None:
+            return np.arange(self.n_kernels)
+        return np.asarray(which, dtype=np.int64)
 
 
 class WeightedSum(KernelStack):
@@ -316,7 +318,7 @@ class PartedStack(KernelStack):
         self, which: Which, values_of: Callable[[PartOfStack], np.ndarray], *shape: int
     ) -> np.ndarray:
         """Collect ``values_of(part)`` of all parts, in the order of ``which``: (k, *shape)."""
-        values = np.zeros((self.n_kernels if which is None else len(which), *shape))
+        values = np.zeros((len(self._indices(which)), *shape))
         for part in self._parts_of(which):
             values[part.positions] = values_of(part)
         return values
@@ -326,8 +328,9 @@ class PartedStack(KernelStack):
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         def multiply(part: PartOfStack) -> np.ndarray:
-            of_part = vectors if np.ndim(vectors) == 2 else vectors[part.positions]
-            return part.stack.block_products(of_part, part.indices)
+            if vectors.ndim == 2:  # the same for all kernels
+                return part.stack.block_products(vectors, part.indices)
+            return part.stack.block_products(vectors[part.positions], part.indices)
 
         return self._gather(which, multiply, vectors.shape[-2], self.n_samples)
 
@@ -362,13 +365,13 @@ class MixedStack(PartedStack):
     indices : int array of shape (M,), optional
         Index of each kernel of the first stack, then of the second and so on; consecutive by
         default.
-    kept : bool array of shape (M,), optional
+    in_use : bool array of shape (M,), optional
         Mask of the kernels in use; the others count as zero and are never evaluated. All by
         default.
     """
 
     def __init__(
-        self, stacks: Sequence[KernelStack], indices: Which = None, kept: np.ndarray | None = None
+        self, stacks: Sequence[KernelStack], indices: Which = None, in_use: np.ndarray | None = None
     ) -> None:
         self.stacks = list(stacks)
         self.n_samples = self.stacks[0].n_samples
@@ -376,15 +379,15 @@ class MixedStack(PartedStack):
         self.n_kernels = sum(sizes)
         self.sums_entries = any(stack.sums_entries for stack in self.stacks)
         self.concurrent = all(stack.concurrent for stack in self.stacks)
-        self.kept = kept
+        self.in_use = in_use
         self.indices = self._indices(indices)
         # for each kernel its stack, or NO_STACK, and its index there
         self._owner = np.empty(self.n_kernels, dtype=np.int64)
         self._owner[self.indices] = np.repeat(np.arange(len(sizes)), sizes)
         self._local = np.empty(self.n_kernels, dtype=np.int64)
         self._local[self.indices] = np.concatenate([np.arange(size) for size in sizes])
-        if kept is not None:
-            self._owner[~kept] = NO_STACK
+        if in_use is not None:
+            self._owner[~in_use] = NO_STACK
 
     def _parts_of(self, which: Which) -> Iterator[PartOfStack]:
         which = self._indices(which)
@@ -408,7 +411,7 @@ class MixedStack(PartedStack):
 
     def restricted(self, samples: np.ndarray) -> MixedStack:
         stacks = [stack.restricted(samples) for stack in self.stacks]
-        return MixedStack(stacks, self.indices, self.kept)
+        return MixedStack(stacks, self.indices, self.in_use)
 
 
 class FactoredStack(KernelStack):

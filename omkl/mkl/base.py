@@ -195,8 +195,8 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         self.n_iter_ = max(solution.n_iter for solution in solutions)
         self.history_ = []
         for p, solution in enumerate(solutions):
-            for record in solution.history:
-                self.history_.append({"problem": p, **record} if len(solutions) > 1 else record)
+            number = {"problem": p} if len(solutions) > 1 else {}
+            self.history_ += [{**number, **record} for record in solution.history]
 
     # ---- prediction ------------------------------------------------------------------------------
 

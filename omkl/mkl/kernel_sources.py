@@ -285,17 +285,19 @@ class GivenMatrices:
         Matrices of the training samples, in a form accepted by :class:`~omkl.kernels.GramMatrices`.
     n_given : int
         Number of targets.
-    kept : int array of shape (N,), optional
+    samples : int array of shape (N,), optional
         Indices of the samples to learn from; all by default.
     """
 
     #: No matrix is stored as a factor.
     ranks: ClassVar[dict[int, int]] = {}
 
-    def __init__(self, grams: MatricesLike, n_given: int, kept: np.ndarray | None = None) -> None:
+    def __init__(
+        self, grams: MatricesLike, n_given: int, samples: np.ndarray | None = None
+    ) -> None:
         self.n_given = n_given
-        self.kept = kept
-        self.n_samples = n_given if kept is None else len(kept)
+        self.samples = samples
+        self.n_samples = n_given if samples is None else len(samples)
         delayed = _delayed(grams)
         if delayed is not None:  # checked by the workers that compute them
             check_kernel_names(delayed)
@@ -308,8 +310,8 @@ class GivenMatrices:
         if not is_square or any(matrix is None for matrix in grams.matrices):
             accepted = f"matrices ({n_given}, {n_given}) for {n_given} targets"
             raise InputError(f"Precomputed kernels must be {accepted}, not {grams.shape[:2]}.")
-        if kept is not None:
-            grams = grams[np.ix_(kept, kept)]
+        if samples is not None:
+            grams = grams[np.ix_(samples, samples)]
         self.names = grams.names
         self.matrices = grams.matrices
         self.representations = dict.fromkeys(self.names, "dense")
@@ -323,9 +325,11 @@ class GivenMatrices:
             return PackedStack.from_grams(self.matrices, dtype)
         from omkl.distributed.stack import DistributedStack
 
-        kept = self.kept if are_delayed else None  # others were cut here
-        n_given = self.n_given if are_delayed else None
-        return DistributedStack.from_grams(self.matrices, client, dtype, n_given=n_given, kept=kept)
+        if not are_delayed:  # they have been cut to the samples
+            return DistributedStack.from_grams(self.matrices, client, dtype)
+        return DistributedStack.from_grams(
+            self.matrices, client, dtype, n_given=self.n_given, kept=self.samples
+        )
 
     def of_prediction(self, grams: MatricesLike) -> GramMatrices:
         """Return matrices of test against training samples in the order of the kernels.
@@ -364,7 +368,7 @@ class GivenMatrices:
 
     def _values(self, grams: GramMatrices, active: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the matrix of each active kernel, without samples of weight 0."""
-        columns = slice(None) if self.kept is None else self.kept
+        columns = slice(None) if self.samples is None else self.samples
         for m in active:
             yield np.asarray(grams.matrices[m], dtype=np.float64)[:, columns]
 
@@ -380,7 +384,7 @@ class GivenMatrices:
             "names": self.names,
             "n_samples": self.n_samples,
             "n_given": self.n_given,
-            "kept": packer.pack(self.kept, "the samples of weight > 0"),
+            "kept": packer.pack(self.samples, "the samples of weight > 0"),
         }
 
     @classmethod
@@ -390,7 +394,7 @@ class GivenMatrices:
         source.names = list(packed["names"])
         source.n_samples = packed["n_samples"]
         source.n_given = packed["n_given"]
-        source.kept = unpacker.unpack(packed["kept"])
+        source.samples = unpacker.unpack(packed["kept"])
         return source
 
 

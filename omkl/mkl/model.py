@@ -143,41 +143,41 @@ class KernelModel:
         for values, weights in zip(values_of_kernels, self.weights):
             outputs = outputs + values @ weights
         chosen = contrast(decoder, outputs, label, against, target)
-        groups: dict[str, float] = {}
-        pieces: list[Piece] = []
-        for m, values, weights in zip(self.active.tolist(), values_of_kernels, self.weights):
-            name = self.source.names[m]
-            kind, contributions = self._contributions(m, X, values, weights @ chosen.weights)
-            groups[name] = float(contributions.sum())
-            for i, contribution in enumerate(contributions.tolist()):
-                pieces.append(Piece(kind, name, i, None, contribution))
-        groups[CONSTANT] = float(self.intercepts @ chosen.weights)
+        contributions = self._contributions(X, values_of_kernels, chosen.weights)
 
         def names_of(strongest: Sequence[Piece]) -> list[str]:
             return [self._name_of(piece, X, columns) for piece in strongest]
 
-        margin = float(outputs @ chosen.weights)
         return explanation(
             chosen.output,
             chosen.against,
             chosen.summary,
-            margin,
-            Contributions(groups, pieces),
+            float(outputs @ chosen.weights),
+            contributions,
             n,
             names_of,
         )
 
     def _contributions(
-        self, m: int, X: Any, values: np.ndarray, weights: np.ndarray
-    ) -> tuple[str, np.ndarray]:
-        """Return the kind of the pieces of kernel m, and the contribution of each to a margin.
-
-        ``values`` are those of the kernel for the sample X, ``weights`` those of the values.
-        """
-        if isinstance(self.source, ArrayKernels) and m in self.source.ranks:
-            kernel = self.source.kernels[m]
-            return "part", kernel.parts(kernel.view(X), weights)
-        return "support", values * weights
+        self, X: Any, values_of_kernels: Sequence[np.ndarray], output_weights: np.ndarray
+    ) -> Contributions:
+        """Return the contributions of kernels to a margin, the outputs of X times weights (P,)."""
+        groups: dict[str, float] = {}
+        pieces: list[Piece] = []
+        for m, values, weights in zip(self.active.tolist(), values_of_kernels, self.weights):
+            name = self.source.names[m]
+            weights_of_margin = weights @ output_weights
+            kind = "support"
+            contributions = values * weights_of_margin
+            if isinstance(self.source, ArrayKernels) and m in self.source.ranks:
+                kind = "part"
+                kernel = self.source.kernels[m]
+                contributions = kernel.parts(kernel.view(X), weights_of_margin)
+            groups[name] = float(contributions.sum())
+            for i, contribution in enumerate(contributions.tolist()):
+                pieces.append(Piece(kind, name, i, None, contribution))
+        groups[CONSTANT] = float(self.intercepts @ output_weights)
+        return Contributions(groups, pieces)
 
     def _name_of(self, piece: Piece, X: Any, names: Sequence[str] | None) -> str:
         """Return the name of a training sample, or of a part of the features of X (1, d)."""

@@ -14,7 +14,7 @@ have a better bound, and the line search may find no descent: the enlarged probl
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -22,7 +22,6 @@ from sklearn.exceptions import ConvergenceWarning
 from omkl._components import check_number, warn_caller
 from omkl.batch.mkl.problem import Problem
 from omkl.batch.mkl.spicy import Start
-from omkl.batch.problem import Certificate
 from omkl.batch.solver import Solution
 from omkl.estimators.validation import MISSING
 from omkl.exceptions import InputError
@@ -82,20 +81,14 @@ def missing_pairs(
             continue
         a, b = pairs[k]
         gram = _gram(source, a) * _gram(source, b)
-        least = np.inf
-        if not training.settings.loss.has_kink:
-            least = _least_along_all(problems, solutions, norms[:, k].tolist(), gram)
-        if least >= lower_bound:
-            certificates = _certificates_with(gram, problems, solutions, training)
-            least = sum(certificate.primal for certificate in certificates)
-            largest_decrease = (
-                1.0 - sum(certificate.dual for certificate in certificates) / objective
-            )
-        if least < lower_bound:
+        enlarged = _bounds_with(gram, norms[:, k], problems, solutions, training)
+        if enlarged.reached < lower_bound:
             pair = columns[a] + columns[b]
-            decrease = float(1.0 - least / objective)
+            decrease = float(1.0 - enlarged.reached / objective)
             records.append({"pair": pair, "excess": float(excess[k]), "decrease": decrease})
-        elif largest_decrease > 2.0 * NO_DECREASE:
+            continue
+        largest_decrease = 1.0 - enlarged.lowest / objective
+        if largest_decrease > 2.0 * NO_DECREASE:
             undecided.append(largest_decrease)
     if undecided:
         warn_caller(
@@ -173,19 +166,6 @@ def _lower_bounds(
     return bounds
 
 
-def _least_along_all(
-    problems: Sequence[Problem],
-    solutions: Sequence[Solution],
-    norms: Sequence[float],
-    gram: np.ndarray,
-) -> float:
-    """Return the sum of the least objectives of all problems; see :func:`_least_along`."""
-    least = 0.0
-    for problem, solution, norm in zip(problems, solutions, norms):
-        least += _least_along(problem, solution, norm, gram)
-    return least
-
-
 def _least_along(problem: Problem, solution: Solution, norm: float, gram: np.ndarray) -> float:
     """Return the least objective of the model plus a multiple of another function.
 
@@ -206,17 +186,40 @@ def _least_along(problem: Problem, solution: Solution, norm: float, gram: np.nda
     return float(minimize_scalar(objective).fun)
 
 
-def _certificates_with(
+class Bounds(NamedTuple):
+    """Bounds on the objective with another kernel: one that is reached, and a lower bound.
+
+    The lower bound is minus infinity where the other one decides that the kernel helps.
+    """
+
+    reached: float
+    lowest: float = -np.inf
+
+
+def _bounds_with(
     gram: np.ndarray,
+    norms: np.ndarray,
     problems: Sequence[Problem],
     solutions: Sequence[Solution],
     training: TrainingSet,
-) -> list[Certificate]:
-    """Return the certificates of all problems with another kernel (N, N)."""
+) -> Bounds:
+    """Return bounds on the sum of the objectives of all problems with another kernel (N, N).
+
+    ``norms`` are those of the dual points in the kernel, (n_problems,).
+    """
+    if not training.settings.loss.has_kink:
+        least = 0.0
+        for problem, solution, norm in zip(problems, solutions, norms.tolist()):
+            least += _least_along(problem, solution, norm, gram)
+        if least < sum(solution.certificate.dual for solution in solutions):
+            return Bounds(reached=least)
     certificates = []
     for problem, solution in zip(problems, solutions):
         certificates.append(_solve_enlarged(problem, solution, gram, training).certificate)
-    return certificates
+    return Bounds(
+        reached=sum(certificate.primal for certificate in certificates),
+        lowest=sum(certificate.dual for certificate in certificates),
+    )
 
 
 def _solve_enlarged(

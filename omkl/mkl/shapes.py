@@ -145,16 +145,16 @@ def find_shapes(
     for columns, group_names in names_of_groups.items():
         effect: Any = sum(groups[name].effect for name in group_names)
         effect = effect - effect.mean(axis=0)
-        grid, rows, density = points[columns]
-        band = bands.get(columns, np.full((len(grid), n_outputs), np.nan))
+        of_shape = points[columns]
+        band = bands.get(columns, np.full((len(of_shape.grid), n_outputs), np.nan))
         shape = Shape(
             columns=columns,
             weight=sum(estimator.kernel_weights_[name] for name in group_names),
             strength=float(effect.std()),
-            grid=grid,
-            effect=effect[rows][output_axis],
+            grid=of_shape.grid,
+            effect=effect[of_shape.rows][output_axis],
             band=band[output_axis],
-            density=density,
+            density=of_shape.density,
         )
         shapes.append(shape)
     return Shapes(
@@ -282,10 +282,10 @@ def _bootstrap(
     values_at_points = {}
     for shape in points:
         is_of_shape = np.array([shape == columns_of_kernel for columns_of_kernel in columns])
-        rows_of_points = X[points[shape].rows]
-        values_at_points[shape] = summed(source, rows_of_points, weights * is_of_shape)
-    gram = summed(source, X, weights)
+        rows = X[points[shape].rows]
+        values_at_points[shape] = summed(source, rows, weights * is_of_shape)
     effects: dict[Columns, list[np.ndarray]] = {shape: [] for shape in points}
+    gram = summed(source, X, weights)
     for rows, coefficients in _bootstrap_models(machine, gram, targets, random):
         for shape, values in values_at_points.items():
             effect = values[:, rows] @ coefficients

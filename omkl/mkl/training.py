@@ -228,7 +228,7 @@ class TrainingSet:
         settings = self.settings
         kernels = self.stored
         if not self.kept.all():  # the other kernels are zero
-            kernels = MixedStack([kernels], kept=self.kept)
+            kernels = MixedStack([kernels], in_use=self.kept)
         problems = []
         for targets in self.targets:
             make_problem = shared_problem if targets.ndim == 2 else Problem

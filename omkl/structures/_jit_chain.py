@@ -28,14 +28,15 @@ LEAST_OVERLAP = 1e-200
 
 @compiled
 def viterbi(labels_address, unary, pairwise, gold, cost_weight, labels):
-    """Write the best labels; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold,
-    label]``.
+    """Write the best labels (n,); return their score, costs included.
 
-    Return the score of the best labelling, costs included. Ties break towards the lower label.
+    With ``cost_weight > 0`` each label adds ``cost_weight * costs[gold, label]``. Ties break
+    towards the lower label.
     """
     costs = labels_at(labels_address).costs
     n, n_labels = unary.shape
     augmented = cost_weight != 0.0
+    # scores of the best labellings up to each position and label
     best = np.empty((n, n_labels))
     arriving = np.empty(n_labels)
     for t in range(n):
@@ -47,18 +48,17 @@ def viterbi(labels_address, unary, pairwise, gold, cost_weight, labels):
             transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
             arriving[:] = -np.inf
             i = 0
-            while (
-                i + 4 <= n_labels
-            ):  # four rows at a time, to read and write the messages less often
-                a, b, c, d = (
-                    best[t - 1, i],
-                    best[t - 1, i + 1],
-                    best[t - 1, i + 2],
-                    best[t - 1, i + 3],
-                )
+            # four rows at a time, to read and write the messages less often
+            while i + 4 <= n_labels:
+                a = best[t - 1, i]
+                b = best[t - 1, i + 1]
+                c = best[t - 1, i + 2]
+                d = best[t - 1, i + 3]
                 for j in range(n_labels):
-                    first, second = a + transition[i, j], b + transition[i + 1, j]
-                    third, fourth = c + transition[i + 2, j], d + transition[i + 3, j]
+                    first = a + transition[i, j]
+                    second = b + transition[i + 1, j]
+                    third = c + transition[i + 2, j]
+                    fourth = d + transition[i + 3, j]
                     first = first if first > second else second
                     third = third if third > fourth else fourth
                     first = first if first > third else third
@@ -77,14 +77,16 @@ def viterbi(labels_address, unary, pairwise, gold, cost_weight, labels):
                 here[j] += cost_weight * costs[gold[t], j]
     # recompute the sums of the chosen labels, which is cheaper than storing all predecessors
     for t in range(n - 1, -1, -1):
-        highest, last = -np.inf, 0
+        edge = t if pairwise.shape[0] > 1 else 0
+        highest = -np.inf
+        labels[t] = 0
         for i in range(n_labels):
             score = best[t, i]
             if t + 1 < n:
-                score += pairwise[t if pairwise.shape[0] > 1 else 0, i, labels[t + 1]]
+                score += pairwise[edge, i, labels[t + 1]]
             if score > highest:
-                highest, last = score, i
-        labels[t] = last
+                highest = score
+                labels[t] = i
     return best[n - 1, labels[n - 1]]
 
 
@@ -95,12 +97,13 @@ def viterbi_many(labels_address, unary, pairwise, offsets, labels):
     ``pairwise`` is (1, K, K), or (N, K, K) with the transitions that follow each token.
     """
     for s in range(offsets.shape[0] - 1):
-        low, high = offsets[s], offsets[s + 1]
+        low = offsets[s]
+        high = offsets[s + 1]
         if high > low:
-            transitions = (
-                pairwise[low : max(high - 1, low + 1)] if pairwise.shape[0] > 1 else pairwise
-            )
-            part = labels[low:high]
+            transitions = pairwise
+            if pairwise.shape[0] > 1:
+                transitions = pairwise[low : max(high - 1, low + 1)]
+            part = labels[low:high]  # also in the place of gold labels, which are not read
             viterbi(labels_address, unary[low:high], transitions, part, 0.0, part)
 
 
@@ -108,17 +111,15 @@ def viterbi_many(labels_address, unary, pairwise, offsets, labels):
 def forward_backward(labels_address, unary, pairwise, unary_marginals, pairwise_marginals):
     """Write marginals by recursions scaled to sum to one at every position; return log Z.
 
-    Each potential is exponentiated once instead of once per edge. Numbers below 1e-308 of the
-    largest message underflow, which matters only if forward and backward messages hardly overlap.
-    Then return nan.
+    ``unary_marginals`` and ``pairwise_marginals`` have the shapes of the potentials. Each potential
+    is exponentiated once instead of once per edge. Numbers below 1e-308 of the largest message
+    underflow, which matters only if forward and backward messages hardly overlap. Then return nan.
     """
     n, n_labels = unary.shape
     shared = pairwise.shape[0] == 1
-    local, forward, incoming = (
-        np.empty((n, n_labels)),
-        np.empty((n, n_labels)),
-        np.empty((n, n_labels)),
-    )
+    local = np.empty((n, n_labels))
+    forward = np.empty((n, n_labels))
+    incoming = np.empty((n, n_labels))
     # what leaves each label, for `pass_on` with the positions as rows
     leaving = np.empty((n_labels, n))
     log_partition = 0.0
@@ -127,7 +128,8 @@ def forward_backward(labels_address, unary, pairwise, unary_marginals, pairwise_
         log_partition += highest
         for j in range(n_labels):
             local[t, j] = np.exp(unary[t, j] - highest)
-    edges, transposed = np.empty(pairwise.shape), np.empty(pairwise.shape)
+    edges = np.empty(pairwise.shape)
+    transposed = np.empty(pairwise.shape)
     for e in range(pairwise.shape[0]):
         highest = -np.inf
         for i in range(n_labels):
@@ -137,8 +139,10 @@ def forward_backward(labels_address, unary, pairwise, unary_marginals, pairwise_
             for j in range(n_labels):
                 edges[e, i, j] = transposed[e, j, i] = np.exp(pairwise[e, i, j] - highest)
 
-    arriving, backward = np.empty(n_labels), np.empty(n_labels)
-    arriving[:], backward[:] = 1.0, 1.0
+    arriving = np.empty(n_labels)
+    backward = np.empty(n_labels)
+    arriving[:] = 1.0
+    backward[:] = 1.0
     for t in range(n):
         if t > 0:
             pass_on(forward[t - 1], edges[0 if shared else t - 1], arriving)
@@ -186,13 +190,18 @@ def forward_backward(labels_address, unary, pairwise, unary_marginals, pairwise_
 
 @inner
 def pass_on(message, edge, arriving):
-    """Write the product of a message and a matrix, four rows at a time, to read and write
-    ``arriving`` less often.
+    """Write the product of a message (n,) and a matrix (n, m) into ``arriving`` (m,).
+
+    Take four rows at a time, to read and write ``arriving`` less often.
     """
-    n, i = message.shape[0], 0
+    n = message.shape[0]
+    i = 0
     arriving[:] = 0.0
     while i + 4 <= n:
-        a, b, c, d = message[i], message[i + 1], message[i + 2], message[i + 3]
+        a = message[i]
+        b = message[i + 1]
+        c = message[i + 2]
+        d = message[i + 3]
         for j in range(arriving.shape[0]):
             arriving[j] += (
                 a * edge[i, j] + b * edge[i + 1, j] + c * edge[i + 2, j] + d * edge[i + 3, j]
@@ -218,12 +227,17 @@ def log_sum(values):
 
 @compiled
 def forward_backward_in_logs(labels_address, unary, pairwise, unary_marginals, pairwise_marginals):
-    """Write marginals, slowly but at any magnitude of the potentials; return log Z, -inf if nothing
-    is allowed.
+    """Write marginals; return log Z, -inf if nothing is allowed.
+
+    Slow, but accurate at any magnitude of the potentials.
     """
-    (n, n_labels), shared = unary.shape, pairwise.shape[0] == 1
-    forward, backward, sums = unary.copy(), np.zeros((n, n_labels)), np.empty(n_labels)
-    unary_marginals[:], pairwise_marginals[:] = 0.0, 0.0
+    n, n_labels = unary.shape
+    shared = pairwise.shape[0] == 1
+    forward = unary.copy()
+    backward = np.zeros((n, n_labels))
+    sums = np.empty(n_labels)
+    unary_marginals[:] = 0.0
+    pairwise_marginals[:] = 0.0
     for t in range(1, n):
         edge = pairwise[0 if shared else t - 1]
         for j in range(n_labels):

@@ -17,11 +17,10 @@ LEAST_SUM = 1e-200
 
 @compiled
 def viterbi(unary, pairwise, triples, costs, gold, cost_weight, labels):
-    """Write the best labels; with ``cost_weight > 0`` each label adds ``cost_weight * costs[gold,
-    label]``.
+    """Write the best labels (n,); return their score, costs included.
 
-    Return the score of the best labelling, costs included. Ties go to the lowest last label, then
-    to the lowest label before it, and so on.
+    With ``cost_weight > 0`` each label adds ``cost_weight * costs[gold, label]``; costs are (K, K).
+    Ties go to the lowest last label, then to the lowest label before it, and so on.
     """
     n, n_labels = unary.shape
     local = unary.copy()
@@ -50,12 +49,14 @@ def viterbi(unary, pairwise, triples, costs, gold, cost_weight, labels):
             for k in range(n_labels):
                 here[j, k] += pairwise[0, j, k] + local[t, k]
     highest = -np.inf
-    labels[n - 2], labels[n - 1] = 0, 0
+    labels[n - 2] = 0
+    labels[n - 1] = 0
     for j in range(n_labels):
         for i in range(n_labels):
             if best[n - 1, i, j] > highest:
                 highest = best[n - 1, i, j]
-                labels[n - 2], labels[n - 1] = i, j
+                labels[n - 2] = i
+                labels[n - 1] = j
     for t in range(n - 1, 1, -1):
         arriving = -np.inf
         labels[t - 2] = 0
@@ -73,13 +74,16 @@ def forward_backward(
 ):
     """Write marginals by recursions scaled to sum to one at every position; return log Z.
 
-    Return nan for one position, and if forward and backward messages hardly overlap, because
-    numbers that underflow may then matter. Callers then switch to log space.
+    The marginals have the shapes of the potentials. Return nan for one position, and if forward and
+    backward messages hardly overlap, because numbers that underflow may then matter. Callers then
+    switch to log space.
     """
-    (n, n_labels), highest = unary.shape, -np.inf
+    n, n_labels = unary.shape
+    highest = -np.inf
     # entries are computed one by one: an assignment of an array would take seconds to compile
     weights = np.empty((n_labels, n_labels, n_labels))
-    local, forward = np.empty((n, n_labels, n_labels)), np.empty((n, n_labels, n_labels))
+    local = np.empty((n, n_labels, n_labels))
+    forward = np.empty((n, n_labels, n_labels))
     for i in range(n_labels):
         for j in range(n_labels):
             for k in range(n_labels):
@@ -92,10 +96,13 @@ def forward_backward(
                 weights[i, j, k] = np.exp(triples[i, j, k] - highest)
     log_partition = highest * (n - 2)
     for t in range(1, n):
-        here, arriving, highest = local[t], forward[t], -np.inf
+        here = local[t]
+        arriving = forward[t]
+        highest = -np.inf
         for i in range(n_labels):
+            score_of_first = unary[0, i] if t == 1 else 0.0
             for j in range(n_labels):
-                here[i, j] = pairwise[0, i, j] + unary[t, j] + (unary[0, i] if t == 1 else 0.0)
+                here[i, j] = pairwise[0, i, j] + unary[t, j] + score_of_first
                 highest = here[i, j] if here[i, j] > highest else highest
                 arriving[i, j] = 0.0 if t > 1 else 1.0
         log_partition += highest
@@ -116,7 +123,8 @@ def forward_backward(
             for j in range(n_labels):
                 arriving[i, j] /= total
         log_partition += np.log(total)
-    backward, following = np.empty((n_labels, n_labels)), np.empty((n_labels, n_labels))
+    backward = np.empty((n_labels, n_labels))
+    following = np.empty((n_labels, n_labels))
     backward[:] = 1.0
     for t in range(n - 1, 0, -1):
         overlap = 0.0
@@ -136,7 +144,8 @@ def forward_backward(
                 backward[i, j] *= local[t, i, j]
         if t == 1:
             return log_partition
-        overlap, highest = 0.0, 0.0
+        overlap = 0.0
+        highest = 0.0
         for i in range(n_labels):
             for j in range(n_labels):
                 total = 0.0

@@ -43,7 +43,8 @@ class TrigramPotentials(NamedTuple):
     """Scores of the parts of a labelling of a second-order chain.
 
     ``unary`` (n, K) and ``pairwise`` (1, K, K), shared by all positions, are as in
-    :class:`ChainPotentials`; ``triples`` (K, K, K) scores label ``i`` followed by ``j`` and then by ``k``.
+    :class:`ChainPotentials`; ``triples`` (K, K, K) scores label ``i`` followed by ``j`` and then by
+    ``k``.
     """
 
     unary: np.ndarray
@@ -58,12 +59,26 @@ MOST_LABELS = 400
 #: Up to so many sequences are decoded one by one, with the function that training has compiled.
 FEW = 64
 NOTHING_ALLOWED = "No labelling is allowed: the constraints contradict each other."
-#: For each chunking scheme: the kinds of labels that may begin a sequence, that may end one, and
-#: that may follow each kind. A kind in lower case must belong to the same chunk.
+
+
+class ChunkingScheme(NamedTuple):
+    """Kinds of labels that may begin a sequence, that may end one, and that may follow each kind.
+
+    A kind in lower case must belong to the same chunk.
+    """
+
+    first: str
+    last: str
+    following: Mapping[str, str]
+
+
 SCHEMES = {
-    "BIO": ("OB", "OBI", {"O": "OB", "B": "OBi", "I": "OBi"}),
-    "BIOES": ("OBS", "OES", {"O": "OBS", "B": "ie", "I": "ie", "E": "OBS", "S": "OBS"}),
+    "BIO": ChunkingScheme("OB", "OBI", {"O": "OB", "B": "OBi", "I": "OBi"}),
+    "BIOES": ChunkingScheme(
+        "OBS", "OES", {"O": "OBS", "B": "ie", "I": "ie", "E": "OBS", "S": "OBS"}
+    ),
 }
+#: Other names of schemes.
 ALIASES = {"IOB2": "BIO", "IOBES": "BIOES", "BILOU": "BIOES"}
 #: Names of BILOU for the ends of chunks.
 SYNONYMS = {"L": "E", "U": "S"}
@@ -93,18 +108,18 @@ class AllowedTransitions(NamedTuple):
             Labels of all sequences, concatenated; -1 for an unknown label.
         offsets : int array of shape (number of sequences + 1,)
         """
-        (begins, ends), known = ends_of(offsets), labels >= 0
-        wrong = np.zeros(len(labels), dtype=bool)
-        wrong[1:] = known[1:] & known[:-1] & ~self.following[labels[:-1], labels[1:]]
-        wrong[begins] = known[begins] & ~self.first[labels[begins]]
-        wrong[ends] |= known[ends] & ~self.last[labels[ends]]
-        return int(np.argmax(wrong)) if wrong.any() else None
+        begins, ends = ends_of(offsets)
+        has_label = labels >= 0
+        is_wrong = np.zeros(len(labels), dtype=bool)
+        has_pair = has_label[1:] & has_label[:-1]
+        is_wrong[1:] = has_pair & ~self.following[labels[:-1], labels[1:]]
+        is_wrong[begins] = has_label[begins] & ~self.first[labels[begins]]
+        is_wrong[ends] |= has_label[ends] & ~self.last[labels[ends]]
+        return int(np.argmax(is_wrong)) if is_wrong.any() else None
 
 
 class Labelling(Structure):
-    """Base of structures whose outputs are a label for each element of the input; -1 is an unknown
-    label.
-    """
+    """Base of structures whose outputs are a label for each element; -1 is an unknown label."""
 
     n_labels: int
     costs: np.ndarray
@@ -114,8 +129,9 @@ class Labelling(Structure):
         return packed_costs(self)
 
     def known_marginals(self, potentials: Any, gold: np.ndarray) -> np.ndarray:
-        known = np.flatnonzero(gold >= 0)
-        return self.marginals(potentials)[1].unary[known, gold[known]]
+        with_label = np.flatnonzero(gold >= 0)
+        _, expected = self.marginals(potentials)
+        return expected.unary[with_label, gold[with_label]]
 
     def agreeing(self, potentials: Any, gold: np.ndarray) -> Any:
         """Return potentials that forbid labellings that disagree with the known labels of ``gold``.
@@ -126,18 +142,16 @@ class Labelling(Structure):
         gold : int array of shape (n,), or bool array of shape (n, K)
             A label, or -1, for each element; or a mask of the labels allowed there.
         """
-        own = self._checked(potentials)
-        allowed = (
-            gold
-            if gold.ndim == 2
-            else (gold[:, None] < 0) | (gold[:, None] == np.arange(self.n_labels))
-        )
-        return own._replace(unary=np.where(allowed, own.unary, -np.inf))
+        potentials = self._checked(potentials)
+        allowed = gold
+        if gold.ndim == 1:
+            allowed = (gold[:, None] < 0) | (gold[:, None] == np.arange(self.n_labels))
+        return potentials._replace(unary=np.where(allowed, potentials.unary, -np.inf))
 
     def cost_augmented(self, potentials: Any, gold: np.ndarray, cost_weight: float = 1.0) -> Any:
-        own = self._checked(potentials)
+        potentials = self._checked(potentials)
         costs = np.where(np.asarray(gold)[:, None] >= 0, self.costs[gold], 0.0)
-        return own._replace(unary=own.unary + cost_weight * costs)
+        return potentials._replace(unary=potentials.unary + cost_weight * costs)
 
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
         arrays = self.arrays()
@@ -147,19 +161,17 @@ class Labelling(Structure):
     def difference(
         self, potentials: Any, predicted: np.ndarray, gold: np.ndarray
     ) -> tuple[float, Any]:
-        own = self._checked(potentials)
-        gradient = map_arrays(np.zeros_like, own)
+        potentials = self._checked(potentials)
+        gradient = map_arrays(np.zeros_like, potentials)
         self._add_indicator(gradient, predicted, 1.0)
         self._add_indicator(gradient, gold, -1.0)
-        return self.score(own, predicted) - self.score(own, gold), gradient
+        return self.score(potentials, predicted) - self.score(potentials, gold), gradient
 
     def subtract_indicator(self, potentials: Any, output: np.ndarray) -> None:
         self._add_indicator(self._checked(potentials), output, -1.0)
 
     def indicator(self, output: ArrayLike) -> Any:
-        """Return the counts of labels and transitions; of a graph those of labels, as if it had no
-        edges.
-        """
+        """Return the counts of labels and transitions; of a graph those of labels alone."""
         labels = np.asarray(output, dtype=np.int64)
         counts = self.zeros(len(labels))
         self._add_indicator(counts, labels, 1.0)
@@ -226,19 +238,25 @@ class Chain(Labelling):
             raise InputError(f"order must be 1 or 2, not {order!r}.")
         if order == 2 and (by_position or not linked or n_labels > MOST_LABELS):
             raise InputError(
-                f"order=2 needs transitions that all positions share, and at most {MOST_LABELS} labels, not {n_labels}."
+                "order=2 needs transitions that all positions share, and at most "
+                f"{MOST_LABELS} labels, not {n_labels}."
             )
-        self.n_labels, self.order = int(n_labels), int(order)
-        self.by_position, self.linked, self.allowed = bool(by_position), bool(linked), allowed
-        self._forbidden: Any = (
-            None if allowed is None else np.where(allowed.following, 0.0, -np.inf)[None]
-        )
+        self.n_labels = int(n_labels)
+        self.order = int(order)
+        self.by_position = bool(by_position)
+        self.linked = bool(linked)
+        self.allowed = allowed
+        #: Potentials of transitions (1, K, K) that forbid those that are not allowed.
+        self._forbidding: Any = None
+        if allowed is not None:
+            self._forbidding = np.where(allowed.following, 0.0, -np.inf)[None]
         self.costs = check_costs(costs, self.n_labels)
 
     @property
     def compiled(self) -> StructureFunctions | None:  # type: ignore[override]
-        """See :class:`Compilable`; only for a first-order chain without constraints and transitions
-        by position.
+        """Compiled functions of a first-order chain; see :class:`Compilable`.
+
+        There are none with constraints, or with transitions by position.
         """
         is_plain = self.order == 1 and not self.by_position and self.allowed is None
         functions = jit.CHAIN if self.linked else INDEPENDENT
@@ -248,19 +266,20 @@ class Chain(Labelling):
         return self.compiled is not None and (len(potentials.pairwise) > 0) == self.linked
 
     def zeros(self, size: int) -> Any:
-        edges = (max(size - 1, 1) if self.by_position else 1) if self.linked else 0
+        n_edges = 0
+        if self.linked:
+            n_edges = max(size - 1, 1) if self.by_position else 1
         K = self.n_labels
-        unary, pairwise = np.zeros((size, K)), np.zeros((edges, K, K))
+        unary = np.zeros((size, K))
+        pairwise = np.zeros((n_edges, K, K))
         if self.order == 1:
             return ChainPotentials(unary, pairwise)
         return TrigramPotentials(unary, pairwise, np.zeros((K, K, K)))
 
     def part(self, potentials: Any, low: int, high: int) -> Any:
-        pairwise = (
-            potentials.pairwise[low : max(high - 1, low + 1)]
-            if self.by_position
-            else potentials.pairwise
-        )
+        pairwise = potentials.pairwise
+        if self.by_position:
+            pairwise = pairwise[low : max(high - 1, low + 1)]
         return potentials._replace(unary=potentials.unary[low:high], pairwise=pairwise)
 
     def decode(self, potentials: AnyPotentials) -> np.ndarray:
@@ -270,21 +289,27 @@ class Chain(Labelling):
         return labels
 
     def decode_many(self, potentials: AnyPotentials, offsets: np.ndarray) -> np.ndarray:
-        given = self._checked(potentials)
+        potentials = self._checked(potentials)
         if self.order == 2 or len(offsets) <= FEW:
-            parts = (
-                self.part(given, low, high)
-                for low, high in itertools.pairwise(offsets.tolist())
-                if low < high
-            )
-            found = [self._viterbi(self._within_allowed(own))[0] for own in parts]
-            return np.concatenate([np.zeros(0, np.int64), *found])
-        own, labels = self._within_allowed(given, offsets), np.empty(len(given.unary), np.int64)
-        if not len(own.pairwise):
-            return self._viterbi(own)[0]
+            return self._decode_in_turn(potentials, offsets)
+        potentials = self._within_allowed(potentials, offsets)
+        if not len(potentials.pairwise):
+            labels, _ = self._viterbi(potentials)
+            return labels
+        labels = np.empty(len(potentials.unary), np.int64)
         arrays = self.arrays()
-        jit.viterbi_many(arrays.address, *own, offsets, labels)
+        jit.viterbi_many(arrays.address, *potentials, offsets, labels)
         return labels
+
+    def _decode_in_turn(self, potentials: Any, offsets: np.ndarray) -> np.ndarray:
+        """Return the best labels of sequences, concatenated, decoded one by one."""
+        labels = [np.zeros(0, np.int64)]
+        for low, high in itertools.pairwise(offsets.tolist()):
+            if low < high:
+                of_sequence = self._within_allowed(self.part(potentials, low, high))
+                best, _ = self._viterbi(of_sequence)
+                labels.append(best)
+        return np.concatenate(labels)
 
     def decode_best(self, potentials: AnyPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the ``n_best`` labellings of the highest scores, best first, or all if there are
@@ -313,120 +338,179 @@ class Chain(Labelling):
         """
         if self.order != 1:
             raise InputError("The n best labellings need a first-order chain: train with order=1.")
-        unary, pairwise = self._within_allowed(self._checked(potentials))
-        n = len(unary)
-        edges = np.broadcast_to(
-            pairwise if len(pairwise) else np.zeros((1, 1, 1)), (n - 1, *2 * (self.n_labels,))
-        )
-        best = [unary[0]]  # scores of the best labellings up to each label
-        for own, edge in zip(unary[1:], edges):
-            best.append((best[-1][:, None] + edge).max(axis=0) + own)
-        labels, scores = np.empty((n_best, n), np.int64), np.empty(n_best)
-        # score, the labelling that a candidate deviates from, position, rank of the predecessor
-        # there
-        candidates = [(-float(best[-1].max()), 0, n, 0)]
-        found = 0
-        while found < n_best and candidates and candidates[0][0] < np.inf:
-            negative, parent, last, rank = heapq.heappop(candidates)
-            own, scores[found] = labels[found], -negative
-            own[last:] = labels[parent, last:]
-            for t in range(last, 0, -1):
-                arriving = (
-                    best[t - 1]
-                    if t == n
-                    else best[t - 1] + (edges[t - 1, :, own[t]] + unary[t, own[t]])
-                )
-                order = np.argsort(-arriving, kind="stable")
-                at = rank if t == last else 0
-                own[t - 1] = order[at]
-                # the next lower rank at this position is a candidate, and so is each deviation at
-                # an earlier position
-                if at + 1 < self.n_labels and (lower := arriving[order[at + 1]]) > -np.inf:
-                    heapq.heappush(
-                        candidates, (negative - (lower - arriving[order[at]]), found, t, at + 1)
-                    )
-            found += 1
-        return labels[:found], scores[:found]
+        lattice = _Lattice(*self._within_allowed(self._checked(potentials)))
+        n = len(lattice.unary)
+        labels = np.empty((n_best, n), np.int64)
+        scores = np.empty(n_best)
+        highest = float(lattice.best[-1].max())
+        candidates = [_Deviation(negative_score=-highest, labelling=0, position=n, rank=0)]
+        n_labellings = 0
+        while n_labellings < n_best and candidates and candidates[0].negative_score < np.inf:
+            deviation = heapq.heappop(candidates)
+            scores[n_labellings] = -deviation.negative_score
+            path = labels[n_labellings]
+            path[deviation.position :] = labels[deviation.labelling, deviation.position :]
+            for position, rank, loss in lattice.complete(path, deviation.position, deviation.rank):
+                score = deviation.negative_score - loss
+                heapq.heappush(candidates, _Deviation(score, n_labellings, position, rank))
+            n_labellings += 1
+        return labels[:n_labellings], scores[:n_labellings]
 
     def loss_augmented(
         self, potentials: AnyPotentials, gold: np.ndarray, cost_weight: float = 1.0
     ) -> np.ndarray:
-        return self._viterbi(self._within_allowed(self._checked(potentials)), gold, cost_weight)[0]
+        potentials = self._within_allowed(self._checked(potentials))
+        labels, _ = self._viterbi(potentials, gold, cost_weight)
+        return labels
 
     def _viterbi(
-        self, own: Any, gold: np.ndarray | None = None, cost_weight: float = 0.0
+        self, potentials: Any, gold: np.ndarray | None = None, cost_weight: float = 0.0
     ) -> tuple[np.ndarray, float]:
         """Return the best labels, and their score with the costs."""
-        labels = np.empty(len(own.unary), np.int64)
-        gold = labels if gold is None else gold
+        labels = np.empty(len(potentials.unary), np.int64)
+        if gold is None:
+            gold = labels
         if self.order == 2:
-            return labels, _jit_trigrams.viterbi(*own, self.costs, gold, cost_weight, labels)
+            score = _jit_trigrams.viterbi(*potentials, self.costs, gold, cost_weight, labels)
+            return labels, score
         arrays = self.arrays()
-        decode = jit.viterbi if len(own.pairwise) else decode_labels
-        return labels, decode(arrays.address, *own, gold, cost_weight, labels)
+        decode = jit.viterbi if len(potentials.pairwise) else decode_labels
+        score = decode(arrays.address, *potentials, gold, cost_weight, labels)
+        return labels, score
 
     def marginals(self, potentials: AnyPotentials) -> tuple[float, Any]:
-        given = self._checked(potentials)
-        own = self._within_allowed(given)
-        expected = type(own)(*(np.empty(array.shape) for array in own))
-        if self.order == 1 and not len(own.pairwise):
-            log_partition = marginals_of_labels(NO_ARRAYS, *own, *expected)
-        elif self.order == 1:
-            log_partition = jit.forward_backward(NO_ARRAYS, *own, *expected)
-            if not np.isfinite(log_partition):
-                log_partition = jit.forward_backward_in_logs(NO_ARRAYS, *own, *expected)
-        else:
-            log_partition = _jit_trigrams.forward_backward(*own, *expected)
-            if not np.isfinite(log_partition):
-                expected = type(own)(*(np.zeros(array.shape) for array in own))
-                log_partition = log_space.second_order_chain(*own, *expected)
+        potentials = self._checked(potentials)
+        within = self._within_allowed(potentials)
+        log_partition, expected = self._marginals_within(within)
         if log_partition == -np.inf:
             raise InputError(NOTHING_ALLOWED)
-        if len(own.pairwise) != len(given.pairwise):
-            expected = expected._replace(pairwise=given.pairwise)
+        if len(within.pairwise) != len(potentials.pairwise):
+            expected = expected._replace(pairwise=potentials.pairwise)
+        return log_partition, expected
+
+    def _marginals_within(self, potentials: Any) -> tuple[float, Any]:
+        """Return log Z, -inf if nothing is allowed, and the marginals of checked potentials."""
+        expected = map_arrays(lambda scores: np.empty(scores.shape), potentials)
+        if self.order == 1:
+            arguments = (NO_ARRAYS, *potentials, *expected)
+            if not len(potentials.pairwise):
+                return marginals_of_labels(*arguments), expected
+            log_partition = jit.forward_backward(*arguments)
+            if not np.isfinite(log_partition):
+                log_partition = jit.forward_backward_in_logs(*arguments)
+            return log_partition, expected
+        log_partition = _jit_trigrams.forward_backward(*potentials, *expected)
+        if not np.isfinite(log_partition):
+            expected = map_arrays(lambda scores: np.zeros(scores.shape), potentials)
+            log_partition = log_space.second_order_chain(*potentials, *expected)
         return log_partition, expected
 
     def _within_allowed(self, potentials: Any, offsets: np.ndarray | None = None) -> Any:
-        """Forbid transitions that are not allowed, in one sequence or in the sequences at
-        ``offsets``.
+        """Forbid transitions that are not allowed.
+
+        The potentials are those of one sequence, or of the sequences at ``offsets``.
         """
         if self.allowed is None or not len(potentials.unary):
             return potentials
-        unary, pairwise = potentials.unary.copy(), potentials.pairwise
-        begins, ends = (0, -1) if offsets is None else ends_of(offsets)
+        begins: Any = 0
+        ends: Any = -1
+        if offsets is not None:
+            begins, ends = ends_of(offsets)
+        unary = potentials.unary.copy()
         unary[begins] = np.where(self.allowed.first, unary[begins], -np.inf)
         unary[ends] = np.where(self.allowed.last, unary[ends], -np.inf)
-        pairwise = pairwise + self._forbidden if len(pairwise) else self._forbidden
+        pairwise = self._forbidding
+        if len(potentials.pairwise):
+            pairwise = potentials.pairwise + self._forbidding
         return potentials._replace(unary=unary, pairwise=pairwise)
 
     def _checked(self, potentials: AnyPotentials) -> Any:
         """Return float64 arrays, with transitions in three dimensions."""
         if len(potentials) != 1 + self.order:
             names = "(unary, pairwise)" if self.order == 1 else "(unary, pairwise, triples)"
-            found = len(potentials)
             raise InputError(
-                f"The potentials of a chain of order {self.order} are {names}, not {found} arrays."
+                f"The potentials of a chain of order {self.order} are {names}, not "
+                f"{len(potentials)} arrays."
             )
-        arrays: list[Any] = [np.asarray(array, dtype=np.float64) for array in potentials]
-        if arrays[1].ndim != 3:
-            arrays[1] = arrays[1].reshape(-1, *arrays[1].shape[-2:])
-        return ChainPotentials(*arrays) if self.order == 1 else TrigramPotentials(*arrays)
+        unary, pairwise, *triples = (np.asarray(array, dtype=np.float64) for array in potentials)
+        if pairwise.ndim != 3:
+            pairwise = pairwise.reshape(-1, *pairwise.shape[-2:])
+        if self.order == 1:
+            return ChainPotentials(unary, pairwise)
+        return TrigramPotentials(unary, pairwise, *triples)
 
     def score(self, potentials: AnyPotentials, output: ArrayLike) -> float:
         labels = np.asarray(output, dtype=np.int64)
-        unary, pairwise, *triples = self._checked(potentials)
-        score = score_labels(NO_ARRAYS, unary, pairwise, labels)
-        return (
-            score + float(triples[0][labels[:-2], labels[1:-1], labels[2:]].sum())
-            if triples
-            else score
-        )
+        potentials = self._checked(potentials)
+        score = score_labels(NO_ARRAYS, potentials.unary, potentials.pairwise, labels)
+        if self.order == 2:
+            score += float(potentials.triples[_trigrams(labels)].sum())
+        return score
 
     def _add_indicator(self, potentials: Any, labels: np.ndarray, amount: float) -> None:
-        unary, pairwise, *triples = potentials
-        indicate_labels(NO_ARRAYS, unary, pairwise, labels, amount)
-        if triples:
-            np.add.at(triples[0], (labels[:-2], labels[1:-1], labels[2:]), amount)
+        indicate_labels(NO_ARRAYS, potentials.unary, potentials.pairwise, labels, amount)
+        if self.order == 2:
+            np.add.at(potentials.triples, _trigrams(labels), amount)
+
+
+class _Deviation(NamedTuple):
+    """A labelling that deviates from an earlier one; the heap of :meth:`Chain.decode_best`.
+
+    It has the labels of ``labelling`` from ``position`` on, and before it the predecessor of this
+    ``rank``.
+    """
+
+    negative_score: float
+    labelling: int
+    position: int
+    rank: int
+
+
+class _Lattice:
+    """Scores of the best labellings up to each label, for :meth:`Chain.decode_best`.
+
+    Attributes
+    ----------
+    unary : array of shape (n, K)
+    edges : array of shape (n - 1, K, K)
+    best : list of n arrays of shape (K,)
+        The score of the best labelling up to each position and label.
+    """
+
+    def __init__(self, unary: np.ndarray, pairwise: np.ndarray) -> None:
+        n, n_labels = unary.shape
+        if not len(pairwise):
+            pairwise = np.zeros((1, 1, 1))
+        self.unary = unary
+        self.edges = np.broadcast_to(pairwise, (n - 1, n_labels, n_labels))
+        self.best = [unary[0]]
+        for scores, edge in zip(unary[1:], self.edges):
+            self.best.append((self.best[-1][:, None] + edge).max(axis=0) + scores)
+
+    def complete(self, path: np.ndarray, last: int, rank: int) -> list[tuple[int, int, float]]:
+        """Write the labels of a path (n,) before ``last``, by the best predecessors.
+
+        The predecessor at ``last`` is that of a rank. Return the alternatives as tuples of a
+        position, the next lower rank there, and what it adds to the score, at most 0.
+        """
+        alternatives = []
+        for t in range(last, 0, -1):
+            arriving = self.best[t - 1]
+            if t < len(path):
+                arriving = arriving + (self.edges[t - 1, :, path[t]] + self.unary[t, path[t]])
+            order = np.argsort(-arriving, kind="stable")
+            path[t - 1] = order[rank]
+            if rank + 1 < len(order):
+                lower = arriving[order[rank + 1]]
+                if lower > -np.inf:
+                    alternatives.append((t, rank + 1, lower - arriving[order[rank]]))
+            rank = 0
+        return alternatives
+
+
+def _trigrams(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the first, second and third labels of all trigrams of a labelling (n,)."""
+    return labels[:-2], labels[1:-1], labels[2:]
 
 
 # ---- allowed transitions -------------------------------------------------------------------------
@@ -434,8 +518,8 @@ class Chain(Labelling):
 
 def ends_of(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of the first and of the last token of each sequence that has tokens."""
-    some = np.diff(offsets) > 0
-    return offsets[:-1][some], offsets[1:][some] - 1
+    has_tokens = np.diff(offsets) > 0
+    return offsets[:-1][has_tokens], offsets[1:][has_tokens] - 1
 
 
 def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
@@ -456,70 +540,91 @@ def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
         If the scheme is unknown, a label does not fit it, or the dict names unknown labels.
     """
     if isinstance(spec, str):
-        return _of_scheme(spec, labels)
-    n_labels, index = len(labels), {label: k for k, label in enumerate(labels)}
-    allowed = AllowedTransitions(
-        np.ones((n_labels, n_labels), dtype=bool), *np.ones((2, n_labels), dtype=bool)
-    )
+        return _transitions_of_scheme(spec, labels)
     if isinstance(spec, Mapping):
-        for label, followers in spec.items():
-            followers = list(followers)
-            unknown = [
-                other
-                for other in [*([] if label is None else [label]), *followers]
-                if other not in index
-            ]
-            if unknown:
-                raise InputError(
-                    f"allowed_transitions names {unknown[0]!r}, which is not one of the {n_labels} labels, such as "
-                    f"{', '.join(map(repr, labels[:3]))}."
-                )
-            row = allowed.first if label is None else allowed.following[index[label]]
-            row[:] = False
-            row[[index[other] for other in followers]] = True
-        return allowed
+        return _listed_transitions(spec, labels)
+    n_labels = len(labels)
     try:
         following = np.array(spec)
     except ValueError:
         following = np.zeros(0)
     if following.shape != (n_labels, n_labels) or not np.isin(following, (0, 1)).all():
         raise InputError(
-            'allowed_transitions must be "BIO", "BIOES", a dict from a label to the labels that may follow it, or a '
-            f"({n_labels}, {n_labels}) matrix of True and False in the order of the sorted labels, not {spec!r:.60}."
+            'allowed_transitions must be "BIO", "BIOES", a dict from a label to the labels that '
+            f"may follow it, or a ({n_labels}, {n_labels}) matrix of True and False in the order "
+            f"of the sorted labels, not {spec!r:.60}."
         )
-    return allowed._replace(following=following.astype(bool))
+    return _all_transitions(n_labels)._replace(following=following.astype(bool))
 
 
-def _of_scheme(name: str, labels: Sequence[Any]) -> AllowedTransitions:
-    scheme = ALIASES.get(name.upper(), name.upper())
-    if scheme not in SCHEMES:
+def _all_transitions(n_labels: int) -> AllowedTransitions:
+    """Return constraints that allow everything."""
+    return AllowedTransitions(
+        following=np.ones((n_labels, n_labels), dtype=bool),
+        first=np.ones(n_labels, dtype=bool),
+        last=np.ones(n_labels, dtype=bool),
+    )
+
+
+def _listed_transitions(
+    followers_of: Mapping[Any, Any], labels: Sequence[Any]
+) -> AllowedTransitions:
+    """Return the transitions of a dict from a label, or None, to the labels that may follow."""
+    index = {label: k for k, label in enumerate(labels)}
+    allowed = _all_transitions(len(labels))
+    for label, followers in followers_of.items():
+        followers = list(followers)
+        named = followers if label is None else [label, *followers]
+        unknown = [other for other in named if other not in index]
+        if unknown:
+            raise InputError(
+                f"allowed_transitions names {unknown[0]!r}, which is not one of the {len(labels)} "
+                f"labels, such as {', '.join(map(repr, labels[:3]))}."
+            )
+        row = allowed.first if label is None else allowed.following[index[label]]
+        row[:] = False
+        row[[index[other] for other in followers]] = True
+    return allowed
+
+
+def _transitions_of_scheme(name: str, labels: Sequence[Any]) -> AllowedTransitions:
+    """Return the transitions between labels of a chunking scheme."""
+    scheme = SCHEMES.get(ALIASES.get(name.upper(), name.upper()))
+    if scheme is None:
         raise InputError(
             f"Unknown transitions {name!r}: choose BIO or BIOES, or give a dict or a matrix."
         )
-    first, last, following = SCHEMES[scheme]
-    typed = "B" not in labels and "I" not in labels
-    split = [_kind_and_chunk(label, name, following, typed) for label in labels]
-    allowed = [
-        [
-            to in following[of] or (to.lower() in following[of] and own == other)
-            for to, other in split
-        ]
-        for of, own in split
-    ]
-    begins, ends = ([kind in kinds for kind, _ in split] for kinds in (first, last))
-    return AllowedTransitions(np.array(allowed), np.array(begins), np.array(ends))
+    have_types = "B" not in labels and "I" not in labels
+    split = [_kind_and_chunk(label, name, scheme.following, have_types) for label in labels]
+    n_labels = len(labels)
+    following = np.zeros((n_labels, n_labels), dtype=bool)
+    for i, (kind, chunk) in enumerate(split):
+        followers = scheme.following[kind]
+        for j, (next_kind, next_chunk) in enumerate(split):
+            is_same_chunk = next_kind.lower() in followers and chunk == next_chunk
+            following[i, j] = next_kind in followers or is_same_chunk
+    return AllowedTransitions(
+        following=following,
+        first=np.array([kind in scheme.first for kind, _ in split]),
+        last=np.array([kind in scheme.last for kind, _ in split]),
+    )
 
 
 def _kind_and_chunk(
-    label: Any, name: str, kinds: Mapping[str, str], typed: bool
+    label: Any, name: str, kinds: Mapping[str, str], have_types: bool
 ) -> tuple[str, str]:
     """Split ``B-PER`` into ``("B", "PER")``, and ``B`` without types into ``("B", "")``."""
     kind, dash, chunk = label.partition("-") if isinstance(label, str) else ("", "", "")
-    kind = SYNONYMS.get(kind, kind) if name.upper() == "BILOU" else kind
-    if kind not in kinds or not (chunk if typed and kind != "O" else not dash):
-        known = [f"{k}-X" if typed and k != "O" else k for k in kinds]
-        remedy = "correct it, or choose other transitions"
+    if name.upper() == "BILOU":
+        kind = SYNONYMS.get(kind, kind)
+    needs_type = have_types and kind != "O"
+    fits = bool(chunk) if needs_type else not dash
+    if kind not in kinds or not fits:
+        accepted = []
+        for other in kinds:
+            accepted.append(f"{other}-X" if have_types and other != "O" else other)
         raise InputError(
-            f"The label {label!r} is not in {name}, which has {', '.join(known)}: {remedy}."
+            f"The label {label!r} is not in {name}, which has {', '.join(accepted)}: correct it, "
+            "or choose other transitions."
         )
     return kind, chunk

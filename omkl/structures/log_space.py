@@ -4,6 +4,7 @@ The compiled programs add up weights. They give no result if a weight that under
 these functions are the fallback. Each writes marginals into arrays of zeros and returns log Z.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -54,8 +55,9 @@ def arborescences(
 ) -> float:
     """Sum over trees; ``best`` (n,) are the heads of a tree of the highest score.
 
-    ``scores`` and ``expected`` are (n + 1, n + 1), by head and modifier. For each modifier all other tokens are eliminated, as in the compiled program. For a single root
-    child, arcs from the root get a tiny weight, which makes trees with several of them negligible.
+    ``scores`` and ``expected`` are (n + 1, n + 1), by head and modifier. For each modifier all
+    other tokens are eliminated, as in the compiled program. For a single root child, arcs from the
+    root get a tiny weight, which makes trees with several of them negligible.
     """
     n = len(scores) - 1
     weights, shift = _relative_to_the_best_heads(scores)
@@ -113,55 +115,79 @@ def projective_trees(
 ) -> float:
     """Sum over projective trees by the spans of the compiled program.
 
-    Arguments are those of :func:`arborescences`; ``best`` is not needed. In the backward pass each span distributes its probability over the pairs of spans that form it,
-    in proportion to their weights (Eisner 2016).
+    Arguments are those of :func:`arborescences`; ``best`` is not needed. In the backward pass each
+    span distributes its probability over the pairs of spans that form it, in proportion to their
+    weights (Eisner 2016).
     """
     n = len(scores) - 1
     weights, shift = _relative_to_the_best_heads(scores)
-    # complete spans i .. j with the head at i or at j, and incomplete ones, from an arc on
-    chart = np.full((4, n + 1, n + 1), -np.inf)
-    right, left, rightward, leftward = chart
-    np.fill_diagonal(right, 0.0)
-    np.fill_diagonal(left, 0.0)
-
-    def rights(i: int, j: int) -> np.ndarray:
-        return rightward[i, i + 1 : j + 1] + right[i + 1 : j + 1, j]
-
-    def lefts(i: int, j: int) -> np.ndarray:
-        return left[i, i:j] + leftward[i:j, j]
-
-    def unders(i: int, j: int) -> np.ndarray:
-        return right[i, i:j] + left[i + 1 : j + 1, j]
-
-    spans = [(i, i + width) for width in range(1, n + 1) for i in range(n + 1 - width)]
+    spans = []
+    for width in range(1, n + 1):
+        spans += [(i, i + width) for i in range(n + 1 - width)]
+    chart = _Chart(n, -np.inf)
+    np.fill_diagonal(chart.right, 0.0)
+    np.fill_diagonal(chart.left, 0.0)
     for i, j in spans:
-        under = log_sum(unders(i, j))
-        rightward[i, j] = under + weights[i, j]
+        under = log_sum(chart.under_arc(i, j))
+        chart.rightward[i, j] = under + weights[i, j]
         if i > 0:  # the root has no head
-            leftward[i, j] = under + weights[j, i]
+            chart.leftward[i, j] = under + weights[j, i]
         has_other_roots = single_root and i == 0 and j < n
         if not has_other_roots:
-            right[i, j] = log_sum(rights(i, j))
-        left[i, j] = log_sum(lefts(i, j))
-    of_right, of_left, of_rightward, of_leftward = np.zeros_like(chart)
-    of_right[0, n] = 1.0
-    for i, j in reversed(spans):
-        if of_right[i, j] > 0.0:
-            shares = of_right[i, j] * _probabilities(rights(i, j))
-            of_rightward[i, i + 1 : j + 1] += shares
-            of_right[i + 1 : j + 1, j] += shares
-        if of_left[i, j] > 0.0:
-            shares = of_left[i, j] * _probabilities(lefts(i, j))
-            of_left[i, i:j] += shares
-            of_leftward[i:j, j] += shares
-        expected[i, j] = of_rightward[i, j]
-        expected[j, i] = of_leftward[i, j]
-        of_arcs = of_rightward[i, j] + of_leftward[i, j]
+            chart.right[i, j] = log_sum(chart.to_the_right(i, j))
+        chart.left[i, j] = log_sum(chart.to_the_left(i, j))
+    _distribute(chart, reversed(spans), expected)
+    return shift + float(chart.right[0, n])
+
+
+class _Chart:
+    """A number for each span ``i .. j`` of n tokens and the root, by its ends: (n + 1, n + 1).
+
+    ``right`` and ``left`` are complete spans, whose head is at i or at j; ``rightward`` and
+    ``leftward`` end with an arc from i to j, or from j to i.
+    """
+
+    def __init__(self, n: int, value: float) -> None:
+        shape = (n + 1, n + 1)
+        self.right = np.full(shape, value)
+        self.left = np.full(shape, value)
+        self.rightward = np.full(shape, value)
+        self.leftward = np.full(shape, value)
+
+    def to_the_right(self, i: int, j: int) -> np.ndarray:
+        """Log-weights of the pairs of spans that form ``right[i, j]``."""
+        return self.rightward[i, i + 1 : j + 1] + self.right[i + 1 : j + 1, j]
+
+    def to_the_left(self, i: int, j: int) -> np.ndarray:
+        """Log-weights of the pairs of spans that form ``left[i, j]``."""
+        return self.left[i, i:j] + self.leftward[i:j, j]
+
+    def under_arc(self, i: int, j: int) -> np.ndarray:
+        """Log-weights of the pairs of spans below an arc between i and j."""
+        return self.right[i, i:j] + self.left[i + 1 : j + 1, j]
+
+
+def _distribute(chart: _Chart, spans: Iterable[tuple[int, int]], expected: np.ndarray) -> None:
+    """Write the probabilities of arcs, from log-weights of spans; the widest spans come first."""
+    n = len(expected) - 1
+    probability = _Chart(n, 0.0)
+    probability.right[0, n] = 1.0
+    for i, j in spans:
+        if probability.right[i, j] > 0.0:
+            shares = probability.right[i, j] * _probabilities(chart.to_the_right(i, j))
+            probability.rightward[i, i + 1 : j + 1] += shares
+            probability.right[i + 1 : j + 1, j] += shares
+        if probability.left[i, j] > 0.0:
+            shares = probability.left[i, j] * _probabilities(chart.to_the_left(i, j))
+            probability.left[i, i:j] += shares
+            probability.leftward[i:j, j] += shares
+        expected[i, j] = probability.rightward[i, j]
+        expected[j, i] = probability.leftward[i, j]
+        of_arcs = probability.rightward[i, j] + probability.leftward[i, j]
         if of_arcs > 0.0:
-            shares = of_arcs * _probabilities(unders(i, j))
-            of_right[i, i:j] += shares
-            of_left[i + 1 : j + 1, j] += shares
-    return shift + float(right[0, n])
+            shares = of_arcs * _probabilities(chart.under_arc(i, j))
+            probability.right[i, i:j] += shares
+            probability.left[i + 1 : j + 1, j] += shares
 
 
 def _probabilities(logs: np.ndarray) -> np.ndarray:

@@ -128,7 +128,8 @@ def test_features_are_those_of_the_kernel_and_positive_semidefinite(spec, X, rng
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_the_same_seed_gives_the_same_bits_and_another_one_others(spec, X, rng):
-    one, same = as_kernel(spec).fit(X), as_kernel(spec).fit(X)
+    one = as_kernel(spec).fit(X)
+    same = as_kernel(spec).fit(X)
     rng.normal(size=100)
     assert_array_equal(one.features(X), same.features(X))
     other = type(one)(one.kernel, one.n_features, one.seed + 1).fit(X)
@@ -157,7 +158,8 @@ def test_names_read_back(spec):
 def test_fourier_features_of_sparse_rows_are_those_of_dense_ones(X, rng):
     X = X * (rng.random(X.shape) < 0.4)
     for spec in ("gaussian:sigma2=2,features=50", "gaussian:normalize=trace,features=50"):
-        dense, rows = as_kernel(spec).fit(X), as_kernel(spec).fit(sparse.csr_array(X))
+        dense = as_kernel(spec).fit(X)
+        rows = as_kernel(spec).fit(sparse.csr_array(X))
         assert_allclose(rows.features(sparse.csr_array(X)), dense.features(X), atol=1e-12)
 
 
@@ -214,12 +216,12 @@ def test_parts_of_an_input_sum_to_the_product_of_its_features(spec, X, rng):
     kernel = as_kernel(spec).fit(X)
     features = np.asarray(kernel.features(X[:3]))
     weights = rng.normal(size=features.shape[1])
-    for row, own in zip(X[:3], features):
-        assert_allclose(kernel.parts(row[None], weights).sum(), own @ weights, atol=1e-9)
-    parts = kernel.parts(X[:1], weights)
-    assert len({kernel.part_name(i, "abcdef".__getitem__, 6) for i in range(len(parts))}) == len(
-        parts
-    )
+    for row, row_features in zip(X[:3], features):
+        assert_allclose(kernel.parts(row[None], weights).sum(), row_features @ weights, atol=1e-9)
+    contributions = kernel.parts(X[:1], weights)
+    assert len(
+        {kernel.part_name(i, "abcdef".__getitem__, 6) for i in range(len(contributions))}
+    ) == len(contributions)
 
 
 def test_the_name_of_a_monomial_is_what_it_is(rng):

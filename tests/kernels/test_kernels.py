@@ -79,7 +79,8 @@ def test_kernels_are_symmetric_and_positive_semidefinite(spec, X):
 
 def test_normalisations(X, Y):
     for spec in ("linear", "quadratic", "polynomial:degree=5"):
-        raw, unit = as_kernel(f"{spec}{',' if ':' in spec else ':'}normalize=None"), as_kernel(spec)
+        raw = as_kernel(f"{spec}{',' if ':' in spec else ':'}normalize=None")
+        unit = as_kernel(spec)
         assert_allclose(np.diag(unit(X)), 1.0)
         cosine = raw(X, Y) / np.sqrt(np.outer(np.diag(raw(X)), np.diag(raw(Y))))
         assert_allclose(unit(X, Y), cosine, rtol=1e-10)
@@ -128,9 +129,9 @@ def test_widths_come_from_the_data(X):
 
 
 def test_average_is_the_mean_of_normalised_kernels(X, Y):
-    parts = [as_kernel(spec).fit(X) for spec in ("linear", "gaussian")]
+    averaged = [as_kernel(spec).fit(X) for spec in ("linear", "gaussian")]
     average = Average(["linear", "gaussian"]).fit(X)
-    assert_allclose(average(X, Y), (parts[0](X, Y) + parts[1](X, Y)) / 2)
+    assert_allclose(average(X, Y), (averaged[0](X, Y) + averaged[1](X, Y)) / 2)
     assert_allclose(average.diagonal(X), 1.0)
 
 

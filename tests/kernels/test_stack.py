@@ -36,18 +36,14 @@ X = np.random.default_rng(1).normal(size=(N, 5))
 
 
 def grams_of(kernels):
-    views = [
-        (k, X if k.on is None else X[:, list(k.on) if isinstance(k.on, tuple) else k.on])
-        for k in map(as_kernel, kernels)
-    ]
-    return np.array(
-        [
-            kernel.fit(X)(X)
-            if kernel.on is None
-            else kernel.fit_view(view).between(Pair(view, view))
-            for kernel, view in views
-        ]
-    )
+    grams = []
+    for kernel in map(as_kernel, kernels):
+        if kernel.on is None:
+            grams.append(kernel.fit(X)(X))
+        else:
+            view = X[:, list(kernel.on) if isinstance(kernel.on, tuple) else kernel.on]
+            grams.append(kernel.fit_view(view).between(Pair(view, view)))
+    return np.array(grams)
 
 
 def nystrom(n_landmarks):
@@ -81,7 +77,8 @@ def test_a_stack_answers_as_plain_matrices_do(kind, which):
 @pytest.mark.parametrize("form", [RestrictedView, lambda stack, samples: stack.restricted(samples)])
 def test_a_stack_of_some_of_the_samples_answers_as_plain_matrices_do(kind, which, form):
     """As copies and as views, and nested."""
-    first, second = np.arange(0, N, 2), np.array([0, 2, 3, 20, 33])
+    first = np.arange(0, N, 2)
+    second = np.array([0, 2, 3, 20, 33])
     stack = form(STACKS[kind](), first)
     answers_alike(
         stack, DenseStack(GRAMS).restricted(first), which, 1e-4 if "single" in kind else 1e-7
@@ -112,9 +109,12 @@ def test_products_of_packed_kernels_of_any_size(dtype):
 
 
 def answers_alike(stack, dense, which, atol):
-    rng, n = np.random.default_rng(2), dense.n_samples
+    rng = np.random.default_rng(2)
+    n = dense.n_samples
     size = 6 if which is None else len(which)
-    vector, vectors, weights = rng.normal(size=n), rng.normal(size=(size, n)), rng.random(size)
+    vector = rng.normal(size=n)
+    vectors = rng.normal(size=(size, n))
+    weights = rng.random(size)
     for m in (0, 5):
         np.testing.assert_allclose(
             stack.packed(m), dense.combine([1.0], [m])[np.tril_indices(n)], atol=atol
@@ -133,8 +133,10 @@ def answers_alike(stack, dense, which, atol):
         each = rng.normal(size=(size, n_vectors, n))
         of_all = np.array([dense.products(block, which) for block in blocks])
         traces = np.einsum("pmn,pn->m", of_all, blocks)
-        own = dict(rtol=close["rtol"], atol=n_vectors * atol)
-        np.testing.assert_allclose(stack.block_quadratics(blocks, which), traces, **own)
+        tolerance_of_sums = dict(rtol=close["rtol"], atol=n_vectors * atol)
+        np.testing.assert_allclose(
+            stack.block_quadratics(blocks, which), traces, **tolerance_of_sums
+        )
         np.testing.assert_allclose(
             stack.block_products(blocks, which), of_all.swapaxes(0, 1), **close
         )
@@ -158,7 +160,8 @@ def answers_alike(stack, dense, which, atol):
             np.testing.assert_allclose(rows, dense.combine(weights, which)[samples], **close)
         np.testing.assert_allclose(stack.diagonals(which), dense.diagonals(which), **close)
         np.testing.assert_allclose(stack.traces(which), dense.traces(which), **close)
-        combined, few = dense.combine(weights, which), np.array([n - 1, 1])
+        combined = dense.combine(weights, which)
+        few = np.array([n - 1, 1])
         for total in (stack.summed(weights, which), WeightedSum(stack, weights, which)):
             np.testing.assert_allclose(total.products(vector)[0], combined @ vector, **close)
             np.testing.assert_allclose(total.products(vector[None])[0], combined @ vector, **close)
@@ -170,10 +173,10 @@ def answers_alike(stack, dense, which, atol):
 
 
 def test_kernels_that_are_not_kept_are_zero():
-    kept = np.array([True, False, True, True, False, True])
-    stack = MixedStack([STACKS["packed"]()], kept=kept)
-    answers_alike(stack, DenseStack(GRAMS * kept[:, None, None]), None, 1e-7)
-    nothing = MixedStack([STACKS["packed"]()], kept=np.zeros(6, dtype=bool)).summed(np.ones(6))
+    in_use = np.array([True, False, True, True, False, True])
+    stack = MixedStack([STACKS["packed"]()], in_use=in_use)
+    answers_alike(stack, DenseStack(GRAMS * in_use[:, None, None]), None, 1e-7)
+    nothing = MixedStack([STACKS["packed"]()], in_use=np.zeros(6, dtype=bool)).summed(np.ones(6))
     np.testing.assert_array_equal(nothing.products(np.ones(N)), np.zeros((1, N)))
 
 
@@ -269,7 +272,8 @@ def test_matrices_of_another_shape_are_named(grams):
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 40, 65, 150])
 def test_the_smallest_eigenvalue_decides(n):
     """Eigenvalues are below, near and above 0, relative to the diagonal; ranks are low and full."""
-    generator, found = np.random.default_rng(n), {True: 0, False: 0}
+    generator = np.random.default_rng(n)
+    n_verdicts = {True: 0, False: 0}
     for smallest in (-1.0, -1e-2, -1e-4, -2e-5, -4e-6, 0.0, 1e-6, 1e-3):
         for rank in {1, (n + 1) // 2, n}:
             vectors = np.linalg.qr(generator.normal(size=(n, n)))[0]
@@ -285,9 +289,9 @@ def test_the_smallest_eigenvalue_decides(n):
             except InputError:
                 accepted = False
             assert accepted == wanted, (smallest, rank)
-            found[wanted] += 1
-    assert found[True]
-    assert found[False] or n == 1
+            n_verdicts[wanted] += 1
+    assert n_verdicts[True]
+    assert n_verdicts[False] or n == 1
 
 
 @pytest.mark.parametrize("width", [1e-4, 1e-2, 1.0, 1e3, 1e6])

@@ -14,7 +14,8 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=(400, 4))
 MEANS = np.exp(1.0 + np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1])
 COUNTS = rng.poisson(MEANS)
-TRAIN, TEST = slice(200), slice(200, 400)
+TRAIN = slice(200)
+TEST = slice(200, 400)
 POISSON = {"loss": "poisson"}
 
 
@@ -40,8 +41,8 @@ def test_curves_of_counts_are_found_without_being_told_anything(form, tmp_path):
         .clip(0.1)
     )
     line = PoissonRegressor(alpha=0.01).fit(X[TRAIN], COUNTS[TRAIN]).predict(X[TEST])
-    found = model.predict(X[TEST]), MEANS[TEST], curves, line
-    deviances = [mean_poisson_deviance(COUNTS[TEST], own) for own in found]
+    predictions = model.predict(X[TEST]), MEANS[TEST], curves, line
+    deviances = [mean_poisson_deviance(COUNTS[TEST], prediction) for prediction in predictions]
     assert deviances[0] < min(1.2 * deviances[1], 0.75 * deviances[2], 0.75 * deviances[3])
     assert model.kernel_weights_["column 0"] + model.kernel_weights_["column 1"] > 0.9
     assert model.dual_gap_ <= 0.01
@@ -102,21 +103,21 @@ def test_the_gap_keeps_its_digits_beside_kernels_of_large_entries(seed, regulari
         grams, y.astype(float)
     )
     exact = [gram.astype(np.longdouble) for gram in grams]
-    alphas, rho = (
-        model.dual_coef_.astype(np.longdouble),
-        model.dual_variables_[0].astype(np.longdouble),
-    )
+    alphas = model.dual_coef_.astype(np.longdouble)
+    rho = model.dual_variables_[0].astype(np.longdouble)
     outputs = sum(gram @ alpha for gram, alpha in zip(exact, alphas)) + np.longdouble(
         model.intercept_[0]
     )
     norms = np.sqrt([alpha @ gram @ alpha for gram, alpha in zip(exact, alphas)])
     dual_norms = np.sqrt([rho @ gram @ rho for gram in exact])
-    own = np.where(y > 0, y * np.log(np.maximum(y, 1)), 0) - y
+    least_losses = np.where(y > 0, y * np.log(np.maximum(y, 1)), 0) - y
     means = y - rho / np.longdouble(C)
-    conjugates = means * np.log(means) - means - own
-    primal, dual = C * (np.exp(outputs) - y * outputs + own).sum(), -C * conjugates.sum()
+    conjugates = means * np.log(means) - means - least_losses
+    primal = C * (np.exp(outputs) - y * outputs + least_losses).sum()
+    dual = -C * conjugates.sum()
     if regularizer == "uniform":
-        primal, dual = primal + (norms**2).sum() / 2, dual - (dual_norms**2).sum() / 2
+        primal = primal + (norms**2).sum() / 2
+        dual = dual - (dual_norms**2).sum() / 2
     else:
         primal += (norms / 2 + norms**2 / 4).sum()
         dual -= (np.maximum(dual_norms - 0.5, 0) ** 2).sum()

@@ -110,10 +110,13 @@ def expected_choice(grid, Cs):
 @pytest.mark.parametrize("data", [load_breast_cancer, load_iris])
 def test_classifiers_choose_by_log_loss_and_in_doubt_by_accuracy(data):
     X, y = data(return_X_y=True)
-    X, y = X[::3], y[::3]
-    X, y = (X - X.mean(axis=0)) / X.std(axis=0), y
+    X = X[::3]
+    y = y[::3]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = y
     n = len(y) - len(y) % 5
-    X, y = X[:n], y[:n]
+    X = X[:n]
+    y = y[:n]
     cv = KFold(5, shuffle=True, random_state=0)
     Cs = np.geomspace(0.03, 3e4, 7)
     model = MKLClassifierCV(KERNELS, Cs=Cs, tol=1e-6, cv=cv).fit(X, y)
@@ -158,7 +161,8 @@ def test_the_default_is_no_less_accurate_than_a_single_model():
     for data in (load_iris, load_breast_cancer, load_wine):
         X, y = data(return_X_y=True)
         X, held_out, y, truth = train_test_split(X, y, test_size=0.5, random_state=0, stratify=y)
-        single, search = MKLClassifier().fit(X, y), MKLClassifierCV().fit(X, y)
+        single = MKLClassifier().fit(X, y)
+        search = MKLClassifierCV().fit(X, y)
         assert search.score(held_out, truth) >= single.score(held_out, truth) - 0.01
         worse = log_loss(truth, search.predict_proba(held_out)) - log_loss(
             truth, single.predict_proba(held_out)
@@ -207,7 +211,8 @@ def test_weights_count_in_losses_and_scores(cancer):
     splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
     settings = {"Cs": CS, "tol": 1e-7, "scoring": "neg_log_loss"}
     weighted = MKLClassifierCV(KERNELS, cv=splits, **settings).fit(X, y, weights)
-    copies, fold = np.repeat(np.arange(len(y)), weights), np.repeat(fold, weights)
+    copies = np.repeat(np.arange(len(y)), weights)
+    fold = np.repeat(fold, weights)
     splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
     copied = MKLClassifierCV(KERNELS, cv=splits, **settings).fit(X[copies], y[copies])
     assert_allclose(weighted.scores_, copied.scores_, atol=1e-4)
@@ -366,10 +371,12 @@ def test_a_grid_of_the_estimator_goes_on_where_its_largest_value_is_best():
 )
 def test_classifiers_with_kernels_on_columns_take_the_elastic_net(form, kernels, regularizer):
     X, y = load_iris(return_X_y=True)
-    found = form(kernels, Cs=[1.0], cv=2).fit(X, y)
+    searched = form(kernels, Cs=[1.0], cv=2).fit(X, y)
     expected = form(kernels, Cs=[1.0], cv=2, regularizer=regularizer).fit(X, y)
     other = form(kernels, Cs=[1.0], cv=2, regularizer="mkl", weighting="out-of-sample").fit(X, y)
-    assert found.kernel_weights_ == (other if regularizer is None else expected).kernel_weights_
-    assert (found.kernel_weights_ == other.kernel_weights_) == (regularizer is None)
-    (point,) = found.path(X, y, [1.0])
-    assert clone(point["model"]).fit(X, y).kernel_weights_ == pytest.approx(found.kernel_weights_)
+    assert searched.kernel_weights_ == (other if regularizer is None else expected).kernel_weights_
+    assert (searched.kernel_weights_ == other.kernel_weights_) == (regularizer is None)
+    (point,) = searched.path(X, y, [1.0])
+    assert clone(point["model"]).fit(X, y).kernel_weights_ == pytest.approx(
+        searched.kernel_weights_
+    )

@@ -213,12 +213,12 @@ def test_scikit_learn_selects_columns_that_are_used():
         0,
         1,
     ]
-    kept = (
+    in_model = (
         SelectFromModel(MKLRegressor(), threshold=-np.inf, max_features=2)
         .fit(X, X[:, 0] - X[:, 3] ** 2 + 1e6)
         .get_support()
     )
-    assert np.flatnonzero(kept).tolist() == [0, 3]
+    assert np.flatnonzero(in_model).tolist() == [0, 3]
     assert SelectFromModel(MKLClassifier()).fit(frame, X[:, 1] > 0).get_support().tolist() == [
         False,
         True,
@@ -250,21 +250,22 @@ def few_positives():
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 def test_the_few_are_found_at_default_kernels_and_C(loss):
     """The default kernels are not so narrow that they memorize samples."""
-    svm, ours = [], []
+    svm = []
+    ours = []
     for seed in range(3):
         rng = np.random.default_rng(seed)
         for n_columns in (4, 10):
             y = (rng.random(1600) < 0.03).astype(int)
             X = rng.normal(size=(1600, n_columns))
             X[:, :2] += 1.5 * y[:, None]
-            found = (
+            recalls = (
                 recall_score(y[400:], model.fit(X[:400], y[:400]).predict(X[400:]))
                 for model in (
                     SVC(class_weight="balanced"),
                     MKLClassifier(loss=loss, class_weight="balanced"),
                 )
             )
-            for values, recall in zip((svm, ours), found):
+            for values, recall in zip((svm, ours), recalls):
                 values.append(recall)
     assert np.mean(ours) > 0.7 * np.mean(svm)
 
@@ -300,15 +301,14 @@ def test_class_weights_are_those_of_scikit_learn(few_positives, class_weight):
 def test_whole_weights_are_repetitions_and_zeros_leave_out(cancer, estimator, precomputed):
     X, y = cancer
     y = y if isinstance(estimator, MKLClassifier) else np.sin(X[:, 0])
-    train, test = slice(0, 80), slice(80, None)
+    train = slice(0, 80)
+    test = slice(80, None)
     weights = np.random.default_rng(0).integers(0, 3, size=80)
     repeated = np.repeat(np.arange(80), weights)
     if precomputed:
         estimator = clone(estimator).set_params(kernels="precomputed")
-        grams, cross = (
-            GramMatrices(grams_of(X[train], X[train])),
-            GramMatrices(grams_of(X[train], X[test])),
-        )
+        grams = GramMatrices(grams_of(X[train], X[train]))
+        cross = GramMatrices(grams_of(X[train], X[test]))
         weighted = clone(estimator).fit(grams, y[train], sample_weight=weights).predict(cross)
         again = clone(estimator).fit(grams[np.ix_(repeated, repeated)], y[repeated])
         expected = again.predict(cross[np.ix_(np.arange(len(X) - 80), repeated)])
@@ -331,21 +331,26 @@ def test_a_class_that_is_not_there_has_no_weight(cancer):
 @pytest.mark.parametrize("as_array", [True, False])
 def test_matrices_give_the_model_that_kernels_give(cancer, as_array):
     X, y = cancer
-    train, test = np.arange(80), np.arange(80, 120)
+    train = np.arange(80)
+    test = np.arange(80, 120)
     model = MKLClassifier(KERNELS, C=2.0, dtype="float64", tol=1e-6).fit(X[train], y[train])
     grams = grams_of(X[train], X[train])
-    given = MKLClassifier("precomputed", C=2.0, dtype="float64", tol=1e-6)
-    given.fit(np.stack(grams, axis=-1) if as_array else grams, y[train])
+    from_grams = MKLClassifier("precomputed", C=2.0, dtype="float64", tol=1e-6)
+    from_grams.fit(np.stack(grams, axis=-1) if as_array else grams, y[train])
     assert_allclose(
-        list(given.kernel_weights_.values()), list(model.kernel_weights_.values()), atol=1e-3
+        list(from_grams.kernel_weights_.values()), list(model.kernel_weights_.values()), atol=1e-3
     )
     cross = grams_of(X[train], X[test])
-    assert_allclose(given.decision_function(cross), model.decision_function(X[test]), atol=1e-2)
+    assert_allclose(
+        from_grams.decision_function(cross), model.decision_function(X[test]), atol=1e-2
+    )
     only_active = [
         matrix if weight > 0 else None
-        for matrix, weight in zip(cross, given.kernel_weights_.values())
+        for matrix, weight in zip(cross, from_grams.kernel_weights_.values())
     ]
-    assert_array_equal(given.decision_function(only_active), given.decision_function(cross))
+    assert_array_equal(
+        from_grams.decision_function(only_active), from_grams.decision_function(cross)
+    )
 
 
 @pytest.mark.parametrize("held", [np.asarray, pd.DataFrame, sparse.csr_array, np.ndarray.tolist])
@@ -355,13 +360,15 @@ def test_matrices_are_the_same_whatever_holds_them(cancer, held):
     expected = (
         MKLClassifier("precomputed").fit({"linear": gram}, y).decision_function({"linear": gram})
     )
-    for own in (
+    for matrices in (
         {"linear": held(gram)},
         [held(gram)],
         *([] if held is np.ndarray.tolist else [held(gram)]),
     ):
         assert_allclose(
-            MKLClassifier("precomputed").fit(own, y).decision_function(own), expected, rtol=1e-9
+            MKLClassifier("precomputed").fit(matrices, y).decision_function(matrices),
+            expected,
+            rtol=1e-9,
         )
 
 
@@ -370,17 +377,19 @@ def test_matrices_are_the_same_whatever_holds_them(cancer, held):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_arrays_of_matrices_are_taken_with_the_kernels_first_or_last(cancer, form, axis, weighted):
     X, y = cancer
-    train, test = slice(0, 80), slice(80, None)
-    grams, rows = grams_of(X[train], X[train]), grams_of(X[train], X[test])
+    train = slice(0, 80)
+    test = slice(80, None)
+    grams = grams_of(X[train], X[train])
+    rows = grams_of(X[train], X[test])
     weights = np.arange(80) % 3 if weighted else None
     expected = MKLClassifier("precomputed").fit(dict(zip("abcdefg", grams)), y[train], weights)
-    given, later = (
-        form(own if form is list else np.stack(own, axis=axis)) for own in (grams, rows)
+    training_grams, test_grams = (
+        form(each if form is list else np.stack(each, axis=axis)) for each in (grams, rows)
     )
-    model = MKLClassifier("precomputed").fit(given, y[train], weights)
+    model = MKLClassifier("precomputed").fit(training_grams, y[train], weights)
     assert_array_equal(model.dual_coef_, expected.dual_coef_)
     assert_allclose(
-        model.decision_function(later),
+        model.decision_function(test_grams),
         expected.decision_function(dict(zip("abcdefg", rows))),
         rtol=1e-9,
     )
@@ -390,8 +399,8 @@ def test_arrays_of_matrices_are_taken_with_the_kernels_first_or_last(cancer, for
 def test_cross_validation_cuts_precomputed_kernels(cancer, form):
     X, y = cancer
     grams = {f"width {width}": Gaussian(width)(X, X) for width in (5.0, 30.0)}
-    given = GramMatrices(grams) if form == "stack" else np.stack(list(grams.values()), axis=-1)
-    scores = cross_val_score(MKLClassifier("precomputed", tol=1e-6), given, y, cv=3)
+    container = GramMatrices(grams) if form == "stack" else np.stack(list(grams.values()), axis=-1)
+    scores = cross_val_score(MKLClassifier("precomputed", tol=1e-6), container, y, cv=3)
     assert_allclose(
         scores,
         cross_val_score(MKLClassifier([Gaussian(5.0), Gaussian(30.0)], tol=1e-6), X, y, cv=3),
@@ -400,7 +409,8 @@ def test_cross_validation_cuts_precomputed_kernels(cancer, form):
 
 def test_the_learned_kernel_serves_other_estimators(cancer):
     X, y = cancer
-    train, test = slice(0, 80), slice(80, None)
+    train = slice(0, 80)
+    test = slice(80, None)
     model = MKLClassifier(KERNELS, loss="hinge").fit(X[train], y[train])
     expected = sum(
         w * gram for w, gram in zip(model.kernel_weights_.values(), grams_of(X[train], X[test]))
@@ -602,7 +612,8 @@ def more_cancer():
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
 def test_an_exact_map_trains_as_the_kernel_does(digits, method, loss):
-    X, y = digits[0][:60], digits[1][:60]
+    X = digits[0][:60]
+    y = digits[1][:60]
     settings = {"loss": loss, "method": method, "epochs": 4, "random_state": 0}
     dual = OnlineMKLClassifier(
         {"a": "gaussian:sigma2=5", "b": "laplacian:sigma=9"}, **settings
@@ -620,14 +631,15 @@ def test_an_exact_map_trains_as_the_kernel_does(digits, method, loss):
 
 
 def test_features_of_a_large_training_set_are_never_all_in_memory(rng):
-    X, y = rng.normal(size=(5000, 5)), rng.integers(0, 2, 5000)
+    X = rng.normal(size=(5000, 5))
+    y = rng.integers(0, 2, 5000)
     settings = {"epochs": 1, "random_state": 0, "verbose": False}
-    whole, bounded = (
+    unbounded, bounded = (
         OnlineMKLClassifier(["gaussian:features=1000"], cache_size=size, **settings)
         for size in (100, 1)
     )
     peaks = []
-    for model in (whole, bounded):
+    for model in (unbounded, bounded):
         model.fit(X[:50], y[:50])
         tracemalloc.start()
         model.fit(X, y)
@@ -636,7 +648,7 @@ def test_features_of_a_large_training_set_are_never_all_in_memory(rng):
     assert peaks[0] > 40e6  # 5000 examples of 1000 features
     assert peaks[1] < 26e6  # a window of 16 MiB, a block of temporary arrays, and the data
     assert_allclose(
-        bounded.decision_function(X), whole.decision_function(X), rtol=1e-10, atol=1e-12
+        bounded.decision_function(X), unbounded.decision_function(X), rtol=1e-10, atol=1e-12
     )
 
 
@@ -653,9 +665,9 @@ LOW_RANK = {
 
 def as_grams(kernels, X):
     """Each kernel of the mapping as a Gram matrix, by the kernel's values alone."""
-    parts = [omkl.kernels.as_kernel(spec) for spec in kernels.values()]
-    views = [X if kernel.on is None else X[:, kernel.on] for kernel in parts]
-    return np.array([kernel.fit(view)(view) for kernel, view in zip(parts, views)])
+    as_kernels = [omkl.kernels.as_kernel(spec) for spec in kernels.values()]
+    views = [X if kernel.on is None else X[:, kernel.on] for kernel in as_kernels]
+    return np.array([kernel.fit(view)(view) for kernel, view in zip(as_kernels, views)])
 
 
 @pytest.mark.parametrize("solver", ["spicy", "fista", "one-step"])

@@ -58,7 +58,8 @@ def test_it_does_not_depend_on_how_zeros_and_indices_are_held(rng):
     X = np.where(rng.random((60, 4)) < 0.5, 0.0, rng.normal(size=(60, 4)))
     y = (X[:, 0] > X[:, 1]).astype(int)
     plain = sparse.csr_array(X)
-    wide, stored = plain.copy(), sparse.csr_array(np.where(X == 0.0, 1.0, X))
+    wide = plain.copy()
+    stored = sparse.csr_array(np.where(X == 0.0, 1.0, X))
     wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
     stored.data[X.ravel() == 0.0] = 0.0
     for same, others in (
@@ -76,9 +77,9 @@ def test_it_does_not_depend_on_how_zeros_and_indices_are_held(rng):
 @pytest.mark.parametrize("load", [load_breast_cancer, load_digits], ids=["binary", "ten classes"])
 def test_accuracy_is_that_of_a_good_kernel_machine(load):
     X, y = load(return_X_y=True)
-    parts = train_test_split(X, y, random_state=0)
-    classifier = omkl.OnlineMKLClassifier(random_state=0).fit(parts[0], parts[2])
-    assert classifier.score(parts[1], parts[3]) > 0.95
+    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    classifier = omkl.OnlineMKLClassifier(random_state=0).fit(X_train, y_train)
+    assert classifier.score(X_test, y_test) > 0.95
     assert classifier.decision_function(X).shape == (
         (len(X),) if len(classifier.classes_) == 2 else (len(X), 10)
     )
@@ -108,7 +109,8 @@ def test_probabilities_are_those_of_the_crf_loss():
 def test_a_costlier_mistake_gets_a_wider_margin():
     """Separable classes: the margin between two classes grows with the cost of confusing them."""
     X, y = load_iris(return_X_y=True)
-    X, y = np.eye(3)[y], y
+    X = np.eye(3)[y]
+    y = y
     cost = np.ones((3, 3)) - np.eye(3)
     cost[2, 0] = cost[0, 2] = 4
     margins = []
@@ -241,8 +243,10 @@ def diabetes():
 
 @pytest.mark.parametrize("cache_size", [4000, 0], ids=["cached", "expansion"])
 def test_with_one_kernel_and_a_ridge_it_is_kernel_ridge_regression(diabetes, cache_size):
-    X, y = diabetes[0][:60], diabetes[1][:60]
-    C, kernel = 3.0, Gaussian(sigma2=10.0)
+    X = diabetes[0][:60]
+    y = diabetes[1][:60]
+    C = 3.0
+    kernel = Gaussian(sigma2=10.0)
     model = omkl.OnlineMKLRegressor(
         [kernel],
         regularizer="l2",
@@ -467,7 +471,8 @@ def test_labels_of_all_or_none_are_predicted_so(labelled, reloaded):
 
 @pytest.mark.parametrize("kind", ["labels", "targets"])
 def test_cross_validation_is_that_of_grid_search(labelled, measured, kind):
-    (X, y), Cs = (labelled if kind == "labels" else measured), [0.05, 1.0, 20.0]
+    (X, y) = labelled if kind == "labels" else measured
+    Cs = [0.05, 1.0, 20.0]
     single, search = (
         (MKLClassifier, MKLClassifierCV) if kind == "labels" else (MKLRegressor, MKLRegressorCV)
     )
@@ -521,5 +526,5 @@ def test_predictions_between_rounds_are_those_of_the_averaged_model(n_rows):
         model.partial_fit(
             rows[low : low + 4], list("abca"), classes=list("abc") if low == 0 else None
         )
-        found = [model.decision_function(rows[-n_rows:]) for _ in range(2)]
-        assert_array_equal(*found)
+        scores = [model.decision_function(rows[-n_rows:]) for _ in range(2)]
+        assert_array_equal(*scores)

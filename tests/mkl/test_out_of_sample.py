@@ -56,8 +56,8 @@ def test_useless_kernels_are_left_out_and_listed(data, classes):
 def test_the_model_is_that_of_the_kernels_that_are_left(data):
     X, y = data
     model = out_of_sample(MKLRegressor, regularizer="mkl", C=5.0, tol=1e-6).fit(X, y)
-    kept = {name: KERNELS[name] for name in KERNELS if name not in model.left_out_}
-    alone = MKLRegressor(kept, regularizer="mkl", C=5.0, tol=1e-6).fit(X, y)
+    helpful = {name: KERNELS[name] for name in KERNELS if name not in model.left_out_}
+    alone = MKLRegressor(helpful, regularizer="mkl", C=5.0, tol=1e-6).fit(X, y)
     np.testing.assert_allclose(model.predict(X), alone.predict(X), atol=1e-3)
     np.testing.assert_allclose(
         model.history_[-1]["primal"], alone.history_[-1]["primal"], rtol=1e-5
@@ -67,11 +67,11 @@ def test_the_model_is_that_of_the_kernels_that_are_left(data):
 def test_a_fold_chooses_by_its_training_part_alone(data, monkeypatch):
     X, y = data
     seen = []
-    whole = training.helpful_kernels
+    choose = training.helpful_kernels
 
     def spy(kernels, targets, weights):
         seen.append(targets.copy())
-        return whole(kernels, targets, weights)
+        return choose(kernels, targets, weights)
 
     monkeypatch.setattr(training, "helpful_kernels", spy)
     out_of_sample(MKLRegressorCV, Cs=[1.0, 10.0], cv=3).fit(X, y)
@@ -136,7 +136,7 @@ def test_by_default_kernels_are_chosen_out_of_sample_if_the_regularizer_is_not_g
 
 def test_evidence_tells_useful_kernels_from_useless_ones(data, tmp_path, recwarn):
     model = out_of_sample(MKLRegressor, C=10.0).fit(*data)
-    assert not [own for own in recwarn if own.category is DataWarning]
+    assert not [warning for warning in recwarn if warning.category is DataWarning]
     assert min(model.evidence_[name] for name in ("k0", "k1")) > 3.0
     assert max(model.evidence_[name] for name in model.left_out_) < 3.0
     model.save(tmp_path / "model.npz")

@@ -25,10 +25,10 @@ MODELS = {
 
 def named_checks():
     for name, make in MODELS.items():
-        found = {}
+        counts = {}
         for check in checks.yield_checks(make()):
-            found[check.__name__] = found.get(check.__name__, 0) + 1
-            yield pytest.param(name, check, id=f"{name}-{check.__name__}-{found[check.__name__]}")
+            counts[check.__name__] = counts.get(check.__name__, 0) + 1
+            yield pytest.param(name, check, id=f"{name}-{check.__name__}-{counts[check.__name__]}")
 
 
 @pytest.mark.slow
@@ -50,16 +50,16 @@ def rows(rng, n=60):
 def test_it_learns_and_predicts_as_its_estimator_does(rng):
     kernels = ["linear:on=a", "gaussian:on=[a,b],features=20"]
     parameters = {"kernels": kernels, "loss": "crf", "random_state": 0}
-    model, plain = (
-        RiverClassifier(omkl.OnlineMKLClassifier(**parameters)),
-        omkl.OnlineMKLClassifier(**parameters),
-    )
+    model = RiverClassifier(omkl.OnlineMKLClassifier(**parameters))
+    plain = omkl.OnlineMKLClassifier(**parameters)
     for x, y in rows(rng):
         model.learn_one(x, y)
         plain.partial_fit([x], [y], **({} if hasattr(plain, "model_") else {"classes": "growing"}))
         assert model.predict_one(x) == plain.predict([x])[0]
-        found = plain.predict_proba([x])[0]
-        assert model.predict_proba_one(x) == dict(zip(plain.classes_.tolist(), found.tolist()))
+        probabilities = plain.predict_proba([x])[0]
+        assert model.predict_proba_one(x) == dict(
+            zip(plain.classes_.tolist(), probabilities.tolist())
+        )
     np.testing.assert_array_equal(
         model.estimator_.decision_function([x]), plain.decision_function([x])
     )
@@ -76,15 +76,17 @@ def test_weights_count_as_sample_weights_do(rng):
         models[0].learn_one(x, y, w=float(i % 3))
         for _ in range(i % 3):
             models[1].learn_one(x, y)
-    found = [[model.estimator_.decision_function([x])[0] for x, _ in data] for model in models]
-    np.testing.assert_allclose(*found)
+    scores = [[model.estimator_.decision_function([x])[0] for x, _ in data] for model in models]
+    np.testing.assert_allclose(*scores)
 
 
 def test_it_goes_on_from_what_an_estimator_has_learned_and_leaves_it_alone(rng):
     data = list(rows(rng))
-    X, y = [x for x, _ in data], [y for _, y in data]
+    X = [x for x, _ in data]
+    y = [y for _, y in data]
     fitted = omkl.OnlineMKLClassifier(random_state=0).partial_fit(X[:30], y[:30], classes="growing")
-    before, model = fitted.decision_function(X), RiverClassifier(fitted)
+    before = fitted.decision_function(X)
+    model = RiverClassifier(fitted)
     for x, label in data[30:]:
         model.learn_one(x, label)
     np.testing.assert_array_equal(fitted.decision_function(X), before)
@@ -107,16 +109,17 @@ def test_it_is_evaluated_by_river():
     ("data", "n", "accuracy"), [(datasets.ImageSegments, 700, 0.76), (datasets.Bananas, 1500, 0.8)]
 )
 def test_numbers_of_dicts_are_columns_of_any_unit(data, n, accuracy):
-    found = []
+    accuracies = []
     for unit in (1.0, 2.0**20):
-        model, n_right = RiverClassifier(omkl.OnlineMKLClassifier(random_state=0)), 0
+        model = RiverClassifier(omkl.OnlineMKLClassifier(random_state=0))
+        n_right = 0
         for x, y in data().take(n):
             x = {key: unit * value for key, value in x.items()}
             n_right += model.predict_one(x) == y
             model.learn_one(x, y)
-        found.append(n_right / n)
-    assert min(found) > accuracy
-    assert abs(found[0] - found[1]) < 0.005
+        accuracies.append(n_right / n)
+    assert min(accuracies) > accuracy
+    assert abs(accuracies[0] - accuracies[1]) < 0.005
 
 
 def test_declared_classes_are_all_that_there_are(rng):
@@ -128,7 +131,7 @@ def test_declared_classes_are_all_that_there_are(rng):
 
 
 def test_sets_keep_their_coverage_on_a_stream_that_changes(rng):
-    def drawn(n, decisive):
+    def examples_of(n, decisive):
         for values in rng.normal(size=(n, 2)).tolist():
             x = dict(zip("ab", values))
             yield (
@@ -136,17 +139,20 @@ def test_sets_keep_their_coverage_on_a_stream_that_changes(rng):
                 ["low", "mid", "high"][np.digitize(x[decisive] + 0.3 * rng.normal(), [-0.5, 0.5])],
             )
 
-    X, y = zip(*drawn(400, "a"))
+    X, y = zip(*examples_of(400, "a"))
     first = omkl.OnlineMKLClassifier(random_state=0).partial_fit(
         list(X[:200]), y[:200], classes="growing"
     )
     checked = omkl.guarantee(first, list(X[200:]), y[200:])
-    model, covered, still, sizes = RiverClassifier(checked, miss=0.1), [], [], []
-    for x, label in drawn(600, "b"):
-        found = model.predict_set_one(x)
-        covered.append(label in found)
+    model = RiverClassifier(checked, miss=0.1)
+    covered = []
+    still = []
+    sizes = []
+    for x, label in examples_of(600, "b"):
+        predicted_set = model.predict_set_one(x)
+        covered.append(label in predicted_set)
         still.append(label in checked.sets([x], miss=0.1)[0])
-        sizes.append(len(found))
+        sizes.append(len(predicted_set))
         model.learn_one(x, label)
     assert np.mean(still) < 0.6
     assert np.mean(covered) == pytest.approx(0.9, abs=0.03)

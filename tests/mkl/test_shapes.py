@@ -49,11 +49,12 @@ def outputs_of(model, rows):
     return (getattr(model, "decision_function", None) or model.predict)(rows)
 
 
-@pytest.mark.parametrize(("estimator", "y"), MODELS, ids=lambda own: type(own).__name__)
+@pytest.mark.parametrize(("estimator", "y"), MODELS, ids=lambda model: type(model).__name__)
 def test_curves_and_intercept_add_up_to_the_output(estimator, y):
     model = clone(estimator).fit(X, y)
     shapes = model.shapes(X)
-    rows, total = np.tile(X[:1], (40, 1)), np.zeros(1) + shapes.intercept
+    rows = np.tile(X[:1], (40, 1))
+    total = np.zeros(1) + shapes.intercept
     for part in shapes.parts:
         chosen = np.random.default_rng(1).integers(0, len(part.grid), 40)
         rows[:, int(part.columns[0].removeprefix("column "))] = part.grid[chosen]
@@ -79,20 +80,20 @@ def test_text_and_missing_numbers_have_bars(form, online):
     batch = omkl.MKLClassifier({**numbers, "job": Linear(on="job")}, **ELASTIC)
     model = omkl.OnlineMKLClassifier(numbers, **ONLINE) if online else batch
     shapes = model.fit(frame, SCORE > 0.0).shapes(frame)
-    found = {
+    effects = {
         part.columns: dict(zip(part.grid.tolist(), part.effect.tolist())) for part in shapes.parts
     }
-    assert found.keys() == {("age",), ("job",), ("size",), ("missing",)}
-    assert found["job",].keys() == {"cook", "smith", "missing"}
-    assert found["missing",].keys() == {"age", "none"}
+    assert effects.keys() == {("age",), ("job",), ("size",), ("missing",)}
+    assert effects["job",].keys() == {"cook", "smith", "missing"}
+    assert effects["missing",].keys() == {"age", "none"}
     total = [
         shapes.intercept
-        + found["age",][age]
-        + found["job",][job or "missing"]
-        + found["size",][size]
+        + effects["age",][age]
+        + effects["job",][job or "missing"]
+        + effects["size",][size]
         + none
         for age, job, size, none in zip(
-            ages, jobs, np.round(X[:, 1]), [found["missing",]["none"]] * 90
+            ages, jobs, np.round(X[:, 1]), [effects["missing",]["none"]] * 90
         )
         if age == age
     ]
@@ -100,9 +101,12 @@ def test_text_and_missing_numbers_have_bars(form, online):
 
 
 def test_bands_are_those_of_weighted_ridges_on_bootstrap_rows():
-    C, y, kernels = 2.0, SCORE - SCORE.mean(), per_column("gaussian", X, pairs=[(1, 2)])
+    C = 2.0
+    y = SCORE - SCORE.mean()
+    kernels = per_column("gaussian", X, pairs=[(1, 2)])
     model = omkl.MKLRegressor(kernels, regularizer="elastic-net", C=C, tol=1e-8).fit(X, y)
-    shapes, random = model.shapes(X, y, random_state=3), np.random.RandomState(3)
+    shapes = model.shapes(X, y, random_state=3)
+    random = np.random.RandomState(3)
     fitted = {name: kernel.fit(X) for name, kernel in kernels.items()}
     weights = model.unscaled_kernel_weights_
     gram = sum(weights[name] * kernel(X) for name, kernel in fitted.items())
@@ -122,13 +126,13 @@ def test_bands_are_those_of_weighted_ridges_on_bootstrap_rows():
         points = np.tile(X[:1], (len(part.grid), 1))
         points[:, [int(name[-1]) for name in part.columns]] = part.grid.reshape(len(part.grid), -1)
         name = " x ".join(part.columns)
-        drawn = np.array(
+        effects = np.array(
             [weights[name] * fitted[name](points, X[rows]) @ rho for rows, rho in rhos]
         )
-        whole = drawn[0] - part.effect
-        assert_allclose(whole, whole.mean(), atol=1e-4)
-        drawn -= (drawn @ part.density)[:, None]
-        assert_allclose(part.band, 2.0 * drawn[1:].std(axis=0), rtol=1e-2, atol=1e-4)
+        constant = effects[0] - part.effect
+        assert_allclose(constant, constant.mean(), atol=1e-4)
+        effects -= (effects @ part.density)[:, None]
+        assert_allclose(part.band, 2.0 * effects[1:].std(axis=0), rtol=1e-2, atol=1e-4)
         assert_array_equal(part.band, same.band)
     assert ("column 1", "column 2") in [part.columns for part in shapes.parts]
 
@@ -136,13 +140,13 @@ def test_bands_are_those_of_weighted_ridges_on_bootstrap_rows():
 def test_classes_and_pairs_have_bands_and_surfaces(tmp_path):
     model = omkl.MKLClassifier(per_column("gaussian", X, pairs=[(1, 2)]), **ELASTIC).fit(X, CLASSES)
     shapes = model.shapes(X, CLASSES)
-    found = {part.columns: part for part in shapes.parts}
-    surface = found["column 1", "column 2"]
+    shape_of = {part.columns: part for part in shapes.parts}
+    surface = shape_of["column 1", "column 2"]
     assert surface.grid.shape == (90, 2)
     assert surface.effect.shape == (90, 3)
-    assert all((own.band > 0.0).all() for own in (surface, found["column 0",]))
+    assert all((shape.band > 0.0).all() for shape in (surface, shape_of["column 0",]))
     total = np.tile(shapes.intercept, (90, 1))
-    for columns, part in found.items():
+    for columns, part in shape_of.items():
         places = [int(name[-1]) for name in columns]
         at = np.array(
             [
@@ -218,13 +222,15 @@ def objective(estimator, pairs, y):
     ],
 )
 def test_exactly_the_missing_pairs_lower_the_objective(estimator, y):
-    found = {own["pair"]: own for own in clone(estimator).fit(X, y).missing_pairs(X, y)}
+    record_of = {
+        record["pair"]: record for record in clone(estimator).fit(X, y).missing_pairs(X, y)
+    }
     before = objective(estimator, [], y)
     for pair in combinations(range(4), 2):
         after = objective(estimator, [pair], y)
-        if pair in found:
-            assert after <= before * (1.0 - found[pair]["decrease"] + 1e-6)
-            assert found[pair]["excess"] > 0.0
+        if pair in record_of:
+            assert after <= before * (1.0 - record_of[pair]["decrease"] + 1e-6)
+            assert record_of[pair]["excess"] > 0.0
         else:
             assert after > before * (1.0 - 1e-5)
 
@@ -268,14 +274,14 @@ def test_a_missing_interaction_comes_first_and_nothing_is_missing_without_one():
         X, X[:, 0]
     )
     assert linear.missing_pairs(X, X[:, 0]) == []
-    found = (
+    records = (
         omkl.MKLRegressor(KERNELS, **ELASTIC)
         .fit(frame.to_numpy(), SCORE)
         .missing_pairs(frame.to_numpy(), SCORE)
     )
-    assert found[0]["pair"] == (1, 2)
+    assert records[0]["pair"] == (1, 2)
     both = omkl.MKLRegressor(per_column("gaussian", X, pairs=[(1, 2)]), **ELASTIC).fit(X, SCORE)
-    assert (1, 2) not in [own["pair"] for own in both.missing_pairs(X, SCORE)]
+    assert (1, 2) not in [record["pair"] for record in both.missing_pairs(X, SCORE)]
 
 
 @pytest.mark.parametrize(

@@ -50,13 +50,13 @@ ESTIMATORS = [
 LINEAR = [(omkl.GroupLasso(0.01), Y), (omkl.SparseLogisticRegressionCV(3, cv=2), Y > 0.0)]
 
 
-@pytest.mark.parametrize(("estimator", "y"), ESTIMATORS, ids=lambda own: type(own).__name__)
+@pytest.mark.parametrize(("estimator", "y"), ESTIMATORS, ids=lambda model: type(model).__name__)
 def test_units_and_offsets_of_columns_change_nothing(estimator, y):
     factors = np.array([1e-6, 30.0, 1e6])
     other = X * factors + 5.0 * factors
-    found = [clone(estimator).fit(rows, y) for rows in (X, other)]
+    fitted = [clone(estimator).fit(rows, y) for rows in (X, other)]
     score = "predict" if y is Y else "decision_function"
-    assert_allclose(getattr(found[1], score)(other), getattr(found[0], score)(X), atol=1e-5)
+    assert_allclose(getattr(fitted[1], score)(other), getattr(fitted[0], score)(X), atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_units_and_offsets_of_columns_change_nothing(estimator, y):
 )
 def test_tables_are_learned_well_by_default(load, n, reached):
     rows, y = load(return_X_y=True)
-    parts = train_test_split(rows[:n], y[:n], random_state=0)
+    split = train_test_split(rows[:n], y[:n], random_state=0)
     for kernels in (None, per_column("gaussian", rows)) if n < 200 else (None,):
-        assert omkl.MKLClassifier(kernels).fit(*parts[::2]).score(*parts[1::2]) > reached
+        assert omkl.MKLClassifier(kernels).fit(*split[::2]).score(*split[1::2]) > reached
 
 
 def test_a_noisy_table_is_not_overfitted_by_default():
@@ -82,11 +82,12 @@ def test_a_noisy_table_is_not_overfitted_by_default():
 
 
 def test_the_automatic_C_is_that_of_leaving_samples_out():
-    kernel, noisy = Gaussian(1.0), Y[:40] + 0.5 * np.cos(np.arange(40.0))
+    kernel = Gaussian(1.0)
+    noisy = Y[:40] + 0.5 * np.cos(np.arange(40.0))
     gram = kernel(X[:40])
 
     def error(C):
-        found = []
+        errors = []
         for i in range(40):
             rest = np.delete(np.arange(40), i)
             ones = np.ones((39, 1))
@@ -94,8 +95,8 @@ def test_the_automatic_C_is_that_of_leaving_samples_out():
                 [[gram[np.ix_(rest, rest)] + np.eye(39) / C, ones], [ones.T, np.zeros((1, 1))]]
             )
             solved = np.linalg.solve(system, np.append(noisy[rest], 0.0))
-            found.append(noisy[i] - gram[i, rest] @ solved[:-1] - solved[-1])
-        return np.square(found).sum()
+            errors.append(noisy[i] - gram[i, rest] @ solved[:-1] - solved[-1])
+        return np.square(errors).sum()
 
     model = omkl.MKLRegressor([kernel], tol=1e-8).fit(X[:40], noisy)
     assert error(model.C_) < min(error(0.3 * model.C_), error(3.0 * model.C_))
@@ -105,12 +106,11 @@ def test_the_automatic_C_is_that_of_leaving_samples_out():
 
 
 def test_default_kernels_are_these_on_standardized_columns(rng):
-    X, y = rng.normal(size=(90, 3)) * [1.0, 1e3, 1e-3] + 5.0, rng.normal(size=90)
+    X = rng.normal(size=(90, 3)) * [1.0, 1e3, 1e-3] + 5.0
+    y = rng.normal(size=90)
     X = np.column_stack([X, np.ones(90)])  # a constant column changes nothing
-    Z, ranges = (
-        StandardScaler().fit_transform(X),
-        (X - X.mean(axis=0))[:, :3] / np.ptp(X[:, :3], axis=0),
-    )
+    Z = StandardScaler().fit_transform(X)
+    ranges = (X - X.mean(axis=0))[:, :3] / np.ptp(X[:, :3], axis=0)
     median = np.median(pdist(Z, "sqeuclidean")) / 2.0
     grams = {
         "linear": Z @ Z.T / 3.0,
@@ -145,7 +145,8 @@ def test_default_regression_is_better_than_a_tuned_support_vector_machine(table)
         svr, {"transformedtargetregressor__regressor__C": [0.3, 1.0, 3.0, 10.0, 30.0]}
     )
     scores = [
-        own.fit(X[:280], y[:280]).score(X[280:], y[280:]) for own in (search, omkl.MKLRegressor())
+        model.fit(X[:280], y[:280]).score(X[280:], y[280:])
+        for model in (search, omkl.MKLRegressor())
     ]
     assert scores[1] > scores[0] + 0.02
 
@@ -161,7 +162,8 @@ def test_a_constant_column_of_text_changes_nothing():
 
 def test_scales_are_learned_saved_and_reported(reloaded):
     factors = np.array([1.0, 1e3, 1e-3])
-    frame, seen = pandas.DataFrame(HOLES * factors, columns=list("abc")), FILLED[:, :3] * factors
+    frame = pandas.DataFrame(HOLES * factors, columns=list("abc"))
+    seen = FILLED[:, :3] * factors
     model = omkl.MKLRegressor().fit(frame, Y)
     assert list(model.column_scales_) == ["a", "b", "c"]
     assert_allclose(
@@ -184,8 +186,8 @@ def test_missing_entries_are_the_mean_and_a_kernel_of_their_own(kernels, reloade
     assert model.missing_columns_ == [0, 1]
     assert_allclose(model.column_means_, MEANS)
     if kernels:
-        given = kernels | {"missing": Linear(on=slice(3, 5), normalize="average")}
-        expected = omkl.MKLRegressor(given, C=1.0).fit(FILLED, Y).predict(FILLED)
+        with_indicators = kernels | {"missing": Linear(on=slice(3, 5), normalize="average")}
+        expected = omkl.MKLRegressor(with_indicators, C=1.0).fit(FILLED, Y).predict(FILLED)
         assert_allclose(model.predict(HOLES), expected, atol=1e-9)
     assert model.feature_importances_.shape == (3,)
     again = reloaded(model)
@@ -200,7 +202,7 @@ def test_missing_entries_are_the_mean_and_a_kernel_of_their_own(kernels, reloade
     )
 
 
-@pytest.mark.parametrize(("estimator", "y"), LINEAR, ids=lambda own: type(own).__name__)
+@pytest.mark.parametrize(("estimator", "y"), LINEAR, ids=lambda model: type(model).__name__)
 @pytest.mark.parametrize("groups", [None, [0, 1, 1], [[0], [1, 2]], {"p": [0, 2], "q": [1]}])
 def test_linear_models_have_a_group_of_missing_entries(estimator, y, groups, reloaded):
     model = clone(estimator).set_params(groups=groups).fit(HOLES, y)

@@ -18,7 +18,7 @@ UNITS = 10.0 ** np.linspace(-6, 6, 4)
 
 @pytest.fixture
 def table(rng):
-    """Numbers in different units and offsets, and two classes that depend on products of columns."""
+    """Numbers in different units, with offsets; two classes depend on products of columns."""
     X = rng.normal(size=(120, 4))
     return UNITS * (X + np.array([0.0, 1.0, -5.0, 0.0])), (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(
         int
@@ -30,8 +30,9 @@ def literally(X):
     rows = [X[: i + 1] for i in range(len(X))]
     return np.array(
         [
-            (own[-1] - own.mean(axis=0)) / np.where(own.std(axis=0) > 0, own.std(axis=0), 1)
-            for own in rows
+            (rows_so_far[-1] - rows_so_far.mean(axis=0))
+            / np.where(rows_so_far.std(axis=0) > 0, rows_so_far.std(axis=0), 1)
+            for rows_so_far in rows
         ]
     )
 
@@ -133,7 +134,8 @@ def test_any_split_of_a_stream_gives_the_same_model(form, table, rng, reloaded):
 def test_wine_needs_no_preparation():
     X, y = load_wine(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
-    train, test = order[:120], order[120:]
+    train = order[:120]
+    test = order[120:]
     for units in (1.0, 10.0 ** np.linspace(-6, 6, X.shape[1])):
         model = omkl.OnlineMKLClassifier(random_state=0).fit(units * X[train], y[train])
         assert model.score(units * X[test], y[test]) > 0.94
@@ -149,7 +151,7 @@ def test_rare_classes_are_predicted():
         )
         models = omkl.OnlineMKLClassifier(random_state=0), LogisticRegression()
         predicted = (model.fit(X[:1000], y[:1000]).predict(X[1000:]) for model in models)
-        scores.append([balanced_accuracy_score(y[1000:], own) for own in predicted])
+        scores.append([balanced_accuracy_score(y[1000:], labels) for labels in predicted])
     ours, linear = np.mean(scores, axis=0)
     assert ours > linear - 0.03 > 0.6
 
@@ -176,11 +178,11 @@ def test_missing_numbers_can_be_refused(table):
     X, y = table
     X[5, 2] = np.nan
     rows = [{"a": 1.0}, {"a": None}, {"a": 2.0}]
-    for inputs, outputs, found in (
+    for inputs, outputs, message in (
         (X, y, "[Cc]olumn 2.* row 5"),
         (rows, [0, 1, 1], "'a' .* got nothing in row or token 1"),
     ):
-        with pytest.raises(InputError, match=found):
+        with pytest.raises(InputError, match=message):
             omkl.OnlineMKLClassifier(missing="error").fit(inputs, outputs)
     with pytest.raises(InputError, match="missing must be one of"):
         omkl.OnlineMKLRegressor(missing="mean").fit(X, y)
@@ -227,18 +229,18 @@ def test_dates_of_dicts_are_days():
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "message"),
     [
         (np.inf, "'b' must hold a number.* got inf in row or token 1"),
         (-1e300, "-1e.300"),
         ([1.0], r"got '\[1.0\]'"),
     ],
 )
-def test_wrong_numbers_of_dicts_are_named(value, found):
+def test_wrong_numbers_of_dicts_are_named(value, message):
     model = omkl.OnlineMKLClassifier().partial_fit(
         [{"a": 1.0, "b": 2.0}], ["x"], classes=["x", "y"]
     )
-    with pytest.raises(InputError, match=found):
+    with pytest.raises(InputError, match=message):
         model.partial_fit([{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": value}], ["x", "y"])
 
 
@@ -254,14 +256,15 @@ def test_constant_and_empty_columns_change_nothing(table):
     X, y = table
     wide = np.column_stack([X, np.full(len(X), 7.0), np.full(len(X), np.nan)])
     scores = [
-        omkl.OnlineMKLClassifier(epochs=5, random_state=0).fit(own, y).score(own, y)
-        for own in (X, wide)
+        omkl.OnlineMKLClassifier(epochs=5, random_state=0).fit(table, y).score(table, y)
+        for table in (X, wide)
     ]
     assert abs(scores[0] - scores[1]) < 0.05
 
 
 def test_a_stream_of_default_kernels_has_bounded_memory(rng):
-    X, y = rng.normal(size=(600, 40)), rng.integers(0, 2, 600)
+    X = rng.normal(size=(600, 40))
+    y = rng.integers(0, 2, 600)
     model = omkl.OnlineMKLClassifier().partial_fit(X, y)
     before = model.memory_usage()["training"]
     assert model.partial_fit(X, y).memory_usage()["training"] == before

@@ -44,7 +44,8 @@ def chain_of(kind, n_labels, **settings):
 
 def potentials_of(seed, n, n_labels, kind, scale=1.0, whole_numbers=False):
     """Random potentials of a chain; those of an empty one are those of one position."""
-    rng, zeros = np.random.default_rng(seed), chain_of(kind, n_labels).zeros(max(n, 1))
+    rng = np.random.default_rng(seed)
+    zeros = chain_of(kind, n_labels).zeros(max(n, 1))
     draw = (
         (lambda shape: rng.integers(-2, 3, size=shape).astype(float))
         if whole_numbers
@@ -83,10 +84,10 @@ def enumerated_marginals(potentials, labellings):
     return log_partition, expected
 
 
-def check_marginals(found, expected):
-    assert_allclose(found[0], expected[0], rtol=1e-12, atol=1e-12)
-    for own, right in zip(found[1], expected[1]):
-        assert_allclose(own, right, atol=1e-11)
+def check_marginals(result, expected):
+    assert_allclose(result[0], expected[0], rtol=1e-12, atol=1e-12)
+    for marginals, right in zip(result[1], expected[1]):
+        assert_allclose(marginals, right, atol=1e-11)
 
 
 @given(**small)
@@ -109,7 +110,8 @@ def test_viterbi_finds_the_best_labelling_ties_towards_lower_labels_from_the_end
 def test_loss_augmented_viterbi_adds_the_cost_of_each_position(seed, n, n_labels, kind, weight):
     rng = np.random.default_rng(seed)
     costs = rng.uniform(0, 2, size=(n_labels, n_labels)) * (1 - np.eye(n_labels))
-    potentials, gold = potentials_of(seed, n, n_labels, kind), rng.integers(-1, n_labels, size=n)
+    potentials = potentials_of(seed, n, n_labels, kind)
+    gold = rng.integers(-1, n_labels, size=n)
     chain = chain_of(kind, n_labels, costs=costs)
 
     def augmented(labels):
@@ -117,7 +119,8 @@ def test_loss_augmented_viterbi_adds_the_cost_of_each_position(seed, n, n_labels
 
     best = max(map(augmented, all_labellings(n, n_labels)))
     assert_allclose(augmented(chain.loss_augmented(potentials, gold, weight)), best)
-    hamming, gold = chain_of(kind, n_labels), np.maximum(gold, 0)
+    hamming = chain_of(kind, n_labels)
+    gold = np.maximum(gold, 0)
     assert hamming.cost(gold, (gold + 1) % n_labels) == (n if n_labels > 1 else 0)
     assert hamming.cost(gold, gold) == 0
 
@@ -126,7 +129,8 @@ def test_loss_augmented_viterbi_adds_the_cost_of_each_position(seed, n, n_labels
 def test_marginals_are_those_of_enumeration_by_weights_and_by_logarithms(
     seed, n, n_labels, kind, scale
 ):
-    potentials, chain = potentials_of(seed, n, n_labels, kind, scale), chain_of(kind, n_labels)
+    potentials = potentials_of(seed, n, n_labels, kind, scale)
+    chain = chain_of(kind, n_labels)
     expected = enumerated_marginals(potentials, all_labellings(n, n_labels))
     check_marginals(chain.marginals(potentials), expected)
     if kind == "second order":
@@ -135,16 +139,17 @@ def test_marginals_are_those_of_enumeration_by_weights_and_by_logarithms(
         functions = _jit_chain.forward_backward, _jit_chain.forward_backward_in_logs
         programs = [partial(function, NO_ARRAYS) for function in functions]
     for program in programs:
-        found = chain.zeros(n)
-        log_partition = program(*potentials, *found)
+        marginals = chain.zeros(n)
+        log_partition = program(*potentials, *marginals)
         if not np.isnan(log_partition):
-            check_marginals((log_partition, found), expected)
+            check_marginals((log_partition, marginals), expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scale", [1e3, 1e6])
 def test_marginals_at_large_magnitudes_are_those_of_the_best_labelling(kind, scale):
-    potentials, chain = potentials_of(1, 20, 4, kind, scale), chain_of(kind, 4)
+    potentials = potentials_of(1, 20, 4, kind, scale)
+    chain = chain_of(kind, 4)
     log_partition, marginals = chain.marginals(potentials)
     best = chain.decode(potentials)
     assert_allclose(log_partition, chain.score(potentials, best), rtol=1e-9)
@@ -163,7 +168,8 @@ def test_messages_that_hardly_overlap_fall_back_to_logs():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_where_no_labelling_is_allowed_an_error_says_so(kind):
-    chain, potentials = chain_of(kind, 3), potentials_of(0, 4, 3, kind)
+    chain = chain_of(kind, 3)
+    potentials = potentials_of(0, 4, 3, kind)
     potentials.unary[2] = -np.inf
     for method in (chain.decode, chain.marginals):
         with pytest.raises(InputError, match="No labelling is allowed"):
@@ -176,7 +182,8 @@ def test_where_no_labelling_is_allowed_an_error_says_so(kind):
 def test_many_sequences_decode_as_one_by_one(seed, kind, n):
     lengths = np.random.default_rng(seed).integers(0, 5, size=n)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    chain, potentials = chain_of(kind, 3), potentials_of(seed, int(offsets[-1]), 3, kind)
+    chain = chain_of(kind, 3)
+    potentials = potentials_of(seed, int(offsets[-1]), 3, kind)
     decoded = chain.decode_many(potentials, offsets)
     for low, high in pairwise(offsets):
         if high > low:
@@ -185,14 +192,17 @@ def test_many_sequences_decode_as_one_by_one(seed, kind, n):
 
 @given(**small)
 def test_difference_is_that_of_indicators_and_scores(seed, n, n_labels, kind):
-    potentials, chain = potentials_of(seed, n, n_labels, kind), chain_of(kind, n_labels)
+    potentials = potentials_of(seed, n, n_labels, kind)
+    chain = chain_of(kind, n_labels)
     predicted, gold = np.random.default_rng(seed).integers(0, n_labels, size=(2, n))
     gap, gradient = chain.difference(potentials, predicted, gold)
     assert_allclose(
         gap, score(potentials, tuple(predicted)) - score(potentials, tuple(gold)), atol=1e-12
     )
-    for own, one, other in zip(gradient, chain.indicator(predicted), chain.indicator(gold)):
-        assert_allclose(own, one - other)
+    for difference, counts, gold_counts in zip(
+        gradient, chain.indicator(predicted), chain.indicator(gold)
+    ):
+        assert_allclose(difference, counts - gold_counts)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +215,8 @@ def test_costs_that_make_no_sense_are_refused(cost):
 
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 5))
 def test_what_is_not_allowed_is_not_decoded_and_has_no_probability(seed, n):
-    potentials, labels = potentials_of(seed, n, 3, "second order"), ["O", "B-X", "I-X"]
+    potentials = potentials_of(seed, n, 3, "second order")
+    labels = ["O", "B-X", "I-X"]
     allowed = allowed_transitions("BIO", labels)
     chain = Chain(3, allowed=allowed, order=2)
 
@@ -217,11 +228,13 @@ def test_what_is_not_allowed_is_not_decoded_and_has_no_probability(seed, n):
             and all(allowed.following[pair] for pair in pairs)
         )
 
-    kept = [labels for labels in all_labellings(n, 3) if is_allowed(labels)]
+    allowed_labellings = [labels for labels in all_labellings(n, 3) if is_allowed(labels)]
     assert tuple(chain.decode(potentials)) == max(
-        kept, key=lambda labels: score(potentials, labels)
+        allowed_labellings, key=lambda labels: score(potentials, labels)
     )
-    check_marginals(chain.marginals(potentials), enumerated_marginals(potentials, kept))
+    check_marginals(
+        chain.marginals(potentials), enumerated_marginals(potentials, allowed_labellings)
+    )
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 5), n_labels=st.integers(1, 3))
@@ -244,11 +257,9 @@ def test_forbidden_trigrams_have_no_probability(seed, n, n_labels):
 )
 @pytest.mark.parametrize("partial", [False, True])
 def test_gradients_are_slopes_of_the_loss(loss, partial, rng):
-    chain, potentials, gold = (
-        Chain(3, order=2),
-        potentials_of(4, 5, 3, "second order"),
-        np.array([0, 2, 1, 1, 0]),
-    )
+    chain = Chain(3, order=2)
+    potentials = potentials_of(4, 5, 3, "second order")
+    gold = np.array([0, 2, 1, 1, 0])
     if partial:
         gold[2] = -1
     _, gradient = loss.value_and_gradient(chain, potentials, gold)
@@ -285,8 +296,9 @@ def test_n_best_and_pairs_of_arrays_are_refused_by_a_sentence():
 
 
 def sequences(rng, n=60):
-    """Draw labels that repeat the one two positions before; only the first two depend on the input."""
-    X, y = [], []
+    """Draw labels that repeat the one two positions before; the first two depend on the input."""
+    X = []
+    y = []
     for _ in range(n):
         first = rng.integers(0, 2, size=2)
         labels = first[np.arange(8) % 2]
@@ -319,10 +331,8 @@ def test_trigrams_learn_what_pairs_do_not_tell(loss, transitions, rng, reloaded)
 
 
 def test_a_chain_is_copied_and_sent_as_any_other_object():
-    again, potentials = (
-        pickle.loads(pickle.dumps(copy.deepcopy(Chain(3, order=2)))),
-        potentials_of(0, 4, 3, "second order"),
-    )
+    again = pickle.loads(pickle.dumps(copy.deepcopy(Chain(3, order=2))))
+    potentials = potentials_of(0, 4, 3, "second order")
     assert np.array_equal(again.decode(potentials), Chain(3, order=2).decode(potentials))
 
 
@@ -352,8 +362,10 @@ def test_a_cost_matrix_weighs_mistakes():
 
 @given(z=st.floats(-20, 20), gold=st.integers(0, 1))
 def test_binary_is_the_two_class_problem_with_opposite_scores(z, gold):
-    binary, multiclass = Binary(), Multiclass(2)
-    one, two = np.array([z]), np.array([-z / 2, z / 2])
+    binary = Binary()
+    multiclass = Multiclass(2)
+    one = np.array([z])
+    two = np.array([-z / 2, z / 2])
     assert binary.decode(one) == multiclass.decode(two)
     for loss in (StructuredHinge(), CRF()):
         value, gradient = loss.value_and_gradient(binary, one, gold)
@@ -445,8 +457,8 @@ def test_decoding_and_marginals_stay_within_what_is_allowed(seed, n, n_labels, k
     assert_allclose(log_partition, log_sum(scores), atol=1e-9)
     expected = chain.zeros(n)
     for output, score in zip(outputs, scores):
-        for total, own in zip(expected, chain.indicator(output)):
-            total += np.exp(score - log_partition) * own
+        for total, counts in zip(expected, chain.indicator(output)):
+            total += np.exp(score - log_partition) * counts
     assert_allclose(marginals.unary, expected.unary, atol=1e-9)
     if kind != "none":
         assert_allclose(marginals.pairwise, expected.pairwise, atol=1e-9)
@@ -460,9 +472,9 @@ def test_the_best_labellings_come_in_the_order_of_their_scores(seed, n, n_labels
         :n_best
     ]
     assert_allclose(scores, expected, atol=1e-9)
-    assert_allclose([chain.score(potentials, own) for own in labels], scores, atol=1e-9)
-    assert len({tuple(own) for own in labels}) == len(labels)
-    assert {tuple(own) for own in labels} <= {tuple(output) for output in outputs}
+    assert_allclose([chain.score(potentials, labelling) for labelling in labels], scores, atol=1e-9)
+    assert len({tuple(labelling) for labelling in labels}) == len(labels)
+    assert {tuple(labelling) for labelling in labels} <= {tuple(output) for output in outputs}
     if len(labels):
         assert_array_equal(labels[0], chain.decode(potentials))
 
@@ -474,8 +486,10 @@ def test_potentials_that_agree_forbid_what_does_not(seed, n, n_labels, kind):
     as_sets = np.array([[g in (-1, k) for k in range(n_labels)] for g in gold])
     for constraint in (gold, as_sets):
         labels, scores = chain.decode_best(chain.agreeing(potentials, constraint), len(outputs) + 1)
-        assert {tuple(own) for own in labels} == {tuple(output) for output in agreeing}
-        assert_allclose([chain.score(potentials, own) for own in labels], scores, atol=1e-9)
+        assert {tuple(labelling) for labelling in labels} == {tuple(output) for output in agreeing}
+        assert_allclose(
+            [chain.score(potentials, labelling) for labelling in labels], scores, atol=1e-9
+        )
 
 
 @pytest.mark.parametrize(
@@ -497,14 +511,15 @@ def test_losses_of_partial_annotation_by_enumeration(loss, seed, n, n_labels, ki
         )
         assert_allclose(value, np.max(scores + costs) - np.max(scores[agrees]), atol=1e-9)
     if gradient is not None:
-        step, numeric = 1e-6, np.zeros_like(potentials.unary)
+        step = 1e-6
+        numeric = np.zeros_like(potentials.unary)
         for at in np.ndindex(*numeric.shape):
             moved = [
                 ChainPotentials(potentials.unary.copy(), potentials.pairwise) for _ in range(2)
             ]
-            for sign, own in zip((1, -1), moved):
-                own.unary[at] += sign * step
-            up, down = (loss.value_and_gradient(chain, own, gold)[0] for own in moved)
+            for sign, point in zip((1, -1), moved):
+                point.unary[at] += sign * step
+            up, down = (loss.value_and_gradient(chain, point, gold)[0] for point in moved)
             numeric[at] = (up - down) / (2 * step)
         assert_allclose(gradient.unary, numeric, atol=1e-5)
 
@@ -546,10 +561,10 @@ def test_bio_lets_an_inside_follow_only_its_own_chunk():
 )
 def test_labels_without_types_are_of_one_type(scheme, labels):
     typed = [label if label == "O" else f"{label}-X" for label in labels]
-    for own, expected in zip(
+    for decoded, expected in zip(
         allowed_transitions(scheme, list(labels)), allowed_transitions(scheme, typed)
     ):
-        assert_array_equal(own, expected)
+        assert_array_equal(decoded, expected)
     for label in ("B-X", "B-", "O-"):
         with pytest.raises(InputError, match=f"label '{label}' is not in {scheme}"):
             allowed_transitions(scheme, [*labels, label])
@@ -560,15 +575,15 @@ def test_bioes_closes_what_it_opens(name, ends):
     end, single = ends
     labels = ["O", *(f"{kind}-{chunk}" for chunk in ("A", "B") for kind in f"BI{ends}")]
     allowed = allowed_transitions(name, labels)
-    found = names(allowed, labels)
+    transitions = names(allowed, labels)
     assert (
-        {b for a, b in found if a == "B-A"}
+        {b for a, b in transitions if a == "B-A"}
         == {"I-A", f"{end}-A"}
-        == {b for a, b in found if a == "I-A"}
+        == {b for a, b in transitions if a == "I-A"}
     )
     starts = {"O", "B-A", "B-B", f"{single}-A", f"{single}-B"}
     for closed in ("O", f"{end}-A", f"{single}-A"):
-        assert {b for a, b in found if a == closed} == starts
+        assert {b for a, b in transitions if a == closed} == starts
     assert {labels[k] for k in np.flatnonzero(allowed.first)} == starts
     assert {labels[k] for k in np.flatnonzero(allowed.last)} == {
         "O",
