@@ -42,7 +42,7 @@ class SearchedMKL(BatchMKL):
     cv: int | BaseCrossValidator | Iterable | None = 3
     scoring: str | Callable | None = None
 
-    def fit(  # type: ignore[override]
+    def fit(
         self,
         X: KernelInputs,
         y: ArrayLike,

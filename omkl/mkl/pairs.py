@@ -11,7 +11,7 @@ along the dual point finds a better model, unless the loss has kinks. Then other
 have a better bound, and the line search may find no descent: the enlarged problem decides.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -64,30 +64,23 @@ def missing_pairs(
         Number of pairs at most.
     """
     check_number("n", n, above=0, integer=True)
-    columns = source.columns(names)
-    problems = training.problems(C)
-    pairs = _pairs_without_kernel(columns)
-    norms = _norms_in_products(source, pairs, solutions)
-    excess = _excess(norms, problems, solutions)
-    objective = sum(solution.certificate.primal for solution in solutions)
-    lower_bound = sum(solution.certificate.dual for solution in solutions)
-    most = 1.0 - _lower_bounds(norms, problems, solutions) / objective
+    search = _Search(source, names, training, solutions, C)
     records: list[dict[str, Any]] = []
     undecided: list[float] = []
-    for k in np.argsort(-excess, kind="stable").tolist():
+    for k in search.candidates():
         if len(records) == n:
             break
-        if most[k] <= NO_DECREASE:
+        bounds = search.bounds_with(k)
+        if bounds.reached < search.lower_bound:
+            a, b = search.pairs[k]
+            record = {
+                "pair": search.columns[a] + search.columns[b],
+                "excess": float(search.excess[k]),
+                "decrease": float(1.0 - bounds.reached / search.objective),
+            }
+            records.append(record)
             continue
-        a, b = pairs[k]
-        gram = _gram(source, a) * _gram(source, b)
-        enlarged = _bounds_with(gram, norms[:, k], problems, solutions, training)
-        if enlarged.reached < lower_bound:
-            pair = columns[a] + columns[b]
-            decrease = float(1.0 - enlarged.reached / objective)
-            records.append({"pair": pair, "excess": float(excess[k]), "decrease": decrease})
-            continue
-        largest_decrease = 1.0 - enlarged.lowest / objective
+        largest_decrease = 1.0 - bounds.lowest / search.objective
         if largest_decrease > 2.0 * NO_DECREASE:
             undecided.append(largest_decrease)
     if undecided:
@@ -99,9 +92,84 @@ def missing_pairs(
     return sorted(records, key=lambda record: -record["decrease"])
 
 
-def _gram(source: KernelSource, kernel: int) -> np.ndarray:
-    """Return the Gram matrix of a kernel, (N, N)."""
-    return summed(source, source.X, np.eye(len(source.names))[kernel])
+class Bounds(NamedTuple):
+    """Bounds on the objective with another kernel: one that is reached, and a lower bound.
+
+    The lower bound is minus infinity where the other one decides that the kernel helps.
+    """
+
+    reached: float
+    lowest: float = -np.inf
+
+
+class _Search:
+    """Pairs of kernels on single columns, and what their products may do for a model.
+
+    Attributes
+    ----------
+    columns : list of tuple
+        The columns of each kernel.
+    pairs : list of (int, int)
+        Pairs of kernels.
+    norms : array of shape (n_problems, n_pairs)
+        Norms of the dual points in the products.
+    excess : array of shape (n_pairs,)
+        By how much the norms exceed the slope of the regularizer.
+    objective, lower_bound : float
+        Of the model, over all problems.
+    """
+
+    def __init__(
+        self,
+        source: KernelSource,
+        names: Sequence,
+        training: TrainingSet,
+        solutions: Sequence[Solution],
+        C: float,
+    ) -> None:
+        self.source = source
+        self.training = training
+        self.solutions = solutions
+        self.problems = training.problems(C)
+        self.columns = source.columns(names)
+        self.pairs = _pairs_without_kernel(self.columns)
+        self.norms = _norms_in_products(source, self.pairs, solutions)
+        self.excess = _excess(self.norms, self.problems, solutions)
+        self.objective = sum(solution.certificate.primal for solution in solutions)
+        self.lower_bound = sum(solution.certificate.dual for solution in solutions)
+
+    def candidates(self) -> Iterator[int]:
+        """Yield the indices of the pairs that may help, the largest excess first."""
+        lower_bounds = _lower_bounds(self.norms, self.problems, self.solutions)
+        largest_decreases = 1.0 - lower_bounds / self.objective
+        for k in np.argsort(-self.excess, kind="stable").tolist():
+            if largest_decreases[k] > NO_DECREASE:
+                yield k
+
+    def bounds_with(self, k: int) -> Bounds:
+        """Return bounds on the objective with the product of pair k as another kernel."""
+        a, b = self.pairs[k]
+        gram = self._gram(a) * self._gram(b)
+        if not self.training.settings.loss.has_kink:
+            least = 0.0
+            norms = self.norms[:, k].tolist()
+            for problem, solution, norm in zip(self.problems, self.solutions, norms):
+                least += _least_along(problem, solution, norm, gram)
+            if least < self.lower_bound:
+                return Bounds(reached=least)
+        certificates = []
+        for problem, solution in zip(self.problems, self.solutions):
+            enlarged = _solve_enlarged(problem, solution, gram, self.training)
+            certificates.append(enlarged.certificate)
+        return Bounds(
+            reached=sum(certificate.primal for certificate in certificates),
+            lowest=sum(certificate.dual for certificate in certificates),
+        )
+
+    def _gram(self, kernel: int) -> np.ndarray:
+        """Return the Gram matrix of a kernel, (N, N)."""
+        weights = np.eye(len(self.source.names))[kernel]
+        return summed(self.source, self.source.X, weights)
 
 
 def _pairs_without_kernel(columns: Sequence[tuple]) -> list[tuple[int, int]]:
@@ -184,42 +252,6 @@ def _least_along(problem: Problem, solution: Solution, norm: float, gram: np.nda
         return problem.primal(certificate.outputs + length * direction, norms)
 
     return float(minimize_scalar(objective).fun)
-
-
-class Bounds(NamedTuple):
-    """Bounds on the objective with another kernel: one that is reached, and a lower bound.
-
-    The lower bound is minus infinity where the other one decides that the kernel helps.
-    """
-
-    reached: float
-    lowest: float = -np.inf
-
-
-def _bounds_with(
-    gram: np.ndarray,
-    norms: np.ndarray,
-    problems: Sequence[Problem],
-    solutions: Sequence[Solution],
-    training: TrainingSet,
-) -> Bounds:
-    """Return bounds on the sum of the objectives of all problems with another kernel (N, N).
-
-    ``norms`` are those of the dual points in the kernel, (n_problems,).
-    """
-    if not training.settings.loss.has_kink:
-        least = 0.0
-        for problem, solution, norm in zip(problems, solutions, norms.tolist()):
-            least += _least_along(problem, solution, norm, gram)
-        if least < sum(solution.certificate.dual for solution in solutions):
-            return Bounds(reached=least)
-    certificates = []
-    for problem, solution in zip(problems, solutions):
-        certificates.append(_solve_enlarged(problem, solution, gram, training).certificate)
-    return Bounds(
-        reached=sum(certificate.primal for certificate in certificates),
-        lowest=sum(certificate.dual for certificate in certificates),
-    )
 
 
 def _solve_enlarged(

@@ -147,16 +147,17 @@ def find_shapes(
         effect = effect - effect.mean(axis=0)
         of_shape = points[columns]
         band = bands.get(columns, np.full((len(of_shape.grid), n_outputs), np.nan))
-        shape = Shape(
-            columns=columns,
-            weight=sum(estimator.kernel_weights_[name] for name in group_names),
-            strength=float(effect.std()),
-            grid=of_shape.grid,
-            effect=effect[of_shape.rows][output_axis],
-            band=band[output_axis],
-            density=of_shape.density,
+        shapes.append(
+            Shape(
+                columns=columns,
+                weight=sum(estimator.kernel_weights_[name] for name in group_names),
+                strength=float(effect.std()),
+                grid=of_shape.grid,
+                effect=effect[of_shape.rows][output_axis],
+                band=band[output_axis],
+                density=of_shape.density,
+            )
         )
-        shapes.append(shape)
     return Shapes(
         intercept=outputs.mean(axis=0)[output_axis],
         parts=sorted(shapes, key=lambda shape: -shape.strength),
@@ -282,8 +283,8 @@ def _bootstrap(
     values_at_points = {}
     for shape in points:
         is_of_shape = np.array([shape == columns_of_kernel for columns_of_kernel in columns])
-        rows = X[points[shape].rows]
-        values_at_points[shape] = summed(source, rows, weights * is_of_shape)
+        rows_of_points = X[points[shape].rows]
+        values_at_points[shape] = summed(source, rows_of_points, weights * is_of_shape)
     effects: dict[Columns, list[np.ndarray]] = {shape: [] for shape in points}
     gram = summed(source, X, weights)
     for rows, coefficients in _bootstrap_models(machine, gram, targets, random):

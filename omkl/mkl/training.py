@@ -126,7 +126,7 @@ class TrainingSet:
         self.choice: KernelChoice | None = None
         self.decoder: ClassDecoder | None = None
         self.centres: np.ndarray | float = 0.0
-        loss_weights: ArrayLike = weights
+        loss_weights: Any = weights
         parameters = settings.parameters
         if settings.loss.classifies:
             what = "a part of y that a fold trains on" if is_part else "y"

@@ -1,5 +1,7 @@
 """Every kind of stack agrees with plain Gram matrices; invalid kernels are refused."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -109,67 +111,58 @@ def test_products_of_packed_kernels_of_any_size(dtype):
 
 
 def answers_alike(stack, dense, which, atol):
+    """Check that two stacks of six kernels give the same answers about some of them."""
     rng = np.random.default_rng(2)
     n = dense.n_samples
     size = 6 if which is None else len(which)
-    vector = rng.normal(size=n)
-    vectors = rng.normal(size=(size, n))
-    weights = rng.random(size)
-    for m in (0, 5):
-        np.testing.assert_allclose(
-            stack.packed(m), dense.combine([1.0], [m])[np.tril_indices(n)], atol=atol
-        )
-    close = dict(rtol=max(1e-7, 0.1 * atol), atol=atol)
+    tolerances = {"rtol": max(1e-7, 0.1 * atol), "atol": atol}
+    alike = partial(np.testing.assert_allclose, **tolerances)
     assert (stack.n_kernels, stack.n_samples) == (6, n)
+    for m in (0, 5):
+        packed_kernel = dense.combine([1.0], [m])[np.tril_indices(n)]
+        np.testing.assert_allclose(stack.packed(m), packed_kernel, atol=atol)
+    vector = rng.normal(size=n)
     for _ in range(2):
-        np.testing.assert_allclose(
-            stack.quadratics(vector, which), dense.quadratics(vector, which), **close
-        )
-        np.testing.assert_allclose(
-            stack.products(vector, which), dense.products(vector, which), **close
-        )
+        alike(stack.quadratics(vector, which), dense.quadratics(vector, which))
+        alike(stack.products(vector, which), dense.products(vector, which))
     for n_vectors in (packed.SINGLY + 2, 3):
-        blocks = rng.normal(size=(n_vectors, n))
-        each = rng.normal(size=(size, n_vectors, n))
-        of_all = np.array([dense.products(block, which) for block in blocks])
-        traces = np.einsum("pmn,pn->m", of_all, blocks)
-        tolerance_of_sums = dict(rtol=close["rtol"], atol=n_vectors * atol)
+        block = rng.normal(size=(n_vectors, n))
+        products = np.array([dense.products(row, which) for row in block])
         np.testing.assert_allclose(
-            stack.block_quadratics(blocks, which), traces, **tolerance_of_sums
+            stack.block_quadratics(block, which),
+            np.einsum("pmn,pn->m", products, block),
+            rtol=tolerances["rtol"],
+            atol=n_vectors * atol,
         )
-        np.testing.assert_allclose(
-            stack.block_products(blocks, which), of_all.swapaxes(0, 1), **close
-        )
-        of_each = np.array([dense.products(rows, which) for rows in each.swapaxes(0, 1)]).swapaxes(
-            0, 1
-        )
-        np.testing.assert_allclose(stack.block_products(each, which), of_each, **close)
-    summed = np.tensordot(weights, of_all, axes=(0, 1))
+        alike(stack.block_products(block, which), products.swapaxes(0, 1))
+        blocks = rng.normal(size=(size, n_vectors, n))
+        products = np.array([dense.products(rows, which) for rows in blocks.swapaxes(0, 1)])
+        alike(stack.block_products(blocks, which), products.swapaxes(0, 1))
     if stack.n_parts == 1:
-        np.testing.assert_allclose(
-            stack.summed(weights, which).block_products(blocks)[0], summed, **close
-        )
-        np.testing.assert_allclose(
-            stack.products(vectors, which), dense.products(vectors, which), **close
-        )
-        np.testing.assert_allclose(
-            stack.combine(weights, which), dense.combine(weights, which), **close
-        )
-        for samples in (np.array([n - 1, 0, 3]), np.arange(0), np.arange(n)[::-2]):
-            rows = stack.combine(weights, which, samples)
-            np.testing.assert_allclose(rows, dense.combine(weights, which)[samples], **close)
-        np.testing.assert_allclose(stack.diagonals(which), dense.diagonals(which), **close)
-        np.testing.assert_allclose(stack.traces(which), dense.traces(which), **close)
-        combined = dense.combine(weights, which)
+        vectors = rng.normal(size=(size, n))
+        alike(stack.products(vectors, which), dense.products(vectors, which))
+        alike(stack.diagonals(which), dense.diagonals(which))
+        alike(stack.traces(which), dense.traces(which))
+        weights = rng.random(size)
+        sums_alike(stack, weights, which, dense.combine(weights, which), alike)
+
+
+def sums_alike(stack, weights, which, combined, alike):
+    """Check that weighted sums of the kernels of a stack are a matrix (n, n)."""
+    n = len(combined)
+    alike(stack.combine(weights, which), combined)
+    for samples in (np.array([n - 1, 0, 3]), np.arange(0), np.arange(n)[::-2]):
+        alike(stack.combine(weights, which, samples), combined[samples])
+    vectors = np.random.default_rng(3).normal(size=(2, n))
+    vector = vectors[0]
+    alike(stack.summed(weights, which).block_products(vectors)[0], vectors @ combined)
+    for total in (stack.summed(weights, which), WeightedSum(stack, weights, which)):
+        alike(total.products(vector)[0], combined @ vector)
+        alike(total.products(vector[None])[0], combined @ vector)
+        alike(total.quadratics(vector)[0], vector @ combined @ vector)
+        alike(total.diagonals()[0], np.diagonal(combined))
         few = np.array([n - 1, 1])
-        for total in (stack.summed(weights, which), WeightedSum(stack, weights, which)):
-            np.testing.assert_allclose(total.products(vector)[0], combined @ vector, **close)
-            np.testing.assert_allclose(total.products(vector[None])[0], combined @ vector, **close)
-            np.testing.assert_allclose(
-                total.quadratics(vector)[0], vector @ combined @ vector, **close
-            )
-            np.testing.assert_allclose(total.diagonals()[0], np.diagonal(combined), **close)
-            np.testing.assert_allclose(total.combine([1.0], samples=few), combined[few], **close)
+        alike(total.combine([1.0], samples=few), combined[few])
 
 
 def test_kernels_that_are_not_kept_are_zero():

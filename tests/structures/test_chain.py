@@ -511,17 +511,23 @@ def test_losses_of_partial_annotation_by_enumeration(loss, seed, n, n_labels, ki
         )
         assert_allclose(value, np.max(scores + costs) - np.max(scores[agrees]), atol=1e-9)
     if gradient is not None:
-        step = 1e-6
-        numeric = np.zeros_like(potentials.unary)
-        for at in np.ndindex(*numeric.shape):
-            moved = [
-                ChainPotentials(potentials.unary.copy(), potentials.pairwise) for _ in range(2)
-            ]
-            for sign, point in zip((1, -1), moved):
-                point.unary[at] += sign * step
-            up, down = (loss.value_and_gradient(chain, point, gold)[0] for point in moved)
-            numeric[at] = (up - down) / (2 * step)
-        assert_allclose(gradient.unary, numeric, atol=1e-5)
+        differences = unary_differences(loss, chain, potentials, gold)
+        assert_allclose(gradient.unary, differences, atol=1e-5)
+
+
+def unary_differences(loss, chain, potentials, gold, step=1e-6):
+    """Return the derivatives of a loss in the unary potentials by central differences."""
+    derivatives = np.zeros_like(potentials.unary)
+    for place in np.ndindex(*derivatives.shape):
+        values = []
+        for move in (step, -step):
+            unary = potentials.unary.copy()
+            unary[place] += move
+            moved = ChainPotentials(unary, potentials.pairwise)
+            value, _ = loss.value_and_gradient(chain, moved, gold)
+            values.append(value)
+        derivatives[place] = (values[0] - values[1]) / (2 * step)
+    return derivatives
 
 
 def test_many_constrained_sequences_decode_as_one_by_one():
