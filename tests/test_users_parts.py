@@ -198,7 +198,7 @@ class Columns(DenseBank):
     def add_potentials(self, x, potentials):
         potentials.unary[:] += self.group_state.scales[0] * ((x * self.factors) @ self.table[0])
 
-    def _own(self, gradient):
+    def _gradient_of_table(self, gradient):
         return ((self._x * self.factors).T @ gradient.unary)[None]
 
     def step(self, x, gradient):
