@@ -1,5 +1,4 @@
-"""Losses of a number ``z`` and their derivatives, with the formulas of
-:mod:`omkl.losses.pointwise`.
+"""Losses of a number ``z`` and their derivatives; see :mod:`omkl.losses.pointwise`.
 
 Each returns the loss and its derivative for the target ``y``, as
 :data:`omkl.signatures.LOSS_OF_NUMBER` declares.

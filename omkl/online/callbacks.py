@@ -104,6 +104,7 @@ class ProgressiveValidation:
         self._sums.epoch = record["epoch"] + 1
 
     def _take_in(self, trainer: OnlineTrainer, learned: rounds.Step | rounds.LearnedBlock) -> bool:
+        """Add losses, and make the record if it is complete; return whether a listener ends."""
         self._sums.add(learned.n_examples, learned.loss, learned.weight)
         return self._sums.examples >= self.every and self.close(trainer, self._sums.epoch)
 

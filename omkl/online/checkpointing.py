@@ -24,11 +24,11 @@ KEPT = 2
 
 
 class Checkpoints:
-    """Checkpoints of a run; each file holds the state of all stages of the run, which are training
-    loops.
+    """Checkpoints of a run.
 
-    Files are written atomically, and the last two are kept. If a checkpoint cannot be written, the
-    previous one is kept, training continues, and a warning is issued once.
+    Each file holds the state of all stages of the run, which are training loops. Files are written
+    atomically, and the last two are kept. If a checkpoint cannot be written, the previous one is
+    kept, training continues, and a warning is issued once.
 
     Parameters
     ----------

@@ -362,6 +362,7 @@ class PackedModel:
         return len(in_use) == len(self._in_use) and all(map(is_, in_use, self._in_use))
 
     def _pack(self) -> Packed:
+        """Return the block of the model."""
         trainer = self._trainer
         functions = trainer.method.functions
         schedule: Any = KNOWN_RATES
@@ -478,6 +479,7 @@ class PackedModel:
 
     @property
     def _n_outputs(self) -> int:
+        """Number of labels; 1 for a number."""
         return self._trainer.structure.zeros(1).unary.shape[1]
 
 
@@ -496,6 +498,7 @@ def parts_in_use(trainer: OnlineTrainer, testing: bool) -> list[Any]:
 
 
 def _addresses_of(packed: list[Packed]) -> np.ndarray:
+    """Return the addresses of blocks."""
     return np.array([part.address for part in packed], dtype=np.int64)
 
 
@@ -530,11 +533,13 @@ def _packed_bank(bank: CompiledBank, trainer: OnlineTrainer) -> Packed:
 
 
 def _packed_step(step: ProximalStep) -> Packed:
+    """Return the function of a proximal step, and its numbers."""
     prox = signatures.PROX.address_of(step.function)
     return jit.STEP.pack(jit.StepParts(prox, step.parameters, step.factor, step.quadratic))
 
 
 def _packed_examiner(part: TrainerPart) -> Packed:
+    """Return the functions of a part that examines examples; 0 for one that it lacks."""
     functions = part.compiled
     look = 0
     if functions.look is not None:
@@ -554,6 +559,7 @@ def _packed_examiner(part: TrainerPart) -> Packed:
 
 
 def _packed_loss(loss: LossFunction) -> Packed:
+    """Return the function of a loss, and its parameters."""
     return jit.LOSS.pack(jit.LossParts(loss.address, loss.parameters, int(loss.of_numbers)))
 
 

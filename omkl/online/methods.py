@@ -5,7 +5,7 @@ A method sets the step sizes of the groups' directions ``v`` and the weight of t
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -264,7 +264,7 @@ class OutOfSampleWeights(ForwardBackward):
     def discount(self, factor: float) -> None:
         self.sums *= factor
 
-    def take(self, other: "OutOfSampleWeights", indices: list[int]) -> None:
+    def take(self, other: Self, indices: list[int]) -> None:
         self.cumulative = other.cumulative[indices]
         self.sums = other.sums[indices]
         self.gap = other.gap.copy()

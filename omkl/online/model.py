@@ -319,6 +319,7 @@ class OnlineModel(Generic[ItsCodec]):
         trainer.plan(radius=radius)
 
     def _radius_without_data(self) -> float:
+        """Return the radius of the settings, which cannot be "auto"."""
         if self.settings.radius == "auto":
             raise InputError(
                 "`radius` must be a number or None for streams, collections and partial_fit, "

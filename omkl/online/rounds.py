@@ -7,7 +7,7 @@ the hooks of callbacks.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -241,7 +241,9 @@ class TrainerPart:
 
     # ---- rounds, blocks, epochs ------------------------------------------------------------------
 
-    def before_round(self, trainer: Learner, x: Any, y: Output, weight: float) -> Potentials | None:
+    def before_round(
+        self, trainer: Learner, x: Sized, y: Output, weight: float
+    ) -> Potentials | None:
         """Look at an example before it is learned.
 
         Returns
@@ -314,7 +316,7 @@ class TrainerPart:
 
     # ---- state -----------------------------------------------------------------------------------
 
-    def take(self, other: Any, indices: list[int]) -> None:
+    def take(self, other: Self, indices: list[int]) -> None:
         """Take the state of the same part of a model with more groups.
 
         Parameters

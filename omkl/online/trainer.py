@@ -47,11 +47,11 @@ NEGLIGIBLE = 0.1
 
 
 class OnlineTrainer:
-    r"""Online proximal algorithm for :math:`\lambda R(\theta) + \frac1m \sum_i L(\theta; x_i,
-    y_i)`.
+    r"""Online proximal algorithm.
 
-    The trainer is independent of inputs, parameters and outputs: banks compute potentials of an
-    input, the loss computes a gradient from potentials, and the regularizer shrinks group norms.
+    It minimizes :math:`\lambda R(\theta) + \frac1m \sum_i L(\theta; x_i, y_i)`. The trainer is
+    independent of inputs, parameters and outputs: banks compute potentials of an input, the loss
+    computes a gradient from potentials, and the regularizer shrinks group norms.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class OnlineTrainer:
         if before is None:
             return
         self.average = before.in_stream()
-        t = self.round - self.began
+        t = self._rounds_of_average
         if t > 0:
             self.discount(self.average.weight(t) / before.weight(t))
 
@@ -235,8 +235,7 @@ class OnlineTrainer:
         r"""Perform one round of Algorithm 1 (Martins et al. 2011) on one example.
 
         For an example of weight w, the gradient step has size :math:`w \eta_t` and the proximal
-        step
-        :math:`w \eta_t \lambda`. An example of weight 0 changes nothing.
+        step :math:`w \eta_t \lambda`. An example of weight 0 changes nothing.
 
         Parameters
         ----------
@@ -264,7 +263,7 @@ class OnlineTrainer:
         self.round += 1
         self.presented += weight
         self._predictor = None
-        t = self.round - self.began
+        t = self._rounds_of_average
         rate = self.schedule.rate(t, weight)
         self.method.begin(self.group_state, rate, weight)
         loss, gradient = self._loss_and_gradient(potentials, y)
@@ -606,7 +605,7 @@ class OnlineTrainer:
             "loss": loss,
             "penalty": penalty,
             "objective": loss + self.current_lambda * penalty,
-            "rate": self.schedule(self.round - self.began),
+            "rate": self.schedule(self._rounds_of_average),
             **{f"norm:{name}": norm for name, norm in zip(self.group_state.names, norms.tolist())},
             **{f"weight:{name}": weight for name, weight in weights.items()},
             "seconds": seconds,

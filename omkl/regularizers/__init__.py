@@ -1,5 +1,6 @@
-"""Regularizers: convex functions of the vector of group norms (or of coordinates), with their
-proximity operators.
+"""Regularizers: convex functions of the vector of group norms, or of coordinates.
+
+They come with their proximity operators.
 """
 
 import lazy_loader

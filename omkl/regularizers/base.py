@@ -443,7 +443,9 @@ def soft_threshold(x: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
     return np.sign(x) * np.maximum(np.abs(x) - threshold, 0.0)
 
 
-def signed_prox(function: Any, vector: ArrayLike, step: float, parameters: np.ndarray) -> Any:
+def signed_prox(
+    function: Callable, vector: ArrayLike, step: float, parameters: np.ndarray
+) -> np.ndarray:
     """Return the prox of a vector with signs (p,), by a compiled function for norms.
 
     Parameters

@@ -90,6 +90,7 @@ class _UnionOfGroups(Regularizer):
         return type(self)(**{**self.parameters(), "groups": groups})
 
     def _checked(self, norms: ArrayLike) -> np.ndarray:
+        """Return norms as a vector; raise an InputError if there are too few for the unions."""
         norms = as_vector(norms)
         if norms.size < self._size:
             raise InputError(

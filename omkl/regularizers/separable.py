@@ -191,15 +191,15 @@ class LqNorm(Regularizer):
 
 
 class Composite(Regularizer):
-    r"""Weighted sum :math:`c_1 R_1 + \dots + c_J R_J` of regularizers; written ``2 * first +
-    second``.
+    r"""Weighted sum :math:`c_1 R_1 + \dots + c_J R_J` of regularizers.
 
-    The prox is exact if at most one term is neither linear nor quadratic. The other terms add up to
-    :math:`\sum_k l b_k + c b_k^2 / 2`, so soft thresholding and division reduce the problem to the
-    prox of that term with the step :math:`t / (1 + t c)`. The prox is also exact, by bisection, if
-    all terms are separable. Otherwise the terms take their proximal steps in turn, by ``rank``
-    (Algorithm 1 with J > 1). Then ``exact`` is False, but Lemma 4 of Martins et al. (2011) still
-    holds, because every term shrinks.
+    It is written ``2 * first + second``. The prox is exact if at most one term is neither linear
+    nor quadratic. The other terms add up to :math:`\sum_k l b_k + c b_k^2 / 2`, so soft
+    thresholding and division reduce the problem to the prox of that term with the step
+    :math:`t / (1 + t c)`. The prox is also exact, by bisection, if all terms are separable.
+    Otherwise the terms take their proximal steps in turn, by ``rank`` (Algorithm 1 with J > 1).
+    Then ``exact`` is False, but Lemma 4 of Martins et al. (2011) still holds, because every term
+    shrinks.
 
     Parameters
     ----------

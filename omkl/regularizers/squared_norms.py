@@ -390,6 +390,7 @@ def best_linear_weights(u: np.ndarray, eta: float) -> np.ndarray:
 
 
 def _lq_norm(vector: ArrayLike, q: float) -> float:
+    """Return the q-norm of a vector, without overflow."""
     magnitudes = np.abs(vector)
     largest = magnitudes.max(initial=0.0)
     if largest == 0.0:

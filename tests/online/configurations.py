@@ -1,4 +1,4 @@
-"""Random configurations of online estimators, and ways to train them that must give the same bits."""
+"""Random configurations of online estimators, and ways to train them with the same results."""
 
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -81,7 +81,8 @@ def rows(rng, kind, n=N):
 
 def shared_options(rng):
     """Draw settings that all online estimators have."""
-    schedule, regularizer = one_of(rng, SCHEDULES), one_of(rng, REGULARIZERS)
+    schedule = one_of(rng, SCHEDULES)
+    regularizer = one_of(rng, REGULARIZERS)
     if schedule == "polyak":
         schedule = MeanPolyak()
     return {
@@ -122,8 +123,13 @@ def row_configuration(rng):
     """Draw an estimator of rows, and its data."""
     kind = one_of(rng, ["dense", "dense", "sparse", "dicts"])
     task = one_of(rng, ["binary", "multiclass", "costs", "number"])
-    X, options = rows(rng, kind), {**shared_options(rng), "fit_intercept": bool(rng.integers(2))}
-    kernels = one_of(rng, KERNELS) if kind == "dense" else ["linear"] if kind == "sparse" else None
+    X = rows(rng, kind)
+    options = {**shared_options(rng), "fit_intercept": bool(rng.integers(2))}
+    kernels = None
+    if kind == "dense":
+        kernels = one_of(rng, KERNELS)
+    elif kind == "sparse":
+        kernels = ["linear"]
     if options["regularizer"] == "weighted":
         options["regularizer"] = None if kernels is None else "mkl"
     if kernels is not None:
@@ -145,26 +151,39 @@ def row_configuration(rng):
     return in_blocks(rng, model, X, y, weights, np.unique(y))
 
 
+def words_of(rng, codes):
+    """Draw two words for each label of a sequence; the first one tells about the label."""
+    return [
+        {"a": f"w{code + rng.integers(3)}", "b": f"v{rng.integers(5)}"} for code in codes.tolist()
+    ]
+
+
+def labels_of(rng, codes, share_known):
+    """Return the labels of a sequence, some of which are unknown."""
+    return [f"L{code}" if rng.random() < share_known else None for code in codes.tolist()]
+
+
 def sequence_configuration(rng):
     """Draw a labeler, and sequences of words or vectors, some labels of which may be unknown."""
-    lengths, options = rng.integers(1, 6, size=N // 4), shared_options(rng)
+    lengths = rng.integers(1, 6, size=N // 4)
+    options = shared_options(rng)
     codes = [rng.integers(4, size=n) for n in lengths]
     if one_of(rng, ["words", "vectors"]) == "words":
-        X = [
-            [{"a": f"w{c + rng.integers(3)}", "b": f"v{rng.integers(5)}"} for c in own.tolist()]
-            for own in codes
-        ]
+        X = [words_of(rng, codes_of_sequence) for codes_of_sequence in codes]
         if options["method"] == "fobos" and rng.integers(3) == 0:
             options |= {"regularizer": one_of(rng, ON_COORDINATES), "weighting": "norms"}
     else:
-        X = [rng.normal(size=(len(own), 6)) + own[:, None] for own in codes]
+        X = [
+            rng.normal(size=(len(codes_of_sequence), 6)) + codes_of_sequence[:, None]
+            for codes_of_sequence in codes
+        ]
         options["kernels"] = one_of(rng, KERNELS)
     if options["regularizer"] == "weighted":
         options["regularizer"] = "mkl"
     if options.get("kernels") == KERNELS[-1]:
         options["dtype"] = one_of(rng, ["float32", "float64"])
-    known = one_of(rng, [0.6, 1.0, 1.0])
-    y = [[f"L{c}" if rng.random() < known else None for c in own.tolist()] for own in codes]
+    share_known = one_of(rng, [0.6, 1.0, 1.0])
+    y = [labels_of(rng, codes_of_sequence, share_known) for codes_of_sequence in codes]
     y[0] = [f"L{c}" for c in range(4)]  # streams declare all labels in their first block
     X[0] = X[0][:1] * 4 if isinstance(X[0], list) else X[0][[0] * 4]
     transitions = one_of(rng, ["free", "regularized", None])
@@ -178,7 +197,7 @@ def any_configuration(rng):
 
 
 def budget_configuration(rng):
-    """Draw a labeler in epochs, or a classifier in blocks, which tests for drift; both on a budget."""
+    """Draw a labeler in epochs, or a classifier in blocks, which tests for drift, on a budget."""
     polynomial = one_of(
         rng, ["polynomial:explicit=False", "polynomial:explicit=False,normalize=diagonal,degree=3"]
     )
@@ -190,7 +209,8 @@ def budget_configuration(rng):
     options["dtype"] = one_of(rng, ["auto", "float32"])
     if options["regularizer"] == "weighted":
         options["regularizer"] = "mkl"
-    X, y = rng.normal(size=(N, 6)), rng.integers(3, size=N)
+    X = rng.normal(size=(N, 6))
+    y = rng.integers(3, size=N)
     X[N // 2 :: 9] = X[0]  # vectors that the support has already
     if rng.integers(2):
         blocks = slice(0, N // 3), slice(N // 3, N // 3 + 1), slice(N // 3 + 1, N)
@@ -206,10 +226,12 @@ def budget_configuration(rng):
 
 def restart_configuration(rng):
     """Draw an estimator with useless kernels, which are left out after the first epoch."""
-    useful, junk = "gaussian:on=0:3", [f"gaussian:on={low}:{low + 4}" for low in range(3, 23, 4)]
+    useful = "gaussian:on=0:3"
+    junk = [f"gaussian:on={low}:{low + 4}" for low in range(3, 23, 4)]
     options = shared_options(rng) | {"epochs": 3, "weighting": "out-of-sample", "C": 10.0}
     if one_of(rng, ["kernels", "features"]) == "features":
-        useful, junk = f"{useful},features=30", [f"{kernel},features=10" for kernel in junk]
+        useful = f"{useful},features=30"
+        junk = [f"{kernel},features=10" for kernel in junk]
     if options["regularizer"] in (None, "weighted"):
         options["regularizer"] = "mkl"
     X = rng.normal(size=(500, 23))
@@ -242,9 +264,9 @@ def drift_configuration(rng):
     X = rng.normal(size=(n, 4))
     score = X @ rng.normal(size=4)
     score[half:] *= -1.0
-    bounds = (
-        [0, 100, 101, 800, n] if one_of(rng, ["few", "many"]) == "few" else [*range(0, n, 150), n]
-    )
+    bounds = [*range(0, n, 150), n]
+    if one_of(rng, ["few", "many"]) == "few":
+        bounds = [0, 100, 101, 800, n]
     blocks = tuple(slice(low, high) for low, high in pairwise(bounds))
     kind = one_of(rng, ["classes", "numbers", "sequences"])
     if kind == "numbers":
@@ -255,10 +277,11 @@ def drift_configuration(rng):
     if kind == "classes":
         model = OnlineMKLClassifier(loss=loss, epochs=1, **options)
         return Configuration(model, X, y, None, call, blocks, {"classes": [0, 1]})
-    pairs = X.reshape(n // 2, 2, 4), y.reshape(n // 2, 2)
+    pairs = list(X.reshape(n // 2, 2, 4))
+    labels_of_pairs = list(y.reshape(n // 2, 2))
     blocks = slice(0, 300), slice(300, 301), slice(301, n // 2)
     model = SequenceLabeler(loss=loss, epochs=1, **options)
-    return Configuration(model, *map(list, pairs), None, call, blocks, {"classes": [0, 1]})
+    return Configuration(model, pairs, labels_of_pairs, None, call, blocks, {"classes": [0, 1]})
 
 
 def growing_configuration(rng):
@@ -290,7 +313,8 @@ def growing_configuration(rng):
             rng.integers(2 + number, size=length).tolist()
             for number, length in zip(numbers, lengths)
         ]
-        y[0], X[0] = [0, 1], [row(0), row(0)]
+        y[0] = [0, 1]
+        X[0] = [row(0), row(0)]
         model = SequenceLabeler(loss=one_of(rng, LABEL_LOSSES), **options)
         return Configuration(model, X, y, weights, "partial_fit", blocks, {"classes": "growing"})
     X = [row(number) for number in numbers]
@@ -306,14 +330,17 @@ def growing_configuration(rng):
 def single_configuration(rng):
     """Draw rows or sequences that are learned one at a time, after a first block."""
     kind = one_of(rng, ["any", "growing", "budget"])
-    drawn = next(own for own in (KINDS[kind](rng) for _ in range(50)) if own.blocks)
-    ends = [
-        drawn.blocks[0].stop,
-        *range(drawn.blocks[0].stop + 1, min(len(drawn.y), drawn.blocks[0].stop + 60)),
-    ]
-    blocks = drawn.blocks[0], *(slice(low, high) for low, high in pairwise(ends))
-    weights = None if drawn.weights is None else np.where(drawn.weights == 0.0, 0.3, drawn.weights)
-    return drawn._replace(blocks=blocks, weights=weights, call="partial_fit")
+    configuration = KINDS[kind](rng)
+    while not configuration.blocks:
+        configuration = KINDS[kind](rng)
+    first_block = configuration.blocks[0]
+    last = min(len(configuration.y), first_block.stop + 60)
+    singles = [slice(i, i + 1) for i in range(first_block.stop, last - 1)]
+    blocks = first_block, *singles
+    weights = configuration.weights
+    if weights is not None:
+        weights = np.where(weights == 0.0, 0.3, weights)
+    return configuration._replace(blocks=blocks, weights=weights, call="partial_fit")
 
 
 def random_graph(rng, features, directed, edge_features, doubled):
@@ -328,12 +355,12 @@ def random_graph(rng, features, directed, edge_features, doubled):
         edges = [(i, j) for j in range(n) for i in range(j) if rng.random() < 0.6]
     if doubled and directed:
         edges += [edge[::-1] for edge in edges[:2]]  # parallel edges, which count as one
-    given = None
+    features_of_edges = None
     if edge_features == "vectors":
-        given = rng.normal(size=(len(edges), 2))
+        features_of_edges = rng.normal(size=(len(edges), 2))
     elif edge_features == "words":
-        given = [{"near": f"e{rng.integers(3)}"} for _ in edges]
-    return Graph(features, edges, given if edges else None, directed=directed)
+        features_of_edges = [{"near": f"e{rng.integers(3)}"} for _ in edges]
+    return Graph(features, edges, features_of_edges if edges else None, directed=directed)
 
 
 def graph_configuration(rng):
@@ -346,13 +373,13 @@ def graph_configuration(rng):
     edge_features = one_of(rng, [None, "vectors", "words"])
     if edge_features == "vectors":
         options["edge_kernels"] = one_of(rng, [["linear"], ["linear", "gaussian:features=6"]])
-    known = one_of(rng, [0.6, 1.0, 1.0])
+    share_known = one_of(rng, [0.6, 1.0, 1.0])
     X, y = [], []
     for _ in range(N // 8):
         codes = rng.integers(n_labels, size=rng.integers(2, 7))
         features = rng.normal(size=(len(codes), 6)) + codes[:, None]
         X.append(random_graph(rng, features, directed, edge_features, doubled))
-        y.append([f"L{c}" if rng.random() < known else None for c in codes.tolist()])
+        y.append(labels_of(rng, codes, share_known))
     X[0] = Graph(
         rng.normal(size=(4, 6)),
         [(0, 1), (1, 2), (2, 0)],
@@ -392,11 +419,14 @@ def draw(kind, seed):
 
 
 def train(configuration, between=None, callbacks=None, **options):
-    """Return a trained copy of the estimator; ``between(model)`` replaces it between the blocks of
-    "partial_fit".
+    """Return a trained copy of the estimator.
+
+    ``between(model)`` replaces it between the blocks of "partial_fit".
     """
     model = clone(configuration.model).set_params(callbacks=callbacks)
-    X, y, blocks = configuration.X, configuration.y, configuration.blocks
+    X = configuration.X
+    y = configuration.y
+    blocks = configuration.blocks
     if configuration.call == "fit":
         return model.fit(X, y, sample_weight=configuration.weights, **options)
     if configuration.call == "stream":
@@ -416,9 +446,7 @@ def uncompiled(trainer):
 
 
 def alternating(rng):
-    """Return a substitute of ``fastest_pass`` that changes between compiled and Python rounds after
-    a few rounds.
-    """
+    """Return a substitute of ``fastest_pass`` that changes the kind of rounds after a few."""
 
     def choose(trainer, examples, room=lambda: driver.AT_A_TIME, testing=False):
         if driver.fastest_pass(trainer, examples) is None:
@@ -458,17 +486,18 @@ def predictions(model, X):
     )
 
 
-def assert_same_state(found, expected):
+def assert_same_state(trainer, expected):
     """Compare all that two trainers have learned, bit by bit."""
-    state, expected_state = found.state(), expected.state()
+    state = trainer.state()
+    expected_state = expected.state()
     assert state.keys() == expected_state.keys()
     for name, array in expected_state.items():
         assert_array_equal(state[name], array, err_msg=name, strict=True)
 
 
-def assert_same_model(found, expected, X):
-    """Compare the training states, the records and the predictions of two estimators, bit by bit."""
-    assert_same_state(found.model_.trainer, expected.model_.trainer)
-    for record, wanted in zip(found.history_, expected.history_, strict=True):
+def assert_same_model(model, expected, X):
+    """Compare training states, records and predictions of two estimators, bit by bit."""
+    assert_same_state(model.model_.trainer, expected.model_.trainer)
+    for record, wanted in zip(model.history_, expected.history_, strict=True):
         assert {**record, "seconds": 0} == {**wanted, "seconds": 0}
-    assert_array_equal(predictions(found, X), predictions(expected, X))
+    assert_array_equal(predictions(model, X), predictions(expected, X))

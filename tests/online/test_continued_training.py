@@ -32,7 +32,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::omkl.exceptions.DataWarning")  
 def draw_blocks(kind, seed):
     """Draw a configuration that is trained block by block."""
     configuration = next(
-        own for own in (draw(kind, seed + 100 * k) for k in range(50)) if own.blocks
+        candidate
+        for candidate in (draw(kind, seed + 100 * k) for k in range(50))
+        if candidate.blocks
     )
     return configuration._replace(call="partial_fit")
 
@@ -83,12 +85,12 @@ def test_a_copy_goes_on_with_the_same_bits(way, kind, seed, tmp_path, monkeypatc
 
     model = train(configuration, between)
     states = [
-        {name: np.array(array) for name, array in own.model_.trainer.state().items()}
-        for own in originals
+        {name: np.array(array) for name, array in original.model_.trainer.state().items()}
+        for original in originals
     ]
     predictions(model, configuration.X)
-    for own, state in zip(originals, states, strict=True):  # the copies have not changed them
-        for name, array in own.model_.trainer.state().items():
+    for original, state in zip(originals, states, strict=True):  # the copies have not changed them
+        for name, array in original.model_.trainer.state().items():
             assert_array_equal(array, state[name])
     monkeypatch.setattr(driver, "uncompiled_part", uncompiled)
     assert_same_model(model, train(configuration), configuration.X)
@@ -97,7 +99,9 @@ def test_a_copy_goes_on_with_the_same_bits(way, kind, seed, tmp_path, monkeypatc
 def draw_epochs(kind, seed):
     """Draw a configuration that is trained in epochs."""
     return next(
-        own for own in (draw(kind, seed + 100 * k) for k in range(50)) if own.call != "partial_fit"
+        candidate
+        for candidate in (draw(kind, seed + 100 * k) for k in range(50))
+        if candidate.call != "partial_fit"
     )
 
 
@@ -157,15 +161,15 @@ def test_threads_predict_with_the_same_model(kind, seed):
     configuration = draw(kind, seed)
     model = train(configuration)
     state = {name: np.array(array) for name, array in model.model_.trainer.state().items()}
-    parts = [some_inputs(configuration, part) for part in range(8)]
+    inputs = [some_inputs(configuration, part) for part in range(8)]
     alone = deepcopy(model)
-    alone.predictor_  # noqa: B018 - computed here, so that all parts are scored by the same copy
+    alone.predictor_  # noqa: B018 - computed here, so that all inputs are scored by the same copy
     model.predictor_  # noqa: B018
-    expected = [predictions(alone, part) for part in parts]
+    expected = [predictions(alone, part) for part in inputs]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda part: predictions(model, part), parts * 4))
-    for own, wanted in zip(found, expected * 4, strict=True):
-        assert_array_equal(own, wanted)
+        scores_by_threads = list(pool.map(lambda part: predictions(model, part), inputs * 4))
+    for scores, wanted in zip(scores_by_threads, expected * 4, strict=True):
+        assert_array_equal(scores, wanted)
     for name, array in model.model_.trainer.state().items():
         assert_array_equal(array, state[name])
 
@@ -179,8 +183,8 @@ def test_threads_predict_with_a_model_that_has_just_learned(seed):
     model = train(configuration)
     expected = predictions(deepcopy(model), configuration.X)
     with ThreadPoolExecutor(4) as pool:
-        for own in pool.map(lambda _: predictions(model, configuration.X), range(8)):
-            assert_array_equal(own, expected)
+        for scores in pool.map(lambda _: predictions(model, configuration.X), range(8)):
+            assert_array_equal(scores, expected)
 
 
 def test_a_copy_of_a_trainer_has_a_driver_of_its_own():

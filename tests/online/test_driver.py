@@ -93,8 +93,8 @@ def test_predictions_between_rounds_change_nothing(seed, monkeypatch):
     (model, predicted), (defined, expected) = trained_both_ways(train_one, monkeypatch)
     assert_same_model(model, defined, configuration.X)
     assert_same_model(model, train(configuration), configuration.X)
-    for own, wanted in zip(predicted, expected, strict=True):
-        assert_array_equal(own, wanted)
+    for scores, expected_scores in zip(predicted, expected, strict=True):
+        assert_array_equal(scores, expected_scores)
 
 
 def test_the_configurations_are_those_that_they_should_be():
@@ -110,10 +110,10 @@ def test_the_configurations_are_those_that_they_should_be():
 
 def trained_both_ways(train_one, monkeypatch):
     """Return what is trained in compiled calls, and in rounds of the trainer."""
-    found = train_one()
+    compiled = train_one()
     with monkeypatch.context() as patch:
         patch.setattr(driver, "uncompiled_part", uncompiled)
-        return found, train_one()
+        return compiled, train_one()
 
 
 @pytest.mark.parametrize("regularizer", ["l1", "sparse-group", 0.2 * L1() + 0.5 * Ridge()], ids=str)
@@ -122,7 +122,8 @@ def test_penalties_on_coordinates_are_those_of_the_trainer(regularizer, average,
     rng = np.random.default_rng(0)
     codes = [rng.integers(3, size=rng.integers(1, 5)).tolist() for _ in range(150)]
     X = [
-        [{"a": f"w{c + rng.integers(3)}", "b": f"v{rng.integers(9)}"} for c in own] for own in codes
+        [{"a": f"w{c + rng.integers(3)}", "b": f"v{rng.integers(9)}"} for c in codes_of_sequence]
+        for codes_of_sequence in codes
     ]
     options = {
         "loss": "crf",
@@ -132,12 +133,12 @@ def test_penalties_on_coordinates_are_those_of_the_trainer(regularizer, average,
         "C": 0.3,
         "random_state": 0,
     }
-    found, expected = trained_both_ways(
+    compiled, expected = trained_both_ways(
         lambda: SequenceLabeler(**options).fit(X, codes), monkeypatch
     )
-    assert driver.uncompiled_part(found.model_.trainer) is None
-    assert_same_model(found, expected, X)
-    table = found.predictor_.banks[0].table
+    assert driver.uncompiled_part(compiled.model_.trainer) is None
+    assert_same_model(compiled, expected, X)
+    table = compiled.predictor_.banks[0].table
     assert average or 0.0 < (table == 0.0).mean() < 1.0
 
 
@@ -169,9 +170,9 @@ def test_graphs_that_are_chains_are_learned_in_compiled_calls(
             )
         return labeler
 
-    found, expected = trained_both_ways(train_one, monkeypatch)
-    assert_same_state(found.model_.trainer, expected.model_.trainer)
-    assert found.model_.trainer.driver is not None
+    compiled, expected = trained_both_ways(train_one, monkeypatch)
+    assert_same_state(compiled.model_.trainer, expected.model_.trainer)
+    assert compiled.model_.trainer.driver is not None
     assert expected.model_.trainer.driver is None
 
 
@@ -199,9 +200,11 @@ def single_precision(average, regularizer):
 @pytest.mark.parametrize("average", [None, PolynomialAverage(), DecayedAverage(1.0)], ids=str)
 @pytest.mark.parametrize("regularizer", [SquaredL21(), 0.1 * L1() + 0.5 * Ridge()], ids=str)
 def test_tables_of_single_precision_are_those_of_the_trainer(average, regularizer, monkeypatch):
-    found, expected = trained_both_ways(lambda: single_precision(average, regularizer), monkeypatch)
-    assert found.banks[0].table.dtype == np.float32
-    assert_same_state(found, expected)
+    compiled, expected = trained_both_ways(
+        lambda: single_precision(average, regularizer), monkeypatch
+    )
+    assert compiled.banks[0].table.dtype == np.float32
+    assert_same_state(compiled, expected)
 
 
 @pytest.mark.parametrize("n_columns", [3, 700])
@@ -209,7 +212,7 @@ def test_features_that_do_not_fit_into_memory_are_those_of_the_trainer(n_columns
     rng = np.random.default_rng(0)
     monkeypatch.setattr(feature_maps, "WINDOW_BYTES", 20_000)
     X = [rng.normal(size=(rng.integers(1, 6), n_columns)) for _ in range(60)]
-    y = [(own[:, 0] > 0.0).astype(int) for own in X]
+    y = [(vectors[:, 0] > 0.0).astype(int) for vectors in X]
 
     def train_one():
         kernels = [
@@ -246,8 +249,8 @@ def test_shards_are_those_of_the_trainer(seed, monkeypatch):
     def train_one():
         return OnlineMKLClassifier(["linear", "gaussian:features=8"], **options).fit(X, y, shards=2)
 
-    found, expected = trained_both_ways(train_one, monkeypatch)
-    assert_same_state(found.model_.trainer, expected.model_.trainer)
+    compiled, expected = trained_both_ways(train_one, monkeypatch)
+    assert_same_state(compiled.model_.trainer, expected.model_.trainer)
 
 
 # ---- callbacks and parts of users ----------------------------------------------------------------
@@ -273,9 +276,9 @@ def test_costs_before_each_round_are_those_of_the_trainer(task, monkeypatch):
             SequenceLabeler(callbacks=[meter], **options).partial_fit(pairs, labels, classes=[0, 1])
         return [{**record, "seconds": 0} for record in meter.records]
 
-    found, expected = trained_both_ways(train_one, monkeypatch)
-    assert len(found) == (4 if task == "sequences" else 8)
-    assert found == expected
+    compiled, expected = trained_both_ways(train_one, monkeypatch)
+    assert len(compiled) == (4 if task == "sequences" else 8)
+    assert compiled == expected
 
 
 @pytest.mark.parametrize("every", [7, 1000])
@@ -283,7 +286,7 @@ def test_callbacks_that_count_rounds_see_the_same(every, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, 3))
     y = np.where(X[:, 0] > 0, "a", "b")
-    found = []
+    results = []
     for compiled in (True, False):
         if not compiled:
             monkeypatch.setattr(driver, "uncompiled_part", lambda trainer: trainer)
@@ -291,8 +294,8 @@ def test_callbacks_that_count_rounds_see_the_same(every, monkeypatch):
         model = OnlineMKLClassifier(
             ["linear", "gaussian:features=8"], callbacks=[meter], random_state=0
         )
-        found.append((meter.records, model.partial_fit(X, y).model_.trainer.round))
-    (records, last), (expected, expected_last) = found
+        results.append((meter.records, model.partial_fit(X, y).model_.trainer.round))
+    (records, last), (expected, expected_last) = results
     assert last == expected_last == (301 if every == 7 else N)
     for record, wanted in zip(records, expected, strict=True):
         assert (record["round"], record["error"]) == (wanted["round"], wanted["error"])
@@ -309,12 +312,12 @@ def test_parts_of_the_user_are_learned_by_the_trainer():
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 2)), rng.integers(0, 2, 50)
-    own, known = (
+    changed, builtin = (
         OnlineMKLClassifier(["linear"], regularizer=r, weighting="norms")
         for r in (Halved(), SquaredL21())
     )
-    assert driver.uncompiled_part(own.fit(X, y).model_.trainer) is not None
-    assert driver.uncompiled_part(known.fit(X, y).model_.trainer) is None
+    assert driver.uncompiled_part(changed.fit(X, y).model_.trainer) is not None
+    assert driver.uncompiled_part(builtin.fit(X, y).model_.trainer) is None
 
 
 @pytest.mark.parametrize(
@@ -373,9 +376,9 @@ def test_steps_have_the_norms_after_the_projection(radius, monkeypatch):
         )
         return model.set_params(random_state=0).fit(X, X[:, 0]).callbacks[0].sizes
 
-    found, expected = trained_both_ways(train_one, monkeypatch)
-    assert len(found) == 4
-    assert_array_equal(found, expected)
+    compiled, expected = trained_both_ways(train_one, monkeypatch)
+    assert len(compiled) == 4
+    assert_array_equal(compiled, expected)
 
 
 @pytest.mark.parametrize(("callback", "size", "told"), [(EveryRound, 1, 1), (SomeRounds, 30, 0)])

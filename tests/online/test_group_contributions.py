@@ -1,6 +1,4 @@
-"""Reports on groups, sample weights, and callbacks: weights, values of groups, records, and their
-file.
-"""
+"""Reports on groups, sample weights, and callbacks that record weights."""
 
 import copy
 import importlib.util
@@ -44,12 +42,10 @@ KERNELS = {"g": "gaussian:on=0:2,sigma2=1", "l": "linear", "n": "gaussian:on=3:6
 def rows(n, n_classes=2, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 6))
-    return (
-        X,
-        np.array(["a", "b", "c"])[
-            (X[:, 0] ** 2 > 1).astype(int) + (n_classes > 2) * (X[:, 1] > 0.5)
-        ],
-    )
+    codes = (X[:, 0] ** 2 > 1).astype(int)
+    if n_classes > 2:
+        codes += X[:, 1] > 0.5
+    return X, np.array(["a", "b", "c"])[codes]
 
 
 def dicts(n, seed=0):
@@ -74,29 +70,31 @@ def without(model, name):
     for bank in (bank for bank in trainer.banks if name in bank.names):
         k = bank.names.index(name)
         if isinstance(bank, KernelBank):
-            bank.coefficients[k], bank.sums[k] = 0.0, 0.0
+            bank.coefficients[k] = 0.0
+            bank.sums[k] = 0.0
             continue
         cells = (slice(None),)
         if isinstance(bank, ExplicitBank):
             cells = (np.flatnonzero(bank.groups == k),)
         if isinstance(bank, FeatureMapBank):
             cells = (slice(None), slice(sum(bank.sizes[:k]), sum(bank.sizes[: k + 1])))
-        bank.table[cells], bank._sums[cells] = 0.0, 0.0
+        bank.table[cells] = 0.0
+        bank._sums[cells] = 0.0
     return model
 
 
 def losses(model, *data):
     """Loss of each example at the model that predicts."""
-    trainer, predictor = model.model_.trainer, model.predictor_
-    examples = model.model_.codec.encode_known(
-        model._read_known(omkl.estimators.sources.TrainingBlock(*data))
-    )
-    return np.array(
-        [
-            trainer.loss.value_and_gradient(trainer.structure, predictor.potentials(x), y)[0]
-            for x, y, _ in examples
-        ]
-    )
+    trainer = model.model_.trainer
+    predictor = model.predictor_
+    block = omkl.estimators.sources.TrainingBlock(*data)
+    examples = model.model_.codec.encode_known(model._read_known(block))
+    values = []
+    for x, y, _ in examples:
+        potentials = predictor.potentials(x)
+        value, _ = trainer.loss.value_and_gradient(trainer.structure, potentials, y)
+        values.append(value)
+    return np.array(values)
 
 
 # ---- the weights are those of the model that predicts --------------------------------------------
@@ -212,14 +210,14 @@ def test_a_group_helps_by_what_the_loss_is_larger_without_its_parameters(kind):
     records = model.group_report(*held_out)
     names = [record["group"] for record in records]
     assert names[: len(model.kernel_weights_)] == list(model.kernel_weights_)
-    whole = losses(model, *held_out)
+    losses_of_model = losses(model, *held_out)
     for record in records:
-        rest = losses(zeroed(model, record["group"]), *held_out)
-        assert_allclose(record["loss_without"], rest.mean(), atol=1e-6)
-        assert_allclose(record["loss_increase"], (rest - whole).mean(), atol=1e-6)
-        assert_allclose(
-            record["standard_error"], np.std(rest - whole, ddof=1) / np.sqrt(len(rest)), atol=1e-6
-        )
+        losses_without = losses(zeroed(model, record["group"]), *held_out)
+        increases = losses_without - losses_of_model
+        error = np.std(increases, ddof=1) / np.sqrt(len(increases))
+        assert_allclose(record["loss_without"], losses_without.mean(), atol=1e-6)
+        assert_allclose(record["loss_increase"], increases.mean(), atol=1e-6)
+        assert_allclose(record["standard_error"], error, atol=1e-6)
         assert record["weight"] == model.kernel_weights_.get(record["group"])
     assert any(record["loss_increase"] > 2 * record["standard_error"] > 0 for record in records)
     assert sum(record["bytes_share"] for record in records) == pytest.approx(1.0)
@@ -229,18 +227,20 @@ def test_a_group_helps_by_what_the_loss_is_larger_without_its_parameters(kind):
 
 
 def test_the_hinge_of_two_classes_by_hand():
-    model, (X, y) = classifier(loss="hinge").fit(*rows(60)), rows(40, seed=1)
+    model = classifier(loss="hinge").fit(*rows(60))
+    X, y = rows(40, seed=1)
     signs = np.where(y == model.classes_[1], 1.0, -1.0)
     z = model.decision_function(X)
-    own = Gaussian(1.0)(X[:, :2], model.support_vectors_["g"]) @ model.dual_coef_["g"][:, 0]
-    expected = np.maximum(1 - signs * (z - own), 0) - np.maximum(1 - signs * z, 0)
+    z_of_group = Gaussian(1.0)(X[:, :2], model.support_vectors_["g"]) @ model.dual_coef_["g"][:, 0]
+    expected = np.maximum(1 - signs * (z - z_of_group), 0) - np.maximum(1 - signs * z, 0)
     record = model.group_report(X, y)[0]
     assert_allclose(record["loss_increase"], expected.mean(), atol=1e-9)
     assert_allclose(record["standard_error"], expected.std(ddof=1) / np.sqrt(40), atol=1e-9)
 
 
 def test_blocks_of_a_stream_are_measured_as_the_whole():
-    model, (X, y) = classifier().fit(*rows(60)), rows(40, seed=1)
+    model = classifier().fit(*rows(60))
+    X, y = rows(40, seed=1)
     streamed = model.group_report(omkl.data.Stream.from_iterable(zip(X, y)))
     for one, other in zip(streamed, model.group_report(X, y)):
         assert one["loss_increase"] == pytest.approx(other["loss_increase"], abs=1e-12)
@@ -250,10 +250,9 @@ def test_blocks_of_a_stream_are_measured_as_the_whole():
 def test_twins_help_little_as_long_as_both_are_there():
     X, y = rows(200)
     kernels = {"one": Gaussian(1.0, on=slice(0, 2)), "two": Gaussian(1.0, on=slice(0, 2))}
-    single = (
-        classifier({"one": kernels["one"]}, C=10.0).fit(X, y).group_report(*rows(100, seed=1))[0]
-    )
-    twins = classifier(kernels, C=10.0).fit(X, y).group_report(*rows(100, seed=1))[:2]
+    held_out = rows(100, seed=1)
+    single, *_ = classifier({"one": kernels["one"]}, C=10.0).fit(X, y).group_report(*held_out)
+    twins = classifier(kernels, C=10.0).fit(X, y).group_report(*held_out)[:2]
     assert_allclose(twins[0]["loss_increase"], twins[1]["loss_increase"], rtol=1e-6)
     assert twins[0]["loss_increase"] < 0.7 * single["loss_increase"]
 
@@ -373,10 +372,9 @@ def test_a_resumed_run_writes_the_file_of_an_uninterrupted_one(wrap, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fit(tmp_path / "log", stop=die, **running)
     fit(tmp_path / "log", resume=True, **running)
-    whole, resumed = (
-        lines_of(tmp_path / name).drop(columns="seconds") for name in ("whole", "log")
-    )
-    pandas.testing.assert_frame_equal(whole, resumed)
+    uninterrupted = lines_of(tmp_path / "whole").drop(columns="seconds")
+    resumed = lines_of(tmp_path / "log").drop(columns="seconds")
+    pandas.testing.assert_frame_equal(uninterrupted, resumed)
 
 
 def test_a_file_is_replaced_and_entries_may_come_later(tmp_path):
@@ -498,15 +496,14 @@ def test_random_weights_approach_the_weighted_batch_optimum(name, method):
 def test_a_constant_weight_changes_nothing_but_the_unit_of_rates_that_find_their_own(
     weight, schedule, method
 ):
-    """The regularizer is relative to the weighted mean of the losses_of: a constant weight cancels."""
-    weighted, plain = (
-        train(
-            trainer_of(SquaredL21(), 0.05, schedule(), UniformAverage(), method=method),
-            np.full(40, w),
-            5,
-        )
-        for w in (weight, 1.0)
-    )
+    """The regularizer is relative to the weighted mean of the losses."""
+
+    def trained(weight):
+        trainer = trainer_of(SquaredL21(), 0.05, schedule(), UniformAverage(), method=method)
+        return train(trainer, np.full(40, weight), 5)
+
+    weighted = trained(weight)
+    plain = trained(1.0)
     assert_allclose(weighted.norms, plain.norms, rtol=1e-9)
     tables = [trainer.banks[0].averaged_table() for trainer in (weighted, plain)]
     assert_allclose(*tables, rtol=1e-9, atol=1e-11)

@@ -83,10 +83,10 @@ def data():
 
 def both_ways(train_one, monkeypatch):
     """Train in compiled calls, and in rounds of the trainer."""
-    found = train_one()
+    compiled = train_one()
     with monkeypatch.context() as patch:
         patch.setattr(driver, "uncompiled_part", uncompiled)
-        return found, train_one()
+        return compiled, train_one()
 
 
 @pytest.mark.parametrize("banks", KERNELS)
@@ -117,10 +117,10 @@ def test_after_an_error_in_a_round_the_model_is_that_of_rounds(
         states.append({name: np.array(array) for name, array in trainer.state().items()})
         return model.partial_fit(X[BLOCKS[2]], y[BLOCKS[2]])
 
-    found, expected = both_ways(train_one, monkeypatch)
+    compiled, expected = both_ways(train_one, monkeypatch)
     for name, array in states[0].items():
         np.testing.assert_array_equal(array, states[1][name], err_msg=name)
-    assert_same_model(found, expected, X)
+    assert_same_model(compiled, expected, X)
 
 
 def test_a_diverging_model_names_the_same_round(monkeypatch):
@@ -203,9 +203,9 @@ def test_a_failing_callback_leaves_the_model_of_rounds(error, banks, kind, monke
         assert model.model_.trainer.round == 155
         return model.partial_fit(X[155:], y[155:])
 
-    found, expected = both_ways(train_one, monkeypatch)
-    assert found.model_.trainer.round == 400
-    assert_same_model(found, expected, X)
+    compiled, expected = both_ways(train_one, monkeypatch)
+    assert compiled.model_.trainer.round == 400
+    assert_same_model(compiled, expected, X)
 
 
 # ---- memory --------------------------------------------------------------------------------------
@@ -229,18 +229,18 @@ def test_a_trained_model_holds_neither_gram_matrices_nor_examples(kernels):
     model = OnlineMKLRegressor(kernels, epochs=2, callbacks=[callback], random_state=0).fit(X, y)
     gc.collect()
     held = [reference() for reference in callback.references]
-    banks = [own for own in held if own is not None]
-    assert all(own in model.model_.trainer.banks for own in banks)
+    banks = [bank for bank in held if bank is not None]
+    assert all(bank in model.model_.trainer.banks for bank in banks)
 
 
 @pytest.mark.parametrize("banks", KERNELS)
 def test_between_calls_a_model_holds_no_input_of_rounds(banks, monkeypatch):
     X, y = data()
-    found = []
+    references = []
     make = driver.PackedModel.refresh
 
     def refresh(self, inputs):
-        found.extend(weakref.ref(packed) for packed, _ in inputs)
+        references.extend(weakref.ref(packed) for packed, _ in inputs)
         return make(self, inputs)
 
     monkeypatch.setattr(driver.PackedModel, "refresh", refresh)
@@ -249,9 +249,9 @@ def test_between_calls_a_model_holds_no_input_of_rounds(banks, monkeypatch):
     )
     model.model_.trainer.forget_input()
     gc.collect()
-    held = [own for own in (reference() for reference in found) if own is not None]
-    assert found
-    assert all(len(own.values[0]) == 0 for own in held)  # that of no features is shared
+    held = [packed for packed in (reference() for reference in references) if packed is not None]
+    assert references
+    assert all(len(packed.values[0]) == 0 for packed in held)  # that of no features is shared
 
 
 def test_both_are_compared():

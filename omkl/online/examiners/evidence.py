@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence, Sized
 from functools import lru_cache
+from typing import Self
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -206,7 +207,7 @@ class Evidence(TrainerPart):
         has_evidence = p > 1 and self.n_examples >= FEWEST and bool(self.squares.any())
         return has_evidence and bool(self.z_scores().max() < beyond_chance(p))
 
-    def take(self, other: "Evidence", indices: list[int]) -> None:
+    def take(self, other: Self, indices: list[int]) -> None:
         super().take(other, indices)
         self.sums = self.sums[indices]
         self.squares = self.squares[indices]

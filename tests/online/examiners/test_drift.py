@@ -87,15 +87,15 @@ def test_the_evidence_is_the_wealth_of_bets_since_it_was_at_most_one(rng):
         wealth *= 1.0 + np.outer([share(average - last, sizes[0]), rise], bets)
         wealth = np.minimum(wealth, 1000.0)
         evidence = wealth.mean(axis=1)
-        found = jit.compare(test.packed(0).address, average, last, t, 2.0 * t, 3.0 * t)
+        has_changed = jit.compare(test.packed(0).address, average, last, t, 2.0 * t, 3.0 * t)
         excess, new = average - usual, 1.0 / min(t + 1, 100)
         usual += new * (2 * sizes[1] * share(excess, sizes[1]) if t > 1 else excess)
         sizes += new * (np.abs([average - last, excess]) - sizes)
         numbers = test.numbers[[jit.LAGS, jit.RISES, jit.LAG, jit.SPREAD, jit.LOSS]]
         assert_allclose(numbers, [*evidence, *sizes, usual], rtol=1e-12)
         assert jit.is_due(test.packed(0).address, t) == (t % 8 == 0 or evidence[1] > 2.0)
-        assert found == (evidence.min() >= 100.0)
-        if found:
+        assert has_changed == (evidence.min() >= 100.0)
+        if has_changed:
             break
     assert 150 < start < t < 499
     assert test.change == (start, (2.0 * start, 3.0 * start))
@@ -147,17 +147,17 @@ def test_losses_that_are_not_finite_are_no_evidence():
 
 
 def test_a_change_is_found_soon():
-    found = [trained(*drifting(np.random.default_rng(seed)))[1] for seed in range(20)]
-    assert all(len(rows) >= 1 and rows[0] > 3000 for rows in found)
-    assert sum(rows[0] <= 3500 for rows in found) >= 18
-    assert sum(map(len, found)) <= 22
+    rows_of_streams = [trained(*drifting(np.random.default_rng(seed)))[1] for seed in range(20)]
+    assert all(len(rows) >= 1 and rows[0] > 3000 for rows in rows_of_streams)
+    assert sum(rows[0] <= 3500 for rows in rows_of_streams) >= 18
+    assert sum(map(len, rows_of_streams)) <= 22
 
 
 def test_no_change_is_found_where_there_is_none():
-    found = [
+    rows_of_streams = [
         trained(*drifting(np.random.default_rng(seed), 20_000, 20_000))[1] for seed in range(10)
     ]
-    assert sum(map(len, found)) == 0
+    assert sum(map(len, rows_of_streams)) == 0
 
 
 STATIONARY = {
@@ -208,10 +208,10 @@ def test_after_a_small_change_the_model_is_soon_as_good_as_before():
 @pytest.mark.slow
 def test_the_model_recovers_from_a_change(rng):
     X, y = drifting(rng, 40_000, 20_000)
-    model, found = trained(X[:24_000], y[:24_000])
+    model, rows = trained(X[:24_000], y[:24_000])
     same = slice(24_000, 40_000)
-    assert found
-    assert found[0] < 20_500
+    assert rows
+    assert rows[0] < 20_500
     assert model.score(X[same], y[same]) > 0.85
     untested = OnlineMKLClassifier(KERNELS, random_state=0).fit(X[:24_000], y[:24_000], shards=2)
     assert untested.model_.trainer.find(DriftTest) is None
@@ -221,8 +221,8 @@ def test_hedge_turns_to_another_kernel(rng):
     X = rng.normal(size=(12_000, 4))
     f = np.where(np.arange(12_000) < 8000, X[:, 0] * X[:, 1], X[:, 2] * X[:, 3])
     kernels = ["gaussian:features=60,on=0:2", "gaussian:features=60,on=2:4"]
-    model, found = trained(X, (f > 0).astype(int), kernels=kernels)
-    assert len(found) == 1
+    model, rows = trained(X, (f > 0).astype(int), kernels=kernels)
+    assert len(rows) == 1
     assert model.kernel_weights_["gaussian:features=60,on=2:4"] > 0.9
 
 
@@ -240,8 +240,8 @@ def test_kernel_expansions_compare_both_models(kernels, budget, rng):
     both = trainer.structure.zeros(1), trainer.structure.zeros(1)
     for bank in trainer.banks:
         bank.add_both(x, *both)
-    for own, wanted in zip(both, expected):
-        assert_allclose(own.unary, wanted.unary, rtol=1e-9, atol=1e-12)
+    for potentials, wanted in zip(both, expected):
+        assert_allclose(potentials.unary, wanted.unary, rtol=1e-9, atol=1e-12)
 
 
 def test_regressors_and_labelers_are_tested_as_well(rng):
@@ -255,7 +255,7 @@ def test_regressors_and_labelers_are_tested_as_well(rng):
     tokens = labels ^ (np.arange(3000) >= 1500)[:, None]
     changes = Changes()
     labeler = SequenceLabeler(["linear"], random_state=0, callbacks=[changes])
-    labeler.partial_fit([np.eye(2)[own] for own in tokens], list(labels))
+    labeler.partial_fit([np.eye(2)[codes] for codes in tokens], list(labels))
     assert changes.rows
     assert 1500 < changes.rows[0] < 1800
 
@@ -291,17 +291,21 @@ def test_in_a_stream_the_average_goes_on_from_that_of_fit(average, rng):
     ).fit(X, y)
     trainer, codec = model.model_.trainer, model.model_.codec
     examples = codec.encode_known(model._read_known(TrainingBlock(X, y)))
-    own = lambda potentials: np.array([potentials(x).unary[0, 0] for x, *_ in list(examples)[:20]])  # noqa: E731
+
+    def scores_by(potentials):
+        return np.array([potentials(x).unary[0, 0] for x, *_ in list(examples)[:20]])
+
     weigh = lambda t: t**2 * np.exp(np.sqrt(t) / 3 if average == "auto" else 0.0)  # noqa: E731
     earlier = sum((t / 600) ** 2 for t in range(1, 601)) * weigh(600)
-    parts, weights = [own(trainer.predictor().potentials)], [earlier]
+    scores = [scores_by(trainer.predictor().potentials)]
+    weights = [earlier]
     trainer.join("drift")
     for i in range(100):
         trainer.update(*examples[i])
-        parts.append(own(trainer.potentials))
+        scores.append(scores_by(trainer.potentials))
         weights.append(weigh(601 + i))
-    averaged = own(trainer.predictor().potentials)
-    assert_allclose(averaged, np.average(parts, axis=0, weights=weights), rtol=1e-9, atol=1e-12)
+    averaged = scores_by(trainer.predictor().potentials)
+    assert_allclose(averaged, np.average(scores, axis=0, weights=weights), rtol=1e-9, atol=1e-12)
 
 
 def test_rates_restart_only_if_gradients_became_longer():
@@ -328,31 +332,33 @@ def test_rates_restart_only_if_gradients_became_longer():
 
 def test_pieces_give_the_model_of_a_stream(rng):
     X, y = drifting(rng)
-    whole, found = trained(X, y, [1000, 5000])  # kernels learn their widths from the first piece
+    at_once, rows = trained(X, y, [1000, 5000])  # kernels learn their widths from the first piece
     pieces, again = trained(X, y, [1000, 700, 1, 1, 298, 2000, 37, 1, 1962])
-    assert found == again
-    assert found
-    assert_allclose(whole.decision_function(X), pieces.decision_function(X), rtol=1e-7, atol=1e-9)
+    assert rows == again
+    assert rows
+    assert_allclose(at_once.decision_function(X), pieces.decision_function(X), rtol=1e-7, atol=1e-9)
     changes = Changes()
     stream = OnlineMKLClassifier(
         KERNELS, random_state=0, epochs=1, weighting="norms", callbacks=[changes]
     )
     stream.fit(Stream.from_arrays(X, y), classes=[0, 1])
-    known, found = trained(X, y, weighting="norms")
-    assert changes.rows == found
-    assert [row for record in stream.history_ for row in record.get("changes", [])] == found
-    assert_allclose(stream.decision_function(X), known.decision_function(X), rtol=1e-7, atol=1e-9)
+    in_blocks, rows = trained(X, y, weighting="norms")
+    assert changes.rows == rows
+    assert [row for record in stream.history_ for row in record.get("changes", [])] == rows
+    assert_allclose(
+        stream.decision_function(X), in_blocks.decision_function(X), rtol=1e-7, atol=1e-9
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weighting", ["norms", "out-of-sample"])
 def test_rounds_give_the_model_of_a_compiled_pass(weighting, rng, monkeypatch):
     X, y = drifting(rng)
-    compiled, found = trained(X, y, weighting=weighting)
+    compiled, rows = trained(X, y, weighting=weighting)
     monkeypatch.setattr("omkl.online.training_loop.fastest_pass", lambda *_: None)
     rounds, again = trained(X, y, weighting=weighting)
-    assert found == again
-    assert found
+    assert rows == again
+    assert rows
     assert_array_equal(rounds.decision_function(X), compiled.decision_function(X))
 
 
@@ -380,13 +386,13 @@ def test_a_resumed_run_is_equal_bit_for_bit(killed, rng, tmp_path):
 @pytest.mark.parametrize("cut", [1500, 3020, 4000])
 def test_a_saved_model_goes_on(cut, rng, tmp_path):
     X, y = drifting(rng)
-    straight, found = trained(X, y, [cut, 6000 - cut])
+    straight, rows = trained(X, y, [cut, 6000 - cut])
     model, before = trained(X[:cut], y[:cut], cut)
     model.set_params(callbacks=None).save(tmp_path / "model.npz")
     changes = Changes()
     loaded = omkl.load(tmp_path / "model.npz").set_params(callbacks=[changes])
     loaded.partial_fit(X[cut:], y[cut:])
-    assert before + changes.rows == found
+    assert before + changes.rows == rows
     assert_array_equal(loaded.decision_function(X), straight.decision_function(X))
 
 
@@ -397,10 +403,10 @@ def test_a_saved_model_goes_on(cut, rng, tmp_path):
 def test_a_change_is_logged_and_recorded_with_its_row(rng, caplog):
     X, y = drifting(rng)
     with caplog.at_level(logging.WARNING, "omkl"):
-        model, found = trained(X, y)
+        model, rows = trained(X, y)
     assert [record.get("changes") for record in model.history_].count(None) == 5
-    assert model.history_[3]["changes"] == found
-    message = f"The averaged model lags behind the stream at row {found[0]}: the average restarts."
+    assert model.history_[3]["changes"] == rows
+    message = f"The averaged model lags behind the stream at row {rows[0]}: the average restarts."
     assert caplog.messages == [message]
     # the same, learned row by row, without callbacks
     singly = OnlineMKLClassifier(KERNELS, random_state=0).partial_fit(
@@ -410,7 +416,7 @@ def test_a_change_is_logged_and_recorded_with_its_row(rng, caplog):
         for i in range(10, len(X)):
             singly.partial_fit(X[i : i + 1], y[i : i + 1])
     assert caplog.messages == [message] * 2
-    assert [row for record in singly.history_ for row in record.get("changes", [])] == found
+    assert [row for record in singly.history_ for row in record.get("changes", [])] == rows
 
 
 def test_rows_are_counted_as_users_count_them(rng):
@@ -427,13 +433,13 @@ def test_rows_are_counted_as_users_count_them(rng):
             model.partial_fit(X[part], y[part], classes=[0, 1], sample_weight=weights[part])
         return model.model_.trainer, changes.rows
 
-    trainer, found = learned(np.arange(6000) % 2)
-    assert len(found) == 1
-    assert 3000 < found[0] < 3800
-    assert found[0] % 2 == 0
+    trainer, rows = learned(np.arange(6000) % 2)
+    assert len(rows) == 1
+    assert 3000 < rows[0] < 3800
+    assert rows[0] % 2 == 0
     assert (trainer.round, trainer.find(DriftTest).rows) == (3000, 6000)
-    trainer, found = learned(np.full(6000, 2.0))
-    assert found == []
+    trainer, rows = learned(np.full(6000, 2.0))
+    assert rows == []
     assert (trainer.round, trainer.find(DriftTest).rows) == (12_000, 6000)
 
 

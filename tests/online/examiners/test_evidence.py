@@ -45,7 +45,8 @@ def recorded(monkeypatch):
     told, take = [], Evidence.before_round
 
     def before_round(self, trainer, x, y, weight):
-        reference, parts = trainer.structure.zeros(len(x)), []
+        reference = trainer.structure.zeros(len(x))
+        potentials_of_groups = []
         n = len(trainer.penalized_banks)
         for bank in trainer.banks[n:]:
             bank.add_potentials(x, reference)
@@ -53,12 +54,12 @@ def recorded(monkeypatch):
             scales = bank.group_state.scales.copy()
             for k in range(len(bank.names)):
                 bank.group_state.scales[:] = np.where(np.arange(len(scales)) == k, scales, 0.0)
-                own = trainer.structure.zeros(len(x))
-                bank.add_potentials(x, own)
-                parts.append(own.unary.copy())
+                potentials = trainer.structure.zeros(len(x))
+                bank.add_potentials(x, potentials)
+                potentials_of_groups.append(potentials.unary.copy())
             bank.group_state.scales[:] = scales
         residual = -CRF().value_and_gradient(trainer.structure, reference, y)[1].unary
-        told.append((np.array(parts), residual, weight))
+        told.append((np.array(potentials_of_groups), residual, weight))
         take(self, trainer, x, y, weight)
 
     monkeypatch.setattr(Evidence, "before_round", before_round)
@@ -87,27 +88,30 @@ def test_evidence_is_the_covariance_of_potentials_with_what_is_left_to_explain(k
     ]  # later passes bring no new examples
     p, K = first[0][0].shape[0], first[0][0].shape[2]
     totals, n_positions, evidence = np.zeros((p + 1, K)), 0.0, []
-    for parts, residual, weight in first:
+    for potentials, residual, weight in first:
         mean = totals / max(n_positions, 1.0)
-        slopes = np.einsum("pnj,nj->p", parts - mean[:p, None], residual - mean[p])
-        evidence.append(weight * np.where(parts.any(axis=(1, 2)), slopes, 0.0))
-        kept = (1 - 1 / MEMORY) ** len(residual)
-        totals = kept * totals + np.concatenate([parts.sum(axis=1), residual.sum(axis=0)[None]])
-        n_positions = kept * n_positions + len(residual)
+        slopes = np.einsum("pnj,nj->p", potentials - mean[:p, None], residual - mean[p])
+        evidence.append(weight * np.where(potentials.any(axis=(1, 2)), slopes, 0.0))
+        remaining = (1 - 1 / MEMORY) ** len(residual)
+        totals = remaining * totals + np.concatenate(
+            [potentials.sum(axis=1), residual.sum(axis=0)[None]]
+        )
+        n_positions = remaining * n_positions + len(residual)
     evidence = np.array(evidence)
     expected = evidence.sum(axis=0) / (np.sqrt(len(first)) * evidence.std(axis=0))
     np.testing.assert_allclose(model.model_.trainer.find(Evidence).z_scores(), expected, rtol=1e-5)
 
 
 def test_banks_of_templates_know_their_inner_products(monkeypatch):
-    found, own = [], ArcTemplateBank.inner_products
+    products = []
+    inner_products = ArcTemplateBank.inner_products
 
     def checked(bank, x, gradient, totals):
-        found.append(own(bank, x, gradient, totals))
+        products.append(inner_products(bank, x, gradient, totals))
         np.testing.assert_allclose(
-            found[-1], Bank.inner_products(bank, x, gradient, totals), rtol=1e-5, atol=1e-8
+            products[-1], Bank.inner_products(bank, x, gradient, totals), rtol=1e-5, atol=1e-8
         )
-        return found[-1]
+        return products[-1]
 
     monkeypatch.setattr(ArcTemplateBank, "inner_products", checked)
     rng = np.random.default_rng(0)
@@ -126,8 +130,8 @@ def test_banks_of_templates_know_their_inner_products(monkeypatch):
     omkl.DependencyParser(templates, epochs=2, weighting="out-of-sample", random_state=0).fit(
         sentences
     )
-    assert len(found) == len(sentences)
-    assert np.all(np.abs(found[-1]) > 0)
+    assert len(products) == len(sentences)
+    assert np.all(np.abs(products[-1]) > 0)
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "linear"])
@@ -225,18 +229,18 @@ def test_useless_groups_are_left_out_whatever_trains_them(kind, options):
     for name in left:
         low, high = map(int, name.split("on=")[1].split(":"))
         changed[..., low:high] = 5.0
-    for own, other in zip(model.predict(changed), model.predict(X)):
-        np.testing.assert_array_equal(own, other)
+    for labels, expected in zip(model.predict(changed), model.predict(X)):
+        np.testing.assert_array_equal(labels, expected)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"cache_size": 0}, {"budget": 60}])
 def test_what_is_left_out_is_not_computed_any_more(options):
     X, y = interaction(400)
-    asked, rounds = [], []
+    rounds_before, rounds = [], []
 
     def useless(A, B):
-        asked.append(len(rounds))
+        rounds_before.append(len(rounds))
         return np.exp(-np.square(A[:, None, 20:25] - B[None, :, 20:25]).sum(axis=2))
 
     kernels = {"useful": USEFUL, "useless": useless, **{name: name for name in JUNK}}
@@ -246,8 +250,8 @@ def test_what_is_left_out_is_not_computed_any_more(options):
     model.callbacks = [lambda trainer, record: rounds.append(record)]
     model.fit(X, y)
     assert "useless" in model.left_out_
-    assert asked
-    assert max(asked) <= 0
+    assert rounds_before
+    assert max(rounds_before) <= 0
 
 
 @pytest.mark.slow
@@ -280,15 +284,15 @@ def test_where_nothing_shows_anything_all_groups_stay():
 
 @pytest.mark.slow
 def test_a_warning_names_weak_evidence():
-    """Useless groups exceed the level in a twentieth of the draws, and few examples do not count."""
+    """Useless groups exceed the level in a twentieth of the draws; few examples do not count."""
     rng = np.random.default_rng(0)
     n_warned = 0
     for seed in range(12):
-        with warnings.catch_warnings(record=True) as found:
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always", DataWarning)
             model = omkl.OnlineMKLClassifier(JUNK, weighting="out-of-sample", random_state=seed)
             model.fit(rng.normal(size=(100, 43)), rng.integers(2, size=100))
-        n_warned += any("No group stands out" in str(own.message) for own in found)
+        n_warned += any("No group stands out" in str(warning.message) for warning in warned)
     assert n_warned >= 9
     assert list(model.evidence_) == JUNK
     with warnings.catch_warnings():
@@ -390,13 +394,13 @@ def test_with_weights_that_stay_alike_the_parts_learn_as_the_mean_kernel_does(
     monkeypatch.setattr(
         Evidence, "useful", lambda evidence: np.ones(len(evidence.sums), dtype=bool)
     )
-    parts = omkl.OnlineMKLClassifier(specs, cache_size=cache_size, **options).fit(X, y)
-    whole = omkl.OnlineMKLClassifier([Average(specs)], **options).fit(X, y)
+    separate = omkl.OnlineMKLClassifier(specs, cache_size=cache_size, **options).fit(X, y)
+    averaged = omkl.OnlineMKLClassifier([Average(specs)], **options).fit(X, y)
     np.testing.assert_allclose(
-        parts.decision_function(X), whole.decision_function(X), rtol=1e-6, atol=1e-8
+        separate.decision_function(X), averaged.decision_function(X), rtol=1e-6, atol=1e-8
     )
-    np.testing.assert_allclose(list(parts.kernel_weights_.values()), 1 / 6)
-    losses = [[record["loss"] for record in model.history_] for model in (parts, whole)]
+    np.testing.assert_allclose(list(separate.kernel_weights_.values()), 1 / 6)
+    losses = [[record["loss"] for record in model.history_] for model in (separate, averaged)]
     np.testing.assert_allclose(*losses, rtol=1e-6)
 
 
