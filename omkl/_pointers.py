@@ -172,7 +172,8 @@ class Layout(Generic[N]):
     kind : type
         Class of the named tuple.
     **fields : numba types
-        Types of its fields: contiguous arrays, ``INTEGER`` or ``FLOAT``.
+        Types of fields: contiguous arrays, ``INTEGER`` or ``FLOAT``. By default, an ``int`` is an
+        ``INTEGER``, a ``float`` a ``FLOAT``, and an array a ``VECTOR``.
 
     Attributes
     ----------
@@ -182,16 +183,23 @@ class Layout(Generic[N]):
 
     def __init__(self, kind: type[N], **fields: types.Type) -> None:
         self.kind = kind
-        self.fields = fields
+        self.fields = {**self._default_types(), **fields}
         self.starts = {}
         self.size = 0
         for name in kind._fields:
             self.starts[name] = self.size
-            field = fields[name]
+            field = self.fields[name]
             self.size += 1 + field.ndim if isinstance(field, types.Array) else 1
         self.at = _INTERPRETED.at if config.DISABLE_JIT else _reader(self)
         if not config.DISABLE_JIT:
-            self.at.cache_key = f"{kind.__name__}: {[(name, fields[name]) for name in self.starts]}"
+            typed = [(name, self.fields[name]) for name in self.starts]
+            self.at.cache_key = f"{kind.__name__}: {typed}"
+
+    def _default_types(self) -> dict[str, types.Type]:
+        """Return the types of fields that follow from annotations."""
+        defaults = {int: INTEGER, float: FLOAT, np.ndarray: VECTOR}
+        annotations = self.kind.__annotations__
+        return {name: defaults[kind] for name, kind in annotations.items() if kind in defaults}
 
     def pack(self, values: N) -> "Packed":
         """Return the block of a named tuple, which keeps its arrays alive.
@@ -222,7 +230,8 @@ class Layout(Generic[N]):
             or not value.flags.c_contiguous
         ):
             raise TypeError(
-                f"{self.kind.__name__}.{name} must be a contiguous array of {field}, not {value.dtype}."
+                f"{self.kind.__name__}.{name} must be a contiguous array of {field}, "
+                f"not {value.dtype}."
             )
         block[start] = value.ctypes.data
         block[start + 1 : start + 1 + field.ndim] = value.shape

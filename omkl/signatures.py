@@ -18,6 +18,7 @@ Arguments that many functions share:
     Place of the first token of the example in the input ``x``.
 """
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from numba import types
@@ -85,6 +86,8 @@ DECODE = Signature(
 #: Write the marginals of all parts; return log Z, minus infinity if nothing is allowed. Nan, if it
 #: is not precise enough, so that ``marginals_in_logs`` is called.
 MARGINALS = Signature("marginals", FLOAT, **_OF_STRUCTURE, **_POTENTIALS, **_GRADIENT)
+#: The same, precise at any magnitude.
+MARGINALS_IN_LOGS = MARGINALS
 #: Return the score of labels (n,).
 SCORE = Signature("score", FLOAT, **_OF_STRUCTURE, **_POTENTIALS, labels=INTEGERS)
 #: Add ``amount`` to every part of the labels.
@@ -108,8 +111,7 @@ class StructureFunctions(NamedTuple):
     indicate: Any
     cost: Any
     augment: Any
-    #: A function with the signature of ``marginals`` that is precise at any magnitude, if that may
-    #: return nan.
+    #: None, if ``marginals`` never returns nan.
     marginals_in_logs: Any = None
 
 
@@ -211,8 +213,41 @@ COMPARE = Signature(
 
 
 class ExaminerFunctions(NamedTuple):
-    """Compiled functions of a part that examines examples."""
+    """Compiled functions of a part that examines examples; None for one that it lacks."""
 
     is_due: Any
     look: Any
     compare: Any
+
+
+#: Functions that a part may lack.
+OPTIONAL = {"marginals_in_logs", "look", "compare"}
+
+
+def addresses_of(functions: Any, unused: Collection[str] = ()) -> dict[str, int]:
+    """Return the addresses of the compiled functions of a part, by their names.
+
+    Parameters
+    ----------
+    functions : named tuple
+        Such as :class:`BankFunctions`: each function has the signature of the same name.
+    unused : collection of str
+        Names of functions that are never called. They are not compiled.
+
+    Returns
+    -------
+    dict of str to int
+        0 for functions that are unused, or None where that is allowed.
+
+    Raises
+    ------
+    InputError
+        If one is no compiled function, or has another signature.
+    """
+    addresses = {}
+    for name, function in functions._asdict().items():
+        is_absent = function is None and name in OPTIONAL
+        addresses[name] = 0
+        if not is_absent and name not in unused:
+            addresses[name] = globals()[name.upper()].address_of(function)
+    return addresses

@@ -220,7 +220,8 @@ def check_regularizer(regularizer: Regularizer, n_groups: int = 5) -> None:
             gap = own.value(np.abs(b)) + own.conjugate(other) - b @ other
             _holds(
                 gap >= -1e-6,
-                f"conjugate() must be at least y'b - value(), not {own.conjugate(other)} at {other}.",
+                f"conjugate() must be at least y'b - value(), "
+                f"not {own.conjugate(other)} at {other}.",
             )
     if own.smooth_conjugate:
         expected = _slopes(own.conjugate, b)
@@ -455,7 +456,8 @@ def _check_compiled_labels(
     _check_calls(loss_of, potentials, gold)
     value, gradient = loss_of(potentials, gold)
     expected, slopes = loss.value_and_gradient(structure, potentials, gold)
-    promise = f"The compiled functions of {loss!r} and {type(structure).__name__} must give value and gradient"
+    loss_and_structure = f"{loss!r} and {type(structure).__name__}"
+    promise = f"The compiled functions of {loss_and_structure} must give value and gradient"
     _equal(value, expected, promise, 1e-9)
     zero = map_arrays(np.zeros_like, potentials)
     for found, array in zip(arrays_of(gradient or zero), arrays_of(slopes or zero)):
@@ -605,7 +607,7 @@ def check_bank(bank: Bank, examples: Sequence[tuple[Any, Output]], structure: St
 
 
 def _check_functions_of_a_bank(bank: Bank, x: Any, average: Potentials) -> None:
-    """Check what only parts that examine examples call, and the signatures of compiled functions."""
+    """Check what examining parts call, and the signatures of compiled functions."""
     averaged = map_arrays(np.zeros_like, average)
     bank.add_averaged_potentials(x, averaged)
     for found, expected in zip(arrays_of(averaged), arrays_of(average)):
@@ -617,8 +619,7 @@ def _check_functions_of_a_bank(bank: Bank, x: Any, average: Potentials) -> None:
     _equal(products, expected, "inner_products() must be those of groups")
     _equal(totals, sums, "inner_products() must sum the potentials of each group")
     if isinstance(bank, CompiledBank):
-        for name, function in bank.functions._asdict().items():
-            getattr(signatures, name.upper()).address_of(function)
+        signatures.addresses_of(bank.functions)
 
 
 def check_kernel(kernel: Kernel, X: np.ndarray | None = None) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl._compilation import compiled, inner
-from omkl._pointers import FLAGS, FLOAT, VECTOR, Layout
+from omkl._pointers import FLAGS, Layout
 
 #: Logarithm of the smallest ratio of two weights; a weight that underflows to 0 could not grow
 #: again.
@@ -46,11 +46,8 @@ class BankGroups(NamedTuple):
     left_out: np.ndarray
 
 
-_TYPES = dict.fromkeys(Groups._fields, VECTOR)
-_TYPES |= dict.fromkeys(["empty", "activated", "deactivated", "left_out"], FLAGS)
-_TYPES |= dict.fromkeys(["lowest_scale", "highest_scale"], FLOAT)
-GROUPS = Layout(Groups, **_TYPES)
-BANK_GROUPS = Layout(BankGroups, **{name: _TYPES[name] for name in BankGroups._fields})
+GROUPS = Layout(Groups, empty=FLAGS, activated=FLAGS, deactivated=FLAGS, left_out=FLAGS)
+BANK_GROUPS = Layout(BankGroups, empty=FLAGS, activated=FLAGS, left_out=FLAGS)
 groups_at = GROUPS.at
 bank_groups_at = BANK_GROUPS.at
 
@@ -231,7 +228,7 @@ class HedgeArrays(NamedTuple):
     learning: np.ndarray
 
 
-HEDGE = Layout(HedgeArrays, **{name: VECTOR for name in HedgeArrays._fields})
+HEDGE = Layout(HedgeArrays)
 hedge_at = HEDGE.at
 
 

@@ -135,15 +135,10 @@ class EdgeBank(CompiledBank):
         return self.pairs.kind
 
     def arrays(self) -> jit.Edges:
-        functions = self.bank.compiled
         return jit.Edges(
             bank=self.bank.packed().address,
             groups=self.bank.group_state.address,
-            scores=signatures.SCORES.address_of(functions.scores),
-            average=signatures.AVERAGE.address_of(functions.average),
-            step=signatures.STEP.address_of(functions.step),
-            fold=signatures.FOLD.address_of(functions.fold),
-            slopes=signatures.SLOPES.address_of(functions.slopes),
+            **signatures.addresses_of(self.bank.compiled),
             n_groups=len(self.names),
             n_weights=self.pairs.n_weights,
             index=self.pairs.index,

@@ -4,7 +4,7 @@
 in the same order.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import types
@@ -175,26 +175,31 @@ class Scratch(NamedTuple):
     totals: np.ndarray
 
 
-def _addresses(kind: Any) -> dict[str, types.Type]:
-    return dict.fromkeys(kind._fields, INTEGER)
-
-
-BANK = Layout(BankParts, **_addresses(BankParts))
-STEP = Layout(StepParts, prox=ADDRESS, parameters=VECTOR, factor=FLOAT, quadratic=FLOAT)
-EXAMINER = Layout(ExaminerParts, **_addresses(ExaminerParts))
-LOSS = Layout(LossParts, function=ADDRESS, parameters=VECTOR, of_numbers=INTEGER)
-_OF_MODEL = _addresses(Model) | dict.fromkeys(["banks", "steps", "examiners", "phases"], INTEGERS)
-_OF_MODEL |= dict.fromkeys(["examined", "schedule", "state"], VECTOR) | {"radius": FLOAT}
-MODEL = Layout(Model, **_OF_MODEL)
-_OF_ROUNDS = dict.fromkeys(Rounds._fields, VECTOR)
-_OF_ROUNDS |= dict.fromkeys(["lows", "ends", "edge_lows", "edge_ends"], INTEGERS)
-_OF_ROUNDS |= dict.fromkeys(["structures", "n_pairs", "codes"], INTEGERS)
-_OF_ROUNDS |= dict.fromkeys(["n_rounds", "testing", "of_numbers"], INTEGER)
-ROUNDS = Layout(Rounds, **_OF_ROUNDS)
-_OF_SCRATCH = dict.fromkeys(Scratch._fields, VECTOR)
-_OF_SCRATCH |= dict.fromkeys(["unary", "gradient", "memory", "totals"], MATRIX)
-_OF_SCRATCH |= {"pairwise": CUBE, "pair_gradient": CUBE, "labels": INTEGERS}
-SCRATCH = Layout(Scratch, **_OF_SCRATCH)
+BANK = Layout(BankParts)
+STEP = Layout(StepParts)
+EXAMINER = Layout(ExaminerParts)
+LOSS = Layout(LossParts)
+MODEL = Layout(Model, banks=INTEGERS, steps=INTEGERS, examiners=INTEGERS, phases=INTEGERS)
+ROUNDS = Layout(
+    Rounds,
+    lows=INTEGERS,
+    ends=INTEGERS,
+    edge_lows=INTEGERS,
+    edge_ends=INTEGERS,
+    structures=INTEGERS,
+    n_pairs=INTEGERS,
+    codes=INTEGERS,
+)
+SCRATCH = Layout(
+    Scratch,
+    unary=MATRIX,
+    pairwise=CUBE,
+    gradient=MATRIX,
+    pair_gradient=CUBE,
+    labels=INTEGERS,
+    memory=MATRIX,
+    totals=MATRIX,
+)
 bank_at, step_at, examiner_at, loss_at = BANK.at, STEP.at, EXAMINER.at, LOSS.at
 model_at, rounds_at, scratch_at = MODEL.at, ROUNDS.at, SCRATCH.at
 

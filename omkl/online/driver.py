@@ -364,13 +364,10 @@ class PackedModel:
     def _pack(self) -> Packed:
         """Return the block of the model."""
         trainer = self._trainer
-        functions = trainer.method.functions
         schedule: Any = KNOWN_RATES
         if trainer.schedule.adaptive:
             schedule = trainer.schedule.compiled
-        part_scales = 0
-        if self._examiners:
-            part_scales = signatures.PART_SCALES.address_of(functions.part_scales)
+        unused = set() if self._examiners else {"part_scales"}
         return jit.MODEL.pack(
             jit.Model(
                 banks=_addresses_of(self._packed_banks),
@@ -387,16 +384,10 @@ class PackedModel:
                 loss=self._packed_losses[0].address,
                 reference_loss=self._packed_losses[-1].address,
                 method=0,
-                begin=signatures.BEGIN.address_of(functions.begin),
-                square=signatures.SQUARE.address_of(functions.square),
-                shrink=signatures.SHRINK.address_of(functions.shrink),
-                distance=signatures.DISTANCE.address_of(functions.distance),
-                part_scales=part_scales,
+                **signatures.addresses_of(trainer.method.functions, unused),
                 forgets=int(trainer.method.forgets),
                 schedule=trainer.schedule.numbers,
-                rate=signatures.RATE.address_of(schedule.rate),
-                observe=signatures.OBSERVE.address_of(schedule.observe),
-                reach=signatures.REACH.address_of(schedule.reach),
+                **signatures.addresses_of(schedule),
                 radius=trainer.radius,
                 state=self.state,
             )
@@ -504,16 +495,14 @@ def _addresses_of(packed: list[Packed]) -> np.ndarray:
 
 def _packed_bank(bank: CompiledBank, trainer: OnlineTrainer) -> Packed:
     """Return the functions of a bank; those of groups that are never examined are not compiled."""
-    functions = bank.compiled
     groups = bank.group_state.groups
     is_penalized = groups.start < trainer.n_penalized
     models = {part.examines for part in trainer.examiners.values() if part.takes_part}
-    average = 0
-    if "average" in models:
-        average = signatures.AVERAGE.address_of(functions.average)
-    slopes = 0
-    if is_penalized and "reference" in models:
-        slopes = signatures.SLOPES.address_of(functions.slopes)
+    unused = set()
+    if "average" not in models:
+        unused.add("average")
+    if not is_penalized or "reference" not in models:
+        unused.add("slopes")
     return jit.BANK.pack(
         jit.BankParts(
             arrays=0,
@@ -523,11 +512,7 @@ def _packed_bank(bank: CompiledBank, trainer: OnlineTrainer) -> Packed:
             first=groups.start,
             end=groups.stop,
             is_penalized=int(is_penalized),
-            scores=signatures.SCORES.address_of(functions.scores),
-            average=average,
-            step=signatures.STEP.address_of(functions.step),
-            fold=signatures.FOLD.address_of(functions.fold),
-            slopes=slopes,
+            **signatures.addresses_of(bank.compiled, unused),
         )
     )
 
@@ -540,20 +525,11 @@ def _packed_step(step: ProximalStep) -> Packed:
 
 def _packed_examiner(part: TrainerPart) -> Packed:
     """Return the functions of a part that examines examples; 0 for one that it lacks."""
-    functions = part.compiled
-    look = 0
-    if functions.look is not None:
-        look = signatures.LOOK.address_of(functions.look)
-    compare = 0
-    if functions.compare is not None:
-        compare = signatures.COMPARE.address_of(functions.compare)
     return jit.EXAMINER.pack(
         jit.ExaminerParts(
             arrays=0,
             model=jit.AVERAGED if part.examines == "average" else jit.WITHOUT_GROUPS,
-            is_due=signatures.IS_DUE.address_of(functions.is_due),
-            look=look,
-            compare=compare,
+            **signatures.addresses_of(part.compiled),
         )
     )
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl._compilation import borrowing, compiled
-from omkl._pointers import ADDRESS, MATRIX, Layout
+from omkl._pointers import MATRIX, Layout
 from omkl.signatures import (
     AUGMENT,
     COST,
@@ -45,7 +45,7 @@ class Labels(NamedTuple):
 
 #: Address for functions that read no arrays.
 NO_ARRAYS = 0
-STRUCTURE = Layout(StructureAddresses, **dict.fromkeys(StructureAddresses._fields, ADDRESS))
+STRUCTURE = Layout(StructureAddresses)
 LABELS = Layout(Labels, costs=MATRIX)
 structure_at = STRUCTURE.at
 labels_at = LABELS.at

@@ -24,16 +24,6 @@ P = TypeVar("P", bound=tuple)
 
 #: Pairs of labels where there are none.
 NO_PAIRS = np.zeros((0, 0, 0))
-#: Signatures of the compiled functions of a structure.
-SIGNATURES = StructureFunctions(
-    decode=signatures.DECODE,
-    marginals=signatures.MARGINALS,
-    score=signatures.SCORE,
-    indicate=signatures.INDICATE,
-    cost=signatures.COST,
-    augment=signatures.AUGMENT,
-    marginals_in_logs=signatures.MARGINALS,
-)
 
 
 class Structure(Component):
@@ -303,14 +293,10 @@ class PackedStructure:
     def __init__(
         self, functions: StructureFunctions | None, names: Collection[str], arrays: Packed | None
     ) -> None:
-        addresses = dict.fromkeys(StructureFunctions._fields, 0)
-        called = set(names)
-        if "marginals" in called:
-            called.add("marginals_in_logs")
-        for name in called:
-            function = getattr(functions, name)
-            if function is not None:
-                addresses[name] = getattr(SIGNATURES, name).address_of(function)
+        unused = set(StructureFunctions._fields).difference(names)
+        if "marginals" in names:
+            unused.discard("marginals_in_logs")
+        addresses = signatures.addresses_of(functions, unused)
         self._arrays = arrays
         address_of_arrays = 0 if arrays is None else arrays.address
         self._functions = STRUCTURE.pack(StructureAddresses(**addresses, arrays=address_of_arrays))
@@ -319,7 +305,8 @@ class PackedStructure:
     def replace(self, **functions: Any) -> None:
         """Put compiled functions in the place of others, by their names."""
         for name, function in functions.items():
-            self._functions.set(**{name: getattr(SIGNATURES, name).address_of(function)})
+            address = getattr(signatures, name.upper()).address_of(function)
+            self._functions.set(**{name: address})
 
 
 class PackedStructures:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl._compilation import compiled, inner
-from omkl._pointers import VECTOR, Layout
+from omkl._pointers import Layout
 
 #: One of so many rounds is compared.
 STRIDE = 8
@@ -42,7 +42,7 @@ class DriftNumbers(NamedTuple):
     pauses: np.ndarray
 
 
-DRIFT = Layout(DriftNumbers, numbers=VECTOR, pauses=VECTOR)
+DRIFT = Layout(DriftNumbers)
 drift_at = DRIFT.at
 
 

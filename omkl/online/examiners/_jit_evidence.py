@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl._compilation import compiled
-from omkl._pointers import MATRIX, VECTOR, Layout
+from omkl._pointers import MATRIX, Layout
 
 #: The first examples are all tested on. Each time their number doubles from then on, the sampling
 #: rate is halved.
@@ -28,7 +28,7 @@ class EvidenceArrays(NamedTuple):
     counts: np.ndarray
 
 
-EVIDENCE = Layout(EvidenceArrays, sums=VECTOR, squares=VECTOR, totals=MATRIX, counts=VECTOR)
+EVIDENCE = Layout(EvidenceArrays, totals=MATRIX)
 evidence_at = EVIDENCE.at
 
 
