@@ -173,7 +173,7 @@ class Encoder:
         reads_all_numbers = kernels is None or None in selections
         if reads_all_numbers and not self.in_sequences and not self.shapes:
             return data.number_keys()
-        columns: list[str] = []
+        columns = []
         for item in chain.from_iterable(map(_items, selections)):
             is_key = isinstance(item, str) and item not in self.shapes
             if is_key and item not in columns and data.has_number(item):
@@ -411,7 +411,9 @@ class Encoder:
             are_dicts = bool(tokens) and isinstance(tokens[0], dict)
             if are_dicts and width is not None:
                 self._refuse("dicts")
-            return self._arrays_of_dicts(tokens if are_dicts else [{}] * len(tokens))
+            if not are_dicts:
+                tokens = [{}] * len(tokens)
+            return self._arrays_of_dicts(tokens)
         if tokens.shape[1] != width:
             self._refuse(f"rows of {tokens.shape[1]} numbers")
         if sparse.issparse(tokens):
@@ -432,7 +434,7 @@ class Encoder:
 
     def _arrays_of_dicts(self, tokens: Sequence[dict[str, Any]]) -> dict[str, Vectors]:
         """Return the arrays of entries that kernels use, by name."""
-        arrays: dict[str, Vectors] = {}
+        arrays = {}
         if self.numbers:
             table = numbers_of(tokens, self.numbers)
             arrays[COLUMNS] = table
@@ -563,8 +565,12 @@ class Encoder:
             columns = find_columns(kernel.on, width, kernel=name)
             return View(keys=(key,), columns=columns, standardize=kernel.standardize)
         if not all(are_names) or not {*numbers, *vectors}.issuperset(items):
-            choice = f"one of {[*vectors, *numbers]}" if self.shapes else "numbers or an array"
-            got = "" if kernel.on is None else f", got {format_on(kernel.on)}"
+            choice = "numbers or an array"
+            if self.shapes:
+                choice = f"one of {[*vectors, *numbers]}"
+            got = ""
+            if kernel.on is not None:
+                got = f", got {format_on(kernel.on)}"
             raise InputError(
                 f"The kernel {name!r} must say which columns of a table with text, "
                 f"or entries of dicts, it is on, {choice}, as '{name}:on=...'{got}."
@@ -575,7 +581,7 @@ class Encoder:
         for key in keys:
             starts[key] = n_columns
             n_columns += self.shapes[key]
-        positions: list[int] = []
+        positions = []
         for item in items:
             if item in numbers:
                 positions.append(starts[COLUMNS] + numbers.index(item))

@@ -167,7 +167,10 @@ class Vocabulary:
     def _count_tokens(self, features: Mapping[str, KeyFeatures], n_tokens: int) -> None:
         """Count n_tokens, and those that have each key."""
         for key, (places, _, _) in features.items():
-            self.counts[key] += n_tokens if places is None else len(set(places.tolist()))
+            if places is None:
+                self.counts[key] += n_tokens
+            else:
+                self.counts[key] += len(set(places.tolist()))
         self.n_tokens += n_tokens
 
     def expected_in(self, n_tokens: int) -> list[str]:
@@ -554,10 +557,14 @@ def _to_rows(features_by_key: list[KeyFeatures], n_tokens: int) -> Rows:
     places = [np.zeros(0, np.int64)]
     ids = [np.zeros(0, np.int32)]
     values = [np.zeros(0)]
-    for features in features_by_key:
-        places.append(np.arange(n_tokens) if features.places is None else features.places)
-        ids.append(features.ids)
-        values.append(np.ones(len(features.ids)) if features.values is None else features.values)
+    for places_of_key, ids_of_key, values_of_key in features_by_key:
+        if places_of_key is None:
+            places_of_key = np.arange(n_tokens)
+        if values_of_key is None:
+            values_of_key = np.ones(len(ids_of_key))
+        places.append(places_of_key)
+        ids.append(ids_of_key)
+        values.append(values_of_key)
     return _rows(np.concatenate(places), np.concatenate(ids), np.concatenate(values), n_tokens)
 
 

@@ -151,7 +151,10 @@ def token_features(words: Sequence[str]) -> list[dict[str, str | bool]]:
         for offset in template.offsets:
             start = REACH + offset
             values.append(list(map(template.property, padded[start : start + len(words)])))
-        columns.append(values[0] if len(values) == 1 else list(map(BETWEEN.join, zip(*values))))
+        if len(values) == 1:
+            columns += values
+        else:
+            columns.append(list(map(BETWEEN.join, zip(*values))))
     names = [template.name for template in TEMPLATES]
     return [dict(zip(names, values_of_word)) for values_of_word in zip(*columns)]
 
