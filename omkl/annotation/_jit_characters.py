@@ -23,20 +23,27 @@ PADDING = 6
 #: Largest number of characters that features tell apart.
 MOST = 20
 #: First of the atoms that are characters and their kinds, before and after a place; see
-#: ``characters.ATOMS``.
+#: ``tokenizer.ATOMS``.
 LEFT, RIGHT, LEFT_KINDS, RIGHT_KINDS, OTHERS = 0, 4, 8, 14, 20
-_MULTIPLIER, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
-_ONE, _BASE = np.uint64(1), np.uint64(0x100000001B3)
+#: Multiplier of the hash of Fibonacci, and of the hash FNV-1a.
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_BASE = np.uint64(0x100000001B3)
+#: Hash of no character.
+_EMPTY = np.uint64(7)
+_HALF = np.uint64(32)
+_ONE = np.uint64(1)
 
 
 @inner
 def _mix(total, value):
+    """Combine a hash with an integer."""
     total = (total + np.uint64(value) + _ONE) * _MULTIPLIER
     return total ^ (total >> _HALF)
 
 
 @inner
 def _is_wordly(kind):
+    """Check whether a kind of characters is of letters, digits or marks."""
     return UPPER <= kind <= MARK
 
 
@@ -54,51 +61,60 @@ def scan(lower, kinds, runs, hashes):
     hashes : uint64 array (m, N_HASHES)
         Output.
     """
-    i, r, column = PADDING, PADDING, 0
+    i = PADDING
+    r = PADDING
+    column = 0
     end = lower.shape[0] - PADDING
     while i < end and kinds[i] <= NEWLINE:
         i += 1
     while i < end:
-        run, own = runs[r], hashes[r]
+        run = runs[r]
+        hashes_of_run = hashes[r]
         run[START] = i
-        own[:] = np.uint64(7)
+        hashes_of_run[:] = _EMPTY
         while i < end and kinds[i] > NEWLINE:
-            own[WORD] = own[WORD] * _BASE + np.uint64(lower[i])
+            hashes_of_run[WORD] = hashes_of_run[WORD] * _BASE + np.uint64(lower[i])
             i += 1
         run[END] = i
         column += i - run[START]
-        _find_core(lower, kinds, run, own)
+        _find_core(lower, kinds, run, hashes_of_run)
         run[LINE] = column
         n_lines = 0
         while i < end and kinds[i] <= NEWLINE:
             n_lines += kinds[i] == NEWLINE
             i += 1
-        run[GAP] = TEXT_END if i == end else min(1 + n_lines, PARAGRAPH_END)
-        column = 0 if n_lines else column + 1
+        column += 1
+        if n_lines:
+            column = 0
+        run[GAP] = min(BLANK + n_lines, PARAGRAPH_END)
+        if i == end:
+            run[GAP] = TEXT_END
         r += 1
 
 
 @inner
-def _find_core(lower, kinds, run, own):
-    low, high = run[START], run[END]
+def _find_core(lower, kinds, run, hashes):
+    """Find the core of a run: write its start and end to ``run``, and its hashes to ``hashes``."""
+    low = run[START]
+    high = run[END]
     while low < high and not _is_wordly(kinds[low]):
         low += 1
     while high > low and not _is_wordly(kinds[high - 1]):
         high -= 1
-    run[CORE_START], run[CORE_END] = low, high
-    before = -1
+    run[CORE_START] = low
+    run[CORE_END] = high
+    kind_before = -1
     for i in range(low, high):
-        own[CORE] = own[CORE] * _BASE + np.uint64(lower[i])
-        if kinds[i] != before:
-            own[SHAPE] = own[SHAPE] * _BASE + np.uint64(kinds[i])
-        before = kinds[i]
-    own[SHAPE] = _mix(own[SHAPE], min(high - low, 2))
+        hashes[CORE] = hashes[CORE] * _BASE + np.uint64(lower[i])
+        if kinds[i] != kind_before:
+            hashes[SHAPE] = hashes[SHAPE] * _BASE + np.uint64(kinds[i])
+        kind_before = kinds[i]
+    hashes[SHAPE] = _mix(hashes[SHAPE], min(high - low, 2))
 
 
 @compiled
 def find_features(codes, lower, kinds, places, runs, hashes, templates, bits, ids):
-    """Write the features of places into ``ids`` (n, n_templates): template ``t`` has the ids from
-    ``t << bits``.
+    """Write the features of places to ``ids``; template ``t`` has the ids from ``t << bits`` on.
 
     Parameters
     ----------
@@ -112,17 +128,24 @@ def find_features(codes, lower, kinds, places, runs, hashes, templates, bits, id
         Atoms of each template, then -1.
     bits : int
     ids : int32 array (n, n_templates)
+        Output.
     """
     atoms = np.zeros(64, np.uint64)
     shift = np.uint64(64 - bits)
     for p in range(places.shape[0]):
-        i, r = places[p, 0], places[p, 1]
-        gap = runs[r, GAP] if i == runs[r, END] - 1 else NONE
-        j = runs[r + 1, START] if gap else i + 1
+        i = places[p, 0]
+        r = places[p, 1]
+        gap = NONE
+        j = i + 1  # the next character that is no whitespace
+        if j == runs[r, END]:
+            gap = runs[r, GAP]
+            j = runs[r + 1, START]
         for k in range(4):
-            atoms[LEFT + k], atoms[RIGHT + k] = codes[i - k], codes[j + k]
+            atoms[LEFT + k] = codes[i - k]
+            atoms[RIGHT + k] = codes[j + k]
         for k in range(6):
-            atoms[LEFT_KINDS + k], atoms[RIGHT_KINDS + k] = kinds[i - k], kinds[j + k]
+            atoms[LEFT_KINDS + k] = kinds[i - k]
+            atoms[RIGHT_KINDS + k] = kinds[j + k]
         _describe_runs(lower, kinds, i, r, gap, runs, hashes, atoms[OTHERS:])
         for t in range(templates.shape[0]):
             key = _mix(np.uint64(gap), t)
@@ -135,35 +158,54 @@ def find_features(codes, lower, kinds, places, runs, hashes, templates, bits, id
 
 @inner
 def _describe_runs(lower, kinds, i, r, gap, runs, hashes, atoms):
-    """Write the atoms of the run of a place and its neighbours, in the order of
-    ``characters.ATOMS``.
+    """Write the atoms of the run of a place and its neighbours, from ``before`` on.
+
+    They are in the order of ``tokenizer.ATOMS``. The place is after character i of run r.
     """
-    run, following = runs[r], runs[r + 1]
-    before = after = np.uint64(7)
+    run = runs[r]
+    following = runs[r + 1]
     if gap == NONE:
+        before = _EMPTY
         for k in range(run[START], i + 1):
             before = before * _BASE + np.uint64(lower[k])
+        after = _EMPTY
         for k in range(i + 1, run[END]):
             after = after * _BASE + np.uint64(lower[k])
     else:
-        before, after = hashes[r, WORD], hashes[r + 1, WORD]
-    fits = 0 if gap != LINE_END else run[LINE] + following[END] - following[START]
-    atoms[0], atoms[1] = before, after
+        before = hashes[r, WORD]
+        after = hashes[r + 1, WORD]
+    line_with_following = 0
+    if gap == LINE_END:
+        line_with_following = run[LINE] + following[END] - following[START]
+    atoms[0] = before
+    atoms[1] = after
     for k in range(3):
-        atoms[2 + k], atoms[5 + k] = hashes[r - 1 + k, WORD], hashes[r - 1 + k, CORE]
-    atoms[8], atoms[9] = hashes[r + 2, WORD], hashes[r + 2, CORE]
+        atoms[2 + k] = hashes[r - 1 + k, WORD]
+        atoms[5 + k] = hashes[r - 1 + k, CORE]
+    atoms[8] = hashes[r + 2, WORD]
+    atoms[9] = hashes[r + 2, CORE]
     for k in range(4):
         atoms[10 + k] = hashes[r - 1 + k, SHAPE]
-    atoms[14] = kinds[following[CORE_START]] if following[END] else 0
-    atoms[15] = i - run[START] if gap == NONE else MOST
-    atoms[16], atoms[17] = min(run[CORE_END] - run[CORE_START], MOST), min(i + 1 - run[START], MOST)
-    atoms[18], atoms[19] = min(run[LINE] // 8, MOST), min(fits // 8, MOST)
+    atoms[14] = 0
+    if following[END]:
+        atoms[14] = kinds[following[CORE_START]]
+    atoms[15] = MOST
+    if gap == NONE:
+        atoms[15] = i - run[START]
+    atoms[16] = min(run[CORE_END] - run[CORE_START], MOST)
+    atoms[17] = min(i + 1 - run[START], MOST)
+    atoms[18] = min(run[LINE] // 8, MOST)
+    atoms[19] = min(line_with_following // 8, MOST)
     atoms[20] = runs[r - 1, GAP] * N_KINDS + following[GAP]
 
 
 @compiled
 def add_scores(ids, table, scores):
-    """Add the rows of ``table`` of all features to ``scores``."""
+    """Add the weights of features to ``scores``.
+
+    Their shapes are those of ``ids``, (n, n_templates), ``table``, (n_features, n_labels), and
+    ``scores``, (n, n_labels).
+    """
     for p in range(ids.shape[0]):
         for t in range(ids.shape[1]):
             row = table[ids[p, t]]

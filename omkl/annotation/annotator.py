@@ -1,11 +1,11 @@
-"""Annotator, which splits raw text to words, and predicts tags, morphology, lemmas and trees of
-words.
-"""
+"""Annotator, which splits raw text to words, and predicts their tags, lemmas and trees."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
+
+import numpy as np
 
 from omkl._components import as_random_state, check_n_jobs
 from omkl._progress import progress_bar
@@ -65,7 +65,8 @@ class Annotator(SavedEstimator):
         An untrained parser; by default ``DependencyParser(likely=0.99)``.
     lexicons : dict of str to path or dict, optional
         Lexicons for tags, morphology and trees, as for :class:`~omkl.SequenceLabeler` and
-        :class:`~omkl.DependencyParser`. Without these, ``tagger`` and ``parser`` can have their own.
+        :class:`~omkl.DependencyParser`. Without these, ``tagger`` and ``parser`` can have their
+        own.
     folds : int > 1
         Number of folds of the training data for cross-fitting.
     n_jobs : int or None
@@ -93,9 +94,17 @@ class Annotator(SavedEstimator):
     Examples
     --------
     >>> from omkl.data import Sentence
-    >>> dogs = [Sentence(forms=[noun, "bark"], lemmas=[noun.rstrip("s"), "bark"], upos=["NOUN", "VERB"], heads=[2, 0],
-    ...                  deprels=["nsubj", "root"]) for noun in ("dogs", "cats", "cows", "frogs")]
-    >>> annotator = Annotator(random_state=0).fit(dogs)
+    >>> animals = []
+    >>> for noun in ("dogs", "cats", "cows", "frogs"):
+    ...     sentence = Sentence(
+    ...         forms=[noun, "bark"],
+    ...         lemmas=[noun.rstrip("s"), "bark"],
+    ...         upos=["NOUN", "VERB"],
+    ...         heads=[2, 0],
+    ...         deprels=["nsubj", "root"],
+    ...     )
+    ...     animals.append(sentence)
+    >>> annotator = Annotator(random_state=0).fit(animals)
     >>> sentence = annotator.annotate([Sentence(forms=["dogs", "bark"])])[0]
     >>> sentence.upos, sentence.lemmas, sentence.heads
     (['NOUN', 'VERB'], ['dog', 'bark'], [2, 0])
@@ -153,60 +162,77 @@ class Annotator(SavedEstimator):
             of a requested part; the annotator is not changed.
         """
         X = check_sentences(X, y)
-        labeler, parser = self._settings()
+        labeler, parser = self._untrained_models()
         if self.lexicons is not None:
             lexicons = as_lexicons(self.lexicons)
-            for model in (labeler, parser):
-                model.set_params(lexicons=lexicons)
+            labeler.set_params(lexicons=lexicons)
+            parser.set_params(lexicons=lexicons)
         configuration = self._saved_parameters()
         if checkpoint is not None:
-            for name, model in (("tagger", labeler), ("parser", parser)):
-                own = model._saved_parameters()
-                configuration |= {
-                    f"{name}__{key}": own[key] for key in own if key not in (*FREE, "random_state")
-                }
+            configuration |= _prefixed_parameters("tagger", labeler)
+            configuration |= _prefixed_parameters("parser", parser)
         seed = int(as_random_state(self.random_state).randint(2**31 - 1))
-        options: dict[str, Any] = {
-            "checkpoint": checkpoint,
-            "checkpoint_every": checkpoint_every,
-            "resume": resume,
-        }
-        run = Run(type(self).__name__, configuration, seed, False, **options)
-        trainings = TrainingSequence(
-            labeler, check_callbacks(self.callbacks), run, seed, checkpoint_every
+        run = Run(
+            type(self).__name__,
+            configuration,
+            seed,
+            False,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
         )
-        asked = PARTS if isinstance(self.parts, str) else tuple(self.parts)
-        treebank = as_treebank(
-            X, "partial" if "trees" in asked else False, parser.single_root, keep_text=True
-        )
-        parts = training.parts_in(treebank, asked, self.parts != "auto")
-        with_heads = training.sentences_with_heads(treebank) if "trees" in parts else None
+        callbacks = check_callbacks(self.callbacks)
+        trainings = TrainingSequence(labeler, callbacks, run, seed, checkpoint_every)
+        requested = PARTS if isinstance(self.parts, str) else tuple(self.parts)
+        trees = "partial" if "trees" in requested else False
+        treebank = as_treebank(X, trees, parser.single_root, keep_text=True)
+        parts = training.parts_to_learn(treebank, requested, self.parts != "auto")
+        have_heads = None
+        if "trees" in parts:
+            have_heads = training.sentences_with_heads(treebank)
         trainings.begin(treebank)
-        columns, tagger = tuple(name for name in COLUMNS if name in parts), None
-        with progress_bar(self.verbose, total=self.folds + 3, unit=" models") as bar:
-            bar.set_description("tokens")
-            learning = trainings.fit_labeler, trainings.seed, trainings.callbacks
-            tokenizer = Tokenizer().fit(treebank, *learning) if "tokens" in parts else None
-            treebank = replace(treebank, text=None, text_offsets=None)  # saves memory
-            bar.update()
-            if columns:
-                n_folds = self.folds if len(columns) > 1 or with_heads is not None else 0
-                tagger, treebank = trainings.fit_tagger(treebank, columns, n_folds, bar)
-            if with_heads is not None:
-                bar.set_description("trees")
-                trainings.fit_parser(
-                    parser, treebank if with_heads.all() else treebank[with_heads], self.verbose
-                )
-                bar.update()
-        self.tokenizer_, self.tagger_, self.parser_ = (
-            tokenizer,
-            tagger,
-            parser if "trees" in parts else None,
-        )
+        self._train(trainings, treebank, parts, parser, have_heads)
         self.parts_ = list(parts)
         return self
 
-    def _settings(self) -> tuple[SequenceLabeler, DependencyParser]:
+    def _train(
+        self,
+        trainings: TrainingSequence,
+        treebank: Treebank,
+        parts: Sequence[str],
+        parser: DependencyParser,
+        have_heads: np.ndarray | None,
+    ) -> None:
+        """Train the models of the parts, and set them if all are trained.
+
+        ``have_heads`` is a mask of the sentences for the parser; None without trees.
+        """
+        tokenizer = None
+        tagger = None
+        columns = tuple(name for name in COLUMNS if name in parts)
+        with progress_bar(self.verbose, total=self.folds + 3, unit=" models") as bar:
+            bar.set_description("tokens")
+            if "tokens" in parts:
+                tokenizer = Tokenizer().fit(
+                    treebank, trainings.fit_labeler, trainings.seed, trainings.callbacks
+                )
+            treebank = replace(treebank, text=None, text_offsets=None)  # saves memory
+            bar.update()
+            if columns:
+                has_later_models = len(columns) > 1 or have_heads is not None
+                n_folds = self.folds if has_later_models else 0
+                tagger, treebank = trainings.fit_tagger(treebank, columns, n_folds, bar)
+            if have_heads is not None:
+                bar.set_description("trees")
+                if not have_heads.all():
+                    treebank = treebank[have_heads]
+                trainings.fit_parser(parser, treebank, self.verbose)
+                bar.update()
+        self.tokenizer_ = tokenizer
+        self.tagger_ = tagger
+        self.parser_ = None if have_heads is None else parser
+
+    def _untrained_models(self) -> tuple[SequenceLabeler, DependencyParser]:
         """Validate the parameters; return an untrained labeler and an untrained parser."""
         from sklearn.base import clone
 
@@ -219,20 +245,22 @@ class Annotator(SavedEstimator):
         """Validate the parameters, without scikit-learn."""
         check_parameters(self, self._constraints)
         check_n_jobs(self.n_jobs)
-        named = (
-            not isinstance(self.parts, str)
-            and len(self.parts) > 0
-            and set(self.parts) <= set(PARTS)
-        )
-        if self.parts != "auto" and not named:
-            raise InputError(
-                f"`parts` must be 'auto' or a list of some of {', '.join(PARTS)}, got {self.parts!r}."
-            )
-        for name, kind in SETTINGS.items():
-            given = self.get_params(deep=False)[name]
-            if given is not None and not isinstance(given, kind):
-                raise InputError(f"`{name}` must be a {kind.__name__} or None, got {given!r}.")
-            if self.lexicons is not None and given is not None and given.lexicons is not None:
+        if self.parts != "auto":
+            is_list = not isinstance(self.parts, str) and len(self.parts) > 0
+            if not is_list or not set(self.parts) <= set(PARTS):
+                raise InputError(
+                    f"`parts` must be 'auto' or a list of some of {', '.join(PARTS)}, "
+                    f"got {self.parts!r}."
+                )
+        for name, estimator_class in SETTINGS.items():
+            model = self.get_params(deep=False)[name]
+            if model is None:
+                continue
+            if not isinstance(model, estimator_class):
+                raise InputError(
+                    f"`{name}` must be a {estimator_class.__name__} or None, got {model!r}."
+                )
+            if self.lexicons is not None and model.lexicons is not None:
                 raise InputError(
                     f"Only one of `lexicons` and those of `{name}` can be given, got both."
                 )
@@ -246,8 +274,9 @@ class Annotator(SavedEstimator):
 
         Parameters
         ----------
-        X : path, list of paths, Treebank, Sentence, iterable of Sentence or of lists of words, or Stream
-            Columns that the annotator predicts are ignored; all others are kept.
+        X : path, list of paths, Treebank, Sentence, iterable of Sentence or lists, or Stream
+            Lists are lists of words. Columns that the annotator predicts are ignored; all others
+            are kept.
         confidence : bool
             Write probabilities to MISC: ``UposConf=0.987`` for tags (``XposConf`` if the chain is
             over XPOS), ``HeadConf`` for arcs, and ``RelConf`` for relations.
@@ -273,32 +302,36 @@ class Annotator(SavedEstimator):
             if self.tagger_ is not None:
                 block = self.tagger_.annotate(block)
                 if confidence and self.tagger_.tag is not None:
-                    block = with_notes(
-                        block,
-                        {f"{self.tagger_.tag.capitalize()}Conf": self.tagger_.confidence(block)},
-                    )
-            annotated.append(
-                block if self.parser_ is None else self.parser_.parse(block, confidence=confidence)
-            )
+                    name = f"{self.tagger_.tag.capitalize()}Conf"
+                    block = with_notes(block, {name: self.tagger_.confidence(block)})
+            if self.parser_ is not None:
+                block = self.parser_.parse(block, confidence=confidence)
+            annotated.append(block)
         return Treebank.concatenate(annotated)
 
     def check_probabilities(self, trees: bool = True) -> None:
-        """Raise an InputError unless the tagger, and with ``trees`` the parser, have probabilities."""
-        models: dict[str, Any] = {"tagger": None if self.tagger_ is None else self.tagger_.labeler}
+        """Raise an InputError unless the tagger and the parser have probabilities.
+
+        Without ``trees``, the parser may have none.
+        """
+        models: dict[str, Any] = {}
+        if self.tagger_ is not None:
+            models["tagger"] = self.tagger_.labeler
         if trees:
             models["parser"] = self.parser_
         for name, model in models.items():
             if model is not None and not knows_marginals(model):
                 raise InputError(
-                    f'An annotator has probabilities after calibrate(), or if its {name} has loss="crf", '
-                    f"got loss={model.loss!r}."
+                    "An annotator has probabilities after calibrate(), "
+                    f'or if its {name} has loss="crf", got loss={model.loss!r}.'
                 )
 
     def _prepare(self, block: Treebank) -> None:
         """Pass ``n_jobs`` on to the models, and check the words of sentences to annotate."""
-        for model in (self.parser_, None if self.tagger_ is None else self.tagger_.labeler):
-            if model is not None:
-                model.n_jobs = self.n_jobs
+        if self.parser_ is not None:
+            self.parser_.n_jobs = self.n_jobs
+        if self.tagger_ is not None and self.tagger_.labeler is not None:
+            self.tagger_.labeler.n_jobs = self.n_jobs
         if self.tokenizer_ is not None:
             self.tokenizer_.check_words(block)
 
@@ -346,8 +379,8 @@ class Annotator(SavedEstimator):
         """Calibrate probabilities on held-out sentences.
 
         Annotations do not change. See :meth:`omkl.SequenceLabeler.calibrate` and
-        :meth:`omkl.DependencyParser.calibrate`. Trees are calibrated given the predicted tags. Another ``fit`` removes
-        the temperatures.
+        :meth:`omkl.DependencyParser.calibrate`. Trees are calibrated given the predicted tags.
+        Another ``fit`` removes the temperatures.
 
         Parameters
         ----------
@@ -358,11 +391,14 @@ class Annotator(SavedEstimator):
         self
         """
         check_is_fitted(self)
-        gold = Treebank.concatenate(treebanks_of(X, trees=self.parser_ is not None and "partial"))
+        trees = False if self.parser_ is None else "partial"
+        gold = Treebank.concatenate(treebanks_of(X, trees=trees))
         if self.tagger_ is not None:
             self.tagger_.calibrate(gold)
         if self.parser_ is not None:
-            self.parser_.calibrate(gold if self.tagger_ is None else self.tagger_.annotate(gold))
+            if self.tagger_ is not None:
+                gold = self.tagger_.annotate(gold)
+            self.parser_.calibrate(gold)
         return self
 
     # ---- evaluation and models -------------------------------------------------------------------
@@ -385,23 +421,20 @@ class Annotator(SavedEstimator):
             scores are 1.
         """
         check_is_fitted(self)
-        trees = self.parser_ is not None and "given"
-        if not raw:
-            return evaluate_blocks(
-                ((block, self.annotate(block)) for block in treebanks_of(X, trees)), ignore
-            )
-        blocks = (
-            treebanks_of(X, trees)
-            if isinstance(X, Stream)
-            else iter([as_treebank(X, trees, keep_text=True)])
-        )
-        return evaluate_blocks(
-            ((block, self.annotate_text(text_of(block))) for block in blocks), ignore
-        )
+        trees = False if self.parser_ is None else "given"
+        if raw and not isinstance(X, Stream):
+            X = as_treebank(X, trees, keep_text=True)
+        blocks = treebanks_of(X, trees)
+        if raw:
+            pairs = ((gold, self.annotate_text(text_of(gold))) for gold in blocks)
+        else:
+            pairs = ((gold, self.annotate(gold)) for gold in blocks)
+        return evaluate_blocks(pairs, ignore)
 
     def score(self, X: Sentences, y: None = None) -> float:
-        """Return the score of the last learned part, predicted from words, or from raw text for
-        tokens only.
+        """Return the score of the last learned part, predicted from words.
+
+        With tokens only, it is predicted from raw text.
 
         Parameters
         ----------
@@ -424,37 +457,41 @@ class Annotator(SavedEstimator):
             return self.evaluate(check_sentences(X, y), raw=True)["words_f1"]
         scores = self.evaluate(check_sentences(X, y))
         if "trees" in self.parts_:
+            annotation = "heads"
             name = "uas" if scores["las"] is None else "las"
+        elif set(self.parts_) <= {"tokens", "lemmas"}:
+            annotation = "lemmas"
+            name = "lemmas"
         else:
-            name = "lemmas" if set(self.parts_) <= {"tokens", "lemmas"} else "alltags"
+            annotation = "tags"
+            name = "alltags"
         if scores[name] is None:
-            raise InputError(
-                f"X must have gold {'heads' if name == 'uas' else 'tags' if name == 'alltags' else name}."
-            )
+            raise InputError(f"X must have gold {annotation}.")
         return scores[name]
 
     @property
     def columns_(self) -> tuple[str, ...]:
         """Predicted columns, by their names in :class:`~omkl.data.Sentence`."""
         check_is_fitted(self)
-        trees = (
-            ()
-            if self.parser_ is None
-            else ("heads", "deprels")
-            if self.parser_.labeled
-            else ("heads",)
-        )
-        return (*(name for name in COLUMNS if name in self.parts_), *trees)
+        columns = [name for name in COLUMNS if name in self.parts_]
+        if self.parser_ is not None:
+            columns.append("heads")
+            if self.parser_.labeled:
+                columns.append("deprels")
+        return tuple(columns)
 
     @property
     def kernel_weights_(self) -> dict[str, dict[str, float]]:
-        """Weights of the feature groups of each model, ``weights[name][group]``; see :meth:`models`
-        for names.
+        """Weights of the feature groups of each model, ``weights[name][group]``.
+
+        See :meth:`models` for names.
         """
-        tokens = (
-            {} if self.tokenizer_ is None else {"tokens": self.tokenizer_.labeler.group_weights}
-        )
-        return tokens | {name: model.kernel_weights_ for name, model in self.models().items()}
+        weights = {}
+        if self.tokenizer_ is not None:
+            weights["tokens"] = self.tokenizer_.labeler.group_weights
+        for name, model in self.models().items():
+            weights[name] = model.kernel_weights_
+        return weights
 
     def models(self) -> dict[str, Any]:
         """Return the labelers and the parser, by name.
@@ -467,9 +504,14 @@ class Annotator(SavedEstimator):
             ``"trees"``. Tags with a single label have no model.
         """
         check_is_fitted(self)
-        models: dict[str, Any] = {} if self.tokenizer_ is None else self.tokenizer_.models()
-        models |= {} if self.tagger_ is None else self.tagger_.models()
-        return models | ({} if self.parser_ is None else {"trees": self.parser_})
+        models: dict[str, Any] = {}
+        if self.tokenizer_ is not None:
+            models |= self.tokenizer_.models()
+        if self.tagger_ is not None:
+            models |= self.tagger_.models()
+        if self.parser_ is not None:
+            models["trees"] = self.parser_
+        return models
 
     # ---- model files -----------------------------------------------------------------------------
 
@@ -483,47 +525,48 @@ class Annotator(SavedEstimator):
         return super()._saved_parameters() | dict.fromkeys(SETTINGS)
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
-        settings = {} if self.tagger is None else {"tagger": packed_parameters(self.tagger, packer)}
-        if self.parser is not None:  # the trained parser has the parameters
-            settings["parser"] = (
-                {} if self.parser_ is not None else packed_parameters(self.parser, packer)
-            )
-        own = {"tokenizer": self.tokenizer_, "tagger": self.tagger_}
-        described = {
-            name: None if model is None else model.describe(packer) for name, model in own.items()
-        }
+        settings = {}
+        if self.tagger is not None:
+            settings["tagger"] = packed_parameters(self.tagger, packer)
+        if self.parser is not None:
+            settings["parser"] = {}
+            if self.parser_ is None:  # the trained parser has the parameters
+                settings["parser"] = packed_parameters(self.parser, packer)
+        tokenizer = None if self.tokenizer_ is None else self.tokenizer_.describe(packer)
+        tagger = None if self.tagger_ is None else self.tagger_.describe(packer)
         models = {}
         for number, (name, model) in enumerate(self.models().items()):
-            part = Packer()
-            models[name] = model._manifest(part, False, history=" of " not in name)
-            packer.arrays.update(
-                {f"model{number}/{key}": array for key, array in part.arrays.items()}
-            )
+            packer_of_model = Packer()
+            models[name] = model._manifest(packer_of_model, False, history=" of " not in name)
+            for key, array in packer_of_model.arrays.items():
+                packer.arrays[f"model{number}/{key}"] = array
         return {
             "models": models,
             "settings": settings,
             "lexicons": self.lexicons is not None,
-            **described,
+            "tokenizer": tokenizer,
+            "tagger": tagger,
         }
 
     def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
         for name, packed in manifest["settings"].items():
-            self.set_params(
-                **{name: SETTINGS[name](**SETTINGS[name]._loaded_parameters(packed, unpacker))}
-            )
+            estimator_class = SETTINGS[name]
+            parameters = estimator_class._loaded_parameters(packed, unpacker)
+            self.set_params(**{name: estimator_class(**parameters)})
         self._check_settings()
         models: dict[str, Any] = {}
         for number, (name, packed) in enumerate(manifest["models"].items()):
-            part = Unpacker(below(unpacker.arrays, f"model{number}/"), unpacker.parts)
-            models[name] = SETTINGS["parser" if name == "trees" else "tagger"]._from_model(
-                packed, part
-            )
-        self.parser_, self.tagger_ = models.pop("trees", None), None
+            arrays = below(unpacker.arrays, f"model{number}/")
+            estimator_class = DependencyParser if name == "trees" else SequenceLabeler
+            models[name] = estimator_class._from_model(packed, Unpacker(arrays, unpacker.parts))
+        self.parser_ = models.pop("trees", None)
         if self.parser is not None and self.parser_ is not None:
             self.parser = DependencyParser(**self.parser_.get_params(deep=False))
-        rules, self.tokenizer_ = models.pop(RULES, None), None
+        rules = models.pop(RULES, None)
+        self.tokenizer_ = None
         if manifest["tokenizer"] is not None:
             self.tokenizer_ = Tokenizer.restored(manifest["tokenizer"], unpacker.arrays, rules)
+        self.tagger_ = None
         if manifest["tagger"] is not None:
             self.tagger_ = Tagger.restored(manifest["tagger"], unpacker.arrays, models)
         if manifest["lexicons"]:
@@ -532,3 +575,12 @@ class Annotator(SavedEstimator):
                 self.parser.set_params(lexicons=None)
         elif self.tagger is not None and self.tagger_ is not None:
             self.tagger.set_params(lexicons=self.tagger_.lexicons or None)
+
+
+def _prefixed_parameters(prefix: str, model: Any) -> dict[str, Any]:
+    """Return the parameters of a model that a resumed run compares, as ``prefix__name``."""
+    parameters = {}
+    for name, value in model._saved_parameters().items():
+        if name not in FREE and name != "random_state":
+            parameters[f"{prefix}__{name}"] = value
+    return parameters

@@ -1,6 +1,4 @@
-"""Edits from forms to lemmas, and rules that split multiword tokens to words, as labels for
-classifiers.
-"""
+"""Labels for classifiers: edits from forms to lemmas, and rules that split multiword tokens."""
 
 import math
 from collections.abc import Callable
@@ -50,8 +48,9 @@ class Edit(NamedTuple):
 
 
 def shortest_edit(form: str, lemma: str) -> Edit:
-    """Return the edit that keeps the longest common substring (Chrupala 2006); it removes all if
-    there is none.
+    """Return the edit that keeps the longest common substring (Chrupala 2006).
+
+    It removes all if there is none.
     """
     best = Edit(front=form, prefix=lemma)
     least = math.inf
@@ -73,10 +72,10 @@ def shortest_edit(form: str, lemma: str) -> Edit:
 
 
 def edit_of(form: str, lemma: str) -> str:
-    """Make the edit from a form to its lemma: a case change, and how many letters to remove and
-    which to add.
+    """Make the edit from a form to its lemma, as a label.
 
-    The edit keeps the longest common substring. Without one, the edit is the lemma itself.
+    It is a case change, the numbers of letters to remove, and the letters to add. The edit keeps
+    the longest common substring. Without one, the edit is the lemma itself.
 
     Parameters
     ----------
@@ -102,10 +101,11 @@ def apply_edit(edit: str, form: str) -> str | None:
     """Apply an edit to a form; return None if the form is too short."""
     if edit.startswith("="):
         return edit[1:]
-    case, before, prefix, after, suffix = edit.split(TAB)
+    case, n_front, prefix, n_back, suffix = edit.split(TAB)
     base = CASES[case](form)
-    low, high = int(before), len(base) - int(after)
-    return prefix + base[low:high] + suffix if low < high else None
+    start = int(n_front)
+    end = len(base) - int(n_back)
+    return prefix + base[start:end] + suffix if start < end else None
 
 
 def rule_of(form: str, words: list[str]) -> str:

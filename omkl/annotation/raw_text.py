@@ -1,10 +1,8 @@
-"""Raw text of treebanks: alignment with tokens, joining to documents, and CoNLL-U of tokens in a
-text.
-"""
+"""Raw text of treebanks: alignment with tokens, joining to documents, and CoNLL-U of tokens."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, count, pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,7 +22,12 @@ LINES, RUNNING, WRAPPED = 0.1, 0.4, 0.5
 Spans: TypeAlias = list[tuple[int, int]]
 #: The end of errors about treebanks without raw text.
 NO_TEXT = "no raw text, which is in comments # text or in SpaceAfter=No of CoNLL-U"
-_NO_SPACE, _EMPTY = "SpaceAfter=No", "\t_" * 7
+#: Entry in MISC of a token without a space after it.
+_NO_SPACE = "SpaceAfter=No"
+#: Columns of CoNLL-U between FORM and MISC, without values.
+_EMPTY = "\t_" * 7
+_PARAGRAPH_COMMENT = re.compile("# *new(par|doc)")
+_TEXT_COMMENT = re.compile("# *text *= *(.*)")
 
 
 class RawSentence(NamedTuple):
@@ -48,15 +51,12 @@ class RawSentence(NamedTuple):
 
 
 def has_text(treebank: Treebank) -> bool:
-    """Tell whether a treebank is CoNLL-U with comments ``# text`` or SpaceAfter=No, which tell what
-    raw text was.
-    """
+    """Check whether a treebank tells its raw text, by comments ``# text`` or SpaceAfter=No."""
     if treebank.text is None:
         return any(_NO_SPACE in misc for misc in treebank.strings["misc"])
-    return (
-        treebank.format == "conllu"
-        and re.search(rb"^# *text *=|SpaceAfter=No", treebank.text, re.M) is not None
-    )
+    if treebank.format != "conllu":
+        return False
+    return re.search(rb"^# *text *=|SpaceAfter=No", treebank.text, re.M) is not None
 
 
 def raw_sentences(treebank: Treebank) -> Iterator[RawSentence]:
@@ -65,7 +65,8 @@ def raw_sentences(treebank: Treebank) -> Iterator[RawSentence]:
     Without ``# text``, or if it differs from the forms, the text follows from the forms and
     SpaceAfter=No.
     """
-    gap, close = "", " "
+    gap = ""
+    is_first = True
     comments: list[str] = []
     rows: list[list[str]] = []
     for line in as_text(treebank).decode().split("\n"):
@@ -75,88 +76,120 @@ def raw_sentences(treebank: Treebank) -> Iterator[RawSentence]:
         elif line:
             rows.append(line.split("\t"))
         elif rows:
-            if any(re.match("# *new(par|doc)", comment) for comment in comments):
-                close = PARAGRAPH
-            tokens, spaced, last = (
-                list[tuple[str, list[str]]](),
-                [],
-                0,
-            )  # last word of the latest multiword token
-            for number, form, *others in rows:
-                if number.isdigit() and int(number) <= last:
-                    tokens[-1][1].append(form)
-                elif "." not in number:
-                    last = int(number.split("-")[1]) if "-" in number else last
-                    tokens.append((form, []))
-                    spaced.append(_NO_SPACE not in others[-1].split("|"))
-            text = next(
-                (m[1] for m in map(re.compile("# *text *= *(.*)").match, comments) if m), ""
-            ).strip()
-            spans = _aligned(text, [form for form, _ in tokens])
-            if spans is None:
-                text = "".join(
-                    form + " " * space for (form, _), space in zip(tokens, spaced)
-                ).rstrip()
-                spans = _aligned(text, [form for form, _ in tokens]) or []
-            yield RawSentence(text, tokens, spans, gap and close)
-            gap, close = " ", " " if spaced[-1] else ""
-            comments, rows = [], []
+            if not is_first and any(map(_PARAGRAPH_COMMENT.match, comments)):
+                gap = PARAGRAPH
+            tokens, are_spaced = _tokens_of(rows)
+            text, spans = _text_and_spans(comments, tokens, are_spaced)
+            yield RawSentence(text=text, tokens=tokens, spans=spans, gap=gap)
+            gap = " " if are_spaced[-1] else ""
+            is_first = False
+            comments = []
+            rows = []
 
 
-def _aligned(text: str, forms: Iterable[str]) -> Spans | None:
+def _tokens_of(rows: list[list[str]]) -> tuple[list[tuple[str, list[str]]], list[bool]]:
+    """Return the tokens of a sentence, with the words of multiword tokens; and if a space follows.
+
+    Rows have the columns of CoNLL-U.
+    """
+    tokens: list[tuple[str, list[str]]] = []
+    are_spaced = []
+    last_word = 0  # of the latest multiword token
+    for number, form, *others in rows:
+        if number.isdigit() and int(number) <= last_word:
+            _, words = tokens[-1]
+            words.append(form)
+        elif "." not in number:  # no empty node
+            if "-" in number:
+                last_word = int(number.split("-")[1])
+            tokens.append((form, []))
+            are_spaced.append(_NO_SPACE not in others[-1].split("|"))
+    return tokens, are_spaced
+
+
+def _text_and_spans(
+    comments: list[str], tokens: list[tuple[str, list[str]]], are_spaced: list[bool]
+) -> tuple[str, Spans]:
+    """Return the text of a sentence, and the spans of its tokens.
+
+    The text is that of the comments, or follows from the forms and the spaces after them.
+    """
+    forms = [form for form, _ in tokens]
+    matches = filter(None, map(_TEXT_COMMENT.match, comments))
+    text = next((match[1].strip() for match in matches), "")
+    spans = _find_forms(text, forms)
+    if spans is None:
+        text = "".join(form + " " * spaced for form, spaced in zip(forms, are_spaced)).rstrip()
+        spans = _find_forms(text, forms) or []
+    return text, spans
+
+
+def _find_forms(text: str, forms: Iterable[str]) -> Spans | None:
     """Find the forms in a text, whose whitespace may differ; None if other characters differ."""
-    places = [*(i for i, character in enumerate(text) if not character.isspace()), len(text)]
-    dense = ["".join(form.split()) for form in forms]
-    if "".join(dense) != "".join(text.split()):
+    places = [i for i, character in enumerate(text) if not character.isspace()]
+    places.append(len(text))
+    dense_forms = ["".join(form.split()) for form in forms]
+    if "".join(dense_forms) != "".join(text.split()):
         return None
-    bounds = pairwise(accumulate(map(len, dense), initial=0))
-    # a no-break space can be a form, and is nowhere
-    return [
-        (places[low], places[high - 1] + 1 if low < high else places[low]) for low, high in bounds
-    ]
+    spans = []
+    for low, high in pairwise(accumulate(map(len, dense_forms), initial=0)):
+        start = places[low]
+        end = start  # a no-break space can be a form, and is nowhere
+        if low < high:
+            end = places[high - 1] + 1
+        spans.append((start, end))
+    return spans
 
 
 def joined(sentences: Iterable[RawSentence]) -> tuple[str, np.ndarray]:
-    """Join sentences with the whitespace of the treebank; return the text, and a label for each
-    character.
+    """Join sentences with the whitespace of the treebank.
+
+    Returns the text, and a label for each character.
     """
-    texts, labels = [], [np.zeros(0, np.int8)]
+    texts = []
+    labels = [np.zeros(0, np.int8)]
     for sentence in sentences:
         texts += [sentence.gap, sentence.text]
-        own = np.zeros(len(sentence.gap) + len(sentence.text), np.int8)
-        ends = np.array([end for _, end in sentence.spans], np.int64) + len(sentence.gap) - 1
-        own[ends], own[ends[-1:]] = TOKEN_END, SENTENCE_END
-        labels.append(own)
+        labels_of_sentence = np.zeros(len(sentence.gap) + len(sentence.text), np.int8)
+        ends = np.array([end for _, end in sentence.spans], np.int64) + len(sentence.gap)
+        labels_of_sentence[ends - 1] = TOKEN_END
+        labels_of_sentence[ends[-1:] - 1] = SENTENCE_END
+        labels.append(labels_of_sentence)
     return "".join(texts), np.concatenate(labels)
 
 
 def varied(sentences: Sequence[RawSentence], rng: np.random.Generator) -> tuple[str, np.ndarray]:
-    """Join sentences as :func:`joined`, or at random with a line for each, without paragraphs, or
-    in wrapped lines.
+    """Join sentences as :func:`joined`, with whitespace that is changed at random.
+
+    Documents may have a line for each sentence, no paragraphs, or wrapped lines.
     """
     chance = rng.random()
     if chance < LINES:
-        sentences = [own._replace(gap="\n") if own.gap == " " else own for own in sentences]
+        sentences = [
+            sentence._replace(gap=sentence.gap.replace(" ", "\n")) for sentence in sentences
+        ]
     elif chance < RUNNING:
-        sentences = [own._replace(gap=" ") if own.gap else own for own in sentences]
+        sentences = [sentence._replace(gap=sentence.gap and " ") for sentence in sentences]
     text, labels = joined(sentences)
-    return (
-        wrapped(text, int(rng.integers(50, 110))) if RUNNING < chance < WRAPPED else text
-    ), labels
+    if RUNNING < chance < WRAPPED:
+        text = wrapped(text, int(rng.integers(50, 110)))
+    return text, labels
 
 
 def wrapped(text: str, width: int) -> str:
     """Replace spaces by line ends, so that lines have up to ``width`` characters if possible."""
-    lines = list(text)
-    start = last = 0
+    characters = list(text)
+    start_of_line = 0
+    last_space = 0
     for i, character in enumerate(text):
         if character == "\n":
-            start = i + 1
+            start_of_line = i + 1
         elif character == " ":
-            if i - start > width and last > start:
-                lines[last], start = "\n", last + 1
-            last = i
-    return "".join(lines)
+            if i - start_of_line > width and last_space > start_of_line:
+                characters[last_space] = "\n"
+                start_of_line = last_space + 1
+            last_space = i
+    return "".join(characters)
 
 
 def conllu_of(
@@ -179,23 +212,32 @@ def conllu_of(
     offset : int or None
         Position of the text in a longer one, to write TokenRange to MISC; None does not write it.
     """
-    lines, before = [], 0
+    lines = []
+    end = 0
     for number, spans in enumerate(sentences, first):
-        start, end = spans[0][0], spans[-1][1]
-        lines += ["# newpar"] * (text.count("\n", before, start) > 1)
-        lines += [f"# sent_id = {number}", f"# text = {' '.join(text[start:end].split())}"]
-        word, before = 1, end
+        start, _ = spans[0]
+        if text.count("\n", end, start) > 1:
+            lines.append("# newpar")
+        _, end = spans[-1]
+        lines.append(f"# sent_id = {number}")
+        lines.append(f"# text = {' '.join(text[start:end].split())}")
+        word = 1
         for low, high in spans:
             form = " ".join(text[low:high].split())
-            notes = [_NO_SPACE] if high < len(text) and not text[high].isspace() else []
-            notes += [] if offset is None else [f"TokenRange={offset + low}:{offset + high}"]
-            misc, words = "|".join(notes) or "_", words_of.get(form)
+            notes = []
+            if high < len(text) and not text[high].isspace():
+                notes.append(_NO_SPACE)
+            if offset is not None:
+                notes.append(f"TokenRange={offset + low}:{offset + high}")
+            misc = "|".join(notes) or "_"
+            words = words_of.get(form)
             if words:
                 lines.append(_row(f"{word}-{word + len(words) - 1}", form, misc))
-                lines += [_row(i, own) for i, own in enumerate(words, word)]
+                lines += map(_row, count(word), words)
+                word += len(words)
             else:
                 lines.append(_row(word, form, misc))
-            word += len(words) if words else 1
+                word += 1
         lines.append("")
     return "".join(f"{line}\n" for line in lines).encode()
 

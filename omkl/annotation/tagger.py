@@ -1,10 +1,10 @@
 """Tagger, which predicts tags, morphology and lemmas of words, and the Lemmatizer that it uses."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from itertools import chain, pairwise
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -26,25 +26,26 @@ Model: TypeAlias = SequenceLabeler | str
 Learn: TypeAlias = Callable[..., SequenceLabeler]
 Word = TypeVar("Word")
 Result = TypeVar("Result")
-#: Features of a word without context.
-OWN = [template for template in TEMPLATES if template.offsets == (0,)]
-OWN_KEYS = tuple(template.name for template in OWN)
-LEMMA_KEYS = (*OWN_KEYS, "suffix6", "feats", *(f"suffix{k}|feats" for k in (1, 2, 3, 4)))
+#: Templates of features of a form without context, and their keys.
+FORM_TEMPLATES = [template for template in TEMPLATES if template.offsets == (0,)]
+FORM_KEYS = tuple(template.name for template in FORM_TEMPLATES)
+#: Keys of the features for lemmas.
+LEMMA_KEYS = (*FORM_KEYS, "suffix6", "feats", *(f"suffix{k}|feats" for k in (1, 2, 3, 4)))
 #: Minimum number of distinct words for an edit to be learned.
 LEAST_WORDS = 2
 
 
-def learned(
+def train_model(
     X: list, y: list, learn: Learn, default: str, linked: bool = False, weighting: str | None = None
 ) -> Model:
     """Train a labeler, or return the only label, or ``default`` if all labels are unknown."""
-    labels = {label for sequence in y for label in sequence} - {None}
+    labels = set(chain.from_iterable(y)) - {None}
     if len(labels) > 1:
         return learn(X, y, linked, weighting)
     return labels.pop() if labels else default
 
 
-def labels_by(
+def predict_labels(
     model: Model, keys: Sequence[str], words: Collection, values_of: Callable[[Any], tuple]
 ) -> list[str]:
     """Predict the labels of single words, given the values of the keys of their features."""
@@ -68,7 +69,7 @@ def best_results(
     Parameters
     ----------
     model, keys, words, values_of
-        As for :func:`labels_by`.
+        As for :func:`predict_labels`.
     apply : callable
         ``apply(label, word)`` returns None if the label cannot be applied to the word.
 
@@ -77,14 +78,14 @@ def best_results(
     list
         The result for each word; None if no label can be applied.
     """
-    labels = labels_by(model, keys, words, values_of)
-    results = [apply(label, word) for label, word in zip(labels, words)]
+    labels = predict_labels(model, keys, words, values_of)
+    results = list(map(apply, labels, words))
     if isinstance(model, str):
         return results
     weights = _weights_of(model)
-    refused = [i for i, result in enumerate(results) if result is None]
-    ids_of_refused = _feature_ids(model, keys, [words[i] for i in refused], values_of)
-    for i, ids in zip(refused, ids_of_refused):
+    without_result = [i for i, result in enumerate(results) if result is None]
+    all_ids = _feature_ids(model, keys, [words[i] for i in without_result], values_of)
+    for i, ids in zip(without_result, all_ids):
         scores = weights[ids[ids >= 0]].sum(axis=0, dtype=np.float64)
         ranking = model.classes_[np.argsort(-scores, kind="stable")].tolist()
         candidates = (apply(label, words[i]) for label in ranking)
@@ -106,15 +107,31 @@ def _feature_ids(
     """Look up the features of words, (n_words, n_keys) int32; -1 is an unknown feature."""
     vocabulary = model.model_.codec.encoder.vocabulary
     lookups = [vocabulary.ids.get(key, {}).get for key in keys]
-    ids = (look_up(value, -1) for word in words for look_up, value in zip(lookups, values_of(word)))
-    return np.fromiter(ids, np.int32).reshape(len(words), len(keys))
+    ids: list[int] = []
+    for word in words:
+        ids.extend(look_up(value, -1) for look_up, value in zip(lookups, values_of(word)))
+    return np.array(ids, np.int32).reshape(len(words), len(keys))
 
 
-def name_of(columns: str, tag: str) -> str:
-    """Return the name of the model of some columns of the words with a tag, which is empty if there
-    are no tags.
+def model_name(columns: str, tag: str) -> str:
+    """Return the name of the model of some columns of the words with a tag.
+
+    The tag is empty if there are no tags.
     """
     return f"{columns} of {tag}" if tag else columns
+
+
+class TaggedWord(NamedTuple):
+    """Form of a word with its tag and morphological features; they are empty if not predicted."""
+
+    form: str
+    tag: str
+    feats: str
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """Keys of the word in the lemmas of a lemmatizer, with and without features."""
+        return TAB.join(self), f"{self.form}{TAB}{self.tag}"
 
 
 class Lemmatizer:
@@ -126,89 +143,94 @@ class Lemmatizer:
 
     Parameters
     ----------
-    named : dict of str to SequenceLabeler or str, optional
+    models : dict of str to SequenceLabeler or str, optional
         Where to keep the classifiers of edits, or the only edits, by name: ``"lemmas of NOUN"``.
 
     Attributes
     ----------
-    known : dict of str to str
-        Lemmas by form, tag and features, and by form and tag; parts of keys are joined by tabs.
+    lemmas : dict of str to str
+        Lemmas by form, tag and features, and by form and tag, which are joined by tabs.
     """
 
     #: The edit that keeps the form.
     default = edit_of("as", "as")
 
-    def __init__(self, named: dict[str, Model] | None = None) -> None:
-        self.named: dict[str, Model] = {} if named is None else named
-        self.known: dict[str, str] = {}
+    def __init__(self, models: dict[str, Model] | None = None) -> None:
+        self.models: dict[str, Model] = {} if models is None else models
+        self.lemmas: dict[str, str] = {}
 
-    def fit(
-        self, examples: Iterable[tuple[tuple[str, str, str], str]], learn: Learn
-    ) -> "Lemmatizer":
-        """Train on pairs of a word ``(form, tag, features)`` and its lemma."""
+    def fit(self, examples: Iterable[tuple[TaggedWord, str]], learn: Learn) -> "Lemmatizer":
+        """Train on pairs of a word and its lemma."""
         counts = Counter(examples)
-        votes: dict[str, Counter[str]] = {}
-        for (word, lemma), n in counts.items():
-            for key in (TAB.join(word), TAB.join(word[:2])):
-                votes.setdefault(key, Counter())[lemma] += n
-        # the most frequent lemma; ties are broken alphabetically
-        self.known = {
-            key: min(own, key=lambda lemma: (-own[lemma], lemma)) for key, own in votes.items()
-        }
-        edits = {(word, lemma): edit_of(word[0], lemma) for word, lemma in counts}
-        usual = Counter((tag, edit) for ((_, tag, _), _), edit in edits.items())
-        taught: dict[str, tuple[list, list]] = {}
-        for ((form, tag, feats), _), edit in edits.items():
-            X, y = taught.setdefault(tag, ([], []))
-            if usual[tag, edit] >= LEAST_WORDS:
-                X.append([as_dict(LEMMA_KEYS, lemma_values((form, tag, feats)))])
+        self.lemmas = _most_frequent_lemmas(counts)
+        edits = {(word, lemma): edit_of(word.form, lemma) for word, lemma in counts}
+        n_words = Counter((word.tag, edit) for (word, _), edit in edits.items())
+        training_data: dict[str, tuple[list, list]] = {}
+        for (word, _), edit in edits.items():
+            X, y = training_data.setdefault(word.tag, ([], []))
+            if n_words[word.tag, edit] >= LEAST_WORDS:
+                X.append([as_dict(LEMMA_KEYS, lemma_values(word))])
                 y.append([edit])
-        for tag, (X, y) in taught.items():
-            self.named[name_of("lemmas", tag)] = learned(X, y, learn, self.default)
+        for tag, (X, y) in training_data.items():
+            self.models[model_name("lemmas", tag)] = train_model(X, y, learn, self.default)
         return self
 
-    def predict(self, words: list[tuple[str, str, str]]) -> list[str]:
-        """Predict the lemma of each word ``(form, tag, features)``."""
-        found: dict[tuple[str, str, str], str] = {}
-        unknown: dict[str, list[tuple[str, str, str]]] = {}
+    def predict(self, words: list[TaggedWord]) -> list[str]:
+        """Predict the lemma of each word."""
+        lemmas = {}
+        unknown_words: dict[str, list[TaggedWord]] = defaultdict(list)
         for word in dict.fromkeys(words):
-            lemma = self.known.get(TAB.join(word)) or self.known.get(TAB.join(word[:2]))
+            key, key_without_features = word.keys
+            lemma = self.lemmas.get(key) or self.lemmas.get(key_without_features)
             if lemma is None:
-                unknown.setdefault(word[1], []).append(word)
+                unknown_words[word.tag].append(word)
             else:
-                found[word] = lemma
-        for tag, own in unknown.items():
-            model = self.named.get(name_of("lemmas", tag), self.default)
-            lemmas = best_results(model, LEMMA_KEYS, own, lemma_values, _lemma_by)
-            found.update(
-                {word: word[0] if lemma is None else lemma for word, lemma in zip(own, lemmas)}
-            )
-        return [found[word] for word in words]
+                lemmas[word] = lemma
+        for tag, words_of_tag in unknown_words.items():
+            model = self.models.get(model_name("lemmas", tag), self.default)
+            results = best_results(model, LEMMA_KEYS, words_of_tag, lemma_values, _lemma_by)
+            for word, result in zip(words_of_tag, results):
+                lemmas[word] = word.form if result is None else result
+        return [lemmas[word] for word in words]
 
 
-def _lemma_by(edit: str, word: tuple[str, str, str]) -> str | None:
+def _most_frequent_lemmas(counts: Mapping[tuple[TaggedWord, str], int]) -> dict[str, str]:
+    """Return the most frequent lemma by the keys of words; ties are broken alphabetically."""
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    for (word, lemma), n in counts.items():
+        for key in word.keys:
+            votes[key][lemma] += n
+    lemmas = {}
+    for key, n_by_lemma in votes.items():
+        lemmas[key], _ = min(n_by_lemma.items(), key=lambda entry: (-entry[1], entry[0]))
+    return lemmas
+
+
+def _lemma_by(edit: str, word: TaggedWord) -> str | None:
     """Apply an edit to the form of a word; see :func:`apply_edit`."""
-    return apply_edit(edit, word[0])
+    return apply_edit(edit, word.form)
 
 
 @lru_cache(maxsize=1 << 14)  # about two kilobytes per word
-def own_values(form: str) -> tuple:
-    """Return the values of :data:`OWN_KEYS` of a word: strings, NUMBER for True, and False."""
-    return tuple(NUMBER if value is True else value for value in (of(form) for _, of, _ in OWN))
+def form_values(form: str) -> tuple:
+    """Return the values of :data:`FORM_KEYS` of a form: strings, NUMBER for True, and False."""
+    values = [template.property(form) for template in FORM_TEMPLATES]
+    return tuple(NUMBER if value is True else value for value in values)
 
 
-def lemma_values(word: tuple[str, str, str]) -> tuple:
-    """Return the values of :data:`LEMMA_KEYS` of a word ``(form, tag, features)``: shape, both
-    ends, and morphology.
-    """
-    form, _, feats = word
-    lower = form.lower()
-    return (*own_values(form), lower[-6:], feats, *(f"{lower[-k:]}|{feats}" for k in (1, 2, 3, 4)))
+def lemma_values(word: TaggedWord) -> tuple:
+    """Return the values of :data:`LEMMA_KEYS` of a word: shape, both ends, and morphology."""
+    lower = word.form.lower()
+    with_feats = [f"{lower[-k:]}|{word.feats}" for k in (1, 2, 3, 4)]
+    return (*form_values(word.form), lower[-6:], word.feats, *with_feats)
 
 
 def as_dict(keys: Sequence[str], values: tuple) -> dict[str, str | bool]:
     """Return the features of a word as a dict, to train a labeler."""
-    return {key: True if value is NUMBER else value for key, value in zip(keys, values)}
+    features = {}
+    for key, value in zip(keys, values):
+        features[key] = True if value is NUMBER else value
+    return features
 
 
 # ---- tags, morphology and lemmas -----------------------------------------------------------------
@@ -216,8 +238,10 @@ def as_dict(keys: Sequence[str], values: tuple) -> dict[str, str | bool]:
 #: Columns that a tagger can predict, in order.
 COLUMNS = ("upos", "xpos", "feats", "lemmas")
 #: Keys of the features for morphology.
-KEYS = (*OWN_KEYS, "lower[-1]", "lower[+1]", "suffix3[-1]", "suffix3[+1]")
+KEYS = (*FORM_KEYS, "lower[-1]", "lower[+1]", "suffix3[-1]", "suffix3[+1]")
 KEYS += ("tag[-1]", "tag[+1]", "tag[-2,-1]", "tag[+1,+2]", "tag[-1,+1]")
+#: Number of words before and after a word that features for morphology read.
+REACH = 2
 
 
 class Tagger:
@@ -238,7 +262,9 @@ class Tagger:
     ----------
     tag : str or None
         Column of the chain.
-    named : dict of str to SequenceLabeler or str
+    morphology : tuple of str
+        Columns that are predicted given the tag.
+    all_models : dict of str to SequenceLabeler or str
         Labelers, or the only labels, by name: ``"upos"`` for tags, ``"xpos+feats of NOUN"`` and
         ``"lemmas of NOUN"``.
     lemmatizer : Lemmatizer or None
@@ -250,13 +276,17 @@ class Tagger:
         self.columns = columns
         self.lexicons = dict(lexicons or {})
         self.tag = next((name for name in ("upos", "xpos") if name in columns), None)
-        self.given_tag = tuple(
+        self.morphology = tuple(
             name for name in ("xpos", "feats") if name in columns and name != self.tag
         )
         #: Label of words whose tag did not occur in training.
-        self._no_morphology = TAB.join([MISSING] * len(self.given_tag))
-        self.named: dict[str, Model] = {}
-        self.lemmatizer = Lemmatizer(self.named) if "lemmas" in columns else None
+        self._no_morphology = TAB.join([MISSING] * len(self.morphology))
+        self.all_models: dict[str, Model] = {}
+        self.lemmatizer = Lemmatizer(self.all_models) if "lemmas" in columns else None
+
+    def _name_of_morphology(self, tag: str) -> str:
+        """Return the name of the model of the morphology of the words with a tag."""
+        return model_name("+".join(self.morphology), tag)
 
     def fit(self, treebank: Treebank, learn: Learn, around: list[str] | None = None) -> "Tagger":
         """Train on the columns of a treebank.
@@ -275,78 +305,98 @@ class Tagger:
         -------
         self
         """
-        forms, tags = strings_of(treebank, "forms"), self._tags_of(treebank)
+        forms = strings_of(treebank, "forms")
+        tags = self._tags_of(treebank)
         if self.tag is not None:
+            X = by_sentence(forms, treebank.offsets)
             gold = [None if tag == MISSING else tag for tag in tags]
-            X, y = by_sentence(forms, treebank.offsets), by_sentence(gold, treebank.offsets)
-            self.named[self.tag] = learned(X, y, learn, MISSING, linked=True)
-        if self.given_tag:
-            labels = list(
-                map(TAB.join, zip(*(strings_of(treebank, name) for name in self.given_tag)))
-            )
-            keys, values = self._in_context(
-                forms, tags if around is None else around, treebank.offsets
-            )
-            for tag, runs in runs_of(tags, treebank.offsets).items():
-                if tag != MISSING:
-                    X = [[as_dict(keys, values(i)) for i in run] for run in runs]
-                    y = [[labels[i] for i in run] for run in runs]
-                    # if all words of a tag but a few have one label, "out-of-sample" keeps a group
-                    # by chance
-                    name = name_of("+".join(self.given_tag), tag)
-                    self.named[name] = learned(X, y, learn, self._no_morphology, weighting="norms")
+            y = by_sentence(gold, treebank.offsets)
+            self.all_models[self.tag] = train_model(X, y, learn, MISSING, linked=True)
+        if self.morphology:
+            context = tags if around is None else around
+            features = _MorphologyFeatures(forms, context, treebank.offsets, self.lexicons)
+            self._fit_morphology(treebank, learn, tags, features)
         if self.lemmatizer is not None:
-            words, lemmas = self._words(treebank, forms, tags), strings_of(treebank, "lemmas")
-            known = (
-                (word, lemma)
-                for word, lemma in zip(words, lemmas)
-                if word[1] != MISSING and (lemma != MISSING or word[0] == MISSING)
-            )
-            self.lemmatizer.fit(known, learn)
+            words = self._words(treebank, forms, tags)
+            examples = []
+            for word, lemma in zip(words, strings_of(treebank, "lemmas")):
+                has_lemma = lemma != MISSING or word.form == MISSING
+                if has_lemma and word.tag != MISSING:
+                    examples.append((word, lemma))
+            self.lemmatizer.fit(examples, learn)
         return self
+
+    def _fit_morphology(
+        self, treebank: Treebank, learn: Learn, tags: list[str], features: "_MorphologyFeatures"
+    ) -> None:
+        """Train a model of the morphology of the words with each tag."""
+        columns = [strings_of(treebank, name) for name in self.morphology]
+        labels = list(map(TAB.join, zip(*columns)))
+        for tag, runs in runs_by_tag(tags, treebank.offsets).items():
+            if tag == MISSING:
+                continue
+            X = []
+            y = []
+            for run in runs:
+                X.append([as_dict(features.keys, features.values(i)) for i in run])
+                y.append([labels[i] for i in run])
+            # if all words of a tag but a few have one label, "out-of-sample" keeps a group by
+            # chance
+            self.all_models[self._name_of_morphology(tag)] = train_model(
+                X, y, learn, self._no_morphology, weighting="norms"
+            )
 
     def annotate(
         self, treebank: Treebank, predict: Callable[[list], Iterable] | None = None
     ) -> Treebank:
-        """Replace the columns of the tagger by predictions from the forms; ``predict`` is called
-        for tags if given.
+        """Replace the columns of the tagger by predictions from the forms.
+
+        ``predict`` predicts the tags of the words of sentences; the labeler by default.
         """
-        forms, tags = strings_of(treebank, "forms"), [""] * treebank.n_words
+        forms = strings_of(treebank, "forms")
+        tags = [""] * len(forms)
         if self.tag is not None:
             if self.labeler is None:
-                tags = [str(self.named[self.tag])] * len(forms)
+                tags = [str(self.all_models[self.tag])] * len(forms)
             else:
-                found = (predict or self.labeler.predict)(by_sentence(forms, treebank.offsets))
-                tags = [tag for labels in found for tag in labels.tolist()]
+                predict = predict or self.labeler.predict
+                labels_of_sentences = predict(by_sentence(forms, treebank.offsets))
+                tags = []
+                for labels in labels_of_sentences:
+                    tags += labels.tolist()
             treebank = treebank.with_strings(self.tag, tags)
-        if self.given_tag:
-            (keys, values), labels = (
-                self._in_context(forms, tags, treebank.offsets),
-                dict[int, str](),
-            )
-            for tag, (own,) in runs_of(tags, np.array([0, len(tags)])).items():
-                model = self.named.get(name_of("+".join(self.given_tag), tag), self._no_morphology)
-                labels.update(zip(own, labels_by(model, keys, own, values)))
-            for name, column in zip(
-                self.given_tag, zip(*(labels[i].split(TAB) for i in range(len(forms))))
-            ):
+        if self.morphology:
+            features = _MorphologyFeatures(forms, tags, treebank.offsets, self.lexicons)
+            labels = self._predict_morphology(tags, features)
+            columns = zip(*(label.split(TAB) for label in labels))
+            for name, column in zip(self.morphology, columns):
                 treebank = treebank.with_strings(name, column)
         if self.lemmatizer is not None:
             lemmas = self.lemmatizer.predict(self._words(treebank, forms, tags))
             treebank = treebank.with_strings("lemmas", lemmas)
         return treebank
 
+    def _predict_morphology(self, tags: list[str], features: "_MorphologyFeatures") -> list[str]:
+        """Predict the morphology of words, with columns joined by tabs, given their tags."""
+        labels = [self._no_morphology] * len(tags)
+        for tag, [words] in runs_by_tag(tags, np.array([0, len(tags)])).items():
+            model = self.all_models.get(self._name_of_morphology(tag), self._no_morphology)
+            labels_of_tag = predict_labels(model, features.keys, words, features.values)
+            for i, label in zip(words, labels_of_tag):
+                labels[i] = label
+        return labels
+
     @property
     def labeler(self) -> SequenceLabeler | None:
         """The chain over tags; None if there is at most one tag."""
-        chain = self.named.get(self.tag or "")
-        return chain if isinstance(chain, SequenceLabeler) else None
+        model = self.all_models.get(self.tag or "")
+        return model if isinstance(model, SequenceLabeler) else None
 
     def calibrate(self, gold: Treebank) -> None:
         """Calibrate the probabilities of tags on held-out sentences."""
         if self.labeler is not None:
-            columns = (strings_of(gold, "forms"), self._tags_of(gold))
-            self.labeler.calibrate(*(by_sentence(column, gold.offsets) for column in columns))
+            X = by_sentence(strings_of(gold, "forms"), gold.offsets)
+            self.labeler.calibrate(X, by_sentence(self._tags_of(gold), gold.offsets))
 
     def confidence(self, annotated: Treebank) -> list[float]:
         """Return the probability of each predicted tag."""
@@ -359,67 +409,26 @@ class Tagger:
     def _tags_of(self, treebank: Treebank) -> list[str]:
         return [""] * treebank.n_words if self.tag is None else strings_of(treebank, self.tag)
 
-    def _in_context(
-        self, forms: list[str], tags: list[str], offsets: np.ndarray
-    ) -> tuple[list[str], Callable[[int], tuple]]:
-        """Return keys of the features for morphology, and a function from the index of a word to
-        their values.
-
-        Values are computed on demand, because they take a kilobyte per word.
-        """
-        own = [
-            template for template in lexicon_templates(self.lexicons) if template.offsets == (0,)
-        ]
-        lower: list[str] = []
-        padded: list[str] = []
-        for words, around in zip(by_sentence(forms, offsets), by_sentence(tags, offsets)):
-            lower += [BEGIN, BEGIN, *map(str.lower, words), END, END]
-            padded += [BEGIN, BEGIN, *around, END, END]
-        places = (
-            np.arange(len(forms)) + 4 * np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + 2
-        ).tolist()
-
-        def values(i: int) -> tuple:
-            at = places[i]
-            b2, b1, _, a1, a2 = padded[at - 2 : at + 3]
-            before, after = lower[at - 1], lower[at + 1]
-            context = (
-                before,
-                after,
-                before[-3:],
-                after[-3:],
-                b1,
-                a1,
-                f"{b2}|{b1}",
-                f"{a1}|{a2}",
-                f"{b1}|{a1}",
-            )
-            return (
-                *own_values(forms[i]),
-                *context,
-                *(template.property(forms[i]) for template in own),
-            )
-
-        return [*KEYS, *(template.name for template in own)], values
-
-    def _words(
-        self, treebank: Treebank, forms: list[str], tags: list[str]
-    ) -> list[tuple[str, str, str]]:
-        """Return form, tag and morphological features of each word, for the lemmatizer."""
-        feats = strings_of(treebank, "feats") if "feats" in self.given_tag else [""] * len(forms)
-        return list(zip(forms, tags, feats))
+    def _words(self, treebank: Treebank, forms: list[str], tags: list[str]) -> list[TaggedWord]:
+        """Return the words of a treebank for the lemmatizer."""
+        feats = [""] * len(forms)
+        if "feats" in self.morphology:
+            feats = strings_of(treebank, "feats")
+        return list(map(TaggedWord, forms, tags, feats))
 
     def models(self) -> dict[str, SequenceLabeler]:
         """Return the labelers by name."""
-        return {name: model for name, model in self.named.items() if not isinstance(model, str)}
+        models = self.all_models.items()
+        return {name: model for name, model in models if not isinstance(model, str)}
 
     def describe(self, packer: Packer) -> dict[str, Any]:
-        """Return JSON values for a model file, without the labelers; arrays are added to the
-        packer.
+        """Return JSON values for a model file, without the labelers.
+
+        Arrays are added to the packer.
         """
         if self.lemmatizer is not None:
-            packer.arrays["lemmas"] = pack_json(self.lemmatizer.known)
-        fixed = {name: model for name, model in self.named.items() if isinstance(model, str)}
+            packer.arrays["lemmas"] = pack_json(self.lemmatizer.lemmas)
+        fixed = {name: model for name, model in self.all_models.items() if isinstance(model, str)}
         packer.arrays.update(pack_lexicons(self.lexicons))
         return {"columns": list(self.columns), "fixed": fixed, "lexicons": list(self.lexicons)}
 
@@ -427,21 +436,88 @@ class Tagger:
     def restored(
         cls, values: Manifest, arrays: Arrays, models: dict[str, SequenceLabeler]
     ) -> "Tagger":
-        """The inverse of :meth:`describe`, given the :meth:`models`."""
+        """Create a tagger from the result of :meth:`describe`, and its :meth:`models`."""
         tagger = cls(tuple(values["columns"]), unpack_lexicons(values["lexicons"], arrays))
-        tagger.named |= models | values["fixed"]
+        tagger.all_models |= models | values["fixed"]
         if tagger.lemmatizer is not None:
-            tagger.lemmatizer.known = unpack_json(arrays["lemmas"])
+            tagger.lemmatizer.lemmas = unpack_json(arrays["lemmas"])
         return tagger
+
+
+class _MorphologyFeatures:
+    """Features of words for morphology: their forms, and the words and tags around them.
+
+    Values are computed on demand, because they take a kilobyte per word.
+
+    Parameters
+    ----------
+    forms, tags : list of str
+        Of the words of all sentences.
+    offsets : int array of shape (number of sentences + 1,)
+    lexicons : dict of str to Lexicon
+
+    Attributes
+    ----------
+    keys : list of str
+        Keys of the features.
+    """
+
+    def __init__(
+        self,
+        forms: list[str],
+        tags: list[str],
+        offsets: np.ndarray,
+        lexicons: Mapping[str, Lexicon],
+    ) -> None:
+        self._forms = forms
+        self._lexicon_templates = []
+        for template in lexicon_templates(lexicons):
+            if template.offsets == (0,):
+                self._lexicon_templates.append(template)
+        self.keys = [*KEYS, *(template.name for template in self._lexicon_templates)]
+        #: Forms in lower case and tags of all words, with REACH places around each sentence.
+        self._lower: list[str] = []
+        self._tags: list[str] = []
+        #: Place of each word in these lists.
+        self._places: list[int] = []
+        before = [BEGIN] * REACH
+        after = [END] * REACH
+        for low, high in pairwise(offsets.tolist()):
+            first = len(self._lower) + REACH
+            self._places += range(first, first + high - low)
+            self._lower += [*before, *map(str.lower, forms[low:high]), *after]
+            self._tags += [*before, *tags[low:high], *after]
+
+    def values(self, i: int) -> tuple:
+        """Return the values of the features of a word, given its index."""
+        place = self._places[i]
+        form_before = self._lower[place - 1]
+        form_after = self._lower[place + 1]
+        second_before, before, _, after, second_after = self._tags[place - 2 : place + 3]
+        form = self._forms[i]
+        return (
+            *form_values(form),
+            form_before,
+            form_after,
+            form_before[-3:],
+            form_after[-3:],
+            before,
+            after,
+            f"{second_before}|{before}",
+            f"{after}|{second_after}",
+            f"{before}|{after}",
+            *(template.property(form) for template in self._lexicon_templates),
+        )
 
 
 def confidences(labeler: Any, X: Sequence, predicted: Sequence[list]) -> list[np.ndarray]:
     """Return the probability of each predicted label of each sequence."""
-    column = {label: k for k, label in enumerate(labeler.classes_.tolist())}
-    pairs = zip(labeler.predict_marginals(X), predicted)
-    return [
-        own[np.arange(len(labels)), [column[label] for label in labels]] for own, labels in pairs
-    ]
+    columns = {label: k for k, label in enumerate(labeler.classes_.tolist())}
+    confidence = []
+    for marginals, labels in zip(labeler.predict_marginals(X), predicted):
+        chosen = [columns[label] for label in labels]
+        confidence.append(marginals[np.arange(len(labels)), chosen])
+    return confidence
 
 
 def by_sentence(values: list[Any], offsets: np.ndarray) -> list[list[Any]]:
@@ -449,13 +525,13 @@ def by_sentence(values: list[Any], offsets: np.ndarray) -> list[list[Any]]:
     return [values[low:high] for low, high in pairwise(offsets.tolist())]
 
 
-def runs_of(tags: list[str], offsets: np.ndarray) -> dict[str, list[list[int]]]:
+def runs_by_tag(tags: list[str], offsets: np.ndarray) -> dict[str, list[list[int]]]:
     """Group the indices of words by tag and sentence; sentences without the tag are skipped."""
-    runs: dict[str, list[list[int]]] = {}
+    runs: dict[str, list[list[int]]] = defaultdict(list)
     for low, high in pairwise(offsets.tolist()):
-        own: dict[str, list[int]] = {}
+        words_by_tag: dict[str, list[int]] = defaultdict(list)
         for i in range(low, high):
-            own.setdefault(tags[i], []).append(i)
-        for tag, run in own.items():
-            runs.setdefault(tag, []).append(run)
+            words_by_tag[tags[i]].append(i)
+        for tag, words in words_by_tag.items():
+            runs[tag].append(words)
     return runs

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -58,12 +58,13 @@ class Tokenizer:
     def fit(
         self, treebank: Treebank, learn: tagger.Learn, seed: int, callbacks: Sequence = ()
     ) -> Tokenizer:
-        """Train on a treebank with raw text; ``learn(X, y)`` trains the classifier of multiword
-        tokens.
+        """Train on a treebank with raw text.
+
+        ``learn(X, y)`` trains the classifier of multiword tokens.
         """
         sentences = list(raw_text.raw_sentences(treebank))
         self.labeler = CharacterLabeler().fit(sentences, seed, callbacks)
-        tokens = [token for sentence in sentences for token in sentence.tokens]
+        tokens = list(chain.from_iterable(sentence.tokens for sentence in sentences))
         if any(words for _, words in tokens):
             self.splitter = MultiwordSplitter().fit(tokens, learn)
         return self
@@ -73,95 +74,117 @@ class Tokenizer:
 
         With ``offsets``, MISC has the characters of each token: ``TokenRange=12:15``.
         """
-        number, offset = 1, 0
-        for part, sentences in self._parts(text):
-            tokens = (
-                " ".join(part[low:high].split()) for spans in sentences for low, high in spans
-            )
-            words_of = {} if self.splitter is None else self.splitter.split(tokens)
-            rows = raw_text.conllu_of(
-                part, sentences, words_of, number, offset if offsets else None
-            )
+        number = 1
+        offset = 0
+        for piece, sentences in self._split_pieces(text):
+            words_of = {}
+            if self.splitter is not None:
+                spans = chain.from_iterable(sentences)
+                words_of = self.splitter.split(
+                    " ".join(piece[start:end].split()) for start, end in spans
+                )
+            offset_of_piece = offset if offsets else None
+            rows = raw_text.conllu_of(piece, sentences, words_of, number, offset_of_piece)
             reader = TreebankReader("conllu", False, False, new_strings(), keep_text=True)
             yield reader.parse(rows, "conllu", "text", 0, Skipped(on_error="raise"))
-            number, offset = number + len(sentences), offset + sentences[-1][-1][1]
+            number += len(sentences)
+            offset += _end_of(sentences)
 
-    def _parts(self, text: str | Iterable[str]) -> Iterator[tuple[str, list[raw_text.Spans]]]:
-        """Yield pieces of a text with whole sentences; each begins where the sentences of the one
-        before end.
+    def _split_pieces(
+        self, text: str | Iterable[str]
+    ) -> Iterator[tuple[str, list[raw_text.Spans]]]:
+        """Yield pieces of a text with whole sentences, and these.
+
+        Each piece begins where the sentences of the one before end.
         """
-        pieces = (
-            (text[i : i + BLOCK] for i in range(0, len(text), BLOCK))
-            if isinstance(text, str)
-            else iter(text)
-        )
-        rest = ""
+        pieces = text
+        if isinstance(text, str):
+            pieces = (text[start : start + BLOCK] for start in range(0, len(text), BLOCK))
+        unsplit = ""
         for piece in pieces:
-            rest += piece
-            if len(rest) < BLOCK + AHEAD:
+            unsplit += piece
+            limit = len(unsplit) - AHEAD
+            if limit < BLOCK:
                 continue
-            sentences = self.labeler.split(rest)
-            final = [spans for spans in sentences if spans[-1][1] <= len(rest) - AHEAD]
+            sentences = self.labeler.split(unsplit)
+            final = [spans for spans in sentences if spans[-1][1] <= limit]
             if not final and sentences:  # a sentence without an end in sight
-                final = [
-                    [span for span in sentences[0] if span[1] <= len(rest) - AHEAD]
-                    or sentences[0][:1]
-                ]
+                tokens = [span for span in sentences[0] if span[1] <= limit]
+                final = [tokens or sentences[0][:1]]
             if final:
-                yield rest, final
-                rest = rest[final[-1][-1][1] :]
-        if sentences := self.labeler.split(rest):
-            yield rest, sentences
+                yield unsplit, final
+                unsplit = unsplit[_end_of(final) :]
+        sentences = self.labeler.split(unsplit)
+        if sentences:
+            yield unsplit, sentences
 
     def check_words(self, treebank: Treebank) -> None:
         """Warn if most sentences end with a word, such as "end.", that this tokenizer splits."""
-        forms = np.array(strings_of(treebank, "forms"), dtype=object)[
-            treebank.offsets[1:] - 1
-        ].tolist()
-        glued = [form for form in forms if form[-1:] in ".!?" and form[:-1].isalpha()]
-        if 2 * len(glued) <= len(forms):
+        forms = strings_of(treebank, "forms")
+        last_forms = [forms[end - 1] for end in treebank.offsets[1:].tolist()]
+        with_stop = [form for form in last_forms if form[-1:] in ".!?" and form[:-1].isalpha()]
+        if 2 * len(with_stop) <= len(last_forms):
             return
-        split = [
-            spans for spans in self.labeler.split(raw_text.PARAGRAPH.join(glued)) if len(spans) > 1
-        ]
-        if 2 * len(split) > len(forms):
-            message = f"Words such as {glued[0]!r} were two tokens in training: split them, or annotate raw text."
-            warn_caller(message, DataWarning)
+        sentences = self.labeler.split(raw_text.PARAGRAPH.join(with_stop))
+        n_split = sum(len(spans) > 1 for spans in sentences)
+        if 2 * n_split > len(last_forms):
+            warn_caller(
+                f"Words such as {with_stop[0]!r} were two tokens in training: "
+                "split them, or annotate raw text.",
+                DataWarning,
+            )
 
     def models(self) -> dict[str, SequenceLabeler]:
         """Return the classifier of multiword tokens by name, if there is one."""
-        rules = None if self.splitter is None else self.splitter.rules
-        return {RULES: rules} if isinstance(rules, SequenceLabeler) else {}
+        if self.splitter is None or isinstance(self.splitter.rules, str):
+            return {}
+        return {RULES: self.splitter.rules}
 
     def describe(self, packer: Packer) -> dict[str, Any]:
-        """Return JSON values for a model file, without the :meth:`models`; arrays are added to the
-        packer.
+        """Return JSON values for a model file, without the :meth:`models`.
+
+        Arrays are added to the packer.
         """
-        own, splitter = self.labeler, self.splitter
-        used, rule = np.flatnonzero(own.table.any(axis=1)), None
-        arrays = {"features": used.astype(np.int32), "weights": own.table[used]}
-        arrays |= {"active": own.active, "transitions": own.transitions}
-        if splitter is not None:
-            arrays["multiword"] = pack_json(splitter.known)
-            rule = splitter.rules if isinstance(splitter.rules, str) else None
-        packer.arrays.update({f"tokens/{name}": array for name, array in arrays.items()})
-        return {"group_weights": own.group_weights, "spaced": own.spaced, "rule": rule}
+        labeler = self.labeler
+        features = np.flatnonzero(labeler.table.any(axis=1))
+        arrays = {
+            "features": features.astype(np.int32),
+            "weights": labeler.table[features],
+            "active": labeler.active,
+            "transitions": labeler.transitions,
+        }
+        rule = None
+        if self.splitter is not None:
+            arrays["multiword"] = pack_json(self.splitter.words_of)
+            if isinstance(self.splitter.rules, str):
+                rule = self.splitter.rules
+        for name, array in arrays.items():
+            packer.arrays[f"tokens/{name}"] = array
+        return {"group_weights": labeler.group_weights, "spaced": labeler.spaced, "rule": rule}
 
     @classmethod
     def restored(cls, values: Manifest, arrays: Arrays, rules: SequenceLabeler | None) -> Tokenizer:
-        """The inverse of :meth:`describe`, given the classifier of multiword tokens, if there is
-        one.
-        """
-        tokenizer, arrays = cls(), below(arrays, "tokens/")
-        tokenizer.labeler = own = CharacterLabeler()
-        own.active, own.transitions = arrays["active"], arrays["transitions"]
-        own.group_weights, own.spaced = values["group_weights"], values["spaced"]
-        own.table = np.zeros((len(GROUPS) << BITS, 3), np.float32)
-        own.table[arrays["features"]] = arrays["weights"]
+        """Create a tokenizer from the result of :meth:`describe`, and its :meth:`models`."""
+        arrays = below(arrays, "tokens/")
+        labeler = CharacterLabeler()
+        labeler.active = arrays["active"]
+        labeler.transitions = arrays["transitions"]
+        labeler.group_weights = values["group_weights"]
+        labeler.spaced = values["spaced"]
+        labeler.table = np.zeros((len(GROUPS) << BITS, N_LABELS), np.float32)
+        labeler.table[arrays["features"]] = arrays["weights"]
+        tokenizer = cls()
+        tokenizer.labeler = labeler
         if "multiword" in arrays:
             model = values["rule"] if rules is None else rules
             tokenizer.splitter = MultiwordSplitter(unpack_json(arrays["multiword"]), model)
         return tokenizer
+
+
+def _end_of(sentences: list[raw_text.Spans]) -> int:
+    """Return the end of the last token of some sentences."""
+    _, end = sentences[-1][-1]
+    return end
 
 
 # ---- multiword tokens ----------------------------------------------------------------------------
@@ -171,7 +194,7 @@ class Tokenizer:
 LONG_PREFIXES, LONG_SUFFIXES = range(5, 9), range(6, 9)
 #: Keys of the features of a token.
 RULE_KEYS = (
-    *tagger.OWN_KEYS,
+    *tagger.FORM_KEYS,
     *(f"prefix{k}" for k in LONG_PREFIXES),
     *(f"suffix{k}" for k in LONG_SUFFIXES),
 )
@@ -182,7 +205,7 @@ def _rule_values(form: str) -> tuple:
     lower = form.lower()
     prefixes = [lower[:k] for k in LONG_PREFIXES]
     suffixes = [lower[-k:] for k in LONG_SUFFIXES]
-    return (*tagger.own_values(form), *prefixes, *suffixes)
+    return (*tagger.form_values(form), *prefixes, *suffixes)
 
 
 @dataclass
@@ -195,53 +218,67 @@ class MultiwordSplitter:
 
     Attributes
     ----------
-    known : dict of str to str
-        Words of tokens, joined by tabs; empty for tokens that are words but that the classifier
-        would split.
+    words_of : dict of str to str
+        Words of known tokens, joined by tabs; empty for tokens that are words but that the
+        classifier would split.
     rules : SequenceLabeler or str
         Classifier of rules, or the only rule.
     """
 
-    known: dict[str, str] = field(default_factory=dict)
+    words_of: dict[str, str] = field(default_factory=dict)
     rules: tagger.Model = WHOLE
 
     def fit(
         self, tokens: Iterable[tuple[str, list[str]]], learn: tagger.Learn
     ) -> MultiwordSplitter:
         """Train on tokens: forms, and the words of multiword tokens."""
-        votes: dict[str, Counter[str]] = {}
+        votes: dict[str, Counter[str]] = defaultdict(Counter)
         for form, words in tokens:
-            votes.setdefault(form, Counter())[TAB.join(words)] += 1
-        # in a tie, a token is split
-        usual = {
-            form: min(counts, key=lambda words: (-counts[words], not words, words))
-            for form, counts in votes.items()
-        }
-        rules = {
-            form: rule_of(form, words.split(TAB)) if words else WHOLE
-            for form, words in usual.items()
-        }
-        counts = Counter(rules.values())
-        common = [form for form, rule in rules.items() if counts[rule] >= tagger.LEAST_WORDS]
-        X = [[tagger.as_dict(RULE_KEYS, _rule_values(form))] for form in common]
-        self.rules = tagger.learned(X, [[rules[form]] for form in common], learn, WHOLE)
-        guesses = self._guesses(list(usual))
-        self.known = {form: words for form, words in usual.items() if words or form in guesses}
+            votes[form][TAB.join(words)] += 1
+        most_frequent = {}
+        rules = {}
+        for form, counts in votes.items():
+            # in a tie, a token is split
+            words_of_form = min(counts, key=lambda words: (-counts[words], not words, words))
+            most_frequent[form] = words_of_form
+            rules[form] = WHOLE
+            if words_of_form:
+                rules[form] = rule_of(form, words_of_form.split(TAB))
+        n_forms = Counter(rules.values())
+        X = []
+        y = []
+        for form, rule in rules.items():
+            if n_forms[rule] >= tagger.LEAST_WORDS:
+                X.append([tagger.as_dict(RULE_KEYS, _rule_values(form))])
+                y.append([rule])
+        self.rules = tagger.train_model(X, y, learn, WHOLE)
+        guesses = self._guesses(list(most_frequent))
+        self.words_of = {}
+        for form, words_of_form in most_frequent.items():
+            if words_of_form or form in guesses:
+                self.words_of[form] = words_of_form
         return self
 
     def split(self, forms: Iterable[str]) -> dict[str, list[str]]:
         """Return the words of the multiword tokens among some tokens."""
-        found: dict[str, list[str]] = {}
-        unknown = []
+        words_of = {}
+        unknown_forms = []
         for form in dict.fromkeys(forms):
-            words = self.known.get(form)
-            if words is None and (lower := self.known.get(form.lower())):
-                words = lower.upper() if form.isupper() else lower[:1].upper() + lower[1:]
+            words = self.words_of.get(form)
             if words is None:
-                unknown.append(form)
+                words = self._words_of_lower_case(form)
+            if words is None:
+                unknown_forms.append(form)
             elif words:
-                found[form] = words.split(TAB)
-        return found | self._guesses(unknown)
+                words_of[form] = words.split(TAB)
+        return words_of | self._guesses(unknown_forms)
+
+    def _words_of_lower_case(self, form: str) -> str | None:
+        """Return the words of the token in lower case, in the case of the token."""
+        words = self.words_of.get(form.lower())
+        if not words:
+            return None
+        return words.upper() if form.isupper() else words[:1].upper() + words[1:]
 
     def _guesses(self, forms: list[str]) -> dict[str, list[str]]:
         """Return the words of the tokens that the classifier splits."""
@@ -259,34 +296,30 @@ class MultiwordSplitter:
 ATOMS = (
     *(f"{side}{i}" for side in "lr" for i in range(1, 5)),
     *(f"k{side}{i}" for side in "lr" for i in range(1, 7)),
-    *(
-        "before",
-        "after",
-        "w-1",
-        "w0",
-        "w+1",
-        "c-1",
-        "c0",
-        "c+1",
-        "w+2",
-        "c+2",
-        "s-1",
-        "s0",
-        "s+1",
-        "s+2",
-    ),
+    *("before", "after", "w-1", "w0", "w+1", "c-1", "c0", "c+1", "w+2", "c+2"),
+    *("s-1", "s0", "s+1", "s+2"),
     *("begins", "place", "core", "length", "line", "fits", "gaps", "gap"),
 )
 #: Groups of features: the values of some atoms, and the whitespace after the place.
-_NAMES = """gap,l1,l1 l2,l1 l2 l3,l1 l2 l3 l4,r1,r1 r2,r1 r2 r3,r1 r2 r3 r4,l1 r1,l1 l2 r1,l1 r1 r2,l1 l2 r1 r2
-l1 l2 l3 r1 r2 r3,kl1 kl2 kr1 kr2,kl1 kl2 kl3 kr1 kr2 kr3,kl1 kl2 kl3 kl4 kr1 kr2 kr3 kr4,kl1 kl2 kl3 kl4 kl5 kl6
-kr1 kr2 kr3 kr4 kr5 kr6,before,after kr1,before after,w0 place,w-1 before,c+1 begins,c0 l1,c+1 w+2,c0 c+1,s0 s+1 l1
-s-1 s0 s+1 s+2,c+1 begins l1,core l1 kr1,length kl1 kr1,line fits kl1 kr1,gaps kl1 kr1,c-1 c0 c+1,c0 c+1 c+2"""
+_NAMES = """gap,l1,l1 l2,l1 l2 l3,l1 l2 l3 l4,r1,r1 r2,r1 r2 r3,r1 r2 r3 r4,l1 r1,l1 l2 r1,l1 r1 r2
+l1 l2 r1 r2,l1 l2 l3 r1 r2 r3,kl1 kl2 kr1 kr2,kl1 kl2 kl3 kr1 kr2 kr3
+kl1 kl2 kl3 kl4 kr1 kr2 kr3 kr4,kl1 kl2 kl3 kl4 kl5 kl6,kr1 kr2 kr3 kr4 kr5 kr6,before
+after kr1,before after,w0 place,w-1 before,c+1 begins,c0 l1,c+1 w+2,c0 c+1,s0 s+1 l1
+s-1 s0 s+1 s+2,c+1 begins l1,core l1 kr1,length kl1 kr1,line fits kl1 kr1,gaps kl1 kr1
+c-1 c0 c+1,c0 c+1 c+2"""
 GROUPS = re.split("[,\n]", _NAMES)
-#: Atoms of each group, then -1.
-TEMPLATES = np.array(
-    [([ATOMS.index(atom) for atom in name.split()] + [-1] * 9)[:9] for name in GROUPS]
-)
+#: Largest number of atoms of a group, and what stands after the last one.
+MOST_ATOMS, NO_ATOM = 9, -1
+
+
+def _atoms_of(group: str) -> list[int]:
+    """Return the positions of the atoms of a group, of length MOST_ATOMS."""
+    atoms = [ATOMS.index(atom) for atom in group.split()]
+    return atoms + [NO_ATOM] * (MOST_ATOMS - len(atoms))
+
+
+#: Atoms of each group, (number of groups, MOST_ATOMS).
+TEMPLATES = np.array(list(map(_atoms_of, GROUPS)))
 #: Bits of the number of weights of each template.
 BITS = 15
 #: Number of places in a training example, and of sentences joined to a document.
@@ -300,6 +333,8 @@ BLOCK = 1 << 16
 #: must end in training.
 RARE = 1e-3
 EPOCHS, C = 15, 10.0
+#: Number of labels of places: INSIDE, TOKEN_END and SENTENCE_END.
+N_LABELS = 3
 #: Kinds of characters by Unicode category; others follow from its first letter.
 _KINDS = {
     "Lu": jit.UPPER,
@@ -318,7 +353,8 @@ _FIRST = {
     "S": jit.SYMBOL,
     "C": jit.OTHER,
 }
-_STOPS, _QUOTES = ".!?\u2026\u3002\uff01\uff1f\u061f\u06d4\u0964", "\"'`"
+_STOPS = ".!?\u2026\u3002\uff01\uff1f\u061f\u06d4\u0964"
+_QUOTES = "\"'`"
 #: Kinds and lower case of all characters, found when first met; the kind is -1 before.
 _kinds = np.full(0x110000, -1, np.int8)
 _lower = np.arange(0x110000, dtype=np.uint32)
@@ -344,55 +380,66 @@ class Characters:
     text : str
     active : bool array (N_KINDS, N_KINDS)
         Whether a token may end between two characters of these kinds without whitespace.
+
+    Attributes
+    ----------
+    codes, lower, kinds : arrays (n_characters + 2 PADDING,)
+        The padded text, its lower case, and the kinds of its characters.
+    runs, hashes : arrays (n_runs + 2 PADDING, N_COLUMNS or N_HASHES)
+        See :func:`_jit_characters.scan`.
+    places : int array (n_places,)
+        Indices of the places in the text.
     """
 
     def __init__(self, text: str, active: np.ndarray) -> None:
         try:
             codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         except UnicodeEncodeError as error:
-            found = error.object[error.start]
+            wrong = error.object[error.start]
             raise InputError(
-                f"Text must consist of Unicode characters, got {found!r} at {error.start}."
+                f"Text must consist of Unicode characters, got {wrong!r} at {error.start}."
             ) from None
         for code in np.unique(codes[_kinds[codes] < 0]).tolist():
-            _kinds[code], lower = kind_of(chr(code)), chr(code).lower()
+            lower = chr(code).lower()
+            _kinds[code] = kind_of(chr(code))
             _lower[code] = ord(lower) if len(lower) == 1 else code
         kinds = _kinds[codes]
-        self.codes = np.pad(
-            np.where(kinds <= jit.NEWLINE, 32, codes), jit.PADDING, constant_values=32
-        )
-        self.lower = np.pad(_lower[codes], jit.PADDING, constant_values=32)
+        blank_codes = np.where(kinds <= jit.NEWLINE, ord(" "), codes)
+        self.codes = np.pad(blank_codes, jit.PADDING, constant_values=ord(" "))
+        self.lower = np.pad(_lower[codes], jit.PADDING, constant_values=ord(" "))
         self.kinds = np.pad(kinds, jit.PADDING, constant_values=jit.SPACE)
-        solid = self.kinds > jit.NEWLINE
-        starts = solid[1:] & ~solid[:-1]
-        self.runs = np.zeros((np.count_nonzero(starts) + 2 * jit.PADDING, jit.N_COLUMNS), np.int64)
+        in_run = self.kinds > jit.NEWLINE
+        starts = in_run[1:] & ~in_run[:-1]
+        n_runs = np.count_nonzero(starts)
+        self.runs = np.zeros((n_runs + 2 * jit.PADDING, jit.N_COLUMNS), np.int64)
         self.hashes = np.zeros((len(self.runs), jit.N_HASHES), np.uint64)
         jit.scan(self.lower, self.kinds, self.runs, self.hashes)
-        ends = np.flatnonzero(solid[:-1] & (~solid[1:] | active[self.kinds[:-1], self.kinds[1:]]))
-        #: Indices of the places in the text.
-        self.places = ends - jit.PADDING
-        self._places = np.stack([ends, np.cumsum(starts)[ends - 1] + jit.PADDING - 1], axis=1)
+        are_active = active[self.kinds[:-1], self.kinds[1:]]
+        #: Padded places, and the run of each.
+        self._ends = np.flatnonzero(in_run[:-1] & (~in_run[1:] | are_active))
+        self._runs_of_places = np.cumsum(starts)[self._ends - 1] + jit.PADDING - 1
+        self.places = self._ends - jit.PADDING
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self.places)
 
     @property
     def gaps(self) -> np.ndarray:
         """Whitespace after each place: ``NONE``, ``BLANK`` and so on."""
-        own = self.runs[self._places[:, 1]]
-        return np.where(self._places[:, 0] == own[:, jit.END] - 1, own[:, jit.GAP], jit.NONE)
+        runs = self.runs[self._runs_of_places]
+        return np.where(self._ends == runs[:, jit.END] - 1, runs[:, jit.GAP], jit.NONE)
 
     def features(self) -> np.ndarray:
-        """Return the ids of the features of each place."""
+        """Return the ids of the features of each place, (n_places, n_groups)."""
         ids = np.empty((len(self), len(GROUPS)), np.int32)
-        text, runs = (self.codes, self.lower, self.kinds), (self.runs, self.hashes)
-        jit.find_features(*text, self._places, *runs, TEMPLATES, BITS, ids)
+        places = np.stack([self._ends, self._runs_of_places], axis=1)
+        text = (self.codes, self.lower, self.kinds)
+        jit.find_features(*text, places, self.runs, self.hashes, TEMPLATES, BITS, ids)
         return ids
 
 
 class CharacterLabeler:
-    """Labels the characters of raw text as inside or end of a token, or end of a token and a
-    sentence.
+    """Labeler of the characters of raw text: inside of a token, its end, or a sentence's end.
 
     A chain labels the places where a token may end. Its features are hashed, see
     ``_jit_characters``.
@@ -403,9 +450,9 @@ class CharacterLabeler:
         See :class:`Characters`.
     spaced : bool
         Whether words contain whitespace.
-    table : float32 array (n_features, 3)
+    table : float32 array (n_features, N_LABELS)
         Weights of the features.
-    transitions : float64 array (3, 3)
+    transitions : float64 array (N_LABELS, N_LABELS)
     group_weights : dict of str to float
         Weights of the groups of features.
     """
@@ -416,39 +463,46 @@ class CharacterLabeler:
         """Train on sentences in the order of their documents."""
         self._survey(sentences)
         source = _Documents(self, sentences, seed)
-        bank = ExplicitBank(GROUPS, np.repeat(np.arange(len(GROUPS)), 1 << BITS), 3, True)
+        groups = np.repeat(np.arange(len(GROUPS)), 1 << BITS)
+        bank = ExplicitBank(GROUPS, groups, N_LABELS, True)
         trainer = OnlineTrainer(
             [bank],
-            Chain(3),
+            Chain(N_LABELS),
             StructuredHinge(),
             SquaredL21(),
             lambda_=1.0 / (C * len(source.examples)),
             schedule=DistanceOverGradients(),
             average=PolynomialAverage(),
-            unpenalized=[TransitionBank(3, averaging=True)],
+            unpenalized=[TransitionBank(N_LABELS, averaging=True)],
         )
         TrainingLoop(trainer, source, callbacks=callbacks).run(EPOCHS)
-        weights, transitions = (bank.table for bank in trainer.predictor().banks)
-        self.table, self.transitions = weights.astype(np.float32), transitions[0]
+        of_features, of_transitions = trainer.predictor().banks
+        self.table = of_features.table.astype(np.float32)
+        self.transitions = of_transitions.table[0]
         self.group_weights = trainer.kernel_weights()
         return self
 
     def _survey(self, sentences: Sequence[raw_text.RawSentence]) -> None:
-        """Find the kinds of characters between which tokens end, and whether words contain
-        whitespace.
-        """
+        """Find between which kinds of characters tokens end, and if words contain whitespace."""
         text, labels = raw_text.joined(sentences)
-        characters = Characters(text, np.zeros((jit.N_KINDS, jit.N_KINDS), bool))
+        nowhere = np.zeros((jit.N_KINDS, jit.N_KINDS), bool)
+        characters = Characters(text, nowhere)
         pairs = characters.kinds[:-1].astype(np.int64) * jit.N_KINDS + characters.kinds[1:]
-        ends = np.pad(labels, jit.PADDING)[:-1] > 0
-        counts, ended = (np.bincount(own, minlength=jit.N_KINDS**2) for own in (pairs, pairs[ends]))
+        are_ends = np.pad(labels, jit.PADDING)[:-1] > 0
+        counts = np.bincount(pairs, minlength=nowhere.size)
+        n_ends = np.bincount(pairs[are_ends], minlength=nowhere.size)
+        shares = (n_ends + 0.5) / (counts + 1)
         kinds = np.arange(jit.N_KINDS)
-        wordly, joiner = (kinds >= jit.UPPER) & (kinds <= jit.MARK), kinds == jit.JOINER
-        joined_kinds = (wordly[:, None] & wordly) | (kinds == jit.MARK) | joiner | joiner[:, None]
-        known = np.where(counts > 0, (ended + 0.5) / (counts + 1) > RARE, ~joined_kinds.ravel())
-        self.active = known.reshape(joined_kinds.shape)
-        gaps = characters.gaps  # without active kinds, the places are the ends of runs
-        self.spaced = bool((labels[characters.places[gaps > jit.NONE]] == raw_text.INSIDE).any())
+        are_wordly = (kinds >= jit.UPPER) & (kinds <= jit.MARK)
+        are_joiners = kinds == jit.JOINER
+        both_wordly = are_wordly[:, None] & are_wordly
+        with_joiner = are_joiners | are_joiners[:, None]
+        stay_together = both_wordly | (kinds == jit.MARK) | with_joiner
+        active = np.where(counts > 0, shares > RARE, ~stay_together.ravel())
+        self.active = active.reshape(nowhere.shape)
+        # without active kinds, the places are the ends of runs
+        before_gaps = characters.places[characters.gaps > jit.NONE]
+        self.spaced = bool((labels[before_gaps] == raw_text.INSIDE).any())
 
     def training_example(self, text: str, labels: np.ndarray) -> Examples:
         """Encode a text and the labels of its characters."""
@@ -457,27 +511,29 @@ class CharacterLabeler:
         offsets = np.append(np.arange(0, len(ids), PLACES), len(ids))
         features = Features(np.arange(len(ids) + 1) * ids.shape[1], ids.ravel(), np.ones(ids.size))
         tokens = Tokens(offsets, features, n_features=ids.shape[1] << BITS)
-        own = labels[characters.places].astype(np.int64)
-        return Examples(tokens, own, np.arange(len(tokens)), None, False)
+        labels_of_places = labels[characters.places].astype(np.int64)
+        return Examples(tokens, labels_of_places, np.arange(len(tokens)), None, False)
 
     def split(self, text: str) -> list[raw_text.Spans]:
         """Return the start and the end of each token of each sentence of a text."""
         characters = Characters(text, self.active)
         if not len(characters):
             return []
-        scores = np.zeros((len(characters), 3))
+        scores = np.zeros((len(characters), N_LABELS))
         jit.add_scores(characters.features(), self.table, scores)
         gaps = characters.gaps
         if not self.spaced:
             scores[gaps > jit.NONE, raw_text.INSIDE] = -np.inf
         scores[gaps >= jit.PARAGRAPH_END, : raw_text.SENTENCE_END] = -np.inf
-        labels = Chain(3).decode((scores, self.transitions))
-        ends = characters.places[labels > 0] + 1
+        labels = Chain(N_LABELS).decode((scores, self.transitions))
+        are_ends = labels != raw_text.INSIDE
+        ends = characters.places[are_ends] + 1
         # a token starts at its first character that is no whitespace
-        solid = np.flatnonzero(characters.kinds[jit.PADDING :] > jit.NEWLINE)
-        starts = solid[np.searchsorted(solid, np.concatenate([[0], ends[:-1]]))]
+        in_run = np.flatnonzero(characters.kinds[jit.PADDING :] > jit.NEWLINE)
+        starts = in_run[np.searchsorted(in_run, np.concatenate([[0], ends[:-1]]))]
         spans = list(zip(starts.tolist(), ends.tolist()))
-        bounds = [0, *(np.flatnonzero(labels[labels > 0] == raw_text.SENTENCE_END) + 1).tolist()]
+        sentence_ends = np.flatnonzero(labels[are_ends] == raw_text.SENTENCE_END) + 1
+        bounds = [0, *sentence_ends.tolist()]
         return [spans[low:high] for low, high in pairwise(bounds)]
 
 
@@ -490,8 +546,11 @@ class _Documents(ArraySource):
     def __init__(
         self, labeler: CharacterLabeler, sentences: Sequence[raw_text.RawSentence], seed: int
     ) -> None:
-        self._labeler, self._sentences, self._seed = labeler, sentences, seed
-        n_places = len(Characters(raw_text.joined(sentences)[0], labeler.active))
+        self._labeler = labeler
+        self._sentences = sentences
+        self._seed = seed
+        text, _ = raw_text.joined(sentences)
+        n_places = len(Characters(text, labeler.active))
         examples: Any = range(-(-n_places // PLACES))
         super().__init__(examples, np.random.default_rng(seed))
 
@@ -499,19 +558,22 @@ class _Documents(ArraySource):
         """Yield blocks of examples."""
         rng = np.random.default_rng((self._seed, epoch))
         firsts = np.arange(0, len(self._sentences), SENTENCES)
-        texts, labels, size = [], [], 0
+        texts = []
+        labels = []
+        n_characters = 0
         for number, first in enumerate(rng.permutation(firsts).tolist(), 1):
             sentences = self._sentences[first : first + SENTENCES]
             if rng.random() < MIXED:
                 # without the first one of all, which has no gap
-                chosen = rng.integers(
-                    len(self._sentences) > 1, len(self._sentences), len(sentences)
-                )
+                lowest = min(1, len(self._sentences) - 1)
+                chosen = rng.integers(lowest, len(self._sentences), len(sentences))
                 sentences = [self._sentences[i] for i in chosen.tolist()]
-            text, own = raw_text.varied(sentences, rng)
-            texts += [text, "\n\n"]
-            labels += [own, np.zeros(2, np.int8)]
-            size += len(text)
-            if size > BLOCK or number == len(firsts):
+            text, labels_of_text = raw_text.varied(sentences, rng)
+            texts += [text, raw_text.PARAGRAPH]
+            labels += [labels_of_text, np.zeros(len(raw_text.PARAGRAPH), np.int8)]
+            n_characters += len(text)
+            if n_characters > BLOCK or number == len(firsts):
                 yield self._labeler.training_example("".join(texts), np.concatenate(labels))
-                texts, labels, size = [], [], 0
+                texts = []
+                labels = []
+                n_characters = 0

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from omkl._components import warn_caller
 from omkl.annotation.raw_text import NO_TEXT, has_text
 from omkl.annotation.tagger import COLUMNS, KEYS, Tagger
 from omkl.data import Treebank
 from omkl.data.treebank.layouts import FIELDS
 from omkl.estimators.persistence import load, users_own
-from omkl.estimators.training import Run, RunOptions
+from omkl.estimators.training import Run
 from omkl.exceptions import CheckpointWarning, DataWarning, InputError, ModelFileError
 from omkl.features.lexicons import as_lexicons, pack_lexicons
 from omkl.parsing.sentences import check_trees, facts_of, strings_of
@@ -62,14 +63,20 @@ class TrainingSequence:
         checkpoint_every: str | float,
     ) -> None:
         self.callbacks = callbacks
-        self._labeler, self._every = labeler, checkpoint_every
+        self._labeler = labeler
+        self._checkpoint_every = checkpoint_every
         self._checkpoints = run.checkpoints
         self._lexicons = as_lexicons(labeler.lexicons, KEYS)
         labeler.set_params(lexicons=self._lexicons or None)  # files are read once
         self._number = 0
-        earlier = None if run.checkpoints is None else run.checkpoints.earlier("trainings")
-        self._resumed = earlier is not None
-        self.seed = seed if earlier is None else int(earlier[0]["seed"])
+        self.seed = seed
+        self._resumed = False
+        if run.checkpoints is not None:
+            earlier = run.checkpoints.earlier("trainings")
+            if earlier is not None:
+                self._resumed = True
+                values, _ = earlier
+                self.seed = int(values["seed"])
 
     def begin(self, treebank: Treebank) -> None:
         """Register the data; raises an InputError if a resumed run had other data."""
@@ -90,27 +97,30 @@ class TrainingSequence:
         """
         from sklearn.base import clone
 
-        labeler = clone(self._labeler).set_params(
-            random_state=self.seed, **({} if linked else WITHOUT_TRANSITIONS)
+        labeler = clone(self._labeler)
+        labeler.set_params(
+            random_state=self.seed,
+            weighting=weighting or labeler.weighting,
+            callbacks=[*(labeler.callbacks or ()), *self.callbacks],
         )
-        callbacks = [*(labeler.callbacks or ()), *self.callbacks]
-        labeler.set_params(weighting=weighting or labeler.weighting, callbacks=callbacks)
+        if not linked:
+            labeler.set_params(**WITHOUT_TRANSITIONS)
         self._number += 1
         checkpoints = self._checkpoints
         if checkpoints is None:
-            return _predicting(labeler.fit(X, y))
+            return _without_training_state(labeler.fit(X, y))
         path = checkpoints.directory / f"{self._number:04d}.npz"
         if self._resumed and path.exists():
             try:
-                return _predicting(load(path, users_own(labeler)))
-            except ModelFileError as damaged:
+                return _without_training_state(load(path, users_own(labeler)))
+            except ModelFileError as error:
                 warnings.warn(
-                    f"{damaged} Its model is trained again.", CheckpointWarning, stacklevel=2
+                    f"{error} Its model is trained again.", CheckpointWarning, stacklevel=2
                 )
         labeler.fit(X, y)
         with checkpoints.writing():
             labeler.save(path)
-        return _predicting(labeler)
+        return _without_training_state(labeler)
 
     def fit_tagger(
         self, treebank: Treebank, columns: tuple[str, ...], n_folds: int, bar: tqdm
@@ -140,83 +150,92 @@ class TrainingSequence:
             raise InputError(
                 f"folds={n_folds}, but there are {len(treebank)} sentences: set fewer folds."
             )
-        crossed, sentences = treebank, np.repeat(np.arange(len(treebank)), treebank.lengths)
-        found = {name: np.empty(treebank.n_words, dtype=object) for name in columns if n_folds}
-        folds = (
-            KFold(n_folds, shuffle=True, random_state=self.seed).split(np.arange(len(treebank)))
-            if n_folds
-            else ()
-        )
-        for number, (others, own) in enumerate(folds, 1):
-            bar.set_description(f"fold {number} of {n_folds}")
-            annotated = (
-                Tagger(columns, self._lexicons)
-                .fit(treebank[others], self.fit_labeler)
-                .annotate(treebank[own])
-            )
-            for name, column in found.items():
-                column[np.isin(sentences, own)] = strings_of(annotated, name)
-            bar.update()
-        for name, column in found.items():
-            crossed = crossed.with_strings(name, column.tolist())
+        cross_fitted = treebank
+        if n_folds:
+            splits = KFold(n_folds, shuffle=True, random_state=self.seed).split(treebank.lengths)
+            cross_fitted = self._cross_fit(treebank, columns, list(splits), bar)
         bar.set_description("tags, morphology and lemmas")
         tagger = Tagger(columns, self._lexicons)
-        tagger.fit(
-            treebank,
-            self.fit_labeler,
-            None if tagger.tag is None else strings_of(crossed, tagger.tag),
-        )
+        tags = None if tagger.tag is None else strings_of(cross_fitted, tagger.tag)
+        tagger.fit(treebank, self.fit_labeler, tags)
         bar.update()
-        return tagger, crossed
+        return tagger, cross_fitted
+
+    def _cross_fit(
+        self,
+        treebank: Treebank,
+        columns: tuple[str, ...],
+        splits: list[tuple[np.ndarray, np.ndarray]],
+        bar: tqdm,
+    ) -> Treebank:
+        """Replace columns by predictions of taggers that were trained on other sentences."""
+        predictions = {name: np.empty(treebank.n_words, dtype=object) for name in columns}
+        sentences_of_words = np.repeat(np.arange(len(treebank)), treebank.lengths)
+        for number, (others, fold) in enumerate(splits, 1):
+            bar.set_description(f"fold {number} of {len(splits)}")
+            tagger = Tagger(columns, self._lexicons).fit(treebank[others], self.fit_labeler)
+            annotated = tagger.annotate(treebank[fold])
+            words = np.isin(sentences_of_words, fold)
+            for name, column in predictions.items():
+                column[words] = strings_of(annotated, name)
+            bar.update()
+        for name, column in predictions.items():
+            treebank = treebank.with_strings(name, column.tolist())
+        return treebank
 
     def fit_parser(self, parser: Any, treebank: Treebank, verbose: bool) -> None:
         """Train a :class:`~omkl.DependencyParser`, with its checkpoints in a subdirectory."""
         callbacks = [*(parser.callbacks or ()), *self.callbacks]
         parser.set_params(callbacks=callbacks, random_state=self.seed, verbose=verbose)
-        folder = None if self._checkpoints is None else self._checkpoints.part("trees")
-        running: RunOptions = {}
-        if folder is not None:
+        running = {}
+        if self._checkpoints is not None:
             running = {
-                "checkpoint": folder,
-                "checkpoint_every": self._every,
+                "checkpoint": self._checkpoints.part("trees"),
+                "checkpoint_every": self._checkpoint_every,
                 "resume": self._resumed,
             }
         parser.fit(treebank, **running)
 
 
-def _predicting(labeler: SequenceLabeler) -> SequenceLabeler:
+def _without_training_state(labeler: SequenceLabeler) -> SequenceLabeler:
     """Return a copy of a labeler without training state, but with its history."""
-    predicting = labeler._predicting()
-    predicting.history_ = labeler.history_
-    return predicting
+    copy = labeler._predicting()
+    copy.history_ = labeler.history_
+    return copy
 
 
-def parts_in(treebank: Treebank, asked: tuple[str, ...], all_needed: bool) -> tuple[str, ...]:
+def parts_to_learn(
+    treebank: Treebank, requested: tuple[str, ...], all_needed: bool
+) -> tuple[str, ...]:
     """Return the parts to learn from a treebank, in order."""
-    there = ["tokens"] * has_text(treebank) + [
-        name for name in COLUMNS if treebank.codes(name).any()
-    ]
-    there += ["trees"] * bool((treebank.heads >= 0).any())
-    if not there:
+    present = {name for name in COLUMNS if treebank.codes(name).any()}
+    if has_text(treebank):
+        present.add("tokens")
+    if (treebank.heads >= 0).any():
+        present.add("trees")
+    if not present:
         raise InputError("The training data has no column to learn: give an annotated treebank.")
-    missing = [part for part in asked if part not in there] if all_needed else []
-    if "tokens" in missing:
-        raise InputError(f"The training data has {NO_TEXT}.")
-    if missing:
+    missing = [part for part in requested if part not in present]
+    if missing and all_needed:
+        if "tokens" in missing:
+            raise InputError(f"The training data has {NO_TEXT}.")
         raise InputError(
             f"The training data has no {missing[0]} to learn: leave them out of parts."
         )
-    return tuple(part for part in PARTS if part in asked and part in there)
+    return tuple(part for part in PARTS if part in requested and part in present)
 
 
 def sentences_with_heads(treebank: Treebank) -> np.ndarray:
     """Return a mask of the sentences with heads; warn about the number of others."""
-    annotated = np.maximum.reduceat(treebank.heads, treebank.offsets[:-1]) >= 0
+    have_heads = np.maximum.reduceat(treebank.heads, treebank.offsets[:-1]) >= 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the parser will warn
-        check_trees(treebank[annotated], partial=True)
-    if not annotated.all():
-        n, lacking = len(annotated), np.count_nonzero(~annotated)
-        message = f"{lacking} of {n} sentences have no heads: trees are learned from the others."
-        warnings.warn(message, DataWarning, stacklevel=4)
-    return annotated
+        check_trees(treebank[have_heads], partial=True)
+    if not have_heads.all():
+        n_others = np.count_nonzero(~have_heads)
+        warn_caller(
+            f"{n_others} of {len(treebank)} sentences have no heads: "
+            "trees are learned from the others.",
+            DataWarning,
+        )
+    return have_heads

@@ -258,7 +258,7 @@ def _untrained_annotator(options: Options) -> omkl.Annotator:
         verbose=not options.quiet,
         **options.values("lexicons", "random_state"),
     )
-    for part in model._settings():
+    for part in model._untrained_models():
         part._settings()
     return model
 

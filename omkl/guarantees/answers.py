@@ -311,7 +311,9 @@ def annotated(
     if predicts_trees:
         has_marginals(parser, InputError)
         [(treebank, _)] = parser._decoder.blocks(treebank)
-        treebank, marginals = parser._decoder.sure_trees(treebank, relations="deprels" in predicted)
+        treebank, marginals = parser._decoder.trees_with_marginals(
+            treebank, relations="deprels" in predicted
+        )
         probabilities = confidences(treebank, marginals)
         if judges_trees:
             state.multiply(probabilities[HEAD_CONFIDENCE], ends)
@@ -322,7 +324,7 @@ def annotated(
             state.values = [of_sentence.arcs[:, 1:].T for of_sentence in marginals]
             state.names = [np.arange(arcs.shape[1]) for arcs in state.values]
         if confidence:
-            treebank = parser._decoder.noted(treebank, marginals)
+            treebank = parser._decoder.with_confidences(treebank, marginals)
     labels = np.split(column_of(treebank, state.shown), ends)
     words = np.split(state.words, ends)
     answers = []

@@ -1,4 +1,4 @@
-"""Predictions of a fitted parser under constraints: trees with relations, n best trees, marginals."""
+"""Predictions of a fitted parser under constraints: trees, relations, n best trees, marginals."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,17 +13,14 @@ from omkl._threads import in_threads
 from omkl.data import Stream, Strings, Treebank
 from omkl.estimators.calibration import at_temperature, relation_temperature, structure_temperature
 from omkl.exceptions import InputError
-from omkl.features.fields import column_of, values_of
-from omkl.groups.templates.bank import ArcTemplateBank
-from omkl.groups.templates.language import Template, TemplateSet, distance_name
-from omkl.groups.templates.layout import ArcSentence, ArcTokens, TemplateLayout
+from omkl.groups.templates.language import TemplateSet
+from omkl.groups.templates.layout import ArcSentence, ArcTokens
 from omkl.online.averaging import Predictor
 from omkl.online.model import Codec, OnlineModel
 from omkl.parsing.sentences import (
-    ArcExamples,
     Sentences,
     check_trees,
-    joined,
+    concatenate_heads,
     treebanks_of,
     with_notes,
 )
@@ -80,17 +77,18 @@ class ArcConstraints:
     def __init__(self, required: Arcs = None, forbidden: Arcs = None, n_sentences: int = 0) -> None:
         self._arcs: dict[str, Any] = {"required": required, "forbidden": forbidden}
         for name, arcs in self._arcs.items():
-            if arcs is not None and not (isinstance(arcs, Sequence) and len(arcs) == n_sentences):
+            is_list = isinstance(arcs, Sequence) and len(arcs) == n_sentences
+            if arcs is not None and not is_list:
                 raise InputError(
-                    f"{name} must be a list with a list of arcs for each of the {n_sentences} sentences."
+                    f"{name} must be a list with a list of arcs "
+                    f"for each of the {n_sentences} sentences."
                 )
 
     def __bool__(self) -> bool:
         return any(arcs is not None for arcs in self._arcs.values())
 
     def applied(self, potentials: Potentials, i: int, structure: TreeStructure) -> Potentials:
-        """Return potentials of sentence ``i``, from 0, in which trees that break the constraints
-        are forbidden.
+        """Return potentials of sentence ``i``, from 0, that forbid to break the constraints.
 
         Raises
         ------
@@ -99,42 +97,70 @@ class ArcConstraints:
         """
         if not self:
             return potentials
-        n = structure.size_of(potentials)
-        forbidden = self._of_sentence("forbidden", i, n)
-        for head, word in self._of_sentence("required", i, n):
-            forbidden += [(other, word) for other in range(n + 1) if other not in (head, word)]
-        own = structure.forbidding(potentials, forbidden)
-        if not structure.is_possible(own):
+        n_words = structure.size_of(potentials)
+        forbidden = self._of_sentence("forbidden", i, n_words)
+        for head, word in self._of_sentence("required", i, n_words):
+            forbidden += [(h, word) for h in range(n_words + 1) if h not in (head, word)]
+        constrained = structure.forbidding(potentials, forbidden)
+        if not structure.is_possible(constrained):
             raise InputError(
                 f"Sentence {i + 1}: no tree has all required arcs and none of the forbidden ones."
             )
-        return own
+        return constrained
 
-    def _of_sentence(self, name: str, i: int, n: int) -> list[tuple[int, int]]:
-        """Validate the arcs of one sentence of n words."""
+    def _of_sentence(self, name: str, i: int, n_words: int) -> list[tuple[int, int]]:
+        """Validate the required or forbidden arcs of one sentence."""
         arcs = self._arcs[name]
-        found = []
-        for arc in () if arcs is None else arcs[i] or ():
+        if arcs is None:
+            return []
+        valid_arcs = []
+        for arc in arcs[i] or ():
             pair = np.asarray(arc)
-            is_pair = pair.shape == (2,) and pair.dtype.kind in "iu"
-            if not is_pair or not 0 <= pair[0] <= n or not 0 < pair[1] <= n or pair[0] == pair[1]:
-                raise InputError(
-                    f"Sentence {i + 1}: {name} must hold arcs (head, word) of its {n} words, got {arc!r}."
-                )
-            found.append((int(pair[0]), int(pair[1])))
-        return found
+            if pair.shape == (2,) and pair.dtype.kind in "iu":
+                head, word = pair.tolist()
+                if 0 <= head <= n_words and 0 < word <= n_words and head != word:
+                    valid_arcs.append((head, word))
+                    continue
+            raise InputError(
+                f"Sentence {i + 1}: {name} must hold arcs (head, word) of its {n_words} words, "
+                f"got {arc!r}."
+            )
+        return valid_arcs
 
 
 #: No constraints.
 FREE = ArcConstraints()
 
 
+class AdviceRequest(NamedTuple):
+    """Request for the advice of a first parser.
+
+    Attributes
+    ----------
+    constraints : ArcConstraints
+    right : sequence of int arrays
+        Heads of all words; their arcs are candidates as well.
+    n_jobs : int or None
+    wide : bool
+        Whether to ignore the margin of candidates.
+    """
+
+    constraints: ArcConstraints = FREE
+    right: Sequence[np.ndarray] = ()
+    n_jobs: int | None = None
+    wide: bool = False
+
+
+#: Request without constraints and further arcs.
+NARROW = AdviceRequest()
+
+
 def potentials_of(predictor: Predictor, sentences: list[ArcSentence]) -> list[Potentials]:
     """Return the potentials of several sentences."""
-    found = [x.initial_potentials(predictor.structure) for x in sentences]
+    potentials = [x.initial_potentials(predictor.structure) for x in sentences]
     for bank in predictor.banks:
-        bank.add_to_all(sentences, found)
-    return found
+        bank.add_to_all(sentences, potentials)
+    return potentials
 
 
 class ArcLabeler(Protocol):
@@ -164,8 +190,8 @@ class TreeCodec(Codec):
         """Yield the blocks, and warn once about missing columns that the parser uses."""
 
     @abstractmethod
-    def tokens(self, treebank: Treebank, **options: Any) -> ArcTokens:
-        """Encode sentences to parse; see :class:`omkl.parsing.stages.Asked` for the options."""
+    def tokens(self, treebank: Treebank, request: AdviceRequest = NARROW) -> ArcTokens:
+        """Encode sentences to parse, with the advice of a first parser if there is one."""
 
 
 @dataclass(frozen=True)
@@ -220,18 +246,23 @@ class TreeDecoder:
 
         Arcs that are no candidates in a first parser have potential -inf.
         """
-        predictor, structure = self.model.predictor(), self.structure
+        predictor = self.model.predictor()
+        structure = self.structure
 
-        def of_block(numbered: tuple[int, list]) -> list[Result]:
-            first, sentences = numbered
-            potentials = enumerate(potentials_of(predictor, sentences), first)
-            return [function(constraints.applied(own, i, structure)) for i, own in potentials]
+        def results_of_block(first: int, sentences: list[ArcSentence]) -> list[Result]:
+            """Return the results of sentences, whose numbers begin with ``first``."""
+            results = []
+            for i, potentials in enumerate(potentials_of(predictor, sentences), first):
+                results.append(function(constraints.applied(potentials, i, structure)))
+            return results
 
-        blocks = list(
-            self.model.codec.tokens(treebank, constraints=constraints, n_jobs=self.n_jobs).blocks()
-        )
+        request = AdviceRequest(constraints=constraints, n_jobs=self.n_jobs)
+        blocks = list(self.model.codec.tokens(treebank, request).blocks())
         firsts = np.cumsum([0, *map(len, blocks)]).tolist()
-        return list(chain.from_iterable(in_threads(of_block, zip(firsts, blocks), self.n_jobs)))
+        results = in_threads(
+            lambda block: results_of_block(*block), zip(firsts, blocks), self.n_jobs
+        )
+        return list(chain.from_iterable(results))
 
     def _scaled(self, potentials: Potentials) -> Potentials:
         """Divide potentials by the temperature."""
@@ -239,68 +270,72 @@ class TreeDecoder:
 
     def trees(self, block: Treebank, constraints: ArcConstraints = FREE) -> list[np.ndarray]:
         """Predict the heads of each sentence."""
-        structure = self.structure
-        if not self.minimum_risk:
-            return self.from_potentials(block, structure.decode, constraints)
-        return self.from_potentials(
-            block, lambda own: structure.decode_marginals(self._scaled(own)), constraints
-        )
+        return self.from_potentials(block, self._decode, constraints)
 
-    def sure_trees(
+    def _decode(self, potentials: Potentials) -> np.ndarray:
+        """Return the heads of the predicted tree, (n,)."""
+        if self.minimum_risk:
+            return self.structure.decode_marginals(self._scaled(potentials))
+        return self.structure.decode(potentials)
+
+    def trees_with_marginals(
         self, block: Treebank, constraints: ArcConstraints = FREE, relations: bool = True
     ) -> tuple[Treebank, list[ParseMarginals]]:
-        """Parse sentences, with or without ``relations``, and compute probabilities from the same
-        potentials.
+        """Parse sentences, and compute probabilities from the same potentials.
+
+        ``relations`` says whether a labeled parser predicts relations.
         """
-        structure, labeler = self.structure, self.model.codec.relations
+        labeler = self.model.codec.relations
 
-        def decoded(own: Potentials) -> tuple[np.ndarray, np.ndarray]:
-            own = structure.settled(own)
-            scaled = self._scaled(own)
-            heads = (
-                structure.decode_marginals(scaled) if self.minimum_risk else structure.decode(own)
-            )
-            return heads, structure.arc_probabilities(scaled)
+        def decode(potentials: Potentials) -> tuple[np.ndarray, np.ndarray]:
+            settled = self.structure.settled(potentials)
+            probabilities = self.structure.arc_probabilities(self._scaled(settled))
+            return self._decode(settled), probabilities
 
-        found = self.from_potentials(block, decoded, constraints)
-        trees, arcs = [heads for heads, _ in found], [own for _, own in found]
+        results = self.from_potentials(block, decode, constraints)
+        trees = [heads for heads, _ in results]
+        marginals = [ParseMarginals(arcs=arcs, relations=None) for _, arcs in results]
         if labeler is None:
-            return self.with_relations(block, trees), [ParseMarginals(own, None) for own in arcs]
-        block = block.with_trees(joined(trees))
+            return self.with_relations(block, trees), marginals
+        block = block.with_trees(concatenate_heads(trees))
         if not relations:
-            return block, [ParseMarginals(own, None) for own in arcs]
-        scores = labeler.scores(block, joined(trees), self.n_jobs)
+            return block, marginals
+        scores = labeler.scores(block, concatenate_heads(trees), self.n_jobs)
         block = block.with_column("deprels", scores.argmax(axis=1).astype(np.int32), self.relations)
-        of_arcs = np.split(
-            softmax(scores / (self.relation_temperature or 1.0), axis=1), block.offsets[1:-1]
-        )
-        return block, [ParseMarginals(*own) for own in zip(arcs, of_arcs)]
+        probabilities = softmax(scores / (self.relation_temperature or 1.0), axis=1)
+        of_sentences = np.split(probabilities, block.offsets[1:-1])
+        return block, [
+            ParseMarginals(arcs=of_arcs.arcs, relations=of_relations)
+            for of_arcs, of_relations in zip(marginals, of_sentences)
+        ]
 
     def with_relations(self, treebank: Treebank, trees: list[np.ndarray]) -> Treebank:
         """Replace heads, and predict the relations of the new arcs."""
-        heads, labeler = joined(trees), self.model.codec.relations
-        none = np.zeros(len(heads), np.int32)
-        relations = none if labeler is None else labeler.predict(treebank, heads, self.n_jobs)
+        heads = concatenate_heads(trees)
+        labeler = self.model.codec.relations
+        if labeler is None:
+            relations = np.zeros(len(heads), np.int32)
+        else:
+            relations = labeler.predict(treebank, heads, self.n_jobs)
         return treebank.with_trees(heads).with_column("deprels", relations, self.relations)
 
     def nbest(self, block: Treebank, constraints: ArcConstraints, n: int) -> Iterator[list[Parse]]:
         """Yield the n best parses of each sentence of a block."""
         structure = self.structure
-        trees = self.from_potentials(block, lambda own: structure.decode_best(own, n), constraints)
-        owners = np.repeat(np.arange(len(block)), [len(scores) for _, scores in trees])
-        parsed = iter(
-            self.with_relations(block[owners], [heads for own, _ in trees for heads in own])
+        results = self.from_potentials(
+            block, lambda potentials: structure.decode_best(potentials, n), constraints
         )
-        for own, scores in trees:
-            yield [
-                Parse(heads, next(parsed).deprels, score)
-                for heads, score in zip(own, scores.tolist())
-            ]
+        sentences = np.repeat(np.arange(len(block)), [len(scores) for _, scores in results])
+        trees = list(chain.from_iterable(trees_of_sentence for trees_of_sentence, _ in results))
+        parsed = iter(self.with_relations(block[sentences], trees))
+        for trees_of_sentence, scores in results:
+            parses = []
+            for heads, score in zip(trees_of_sentence, scores.tolist()):
+                parses.append(Parse(heads=heads, deprels=next(parsed).deprels, score=score))
+            yield parses
 
-    def noted(self, parsed: Treebank, marginals: list[ParseMarginals]) -> Treebank:
-        """Write the probabilities of arcs, and of relations if they are calibrated, into MISC of a
-        parsed block.
-        """
+    def with_confidences(self, parsed: Treebank, marginals: list[ParseMarginals]) -> Treebank:
+        """Write probabilities of arcs, and calibrated ones of relations, to MISC of a block."""
         notes = confidences(parsed, marginals)
         if self.relation_temperature is None:
             notes.pop(RELATION_CONFIDENCE, None)
@@ -309,92 +344,39 @@ class TreeDecoder:
     def temperatures(self, X: Sentences) -> tuple[float, float | None]:
         """Fit the temperatures of potentials and of scores of relations to held-out trees."""
         arcs: list[tuple[Potentials, np.ndarray]] = []
-        scores: list[np.ndarray] = []
-        right: list[np.ndarray] = []
+        scores = []
+        gold_relations = []
         labeler = self.model.codec.relations
         for gold in treebanks_of(X, trees="partial", single_root=self.structure.single_root):
             check_trees(gold, partial=True)
             trees = gold.trees()
             arcs += zip(self.from_potentials(gold, self.structure.settled), trees)
             if labeler is not None:
-                scores.append(labeler.scores(gold, np.maximum(joined(trees), 0), self.n_jobs))
-                relations = labeler.strings.codes(gold.strings["deprels"].tolist())[gold.deprels]
-                right.append(np.where(gold.heads >= 0, relations, 0))
+                heads = np.maximum(concatenate_heads(trees), 0)
+                scores.append(labeler.scores(gold, heads, self.n_jobs))
+                codes = labeler.strings.codes(gold.strings["deprels"].tolist())[gold.deprels]
+                gold_relations.append(np.where(gold.heads >= 0, codes, 0))
         temperature = structure_temperature(self.structure, arcs) or 1.0
         if labeler is None:
             return temperature, None
-        return temperature, relation_temperature(np.concatenate(scores), np.concatenate(right))
+        return temperature, relation_temperature(
+            np.concatenate(scores), np.concatenate(gold_relations)
+        )
 
 
 def confidences(parsed: Treebank, marginals: list[ParseMarginals]) -> dict[str, np.ndarray]:
-    """Return the probabilities of the arc to each word, and of its relation if known, by their keys
-    in MISC.
+    """Return the probabilities of the arc to each word, and of its relation if there are any.
+
+    Their names are the keys in MISC.
     """
-    arcs = [
-        own.arcs[heads, np.arange(1, len(heads) + 1)]
-        for own, heads in zip(marginals, parsed.trees())
-    ]
-    found = {HEAD_CONFIDENCE: np.concatenate([np.zeros(0), *arcs])}
-    if relations := [own.relations for own in marginals if own.relations is not None]:
-        found[RELATION_CONFIDENCE] = np.concatenate(relations)[
-            np.arange(parsed.n_words), parsed.deprels
-        ]
-    return found
-
-
-# ---- explanations --------------------------------------------------------------------------------
-
-
-def strongest_features(
-    bank: ArcTemplateBank, treebank: Treebank, examples: ArcExamples, n: int
-) -> dict[str, list[tuple[str, float]]]:
-    """Return the ``n`` strongest features of each template with their weights, by template."""
-    arrays = (
-        examples.tokens,
-        TemplateLayout(bank.templates).places_in(examples.tokens, examples.heads),
-    )
-    name = feature_namer(bank.templates, treebank)
-    return {
-        template.name: [
-            (name(template, *place), weight) for weight, place in bank.strongest(k, n, *arrays)
-        ]
-        for k, template in enumerate(bank.templates)
-    }
-
-
-def feature_namer(templates: TemplateSet, treebank: Treebank) -> Callable[..., str]:
-    """Make a function that names the feature of an arc or part, such as ``h.form=dog m-1.upos=DET
-    right 2``.
-
-    Its arguments are a template, the index of a sentence, head, modifier, and the third node of a
-    part or a token between them. Modifier and third node are -1 if there is none; 0 is an unknown
-    token between them.
-    """
-
-    def value(sentence: int, field: str, place: int) -> str:
-        """Return the value of a field of the word at a position of a sentence."""
-        first, last = treebank.offsets[sentence : sentence + 2].tolist()
-        if not 0 < place <= last - first:
-            return "OUTSIDE" if place else "ROOT"
-        column = column_of(field)
-        string = treebank.strings[column][treebank.codes(column)[first + place - 1]]
-        return values_of(field, [string], templates.lexicons)[0]
-
-    def name(template: Template, sentence: int, head: int, modifier: int, other: int = 0) -> str:
-        arc = ("h", head, template.head), ("m", modifier, template.modifier)
-        sides = (template.part[0], other, template.third), *arc
-        parts = [
-            f"{side}{f'{o:+}' if o else ''}.{field}={'NONE' if place < 0 else value(sentence, field, place + o)}"
-            for side, place, atoms in sides
-            for o, field in atoms
-        ]
-        if template.between:
-            found = f"={value(sentence, template.between, other)}" if other else ""
-            parts.append(f"between.{template.between}{found}")
-        if template.variant != "arc":
-            parts.append("left" if (other if modifier < 0 else modifier) < head else "right")
-        if template.variant == "distance" and modifier >= 0:
-            parts.append(distance_name(abs(head - modifier)))
-        return " ".join(parts) or "arc"
-
-    return name
+    of_arcs = [np.zeros(0)]
+    of_relations = []
+    for of_sentence, heads in zip(marginals, parsed.trees()):
+        of_arcs.append(of_sentence.arcs[heads, np.arange(1, len(heads) + 1)])
+        if of_sentence.relations is not None:
+            of_relations.append(of_sentence.relations)
+    confidence = {HEAD_CONFIDENCE: np.concatenate(of_arcs)}
+    if of_relations:
+        words = np.arange(parsed.n_words)
+        confidence[RELATION_CONFIDENCE] = np.concatenate(of_relations)[words, parsed.deprels]
+    return confidence

@@ -1,12 +1,8 @@
-"""Evaluation of annotated sentences as in the CoNLL 2018 shared task, after alignment of their
-words.
-"""
+"""Evaluation of annotated sentences as in the CoNLL 2018 shared task."""
 
-import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,188 +12,28 @@ from omkl.data.treebank.strings import MISSING
 from omkl.estimators.validation import OneOf
 from omkl.exceptions import InputError
 from omkl.groups.templates.language import DISTANCE_BINS, distance_name
+from omkl.parsing.alignment import (
+    Segmentation,
+    align_words,
+    check_characters,
+    multiword_tokens_of,
+)
 from omkl.parsing.sentences import as_treebank, strings_of
 from omkl.sequences.evaluation import records
 
-_RANGE = re.compile(rb"^([0-9]+)-([0-9]+)\t([^\t\n]*)", re.MULTILINE)
-#: Number of characters to show where two texts differ.
-SHOWN = 20
-
-
-class Word(NamedTuple):
-    """A word: its form in lower case, the characters of its token, and whether the token is a
-    multiword token.
-    """
-
-    form: str
-    start: int
-    end: int
-    in_multiword: bool
-
-
-class Segmentation(NamedTuple):
-    """Tokens and words of a treebank; spans are numbers of characters, without whitespace, from
-    start to end.
-
-    Attributes
-    ----------
-    characters : str
-    words : list of Word
-    tokens, sentences : set of (int, int)
-    """
-
-    characters: str
-    words: list[Word]
-    tokens: set[tuple[int, int]]
-    sentences: set[tuple[int, int]]
-
-    @classmethod
-    def of(cls, treebank: Treebank) -> "Segmentation":
-        """Find the tokens of a treebank; without its text, every word is a token."""
-        ranges, parts, words = ranges_of(treebank), [], []
-        at = last = 0
-        tokens = []
-        for i, form in enumerate(strings_of(treebank, "forms")):
-            if i in ranges or i >= last:
-                last, own = ranges.get(i, (i, form))
-                own = "".join(own.split())
-                parts.append(own)
-                tokens.append((at, at + len(own)))
-                at += len(own)
-            words.append(Word(form.lower(), *tokens[-1], i < last))
-        bounds = [words[i].start for i in treebank.offsets[:-1].tolist()] + [at]
-        return cls("".join(parts), words, set(tokens), set(pairwise(bounds)))
-
-
-def ranges_of(treebank: Treebank) -> dict[int, tuple[int, str]]:
-    """Return the multiword tokens of a treebank, by their first word: the end of their words, and
-    the form.
-    """
-    if treebank.text is None or treebank.text_offsets is None or treebank.format != "conllu":
-        return {}
-    found = list(_RANGE.finditer(treebank.text))
-    places = np.array([match.start() for match in found], np.int64)
-    firsts = treebank.offsets[
-        np.searchsorted(treebank.text_offsets, places, side="right") - 1
-    ].tolist()
-    own = zip(firsts, found)
-    return {
-        first + int(match[1]) - 1: (first + int(match[2]), match[3].decode())
-        for first, match in own
-    }
-
-
-def check_characters(gold: Segmentation, predicted: Segmentation) -> None:
-    """Raise InputError if the characters of two treebanks differ."""
-    ours, theirs = gold.characters, predicted.characters
-    if ours == theirs:
-        return
-    n = min(len(ours), len(theirs))
-    at = next((i for i in range(n) if ours[i] != theirs[i]), n)
-    remark = ""
-    if unicodedata.normalize("NFC", ours) == unicodedata.normalize("NFC", theirs):
-        remark = "; they are equal in Unicode's normal form NFC"
-    raise InputError(
-        f"Both treebanks must have the same characters; at character {at + 1}, the gold one has "
-        f"{_characters_at(ours, at)}, and the other one has {_characters_at(theirs, at)}{remark}."
-    )
-
-
-def _characters_at(text: str, at: int) -> str:
-    """Show the characters of a text from a place on, and the code of the first one, as some look
-    alike.
-    """
-    code = f" (U+{ord(text[at]):04X})" if at < len(text) else ""
-    return f"{text[at : at + SHOWN]!r}{code}"
-
-
-def aligned(gold: Sequence[Word], predicted: Sequence[Word]) -> np.ndarray:
-    """Align words of the same characters, and return the indices of aligned words, (n, 2).
-
-    Words are aligned if they are tokens of the same characters. The words around multiword tokens
-    are aligned by the longest common subsequence of their forms (Zeman et al. 2018).
-    """
-    pairs: list[tuple[int, int]] = []
-    g = p = 0
-    while g < len(gold) and p < len(predicted):
-        ours, theirs = gold[g], predicted[p]
-        if ours.in_multiword or theirs.in_multiword:
-            if not theirs.in_multiword and theirs.start < ours.start:
-                p += 1
-            elif not ours.in_multiword and ours.start < theirs.start:
-                g += 1
-            g_end, p_end = _multiword_span(
-                gold, predicted, g, p, ours.end if ours.in_multiword else theirs.end
-            )
-            common = _common(
-                [word.form for word in gold[g:g_end]], [word.form for word in predicted[p:p_end]]
-            )
-            pairs += [(g + i, p + j) for i, j in common]
-            g, p = g_end, p_end
-        elif (ours.start, ours.end) == (theirs.start, theirs.end):
-            pairs.append((g, p))
-            g, p = g + 1, p + 1
-        elif ours.start <= theirs.start:
-            g += 1
-        else:
-            p += 1
-    return np.array(pairs, np.int64).reshape(-1, 2)
-
-
-def _multiword_span(
-    gold: Sequence[Word], predicted: Sequence[Word], g: int, p: int, end: int
-) -> tuple[int, int]:
-    """Return the ends of the words up to character ``end``, which grows with multiword tokens that
-    begin before it.
-    """
-
-    def is_inside(words: Sequence[Word], i: int) -> bool:
-        return i < len(words) and (
-            words[i].start < end if words[i].in_multiword else words[i].end <= end
-        )
-
-    while is_inside(gold, g) or is_inside(predicted, p):
-        if g < len(gold) and (p >= len(predicted) or gold[g].start <= predicted[p].start):
-            word, g = gold[g], g + 1
-        else:
-            word, p = predicted[p], p + 1
-        end = max(end, word.end) if word.in_multiword else end
-    return g, p
-
-
-def _common(ours: list[str], theirs: list[str]) -> list[tuple[int, int]]:
-    """Return the places of the longest common subsequence of two lists; of several, our later ones
-    are left out.
-    """
-    longest = np.zeros((len(ours) + 1, len(theirs) + 1), np.int64)
-    for i in reversed(range(len(ours))):
-        for j in reversed(range(len(theirs))):
-            both = longest[i + 1, j + 1] + 1 if ours[i] == theirs[j] else 0
-            longest[i, j] = max(both, longest[i + 1, j], longest[i, j + 1])
-    pairs, i, j = [], 0, 0
-    while i < len(ours) and j < len(theirs):
-        if ours[i] == theirs[j]:
-            pairs.append((i, j))
-            i, j = i + 1, j + 1
-        elif longest[i, j] == longest[i + 1, j]:
-            i += 1
-        else:
-            j += 1
-    return pairs
-
-
 #: Universal relations of content words, which CLAS, MLAS and BLEX count.
 CONTENT_RELATIONS = frozenset({
-    "nsubj", "obj", "iobj", "csubj", "ccomp", "xcomp", "obl", "vocative", "expl", "dislocated", "advcl", "advmod",
-    "discourse", "nmod", "appos", "nummod", "acl", "amod", "conj", "fixed", "flat", "compound", "list", "parataxis",
-    "orphan", "goeswith", "reparandum", "root", "dep",
+    "nsubj", "obj", "iobj", "csubj", "ccomp", "xcomp", "obl", "vocative", "expl", "dislocated",
+    "advcl", "advmod", "discourse", "nmod", "appos", "nummod", "acl", "amod", "conj", "fixed",
+    "flat", "compound", "list", "parataxis", "orphan", "goeswith", "reparandum", "root", "dep",
 })  # fmt: skip
 #: Universal relations of function words, which MLAS compares below each content word.
 FUNCTION_RELATIONS = frozenset({"aux", "cop", "mark", "det", "clf", "case", "cc"})
 #: Universal features, compared by UFeats.
 UNIVERSAL_FEATURES = frozenset({
-    "PronType", "NumType", "Poss", "Reflex", "Foreign", "Abbr", "Gender", "Animacy", "Number", "Case", "Definite",
-    "Degree", "VerbForm", "Mood", "Tense", "Aspect", "Voice", "Evident", "Polarity", "Person", "Polite",
+    "PronType", "NumType", "Poss", "Reflex", "Foreign", "Abbr", "Gender", "Animacy", "Number",
+    "Case", "Definite", "Degree", "VerbForm", "Mood", "Tense", "Aspect", "Voice", "Evident",
+    "Polarity", "Person", "Polite",
 })  # fmt: skip
 #: Scores that require heads, and scores that also require relations.
 NEED_HEADS = ("uas", "las", "clas", "mlas", "blex", "las_subtypes", "whole")
@@ -208,22 +44,34 @@ NEED_COLUMNS = {
     "xpos": ("xpos",),
     "ufeats": ("feats",),
     "alltags": ("upos", "xpos", "feats"),
+    "lemmas": ("lemmas",),
+    "mlas": ("upos", "feats"),
+    "blex": ("lemmas",),
 }
-NEED_COLUMNS |= {"lemmas": ("lemmas",), "mlas": ("upos", "feats"), "blex": ("lemmas",)}
 #: Heads that are no word, and words without an aligned gold word.
 ROOT, NO_HEAD, UNALIGNED = -1, -2, -3
 #: Rule for words to ignore: the name of a rule, or a function of form, UPOS and XPOS.
 Rule: TypeAlias = str | Callable[[str, str, str], bool] | None
-#: Masks of the words of both treebanks, or their indices.
-Masks: TypeAlias = tuple[np.ndarray, np.ndarray]
 #: Tags of punctuation in the Penn treebank.
 PENN_TAGS = frozenset(["``", "''", ":", ",", "."])
 #: Rules by name: a column, and a predicate on its strings.
 RULES: dict[str, tuple[str, Callable[[str], bool]]] = {
     "upos": ("upos", lambda tag: tag == "PUNCT"),
     "xpos": ("xpos", PENN_TAGS.__contains__),
-    "form": ("forms", lambda form: all(unicodedata.category(c)[0] == "P" for c in form)),
+    "form": ("forms", lambda form: all(unicodedata.category(char)[0] == "P" for char in form)),
 }
+#: Columns of the counts of a score or of a row of a table.
+GOLD, PREDICTED, CORRECT = 0, 1, 2
+
+
+class BySide(NamedTuple):
+    """Arrays of the words of both treebanks: masks, indices or codes."""
+
+    gold: np.ndarray
+    predicted: np.ndarray
+
+    def __and__(self, other: "BySide") -> "BySide":
+        return BySide(gold=self.gold & other.gold, predicted=self.predicted & other.predicted)
 
 
 def evaluate_treebanks(gold: Treebank, predicted: Treebank, ignore: Rule = None) -> dict:
@@ -271,9 +119,10 @@ def evaluate_treebanks(gold: Treebank, predicted: Treebank, ignore: Rule = None)
         words are ignored.
 
     >>> from omkl.data import Sentence
-    >>> gold = Sentence(forms=["No", "way"], heads=[2, 0], deprels=["det", "root"])
-    >>> wrong = Sentence(forms=["No", "way"], heads=[0, 1], deprels=["root", "dep"])
-    >>> gold, wrong = (Treebank.from_sentences([sentence]) for sentence in (gold, wrong))
+    >>> sentence = Sentence(forms=["No", "way"], heads=[2, 0], deprels=["det", "root"])
+    >>> gold = Treebank.from_sentences([sentence])
+    >>> sentence = Sentence(forms=["No", "way"], heads=[0, 1], deprels=["root", "dep"])
+    >>> wrong = Treebank.from_sentences([sentence])
     >>> evaluate_treebanks(gold, gold)["las"], evaluate_treebanks(gold, wrong)["uas"]
     (1.0, 0.0)
     """
@@ -284,62 +133,40 @@ def evaluate_blocks(
     pairs: Iterable[tuple[Treebank, Treebank]], ignore: Rule = None
 ) -> dict[str, Any]:
     """Compare several pairs of treebanks together; see :func:`evaluate_treebanks`."""
-    counts, lacks, n_unknown = _Counts(), {"heads": True, "relations": True}, 0
-    lacking = {column for columns in NEED_COLUMNS.values() for column in columns}
+    counts = _Counts()
     for gold, predicted in pairs:
-        words = counts.add_spans(gold, predicted)
-        counts.add(
-            as_treebank(gold, trees="partial"),
-            as_treebank(predicted, trees="partial"),
-            words,
-            ignore,
-        )
-        lacks["heads"] &= bool((gold.heads < 0).all() or (predicted.heads < 0).all())
-        lacking -= {column for column in lacking if gold.codes(column).any()}
-        lacks["relations"] &= not (gold.deprels.any() and predicted.deprels.any())
-        n_unknown += int(
-            np.count_nonzero((gold.heads[words[0]] < 0) & (predicted.heads[words[1]] >= 0))
-        )
-    if not counts.scores["upos"].any():
-        raise InputError("No word counts: give sentences, or choose another ignore=.")
-    if n_unknown and not lacks["heads"]:
-        raise InputError(
-            f"{n_unknown} gold words have no head, and others have one: leave their sentences out."
-        )
-    scores: dict[str, Any] = {row["score"]: row["f1"] for row in records("score", counts.scores)}
-    scores["whole"] = counts.whole / counts.sentences
-    absent = NEED_HEADS if lacks["heads"] else NEED_RELATIONS if lacks["relations"] else ()
-    scores |= dict.fromkeys(
-        score for score, columns in NEED_COLUMNS.items() if lacking.issuperset(columns)
-    )
-    scores |= dict.fromkeys(absent) | {
-        "words": int(counts.scores["upos"][0]),
-        "sentences": counts.sentences,
-    }
-    relations, lengths = (records(name, counts.tables[name]) for name in ("relation", "length"))
-    order = ["root", *map(distance_name, DISTANCE_BINS)]
-    return scores | {
-        "relations": [] if "las" in absent else sorted(relations, key=lambda row: -row["gold"]),
-        "lengths": []
-        if "uas" in absent
-        else sorted(lengths, key=lambda row: order.index(row["length"])),
-    }
+        counts.add(gold, predicted, ignore)
+    return counts.report()
 
 
-def _common_codes(
-    name: str, gold: Treebank, predicted: Treebank, rule: Callable[[str], str] = str
-) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Apply ``rule`` to the strings of a column; return codes of both treebanks in a common table,
-    and the table.
-    """
-    table, codes = Strings(), []
-    for treebank in (gold, predicted):
-        used, places = np.unique(treebank.codes(name), return_inverse=True)
-        strings = treebank.strings[name].tolist()
-        codes.append(
-            table.codes([rule(strings[code]) for code in used.tolist()], grow=True)[places]
-        )
-    return codes[0], codes[1], table.tolist()
+class CommonCodes(NamedTuple):
+    """Codes of the strings of a column of both treebanks in a common table."""
+
+    codes: BySide
+    strings: list[str]
+
+    @classmethod
+    def of(
+        cls, name: str, gold: Treebank, predicted: Treebank, rule: Callable[[str], str] = str
+    ) -> "CommonCodes":
+        """Encode a column after applying ``rule`` to its strings."""
+        table = Strings()
+        codes = []
+        for treebank in (gold, predicted):
+            codes_in_use, places = np.unique(treebank.codes(name), return_inverse=True)
+            strings = treebank.strings[name].tolist()
+            changed = [rule(strings[code]) for code in codes_in_use.tolist()]
+            codes.append(table.codes(changed, grow=True)[places])
+        return cls(codes=BySide(*codes), strings=table.tolist())
+
+    def are_equal(self, aligned: BySide) -> np.ndarray:
+        """Compare aligned words, whose indices are (n,)."""
+        return self.codes.gold[aligned.gold] == self.codes.predicted[aligned.predicted]
+
+    def are_in(self, strings: frozenset[str]) -> BySide:
+        """Return masks of the words with one of these strings."""
+        chosen = np.array([string in strings for string in self.strings])
+        return BySide(gold=chosen[self.codes.gold], predicted=chosen[self.codes.predicted])
 
 
 def universal_relation(relation: str) -> str:
@@ -357,122 +184,249 @@ def universal_features(feats: str) -> str:
     >>> universal_features("Typo=Yes|Number=Sing|Case=Nom")
     'Case=Nom|Number=Sing'
     """
-    return (
-        "|".join(sorted(f for f in feats.split("|") if f.partition("=")[0] in UNIVERSAL_FEATURES))
-        or MISSING
-    )
+    universal = []
+    for feature in sorted(feats.split("|")):
+        if feature.partition("=")[0] in UNIVERSAL_FEATURES:
+            universal.append(feature)
+    return "|".join(universal) or MISSING
+
+
+def _no_counts() -> np.ndarray:
+    return np.zeros(3, np.int64)
 
 
 class _Counts:
-    """Counts ``[gold, predicted, correct]`` of scores and of rows of tables, over pairs of
-    treebanks.
+    """Counts of scores and of rows of tables, over pairs of treebanks.
+
+    Attributes
+    ----------
+    scores : dict of str to int array of shape (3,)
+        Counts GOLD, PREDICTED and CORRECT of each score.
+    tables : dict of str to dict of str to int array of shape (3,)
+        These counts by table and row.
+    n_sentences, n_correct_sentences : int
+        Number of gold sentences, and of those whose heads are all correct.
     """
 
     def __init__(self) -> None:
-        self.sentences = self.whole = 0
-        self.scores: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(3, np.int64))
+        self.n_sentences = 0
+        self.n_correct_sentences = 0
+        self.scores: dict[str, np.ndarray] = defaultdict(_no_counts)
         self.tables: dict[str, dict[str, np.ndarray]] = {
-            name: defaultdict(lambda: np.zeros(3, np.int64)) for name in ("relation", "length")
+            "relation": defaultdict(_no_counts),
+            "length": defaultdict(_no_counts),
         }
+        #: Whether no pair of treebanks had heads, or relations, on both sides.
+        self._lack_heads = True
+        self._lack_relations = True
+        #: Columns that were empty in all gold treebanks.
+        self._empty_columns = set().union(*NEED_COLUMNS.values())
+        #: Number of gold words without a head whose aligned words have one.
+        self._n_unknown = 0
 
-    def add_spans(self, gold: Treebank, predicted: Treebank) -> tuple[np.ndarray, np.ndarray]:
-        """Add the counts of tokens, words and sentences; return the indices of aligned words in
-        both treebanks.
-        """
-        forms, others, _ = _common_codes("forms", gold, predicted)
-        are_same = np.array_equal(gold.offsets, predicted.offsets) and np.array_equal(forms, others)
-        unknown = gold.text is None or predicted.text is None or gold.text is predicted.text
-        if are_same and (unknown or ranges_of(gold) == ranges_of(predicted)):
-            n = gold.n_words
-            for name, size in (("tokens", n), ("words", n), ("sentences", len(gold))):
-                self.scores[f"{name}_f1"] += size
-            return np.arange(n), np.arange(n)
-        own, other = Segmentation.of(gold), Segmentation.of(predicted)
-        check_characters(own, other)
-        pairs = aligned(own.words, other.words)
-        for name in ("tokens", "sentences"):
-            spans, found = getattr(own, name), getattr(other, name)
-            self.scores[f"{name}_f1"] += [len(spans), len(found), len(spans & found)]
-        self.scores["words_f1"] += [len(own.words), len(other.words), len(pairs)]
-        return pairs[:, 0], pairs[:, 1]
-
-    def add(self, gold: Treebank, predicted: Treebank, words: Masks, ignore: Rule) -> None:
-        """Add the counts of a pair of treebanks, whose ``words`` of these indices are aligned."""
-        ours, theirs = words
-        counted, others = ~is_punctuation(gold, ignore), ~is_punctuation(predicted, ignore)
-        others[theirs] = counted[ours]
-        right = {}
-        for name in ("upos", "xpos", "feats", "lemmas", "deprels"):
-            rule = universal_features if name == "feats" else str
-            own, other, _ = _common_codes(name, gold, predicted, rule)
-            right[name] = own[ours] == other[theirs]
-        parents, guesses = _parents_of(gold), _parents_of(predicted)
-        gold_of = np.full(predicted.n_words, UNALIGNED)
-        gold_of[theirs] = ours
-        aligned_guesses = guesses.copy()  # ROOT and NO_HEAD stay
-        aligned_guesses[guesses >= 0] = gold_of[guesses[guesses >= 0]]
-        heads = (parents[ours] == aligned_guesses[theirs]) & (parents[ours] != NO_HEAD)
-        *relations, table = _common_codes("deprels", gold, predicted, universal_relation)
-        labeled = heads & (relations[0][ours] == relations[1][theirs])
-        lemmas, tags = right["lemmas"] | (gold.lemmas[ours] == 0), right["upos"] & right["feats"]
-        differ, same = (
-            np.zeros(len(ours), dtype=bool),
-            labeled & tags,
-        )  # of the function words that depend on a word
-        for own, above, is_function in zip(
-            words, (parents, guesses), _have(FUNCTION_RELATIONS, relations, table)
-        ):
-            wrong, of_head = is_function & (above >= 0), np.zeros(len(above), dtype=bool)
-            wrong[own[same]] = False
-            of_head[above[wrong]] = True
-            differ |= of_head[own]
-        content = _have(CONTENT_RELATIONS, relations, table)
-        everywhere = [np.ones_like(counted), np.ones_like(others)]
-        for name, found, (of_gold, of_predicted) in (
-            ("upos", right["upos"], everywhere), ("xpos", right["xpos"], everywhere),
-            ("ufeats", right["feats"], everywhere), ("alltags", tags & right["xpos"], everywhere),
-            ("lemmas", lemmas, everywhere), ("uas", heads, everywhere), ("las", labeled, everywhere),
-            ("clas", labeled, content), ("mlas", labeled & tags & ~differ, content),
-            ("blex", labeled & lemmas, content), ("las_subtypes", heads & right["deprels"], everywhere),
-        ):  # fmt: skip
-            masks = of_gold & counted, of_predicted & others, found & (of_gold & counted)[ours]
-            self.scores[name] += [np.count_nonzero(mask) for mask in masks]
-        attached, related = np.zeros((2, gold.n_words), bool)
-        attached[ours], related[ours], self.sentences = heads, labeled, self.sentences + len(gold)
-        if len(gold):
-            self.whole += int(
-                np.count_nonzero(np.add.reduceat(counted & ~attached, gold.offsets[:-1]) == 0)
+    def add(self, gold: Treebank, predicted: Treebank, ignore: Rule) -> None:
+        """Add the counts of a pair of treebanks."""
+        aligned = self._add_spans(gold, predicted)
+        self._add_words(
+            _Comparison(
+                as_treebank(gold, trees="partial"),
+                as_treebank(predicted, trees="partial"),
+                aligned,
+                ignore,
             )
-        self._add_rows("relation", relations, table, (counted, others, counted & related))
-        lengths = []  # 0 for the root, and -1 without a head
-        for treebank, above in ((gold, parents), (predicted, guesses)):
-            distances = np.abs(above - np.arange(len(above)))
-            lengths.append(np.where(above >= 0, distances, np.minimum(treebank.heads, 0)))
-        names = [
-            MISSING,
-            "root",
-            *map(distance_name, range(1, 1 + max(own.max(initial=0) for own in lengths))),
-        ]
-        self._add_rows(
-            "length",
-            [length + 1 for length in lengths],
-            names,
-            (counted, others, counted & attached),
         )
+        self._lack_heads &= bool((gold.heads < 0).all() or (predicted.heads < 0).all())
+        self._lack_relations &= not (gold.deprels.any() and predicted.deprels.any())
+        self._empty_columns -= {name for name in self._empty_columns if gold.codes(name).any()}
+        are_unknown = gold.heads[aligned.gold] < 0
+        have_head = predicted.heads[aligned.predicted] >= 0
+        self._n_unknown += int(np.count_nonzero(are_unknown & have_head))
+
+    def report(self) -> dict[str, Any]:
+        """Return scores and tables; see :func:`evaluate_treebanks`."""
+        n_words = self.scores["upos"]
+        if not n_words.any():
+            raise InputError("No word counts: give sentences, or choose another ignore=.")
+        if self._n_unknown and not self._lack_heads:
+            raise InputError(
+                f"{self._n_unknown} gold words have no head, and others have one: "
+                "leave their sentences out."
+            )
+        report = {}
+        for row in records("score", self.scores):
+            report[row["score"]] = row["f1"]
+        report["whole"] = self.n_correct_sentences / self.n_sentences
+        for score, columns in NEED_COLUMNS.items():
+            if self._empty_columns.issuperset(columns):
+                report[score] = None
+        relations = records("relation", self.tables["relation"])
+        lengths = records("length", self.tables["length"])
+        order = ["root", *map(distance_name, DISTANCE_BINS)]
+        if self._lack_heads:
+            report |= dict.fromkeys(NEED_HEADS)
+            lengths = []
+        if self._lack_heads or self._lack_relations:
+            report |= dict.fromkeys(NEED_RELATIONS)
+            relations = []
+        report["words"] = int(n_words[GOLD])
+        report["sentences"] = self.n_sentences
+        report["relations"] = sorted(relations, key=lambda row: -row["gold"])
+        report["lengths"] = sorted(lengths, key=lambda row: order.index(row["length"]))
+        return report
+
+    def _add_spans(self, gold: Treebank, predicted: Treebank) -> BySide:
+        """Add counts of tokens, words and sentences; return the indices of aligned words."""
+        forms = CommonCodes.of("forms", gold, predicted).codes
+        are_same = np.array_equal(gold.offsets, predicted.offsets) and np.array_equal(*forms)
+        lack_text = gold.text is None or predicted.text is None or gold.text is predicted.text
+        if are_same and (lack_text or multiword_tokens_of(gold) == multiword_tokens_of(predicted)):
+            self.scores["tokens_f1"] += gold.n_words
+            self.scores["words_f1"] += gold.n_words
+            self.scores["sentences_f1"] += len(gold)
+            return BySide(gold=np.arange(gold.n_words), predicted=np.arange(gold.n_words))
+        ours = Segmentation.of(gold)
+        theirs = Segmentation.of(predicted)
+        check_characters(ours.characters, theirs.characters)
+        pairs = align_words(ours.words, theirs.words)
+        n_tokens = len(ours.tokens & theirs.tokens)
+        n_sentences = len(ours.sentences & theirs.sentences)
+        self.scores["tokens_f1"] += [len(ours.tokens), len(theirs.tokens), n_tokens]
+        self.scores["sentences_f1"] += [len(ours.sentences), len(theirs.sentences), n_sentences]
+        self.scores["words_f1"] += [len(ours.words), len(theirs.words), len(pairs)]
+        return BySide(gold=pairs[:, 0], predicted=pairs[:, 1])
+
+    def _add_words(self, comparison: "_Comparison") -> None:
+        """Add the counts of scores of words, of sentences, and of rows of tables."""
+        for name, counts in comparison.counts_of_scores().items():
+            self.scores[name] += counts
+        gold = comparison.gold
+        heads = comparison.gold_mask(comparison.heads)
+        self.n_sentences += len(gold)
+        if len(gold):
+            are_wrong = comparison.counted.gold & ~heads
+            n_wrong = np.add.reduceat(are_wrong, gold.offsets[:-1])
+            self.n_correct_sentences += int(np.count_nonzero(n_wrong == 0))
+        labeled = comparison.gold_mask(comparison.labeled)
+        self._add_rows("relation", comparison.relations, comparison.counted, labeled)
+        self._add_rows("length", comparison.lengths(), comparison.counted, heads)
 
     def _add_rows(
-        self, table: str, codes: Sequence[np.ndarray], names: list[str], masks: Sequence[np.ndarray]
+        self, table: str, rows: CommonCodes, counted: BySide, correct: np.ndarray
     ) -> None:
-        """Add to the rows of a table; ``codes`` are the rows of each word in both treebanks.
+        """Add to the rows of a table, given the row of each word, and its correct gold words."""
+        rows_of_words = (
+            rows.codes.gold[counted.gold],
+            rows.codes.predicted[counted.predicted],
+            rows.codes.gold[counted.gold & correct],
+        )
+        n_rows = len(rows.strings)
+        counts = np.stack([np.bincount(words, minlength=n_rows) for words in rows_of_words], axis=1)
+        for name, counts_of_row in zip(rows.strings, counts):
+            if counts_of_row.any() and name != MISSING:
+                self.tables[table][name] += counts_of_row
 
-        ``masks`` are the gold words, the predicted words, and the gold words that are right.
-        """
-        columns = codes[0][masks[0]], codes[1][masks[1]], codes[0][masks[2]]
-        for name, found in zip(
-            names, np.stack([np.bincount(c, minlength=len(names)) for c in columns], axis=1)
-        ):
-            if found.any() and name != MISSING:
-                self.tables[table][name] += found
+
+class _Comparison:
+    """Comparison of the words of a pair of treebanks.
+
+    Attributes
+    ----------
+    gold, predicted : Treebank
+    aligned : BySide
+        Indices of aligned words, both (n,).
+    counted : BySide
+        Masks of the words that count.
+    parents : BySide
+        Index of the head of each word, or ROOT or NO_HEAD.
+    relations : CommonCodes
+        Universal relations.
+    heads, labeled : bool array of shape (n,)
+        Aligned words with the same head; and with the same head and universal relation.
+    """
+
+    def __init__(self, gold: Treebank, predicted: Treebank, aligned: BySide, ignore: Rule) -> None:
+        self.gold = gold
+        self.predicted = predicted
+        self.aligned = aligned
+        self.counted = BySide(
+            gold=~is_punctuation(gold, ignore), predicted=~is_punctuation(predicted, ignore)
+        )
+        self.counted.predicted[aligned.predicted] = self.counted.gold[aligned.gold]
+        self.parents = BySide(gold=_parents_of(gold), predicted=_parents_of(predicted))
+        self.relations = CommonCodes.of("deprels", gold, predicted, universal_relation)
+        self.heads = self._are_heads_equal()
+        self.labeled = self.heads & self.relations.are_equal(aligned)
+
+    def _are_heads_equal(self) -> np.ndarray:
+        """Compare the heads of aligned words, (n,)."""
+        gold_words = np.full(self.predicted.n_words, UNALIGNED)
+        gold_words[self.aligned.predicted] = self.aligned.gold
+        parents = self.parents.predicted.copy()  # ROOT and NO_HEAD stay
+        are_words = parents >= 0
+        parents[are_words] = gold_words[parents[are_words]]
+        gold_parents = self.parents.gold[self.aligned.gold]
+        return (gold_parents == parents[self.aligned.predicted]) & (gold_parents != NO_HEAD)
+
+    def _are_equal(self, name: str, rule: Callable[[str], str] = str) -> np.ndarray:
+        """Compare a column of aligned words, (n,)."""
+        return CommonCodes.of(name, self.gold, self.predicted, rule).are_equal(self.aligned)
+
+    def _have_wrong_function_words(self, are_correct: np.ndarray) -> np.ndarray:
+        """Return which aligned words have a function word that is not ``are_correct``, (n,)."""
+        are_wrong = np.zeros(len(are_correct), dtype=bool)
+        function_words = self.relations.are_in(FUNCTION_RELATIONS)
+        for aligned, parents, wrong in zip(self.aligned, self.parents, function_words):
+            wrong = wrong & (parents >= 0)
+            wrong[aligned[are_correct]] = False
+            have_wrong_words = np.zeros(len(parents), dtype=bool)
+            have_wrong_words[parents[wrong]] = True
+            are_wrong |= have_wrong_words[aligned]
+        return are_wrong
+
+    def counts_of_scores(self) -> dict[str, list[int]]:
+        """Return the counts GOLD, PREDICTED and CORRECT of each score of words."""
+        upos = self._are_equal("upos")
+        xpos = self._are_equal("xpos")
+        feats = self._are_equal("feats", universal_features)
+        lemmas = self._are_equal("lemmas") | (self.gold.lemmas[self.aligned.gold] == 0)
+        tags = upos & feats
+        tagged = self.labeled & tags
+        everywhere = self.counted
+        content = self.counted & self.relations.are_in(CONTENT_RELATIONS)
+        return {
+            "upos": self._counts(upos, everywhere),
+            "xpos": self._counts(xpos, everywhere),
+            "ufeats": self._counts(feats, everywhere),
+            "alltags": self._counts(tags & xpos, everywhere),
+            "lemmas": self._counts(lemmas, everywhere),
+            "uas": self._counts(self.heads, everywhere),
+            "las": self._counts(self.labeled, everywhere),
+            "clas": self._counts(self.labeled, content),
+            "mlas": self._counts(tagged & ~self._have_wrong_function_words(tagged), content),
+            "blex": self._counts(self.labeled & lemmas, content),
+            "las_subtypes": self._counts(self.heads & self._are_equal("deprels"), everywhere),
+        }
+
+    def _counts(self, are_correct: np.ndarray, counted: BySide) -> list[int]:
+        """Count GOLD, PREDICTED and CORRECT words, given which aligned words are correct, (n,)."""
+        masks = (counted.gold, counted.predicted, are_correct & counted.gold[self.aligned.gold])
+        return list(map(np.count_nonzero, masks))
+
+    def gold_mask(self, are_correct: np.ndarray) -> np.ndarray:
+        """Return a mask of the gold words among the aligned words that are correct, (n,)."""
+        mask = np.zeros(self.gold.n_words, dtype=bool)
+        mask[self.aligned.gold] = are_correct
+        return mask
+
+    def lengths(self) -> CommonCodes:
+        """Return the distance from each word to its head; MISSING without a head."""
+        rows = []  # 0 without a head, 1 for the root
+        for treebank, parents in zip((self.gold, self.predicted), self.parents):
+            distances = np.abs(parents - np.arange(len(parents)))
+            rows.append(1 + np.where(parents >= 0, distances, np.minimum(treebank.heads, 0)))
+        longest = max(of_side.max(initial=1) for of_side in rows) - 1
+        names = [MISSING, "root", *map(distance_name, range(1, 1 + longest))]
+        return CommonCodes(codes=BySide(*rows), strings=names)
 
 
 def _parents_of(treebank: Treebank) -> np.ndarray:
@@ -480,14 +434,6 @@ def _parents_of(treebank: Treebank) -> np.ndarray:
     heads = treebank.heads.astype(np.int64)
     firsts = np.repeat(treebank.offsets[:-1], treebank.lengths)
     return np.where(heads > 0, firsts + heads - 1, np.where(heads == 0, ROOT, NO_HEAD))
-
-
-def _have(
-    names: frozenset[str], relations: Sequence[np.ndarray], table: list[str]
-) -> list[np.ndarray]:
-    """Return masks of the words with one of the relations ``names``, for each treebank."""
-    known = np.array([relation in names for relation in table])
-    return [known[codes] for codes in relations]
 
 
 def is_punctuation(treebank: Treebank, rule: Rule) -> np.ndarray:
@@ -499,6 +445,5 @@ def is_punctuation(treebank: Treebank, rule: Rule) -> np.ndarray:
         return np.array([bool(rule(*word)) for word in zip(*columns)], dtype=bool)
     OneOf((None, *RULES)).check("ignore", rule)
     column, matches = RULES[rule]
-    return np.array([matches(string) for string in treebank.strings[column]], dtype=bool)[
-        treebank.codes(column)
-    ]
+    matching = np.array(list(map(matches, treebank.strings[column])), dtype=bool)
+    return matching[treebank.codes(column)]

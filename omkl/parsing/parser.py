@@ -2,28 +2,32 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._components import check_number
-from omkl.data import Stream, Treebank
+from omkl.data import Sentence, Stream, Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import WithMarginals, has_marginals
+from omkl.estimators.explanations import Explanation, explanation, listed
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import Number, OneOf, check_parameters
 from omkl.exceptions import InputError
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import TemplateSet
-from omkl.online.group_contributions import norms_of
+from omkl.online.group_contributions import contributions, norms_of
 from omkl.online.model import OnlineModel
+from omkl.online.training_loop import Pass
 from omkl.parsing import template_selection
-from omkl.parsing.codec import TreebankCodec, explain_tree, read_trees, tree_rates
-from omkl.parsing.decoding import Arcs, Parse, ParseMarginals, TreeDecoder
+from omkl.parsing.codec import TreebankCodec, read_trees, tree_rates
+from omkl.parsing.decoding import AdviceRequest, Arcs, Parse, ParseMarginals, TreeDecoder
 from omkl.parsing.evaluation import Rule, evaluate_blocks
-from omkl.parsing.relations import relations_beside
+from omkl.parsing.explanations import FeatureNamer, best_other_tree, describe_differences
+from omkl.parsing.relations import RelationTraining
 from omkl.parsing.sentences import (
     ArcExamples,
     Sentences,
@@ -33,6 +37,7 @@ from omkl.parsing.sentences import (
     treebanks_of,
 )
 from omkl.persistence import Unpacker
+from omkl.structures.trees.arc_factored import as_heads
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -48,9 +53,10 @@ class DependencyParser(OnlineEstimator[TreebankCodec]):
     ----------
     templates : str, path, TemplateSet or iterable of str
         A named set, a text file with one template per line, or templates as described in
-        :class:`~omkl.groups.TemplateSet`. Named sets are "martins507" (13 views of the head times 13 of the modifier,
-        each alone, with direction, and with distance), "rich" (these, and morphology, affixes and
-        tags in between), "mcdonald2005", "small", and "parts" (of grandparents and siblings).
+        :class:`~omkl.groups.TemplateSet`. Named sets are "martins507" (13 views of the head times
+        13 of the modifier, each alone, with direction, and with distance), "rich" (these, and
+        morphology, affixes and tags in between), "mcdonald2005", "small", and "parts" (of
+        grandparents and siblings).
         "auto" is "rich" and "parts", without templates of columns that the training data lacks. In
         all cases, UPOS and XPOS replace each other if one of them is empty, templates of missing
         columns are dropped, and duplicates are merged. A warning reports these changes; with
@@ -139,8 +145,14 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     Examples
     --------
     >>> from omkl.data import Sentence
-    >>> dogs = Sentence(forms=["dogs", "bark"], lemmas=["dog", "bark"], upos=["NOUN", "VERB"], xpos=["N", "V"],
-    ...                 heads=[2, 0], deprels=["nsubj", "root"])
+    >>> dogs = Sentence(
+    ...     forms=["dogs", "bark"],
+    ...     lemmas=["dog", "bark"],
+    ...     upos=["NOUN", "VERB"],
+    ...     xpos=["N", "V"],
+    ...     heads=[2, 0],
+    ...     deprels=["nsubj", "root"],
+    ... )
     >>> parser = DependencyParser("small", epochs=3, memory=10, random_state=0).fit([dogs])
     >>> parser.parse([dogs])[0].heads
     [2, 0]
@@ -196,9 +208,9 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         ----------
         X : path, list of paths, Treebank, sentences as for :meth:`parse`, or Stream
             Trees in CoNLL-U, CoNLL-X or CoNLL-2008. The parser is trained on the blocks of a
-            :class:`omkl.data.Stream` of treebanks (:func:`omkl.data.stream_conllu`) ``epochs`` times, without loading all data into memory. Heads
-            ``_`` (None in Python) are unknown: any tree that agrees with the known heads is
-            correct.
+            :class:`omkl.data.Stream` of treebanks (:func:`omkl.data.stream_conllu`) ``epochs``
+            times, without loading all data into memory. Heads ``_`` (None in Python) are unknown:
+            any tree that agrees with the known heads is correct.
         y : None
             Ignored, as ``X`` contains the trees.
         sample_weight : array of shape (number of sentences,), optional
@@ -215,26 +227,33 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         """
         X = check_sentences(X, y)
         check_parameters(self, self._constraints)
-        chosen, curve, data = None, None, TrainingBlock(X, None, sample_weight)
+        block = TrainingBlock(X, None, sample_weight)
+        templates = None
+        curve = None
         if self.keep is not None:
             if isinstance(X, Stream):
                 raise InputError("keep= requires several trainings: pass sentences, not a stream.")
-            known = self._read(data, whole=True)
-            chosen, curve = template_selection.select_templates(
-                self, self._codec().suited(known), known, run
-            )
-        codec = TreebankCodec(self, chosen, run)
-        given = None if validation is None else check_sentences(validation)
+            data = self._read(block, whole=True)
+            candidates = self._codec().suitable_templates(data)
+            templates, curve = template_selection.select_templates(self, candidates, data, run)
+        codec = TreebankCodec(self, templates, run)
         task = Task(
-            codec, self._read, companions=relations_beside, finish=codec.finish, passes=codec.passes
+            codec, self._read, companions=_companions, finish=codec.finish, passes=codec.passes
         )
-        held_out = self._train(task, data, None if given is None else (given, None), run)
-        self.temperature_ = self.relation_temperature_ = None
+        calibration = None
+        validation_pair = None
+        if validation is not None:
+            calibration = check_sentences(validation)
+            validation_pair = (calibration, None)
+        held_out = self._train(task, block, validation_pair, run)
+        self.temperature_ = None
+        self.relation_temperature_ = None
         self.pruning_curve_ = curve
-        # a first parser has seen these sentences
-        if given is None and isinstance(held_out, ArcExamples) and not codec.stage.first:
-            given = held_out.treebank[held_out.chosen]
-        return self if given is None else self.calibrate(given)
+        # a first parser has seen the held-out sentences
+        can_calibrate = isinstance(held_out, ArcExamples) and not codec.stage.first
+        if validation is None and can_calibrate:
+            calibration = held_out.treebank[held_out.chosen]
+        return self if calibration is None else self.calibrate(calibration)
 
     def _read(self, block: TrainingBlock, first: bool = False, whole: bool = False) -> TreeData:
         return read_trees(block, self.projective, self.single_root, whole)
@@ -261,9 +280,10 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
                 "keep= requires several trainings, which partial_fit cannot do: set keep=None."
             )
         check_parameters(self, self._constraints)
-        task = Task(self._codec(), self._read, companions=relations_beside)
+        task = Task(self._codec(), self._read, companions=_companions)
         self._train_more(task, TrainingBlock(check_sentences(X, y), None, sample_weight))
-        self.temperature_ = self.relation_temperature_ = None
+        self.temperature_ = None
+        self.relation_temperature_ = None
         return self
 
     def calibrate(self, X: Sentences) -> "DependencyParser":
@@ -284,9 +304,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         -------
         self
         """
-        self.temperature_, self.relation_temperature_ = TreeDecoder(
-            self.model_, n_jobs=self.n_jobs
-        ).temperatures(X)
+        decoder = TreeDecoder(self.model_, n_jobs=self.n_jobs)
+        self.temperature_, self.relation_temperature_ = decoder.temperatures(X)
         return self
 
     # ---- parsing ---------------------------------------------------------------------------------
@@ -327,10 +346,12 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         """
         if confidence:
             has_marginals(self, InputError)
-        decoder, parsed = self._decoder, []
+        decoder = self._decoder
+        parsed = []
         for block, constraints in decoder.blocks(X, required, forbidden):
             if confidence:
-                parsed.append(decoder.noted(*decoder.sure_trees(block, constraints)))
+                trees, marginals = decoder.trees_with_marginals(block, constraints)
+                parsed.append(decoder.with_confidences(trees, marginals))
             else:
                 parsed.append(decoder.with_relations(block, decoder.trees(block, constraints)))
         return Treebank.concatenate(parsed)
@@ -339,7 +360,11 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
     def _decoder(self) -> TreeDecoder:
         minimum_risk = self.decode == "marginal" and has_marginals(self, InputError)
         return TreeDecoder(
-            self.model_, self.temperature_, self.relation_temperature_, minimum_risk, self.n_jobs
+            self.model_,
+            temperature=self.temperature_,
+            relation_temperature=self.relation_temperature_,
+            minimum_risk=minimum_risk,
+            n_jobs=self.n_jobs,
         )
 
     def predict(self, X: Sentences) -> list[np.ndarray]:
@@ -378,12 +403,10 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         """
         check_number("n", n, above=0, integer=True)
         decoder = self._decoder
-        blocks = decoder.blocks(X, required, forbidden)
-        return [
-            parses
-            for block, constraints in blocks
-            for parses in decoder.nbest(block, constraints, int(n))
-        ]
+        parses: list[list[Parse]] = []
+        for block, constraints in decoder.blocks(X, required, forbidden):
+            parses.extend(decoder.nbest(block, constraints, int(n)))
+        return parses
 
     @property
     def relations_(self) -> list[str]:
@@ -412,14 +435,74 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
             ``(arcs, relations)`` of each sentence.
         """
         decoder = self._decoder
-        found: list[ParseMarginals] = []
+        relations = decoder.relation_temperature is not None
+        marginals = []
         for block, constraints in decoder.blocks(X, required, forbidden):
-            found += decoder.sure_trees(
-                block, constraints, decoder.relation_temperature is not None
-            )[1]
-        return found
+            marginals += decoder.trees_with_marginals(block, constraints, relations)[1]
+        return marginals
 
-    explain = explain_tree
+    def explain(
+        self,
+        x: Treebank | Sentence | Sequence[str],
+        *,
+        heads: ArrayLike | None = None,
+        against: ArrayLike | None = None,
+        word: int | None = None,
+        n: int = 20,
+    ) -> Explanation:
+        """Explain the tree of a sentence in comparison with the next best tree.
+
+        The score of a tree is a sum over arcs and templates, and so is the margin, the difference
+        of the two scores. Relations are not explained.
+
+        Parameters
+        ----------
+        x : sentence
+            A list of words, a :class:`~omkl.data.Sentence`, or a treebank with one sentence.
+        heads : int array of shape (n_words,), optional
+            The tree to explain; the predicted one by default.
+        against : int array of shape (n_words,), optional
+            The tree to compare with; the best other tree by default.
+        word : int, optional
+            Compare with the best tree in which this word, counted from 1, has another head.
+        n : int > 0
+            Number of features to list.
+
+        Returns
+        -------
+        omkl.Explanation
+
+        Raises
+        ------
+        omkl.exceptions.InputError
+            If heads do not fit the sentence, or there is no other tree.
+        """
+        decoder = self._decoder
+        codec = self.model_.codec
+        [(block, _)] = decoder.blocks(x if isinstance(x, Treebank) else [x])
+        if len(block) != 1:
+            raise InputError(f"`x` must be one sentence, got {len(block)}.")
+        if word is not None:
+            check_number("word", word, above=0, below=block.n_words + 1, integer=True)
+        trees = [as_heads(tree, block.n_words) for tree in (heads, against) if tree is not None]
+        request = AdviceRequest(right=trees, wide=True)
+        sentence = codec.tokens(block, request).sentence(0)
+        predictor = self.model_.predictor()
+        potentials = predictor.potentials(sentence)
+        tree = decoder.trees(block)[0] if heads is None else trees[0]
+        if against is None:
+            other = best_other_tree(codec.structure, potentials, tree, word)
+        else:
+            other = trees[-1]
+        if other is None:
+            raise InputError("There is no other tree to compare with.")
+        margin, direction = codec.structure.difference(potentials, tree, other)
+        adding = codec.stage.with_contributions_of_first(
+            contributions(predictor, sentence, direction), block, request, direction
+        )
+        namer = FeatureNamer(codec.all_templates, block)
+        differences = listed(describe_differences(block, tree, other))
+        return explanation(tree, other, differences, margin, adding, n, namer.names_of)
 
     # ---- evaluation and templates ----------------------------------------------------------------
 
@@ -442,11 +525,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
             from the gold sentences, so their scores are 1. Scores of relations are None for an
             unlabeled parser.
         """
-        pairs = (
-            (gold, self.parse(gold))
-            for gold in map(check_trees, treebanks_of(X, True, self.single_root))
-        )
-        return evaluate_blocks(pairs, ignore)
+        blocks = map(check_trees, treebanks_of(X, True, self.single_root))
+        return evaluate_blocks(((gold, self.parse(gold)) for gold in blocks), ignore)
 
     def score(self, X: Sentences, y: None = None, ignore: Rule = None) -> float:
         """Return the unlabeled attachment score.
@@ -472,11 +552,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
 
     @property
     def _banks(self) -> list[ArcTemplateBank]:
-        return [
-            bank
-            for model in self._models
-            for bank in template_selection.template_banks(model.trainer)
-        ]
+        trainers = [model.trainer for model in self._models]
+        return list(chain.from_iterable(map(template_selection.template_banks, trainers)))
 
     def group_report(self, X: Any, y: Any = None) -> list[dict[str, Any]]:
         """Report the size of each template, and how much it helps on held-out trees.
@@ -487,17 +564,19 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         return super().group_report(check_sentences(X, y))
 
     def memory_usage(self) -> dict[str, float]:
-        used = [
-            super().memory_usage(),
-            *(first.memory_usage() for first in self.model_.codec.stage.first),
-        ]
-        return {key: sum(own[key] for own in used) for key in used[0]}
+        usage = super().memory_usage()
+        for first in self.model_.codec.stage.first:
+            for key, megabytes in first.memory_usage().items():
+                usage[key] += megabytes
+        return usage
 
     def ranking(self) -> list[str]:
-        """Return the names of the templates, best first: by weight, then by norm, as weights of an
-        SVM are equal.
+        """Return the names of the templates, best first.
+
+        Their order is by weight, then by norm, as the weights of an SVM are equal.
         """
-        weights, norms = self.template_weights_, norms_of([model.trainer for model in self._models])
+        weights = self.template_weights_
+        norms = norms_of([model.trainer for model in self._models])
         return sorted(weights, key=lambda name: (weights[name], norms[name]), reverse=True)
 
     def prune(self, keep: int) -> "DependencyParser":
@@ -520,10 +599,10 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         """Return a parser with some of the templates, and their present weights."""
         from sklearn.base import clone
 
-        templates, codec = self.templates_.keep(names), self.model_.codec
-        pruned = clone(self).set_params(
-            templates=templates, lexicons=dict(templates.lexicons) or None, keep=None
-        )
+        codec = self.model_.codec
+        templates = self.templates_.keep(names)
+        lexicons = dict(templates.lexicons) or None
+        pruned = clone(self).set_params(templates=templates, lexicons=lexicons, keep=None)
         banks = template_selection.restricted_banks(self.model_.trainer, names)
         stage = codec.stage.restricted(names, DependencyParser._restricted)
         if not banks:  # all parts are gone
@@ -533,7 +612,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         model.start(banks)
         model.take(self.model_)
         pruned._adopt(model)
-        pruned.history_, pruned.n_iter_ = self.history_, self.n_iter_
+        pruned.history_ = self.history_
+        pruned.n_iter_ = self.n_iter_
         return pruned
 
     def n_features(self) -> int:
@@ -568,3 +648,8 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
         super()._restore(manifest, unpacker)
         self.lexicons = dict(self.templates_.lexicons) or None
         self.model_.parameters = self.get_params(deep=False)
+
+
+def _companions(model: OnlineModel, make_pass: Pass) -> list[RelationTraining]:
+    """Return callbacks that learn from each block after the trees."""
+    return [RelationTraining(model, make_pass)]

@@ -1,6 +1,4 @@
-"""Conversion of user input to treebanks, checks of trees, templates that suit a treebank, and
-training examples.
-"""
+"""Treebanks from user input, checks of trees, suitable templates, and training examples."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,8 +43,9 @@ Sentences: TypeAlias = (
 
 
 def check_sentences(X: Sentences, y: object = None) -> Sentences:
-    """Reject targets y; convert an iterator to a list, as online estimators take it for a stream of
-    pairs.
+    """Reject targets y, and convert an iterator to a list.
+
+    Online estimators take an iterator for a stream of pairs.
     """
     if y is not None:
         raise InputError(
@@ -57,8 +56,11 @@ def check_sentences(X: Sentences, y: object = None) -> Sentences:
 
 def treebanks_of(X: Sentences, trees: bool | str, single_root: bool = False) -> Iterator[Treebank]:
     """Read the blocks of a stream, or all sentences as one block; see :func:`as_treebank`."""
-    blocks = (block.X for block in X.blocks()) if isinstance(X, Stream) else [X]
-    return (as_treebank(block, trees, single_root) for block in blocks)
+    if isinstance(X, Stream):
+        for block in X.blocks():
+            yield as_treebank(block.X, trees, single_root)
+    else:
+        yield as_treebank(X, trees, single_root)
 
 
 def as_treebank(
@@ -74,12 +76,12 @@ def as_treebank(
     if isinstance(X, Treebank):  # it may have been read with fewer checks
         check_heads(X.offsets, X.heads, trees, single_root)
         return X
-    single = (str, os.PathLike, Sentence, Mapping)
-    items: list[Any] = list(X) if isinstance(X, Iterable) and not isinstance(X, single) else [X]
+    items: list[Any] = [X]
+    if isinstance(X, Iterable) and not isinstance(X, (str, os.PathLike, Sentence, Mapping)):
+        items = list(X)
     if items and all(isinstance(item, (str, os.PathLike)) for item in items):
-        return read_treebank(
-            items, single_root=single_root, trees=trees, keep_text=keep_text or not trees
-        )
+        keep_text = keep_text or not trees
+        return read_treebank(items, single_root=single_root, trees=trees, keep_text=keep_text)
     sentences = [_as_sentence(item, number) for number, item in enumerate(items, 1)]
     return Treebank.from_sentences(sentences, trees=trees, single_root=single_root)
 
@@ -105,26 +107,23 @@ def strings_of(treebank: Treebank, name: str) -> list[str]:
 def with_notes(treebank: Treebank, columns: Mapping[str, Sequence | np.ndarray]) -> Treebank:
     """Add numbers or strings for each word to MISC, by their names."""
 
-    def noted(word: int, misc: str) -> str:
-        others = [
-            entry
-            for entry in misc.split("|")
-            if entry != "_" and entry.partition("=")[0] not in columns
-        ]
-        return "|".join(
-            [*others, *(f"{name}={_note(values[word])}" for name, values in columns.items())]
-        )
-
-    return treebank.with_strings(
-        "misc", [noted(*entry) for entry in enumerate(strings_of(treebank, "misc"))]
-    )
+    new_misc = []
+    for word, misc in enumerate(strings_of(treebank, "misc")):
+        entries = []
+        for entry in misc.split("|"):
+            if entry != "_" and entry.partition("=")[0] not in columns:
+                entries.append(entry)
+        for name, values in columns.items():
+            entries.append(f"{name}={_note(values[word])}")
+        new_misc.append("|".join(entries))
+    return treebank.with_strings("misc", new_misc)
 
 
 def _note(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.{DECIMALS}f}"
 
 
-def joined(trees: list[np.ndarray]) -> np.ndarray:
+def concatenate_heads(trees: list[np.ndarray]) -> np.ndarray:
     """Concatenate the heads of sentences, int64."""
     return np.concatenate([np.zeros(0, np.int64), *trees])
 
@@ -132,52 +131,62 @@ def joined(trees: list[np.ndarray]) -> np.ndarray:
 def facts_of(
     treebank: Treebank, columns: Iterable[str], arrays: Iterable[np.ndarray | None]
 ) -> dict[str, Any]:
-    """Return facts about a treebank and arrays derived from it, for a resumed run to compare;
-    simplest first.
+    """Return facts about a treebank and arrays derived from it, simplest first.
+
+    A resumed run compares them.
     """
     content = [treebank.offsets, *arrays]
     for name in columns:
-        names = "\n".join(treebank.strings[name].tolist()).encode("utf-8", "surrogatepass")
-        content += [treebank.codes(name), np.frombuffer(names, np.uint8)]
-    counts = {"number of sentences": len(treebank), "number of words": treebank.n_words}
-    return {**counts, "content of the data": fingerprint(content)}
+        strings = "\n".join(treebank.strings[name].tolist()).encode("utf-8", "surrogatepass")
+        content += [treebank.codes(name), np.frombuffer(strings, np.uint8)]
+    return {
+        "number of sentences": len(treebank),
+        "number of words": treebank.n_words,
+        "content of the data": fingerprint(content),
+    }
 
 
 def check_trees(treebank: Treebank, partial: bool = False) -> Treebank:
-    """Return a treebank; raise InputError if a word has no head, or if ``partial``, a sentence has
-    no head at all.
+    """Return a treebank; raise InputError if a word has no head.
+
+    If ``partial``, raise it if a sentence has no head at all.
     """
     if not len(treebank):
         raise InputError("There is no sentence: give at least one.")
     n_unknown = np.add.reduceat(treebank.heads < 0, treebank.offsets[:-1], dtype=np.int64)
-    lacking = n_unknown == treebank.lengths if partial else n_unknown > 0
-    if lacking.any():
-        which = "no word with a head" if partial else "a word without a head"
+    if partial:
+        are_wrong = n_unknown == treebank.lengths
+        what = "no word with a head"
+    else:
+        are_wrong = n_unknown > 0
+        what = "a word without a head"
+    if are_wrong.any():
         raise InputError(
-            f"Sentence {int(np.argmax(lacking)) + 1} has {which}: annotate it, or leave it out."
+            f"Sentence {int(np.argmax(are_wrong)) + 1} has {what}: annotate it, or leave it out."
         )
     if n_unknown.any():
-        message = f"{n_unknown.sum()} of {treebank.n_words} words have no head, and any is right for them."
-        warn_caller(message, DataWarning)
+        warn_caller(
+            f"{n_unknown.sum()} of {treebank.n_words} words have no head, "
+            "and any is right for them.",
+            DataWarning,
+        )
     return treebank
 
 
 def only_projective(treebank: Treebank, single_root: bool) -> np.ndarray:
-    """Return a mask of sentences whose heads fit a projective tree; warn about the number of
-    others.
-    """
+    """Return a mask of sentences whose heads fit a projective tree; warn about the others."""
     structure = ProjectiveTree(single_root)
-    agreeing = (
-        structure.agreeing(structure.zeros(len(heads)), heads) for heads in treebank.trees()
-    )
-    kept = np.array(list(map(structure.is_possible, agreeing)))
-    if not kept.all():
-        n_left_out = np.count_nonzero(~kept)
+    are_projective = np.zeros(len(treebank), dtype=bool)
+    for s, heads in enumerate(treebank.trees()):
+        agreeing = structure.agreeing(structure.zeros(len(heads)), heads)
+        are_projective[s] = structure.is_possible(agreeing)
+    if not are_projective.all():
+        n_others = np.count_nonzero(~are_projective)
         warn_caller(
-            f"{n_left_out} of {len(kept)} sentences are not projective and are left out.",
+            f"{n_others} of {len(treebank)} sentences are not projective and are left out.",
             DataWarning,
         )
-    return kept
+    return are_projective
 
 
 class TreeData(NamedTuple):
@@ -191,54 +200,57 @@ class TreeData(NamedTuple):
 # ---- templates -----------------------------------------------------------------------------------
 
 
-def suited(
+def suitable_templates(
     templates: TemplateSet, treebank: Treebank, whole: bool = True
 ) -> tuple[TemplateSet, str]:
-    """Adapt templates to the columns of a treebank; return them, and a message about changes,
-    possibly empty.
+    """Adapt templates to the columns of a treebank; return them, and a message about changes.
 
     UPOS replaces XPOS if XPOS is nearly empty or a copy of UPOS, and XPOS replaces a nearly empty
     UPOS. Templates of other empty columns or missing attributes are dropped. Then duplicates are
     merged. If the treebank is not the ``whole`` data, only columns are checked, because attributes
-    may occur later.
+    may occur later. The message is empty if nothing changes.
     """
-    absent = absent_fields(treebank, templates, only_columns=not whole)
-    n_tags, scarce = (
-        {name: np.count_nonzero(treebank.codes(name)) for name in STAND_INS},
-        SCARCE * treebank.n_words,
-    )
-    stand_ins = {
-        field: other
-        for field, other in STAND_INS.items()
-        if n_tags[field] <= scarce < n_tags[other]
-    }
+    stand_ins = _stand_ins(templates, treebank)
+    absent = {}
+    for field, title in absent_fields(treebank, templates, only_columns=not whole).items():
+        if own_field(field) not in stand_ins:
+            absent[field] = title
+    missing = listed(dict.fromkeys(absent.values()), 2)
+    present = [template for template in templates if template.fields.isdisjoint(absent)]
+    if not present:
+        raise InputError(f"Every template needs a field that the data lacks: {missing}.")
+    distinct: dict[tuple, Template] = {}
+    for template in present:
+        replaced = template.replacing(stand_ins)
+        distinct.setdefault(replaced.identity, replaced)
+    if list(distinct.values()) == list(templates):
+        return templates, ""
+    changes = []
+    for field, other in stand_ins.items():
+        changes.append(f"{other.upper()} is read in place of {field.upper()}")
+    n_absent = len(templates) - len(present)
+    if n_absent:
+        changes.append(f"no word has {missing}, which {n_absent} read")
+    n_equal = len(present) - len(distinct)
+    if n_equal:
+        changes.append(f"{n_equal} are then equal to others")
+    where = "this treebank" if whole else f"the first {len(treebank)} sentences"
+    change = f"{len(distinct)} of {len(templates)} templates suit {where}: {'; '.join(changes)}."
+    return TemplateSet(distinct.values(), templates.lexicons), change
+
+
+def _stand_ins(templates: TemplateSet, treebank: Treebank) -> dict[str, str]:
+    """Return the columns of tags to replace among those that templates read, and by which ones."""
+    n_tags = {column: np.count_nonzero(treebank.codes(column)) for column in STAND_INS}
+    few = SCARCE * treebank.n_words
+    stand_ins = {}
+    for column, other in STAND_INS.items():
+        if n_tags[column] <= few < n_tags[other]:
+            stand_ins[column] = other
     if not stand_ins and n_tags["xpos"] and are_copies(treebank, "xpos", "upos"):
         stand_ins = {"xpos": "upos"}
-    looked_at = set(map(own_field, templates.fields))
-    stand_ins = {field: other for field, other in stand_ins.items() if field in looked_at}
-    lost = {field: title for field, title in absent.items() if own_field(field) not in stand_ins}
-    kept, missing = (
-        [own for own in templates if own.fields.isdisjoint(lost)],
-        listed(dict.fromkeys(lost.values()), 2),
-    )
-    if not kept:
-        raise InputError(f"Every template needs a field that the data lacks: {missing}.")
-    merged: dict[tuple, Template] = {}
-    for template in kept:
-        replaced = template.replacing(stand_ins)
-        merged.setdefault(replaced.identity, replaced)
-    if list(merged.values()) == list(templates):
-        return templates, ""
-    changes = [
-        f"{other.upper()} is read in place of {field.upper()}" for field, other in stand_ins.items()
-    ]
-    if len(kept) < len(templates):
-        changes.append(f"no word has {missing}, which {len(templates) - len(kept)} read")
-    if len(merged) < len(kept):
-        changes.append(f"{len(kept) - len(merged)} are then equal to others")
-    where = "this treebank" if whole else f"the first {len(treebank)} sentences"
-    change = f"{len(merged)} of {len(templates)} templates suit {where}: {'; '.join(changes)}."
-    return TemplateSet(merged.values(), templates.lexicons), change
+    fields = set(map(own_field, templates.fields))
+    return {column: other for column, other in stand_ins.items() if column in fields}
 
 
 # ---- training examples ---------------------------------------------------------------------------
@@ -265,11 +277,14 @@ def encode(
     guide: Guide | None = None,
     heads: np.ndarray | None = None,
 ) -> ArcTokens:
-    """Encode the fields of the words of a treebank; ``heads`` are the trees for fields of
-    relatives.
+    """Encode the fields of the words of a treebank.
+
+    ``heads`` are the trees for fields of relatives.
     """
-    fields, reach = templates.fields, templates.reach
-    starts, lengths = treebank.offsets[:-1], treebank.lengths
+    fields = templates.fields
+    reach = templates.reach
+    starts = treebank.offsets[:-1]
+    lengths = treebank.lengths
     roots = reach + starts + np.arange(len(treebank)) * (1 + reach)
     indices = np.arange(treebank.n_words) + np.repeat(roots + 1 - starts, lengths)
     n_places = reach + treebank.n_words + len(treebank) * (1 + reach)
@@ -284,8 +299,7 @@ def encode(
 
 
 class ArcExamples(WeightedExamples):
-    """Weighted examples of sentences and their gold heads; see
-    :class:`~omkl.estimators.sources.WeightedExamples`.
+    """Weighted examples of sentences and their gold heads.
 
     Parameters
     ----------
@@ -314,7 +328,8 @@ class ArcExamples(WeightedExamples):
         weights: np.ndarray | None = None,
     ) -> None:
         super().__init__(len(tokens), chosen, weights)
-        self.tokens, self.heads = tokens, heads
+        self.tokens = tokens
+        self.heads = heads
         self.offsets = np.concatenate([[0], np.cumsum(tokens.lengths)])
 
     @classmethod
@@ -327,17 +342,18 @@ class ArcExamples(WeightedExamples):
         heads: np.ndarray | None = None,
     ) -> "ArcExamples":
         """Make examples of all sentences of a treebank; see :func:`encode`."""
-        tokens, gold = encode(treebank, templates, guide, heads), treebank.heads.astype(np.int64)
+        tokens = encode(treebank, templates, guide, heads)
+        gold = treebank.heads.astype(np.int64)
         examples = cls(tokens, gold, np.arange(len(treebank)), weights)
-        examples.treebank, examples.guide = treebank, guide
+        examples.treebank = treebank
+        examples.guide = guide
         return examples
 
     def __getitem__(self, i: int) -> Example:
         s = self.chosen[i]
         weight = self.weight(i)
-        return Example(
-            self.tokens.sentence(s), self.heads[self.offsets[s] : self.offsets[s + 1]], weight
-        )
+        heads = self.heads[self.offsets[s] : self.offsets[s + 1]]
+        return Example(self.tokens.sentence(s), heads, weight)
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "ArcExamples":
         words = [np.arange(self.offsets[s], self.offsets[s + 1]) for s in inputs]

@@ -1,10 +1,9 @@
-"""Stages of parsing: one model of arcs, or a first parser and a second model that uses its
-potentials.
-"""
+"""Stages of parsing: a model of arcs, or a first parser and a model that uses its potentials."""
 
 import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,11 +15,11 @@ from omkl.exceptions import DataWarning, InputError
 from omkl.groups.base import Contributions
 from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcGuide
-from omkl.online.group_contributions import GIVEN, contributions
+from omkl.online import group_contributions
 from omkl.online.model import OnlineModel
 from omkl.online.rounds import below
-from omkl.parsing.decoding import FREE, ArcConstraints, TreeCodec, TreeDecoder
-from omkl.parsing.sentences import Guide, TreeData, joined
+from omkl.parsing.decoding import FREE, AdviceRequest, ArcConstraints, TreeCodec, TreeDecoder
+from omkl.parsing.sentences import Guide, TreeData, concatenate_heads
 from omkl.persistence import Manifest, Packer, Unpacker
 from omkl.structures.base import Potentials
 from omkl.structures.trees.arc_factored import (
@@ -46,8 +45,13 @@ SHARED = (
 )
 #: Parameters that the parser of arcs does not copy from a parser of second order.
 PLAIN: dict[str, Any] = {
-    "order": 1, "keep": None, "labeled": False, "callbacks": None, "early_stopping": False, "decode": "map"
-}  # fmt: skip
+    "order": 1,
+    "keep": None,
+    "labeled": False,
+    "callbacks": None,
+    "early_stopping": False,
+    "decode": "map",
+}
 #: Share of gold arcs among the candidate arcs of second-order trees.
 CANDIDATES = 0.99
 #: Maximum number of epochs for parts, which overfit later.
@@ -71,31 +75,60 @@ class Selection(NamedTuple):
     margin: float
     most: int | None = None
 
+    def mask_of(self, potentials: np.ndarray) -> np.ndarray:
+        """Return a mask of the candidate arcs, given their potentials, both (n + 1, n + 1)."""
+        into = potentials[:, 1:]
+        candidates = into >= into.max(axis=0) - self.margin
+        if self.most is not None and self.most < len(potentials):
+            rank = self.most - 1
+            lowest = -np.partition(-into, rank, axis=0)[rank]
+            candidates &= into >= lowest
+        mask = np.ones(potentials.shape, dtype=bool)
+        mask[:, 1:] = candidates
+        return mask
+
 
 def advice_of(
     decoder: TreeDecoder, treebank: Treebank, constraints: ArcConstraints = FREE
 ) -> Guide:
     """Return trees and potentials (float32) of a fitted parser."""
 
-    def advised(potentials: Potentials) -> tuple[np.ndarray, ArcGuide]:
+    def decode(potentials: Potentials) -> tuple[np.ndarray, ArcGuide]:
         scores = as_scores(potentials)
         return decoder.structure.decode(scores), ArcGuide(scores.astype(np.float32))
 
-    found = decoder.from_potentials(treebank, advised, constraints)
-    return Guide(joined([heads for heads, _ in found]), [arcs for _, arcs in found])
+    results = decoder.from_potentials(treebank, decode, constraints)
+    heads = concatenate_heads([heads_of_sentence for heads_of_sentence, _ in results])
+    return Guide(heads=heads, arcs=[arcs for _, arcs in results])
 
 
-def likely_margin(guide: Guide, gold: Treebank, share: float) -> float:
-    """Return the smallest margin below the best potential of a word that includes this share of
-    possible gold arcs.
+def _potentials_of(arcs: ArcGuide) -> np.ndarray:
+    """Return potentials, (n + 1, n + 1) float64, that forbid arcs from words to themselves."""
+    potentials = np.array(arcs.potentials, np.float64)
+    np.fill_diagonal(potentials, -np.inf)
+    return potentials
+
+
+def _arcs_to_words(heads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the heads and positions of words with a head >= 0, as an index of potentials."""
+    words = np.flatnonzero(heads >= 0)
+    return heads[words], words + 1
+
+
+def margin_of_candidates(guide: Guide, gold: Treebank, share: float) -> float:
+    """Return the smallest margin that includes this share of gold arcs that are possible.
+
+    The margin is below the best potential of a word.
     """
-    below = []
+    margins = []
     for arcs, heads in zip(guide.arcs, gold.trees()):
-        potentials, known = np.array(arcs.potentials, np.float64), np.flatnonzero(heads >= 0)
-        np.fill_diagonal(potentials, -np.inf)
-        below.append(potentials[:, 1:].max(axis=0)[known] - potentials[heads[known], known + 1])
-    found = np.concatenate(below)
-    return float(np.quantile(found[np.isfinite(found)], share, method="higher"))
+        potentials = _potentials_of(arcs)
+        gold_arcs = _arcs_to_words(heads)
+        _, words = gold_arcs
+        margins.append(potentials.max(axis=0)[words] - potentials[gold_arcs])
+    all_margins = np.concatenate(margins)
+    possible = all_margins[np.isfinite(all_margins)]
+    return float(np.quantile(possible, share, method="higher"))
 
 
 def candidate_arcs(
@@ -119,58 +152,42 @@ def candidate_arcs(
         Whether the second parser adds to the potentials of the first. Right arcs that the first
         parser forbids get the lowest potential of their word.
     """
-    found = []
-    for s, arcs in enumerate(guide.arcs):
-        words = slice(*treebank.offsets[s : s + 2])
-        potentials = np.array(arcs.potentials, np.float64)
-        np.fill_diagonal(potentials, -np.inf)
-        into, n = potentials[:, 1:], len(potentials) - 1
-        likely = np.ones(potentials.shape, dtype=bool)
-        likely[:, 1:] = into >= into.max(axis=0) - selection.margin
-        if selection.most is not None and selection.most <= n:
-            likely[:, 1:] &= (
-                into >= -np.partition(-into, selection.most - 1, axis=0)[selection.most - 1]
-            )
+    advice = []
+    for arcs, (start, end) in zip(guide.arcs, pairwise(treebank.offsets)):
+        potentials = _potentials_of(arcs)
+        likely = selection.mask_of(potentials)
         for heads in (guide.heads, *right):
-            known = np.flatnonzero(heads[words] >= 0)
-            likely[heads[words][known], known + 1] = True
+            likely[_arcs_to_words(heads[start:end])] = True
         np.fill_diagonal(likely, True)  # no arc
-        own = None
+        corrected = None
         if corrects:
-            lowest = np.where(np.isfinite(potentials), potentials, np.inf).min(axis=0)
-            own = np.where(likely & ~np.isfinite(potentials), lowest, potentials).astype(np.float32)
-            np.fill_diagonal(own, 0.0)
-        found.append(ArcGuide(own, likely))
-    return Guide(guide.heads, found)
+            are_possible = np.isfinite(potentials)
+            lowest = np.where(are_possible, potentials, np.inf).min(axis=0)
+            corrected = np.where(likely & ~are_possible, lowest, potentials).astype(np.float32)
+            np.fill_diagonal(corrected, 0.0)
+        advice.append(ArcGuide(corrected, likely))
+    return Guide(heads=guide.heads, arcs=advice)
 
 
-def completed(structure: TreeStructure, guide: Guide, gold: Treebank) -> np.ndarray:
-    """Replace unknown heads by those of the best tree of the first parser that agrees with the
-    known heads.
-    """
-    heads = gold.heads.astype(np.int64)
-    for s in (
-        np.flatnonzero(np.minimum.reduceat(heads, gold.offsets[:-1]) < 0) if len(heads) else ()
-    ):
-        words = slice(*gold.offsets[s : s + 2])
-        potentials, known = (
-            np.array(guide.arcs[s].potentials, np.float64),
-            np.flatnonzero(heads[words] >= 0),
-        )
-        potentials[heads[words][known], known + 1] = (
-            0.0  # which the first parser may have forbidden
-        )
-        agreeing = structure.agreeing(TreePotentials(potentials), heads[words])
+def complete_heads(structure: TreeStructure, guide: Guide, gold: Treebank) -> np.ndarray:
+    """Replace unknown heads by those of the first parser's best tree with the known heads."""
+    all_heads = gold.heads.astype(np.int64)
+    for arcs, (start, end) in zip(guide.arcs, pairwise(gold.offsets)):
+        heads = all_heads[start:end]
+        if (heads >= 0).all():
+            continue
+        potentials = np.array(arcs.potentials, np.float64)
+        potentials[_arcs_to_words(heads)] = 0.0  # which the first parser may have forbidden
+        agreeing = structure.agreeing(TreePotentials(potentials), heads)
         if structure.is_possible(agreeing):
-            heads[words] = structure.decode(agreeing)
-    return heads
+            all_heads[start:end] = structure.decode(agreeing)
+    return all_heads
 
 
 def cross_fit(
     first: Any, treebank: Treebank, weights: np.ndarray | None, folds: int, running: RunOptions
 ) -> tuple[Any, Guide]:
-    """Train a copy of a first parser on gold trees, and collect its cross-fitted advice on the same
-    sentences.
+    """Train a copy of a first parser on gold trees, and collect its cross-fitted advice.
 
     Advice on sentence ``i`` comes from a parser trained on the sentences ``j`` with ``j % folds !=
     i % folds``. The copy has no training state: what is trained on its advice cannot be trained
@@ -178,40 +195,30 @@ def cross_fit(
     of checkpoints.
     """
     check_number("folds", folds, above=1, below=len(treebank) + 1, integer=True)
-    fold = np.arange(len(treebank)) % folds
-    advice, heads = [ArcGuide()] * len(treebank), np.zeros(treebank.n_words, np.int64)
-    for f in range(folds):
-        rest = None if weights is None else weights[fold != f]
+
+    def train(name: str, sentences: np.ndarray | None = None) -> Any:
+        """Train a copy of the first parser on these sentences; None: all."""
+        options = in_folder(running, name)
+        if sentences is None:
+            return copy(first).fit(treebank, sample_weight=weights, **options)
+        chosen_weights = None if weights is None else weights[sentences]
+        return copy(first).fit(treebank[sentences], sample_weight=chosen_weights, **options)
+
+    folds_of_sentences = np.arange(len(treebank)) % folds
+    heads = np.zeros(treebank.n_words, np.int64)
+    advice = [ArcGuide()] * len(treebank)
+    for fold in range(folds):
+        are_held_out = folds_of_sentences == fold
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # training on all sentences gives the same warnings
-            own = in_folder(running, f"first-{f}")
-            parser = copy(first).fit(treebank[fold != f], sample_weight=rest, **own)
-            found = advice_of(TreeDecoder(parser.model_, n_jobs=first.n_jobs), treebank[fold == f])
-        del parser  # before the next one is trained
-        heads[np.repeat(fold == f, treebank.lengths)] = found.heads
-        for i, arcs in zip(np.flatnonzero(fold == f), found.arcs):
+            parser = train(f"first-{fold}", ~are_held_out)
+            decoder = TreeDecoder(parser.model_, n_jobs=first.n_jobs)
+            guide = advice_of(decoder, treebank[are_held_out])
+        del parser, decoder  # before the next one is trained
+        heads[np.repeat(are_held_out, treebank.lengths)] = guide.heads
+        for i, arcs in zip(np.flatnonzero(are_held_out), guide.arcs):
             advice[i] = arcs
-    whole = copy(first).fit(treebank, sample_weight=weights, **in_folder(running, "first"))
-    return whole._predicting(history=True), Guide(heads, advice)
-
-
-class Asked(NamedTuple):
-    """Request for the advice of a first parser.
-
-    Attributes
-    ----------
-    constraints : ArcConstraints
-    right : sequence of int arrays
-        Heads of all words; their arcs are candidates as well.
-    n_jobs : int or None
-    wide : bool
-        Whether to ignore the margin of candidates.
-    """
-
-    constraints: ArcConstraints = FREE
-    right: Sequence[np.ndarray] = ()
-    n_jobs: int | None = None
-    wide: bool = False
+    return train("first")._predicting(history=True), Guide(heads=heads, arcs=advice)
 
 
 class SingleStage:
@@ -232,9 +239,9 @@ class SingleStage:
         """Return the models whose templates are those of the parser, given its last one."""
         return [model]
 
-    def templates(self, own: TemplateSet) -> TemplateSet:
+    def templates(self, of_last_model: TemplateSet) -> TemplateSet:
         """Return all templates of the parser, given those of its last model."""
-        return own
+        return of_last_model
 
     def epochs(self, epochs: int) -> int:
         """Return the number of epochs of the last model."""
@@ -243,31 +250,37 @@ class SingleStage:
     def check_whole(self, whole: bool) -> None:
         """Raise an InputError if the stages cannot be trained on a block of a stream."""
 
-    def guide(self, treebank: Treebank, asked: Asked) -> Guide | None:
-        """Return the advice of the first parser, if there is one, on sentences for prediction or
-        evaluation.
+    def guide(self, treebank: Treebank, request: AdviceRequest) -> Guide | None:
+        """Return the advice of the first parser on sentences to parse or evaluate.
+
+        None if there is no first parser.
         """
         return None
 
-    def explained(
-        self, found: Contributions, treebank: Treebank, given: list, direction: Potentials
+    def with_contributions_of_first(
+        self,
+        contributions: Contributions,
+        treebank: Treebank,
+        request: AdviceRequest,
+        direction: Potentials,
     ) -> Contributions:
-        """Replace the potentials that come with a sentence by contributions of the first parser, if
-        there is one.
+        """Replace the potentials that come with a sentence by contributions of the first parser.
 
-        ``given`` are heads whose arcs are candidates.
+        They stay if there is no first parser.
         """
-        return found
+        return contributions
 
     def restricted(self, names: Sequence[str], restrict: Callable) -> Self:
-        """Return the stages with some of the templates of earlier models; ``restrict(parser,
-        names)`` selects them.
+        """Return the stages with some of the templates of earlier models.
+
+        ``restrict(parser, names)`` selects them.
         """
         return self
 
     def pack(self, training: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return ``(JSON values, arrays)`` for a model file, with or without the state for
-        ``training``.
+        """Return JSON values and arrays for a model file.
+
+        ``training`` says whether to include the state for training.
         """
         return {}, {}
 
@@ -283,45 +296,50 @@ class CoarseToFine(SingleStage):
         Rule that selects candidate arcs by its potentials.
     """
 
-    #: Parameter that asks for it, and its value that does not.
-    asked = "likely=", "likely=None"
+    #: Parameter of the parser for this stage, and its setting for none.
+    parameter = "likely="
+    setting_for_none = "likely=None"
     #: Maximum number of candidates of a word.
     most: int | None = None
 
     def __init__(self, first: Any, selection: Selection) -> None:
-        self.first, self.selection = (first,), selection
+        self.first = (first,)
+        self.selection = selection
 
     @classmethod
     def train(
         cls, first: Any, data: TreeData, folds: int, running: RunOptions, share: float
     ) -> tuple[Self, Guide]:
-        """Train a first parser; also return candidate arcs from parsers not trained on the same
-        sentences.
+        """Train a first parser, and select candidate arcs for training.
 
-        ``share`` of the gold arcs are candidates, and at most :attr:`most` arcs of a word.
+        These are from parsers that were not trained on the same sentences. ``share`` of the gold
+        arcs are candidates, and at most :attr:`most` arcs of a word.
         """
         cls.check_whole(data.whole)
-        treebank, weights = data.treebank, data.weights
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # there was a warning about the templates
-            first, guide = cross_fit(first, treebank, weights, folds, running)
-        stage = cls(first, Selection(likely_margin(guide, treebank, share), cls.most))
-        right = completed(first.model_.codec.structure, guide, treebank)
-        return stage, candidate_arcs(guide, treebank, stage.selection, [right], cls.corrects)
+            first, guide = cross_fit(first, data.treebank, data.weights, folds, running)
+        margin = margin_of_candidates(guide, data.treebank, share)
+        stage = cls(first, Selection(margin=margin, most=cls.most))
+        right = complete_heads(first.model_.codec.structure, guide, data.treebank)
+        guide = candidate_arcs(guide, data.treebank, stage.selection, [right], cls.corrects)
+        return stage, guide
 
     @classmethod
     def check_whole(cls, whole: bool) -> None:
         if not whole:
-            what, remedy = cls.asked
             raise InputError(
-                f"A parser with {what} learns from all sentences at once: give them to fit, or set {remedy}."
+                f"A parser with {cls.parameter} learns from all sentences at once: "
+                f"give them to fit, or set {cls.setting_for_none}."
             )
 
-    def guide(self, treebank: Treebank, asked: Asked) -> Guide:
-        decoder = TreeDecoder(self.first[0].model_, n_jobs=asked.n_jobs)
-        guide = advice_of(decoder, treebank, asked.constraints)
-        selection = self.selection._replace(margin=np.inf) if asked.wide else self.selection
-        return candidate_arcs(guide, treebank, selection, asked.right, self.corrects)
+    def guide(self, treebank: Treebank, request: AdviceRequest) -> Guide:
+        decoder = TreeDecoder(self.first[0].model_, n_jobs=request.n_jobs)
+        guide = advice_of(decoder, treebank, request.constraints)
+        selection = self.selection
+        if request.wide:
+            selection = selection._replace(margin=np.inf)
+        return candidate_arcs(guide, treebank, selection, request.right, self.corrects)
 
     def pack(self, training: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         packer = Packer()
@@ -333,17 +351,17 @@ class CoarseToFine(SingleStage):
 
     @classmethod
     def unpack(cls, kind: type[Any], values: Manifest, unpacker: Unpacker) -> Self:
-        """The inverse of :meth:`pack`; ``kind`` is the class of the parser."""
-        first = kind._from_model(
-            values["first"], Unpacker(below(unpacker.arrays, "first/"), unpacker.parts)
-        )
+        """Create the stage from the result of :meth:`pack`; ``kind`` is the class of the parser."""
+        of_first = Unpacker(below(unpacker.arrays, "first/"), unpacker.parts)
+        first = kind._from_model(values["first"], of_first)
         return cls(first, Selection(*values["selection"]))
 
 
 class SecondOrder(CoarseToFine):
     """A first parser of arcs, and a model of parts that adds to its potentials."""
 
-    asked = "order=2", "order=1"
+    parameter = "order=2"
+    setting_for_none = "order=1"
     corrects = True
     most = 8
     memory = FOR_PARTS
@@ -354,23 +372,28 @@ class SecondOrder(CoarseToFine):
     def models(self, model: OnlineModel[TreeCodec]) -> list[OnlineModel[TreeCodec]]:
         return [self.first[0].model_, model]
 
-    def templates(self, own: TemplateSet) -> TemplateSet:
-        return TemplateSet([*self.first[0].model_.codec.templates, *own], own.lexicons)
+    def templates(self, of_last_model: TemplateSet) -> TemplateSet:
+        of_arcs = self.first[0].model_.codec.templates
+        return TemplateSet([*of_arcs, *of_last_model], of_last_model.lexicons)
 
     def epochs(self, epochs: int) -> int:
         return min(epochs, PART_EPOCHS)
 
-    def explained(
-        self, found: Contributions, treebank: Treebank, given: list, direction: Potentials
+    def with_contributions_of_first(
+        self,
+        contributions: Contributions,
+        treebank: Treebank,
+        request: AdviceRequest,
+        direction: Potentials,
     ) -> Contributions:
         first = self.first[0].model_
-        sentence = first.codec.tokens(treebank, right=given, wide=True).sentence(0)
-        of_arcs = contributions(first.predictor(), sentence, direction)
-        rest = {name: value for name, value in found.groups.items() if name != GIVEN}
-        return Contributions({**of_arcs.groups, **rest}, [*of_arcs.pieces, *found.pieces])
+        sentence = first.codec.tokens(treebank, request).sentence(0)
+        of_arcs = group_contributions.contributions(first.predictor(), sentence, direction)
+        groups = dict(contributions.groups)
+        groups.pop(group_contributions.GIVEN, None)
+        return Contributions(of_arcs.groups | groups, [*of_arcs.pieces, *contributions.pieces])
 
     def restricted(self, names: Sequence[str], restrict: Callable) -> Self:
-        own = self.first[0].model_.codec.templates.names
-        return type(self)(
-            restrict(self.first[0], [name for name in names if name in own]), self.selection
-        )
+        names_of_first = self.first[0].model_.codec.templates.names
+        names_to_keep = [name for name in names if name in names_of_first]
+        return type(self)(restrict(self.first[0], names_to_keep), self.selection)

@@ -33,12 +33,9 @@ def saved_templates(
     is_file = isinstance(templates, (str, os.PathLike)) and templates not in NAMED_SETS
     if isinstance(templates, str) and not is_file:
         return templates
-    found = (
-        used
-        if is_file and used is not None
-        else TemplateSet.resolve(templates, dict.fromkeys(lexicons))
-    )
-    return str(found).splitlines()
+    if used is None or not is_file:
+        used = TemplateSet.resolve(templates, dict.fromkeys(lexicons))
+    return str(used).splitlines()
 
 
 def template_banks(trainer: OnlineTrainer) -> list[ArcTemplateBank]:
@@ -48,17 +45,20 @@ def template_banks(trainer: OnlineTrainer) -> list[ArcTemplateBank]:
 
 def restricted_banks(trainer: OnlineTrainer, names: Sequence[str]) -> list[ArcTemplateBank]:
     """Return copies of the banks with some of their templates; banks without any are left out."""
-    kept = [
-        (bank, [name for name in names if name in bank.names]) for bank in template_banks(trainer)
-    ]
-    return [bank.restricted(bank.templates.keep(own)) for bank, own in kept if own]
+    banks = []
+    for bank in template_banks(trainer):
+        names_of_bank = [name for name in names if name in bank.names]
+        if names_of_bank:
+            banks.append(bank.restricted(bank.templates.keep(names_of_bank)))
+    return banks
 
 
 def select_templates(
     parser: Any, templates: TemplateSet, data: TreeData, running: RunOptions
 ) -> tuple[TemplateSet, list[Record] | None]:
-    """Select the templates to keep by training on a treebank; return them, and the curve of
-    ``keep="auto"``.
+    """Select the templates to keep by training on a treebank.
+
+    Returns them, and with ``keep="auto"`` the curve of the search.
 
     Parameters
     ----------
@@ -74,26 +74,32 @@ def select_templates(
     from sklearn.base import clone
 
     def train(stage: str, templates: TemplateSet, chosen: np.ndarray, **settings: str) -> Any:
-        options = in_folder(running, stage)
-        own = None if data.weights is None else data.weights[chosen]
-        unlabeled = clone(parser).set_params(
-            templates=templates, keep=None, labeled=False, **settings
-        )
+        weights = None if data.weights is None else data.weights[chosen]
+        settings_of_stage = {"templates": templates, "keep": None, "labeled": False, **settings}
         with warnings.catch_warnings():  # the final training gives the same warnings
             warnings.simplefilter("ignore", DataWarning)
-            return unlabeled.fit(data.treebank[chosen], sample_weight=own, **options)
-
-    keep, n = parser.keep, len(data.treebank)
-    if isinstance(keep, str):
-        if n < 4 * PERIOD:
-            raise InputError(
-                f'keep="auto" holds out one sentence in {PERIOD}, and there are {n}: give a number.'
+            return (
+                clone(parser)
+                .set_params(**settings_of_stage)
+                .fit(data.treebank[chosen], sample_weight=weights, **in_folder(running, stage))
             )
-        return fewest_templates(
-            train, templates, data.treebank, tqdm.write if parser.verbose else lambda line: None
-        )
-    check_number("keep", keep, above=0, below=len(templates) + 1, integer=True)
-    return templates.keep(train("selection", templates, np.arange(n)).ranking()[:keep]), None
+
+    n_sentences = len(data.treebank)
+    if isinstance(parser.keep, str):
+        if n_sentences < 4 * PERIOD:
+            raise InputError(
+                f'keep="auto" holds out one sentence in {PERIOD}, '
+                f"and there are {n_sentences}: give a number."
+            )
+        tell = tqdm.write if parser.verbose else _say_nothing
+        return fewest_templates(train, templates, data.treebank, tell)
+    check_number("keep", parser.keep, above=0, below=len(templates) + 1, integer=True)
+    ranking = train("selection", templates, np.arange(n_sentences)).ranking()
+    return templates.keep(ranking[: parser.keep]), None
+
+
+def _say_nothing(line: str) -> None:
+    """Ignore a line of text."""
 
 
 def fewest_templates(
@@ -126,51 +132,89 @@ def fewest_templates(
     curve : list of dict
         See ``pruning_curve_`` of :class:`omkl.DependencyParser`.
     """
-    held_out = np.arange(len(treebank)) % PERIOD == PERIOD - 1
-    chosen, others = np.flatnonzero(~held_out), np.flatnonzero(held_out)
-    gold, for_ranking = treebank[others[1::2]], treebank[others[::2][:RANKED]]
     tell(
-        f"Selecting from {len(templates)} templates takes two to three times as long as training once."
+        f"Selecting from {len(templates)} templates takes two to three times as long "
+        "as training once."
     )
-
-    def measured(templates: TemplateSet, **settings: str) -> tuple[Any, np.ndarray]:
-        """Train with some templates; return the parser and its number of correct heads per held-out
-        sentence.
-        """
-        parser = train(f"selection-{len(templates)}", templates, chosen, **settings)
-        right = (parser.parse(gold).heads == gold.heads).astype(np.float64)
-        tell(f"{len(templates)} templates: {right.mean():.1%} of the held-out heads are right.")
-        return parser, np.add.reduceat(right, gold.offsets[:-1])
-
-    parser, counts = measured(templates)
-    right, sets = {len(templates): counts}, {len(templates): _in_use(parser)}
-    size = len(sets[len(templates)])
+    held_out = np.arange(len(treebank)) % PERIOD == PERIOD - 1
+    others = np.flatnonzero(held_out)
+    for_ranking = treebank[others[::2][:RANKED]]
+    trials = _Trials(train, np.flatnonzero(~held_out), treebank[others[1::2]], tell)
+    parser = trials.train(templates)
+    names_by_size = {len(templates): _names_in_use(parser)}
+    size = len(names_by_size[len(templates)])
     while size > 1:
-        size = min(size // 2, len(_in_use(parser)))
-        increase = {
-            record["group"]: record["loss_increase"] for record in parser.group_report(for_ranking)
-        }
-        names = arcs_first(
-            sorted(_in_use(parser), key=increase.__getitem__, reverse=True), parser.templates_
-        )
-        sets[size] = names[:size]
+        size = min(size // 2, len(_names_in_use(parser)))
+        increases = {}
+        for record in parser.group_report(for_ranking):
+            increases[record["group"]] = record["loss_increase"]
+        ranking = sorted(_names_in_use(parser), key=increases.__getitem__, reverse=True)
+        names_by_size[size] = arcs_first(ranking, parser.templates_)[:size]
         # the first training has already tested templates out of sample
-        parser, right[size] = measured(parser.templates_.keep(sets[size]), weighting="norms")
-    best = max(right, key=lambda n: right[n].sum())
-    curve = []
-    for n, own in right.items():
-        behind = right[best] - own
-        sums = own.sum(), behind.sum(), np.sqrt(len(own) * behind.var(ddof=1))
-        accuracy, less, error = (float(total / gold.n_words) for total in sums)
-        curve.append(
-            {"templates": n, "accuracy": accuracy, "behind": less, "standard_error": error}
-        )
-    knee = min(n for n, point in zip(right, curve) if point["behind"] <= point["standard_error"])
-    tell(f"{len(sets[knee])} of {len(templates)} templates stay.")
-    return templates.keep(sets[knee]), curve
+        parser = trials.train(parser.templates_.keep(names_by_size[size]), weighting="norms")
+    curve = trials.curve()
+    knee = min(point["templates"] for point in curve if point["behind"] <= point["standard_error"])
+    names = names_by_size[knee]
+    tell(f"{len(names)} of {len(templates)} templates stay.")
+    return templates.keep(names), curve
 
 
-def _in_use(parser: Any) -> list[str]:
+class _Trials:
+    """Parsers with fewer and fewer templates, compared on held-out sentences.
+
+    Parameters
+    ----------
+    train, tell : callable
+        See :func:`fewest_templates`.
+    chosen : int array
+        Training sentences.
+    gold : Treebank
+        Held-out sentences.
+    """
+
+    def __init__(
+        self,
+        train: Callable[..., Any],
+        chosen: np.ndarray,
+        gold: Treebank,
+        tell: Callable[[str], object],
+    ) -> None:
+        self._train = train
+        self._chosen = chosen
+        self._gold = gold
+        self._tell = tell
+        #: Number of correct heads of each held-out sentence, by the number of templates.
+        self._n_right: dict[int, np.ndarray] = {}
+
+    def train(self, templates: TemplateSet, **settings: str) -> Any:
+        """Train a parser with some templates, and count its correct heads."""
+        n = len(templates)
+        parser = self._train(f"selection-{n}", templates, self._chosen, **settings)
+        right = (parser.parse(self._gold).heads == self._gold.heads).astype(np.float64)
+        self._tell(f"{n} templates: {right.mean():.1%} of the held-out heads are right.")
+        self._n_right[n] = np.add.reduceat(right, self._gold.offsets[:-1])
+        return parser
+
+    def curve(self) -> list[Record]:
+        """Return the accuracy by the number of templates, in comparison with the best number."""
+        best = max(self._n_right.values(), key=np.sum)
+        n_words = self._gold.n_words
+        curve = []
+        for n_templates, n_right in self._n_right.items():
+            behind = best - n_right
+            error = np.sqrt(len(behind) * behind.var(ddof=1))
+            curve.append(
+                {
+                    "templates": n_templates,
+                    "accuracy": float(n_right.sum() / n_words),
+                    "behind": float(behind.sum() / n_words),
+                    "standard_error": float(error / n_words),
+                }
+            )
+        return curve
+
+
+def _names_in_use(parser: Any) -> list[str]:
     """Return the names of the templates with a weight."""
     return [name for name, weight in parser.template_weights_.items() if weight > 0]
 

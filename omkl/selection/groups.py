@@ -179,7 +179,7 @@ def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) ->
 
     Knockoffs read fields of other words with the same fields ``context``.
     """
-    templates = TreebankCodec(estimator).suited(
+    templates = TreebankCodec(estimator).suitable_templates(
         estimator._read(TrainingBlock(treebank, None, None), whole=True)
     )
     TemplateSet([f"h.{field}" for field in context], templates.lexicons)  # checks the fields

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 
 import omkl
 from omkl.annotation.edits import apply_edit, edit_of
-from omkl.annotation.tagger import Lemmatizer
+from omkl.annotation.tagger import Lemmatizer, TaggedWord
 from omkl.data import (
     Sentence,
     Stream,
@@ -70,16 +70,24 @@ def test_an_edit_makes_the_lemma_of_its_form(form, lemma):
 
 
 def test_lemmas_of_known_words_are_remembered_and_of_others_guessed():
-    words = [(f"{a}{b}s", "NOUN", "Plur") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]]
-    words += [(f"{a}{b}ted", "VERB", "Past") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]]
-    lemmas = [form.removesuffix("s").removesuffix("ted") for form, _, _ in words]
-    irregular = ("geese", "NOUN", "Plur")
+    words = [
+        TaggedWord(f"{a}{b}s", "NOUN", "Plur") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]
+    ]
+    words += [
+        TaggedWord(f"{a}{b}ted", "VERB", "Past") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]
+    ]
+    lemmas = [form.removesuffix("s").removesuffix("ted") for form, *_ in words]
+    irregular = TaggedWord("geese", "NOUN", "Plur")
     labeler = omkl.SequenceLabeler(transitions=None, epochs=4, random_state=0)
     lemmatizer = Lemmatizer().fit(
         zip([*words, irregular], [*lemmas, "goose"]), lambda X, y: clone(labeler).fit(X, y)
     )
-    unknown = [("zuzus", "NOUN", "Plur"), ("zuzuted", "VERB", "Past"), ("x", "ADJ", "_")]
-    assert lemmatizer.predict([irregular, ("geese", "NOUN", "Sing"), *unknown]) == [
+    unknown = [
+        TaggedWord("zuzus", "NOUN", "Plur"),
+        TaggedWord("zuzuted", "VERB", "Past"),
+        TaggedWord("x", "ADJ", "_"),
+    ]
+    assert lemmatizer.predict([irregular, TaggedWord("geese", "NOUN", "Sing"), *unknown]) == [
         "goose",
         "goose",
         "zuzu",
@@ -89,14 +97,20 @@ def test_lemmas_of_known_words_are_remembered_and_of_others_guessed():
 
 
 def test_words_that_are_too_short_get_the_best_lemma_that_can_be_made():
-    words = [(f"{a}{b}pod", "VERB", "Past") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]]
-    words += [(f"{a}{b}d", "VERB", "Past") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]]
-    lemmas = [form.removesuffix("d").removesuffix("po") for form, _, _ in words]
+    words = [
+        TaggedWord(f"{a}{b}pod", "VERB", "Past") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]
+    ]
+    words += [
+        TaggedWord(f"{a}{b}d", "VERB", "Past") for a in SYLLABLES[:20] for b in SYLLABLES[20:24]
+    ]
+    lemmas = [form.removesuffix("d").removesuffix("po") for form, *_ in words]
     labeler = omkl.SequenceLabeler(transitions=None, epochs=4, random_state=0)
     lemmatizer = Lemmatizer().fit(zip(words, lemmas), lambda X, y, *rest: labeler.fit(X, y))
     assert set(labeler.classes_) == {edit_of("apod", "a"), edit_of("ad", "a")}
-    assert lemmatizer.predict([("kapod", "VERB", "Past"), ("pod", "VERB", "Past")]) == ["ka", "po"]
-    assert lemmatizer.predict([("d", "VERB", "Past")]) == ["d"]
+    assert lemmatizer.predict(
+        [TaggedWord("kapod", "VERB", "Past"), TaggedWord("pod", "VERB", "Past")]
+    ) == ["ka", "po"]
+    assert lemmatizer.predict([TaggedWord("d", "VERB", "Past")]) == ["d"]
 
 
 def test_all_parts_are_learned(annotator, test):
@@ -145,7 +159,7 @@ def test_each_labeler_alone_gives_the_same_labels(annotator, test):
                 assert label.split("\t") == [sentence.xpos[i], feats]
                 predicted["morphology"] += 1
             labeler = models.get(f"lemmas of {tag}")
-            if labeler and "\t".join((form, tag)) not in lemmatizer.known:
+            if labeler and "\t".join((form, tag)) not in lemmatizer.lemmas:
                 suffixes = {f"suffix{k}|feats": f"{own[f'suffix{k}']}|{feats}" for k in range(1, 5)}
                 ((edit,),) = labeler.predict(
                     [[own | {"suffix6": form.lower()[-6:], "feats": feats} | suffixes]]

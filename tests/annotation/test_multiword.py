@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 import omkl
 from omkl.annotation.edits import WHOLE, apply_rule, rule_of
-from omkl.annotation.tagger import OWN_KEYS, as_dict, own_values
+from omkl.annotation.tagger import FORM_KEYS, as_dict, form_values
 from omkl.annotation.tokenizer import MultiwordSplitter
 
 from .made_language import SYLLABLES
@@ -24,7 +24,7 @@ def features_of(form):
     lower = form.lower()
     affixes = {f"prefix{k}": lower[:k] for k in range(5, 9)}
     affixes |= {f"suffix{k}": lower[-k:] for k in range(6, 9)}
-    return as_dict(OWN_KEYS, own_values(form)) | affixes
+    return as_dict(FORM_KEYS, form_values(form)) | affixes
 
 
 @given(FORMS, st.lists(FORMS, min_size=2, max_size=3))
@@ -74,7 +74,7 @@ def test_tokens_are_split_by_the_best_rule_that_can_be_applied():
     tokens += [(stem + suffix, [stem, suffix]) for suffix in suffixes for stem in stems[::2]]
     splitter = fitted(tokens)
     forms = [*prefixes, *suffixes, "x", "xy", "hlo", "lolo", "wo", "who", "bhme", "lomeo", "xx"]
-    forms = [form for form in forms if form not in splitter.known]
+    forms = [form for form in forms if form not in splitter.words_of]
     found = splitter.split(forms)
     n_refused = 0
     for form in forms:

@@ -14,14 +14,8 @@ from hypothesis import strategies as st
 from omkl import evaluate_treebanks
 from omkl.data import Sentence, Treebank, read_treebank, write_treebank
 from omkl.exceptions import InputError
-from omkl.parsing.evaluation import (
-    CONTENT_RELATIONS,
-    FUNCTION_RELATIONS,
-    Segmentation,
-    Word,
-    aligned,
-    universal_features,
-)
+from omkl.parsing.alignment import Segmentation, Word, align_words
+from omkl.parsing.evaluation import CONTENT_RELATIONS, FUNCTION_RELATIONS, universal_features
 
 TEXT = "abcaabbcabcb"
 RELATIONS = ("nsubj", "det", "case", "root:x", "punct", "obj:y")
@@ -193,7 +187,7 @@ def segmented(text):
 )
 def test_multiword_tokens_are_aligned_by_forms(gold, predicted, n):
     ours, theirs = segmented(gold), segmented(predicted)
-    pairs = aligned(ours, theirs)
+    pairs = align_words(ours, theirs)
     assert len(pairs) == n
     for g, p in pairs:
         assert ours[g].form == theirs[p].form or (ours[g][1:3] == theirs[p][1:3])
@@ -202,7 +196,7 @@ def test_multiword_tokens_are_aligned_by_forms(gold, predicted, n):
 @given(st.lists(st.sampled_from("ab"), max_size=5), st.lists(st.sampled_from("abc"), max_size=5))
 def test_words_of_one_token_are_aligned_by_a_longest_common_subsequence(ours, theirs):
     words = [[Word(form, 0, 9, True) for form in forms] for forms in (ours, theirs)]
-    found = aligned(*words)
+    found = align_words(*words)
     longest = max(
         n
         for n in range(6)

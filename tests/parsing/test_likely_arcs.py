@@ -20,9 +20,9 @@ from omkl.parsing.stages import (
     Selection,
     advice_of,
     candidate_arcs,
-    completed,
+    complete_heads,
     cross_fit,
-    likely_margin,
+    margin_of_candidates,
 )
 from omkl.structures import NonProjectiveTree
 
@@ -111,7 +111,7 @@ def treebank_of(heads):
 def test_the_margin_holds_its_share_of_right_arcs(grammar, fitted):
     train, _ = grammar
     _, guide = cross_fit(fitted.first_, train, None, 2, {})
-    margin = likely_margin(guide, train, 0.9)
+    margin = margin_of_candidates(guide, train, 0.9)
     assert margin == fitted.model_.codec.stage.selection.margin
     below = []
     for own, heads in zip((own.potentials for own in guide.arcs), train.trees()):
@@ -156,7 +156,7 @@ def test_unknown_heads_are_those_of_the_best_tree_that_agrees(grammar, fitted):
     guide = advice_of(fitted.first_._decoder, gold)
     right = gold.heads.copy()
     gold.heads[::3] = -1
-    heads = completed(NonProjectiveTree(), guide, gold)
+    heads = complete_heads(NonProjectiveTree(), guide, gold)
     known = gold.heads >= 0
     assert np.array_equal(heads[known], right[known])
     for own, arcs, tree in zip(gold.trees(), guide.arcs, np.split(heads, gold.offsets[1:-1])):

@@ -13,7 +13,7 @@ from omkl.data import Sentence, Stream, Treebank, stream_conllu, synthetic_treeb
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import TemplateSet
 from omkl.groups.templates.language import NAMED_SETS
-from omkl.parsing.sentences import suited
+from omkl.parsing.sentences import suitable_templates
 from omkl.parsing.template_selection import PERIOD, fewest_templates
 
 INFORMATIVE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
@@ -186,7 +186,9 @@ def silently(call):
 @pytest.mark.parametrize("name", NAMED_SETS)
 def test_a_set_without_xpos_is_the_set_whose_views_read_upos(treebank, name):
     """Compare with rewritten templates."""
-    chosen, change = suited(TemplateSet.resolve(name), without(treebank, "xpos"), whole=False)
+    chosen, change = suitable_templates(
+        TemplateSet.resolve(name), without(treebank, "xpos"), whole=False
+    )
     expected = {}
     for template in TemplateSet.resolve(name):
         atoms = template.atoms.replace("xpos", "upos").split()
@@ -204,7 +206,7 @@ def test_templates_that_become_equal_are_merged_and_keep_the_name_of_the_first(t
     templates = TemplateSet(
         ["h.upos m.xpos", "own = h.xpos m.upos", "fine = h.form m.xpos m.upos", "h.form m.upos"]
     )
-    chosen, change = suited(templates, without(treebank, "xpos"))
+    chosen, change = suitable_templates(templates, without(treebank, "xpos"))
     assert list(map(str, chosen)) == ["h.upos m.upos", "fine = h.form m.upos"]
     assert "2 of 4 templates" in change
     assert "2 are then equal to others" in change
@@ -214,10 +216,10 @@ def test_fields_of_relatives_are_replaced_and_left_out_alike(treebank):
     templates = TemplateSet(
         ["m.parent_xpos h.xpos", "m.parent_parent_upos", "m.parent_lemma", "m.valency"]
     )
-    chosen, _ = suited(templates, without(treebank, "xpos", "lemmas"))
+    chosen, _ = suitable_templates(templates, without(treebank, "xpos", "lemmas"))
     assert chosen.names == ["h.upos m.parent_upos", "m.parent_parent_upos", "m.valency"]
     few = replace(treebank, xpos=treebank.xpos * (np.arange(treebank.n_words) % 50 == 0))
-    assert suited(templates[:1], few)[0].names == chosen.names[:1]
+    assert suitable_templates(templates[:1], few)[0].names == chosen.names[:1]
 
 
 def test_tags_of_one_kind_serve_for_both(treebank):
@@ -233,17 +235,17 @@ def test_tags_of_one_kind_serve_for_both(treebank):
             ["h.upos m.upos direction", "m.upos distance", *TEMPLATES[3:]],
         ),
     ):
-        assert suited(TemplateSet(templates), data)[0].names == names
+        assert suitable_templates(TemplateSet(templates), data)[0].names == names
     with pytest.raises(InputError, match="a field that the data lacks: 'UPOS', 'XPOS'"):
-        suited(TemplateSet(TEMPLATES[:2]), without(treebank, "upos", "xpos"))
+        suitable_templates(TemplateSet(TEMPLATES[:2]), without(treebank, "upos", "xpos"))
 
 
 def test_attributes_that_no_word_has_are_left_out_only_of_what_is_whole(treebank):
     templates = TemplateSet(["h.upos", "h.Case m.Case", "h.Nonsense m.upos"])
-    chosen, change = suited(templates, treebank)
+    chosen, change = suitable_templates(templates, treebank)
     assert chosen.names == ["h.upos", "h.Case m.Case"]
     assert "no word has 'Nonsense', which 1 read" in change
-    assert suited(templates, treebank, whole=False) == (templates, "")
+    assert suitable_templates(templates, treebank, whole=False) == (templates, "")
 
 
 def test_a_parser_without_xpos_is_that_of_upos_in_its_place(treebank):
