@@ -1,5 +1,4 @@
-r"""Log-partition and arc marginals of all arborescences of a dense score matrix, without
-subtractions.
+r"""Log-partition and marginals of all arborescences of a dense score matrix, without subtractions.
 
 The Matrix-Tree theorem (Tutte 1984; Koo et al. 2007) uses the determinant and the inverse of the
 Laplacian. These lose all accuracy if the best heads form a cycle, because the Laplacian is then
@@ -7,11 +6,16 @@ nearly singular. Instead, eliminate one token after the other from the graph (Gr
 Heyman 1985). Let a token's ancestors be a random walk that goes from ``m`` to its head ``h`` with
 probability ``W[h, m] / sum_h W[h, m]``. Eliminating ``k`` gives
 
-.. math:: W'[h, m] = W[h, m] + W[h, k] W[k, m] / p_k, \qquad p_k = \sum_{h \neq k} W[h, k], \qquad Z = \prod_k p_k,
+.. math::
+
+    W'[h, m] = W[h, m] + W[h, k] W[k, m] / p_k, \qquad p_k = \sum_{h \neq k} W[h, k], \qquad
+    Z = \prod_k p_k,
 
 and the marginal of an arc is, for the walk stopped at the root 0 (Wilson 1996),
 
-.. math:: \mu[h, m] \propto W[h, m] \, P(\text{the walk from } h \text{ meets } 0 \text{ before } m).
+.. math::
+
+    \mu[h, m] \propto W[h, m] \, P(\text{the walk from } h \text{ meets } 0 \text{ before } m).
 
 All terms are positive, so every number has nearly full relative accuracy, even if the Laplacian is
 nearly singular. Each ``m`` requires the elimination of all other tokens; recursive halving of the
@@ -22,20 +26,41 @@ trees with one root child outweigh all others by far. Without subtractions, such
 accurate.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from omkl._compilation import compiled, inner
+from omkl._compilation import borrowing, compiled, inner
 
 #: Factor of the root's arcs for a single root child, and its logarithm.
 ROOT, LOG_ROOT = 1e-150, -345.38776394910684
 #: Log of the smallest share of its bound for which Z is exact to rounding. Weights that underflow
 #: are below 1e-300 of the bound, or below 1e-150 for a single root child.
 LEAST_LOG_SHARE, LEAST_LOG_SHARE_SINGLE_ROOT = -460.0, -230.0
+#: Columns of a task: its tokens ``LOW : HIGH`` remain of the tokens ``FROM_LOW : FROM_HIGH`` of the
+#: level above.
+LOW, HIGH, FROM_LOW, FROM_HIGH, LEVEL, N_COLUMNS = range(6)
+#: Columns of an elimination: the token, and the range of tokens at that time.
+TOKEN, FIRST, LAST, N_ENTRIES = range(4)
+
+
+class Elimination(NamedTuple):
+    """What eliminated tokens leave behind.
+
+    ``passing[i, k]`` (n, n) is the probability that the walk goes from k to i when k is eliminated,
+    ``direct`` (n,) that it then goes to the root. ``order`` (n, N_ENTRIES) has the eliminated
+    tokens. ``ever`` (n,) is memory for the probability of ever going to the root.
+    """
+
+    passing: np.ndarray
+    direct: np.ndarray
+    ever: np.ndarray
+    order: np.ndarray
 
 
 @compiled
 def marginals(scores, single_root, expected):
-    """Write arc marginals into the zero array ``expected``; return log Z.
+    """Write arc marginals into the zero array ``expected`` (n + 1, n + 1); return log Z.
 
     Return +inf if a score is nan or +inf, and nan if numbers may have underflowed or there is no
     tree.
@@ -45,36 +70,30 @@ def marginals(scores, single_root, expected):
     n_levels = 1
     while 2 ** (n_levels - 1) < n:
         n_levels += 1
-    blocks = np.empty(
-        (n_levels + 1, n + 1, n)
-    )  # graph of each level: row 0 has the arcs of the root, i + 1 of token i
-    shift, log_bound = exponentiate(scores, single_root, blocks[0])
+    # the graph of each level: row 0 has the arcs of the root, i + 1 those of token i
+    graphs = np.empty((n_levels + 1, n + 1, n))
+    shift, log_bound = exponentiate(scores, single_root, graphs[0])
     if not np.isfinite(log_bound):
         return log_bound
-    incoming = blocks[0].T.copy()
-    passing = np.empty(
-        (n, n)
-    )  # passing[i, k]: probability that the walk goes from k to i, when k is eliminated
-    escape = np.empty((2, n))  # probability of going to the root: directly, and ever
-    order = np.empty(
-        (n, 3), np.int64
-    )  # the eliminated tokens, and the ranges of tokens at that time
-    tasks = np.empty((2 * n_levels + 2, 5), np.int64)
+    incoming = graphs[0].T.copy()
+    elimination = Elimination(
+        passing=np.empty((n, n)),
+        direct=np.empty(n),
+        ever=np.empty(n),
+        order=np.empty((n, N_ENTRIES), np.int64),
+    )
+    tasks = np.empty((2 * n_levels + 2, N_COLUMNS), np.int64)
     _put(tasks[0], 0, n, 0, n, 0)
-    n_tasks, log_pivots = 1, 0.0
+    n_tasks = 1
+    log_pivots = 0.0
     while n_tasks:
         n_tasks -= 1
         low, high, from_low, from_high, level = tasks[n_tasks]
+        is_first_visit = low == 0
         if level > 0:
-            graph = blocks[level]
-            above = blocks[level - 1]
-            for m in range(from_low, from_high):
-                graph[0, m] = above[0, m]
-            for h in range(from_low + 1, from_high + 1):
-                for m in range(from_low, from_high):
-                    graph[h, m] = above[h, m]
-            log_pivot = eliminate(graph, low, high, from_low, from_high, passing, escape[0], order)
-            if low == 0:
+            copy_graph(graphs[level - 1], graphs[level], from_low, from_high)
+            log_pivot = eliminate(graphs[level], low, high, from_low, from_high, elimination)
+            if is_first_visit:
                 log_pivots += log_pivot
             if not np.isfinite(log_pivot):
                 return np.nan
@@ -84,8 +103,8 @@ def marginals(scores, single_root, expected):
             _put(tasks[n_tasks + 1], low, middle, low, high, level + 1)
             n_tasks += 2
             continue
-        total = escaping(low, incoming[low], passing, escape, order, expected)
-        if low == 0:  # first visit of this level
+        total = escaping(low, incoming[low], elimination, expected)
+        if is_first_visit:
             log_pivots += np.log(total)
         if not log_pivots - log_bound > least or np.isnan(total):
             return np.nan
@@ -94,32 +113,21 @@ def marginals(scores, single_root, expected):
 
 @inner
 def exponentiate(scores, single_root, graph):
-    """Write ``exp(score - shift of the column)`` into ``graph``; return the sum of the shifts, and
-    a bound on log Z.
+    """Write ``exp(score - shift of the column)`` into ``graph`` (n + 1, n); return the sum of the
+    shifts, and a bound on log Z.
 
     Every tree has one arc per column. With a single root child, the arc from the root has an
     additional shift.
     """
     n = scores.shape[0] - 1
     shifts = np.empty(n)
-    sums = np.empty(n)
-    for m in range(n):
-        sums[m] = 0.0
-        shifts[m] = -np.inf if single_root else scores[0, m + 1]
-    unfit = False
-    for h in range(n):
-        for m in range(n):
-            score = -np.inf if m == h else scores[h + 1, m + 1]
-            shifts[m] = score if score > shifts[m] else shifts[m]
-            unfit |= not score < np.inf
-    root_shift = -np.inf if single_root else 0.0
-    for m in range(n):
-        unfit |= not scores[0, m + 1] < np.inf
-        shifts[m] = shifts[m] if shifts[m] > -np.inf else 0.0
-        if single_root:
-            root_shift = max(root_shift, scores[0, m + 1] - shifts[m])
-    if unfit:
+    if not find_shifts(scores, single_root, shifts):
         return 0.0, np.inf
+    root_shift = 0.0
+    if single_root:
+        root_shift = -np.inf
+        for m in range(n):
+            root_shift = max(root_shift, scores[0, m + 1] - shifts[m])
     if root_shift == -np.inf:
         return 0.0, np.nan
     from_root = 0.0
@@ -127,6 +135,7 @@ def exponentiate(scores, single_root, graph):
         graph[0, m] = np.exp(scores[0, m + 1] - shifts[m] - root_shift)
         graph[0, m] *= ROOT if single_root else 1.0
         from_root += graph[0, m]
+    sums = np.zeros(n)
     for h in range(n):
         for m in range(n):
             graph[h + 1, m] = 0.0 if m == h else np.exp(scores[h + 1, m + 1] - shifts[m])
@@ -141,59 +150,101 @@ def exponentiate(scores, single_root, graph):
 
 
 @inner
+def find_shifts(scores, single_root, shifts):
+    """Write the highest score of the arcs into each token (n,), 0 if there is none, without those
+    of the root for a single root child; return False if a score is nan or +inf.
+    """
+    n = shifts.shape[0]
+    for m in range(n):
+        shifts[m] = -np.inf if single_root else scores[0, m + 1]
+    unfit = False
+    for h in range(n):
+        for m in range(n):
+            score = -np.inf if m == h else scores[h + 1, m + 1]
+            shifts[m] = score if score > shifts[m] else shifts[m]
+            unfit |= not score < np.inf
+    for m in range(n):
+        unfit |= not scores[0, m + 1] < np.inf
+        shifts[m] = shifts[m] if shifts[m] > -np.inf else 0.0
+    return not unfit
+
+
+@borrowing
 def _put(task, low, high, from_low, from_high, level):
-    """Describe a task; an assignment of a whole row would take two seconds to compile."""
-    task[0], task[1], task[2], task[3], task[4] = low, high, from_low, from_high, level
+    """Describe a task (N_COLUMNS,); to assign a whole row would take two seconds to compile."""
+    task[LOW] = low
+    task[HIGH] = high
+    task[FROM_LOW] = from_low
+    task[FROM_HIGH] = from_high
+    task[LEVEL] = level
 
 
-@inner
-def eliminate(graph, low, high, from_low, from_high, passing, direct, order):
+@borrowing
+def copy_graph(source, target, low, high):
+    """Copy the arcs among the tokens ``low : high``, and from the root into them, (n + 1, n)."""
+    for m in range(low, high):
+        target[0, m] = source[0, m]
+    for h in range(low + 1, high + 1):
+        for m in range(low, high):
+            target[h, m] = source[h, m]
+
+
+@borrowing
+def eliminate(graph, low, high, from_low, from_high, elimination):
     """Eliminate the tokens ``from_low : from_high`` except ``low : high``, at either end; return
     log prod p_k.
 
-    The remaining tokens always form a range, so all loops run along rows.
+    The remaining tokens always form a range, so all loops run along rows of ``graph`` (n + 1, n).
     """
-    n = direct.shape[0]
+    n = elimination.direct.shape[0]
     downwards = low == from_low
     n_done = n - (from_high - from_low)
+    n_steps = (from_high - from_low) - (high - low)
     log_pivots = 0.0
-    for step in range((from_high - from_low) - (high - low)):
+    for step in range(n_steps):
         k = from_high - 1 - step if downwards else from_low + step
         first, last = (low, k) if downwards else (k + 1, high)
-        done = order[n_done + step]
-        done[0], done[1], done[2] = k, min(first, k), max(last, k + 1)
+        done = elimination.order[n_done + step]
+        done[TOKEN] = k
+        done[FIRST] = min(first, k)
+        done[LAST] = max(last, k + 1)
         pivot = graph[0, k]
         for i in range(first, last):
             pivot += graph[i + 1, k]
         if not pivot > 0.0:
             return np.nan
         log_pivots += np.log(pivot)
-        direct[k] = graph[0, k] / pivot
+        elimination.direct[k] = graph[0, k] / pivot
         leaving = graph[k + 1, first:last]
-        root = graph[0, first:last]
-        for j in range(leaving.shape[0]):
-            root[j] += direct[k] * leaving[j]
+        add_multiple(graph[0, first:last], elimination.direct[k], leaving)
         for i in range(first, last):
             share = graph[i + 1, k] / pivot
-            passing[i, k] = share
-            row = graph[i + 1, first:last]
-            for j in range(leaving.shape[0]):
-                row[j] += share * leaving[j]
+            elimination.passing[i, k] = share
+            add_multiple(graph[i + 1, first:last], share, leaving)
     return log_pivots
 
 
-@inner
-def escaping(m, incoming, passing, escape, order, expected):
+@borrowing
+def add_multiple(row, factor, other):
+    """Add ``factor`` times another vector of the same length to a row."""
+    for j in range(other.shape[0]):
+        row[j] += factor * other[j]
+
+
+@borrowing
+def escaping(m, incoming, elimination, expected):
     """Write the marginals of the arcs into ``m`` after eliminating all others; return its pivot,
     nan if it is 0.
+
+    ``incoming`` (n + 1,) are the weights of these arcs, ``expected`` is (n + 1, n + 1).
     """
-    n = escape.shape[1]
-    ever = escape[1]
+    ever, passing = elimination.ever, elimination.passing
+    n = ever.shape[0]
     for i in range(n):
-        ever[i] = escape[0, i]
+        ever[i] = elimination.direct[i]
     ever[m] = 0.0
     for t in range(n - 2, -1, -1):
-        i, first, last = order[t]
+        i, first, last = elimination.order[t]
         likely = ever[i]
         for k in range(first):
             ever[k] += likely * passing[i, k]

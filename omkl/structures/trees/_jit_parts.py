@@ -9,56 +9,91 @@ modifiers ``s`` and ``m`` on one side of their head ``h``. The first modifier of
 inside to the outside. Positions 0 and ``length + 1`` in a list stand for no modifier.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from omkl._compilation import compiled, inner
+from omkl._compilation import borrowing, compiled, inner
 
 #: Improvements below this size are rounding errors.
 TINY = 1e-9
 #: Maximum number of sweeps over a sentence; more than ten are rare.
 SWEEPS = 100
+#: No candidate arc.
+NO_ARC = -1
 
 
 @compiled
 def list_parts(candidates):
-    """List the arcs with true entries in ``candidates``, (n + 1, n + 1), and number their parts."""
+    """List the arcs with true entries in ``candidates``, (n + 1, n + 1), and number their parts;
+    return the arrays of a :class:`PartLists`.
+    """
     n = candidates.shape[0] - 1
-    starts, free = np.zeros(n + 2, np.int64), np.zeros(n + 1, np.int64)
-    for h in range(n + 1):
-        for m in range(1, n + 1):
-            starts[m + 1] += candidates[h, m] and h != m
-    for m in range(1, n + 1):
-        free[m] = starts[m]
-        starts[m + 1] += starts[m]
+    starts = count_arcs(candidates)
+    free = starts[: n + 1].copy()
     n_arcs = starts[n + 1]
-    heads, modifiers, order, ranks = np.empty((4, n_arcs), np.int64)
-    bounds, siblings = np.zeros((2, 2 * n + 3), np.int64)
-    listed = 0
+    heads = np.empty(n_arcs, np.int64)
+    modifiers = np.empty(n_arcs, np.int64)
+    order = np.empty(n_arcs, np.int64)
+    ranks = np.empty(n_arcs, np.int64)
+    bounds = np.zeros(2 * n + 3, np.int64)
+    n_listed = 0
     for h in range(n + 1):
         for side in range(2):
-            step, m = 2 * side - 1, h + 2 * side - 1
+            step = 2 * side - 1
+            m = h + step
             while 1 <= m <= n:
                 if candidates[h, m]:
                     arc = free[m]
                     free[m] += 1
-                    heads[arc], modifiers[arc], order[listed], ranks[arc] = (
-                        h,
-                        m,
-                        arc,
-                        listed - bounds[2 * h + side],
-                    )
-                    listed += 1
+                    heads[arc] = h
+                    modifiers[arc] = m
+                    order[n_listed] = arc
+                    ranks[arc] = n_listed - bounds[2 * h + side]
+                    n_listed += 1
                 m += step
-            bounds[2 * h + side + 1] = listed
-    grandparents = np.zeros(n_arcs + 1, np.int64)
-    for arc in range(n_arcs):
-        h = heads[arc]
-        grandparents[arc + 1] = grandparents[arc] + (starts[h + 1] - starts[h] if h > 0 else 0)
-    siblings[0] = grandparents[n_arcs]
-    for side in range(2 * n + 2):
-        length = bounds[side + 1] - bounds[side]
-        siblings[side + 1] = siblings[side] + ((length + 1) * (length + 2) // 2 if length else 0)
+            bounds[2 * h + side + 1] = n_listed
+    grandparents = number_grandparents(starts, heads)
+    siblings = number_siblings(bounds, grandparents[n_arcs])
     return starts, heads, modifiers, order, ranks, bounds, grandparents, siblings
+
+
+@inner
+def count_arcs(candidates):
+    """Return the bounds (n + 2,) of the candidate arcs into each word."""
+    n = candidates.shape[0] - 1
+    starts = np.zeros(n + 2, np.int64)
+    for h in range(n + 1):
+        for m in range(1, n + 1):
+            starts[m + 1] += candidates[h, m] and h != m
+    for m in range(1, n + 1):
+        starts[m + 1] += starts[m]
+    return starts
+
+
+@inner
+def number_grandparents(starts, heads):
+    """Return the bounds (number of arcs + 1,) of the grandparent parts of each arc."""
+    grandparents = np.zeros(heads.shape[0] + 1, np.int64)
+    for arc in range(heads.shape[0]):
+        h = heads[arc]
+        n_parts = starts[h + 1] - starts[h] if h > 0 else 0
+        grandparents[arc + 1] = grandparents[arc] + n_parts
+    return grandparents
+
+
+@inner
+def number_siblings(bounds, first):
+    """Return the bounds (2 n + 3,) of the sibling parts of each head on each side, from ``first``
+    on.
+    """
+    siblings = np.zeros(bounds.shape[0], np.int64)
+    siblings[0] = first
+    for side in range(bounds.shape[0] - 1):
+        length = bounds[side + 1] - bounds[side]
+        n_parts = (length + 1) * (length + 2) // 2 if length else 0
+        siblings[side + 1] = siblings[side] + n_parts
+    return siblings
 
 
 @compiled
@@ -70,8 +105,10 @@ def sibling(lists, side, i, j):
 
 @compiled
 def arcs_of(lists, heads):
-    """Return the number of the candidate arc into each node of a tree, -1 for other arcs."""
-    current = np.full(heads.shape[0] + 1, -1)
+    """Return the candidate arc into each node (n + 1,) of a tree with ``heads`` (n,), NO_ARC for
+    other arcs.
+    """
+    current = np.full(heads.shape[0] + 1, NO_ARC)
     for m in range(1, heads.shape[0] + 1):
         for arc in range(lists.starts[m], lists.starts[m + 1]):
             if lists.heads[arc] == heads[m - 1]:
@@ -81,17 +118,19 @@ def arcs_of(lists, heads):
 
 @compiled
 def tree_parts(lists, heads):
-    """Return the count of each part in a tree of candidate arcs, in which heads can be unknown
-    (-1).
+    """Return the count of each part (number of parts,) in a tree of candidate arcs, in which heads
+    (n,) can be unknown (-1).
     """
     n = heads.shape[0]
-    current, counts = arcs_of(lists, heads), np.zeros(lists.siblings[-1])
+    current = arcs_of(lists, heads)
+    counts = np.zeros(lists.siblings[-1])
     for m in range(1, n + 1):
         h = heads[m - 1]
         if h > 0 and current[m] >= 0 and current[h] >= 0:
             counts[lists.grandparents[current[m]] + current[h] - lists.starts[h]] += 1.0
     for side in range(2 * n + 2):
-        low, high = lists.bounds[side], lists.bounds[side + 1]
+        low = lists.bounds[side]
+        high = lists.bounds[side + 1]
         last = 0
         for position in range(1, high - low + 1):
             arc = lists.order[low + position - 1]
@@ -103,85 +142,129 @@ def tree_parts(lists, heads):
     return counts
 
 
-@inner
-def score_heads(lists, scores, parts, current, m, values):
-    """Write the score of each candidate arc into m, and of its parts, given the arcs into all other
-    words.
+# ---- scores of other heads -----------------------------------------------------------------------
+
+
+class Climb(NamedTuple):
+    """A tree of candidate arcs that is improved.
+
+    ``scores`` (number of arcs,) and ``parts`` (number of parts,) are fixed. ``current`` (n + 1,)
+    has the arc into each node, and changes. ``values`` (n + 1,) is memory for :func:`score_heads`.
     """
-    starts, bounds, order, modifiers = lists.starts, lists.bounds, lists.order, lists.modifiers
+
+    lists: Any
+    scores: np.ndarray
+    parts: np.ndarray
+    single_root: bool
+    projective: bool
+    current: np.ndarray
+    values: np.ndarray
+
+
+@borrowing
+def score_heads(climb, m):
+    """Write the score of each candidate arc into m, and of its parts, given the arcs into all other
+    words, to ``climb.values``.
+    """
+    lists, parts, current, values = climb.lists, climb.parts, climb.current, climb.values
+    starts, bounds = lists.starts, lists.bounds
     first = starts[m]
+    n_values = starts[m + 1] - first
     for arc in range(first, starts[m + 1]):
         h = lists.heads[arc]
-        side = 2 * h + (1 if m > h else 0)
-        low, high = bounds[side], bounds[side + 1]
-        place = low + lists.ranks[arc]
-        before, after = place - 1, place + 1
-        while before >= low and current[modifiers[order[before]]] != order[before]:
-            before -= 1
-        while after < high and current[modifiers[order[after]]] != order[after]:
-            after += 1
-        i, own, j = before - low + 1, place - low + 1, after - low + 1
-        total = (
-            scores[arc] + parts[sibling(lists, side, i, own)] + parts[sibling(lists, side, own, j)]
-        )
-        total -= parts[sibling(lists, side, i, j)]
+        total = score_with_siblings(climb, arc, h, m)
         if h > 0:
             total += parts[lists.grandparents[arc] + current[h] - starts[h]]
         values[arc - first] = total
     for place in range(bounds[2 * m], bounds[2 * m + 2]):
-        child = order[place]
-        if current[modifiers[child]] == child:
+        child = lists.order[place]
+        if current[lists.modifiers[child]] == child:
             of_child = lists.grandparents[child]
-            for k in range(starts[m + 1] - first):
+            for k in range(n_values):
                 values[k] += parts[of_child + k]
 
 
-@inner
+@borrowing
+def score_with_siblings(climb, arc, h, m):
+    """Return the score of an arc from h to m, with its sibling parts in place of that without it."""
+    lists, parts, current = climb.lists, climb.parts, climb.current
+    order, modifiers = lists.order, lists.modifiers
+    side = 2 * h + (1 if m > h else 0)
+    low = lists.bounds[side]
+    high = lists.bounds[side + 1]
+    place = low + lists.ranks[arc]
+    before = place - 1
+    while before >= low and current[modifiers[order[before]]] != order[before]:
+        before -= 1
+    after = place + 1
+    while after < high and current[modifiers[order[after]]] != order[after]:
+        after += 1
+    first = before - low + 1
+    middle = place - low + 1
+    last = after - low + 1
+    inner_part = parts[sibling(lists, side, first, middle)]
+    outer_part = parts[sibling(lists, side, middle, last)]
+    return climb.scores[arc] + inner_part + outer_part - parts[sibling(lists, side, first, last)]
+
+
+# ---- allowed changes -----------------------------------------------------------------------------
+
+
+@borrowing
 def is_below(lists, current, node, m):
-    """Return True if a node is m or one of its descendants."""
+    """Return whether a node is m or one of its descendants, by the arcs ``current`` (n + 1,)."""
     while node > 0 and node != m:
         node = lists.heads[current[node]]
     return node == m
 
 
-@inner
-def crosses(lists, current, h, m, other):
-    """Return True if the arc from h to m crosses an arc of the tree, except the arcs into ``m`` and
-    ``other``.
+@borrowing
+def crosses(climb, h, m, other):
+    """Return whether the arc from h to m crosses an arc of the tree, except the arcs into ``m`` and
+    ``other``; never, if arcs may cross.
     """
-    low, high = min(h, m), max(h, m)
-    for word in range(1, current.shape[0]):
-        head = lists.heads[current[word]]
-        if word != m and word != other:
-            inside = low < word < high
-            if (
-                inside != (low < head < high)
-                and head != low
-                and head != high
-                and word != low
-                and word != high
-            ):
-                return True
+    if not climb.projective:
+        return False
+    low = min(h, m)
+    high = max(h, m)
+    for word in range(1, climb.current.shape[0]):
+        if word in (m, other, low, high):
+            continue
+        head = climb.lists.heads[climb.current[word]]
+        if head in (low, high):
+            continue
+        if (low < word < high) != (low < head < high):
+            return True
     return False
+
+
+# ---- hill climbing -------------------------------------------------------------------------------
 
 
 @compiled
 def climb(lists, scores, parts, single_root, projective, current):
-    """Improve a tree until no change of one head, and no exchange of two, raises its score; return
-    the score.
+    """Improve a tree, the arcs ``current`` (n + 1,), until no change of one head, and no exchange
+    of two, raises its score; return the score.
     """
     n = current.shape[0] - 1
-    values = np.empty(n + 1)
+    state = Climb(
+        lists=lists,
+        scores=scores,
+        parts=parts,
+        single_root=single_root,
+        projective=projective,
+        current=current,
+        values=np.empty(n + 1),
+    )
     for _ in range(SWEEPS):
-        changed = False
+        has_changed = False
         for m in range(1, n + 1):
-            changed |= change_head(
-                lists, scores, parts, single_root, projective, current, m, values
-            )
-            changed |= exchange(lists, scores, parts, single_root, projective, current, m, values)
-        if not changed:
+            has_changed |= change_head(state, m)
+            has_changed |= exchange(state, m)
+        if not has_changed:
             break
-    heads, total = np.empty(n, np.int64), 0.0
+    heads = np.empty(n, np.int64)
+    total = 0.0
     for m in range(1, n + 1):
         heads[m - 1] = lists.heads[current[m]]
         total += scores[current[m]]
@@ -191,60 +274,76 @@ def climb(lists, scores, parts, single_root, projective, current):
     return total
 
 
-@inner
-def change_head(lists, scores, parts, single_root, projective, current, m, values):
-    """Give m its best head; return True if it was another one."""
-    first, heads = lists.starts[m], lists.heads
-    if lists.starts[m + 1] - first == 1:
+@borrowing
+def change_head(climb, m):
+    """Give m its best head; return whether it was another one."""
+    lists, current, values = climb.lists, climb.current, climb.values
+    first = lists.starts[m]
+    end = lists.starts[m + 1]
+    if end - first == 1:
         return False
-    score_heads(lists, scores, parts, current, m, values)
-    best, chosen = values[current[m] - first] + TINY, -1
-    for arc in range(first, lists.starts[m + 1]):
-        h = heads[arc]
-        allowed = (
-            values[arc - first] > best
-            and (h > 0 or not single_root)
-            and not is_below(lists, current, h, m)
-        )
-        if allowed and not (projective and crosses(lists, current, h, m, m)):
-            best, chosen = values[arc - first], arc
-    if chosen < 0:
+    score_heads(climb, m)
+    best = values[current[m] - first] + TINY
+    best_arc = NO_ARC
+    for arc in range(first, end):
+        h = lists.heads[arc]
+        if not values[arc - first] > best or (h == 0 and climb.single_root):
+            continue
+        if not is_below(lists, current, h, m) and not crosses(climb, h, m, m):
+            best = values[arc - first]
+            best_arc = arc
+    if best_arc == NO_ARC:
         return False
-    current[m] = chosen
+    current[m] = best_arc
     return True
 
 
-@inner
-def exchange(lists, scores, parts, single_root, projective, current, m, values):
+@borrowing
+def exchange(climb, m):
     """Put m in the place of its head, or of the root's child, which becomes a descendant of m, if
-    this is better.
+    this is better; return whether it is.
     """
-    changed = False
-    starts, heads = lists.starts, lists.heads
-    for arc in range(starts[m], starts[m + 1]):
-        g, above = heads[arc], heads[current[m]]
+    lists, current = climb.lists, climb.current
+    heads = lists.heads
+    has_changed = False
+    for arc in range(lists.starts[m], lists.starts[m + 1]):
+        g = heads[arc]
+        above = heads[current[m]]
         if above == 0:
-            return changed
-        if single_root and g == 0:
+            return has_changed
+        if climb.single_root and g == 0:
             while heads[current[above]] != 0:
                 above = heads[current[above]]
         elif heads[current[above]] != g:
             continue
-        if projective and crosses(lists, current, g, m, above):
+        if not crosses(climb, g, m, above):
+            has_changed |= take_place(climb, arc, m, above)
+    return has_changed
+
+
+@borrowing
+def take_place(climb, arc, m, above):
+    """Let an arc enter m in place of the word ``above``, which gets its best head below m, if this
+    is better; return whether it is.
+    """
+    lists, current, values = climb.lists, climb.current, climb.values
+    score_heads(climb, m)
+    gain = values[arc - lists.starts[m]] - values[current[m] - lists.starts[m]]
+    arc_before = current[m]
+    current[m] = arc
+    score_heads(climb, above)
+    first = lists.starts[above]
+    best = values[current[above] - first] - gain + TINY
+    best_arc = NO_ARC
+    for other in range(first, lists.starts[above + 1]):
+        h = lists.heads[other]
+        if not values[other - first] > best:
             continue
-        score_heads(lists, scores, parts, current, m, values)
-        gain = values[arc - starts[m]] - values[current[m] - starts[m]]
-        before, current[m] = current[m], arc
-        score_heads(lists, scores, parts, current, above, values)
-        best, chosen = values[current[above] - starts[above]] - gain + TINY, -1
-        for other in range(starts[above], starts[above + 1]):
-            allowed = values[other - starts[above]] > best and is_below(
-                lists, current, heads[other], m
-            )
-            if allowed and not (projective and crosses(lists, current, heads[other], above, above)):
-                best, chosen = values[other - starts[above]], other
-        if chosen < 0:
-            current[m] = before
-        else:
-            current[above], changed = chosen, True
-    return changed
+        if is_below(lists, current, h, m) and not crosses(climb, h, above, above):
+            best = values[other - first]
+            best_arc = other
+    if best_arc == NO_ARC:
+        current[m] = arc_before
+        return False
+    current[above] = best_arc
+    return True

@@ -9,8 +9,9 @@ whose head is the left or the right end; ``rightward[i, j]`` and ``leftward[i, j
 incomplete ones. ``under[i, j]`` is the part below an arc between the ends, and ``after`` is
 ``left`` shifted up by a row:
 
-    under[i, j] = highest over k of right[i, k] + after[k, j]; plus the score of an arc: rightward
-    or leftward[i, j] right[i, j] = highest over k of rightward[i, k] + right[k, j]
+    under[i, j] = highest over k of right[i, k] + after[k, j]
+    rightward[i, j], leftward[i, j] = under[i, j] plus the score of the arc
+    right[i, j] = highest over k of rightward[i, k] + right[k, j]
     left[i, j]  = highest over k of left[i, k] + leftward[k, j]
 
 The spans that begin at one token are computed together, from the last token to the first, eight
@@ -23,28 +24,31 @@ token. If a weight that underflows might matter, there is no result.
 
 import numpy as np
 
-from omkl._compilation import compiled, inner
+from omkl._compilation import borrowing, compiled, inner
 
 #: Log of the smallest normal number; log of the growth of the number of trees per token (27 / 4).
 SMALLEST, GROWTH = -708.0, 1.91
 #: Log of the relative error that omitted spans may cause.
 NEGLIGIBLE = -42.0
-RIGHT, LEFT, RIGHTWARD, LEFTWARD, UNDER, AFTER = 0, 1, 2, 3, 4, 5
+#: Kinds of spans: the first axis of charts.
+RIGHT, LEFT, RIGHTWARD, LEFTWARD, UNDER, AFTER, N_KINDS = range(7)
+#: Columns of a span that is traced.
+KIND, BEGIN, END, N_COLUMNS = range(4)
 #: Columns that are processed together; charts have as many extra columns.
 WIDTH = 8
 
 
 @compiled
 def decode(scores, single_root, heads):
-    """Write the heads of the best projective tree; return False if there is none, or a score is nan
-    or +inf.
+    """Write the heads (n,) of the best projective tree; return False if there is none, or a score
+    is nan or +inf.
     """
     n = heads.shape[0]
     for h in range(n + 1):
         for m in range(1, n + 1):
             if h != m and not scores[h, m] < np.inf:
                 return False
-    chart = np.full((6, n + 1, n + 1 + WIDTH), -np.inf)
+    chart = np.full((N_KINDS, n + 1, n + 1 + WIDTH), -np.inf)
     fill(chart, scores, single_root, None)
     if not chart[RIGHT, 0, n] > -np.inf:
         return False
@@ -54,42 +58,43 @@ def decode(scores, single_root, heads):
 
 @compiled
 def fill(chart, arcs, single_root, summing):
-    """Write the best score of every span into a chart of -inf, or add up the weights of its trees
-    in a chart of 0.
+    """Write the best score of every span into a chart (N_KINDS, n + 1, n + 1 + WIDTH) of -inf, or
+    add up the weights of its trees in a chart of 0.
 
     ``arcs`` are scores if ``summing`` is None, otherwise weights; Numba compiles only one of the
     two.
     """
     n = arcs.shape[0] - 1
-    nothing, empty = chart[UNDER, 0, 0], 0.0 if summing is None else 1.0
-    right, left, leftward, after = chart[RIGHT], chart[LEFT], chart[LEFTWARD], chart[AFTER]
-    rightward, under = chart[RIGHTWARD], chart[UNDER]
+    nothing = chart[UNDER, 0, 0]
+    empty = 0.0 if summing is None else 1.0
+    right, left, after = chart[RIGHT], chart[LEFT], chart[AFTER]
+    rightward, leftward, under = chart[RIGHTWARD], chart[LEFTWARD], chart[UNDER]
     for i in range(n, -1, -1):
         right[i, i] = left[i, i] = empty
         one_child = single_root and i == 0
         for first in range(i + 1, n + 1, WIDTH):
             # a root with a single child has one complete span, the whole sentence, at the end of
             # the row
-            join(under, i, first, right, i, after, i, i + 1 if one_child else first, summing)
+            end_of_under = i + 1 if one_child else first
+            join(under, i, first, right, i, after, i, end_of_under, summing)
             join(right, i, first, rightward, i, right, i + 1, first, summing)
             join(left, i, first, left, i, leftward, i + 1, first, summing)
-            last = min(first + WIDTH, n + 1)
-            for k in range(first, last):
+            end = min(first + WIDTH, n + 1)
+            for k in range(first, end):
                 rightward[i, k] = both(under[i, k], arcs[i, k], summing)
-                leftward[i, k] = both(under[i, k], arcs[k, i], summing) if i > 0 else nothing
+                leftward[i, k] = nothing
+                if i > 0:
+                    leftward[i, k] = both(under[i, k], arcs[k, i], summing)
                 right[i, k] = either(right[i, k], rightward[i, k], summing)
                 left[i, k] = either(left[i, k], leftward[i, k], summing)
-                for j in range(k + 1, last):
-                    right[i, j] = either(
-                        right[i, j], both(rightward[i, k], right[k, j], summing), summing
-                    )
-                    left[i, j] = either(
-                        left[i, j], both(left[i, k], leftward[k, j], summing), summing
-                    )
+                for j in range(k + 1, end):
+                    to_right = both(rightward[i, k], right[k, j], summing)
+                    right[i, j] = either(right[i, j], to_right, summing)
+                    to_left = both(left[i, k], leftward[k, j], summing)
+                    left[i, j] = either(left[i, j], to_left, summing)
                     if not one_child:
-                        under[i, j] = either(
-                            under[i, j], both(right[i, k], after[k, j], summing), summing
-                        )
+                        below = both(right[i, k], after[k, j], summing)
+                        under[i, j] = either(under[i, j], below, summing)
         if i > 0:
             for k in range(left.shape[1]):
                 after[i - 1, k] = left[i, k]
@@ -113,9 +118,9 @@ def either(first, second, summing):
 
 @compiled
 def trace(chart, heads):
-    """Read the best tree off a chart of best scores; ties go to the first split."""
+    """Write the heads (n,) of the best tree in a chart of scores; ties go to the first split."""
     n = heads.shape[0]
-    spans = np.empty((2 * n + 2, 3), np.int64)
+    spans = np.empty((2 * n + 2, N_COLUMNS), np.int64)
     _put(spans[0], RIGHT, 0, n)
     n_spans = 1
     while n_spans:
@@ -140,15 +145,17 @@ def trace(chart, heads):
         n_spans += 2
 
 
-@inner
+@borrowing
 def _put(span, kind, first, last):
-    """Describe a span; an assignment of a whole row would take two seconds to compile."""
-    span[0], span[1], span[2] = kind, first, last
+    """Describe a span (N_COLUMNS,); to assign a whole row would take two seconds to compile."""
+    span[KIND] = kind
+    span[BEGIN] = first
+    span[END] = last
 
 
 @compiled
 def split(spans, others, i, j, first, last, score):
-    """Return the first k, at most ``last``, at which two adjacent spans have this score."""
+    """Return the first k, at most ``last``, at which spans i .. k and k .. j have this score."""
     for k in range(first, last):
         if spans[i, k] + others[k, j] == score:
             return k
@@ -157,14 +164,13 @@ def split(spans, others, i, j, first, last, score):
 
 @compiled
 def marginals(scores, single_root, expected):
-    """Write arc marginals into the zero array ``expected``; return log Z, +inf if a score is nan or
-    +inf.
+    """Write arc marginals into the zero array ``expected`` (n + 1, n + 1); return log Z, +inf if a
+    score is nan or +inf.
 
     Return nan, and write nothing, if the range of the weights exceeds floating point, or there is
     no tree.
     """
     n = scores.shape[0] - 1
-    weights = np.zeros(scores.shape)
     highest = np.full(n + 1, -np.inf)
     for h in range(n + 1):
         for m in range(1, n + 1):
@@ -175,17 +181,18 @@ def marginals(scores, single_root, expected):
     shift = highest[1:].sum()
     if shift == -np.inf:
         return np.nan
+    weights = np.zeros(scores.shape)
     for h in range(n + 1):
         for m in range(1, n + 1):
             if h != m:
                 weights[h, m] = np.exp(scores[h, m] - highest[m])
-    chart = np.zeros((6, n + 1, n + 1 + WIDTH))
+    chart = np.zeros((N_KINDS, n + 1, n + 1 + WIDTH))
     fill(chart, weights, single_root, True)
     total = chart[RIGHT, 0, n]
-    if (
-        not total < np.inf
-        or not np.log(total) > SMALLEST + GROWTH * n + 3.0 * np.log(n + 1.0) - NEGLIGIBLE
-    ):
+    if not total < np.inf:
+        return np.nan
+    least = SMALLEST + GROWTH * n + 3.0 * np.log(n + 1.0) - NEGLIGIBLE
+    if not np.log(total) > least:
         return np.nan
     descend_sums(chart, weights, single_root, expected)
     return shift + np.log(total)
@@ -193,63 +200,73 @@ def marginals(scores, single_root, expected):
 
 @inner
 def descend_sums(chart, weights, single_root, expected):
-    """Write the marginals of arcs: derivatives of the log of the sum, in the reverse order of
-    :func:`fill`.
+    """Write the marginals of arcs (n + 1, n + 1): derivatives of the log of the sum, in the reverse
+    order of :func:`fill`.
     """
     n = weights.shape[0] - 1
-    by_end = np.zeros((6, n + 1, n + 1 + WIDTH))
+    by_end = np.zeros(chart.shape)
     for kind in (RIGHT, LEFT, RIGHTWARD, LEFTWARD, AFTER):
         for i in range(n + 1):
             for j in range(n + 1):
                 by_end[kind, j, i] = chart[kind, i, j]
-    right, left, rightward = by_end[RIGHT], by_end[LEFT], by_end[RIGHTWARD]
     slopes = np.zeros(chart.shape)
-    of_right, of_left, of_leftward, of_under = (
-        slopes[RIGHT],
-        slopes[LEFT],
-        slopes[LEFTWARD],
-        slopes[UNDER],
-    )
-    of_rightward = slopes[RIGHTWARD]
-    of_right[0, n] = 1.0 / chart[RIGHT, 0, n]
+    slopes[RIGHT, 0, n] = 1.0 / chart[RIGHT, 0, n]
     for i in range(n + 1):
         for first in range(i + 1, n + 1, WIDTH):
-            # from rows that begin further to the left
-            join(of_right, i, first, rightward, i, of_right, 0, i, True)
-            join(of_leftward, i, first, left, i, of_left, 0, i, True)
-            if i > 0:
-                join(of_left, i, first, right, i - 1, of_under, int(single_root and i > 1), i, True)
-        one_child = single_root and i == 0
-        for first in range(i + 1 + (n - i - 1) // WIDTH * WIDTH, i, -WIDTH):
-            last = min(first + WIDTH, n + 1)
+            descend_from_longer(i, first, by_end, slopes, single_root)
+        n_later_blocks = (n - i - 1) // WIDTH
+        for first in range(i + 1 + n_later_blocks * WIDTH, i, -WIDTH):
+            descend_in_row(i, first, chart, by_end, slopes, weights, single_root, expected)
+
+
+@borrowing
+def descend_from_longer(i, first, by_end, slopes, single_root):
+    """Add the slopes of spans i .. j, in WIDTH columns j from ``first`` on, through spans that
+    begin further to the left.
+    """
+    of_right, of_left, of_under = slopes[RIGHT], slopes[LEFT], slopes[UNDER]
+    join(of_right, i, first, by_end[RIGHTWARD], i, of_right, 0, i, True)
+    join(slopes[LEFTWARD], i, first, by_end[LEFT], i, of_left, 0, i, True)
+    if i > 0:
+        first_row = int(single_root and i > 1)
+        join(of_left, i, first, by_end[RIGHT], i - 1, of_under, first_row, i, True)
+
+
+@borrowing
+def descend_in_row(i, first, chart, by_end, slopes, weights, single_root, expected):
+    """Add the slopes of spans i .. j, in WIDTH columns j from ``first`` on, through longer spans of
+    the same row; write the marginals of their arcs.
+    """
+    n = weights.shape[0] - 1
+    of_right, of_left, of_under = slopes[RIGHT], slopes[LEFT], slopes[UNDER]
+    of_rightward, of_leftward = slopes[RIGHTWARD], slopes[LEFTWARD]
+    one_child = single_root and i == 0
+    end = min(first + WIDTH, n + 1)
+    if not one_child:
+        join(of_right, i, first, of_under, i, by_end[AFTER], end, n + 1, True)
+    join(of_left, i, first, of_left, i, by_end[LEFTWARD], end, n + 1, True)
+    join(of_rightward, i, first, of_right, i, by_end[RIGHT], end, n + 1, True)
+    for k in range(end - 1, first - 1, -1):
+        for j in range(k + 1, end):
             if not one_child:
-                join(of_right, i, first, of_under, i, by_end[AFTER], last, n + 1, True)
-            join(of_left, i, first, of_left, i, by_end[LEFTWARD], last, n + 1, True)
-            join(of_rightward, i, first, of_right, i, right, last, n + 1, True)
-            for k in range(last - 1, first - 1, -1):
-                for j in range(k + 1, last):
-                    if not one_child:
-                        of_right[i, k] += of_under[i, j] * chart[AFTER, k, j]
-                    of_left[i, k] += of_left[i, j] * chart[LEFTWARD, k, j]
-                    of_rightward[i, k] += of_right[i, j] * chart[RIGHT, k, j]
-                of_rightward[i, k] += of_right[i, k]
-                of_leftward[i, k] += of_left[i, k]
-                expected[i, k] = of_rightward[i, k] * chart[RIGHTWARD, i, k]
-                expected[k, i] = of_leftward[i, k] * chart[LEFTWARD, i, k]
-                of_under[i, k] = (
-                    of_rightward[i, k] * weights[i, k] + of_leftward[i, k] * weights[k, i]
-                )
+                of_right[i, k] += of_under[i, j] * chart[AFTER, k, j]
+            of_left[i, k] += of_left[i, j] * chart[LEFTWARD, k, j]
+            of_rightward[i, k] += of_right[i, j] * chart[RIGHT, k, j]
+        of_rightward[i, k] += of_right[i, k]
+        of_leftward[i, k] += of_left[i, k]
+        expected[i, k] = of_rightward[i, k] * chart[RIGHTWARD, i, k]
+        expected[k, i] = of_leftward[i, k] * chart[LEFTWARD, i, k]
+        of_under[i, k] = of_rightward[i, k] * weights[i, k] + of_leftward[i, k] * weights[k, i]
 
 
 @compiled
 def join(target, i, column, numbers, k, rows, first, last, summing):
-    """Join spans ``numbers[k, t]`` and ``rows[t]``, ``first <= t < last``, in 8 columns of row i
-    from ``column``.
+    """Join spans ``numbers[k, t]`` and ``rows[t]``, ``first <= t < last``, in WIDTH columns of row i
+    of ``target`` from ``column`` on.
     """
-    i, k = (
-        np.uintp(i),
-        np.uintp(k),
-    )  # unsigned indices let the compiler read several entries at once
+    # unsigned indices let the compiler read several entries at once
+    i = np.uintp(i)
+    k = np.uintp(k)
     for t in range(np.uintp(first), np.uintp(last)):
         number = numbers[k, t]
         for j in range(np.uintp(column), np.uintp(column + WIDTH)):

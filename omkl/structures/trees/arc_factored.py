@@ -70,7 +70,8 @@ class TreeStructure(Structure):
         self.single_root = bool(single_root)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self.parameters().items())})"
+        arguments = [f"{name}={value}" for name, value in self.parameters().items()]
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     def zeros(self, size: int) -> TreePotentials:
         return TreePotentials(np.zeros((size + 1, size + 1)))
@@ -120,13 +121,14 @@ class TreeStructure(Structure):
 
         def solve(allowed: np.ndarray) -> tuple[np.ndarray, float]:
             heads = np.empty(len(tokens), np.int64)
-            found = self.programs.find(allowed, self.single_root, heads)
-            return heads, scores[heads, tokens].sum() if found else -np.inf
+            if not self.programs.find(allowed, self.single_root, heads):
+                return heads, -np.inf
+            return heads, scores[heads, tokens].sum()
 
-        trees, found = best_outputs(scores, n_best, solve, 1)
+        trees, scores_of_trees = best_outputs(scores, n_best, solve, 1)
         if not len(trees):
             raise self._refusal(scores)
-        return trees, found
+        return trees, scores_of_trees
 
     def decode_marginals(self, potentials: AnyPotentials) -> np.ndarray:
         """Return the heads of the tree with the largest expected number of correct heads, (n,).
@@ -150,17 +152,17 @@ class TreeStructure(Structure):
         potentials : TreePotentials or array of shape (n + 1, n + 1)
         """
         scores = as_scores(potentials)
-        return bool(
-            self.programs.find(scores, self.single_root, np.empty(len(scores) - 1, np.int64))
-        )
+        heads = np.empty(len(scores) - 1, np.int64)
+        return bool(self.programs.find(scores, self.single_root, heads))
 
     def agreeing(self, potentials: AnyPotentials, gold: ArrayLike) -> TreePotentials:
-        scores, heads = as_scores(potentials), np.asarray(gold)
+        scores = as_scores(potentials)
+        heads = np.asarray(gold)
         known = np.flatnonzero(heads >= 0)
-        kept = scores.copy()
-        kept[:, known + 1] = -np.inf
-        kept[heads[known], known + 1] = scores[heads[known], known + 1]
-        return self._with_arcs(potentials, kept)
+        agreeing_scores = scores.copy()
+        agreeing_scores[:, known + 1] = -np.inf
+        agreeing_scores[heads[known], known + 1] = scores[heads[known], known + 1]
+        return self._with_arcs(potentials, agreeing_scores)
 
     def forbidding(
         self, potentials: AnyPotentials, arcs: Iterable[tuple[int, int]]
@@ -183,9 +185,8 @@ class TreeStructure(Structure):
         log_partition = self.programs.total(scores, self.single_root, expected)
         if not np.isfinite(log_partition):
             expected = np.zeros(scores.shape)
-            log_partition = self.programs.total_in_logs(
-                scores, self.decode(scores), self.single_root, expected
-            )
+            best = self.decode(scores)
+            log_partition = self.programs.total_in_logs(scores, best, self.single_root, expected)
         return log_partition, TreePotentials(expected)
 
     def arc_probabilities(self, potentials: AnyPotentials) -> np.ndarray:
@@ -231,10 +232,12 @@ class TreeStructure(Structure):
         scores = as_scores(potentials)
         gradient = np.zeros(scores.shape)
         n = len(scores) - 1
-        predicted, right = as_heads(predicted, n), as_heads(gold, n)
-        _add(gradient, predicted, 1.0)
-        _add(gradient, right, -1.0)
-        return _score(scores, predicted) - _score(scores, right), TreePotentials(gradient)
+        predicted_heads = as_heads(predicted, n)
+        gold_heads = as_heads(gold, n)
+        _add(gradient, predicted_heads, 1.0)
+        _add(gradient, gold_heads, -1.0)
+        gap = _score(scores, predicted_heads) - _score(scores, gold_heads)
+        return gap, TreePotentials(gradient)
 
     def subtract_indicator(self, potentials: AnyPotentials, output: ArrayLike) -> None:
         scores = as_scores(potentials)
@@ -250,9 +253,10 @@ class TreeStructure(Structure):
         return _score(scores, as_heads(output, len(scores) - 1))
 
     def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
-        right = as_heads(gold, np.size(gold), partial=True)
-        heads = as_heads(predicted, len(right))
-        return float(np.count_nonzero((right >= 0) & (right != heads)))
+        gold_heads = as_heads(gold, np.size(gold), partial=True)
+        heads = as_heads(predicted, len(gold_heads))
+        is_wrong = (gold_heads >= 0) & (gold_heads != heads)
+        return float(np.count_nonzero(is_wrong))
 
     def _refusal(self, scores: np.ndarray) -> InputError:
         """Return the error that explains why there is no tree."""
@@ -264,16 +268,21 @@ class TreeStructure(Structure):
             )
         children = "one child" if self.single_root else "any number of children"
         return InputError(
-            f"No tree over these {n} tokens, with {children} of the root, avoids the arcs whose score is -inf."
+            f"No tree over these {n} tokens, with {children} of the root, avoids the arcs whose "
+            "score is -inf."
         )
 
 
 def _maximum_arborescence(scores: np.ndarray, single_root: bool, heads: np.ndarray) -> bool:
-    """Write the heads of the best tree; return False if there is none, or a score is nan or +inf."""
+    """Write the heads (n,) of the best tree; return False if there is none, or a score is nan or
+    +inf.
+    """
     source = np.empty(len(scores), np.int64)
-    found = jit.best_heads(scores, single_root, source, heads)
+    state = jit.best_heads(scores, single_root, source, heads)
+    if state == jit.CYCLE:
+        return bool(jit.contract(scores, single_root, source, heads))
     # if the best heads form a tree, no tree is better
-    return bool(jit.contract(scores, single_root, source, heads) if found == jit.CYCLE else found)
+    return bool(state == jit.TREE)
 
 
 class NonProjectiveTree(TreeStructure):
@@ -293,7 +302,10 @@ class NonProjectiveTree(TreeStructure):
 
     Examples
     --------
-    >>> scores = np.array([[0.0, 2.0, 5.0, 4.0], [0.0, 0.0, 1.0, 3.0], [0.0, 1.0, 0.0, 3.5], [0.0, 2.5, 0.0, 0.0]])
+    >>> scores = np.zeros((4, 4))
+    >>> scores[0, 1:] = 2.0, 5.0, 4.0
+    >>> scores[1, 2:] = 1.0, 3.0
+    >>> scores[2, 1], scores[2, 3], scores[3, 1] = 1.0, 3.5, 2.5
     >>> NonProjectiveTree().decode(scores)
     array([3, 0, 2])
     >>> NonProjectiveTree(single_root=False).decode(scores)
@@ -326,7 +338,10 @@ class ProjectiveTree(TreeStructure):
 
     Examples
     --------
-    >>> scores = np.array([[0.0, 2.0, 5.0, 4.0], [0.0, 0.0, 1.0, 3.0], [0.0, 1.0, 0.0, 3.5], [0.0, 2.5, 0.0, 0.0]])
+    >>> scores = np.zeros((4, 4))
+    >>> scores[0, 1:] = 2.0, 5.0, 4.0
+    >>> scores[1, 2:] = 1.0, 3.0
+    >>> scores[2, 1], scores[2, 3], scores[3, 1] = 1.0, 3.5, 2.5
     >>> ProjectiveTree().decode(scores)
     array([2, 0, 2])
     >>> log_partition, expected = ProjectiveTree().marginals(np.zeros((4, 4)))
@@ -344,7 +359,8 @@ def as_scores(potentials: AnyPotentials) -> np.ndarray:
     scores = np.ascontiguousarray(getattr(potentials, "arcs", potentials), dtype=np.float64)
     if scores.ndim != 2 or scores.shape[0] != scores.shape[1] or scores.shape[0] < 2:
         raise InputError(
-            f"Arc scores must be an (n + 1, n + 1) array of n >= 1 tokens, not of shape {scores.shape}."
+            "Arc scores must be an (n + 1, n + 1) array of n >= 1 tokens, not of shape "
+            f"{scores.shape}."
         )
     return scores
 
@@ -352,16 +368,14 @@ def as_scores(potentials: AnyPotentials) -> np.ndarray:
 def as_heads(output: ArrayLike, n: int, partial: bool = False) -> np.ndarray:
     """Return an int64 array of n heads in 0 .. n, or -1 if ``partial``."""
     heads = np.asarray(output)
-    are_whole = heads.ndim == 1 and heads.dtype.kind in "iu"
+    is_vector = heads.ndim == 1 and heads.dtype.kind in "iu" and len(heads) == n
     heads = heads.astype(np.int64, copy=False)
     least = -1 if partial else 0
-    if (
-        not are_whole
-        or len(heads) != n
-        or not ((least <= heads) & (heads <= n) & (heads != np.arange(1, n + 1))).all()
-    ):
+    fits = is_vector and ((least <= heads) & (heads <= n) & (heads != np.arange(1, n + 1))).all()
+    if not fits:
         raise InputError(
-            f"A tree over {n} tokens must be {n} heads in 0 .. {n}, none its own, not {output!r:.80}."
+            f"A tree over {n} tokens must be {n} heads in 0 .. {n}, none its own, not "
+            f"{output!r:.80}."
         )
     return heads
 

@@ -1,12 +1,13 @@
 """Dependency trees whose scores are sums over arcs, grandparent parts and sibling parts."""
 
+from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl.structures.base import Potentials, Structure
+from omkl.structures.base import Structure
 from omkl.structures.trees import _jit_parts as jit
 from omkl.structures.trees.arc_factored import (
     NonProjectiveTree,
@@ -75,7 +76,8 @@ class PartLists(NamedTuple):
         of no modifier.
         """
         known = np.flatnonzero(heads >= 0)
-        candidates = np.zeros((len(heads) + 1,) * 2, dtype=bool)
+        n_nodes = len(heads) + 1
+        candidates = np.zeros((n_nodes, n_nodes), dtype=bool)
         candidates[heads[known], known + 1] = True
         lists = cls.of(candidates)
         return lists, jit.tree_parts(lists, heads)
@@ -98,6 +100,23 @@ class PartPotentials(NamedTuple):
     lists: PartLists
 
 
+class ScoredTree(NamedTuple):
+    """A tree of n words with its score; ``heads`` is an int64 array of shape (n,)."""
+
+    score: float
+    heads: np.ndarray
+
+    @property
+    def key(self) -> bytes:
+        """The heads as a key of dicts."""
+        return self.heads.tobytes()
+
+
+def best_first(trees: Iterable[ScoredTree]) -> list[ScoredTree]:
+    """Sort trees by decreasing score; ties keep their order."""
+    return sorted(trees, key=lambda tree: -tree.score)
+
+
 class SecondOrderTree(TreeStructure):
     """Dependency trees whose scores are sums over arcs, grandparent parts and sibling parts.
 
@@ -118,18 +137,17 @@ class SecondOrderTree(TreeStructure):
     def __init__(self, single_root: bool = True, projective: bool = False) -> None:
         super().__init__(single_root)
         self.projective = bool(projective)
-        self.first_order: TreeStructure = (ProjectiveTree if projective else NonProjectiveTree)(
-            single_root
-        )
+        kind = ProjectiveTree if projective else NonProjectiveTree
+        self.first_order: TreeStructure = kind(single_root)
 
-    def over(self, candidates: np.ndarray) -> Potentials:
+    def over(self, candidates: np.ndarray) -> PartPotentials:
         lists = PartLists.of(candidates)
         return PartPotentials(np.zeros(candidates.shape), np.zeros(lists.n_parts), lists)
 
-    def decode(self, potentials: Potentials) -> np.ndarray:
-        return self._optima(potentials, STARTS)[0][1]
+    def decode(self, potentials: PartPotentials) -> np.ndarray:
+        return self._optima(potentials, STARTS)[0].heads
 
-    def decode_best(self, potentials: Potentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
+    def decode_best(self, potentials: PartPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
         """Return up to ``n_best`` good trees, best first; they may not be the best ones.
 
         They are distinct trees that climbing finds, from several starts, and when one arc of a
@@ -145,52 +163,44 @@ class SecondOrderTree(TreeStructure):
         heads : array of shape (m, n), m <= n_best
         scores : array of shape (m,)
         """
-        found = {
-            heads.tobytes(): (score, heads) for score, heads in self._optima(potentials, STARTS)
-        }
+        trees = {tree.key: tree for tree in self._optima(potentials, STARTS)}
         varied: set[bytes] = set()
         while True:
-            best = sorted(found, key=lambda key: -found[key][0])[:n_best]
-            following = next((key for key in best if key not in varied), None)
-            if following is None or n_best == 1:
-                trees = [found[key] for key in best]
-                return np.array([heads for _, heads in trees]), np.array(
-                    [score for score, _ in trees]
-                )
-            varied.add(following)
-            for word, head in enumerate(found[following][1].tolist(), 1):
+            best = best_first(trees.values())[:n_best]
+            next_tree = next((tree for tree in best if tree.key not in varied), None)
+            if next_tree is None or n_best == 1:
+                heads = np.array([tree.heads for tree in best])
+                return heads, np.array([tree.score for tree in best])
+            varied.add(next_tree.key)
+            for word, head in enumerate(next_tree.heads.tolist(), 1):
                 others = self.forbidding(potentials, [(head, word)])
                 if self.is_possible(others):
-                    [own] = self._optima(others, 1)
-                    found.setdefault(own[1].tobytes(), own)
+                    [tree] = self._optima(others, 1)
+                    trees.setdefault(tree.key, tree)
 
-    def _optima(self, potentials: Potentials, n_starts: int) -> list[tuple[float, np.ndarray]]:
-        """Return scores and heads of the distinct trees that climbing finds, best first.
+    def _optima(self, potentials: PartPotentials, n_starts: int) -> list[ScoredTree]:
+        """Return the distinct trees that climbing finds, best first.
 
         It starts from the best trees of the scores of arcs, without noise and with noise.
         """
         arcs, parts, lists = potentials
         scores = arcs[lists.heads, lists.modifiers]
-        finite = scores[scores > -np.inf]
-        spread, start = (
-            NOISE * float(finite.std()) if len(finite) else 0.0,
-            np.full(arcs.shape, -np.inf),
-        )
-        found: dict[bytes, tuple[float, np.ndarray]] = {}
+        finite_scores = scores[scores > -np.inf]
+        spread = NOISE * float(finite_scores.std()) if len(finite_scores) else 0.0
+        start = np.full(arcs.shape, -np.inf)
+        trees: dict[bytes, ScoredTree] = {}
         for number in range(n_starts):
-            noise = (
-                spread * gumbel_noise(number, len(scores).bit_length())[: len(scores)]
-                if number
-                else 0.0
-            )
-            start[lists.heads, lists.modifiers] = scores + noise
+            start[lists.heads, lists.modifiers] = scores
+            if number > 0:
+                noise = gumbel_noise(number, len(scores).bit_length())[: len(scores)]
+                start[lists.heads, lists.modifiers] += spread * noise
             current = jit.arcs_of(lists, self.first_order.decode(start))
             score = jit.climb(lists, scores, parts, self.single_root, self.projective, current)
-            heads = lists.heads[current[1:]]
-            found.setdefault(heads.tobytes(), (score, heads))
-        return sorted(found.values(), key=lambda own: -own[0])
+            tree = ScoredTree(score, lists.heads[current[1:]])
+            trees.setdefault(tree.key, tree)
+        return best_first(trees.values())
 
-    def is_possible(self, potentials: Potentials) -> bool:
+    def is_possible(self, potentials: PartPotentials) -> bool:
         arcs, _, lists = potentials
         allowed = np.full(arcs.shape, -np.inf)
         allowed[lists.heads, lists.modifiers] = arcs[lists.heads, lists.modifiers]
@@ -198,33 +208,29 @@ class SecondOrderTree(TreeStructure):
 
     marginals = Structure.marginals  # sums over trees with parts have no known algorithm
 
-    def arc_probabilities(self, potentials: Potentials) -> np.ndarray:
+    def arc_probabilities(self, potentials: PartPotentials) -> np.ndarray:
         """Approximate the probability of every arc, (n + 1, n + 1).
 
         This is a mixture of the marginals of arcs without other parts, and of the best tree, which
-        has the weight
-        :data:`TREE`. On held-out sentences, it has a smaller log loss than either.
+        has the weight :data:`TREE`. On held-out sentences, it has a smaller log loss than either.
 
         Parameters
         ----------
         potentials : PartPotentials
         """
-        heads, marginals = (
-            self.decode(potentials),
-            self.first_order.arc_probabilities(potentials.arcs),
-        )
-        return (1.0 - TREE) * marginals + TREE * self.first_order.indicator(heads).arcs
+        marginals = self.first_order.arc_probabilities(potentials.arcs)
+        tree = self.first_order.indicator(self.decode(potentials)).arcs
+        return (1.0 - TREE) * marginals + TREE * tree
 
-    def settled(self, potentials: Potentials) -> Potentials:
+    def settled(self, potentials: PartPotentials) -> PartPotentials:
         candidates = np.zeros(potentials.arcs.shape, dtype=bool)
         candidates[self.decode(potentials), np.arange(1, len(candidates))] = True
         return self.over(candidates)._replace(arcs=potentials.arcs)
 
-    def decode_marginals(self, potentials: Potentials) -> np.ndarray:
+    def decode_marginals(self, potentials: PartPotentials) -> np.ndarray:
         allowed = potentials.arcs > -np.inf
-        return self.first_order.decode(
-            np.where(allowed, self.arc_probabilities(potentials), -np.inf)
-        )
+        probabilities = self.arc_probabilities(potentials)
+        return self.first_order.decode(np.where(allowed, probabilities, -np.inf))
 
     def parts_of(self, lists: PartLists, output: ArrayLike) -> np.ndarray:
         """Return the count of each part in a tree, (number of parts,).
@@ -236,17 +242,17 @@ class SecondOrderTree(TreeStructure):
         """
         return jit.tree_parts(lists, as_heads(output, len(lists.starts) - 2))
 
-    def score(self, potentials: Potentials, output: ArrayLike) -> float:
+    def score(self, potentials: PartPotentials, output: ArrayLike) -> float:
         arcs, parts, lists = potentials
         return super().score(arcs, output) + float(parts @ self.parts_of(lists, output))
 
     def difference(
-        self, potentials: Potentials, predicted: ArrayLike, gold: ArrayLike
-    ) -> tuple[float, Potentials]:
+        self, potentials: PartPotentials, predicted: ArrayLike, gold: ArrayLike
+    ) -> tuple[float, PartPotentials]:
         arcs, parts, lists = potentials
         gap, of_arcs = super().difference(arcs, predicted, gold)
         of_parts = self.parts_of(lists, predicted) - self.parts_of(lists, gold)
         return gap + float(parts @ of_parts), PartPotentials(of_arcs.arcs, of_parts, lists)
 
-    def _with_arcs(self, potentials: Potentials, arcs: np.ndarray) -> Potentials:
+    def _with_arcs(self, potentials: PartPotentials, arcs: np.ndarray) -> PartPotentials:
         return potentials._replace(arcs=arcs)
