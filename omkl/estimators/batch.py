@@ -114,13 +114,14 @@ class ClassDecoder:
         return np.setdiff1d(np.arange(len(self.classes)), list(self.constant)).astype(np.int64)
 
     def scores(self, outputs: np.ndarray) -> np.ndarray:
-        """Convert outputs (n, P) to scores: (n,) for two classes, (n, K) for more, (n, L) for
-        labels.
+        """Convert outputs (n, P) to scores.
+
+        They are (n,) for two classes, (n, K) for more, and (n, L) for labels.
         """
         if self.multilabel:
             scores = np.empty((len(outputs), len(self.classes)))
-            for k, has in self.constant.items():
-                scores[:, k] = -NEVER if has else NEVER
+            for k, have_label in self.constant.items():
+                scores[:, k] = -NEVER if have_label else NEVER
             scores[:, self.varying] = outputs
             return scores
         return outputs[:, 0] if len(self.classes) == 2 else outputs
@@ -199,7 +200,9 @@ def encode_classes(
         raise InputError(
             f"{what} holds one class only, {classes.tolist()[0]!r}: a classifier needs two."
         )
-    positive_codes = np.arange(len(classes)) if len(classes) > 2 else np.array([1])
+    positive_codes = np.arange(len(classes))
+    if len(classes) == 2:
+        positive_codes = positive_codes[1:]
     signs = np.where(codes[:, None] == positive_codes, 1.0, -1.0)
     return signs, weighted_by_class(class_weight, classes, codes, weights), ClassDecoder(classes)
 
@@ -286,13 +289,9 @@ def contrast(
         )
     weights = np.eye(len(outputs))[varying.index(target)]
     if isinstance(decoder, ClassDecoder):
-        has_label = bool(weights @ outputs > 0)
-        return Contrast(
-            weights=weights * (1 if has_label else -1),
-            output=has_label,
-            against=not has_label,
-            summary=f"label {target}: {'yes' if has_label else 'no'}",
-        )
+        if weights @ outputs > 0:
+            return Contrast(weights, output=True, against=False, summary=f"label {target}: yes")
+        return Contrast(-weights, output=False, against=True, summary=f"label {target}: no")
     prediction = decoder.decode((weights @ outputs)[None, None])[0]
     return Contrast(weights, output=float(prediction), against=None, summary="prediction")
 
@@ -369,7 +368,8 @@ def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) 
         if len(distinct) < len(columns):
             return _groups_of_blocks(read_groups(groups, distinct), columns, distinct)
     if groups is None:
-        return ColumnNames(None, None if columns is None else list(map(str, columns)))
+        names = None if columns is None else list(map(str, columns))
+        return ColumnNames(None, names)
     if isinstance(groups, dict):
         members = _positions(list(groups.values()), columns)
         return ColumnNames(members, list(groups))
@@ -384,7 +384,9 @@ def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) 
 
 def _positions(groups: Sequence, columns: Sequence[str] | None) -> list[list[int]]:
     """Convert groups, lists of positions or names of columns, to lists of positions."""
-    position = {} if columns is None else {name: j for j, name in enumerate(columns)}
+    position: dict[str, int] = {}
+    if columns is not None:
+        position = {name: j for j, name in enumerate(columns)}
     groups_of_positions = []
     for group in groups:
         is_valid = _has_members(group) and all(

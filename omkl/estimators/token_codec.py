@@ -489,8 +489,9 @@ class TokenCodec(Codec):
     # ---- features and model files ----------------------------------------------------------------
 
     def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
-        """List the explicit features with the largest weights; see
-        :meth:`omkl.SequenceLabeler.top_features`.
+        """List the explicit features with the largest weights.
+
+        See :meth:`omkl.SequenceLabeler.top_features`.
         """
         bank = predictor.banks[0]
         if not isinstance(bank, ExplicitBank):

@@ -23,9 +23,7 @@ from omkl.structures.graphs.pairwise import Certificate, PairwiseGraph
 
 
 def record_proved(trainer: OnlineTrainer, record: Record) -> None:
-    """Record the fraction of the labellings of some rounds that were proved to be the best; a
-    callback.
-    """
+    """Record the fraction of the labellings of some rounds that were proved to be the best."""
     structure: Any = trainer.structure
     n_sought, n_proved = structure.counts.tolist()
     if n_sought:
