@@ -1,6 +1,6 @@
 """Predictions of models with confidences, and with correct outputs which of them are wrong."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -88,7 +88,7 @@ class Answer(NamedTuple):
             )
         _, find_entities = finder
 
-        def entities_of(labels_of_tokens: Sequence) -> list[list[int]]:
+        def entities_of(labels_of_tokens: Iterable) -> list[list[int]]:
             codes = [labels.index(label) for label in labels_of_tokens]
             lengths = np.array([len(codes)])
             return find_entities(np.array(codes, dtype=np.int64), lengths).tolist()

@@ -12,7 +12,7 @@ from omkl._components import check_number
 from omkl.data import Sentence, Stream, Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import WithMarginals, has_marginals
-from omkl.estimators.explanations import Explanation, explanation, listed
+from omkl.estimators.explanations import Explanation, explanation, summary_of
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import Number, OneOf, check_parameters
@@ -501,7 +501,7 @@ validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, r
             contributions(predictor, sentence, direction), block, request, direction
         )
         namer = FeatureNamer(codec.all_templates, block)
-        differences = listed(describe_differences(block, tree, other))
+        differences = summary_of(describe_differences(block, tree, other))
         return explanation(tree, other, differences, margin, adding, n, namer.names_of)
 
     # ---- evaluation and templates ----------------------------------------------------------------
