@@ -63,7 +63,7 @@ def is_url(path: PathLike) -> bool:
 
 
 def file_name(path: PathLike) -> str:
-    """Return the last part of a path or URL, such as ``https://example.org/train.csv.gz?version=3``."""
+    """Return the last part of a path, or of a URL without its query."""
     if isinstance(path, str) and is_url(path):
         return PurePosixPath(path.partition("?")[0]).name
     return Path(path).name

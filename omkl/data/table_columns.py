@@ -306,10 +306,9 @@ def without_identifiers(columns: Sequence[Column]) -> list[Column]:
 
 
 def rows_of_columns(columns: Sequence[Column], as_dicts: bool = False) -> Any:
-    """Return rows: an array (n, d), or dicts if there is text or ``as_dicts``, without missing
-    values.
+    """Return rows: an array (n, d), or a list of dicts if there is text, or with ``as_dicts``.
 
-    Identifiers are left out of dicts.
+    Missing values and identifiers are left out of dicts.
     """
     if not as_dicts and not any(column.is_text for column in columns):
         arrays = [np.asarray(column.values, dtype=np.float64) for column in columns]
@@ -322,8 +321,8 @@ def rows_of_columns(columns: Sequence[Column], as_dicts: bool = False) -> Any:
         if column.kind not in (TEXT, VECTORS):
             values = values.tolist()
         for row, value in zip(rows, values):
-            is_there = column.kind == VECTORS or (value is not None and value == value)
-            if is_there:
+            is_present = column.kind == VECTORS or (value is not None and value == value)
+            if is_present:
                 row[column.name] = value
     return rows
 
