@@ -245,7 +245,7 @@ def _check_not_empty(X: Any, where: str) -> None:
         raise InputError(f"{where} must have at least one row, got none.")
 
 
-def _keys_of(rows: Iterable[dict]) -> list[str]:
+def _keys_of(rows: Iterable[Any]) -> list[str]:
     """Return all keys of dicts, in the order in which they occur."""
     keys: dict[str, None] = {}
     for i, row in enumerate(rows):

@@ -319,6 +319,15 @@ def test_unknown_categories_count_as_missing_with_one_warning(reader, form):
         assert_allclose(scores_of(model, make(missing)), scores)
 
 
+def test_a_single_dict_of_a_stream_gets_no_warning():
+    model = model_of("online", "text", "dicts")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        unknown = model.decision_function([{"size": 1.0, "b": 0.5, "c": "w"}])
+        missing = model.decision_function([{"size": 1.0, "b": 0.5}])
+    assert_array_equal(unknown, missing)
+
+
 @pytest.mark.parametrize("form", NAMED)
 @pytest.mark.parametrize("table", TABLES)
 def test_streams_are_read_as_their_tables(form, table):
