@@ -36,6 +36,7 @@ FOLLOWING_RAW = (
     "maps_sparse",
     "semidefinite",
     "entrywise",
+    "unit_diagonal",
 )
 
 
@@ -76,8 +77,9 @@ class Kernel(Component):
     ("nystrom"), and ``seed`` the random draw.
 
     To define a kernel, write a subclass with :meth:`raw`, or wrap a function, ``Custom(function)``.
-    The diagonal follows from :meth:`raw`; :meth:`raw_diagonal` may compute it in less time. A class
-    that overrides the :meth:`raw` of another kernel inherits neither its diagonal nor its features.
+    The diagonal follows from :meth:`raw`; :meth:`raw_diagonal` may compute it in less time, and
+    ``unit_diagonal = True`` says that it is 1. A class that overrides the :meth:`raw` of another
+    kernel inherits neither its diagonal nor its features.
 
     Methods take inputs as rows: arrays or CSR matrices X (n, d) and Y (m, d) with the columns of
     the kernel, or whole inputs if documented.
@@ -98,6 +100,8 @@ class Kernel(Component):
     semidefinite: ClassVar[bool] = False
     #: Whether a value depends only on the inner product or the distance of its two vectors.
     entrywise: ClassVar[bool] = False
+    #: Whether ``k(x, x) = 1`` before normalisation, so that it need not be computed.
+    unit_diagonal: ClassVar[bool] = False
     required: ClassVar[tuple[str, ...]] = ("raw",)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -137,7 +141,9 @@ class Kernel(Component):
         ----------
         X : array or CSR matrix of shape (n, d)
         """
-        diagonal = np.empty(X.shape[0])
+        diagonal = np.ones(X.shape[0])
+        if self.unit_diagonal:
+            return diagonal
         for i in range(len(diagonal)):
             row = X[i : i + 1]
             diagonal[i] = self.raw(Pair(row, row))[0, 0]

@@ -175,7 +175,7 @@ class Gaussian(Kernel):
     """
 
     aliases = {"gaussian": {}, "rbf": {}}
-    semidefinite = compares_sparse = entrywise = True
+    semidefinite = compares_sparse = entrywise = unit_diagonal = True
 
     sigma2: float | str = "median"
 
@@ -189,9 +189,6 @@ class Gaussian(Kernel):
     def raw(self, pair: Pair) -> np.ndarray:
         matrix = pair.squared_distances * (-0.5 / fitted_value(self.width_, self))
         return np.exp(matrix, out=matrix)
-
-    def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        return np.ones(X.shape[0])
 
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         # normal vectors, orthogonal within blocks of d (Yu et al. 2016, orthogonal random features)
@@ -219,7 +216,7 @@ class Laplacian(Kernel):
     """
 
     aliases = {"laplacian": {}}
-    semidefinite = entrywise = True
+    semidefinite = entrywise = unit_diagonal = True
 
     sigma: float | str = "median"
 
@@ -232,9 +229,6 @@ class Laplacian(Kernel):
 
     def raw(self, pair: Pair) -> np.ndarray:
         return np.exp(pair.manhattan_distances / -fitted_value(self.width_, self))
-
-    def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        return np.ones(X.shape[0])
 
     def frequencies(self, generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         return generator.standard_cauchy(shape) / fitted_value(self.width_, self)
@@ -254,7 +248,7 @@ class ChiSquared(Kernel):
     """
 
     aliases = {"chi2": {}, "chi-squared": {}}
-    semidefinite = entrywise = True
+    semidefinite = entrywise = unit_diagonal = True
 
     gamma: float | str = "median"
 
@@ -276,9 +270,6 @@ class ChiSquared(Kernel):
         factor = pair.X.dtype.type(-1.0 / fitted_value(self.width_, self))
         return np.exp(pair.chi_squared_distances * factor)
 
-    def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        return np.ones(X.shape[0])
-
 
 @dataclass(eq=False, repr=False)
 class B1Spline(Kernel):
@@ -299,6 +290,7 @@ class B1Spline(Kernel):
     """
 
     aliases = {"b1": {}, "b1-spline": {}}
+    unit_diagonal = True
 
     h: float | None = None
     density: float = 0.05
@@ -322,9 +314,6 @@ class B1Spline(Kernel):
         matrix *= -1.0 / fitted_value(self.width_, self)
         matrix += 1.0
         return np.maximum(matrix, 0.0, out=matrix).astype(pair.X.dtype, copy=False)
-
-    def raw_diagonal(self, X: Vectors) -> np.ndarray:
-        return np.ones(X.shape[0])
 
 
 @dataclass(eq=False, repr=False)
