@@ -546,7 +546,7 @@ class ArcBank(DenseBank):
         self._values = getattr(x, self.names[0])
         super().step(x, gradient)
 
-    def _own(self, gradient):
+    def _gradient_of_table(self, gradient):
         sums = np.bincount(
             self._values.ravel(), weights=gradient.arcs.ravel(), minlength=self.table.size
         )
