@@ -11,48 +11,19 @@ import numpy as np
 from numba import types
 
 from omkl._compilation import compiled, inner
-from omkl._pointers import ADDRESS, FLAGS, INTEGER, INTEGERS, MATRIX, VECTOR, Layout, Signature
-from omkl.signatures import StructureFunctions
+from omkl._pointers import ADDRESS, CUBE, FLOAT, INTEGER, INTEGERS, MATRIX, Layout, Signature
+from omkl.signatures import MARGINALS, StructureFunctions
 from omkl.structures._jit_labels import augment_labels, cost_of_labels
-from omkl.structures.graphs._jit_labellings import (
-    add_indicator,
-    best_labelling,
-    row_of,
-    score_labels,
-)
-from omkl.structures.graphs._jit_marginals import marginals
+from omkl.structures.graphs._jit_labellings import add_indicator, row_of, score_labels
+from omkl.structures.graphs._jit_layout import PAIRS_OF_NODES, graph_at
 
 #: A labelling is proved best if no other scores higher by more than this, relative to the larger of
 #: 1 and its score.
 PROVED = 1e-8
 #: Sweeps before a minimum cut, which takes longer on small graphs.
 SWEEPS_BEFORE_CUT = 20
-#: Maximum number of sweeps of belief propagation, and movement of messages at which it ends.
-SUM_SWEEPS, MOVED = 200, 1e-4
 #: Entries of ``counts``: numbers of labellings that were sought, and of those proved the best.
 SOUGHT, PROVED_BEST, N_COUNTS = range(3)
-
-
-class GraphArrays(NamedTuple):
-    """A graph for compiled functions; see :class:`GraphLayout`.
-
-    ``edges`` (E, 2) are all edges. The single edges ``single_edges`` (E', 2) have the order of
-    messages, spanning ``forests`` (T, E'), and the ``rates`` (E',) at which these hold an edge;
-    T is 0 if nobody asked for them. If there are parallel edges, edge e is the single edge
-    ``places[e]``, with the two nodes in the other order if ``reverse[e]``; else E is 0 in both.
-    """
-
-    edges: np.ndarray
-    single_edges: np.ndarray
-    order: np.ndarray
-    starts: np.ndarray
-    middle: np.ndarray
-    incident: np.ndarray
-    is_forest: int
-    places: np.ndarray
-    reverse: np.ndarray
-    forests: np.ndarray
-    rates: np.ndarray
 
 
 class GraphStructure(NamedTuple):
@@ -63,42 +34,48 @@ class GraphStructure(NamedTuple):
     graph: int
     #: Maximum number of sweeps.
     sweeps: int
-    #: Address of :func:`omkl.structures.graphs._jit_cut.minimum_cut` for two labels, else 0.
+    #: Addresses of functions that take long to compile, 0 where they are not called:
+    #: ``best_labelling``, ``minimum_cut`` for two labels, and ``marginals``.
+    search: int
     cut: int
+    sum: int
     counts: np.ndarray
 
 
-PAIRS_OF_NODES = types.int64[:, ::1]
-MASKS = types.boolean[:, ::1]
-GRAPH = Layout(
-    GraphArrays,
-    edges=PAIRS_OF_NODES,
-    single_edges=PAIRS_OF_NODES,
-    order=INTEGERS,
-    starts=INTEGERS,
-    middle=INTEGERS,
-    incident=INTEGERS,
-    is_forest=INTEGER,
-    places=INTEGERS,
-    reverse=FLAGS,
-    forests=MASKS,
-    rates=VECTOR,
-)
 STRUCTURE_OF_GRAPH = Layout(
-    GraphStructure, costs=MATRIX, graph=ADDRESS, sweeps=INTEGER, cut=ADDRESS, counts=INTEGERS
+    GraphStructure,
+    costs=MATRIX,
+    graph=ADDRESS,
+    sweeps=INTEGER,
+    search=ADDRESS,
+    cut=ADDRESS,
+    sum=ADDRESS,
+    counts=INTEGERS,
+)
+#: Write a labelling; return its score, and an upper bound of all scores.
+SEARCH = Signature(
+    "best labelling",
+    types.UniTuple(FLOAT, 2),
+    graph=ADDRESS,
+    unary=MATRIX,
+    pairwise=CUBE,
+    sweeps=INTEGER,
+    tolerance=FLOAT,
+    labels=INTEGERS,
 )
 #: Write the labelling of a minimum cut; return an upper bound of all scores.
 CUT = Signature(
     "minimum cut",
-    types.float64,
+    FLOAT,
     unary=MATRIX,
-    pairwise=types.float64[:, :, ::1],
+    pairwise=CUBE,
     edges=PAIRS_OF_NODES,
     labels=INTEGERS,
 )
-graph_at = GRAPH.at
 structure_of_graph_at = STRUCTURE_OF_GRAPH.at
+search_labelling = SEARCH.call
 call_cut = CUT.call
+sum_over_labellings = MARGINALS.call
 
 
 # ---- single edges --------------------------------------------------------------------------------
@@ -208,8 +185,8 @@ def pass_messages(structure_address, unary, pairwise, labels):
     forest = graph.is_forest != 0
     attractive = structure.cut != 0 and not forest and is_attractive(pairwise)
     sweeps = min(structure.sweeps, SWEEPS_BEFORE_CUT) if attractive else structure.sweeps
-    arrays = (edges, graph.order, graph.starts, graph.middle, graph.incident)
-    score, bound = best_labelling(unary, pairwise, arrays, forest, sweeps, PROVED, labels)
+    arguments = (structure.graph, unary, pairwise, sweeps, PROVED, labels)
+    score, bound = search_labelling(structure.search, arguments)
     if attractive and bound - score > PROVED * max(1.0, abs(score)):
         cut = np.zeros(labels.shape[0], np.int64)
         bound = min(bound, call_cut(structure.cut, (unary, pairwise, edges, cut)))
@@ -233,11 +210,11 @@ def solve(structure_address, unary, pairwise, labels):
     lowest = 0.0
     if graph.is_forest == 0:  # a difference of infinite messages has no value
         lowest = lowest_score(unary, pairwise, edges.shape[0])
+    scores, pairs = unary, pairwise
     if lowest < 0.0:
-        raised = raised_unary(unary, lowest)
-        bound = pass_messages(structure_address, raised, raised_pairs(pairwise, lowest), labels)
-    else:
-        bound = pass_messages(structure_address, unary, pairwise, labels)
+        scores = raised_unary(unary, lowest)
+        pairs = raised_pairs(pairwise, lowest)
+    bound = pass_messages(structure_address, scores, pairs, labels)
     return score_labels(unary, pairwise, edges, labels), bound
 
 
@@ -258,12 +235,11 @@ def decode_graph(structure_address, unary, pairwise, gold, cost_weight, labels):
             augmented[i, y] = unary[i, y]
     if cost_weight != 0.0:
         augment_labels(structure_address, augmented, gold, cost_weight)
+    pairs = pairwise
     if graph.places.shape[0] > 0:
         n_single = graph.single_edges.shape[0]
-        sums = sum_parallel_edges(pairwise, graph.places, graph.reverse, n_single)
-        score, bound = solve(structure_address, augmented, sums, labels)
-    else:
-        score, bound = solve(structure_address, augmented, pairwise, labels)
+        pairs = sum_parallel_edges(pairwise, graph.places, graph.reverse, n_single)
+    score, bound = solve(structure_address, augmented, pairs, labels)
     structure.counts[SOUGHT] += 1
     if is_proved(score, bound):
         structure.counts[PROVED_BEST] += 1
@@ -273,52 +249,28 @@ def decode_graph(structure_address, unary, pairwise, gold, cost_weight, labels):
 # ---- marginals -----------------------------------------------------------------------------------
 
 
-@inner
-def marginals_of_single_edges(graph_address, unary, pairwise, unary_marginals, pair_marginals):
-    """Write the marginals of nodes (n, K) and single edges; return log Z or a bound of it."""
-    graph = graph_at(graph_address)
-    arrays = (graph.single_edges, graph.order, graph.starts, graph.middle, graph.incident)
-    forest = graph.is_forest != 0
-    return marginals(
-        unary, pairwise, arrays, forest, graph.forests, graph.rates, SUM_SWEEPS, MOVED,
-        unary_marginals, pair_marginals,
-    )  # fmt: skip
-
-
 @compiled
 def marginals_of_graph(structure_address, unary, pairwise, unary_marginals, pair_marginals):
     """Write marginals of nodes (n, K) and of all edges (E, K, K), or the sum of these (1, K, K).
 
-    Return log Z, an upper bound of it if there are cycles; -inf if no labelling is allowed.
+    Return log Z, an upper bound of it if there are cycles; nan if no labelling is allowed. Without
+    constraints on pairs, each node has an allowed label, so that the scores are then not finite.
     """
-    graph_address = structure_of_graph_at(structure_address).graph
-    graph = graph_at(graph_address)
-    if graph.places.shape[0] == 0:
-        return marginals_of_single_edges(
-            graph_address, unary, pairwise, unary_marginals, pair_marginals
-        )
-    n_single = graph.single_edges.shape[0]
-    sums = sum_parallel_edges(pairwise, graph.places, graph.reverse, n_single)
-    of_single = np.empty(sums.shape)
-    log_partition = marginals_of_single_edges(
-        graph_address, unary, sums, unary_marginals, of_single
+    structure = structure_of_graph_at(structure_address)
+    graph = graph_at(structure.graph)
+    has_parallel_edges = graph.places.shape[0] > 0
+    pairs, of_single = pairwise, pair_marginals
+    if has_parallel_edges:
+        n_single = graph.single_edges.shape[0]
+        pairs = sum_parallel_edges(pairwise, graph.places, graph.reverse, n_single)
+        of_single = np.empty(pairs.shape)
+    log_partition = sum_over_labellings(
+        structure.sum, (structure.graph, unary, pairs, unary_marginals, of_single)
     )
-    if log_partition > -np.inf:
-        spread_to_parallel_edges(of_single, graph.places, graph.reverse, pair_marginals)
-    return log_partition
-
-
-@compiled
-def marginals_of_finite_graph(structure_address, unary, pairwise, unary_marginals, pair_marginals):
-    """Write marginals as :func:`marginals_of_graph` does; return nan if it finds no labelling.
-
-    Without constraints on pairs, each node has an allowed label, so that the scores are not finite.
-    """
-    log_partition = marginals_of_graph(
-        structure_address, unary, pairwise, unary_marginals, pair_marginals
-    )
-    if log_partition == -np.inf:
+    if not log_partition > -np.inf:
         return np.nan
+    if has_parallel_edges:
+        spread_to_parallel_edges(of_single, graph.places, graph.reverse, pair_marginals)
     return log_partition
 
 
@@ -341,7 +293,7 @@ def indicate_graph(structure_address, unary, pairwise, labels, amount):
 
 GRAPHS = StructureFunctions(
     decode=decode_graph,
-    marginals=marginals_of_finite_graph,
+    marginals=marginals_of_graph,
     score=score_graph,
     indicate=indicate_graph,
     cost=cost_of_labels,

@@ -10,6 +10,7 @@ its incident edges, ``incident[starts[i]:middle[i]]`` to earlier and ``incident[
 import numpy as np
 
 from omkl._compilation import compiled, inner
+from omkl.structures.graphs._jit_layout import graph_at
 
 #: Sweeps end when one closes less than this share of the gap between bound and score, and the last
 #: ones have not raised the score.
@@ -104,7 +105,7 @@ def order_breadth_first(edges, starts, incident, order):
 
 
 @compiled
-def best_labelling(unary, pairwise, graph, forest, sweeps, tolerance, labels):
+def best_labelling(graph_address, unary, pairwise, sweeps, tolerance, labels):
     """Write a labelling (n,), and return its score and an upper bound of all scores.
 
     On a forest, this is dynamic programming, and exact. On other graphs, it is sequential
@@ -112,7 +113,10 @@ def best_labelling(unary, pairwise, graph, forest, sweeps, tolerance, labels):
     up to ``tolerance``, or after some sweeps. The labelling is improved by changes of single nodes,
     and of both ends of an edge.
     """
-    edges = graph[0]
+    arrays = graph_at(graph_address)
+    edges = arrays.single_edges
+    graph = (edges, arrays.order, arrays.starts, arrays.middle, arrays.incident)
+    forest = arrays.is_forest != 0
     messages = np.zeros((edges.shape[0], unary.shape[1]))
     current = np.empty(labels.shape[0], np.int64)
     score = -np.inf

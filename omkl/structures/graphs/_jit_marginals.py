@@ -10,9 +10,12 @@ import numpy as np
 
 from omkl._compilation import compiled, inner
 from omkl.structures.graphs._jit_labellings import row_of
+from omkl.structures.graphs._jit_layout import graph_at
 
 #: Sums of weights below this are computed in logs, as some weights underflow.
 SMALLEST = 1e-280
+#: Maximum number of sweeps of belief propagation, and movement of messages at which it ends.
+SWEEPS, MOVED = 200, 1e-4
 #: Sweeps in a row, back and forth, that move no message where belief propagation has converged.
 QUIET = 2
 #: Edge to the parent of a root.
@@ -20,28 +23,19 @@ NO_EDGE = -1
 
 
 @compiled
-def marginals(
-    unary,
-    pairwise,
-    graph,
-    forest,
-    forests,
-    rates,
-    sweeps,
-    tolerance,
-    unary_marginals,
-    pairwise_marginals,
-):
+def marginals(graph_address, unary, pairwise, unary_marginals, pairwise_marginals):
     """Write marginals (n, K) and (E, K, K) or (1, K, K); return the log-partition function, -inf if
     no labelling is allowed.
 
     On a forest, two sweeps are exact. On other graphs, this is tree-reweighted belief propagation
-    (Wainwright, Jaakkola and Willsky 2005), up to ``sweeps`` or until messages move less than
-    ``tolerance`` in both directions, and the result is an upper bound. ``forests`` (T, E) says
-    which edges each of some spanning forests has, and ``rates`` (E,) is its mean. No two edges may
-    have the same ends.
+    (Wainwright, Jaakkola and Willsky 2005), until messages hardly move in both directions, and the
+    result is an upper bound. Edges are the single edges of the graph.
     """
-    edges, order, starts, middle, incident = graph
+    arrays = graph_at(graph_address)
+    edges, order, starts = arrays.single_edges, arrays.order, arrays.starts
+    middle, incident, rates = arrays.middle, arrays.incident, arrays.rates
+    graph = (edges, order, starts, middle, incident)
+    forest = arrays.is_forest != 0
     n, n_labels = unary.shape
     n_edges = edges.shape[0]
     # the edges of a forest share their weights if they share their scores
@@ -56,7 +50,7 @@ def marginals(
     new = np.empty(n_labels)
     step = 1.0 if forest else 0.5
     n_quiet = 0
-    for number in range(2 if forest else sweeps):
+    for number in range(2 if forest else SWEEPS):
         moved = 0.0
         back = number % 2 == 0
         for place in range(n):
@@ -74,7 +68,7 @@ def marginals(
                 if not total > -np.inf:
                     return -np.inf
                 moved = max(moved, move_message(outgoing, new, step))
-        n_quiet = n_quiet + 1 if moved < tolerance else 0
+        n_quiet = n_quiet + 1 if moved < MOVED else 0
         if not forest and n_quiet == QUIET:
             break
     potentials = np.empty((n, n_labels))
@@ -82,7 +76,7 @@ def marginals(
         unary, pairwise, graph, rates, messages, potentials, unary_marginals, pairwise_marginals
     ):
         return -np.inf
-    return forest_bound(potentials, pairwise, graph, forests, rates, messages, weights, tops)
+    return forest_bound(potentials, pairwise, graph, arrays.forests, rates, messages, weights, tops)
 
 
 @inner

@@ -9,13 +9,19 @@ from numpy.typing import ArrayLike
 from omkl._components import check_number
 from omkl._pointers import Packed
 from omkl.exceptions import InputError
-from omkl.signatures import StructureFunctions
+from omkl.signatures import MARGINALS, StructureFunctions
 from omkl.structures._jit_chain import CHAIN
 from omkl.structures.base import PackedStructure, best_outputs, check_costs
 from omkl.structures.chain import NOTHING_ALLOWED, Labelling
 from omkl.structures.graphs import _jit_graph as jit
 from omkl.structures.graphs._jit_cut import minimum_cut
-from omkl.structures.graphs._jit_labellings import add_indicator, ascend, score_labels
+from omkl.structures.graphs._jit_labellings import (
+    add_indicator,
+    ascend,
+    best_labelling,
+    score_labels,
+)
+from omkl.structures.graphs._jit_marginals import marginals
 from omkl.structures.graphs._jit_search import FOUND, NONE, find_labelling
 from omkl.structures.graphs.layout import GraphLayout
 
@@ -129,15 +135,20 @@ class PairwiseGraph(Labelling):
         names = StructureFunctions._fields if names is None else names
         if layout is None or (self.shared and self.allowed is None and layout.is_chain):
             return PackedStructure(CHAIN, names, self.arrays())
-        return PackedStructure(jit.GRAPHS, names, self._arrays_for(layout, "marginals" in names))
+        return PackedStructure(jit.GRAPHS, names, self._arrays_for(layout, names))
 
-    def _arrays_for(self, layout: GraphLayout, with_forests: bool) -> Packed:
-        """Return the arrays for the compiled functions of a graph; hold both while in use."""
+    def _arrays_for(self, layout: GraphLayout, names: Collection[str]) -> Packed:
+        """Return the arrays for some compiled functions of a graph; hold both while in use."""
+        decodes = "decode" in names
+        sums = "marginals" in names
+        cuts = decodes and self.n_labels == 2
         arrays = jit.GraphStructure(
             costs=self.costs,
-            graph=layout.packed(with_forests).address,
+            graph=layout.packed(with_forests=sums).address,
             sweeps=self.sweeps,
-            cut=jit.CUT.address_of(minimum_cut) if self.n_labels == 2 else 0,
+            search=jit.SEARCH.address_of(best_labelling) if decodes else 0,
+            cut=jit.CUT.address_of(minimum_cut) if cuts else 0,
+            sum=MARGINALS.address_of(marginals) if sums else 0,
             counts=self.counts,
         )
         return jit.STRUCTURE_OF_GRAPH.pack(arrays)
@@ -169,7 +180,7 @@ class PairwiseGraph(Labelling):
         single = self._with_single_edges(potentials)
         layout = single.layout
         labels = np.empty(layout.n_nodes, np.int64)
-        arrays = self._arrays_for(layout, with_forests=False)
+        arrays = self._arrays_for(layout, ["decode"])
         score, bound = jit.solve(arrays.address, single.unary, single.pairwise, labels)
         if score == -np.inf and layout.is_forest:
             bound = score
@@ -251,9 +262,9 @@ class PairwiseGraph(Labelling):
             unary = np.where(possible, unary, -np.inf)
         of_nodes = np.empty(unary.shape)
         of_edges = np.empty(potentials.pairwise.shape)
-        arrays = self._arrays_for(layout, with_forests=True)
+        arrays = self._arrays_for(layout, ["marginals"])
         log_partition = jit.marginals_of_graph(arrays.address, unary, pairwise, of_nodes, of_edges)
-        if log_partition == -np.inf:
+        if np.isnan(log_partition):
             raise InputError(NOTHING_ALLOWED)
         return log_partition, GraphPotentials(of_nodes, of_edges, layout)
 
