@@ -396,7 +396,8 @@ def check_number(
     number: Any = value
     if isinstance(value, np.floating):
         number = float(value)  # large bounds would overflow in float32
-    if isinstance(number, (int, float, np.integer)) and not isinstance(number, bool):
+    is_number = isinstance(number, (int, float, np.integer)) and not isinstance(number, bool)
+    if is_number:
         is_within = above < number < below and least <= number <= most
         is_finite = abs(number) <= sys.float_info.max
         if is_finite and is_within and (not integer or number == int(number)):
