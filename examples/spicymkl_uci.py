@@ -92,9 +92,8 @@ def measure(data, seed, Cs, methods, tol, limit):
             objective = (
                 C * problem.loss.value(y, certificate.outputs).sum() + certificate.norms.sum()
             )
-            same = (
-                name == "spicy-hinge" or row["svms"] is not None
-            )  # one solution, if two objectives
+            # one solution, if two objectives
+            same = name == "spicy-hinge" or row["svms"] is not None
             yield {
                 "data": data,
                 "C": C,

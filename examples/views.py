@@ -442,9 +442,8 @@ def main():
         parser.error("--train takes multiples of 10 from 50 (five folds of every digit) to 1990.")
 
     warnings.simplefilter("ignore", ConvergenceWarning)
-    warnings.simplefilter(
-        "ignore", UserWarning
-    )  # a C of the grid at which no kernel is in the model
+    # a C of the grid at which no kernel is in the model
+    warnings.simplefilter("ignore", UserWarning)
     rows = measure(*read_mfeat(arguments.data or data_home() / "uci/mfeat.csv.gz"), arguments)
     found = summary(rows)
     print("\n".join(report(found, arguments)))

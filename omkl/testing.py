@@ -294,10 +294,8 @@ def _check_compiled_steps(regularizer: Regularizer, norms: np.ndarray) -> None:
         for proximal_step in proximal_steps:
             signatures.PROX.address_of(proximal_step.function)
         for step in (0.0, 0.3, 2.0):
-            moved, memory = (
-                norms.copy(),
-                np.full((2, len(norms)), np.nan),
-            )  # its contents are nobody's
+            # its contents are nobody's
+            moved, memory = (norms.copy(), np.full((2, len(norms)), np.nan))
             for proximal_step in proximal_steps:
                 proximal_step.take(moved, step, memory)
             _equal(

@@ -27,9 +27,8 @@ settings.register_profile(
     "thorough", settings.get_profile("omkl"), derandomize=False, max_examples=500
 )
 settings.load_profile("omkl")
-if (
-    numba.config.DISABLE_JIT
-):  # NUMBA_DISABLE_JIT=1: NumPy warns where compiled loops do not, as on integer overflow
+# NUMBA_DISABLE_JIT=1: NumPy warns where compiled loops do not, as on integer overflow
+if numba.config.DISABLE_JIT:
     np.seterr(all="ignore")
     settings.register_profile("uncompiled", settings.get_profile("omkl"), max_examples=3)
     settings.load_profile("uncompiled")

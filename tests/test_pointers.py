@@ -163,9 +163,8 @@ def test_a_block_keeps_its_arrays_alive(everything):
     expected = [array.copy() for array in arrays_of(everything)]
     packed = EVERYTHING.pack(Everything(*[copy.deepcopy(value) for value in everything]))
     gc.collect()
-    others = [
-        np.full(array.shape, 7, dtype=array.dtype) for array in expected
-    ]  # would take freed memory
+    # would take freed memory
+    others = [np.full(array.shape, 7, dtype=array.dtype) for array in expected]
     read_arrays = [np.zeros_like(array) for array in expected]
     read(packed.address, *read_arrays)
     for array, kept in zip(read_arrays, expected):

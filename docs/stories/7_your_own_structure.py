@@ -26,13 +26,8 @@ from omkl.structures import Structure, UnaryPotentials
 
 rng = np.random.default_rng(0)
 N_STARS = 15
-NOISE = [
-    0.12,
-    0.12,
-    0.08,
-    0.08,
-    1.0,
-]  # how much each column changes within a year; the last one is drawn anew
+# how much each column changes within a year; the last one is drawn anew
+NOISE = [0.12, 0.12, 0.08, 0.08, 1.0]
 
 
 def photographs(n):
@@ -90,9 +85,8 @@ def encode(pair):
     apart = np.abs(before[:, None] - after[None]).reshape(N_STARS**2, 5)
     apart = np.column_stack([np.hypot(apart[:, 0], apart[:, 1]), apart[:, 2:]])
     step = np.minimum(apart * 2 * STEPS, STEPS - 1).astype(np.int32)
-    ids = step + STEPS * np.arange(
-        len(PROPERTIES), dtype=np.int32
-    )  # every property has ten features of its own
+    # every property has ten features of its own
+    ids = step + STEPS * np.arange(len(PROPERTIES), dtype=np.int32)
     starts = np.arange(0, ids.size + 1, len(PROPERTIES))
     features = Features(starts, ids.ravel(), np.ones(ids.size))
     return Tokens(np.array([0, len(ids)]), features).everything()

@@ -35,9 +35,8 @@ def days(n):
     X = np.column_stack(
         [warmth + 0.15 * rng.normal(size=n), warmth + 0.15 * rng.normal(size=n), hour, others]
     )
-    demand = (
-        3 + 2 * warmth**2 + np.sin(2 * hour) + rng.gamma(1.0, 0.5, n)
-    )  # cold and heat both need power
+    # cold and heat both need power
+    demand = 3 + 2 * warmth**2 + np.sin(2 * hour) + rng.gamma(1.0, 0.5, n)
     return X, demand
 
 

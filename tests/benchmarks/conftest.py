@@ -57,9 +57,7 @@ def pytest_benchmark_update_json(config, benchmarks, output_json):
     date, commit = output_json["datetime"][:10], output_json["commit_info"]["id"]
     brand = machine.get("cpu", {}).get("brand_raw") or machine["machine"]
     output_json.clear()
-    busy = {
-        "load": round(os.getloadavg()[1], 1),
-        "cores": os.cpu_count(),
-    }  # mean over five minutes, of all programs
+    # mean over five minutes, of all programs
+    busy = {"load": round(os.getloadavg()[1], 1), "cores": os.cpu_count()}
     about = {"machine": brand, "date": date, "commit": commit, "peers": versions(), **busy}
     output_json |= {**about, "benchmarks": rows}

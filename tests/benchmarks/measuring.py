@@ -28,14 +28,11 @@ import numpy as np
 from numba import njit
 
 LONG = 1.0  # seconds of a call that is repeated as rarely as possible
-PATIENCE, MUCH = (
-    10.0,
-    200.0,
-)  # a peer's time limit: these seconds, or this multiple of omkl's time, whichever is larger
+# a peer's time limit: these seconds, or this multiple of omkl's time, whichever is larger
+PATIENCE, MUCH = (10.0, 200.0)
 MAKING = 30.0  # seconds in which a peer must start and find its tolerance
-LARGEST = (
-    1 << 28
-)  # largest floor to measure, in bytes, operations or rows; a larger one is extrapolated
+# largest floor to measure, in bytes, operations or rows; a larger one is extrapolated
+LARGEST = 1 << 28
 
 
 def seconds_of_children() -> float:
@@ -303,9 +300,8 @@ class Measure:
         table.
         """
         round_seconds, tick = 0.01 if self.quick else 0.05, CLOCKS[clock]
-        crowd = max(
-            1.0, os.getloadavg()[0] / (os.cpu_count() or 1)
-        )  # a busy machine makes no peer slow
+        # a busy machine makes no peer slow
+        crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
         limit *= crowd / (3 if self.quick else 1)
         with ExitStack() as stack:
             n_calls = 1 if once else calls_that_last(function, round_seconds, tick)

@@ -110,9 +110,8 @@ def test_a_file_cut_short_is_read_up_to_there(tmp_path, texts, format, suffix):
         found = listed(*whole(stream))
     n = len(found) - len(expected)
     assert stream.skipped == 1
-    assert (
-        (len(expected) // 4 if suffix != ".bz2" else 0) <= n < len(expected)
-    )  # a block of bz2 is the whole file
+    # a block of bz2 is the whole file
+    assert (len(expected) // 4 if suffix != ".bz2" else 0) <= n < len(expected)
     assert found == expected + expected[:n]
 
 
@@ -221,9 +220,8 @@ def test_memory_is_that_of_a_block_whatever_the_size_of_the_file(tmp_path, texts
     header, body = b"", texts[format]
     if format == "csv":
         header, body = body.split(b"\n", 1)[0] + b"\n", body.split(b"\n", 1)[1]
-    n = (120_000 if format in ("crfsuite", "jsonl") else 4_000_000) // len(
-        body
-    )  # more than is read at a time
+    # more than is read at a time
+    n = (120_000 if format in ("crfsuite", "jsonl") else 4_000_000) // len(body)
     small, large = (write(tmp_path / f"{k}.{format}", header + body * (k * n)) for k in (1, 3))
     peaks = [peak_memory(STREAMS[format](path, block_size=20)) for path in (small, large)]
     assert peaks[1] - peaks[0] < 0.5 * (large.stat().st_size - small.stat().st_size)

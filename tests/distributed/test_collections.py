@@ -503,9 +503,8 @@ def test_other_methods_and_sessions_without_a_client(client, monkeypatch):
     )
     predicted = frame.map_partitions(model.predict, meta=(None, float)).compute()
     assert_allclose(predicted, model.predict(FRAME[["a", "b"]]), rtol=1e-12)
-    monkeypatch.setattr(
-        distributed, "default_client", lambda: [].index("no client")
-    )  # a ValueError, as of Dask
+    # a ValueError, as of Dask
+    monkeypatch.setattr(distributed, "default_client", lambda: [].index("no client"))
     with pytest.raises(InputError, match="Dask collections need a cluster: pass client="):
         classifier().fit(ROWS, CLASSES)
 

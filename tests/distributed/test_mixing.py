@@ -529,9 +529,8 @@ def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, n
         if name == "dual averaging":  # sums of gradients are mixed
             shard.group_state.scales[:] = 1.0
         means += weight * scores_of(shard.banks[0], examples)
-    monkeypatch.setattr(
-        trainer, "terms", []
-    )  # the proximal step of the mix is tested with small models
+    # the proximal step of the mix is tested with small models
+    monkeypatch.setattr(trainer, "terms", [])
     mix(trainer, states, weights)
     if name == "dual averaging":
         trainer.group_state.scales[:] = 1.0

@@ -346,9 +346,8 @@ def delayed_grams(form):
 def test_delayed_kernels_are_learned_as_those_given(client, form, some):
     weights = np.tile([1.0, 0.0, 2.0, 0.5], N // 4) if some else None
     here = MKLClassifier("precomputed", C=10.0).fit(GRAMS, Y, weights, client=client)
-    there = MKLClassifier("precomputed", C=10.0).fit(
-        delayed_grams(form), Y, weights
-    )  # with the client made last
+    # with the client made last
+    there = MKLClassifier("precomputed", C=10.0).fit(delayed_grams(form), Y, weights)
     assert_array_equal(there.dual_coef_, here.dual_coef_)
     assert list(there.kernel_weights_.values()) == list(here.kernel_weights_.values())
     assert list(there.kernel_weights_) == (

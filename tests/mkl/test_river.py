@@ -67,10 +67,8 @@ def test_it_learns_and_predicts_as_its_estimator_does(rng):
 
 def test_weights_count_as_sample_weights_do(rng):
     data = list(rows(rng))
-    kernels = [
-        "linear:on=a",
-        "gaussian:on=[a,b],sigma2=1,features=20",
-    ]  # scales see a row of weight 2 only once
+    # scales see a row of weight 2 only once
+    kernels = ["linear:on=a", "gaussian:on=[a,b],sigma2=1,features=20"]
     models = [RiverClassifier(omkl.OnlineMKLClassifier(kernels, random_state=0)) for _ in range(2)]
     for i, (x, y) in enumerate(data):
         models[0].learn_one(x, y, w=float(i % 3))
@@ -90,9 +88,8 @@ def test_it_goes_on_from_what_an_estimator_has_learned_and_leaves_it_alone(rng):
     for x, label in data[30:]:
         model.learn_one(x, label)
     np.testing.assert_array_equal(fitted.decision_function(X), before)
-    together = fitted.partial_fit(
-        X[30:], y[30:]
-    )  # products of many rows round otherwise than those of one
+    # products of many rows round otherwise than those of one
+    together = fitted.partial_fit(X[30:], y[30:])
     np.testing.assert_allclose(
         model.estimator_.decision_function(X), together.decision_function(X), atol=1e-12
     )

@@ -155,9 +155,8 @@ def test_classes_and_pairs_have_bands_and_surfaces(tmp_path):
             ]
         )
         total += part.effect[at]
-    assert_allclose(
-        total, model.decision_function(X), atol=0.2
-    )  # up to 100 points are not all rows
+    # up to 100 points are not all rows
+    assert_allclose(total, model.decision_function(X), atol=0.2)
     model.save(tmp_path / "model")
     assert_array_equal(
         omkl.load(tmp_path / "model").shapes(X).parts[0].effect, shapes.parts[0].effect

@@ -112,9 +112,8 @@ def test_any_split_of_a_stream_gives_the_same_model(form, table, rng, reloaded):
         inputs = pandas.DataFrame(X, columns=list("abcd")).assign(t=["u", "v"] * 60)
     scores = []
     for size in (1, 7, 120):
-        model = omkl.OnlineMKLClassifier(
-            weighting="norms"
-        )  # Hedge weighs a group from the block in which it appears
+        # Hedge weighs a group from the block in which it appears
+        model = omkl.OnlineMKLClassifier(weighting="norms")
         for low in range(0, len(y), size):
             classes = {"classes": [0, 1]} if low == 0 else {}
             model.partial_fit(inputs[low : low + size], y[low : low + size], **classes)

@@ -60,9 +60,8 @@ def test_the_model_is_that_of_the_trainer(kind, seed, monkeypatch):
     configuration = draw(kind, seed)
     model = train(configuration)
     part = driver.uncompiled_part(model.model_.trainer)
-    assert part is None or isinstance(
-        part, groups.KernelExpansion
-    )  # cached kernels become one at the end
+    # cached kernels become one at the end
+    assert part is None or isinstance(part, groups.KernelExpansion)
     monkeypatch.setattr(driver, "uncompiled_part", uncompiled)
     assert_same_model(model, train(configuration), configuration.X)
 

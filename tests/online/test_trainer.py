@@ -339,10 +339,8 @@ def test_groups_that_arrive_late_join_the_others(data):
 @pytest.mark.parametrize(
     ("average", "growth"),
     [
-        (
-            DecayedAverage(0.7),
-            lambda t: 2.0 ** (1 / 0.7),
-        ),  # more rounds than half-lives that a double could count
+        # more rounds than half-lives that a double could count
+        (DecayedAverage(0.7), lambda t: 2.0 ** (1 / 0.7)),
         (DecayedAverage(3.0), lambda t: 2.0 ** (1 / 3)),
         (RecentAverage(), lambda t: ((t + 1) / t) ** 2 * np.exp((np.sqrt(t + 1) - np.sqrt(t)) / 3)),
     ],

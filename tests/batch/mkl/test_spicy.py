@@ -486,9 +486,8 @@ def test_residuals_are_those_of_ridge_models_that_have_not_seen_the_sample(with_
     kernel = out_of_sample._centred(K, roots) if with_kernel else np.zeros((n, n))
     model = out_of_sample._RidgeModel(kernel, z, roots)
     expected = np.empty((len(out_of_sample.RIDGES), n, 2))
-    scale = (
-        np.trace(roots[:, None] * centred(K, weights) * roots) / n
-    )  # the mean diagonal of the kernel
+    # the mean diagonal of the kernel
+    scale = np.trace(roots[:, None] * centred(K, weights) * roots) / n
     for k, ridge in enumerate(out_of_sample.RIDGES * (scale if with_kernel else 1.0)):
         for i in range(n):
             rest = np.arange(n) != i

@@ -109,16 +109,15 @@ def test_the_evidence_is_the_wealth_of_bets_since_it_was_at_most_one(rng):
         (lambda rng, n: rng.exponential(size=(n, 2)), 0.05),
         (lambda rng, n: rng.standard_cauchy((n, 2)) ** 2, 0.05),
         (lambda rng, n: (rng.random((n, 2)) < 0.05).astype(float), 0.05),
-        (
-            lambda rng, n: np.sort(rng.exponential(size=n))[::-1, None] + [[0.5, 0.0]],
-            0.0,
-        ),  # learns fast
+        # learns fast
+        (lambda rng, n: np.sort(rng.exponential(size=n))[::-1, None] + [[0.5, 0.0]], 0.0),
+        # of noise
         (
             lambda rng, n: (
                 np.linspace(1, 2, n)[:, None] + rng.exponential(size=(n, 2)) * [[1.0, 1.5]]
             ),
             0.01,
-        ),  # of noise
+        ),
     ],
     ids=["equal", "heavy tails", "rare", "a lag without a rise", "a rise without a lag"],
 )

@@ -83,9 +83,8 @@ def test_evidence_is_the_covariance_of_potentials_with_what_is_left_to_explain(k
     else:
         more = {"cached": {}, "expansion": {"cache_size": 0}, "budget": {"budget": 30}}[kind]
         model = omkl.OnlineMKLClassifier(kernels, **more, **options).fit(X, y)
-    first = told[
-        : len(told) // 2 if kind == "sequences" else len(X)
-    ]  # later passes bring no new examples
+    # later passes bring no new examples
+    first = told[: len(told) // 2 if kind == "sequences" else len(X)]
     p, K = first[0][0].shape[0], first[0][0].shape[2]
     totals, n_positions, evidence = np.zeros((p + 1, K)), 0.0, []
     for potentials, residual, weight in first:

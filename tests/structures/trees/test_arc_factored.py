@@ -128,9 +128,8 @@ def nested_cycles(n, shape):
         scores[2, 1] = 10 * n
     else:
         tokens = np.arange(n)
-        level = np.frexp((tokens[:, None] ^ tokens[None, :]).astype(float))[
-            1
-        ]  # of the smallest cluster of both
+        # of the smallest cluster of both
+        level = np.frexp((tokens[:, None] ^ tokens[None, :]).astype(float))[1]
         scores[1:, 1:] = -1000 * level + (tokens[:, None] * 7 + tokens * 3) % 11
     scores[0, 1:] = -(10**5) + np.arange(n) % 5
     return scores
