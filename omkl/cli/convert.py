@@ -1,5 +1,7 @@
 """``omkl convert``: write sequences or trees in another format."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path

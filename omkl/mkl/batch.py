@@ -11,19 +11,8 @@ from omkl.losses import PointwiseLoss
 from omkl.mkl.base import BatchMKL
 
 
-class KernelClassifierMixin(ClassifierMixin):
-    """Scikit-learn's mixin of classifiers, with labels in columns of y if there are no weights."""
-
-    class_weight: str | dict | None
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = self.class_weight is None
-        return tags
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class MKLClassifier(KernelClassifierMixin, BatchMKL):
+class MKLClassifier(ClassifierMixin, BatchMKL):
     r"""Classifier that learns a combination of kernels, certified by a duality gap.
 
     .. math:: \min_{f_m, b} C \sum_i l\Bigl(y_i, \sum_m f_m(x_i) + b\Bigr)
@@ -172,6 +161,11 @@ class MKLClassifier(KernelClassifierMixin, BatchMKL):
     C: float | str = "auto"
     class_weight: str | dict | None = None
     multiclass: str = "auto"
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self.class_weight is None  # labels in columns of y
+        return tags
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

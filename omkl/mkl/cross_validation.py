@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
-from sklearn.base import RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags
 
 from omkl.batch.solver import Solution, is_number_of_values
 from omkl.estimators.batch import NumberDecoder
 from omkl.estimators.cross_validation import HeldOut, PathSearch
 from omkl.losses import PointwiseLoss
 from omkl.mkl.base import BatchMKL
-from omkl.mkl.batch import KernelClassifierMixin, MKLClassifier, MKLRegressor
+from omkl.mkl.batch import MKLClassifier, MKLRegressor
 from omkl.mkl.kernel_sources import KernelInputs
 from omkl.mkl.training import TrainingSet, largest_gap, prepare
 
@@ -98,7 +99,7 @@ class SearchedMKL(BatchMKL):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class MKLClassifierCV(KernelClassifierMixin, SearchedMKL):
+class MKLClassifierCV(ClassifierMixin, SearchedMKL):
     """Classifier with a learned combination of kernels, and C chosen by cross-validation.
 
     The kernels are computed once. Each fold is solved for increasing values of C, with warm starts.
@@ -162,6 +163,11 @@ missing, verbose
 
     _single = MKLClassifier
     _of_columns = "elastic-net"
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self.class_weight is None  # labels in columns of y
+        return tags
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
