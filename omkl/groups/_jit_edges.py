@@ -1,8 +1,8 @@
 """Scores of pairs of labels that share weights, with the signatures of :mod:`omkl.signatures`.
 
-``index`` (K, K) has the weight of each pair of labels, :data:`NO_WEIGHT` for none. There are E
-edges. The weights belong to all edges together (:class:`Pairs`), or are the outputs of a bank of
-tokens that are edges (:class:`Edges`).
+``index`` or ``weight_of`` (K, K) has the weight of each pair of labels, :data:`NO_WEIGHT` for none.
+There are E edges. The weights belong to all edges together (:class:`Pairs`), or are the outputs of
+a bank of tokens that are edges (:class:`Edges`).
 """
 
 from typing import NamedTuple
@@ -28,12 +28,12 @@ class Pairs(NamedTuple):
     table: np.ndarray
     sums: np.ndarray
     groups: int
-    index: np.ndarray
+    weight_of: np.ndarray
 
 
 class Edges(NamedTuple):
-    """A bank of edges with an output for each weight: addresses of its arrays, groups and functions,
-    and the weight of each pair of labels.
+    """A bank of edges with an output for each weight: addresses of its arrays, groups and
+    functions, and the weight of each pair of labels.
     """
 
     bank: int
@@ -45,13 +45,13 @@ class Edges(NamedTuple):
     slopes: int
     n_groups: int
     n_weights: int
-    index: np.ndarray
+    weight_of: np.ndarray
 
 
 INDEX = types.int64[:, ::1]
-PAIRS = Layout(Pairs, table=CUBE, sums=CUBE, groups=ADDRESS, index=INDEX)
+PAIRS = Layout(Pairs, table=CUBE, sums=CUBE, groups=ADDRESS, weight_of=INDEX)
 _OF_EDGES = dict.fromkeys(Edges._fields, ADDRESS)
-_OF_EDGES |= {"n_groups": INTEGER, "n_weights": INTEGER, "index": INDEX}
+_OF_EDGES |= {"n_groups": INTEGER, "n_weights": INTEGER, "weight_of": INDEX}
 EDGES = Layout(Edges, **_OF_EDGES)
 pairs_at = PAIRS.at
 edges_at = EDGES.at
@@ -102,7 +102,7 @@ def add_shared_pairs(bank, x, at, unary, pairwise):
     pairs = pairs_at(bank)
     scale = bank_groups_at(pairs.groups).scales[0]
     if scale != 0.0:
-        add_pairs(pairs.table[0], scale, pairs.index, pairwise)
+        add_pairs(pairs.table[0], scale, pairs.weight_of, pairwise)
 
 
 @compiled
@@ -116,7 +116,7 @@ def add_averaged_pairs(bank, x, at, factors, total, unary, pairwise):
     for k in range(n_weights):
         before = sum_at(pairs.sums, 0, 0, k)
         weights[0, k] = average_of(pairs.table[0, 0, k], before, factors[0], total)
-    add_pairs(weights, 1.0, pairs.index, pairwise)
+    add_pairs(weights, 1.0, pairs.weight_of, pairwise)
 
 
 @inner
@@ -141,7 +141,7 @@ def step_shared_pairs(bank, x, at, gradient, pair_gradient, postponed):
     pairs = pairs_at(bank)
     groups = bank_groups_at(pairs.groups)
     n_weights = pairs.table.shape[2]
-    slopes = total_gradient(pair_gradient, pairs.index, n_weights)
+    slopes = total_gradient(pair_gradient, pairs.weight_of, n_weights)
     rate, average = groups.rates[0], groups.averages[0]
     product = 0.0
     moved = 0.0
@@ -163,7 +163,7 @@ def slopes_of_shared_pairs(bank, x, at, gradient, pair_gradient, slopes, totals)
     """Add the inner product of the weights with the gradient of the pairs."""
     pairs = pairs_at(bank)
     n_weights = pairs.table.shape[2]
-    total = total_gradient(pair_gradient, pairs.index, n_weights)
+    total = total_gradient(pair_gradient, pairs.weight_of, n_weights)
     for k in range(n_weights):
         slopes[0] += pairs.table[0, 0, k] * total[0, k]
 
@@ -181,7 +181,7 @@ def add_scores_of_edges(bank, x, at, unary, pairwise):
     weights = np.zeros((n_edges, edges.n_weights))
     no_pairs = np.zeros((0, NO_LABELS, NO_LABELS))
     add_scores_of_bank(edges.scores, (edges.bank, x, at, weights, no_pairs))
-    add_pairs(weights, 1.0, edges.index, pairwise)
+    add_pairs(weights, 1.0, edges.weight_of, pairwise)
 
 
 @compiled
@@ -194,7 +194,7 @@ def add_average_of_edges(bank, x, at, factors, total, unary, pairwise):
     weights = np.zeros((n_edges, edges.n_weights))
     no_pairs = np.zeros((0, NO_LABELS, NO_LABELS))
     add_average_of_bank(edges.average, (edges.bank, x, at, factors, total, weights, no_pairs))
-    add_pairs(weights, 1.0, edges.index, pairwise)
+    add_pairs(weights, 1.0, edges.weight_of, pairwise)
 
 
 @compiled
@@ -211,7 +211,7 @@ def step_edges(bank, x, at, gradient, pair_gradient, postponed):
                 square_gradients[k] = 0.0
         return
     sums = np.zeros((n_edges, edges.n_weights))
-    sum_pairs(pair_gradient, edges.index, sums)
+    sum_pairs(pair_gradient, edges.weight_of, sums)
     no_pairs = np.zeros((0, NO_LABELS, NO_LABELS))
     step_bank(edges.step, (edges.bank, x, at, sums, no_pairs, postponed))
 
@@ -233,7 +233,7 @@ def slopes_of_edges(bank, x, at, gradient, pair_gradient, slopes, totals):
     if n_edges == 0:
         return
     sums = np.zeros((n_edges, edges.n_weights))
-    sum_pairs(pair_gradient, edges.index, sums)
+    sum_pairs(pair_gradient, edges.weight_of, sums)
     no_pairs = np.zeros((0, NO_LABELS, NO_LABELS))
     totals_of_weights = np.zeros((edges.n_groups, edges.n_weights))
     arguments = (edges.bank, x, at, sums, no_pairs, slopes, totals_of_weights)

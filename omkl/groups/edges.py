@@ -1,12 +1,12 @@
 """Groups of edges of graphs: banks of tokens whose outputs are weights of pairs of labels."""
 
 from copy import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from omkl import signatures
-from omkl._pointers import Packed
+from omkl._pointers import Layout, Packed
 from omkl.groups import _jit_edges as jit
 from omkl.groups._jit_dense import fold
 from omkl.groups.base import CompiledBank, GuidedInput
@@ -124,13 +124,13 @@ class EdgeBank(CompiledBank):
         self.pairs = pairs
 
     @property
-    def compiled(self) -> BankFunctions | None:  # type: ignore[override]
+    def compiled(self) -> BankFunctions | None:
         """See :class:`Compilable`; those of the inner bank are called."""
         is_compiled = isinstance(self.bank, CompiledBank) and self.bank.compiled is not None
         return self.functions if is_compiled else None
 
     @property
-    def kind_of_edges(self) -> str:
+    def kind_of_edges(self) -> str:  # type: ignore[override]
         """Kind of pairs of labels whose edges this bank reads."""
         return self.pairs.kind
 
@@ -141,7 +141,7 @@ class EdgeBank(CompiledBank):
             **signatures.addresses_of(self.bank.compiled),
             n_groups=len(self.names),
             n_weights=self.pairs.n_weights,
-            index=self.pairs.index,
+            weight_of=self.pairs.index,
         )
 
     def input_of(self, x: GraphSpan) -> tuple[Packed, int]:
@@ -277,7 +277,7 @@ class PairBank(CompiledDenseBank):
         fold=fold,
         slopes=jit.slopes_of_shared_pairs,
     )
-    layout = jit.PAIRS
+    layout: ClassVar[Layout] = jit.PAIRS
     compiled = property(lambda self: self.functions)
 
     def __init__(

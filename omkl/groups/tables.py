@@ -367,7 +367,7 @@ class DenseBank(TableBank):
 class CompiledDenseBank(CompiledBank, DenseBank):
     """Base of dense tables whose part in a round is compiled functions."""
 
-    layout = dense.DENSE
+    layout: ClassVar[Layout] = dense.DENSE
     average_is_exact = True
 
     def arrays(self) -> dense.Dense:

@@ -186,7 +186,9 @@ def score_heads(climb, m):
 
 @borrowing
 def score_with_siblings(climb, arc, h, m):
-    """Return the score of an arc from h to m, with its sibling parts in place of that without it."""
+    """Return the score of an arc from h to m with its sibling parts, less that of the part that it
+    splits.
+    """
     lists, parts, current = climb.lists, climb.parts, climb.current
     order, modifiers = lists.order, lists.modifiers
     side = 2 * h + (1 if m > h else 0)

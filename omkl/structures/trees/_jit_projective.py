@@ -261,8 +261,8 @@ def descend_in_row(i, first, chart, by_end, slopes, weights, single_root, expect
 
 @compiled
 def join(target, i, column, numbers, k, rows, first, last, summing):
-    """Join spans ``numbers[k, t]`` and ``rows[t]``, ``first <= t < last``, in WIDTH columns of row i
-    of ``target`` from ``column`` on.
+    """Join spans ``numbers[k, t]`` and ``rows[t]``, ``first <= t < last``, in WIDTH columns of row
+    i of ``target`` from ``column`` on.
     """
     # unsigned indices let the compiler read several entries at once
     i = np.uintp(i)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl.structures.base import Structure
+from omkl.structures.base import Potentials, Structure
 from omkl.structures.trees import _jit_parts as jit
 from omkl.structures.trees.arc_factored import (
     NonProjectiveTree,
@@ -140,14 +140,14 @@ class SecondOrderTree(TreeStructure):
         kind = ProjectiveTree if projective else NonProjectiveTree
         self.first_order: TreeStructure = kind(single_root)
 
-    def over(self, candidates: np.ndarray) -> PartPotentials:
+    def over(self, candidates: np.ndarray) -> Potentials:
         lists = PartLists.of(candidates)
         return PartPotentials(np.zeros(candidates.shape), np.zeros(lists.n_parts), lists)
 
-    def decode(self, potentials: PartPotentials) -> np.ndarray:
+    def decode(self, potentials: Potentials) -> np.ndarray:
         return self._optima(potentials, STARTS)[0].heads
 
-    def decode_best(self, potentials: PartPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
+    def decode_best(self, potentials: Potentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
         """Return up to ``n_best`` good trees, best first; they may not be the best ones.
 
         They are distinct trees that climbing finds, from several starts, and when one arc of a
@@ -178,7 +178,7 @@ class SecondOrderTree(TreeStructure):
                     [tree] = self._optima(others, 1)
                     trees.setdefault(tree.key, tree)
 
-    def _optima(self, potentials: PartPotentials, n_starts: int) -> list[ScoredTree]:
+    def _optima(self, potentials: Potentials, n_starts: int) -> list[ScoredTree]:
         """Return the distinct trees that climbing finds, best first.
 
         It starts from the best trees of the scores of arcs, without noise and with noise.
@@ -200,7 +200,7 @@ class SecondOrderTree(TreeStructure):
             trees.setdefault(tree.key, tree)
         return best_first(trees.values())
 
-    def is_possible(self, potentials: PartPotentials) -> bool:
+    def is_possible(self, potentials: Potentials) -> bool:
         arcs, _, lists = potentials
         allowed = np.full(arcs.shape, -np.inf)
         allowed[lists.heads, lists.modifiers] = arcs[lists.heads, lists.modifiers]
@@ -208,7 +208,7 @@ class SecondOrderTree(TreeStructure):
 
     marginals = Structure.marginals  # sums over trees with parts have no known algorithm
 
-    def arc_probabilities(self, potentials: PartPotentials) -> np.ndarray:
+    def arc_probabilities(self, potentials: Potentials) -> np.ndarray:
         """Approximate the probability of every arc, (n + 1, n + 1).
 
         This is a mixture of the marginals of arcs without other parts, and of the best tree, which
@@ -222,12 +222,12 @@ class SecondOrderTree(TreeStructure):
         tree = self.first_order.indicator(self.decode(potentials)).arcs
         return (1.0 - TREE) * marginals + TREE * tree
 
-    def settled(self, potentials: PartPotentials) -> PartPotentials:
+    def settled(self, potentials: Potentials) -> Potentials:
         candidates = np.zeros(potentials.arcs.shape, dtype=bool)
         candidates[self.decode(potentials), np.arange(1, len(candidates))] = True
         return self.over(candidates)._replace(arcs=potentials.arcs)
 
-    def decode_marginals(self, potentials: PartPotentials) -> np.ndarray:
+    def decode_marginals(self, potentials: Potentials) -> np.ndarray:
         allowed = potentials.arcs > -np.inf
         probabilities = self.arc_probabilities(potentials)
         return self.first_order.decode(np.where(allowed, probabilities, -np.inf))
@@ -242,17 +242,17 @@ class SecondOrderTree(TreeStructure):
         """
         return jit.tree_parts(lists, as_heads(output, len(lists.starts) - 2))
 
-    def score(self, potentials: PartPotentials, output: ArrayLike) -> float:
+    def score(self, potentials: Potentials, output: ArrayLike) -> float:
         arcs, parts, lists = potentials
         return super().score(arcs, output) + float(parts @ self.parts_of(lists, output))
 
     def difference(
-        self, potentials: PartPotentials, predicted: ArrayLike, gold: ArrayLike
-    ) -> tuple[float, PartPotentials]:
+        self, potentials: Potentials, predicted: ArrayLike, gold: ArrayLike
+    ) -> tuple[float, Potentials]:
         arcs, parts, lists = potentials
         gap, of_arcs = super().difference(arcs, predicted, gold)
         of_parts = self.parts_of(lists, predicted) - self.parts_of(lists, gold)
         return gap + float(parts @ of_parts), PartPotentials(of_arcs.arcs, of_parts, lists)
 
-    def _with_arcs(self, potentials: PartPotentials, arcs: np.ndarray) -> PartPotentials:
+    def _with_arcs(self, potentials: Potentials, arcs: np.ndarray) -> Potentials:
         return potentials._replace(arcs=arcs)
