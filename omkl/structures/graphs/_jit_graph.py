@@ -14,8 +14,13 @@ from omkl._compilation import compiled, inner
 from omkl._pointers import ADDRESS, CUBE, FLOAT, INTEGER, INTEGERS, MATRIX, Layout, Signature
 from omkl.signatures import MARGINALS, StructureFunctions
 from omkl.structures._jit_labels import augment_labels, cost_of_labels
-from omkl.structures.graphs._jit_labellings import add_indicator, row_of, score_labels
-from omkl.structures.graphs._jit_layout import PAIRS_OF_NODES, graph_at
+from omkl.structures.graphs._jit_labellings import (
+    PAIRS_OF_NODES,
+    add_indicator,
+    graph_at,
+    row_of,
+    score_labels,
+)
 
 #: A labelling is proved best if no other scores higher by more than this, relative to the larger of
 #: 1 and its score.

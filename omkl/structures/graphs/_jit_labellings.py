@@ -7,10 +7,13 @@ its incident edges, ``incident[starts[i]:middle[i]]`` to earlier and ``incident[
 ``pairwise`` (1, K, K) are shared by all edges.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+from numba import types
 
 from omkl._compilation import compiled, inner
-from omkl.structures.graphs._jit_layout import graph_at
+from omkl._pointers import FLAGS, INTEGER, INTEGERS, VECTOR, Layout
 
 #: Sweeps end when one closes less than this share of the gap between bound and score, and the last
 #: ones have not raised the score.
@@ -18,6 +21,47 @@ SLOW = 0.0001
 PATIENCE = 5
 #: The second node of a change of a single node.
 NO_NODE = -1
+
+
+class GraphArrays(NamedTuple):
+    """A graph for compiled functions; see :class:`GraphLayout`.
+
+    ``edges`` (E, 2) are all edges. The single edges ``single_edges`` (E', 2) have the order of
+    messages, spanning ``forests`` (T, E'), and the ``rates`` (E',) at which these hold an edge;
+    T is 0 if nobody asked for them. If there are parallel edges, edge e is the single edge
+    ``places[e]``, with the two nodes in the other order if ``reverse[e]``; else E is 0 in both.
+    """
+
+    edges: np.ndarray
+    single_edges: np.ndarray
+    order: np.ndarray
+    starts: np.ndarray
+    middle: np.ndarray
+    incident: np.ndarray
+    is_forest: int
+    places: np.ndarray
+    reverse: np.ndarray
+    forests: np.ndarray
+    rates: np.ndarray
+
+
+PAIRS_OF_NODES = types.int64[:, ::1]
+MASKS = types.boolean[:, ::1]
+GRAPH = Layout(
+    GraphArrays,
+    edges=PAIRS_OF_NODES,
+    single_edges=PAIRS_OF_NODES,
+    order=INTEGERS,
+    starts=INTEGERS,
+    middle=INTEGERS,
+    incident=INTEGERS,
+    is_forest=INTEGER,
+    places=INTEGERS,
+    reverse=FLAGS,
+    forests=MASKS,
+    rates=VECTOR,
+)
+graph_at = GRAPH.at
 
 
 @inner

@@ -9,8 +9,7 @@ their scores, they also share ``weights[0]``.
 import numpy as np
 
 from omkl._compilation import compiled, inner
-from omkl.structures.graphs._jit_labellings import row_of
-from omkl.structures.graphs._jit_layout import graph_at
+from omkl.structures.graphs._jit_labellings import graph_at, row_of
 
 #: Sums of weights below this are computed in logs, as some weights underflow.
 SMALLEST = 1e-280

@@ -9,7 +9,7 @@ from scipy.sparse import csgraph, csr_array
 
 from omkl._pointers import Packed
 from omkl.structures.graphs import _jit_labellings as jit
-from omkl.structures.graphs._jit_layout import GRAPH, GraphArrays
+from omkl.structures.graphs._jit_labellings import GRAPH, GraphArrays
 
 #: Minimum number of random spanning forests that determine how often edges appear in one.
 FORESTS = 20
