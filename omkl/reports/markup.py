@@ -1,8 +1,10 @@
-"""HTML elements of a report, made by the macros in ``page/parts.html``, and drawings of parsed
-sentences as SVG.
+"""HTML elements of a report, and drawings of parsed sentences as SVG.
+
+Elements are made by the macros in ``page/parts.html``.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -36,16 +38,18 @@ _NOT_HTML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufdd0-\ufde
 
 def _clean(value: object) -> object:
     """Replace characters that HTML cannot hold."""
-    return (
-        value
-        if isinstance(value, Markup)
-        else _NOT_HTML.sub("\N{REPLACEMENT CHARACTER}", str(value))
-    )
+    if isinstance(value, Markup):
+        return value
+    return _NOT_HTML.sub("\N{REPLACEMENT CHARACTER}", str(value))
 
 
-_SPACE: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
 ENVIRONMENT = Environment(
-    loader=PackageLoader("omkl.reports", "page"), autoescape=True, finalize=_clean, **_SPACE
+    loader=PackageLoader("omkl.reports", "page"),
+    autoescape=True,
+    finalize=_clean,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
 )
 #: Macros for elements of a page.
 html: Any = ENVIRONMENT.get_template("parts.html").module
@@ -82,52 +86,63 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], limit: int = 
     Values are strings, numbers, ``Markup``, :class:`Cell` or None.
     """
     rows = list(rows)
-    numeric = [all(_is_number(value) for value in column) for column in zip(*rows)]
-    cells = [
-        [_cell(value, is_number) for value, is_number in zip(row, numeric)] for row in rows[:limit]
-    ]
-    return html.sortable(header, numeric, cells, len(rows) - limit) if rows else ""
+    if not rows:
+        return ""
+    numeric = [all(map(_is_number, column)) for column in zip(*rows)]
+    cells = [list(map(_cell, row, numeric)) for row in rows[:limit]]
+    return html.sortable(header, numeric, cells, len(rows) - limit)
 
 
 def _is_number(value: object) -> bool:
-    return value is None or (
-        isinstance(value, (Cell, int, float, np.number)) and not isinstance(value, bool)
-    )
+    """Return whether a value may stand in a column of numbers, as a missing one does."""
+    if value is None:
+        return True
+    return isinstance(value, (Cell, int, float, np.number)) and not isinstance(value, bool)
 
 
 def _cell(value: Any, is_number: bool) -> tuple[object, str | None]:
-    """Return the text of a cell, and its sort key; None means the text."""
+    """Return the text of a cell, and its sort key; None sorts by the text."""
     if not is_number:
-        return ("" if value is None else value), None
-    shown, key = value if isinstance(value, Cell) else (number(value), value)
-    return shown, "" if key is None else f"{float(key):.10g}"
+        text = "" if value is None else value
+        return text, None
+    if not isinstance(value, Cell):
+        value = Cell(number(value), value)
+    if value.value is None:
+        return value.text, ""
+    return value.text, f"{float(value.value):.10g}"
 
 
-def shares(records: Iterable[Record], names: Sequence[str], of: Sequence[str]) -> list[list[Any]]:
-    """Return the rows of a table of records, with the entries ``of`` as percentages."""
-    return [
-        [Cell(percent(r[name]), r[name]) if name in of else r[name] for name in names]
-        for r in records
-    ]
+def rows_with_percentages(
+    records: Iterable[Record], names: Sequence[str], fractions: Sequence[str]
+) -> list[list[Any]]:
+    """Return the entries ``names`` of records; those in ``fractions`` are percentages."""
+    rows = []
+    for record in records:
+        cells = {name: Cell(percent(record[name]), record[name]) for name in fractions}
+        rows.append([cells.get(name, record[name]) for name in names])
+    return rows
 
 
 def score_table(records: Sequence[Record], name: str) -> str:
     """Make a table of counts, precision, recall and F1 by label, relation or length."""
-    counts, scores = ("gold", "predicted", "correct"), ("precision", "recall", "f1")
-    rows = shares([{**r, name: str(r[name])} for r in records], (name, *counts, *scores), scores)
+    counts = ("gold", "predicted", "correct")
+    scores = ("precision", "recall", "f1")
+    named_records = [{**record, name: str(record[name])} for record in records]
+    rows = rows_with_percentages(named_records, (name, *counts, *scores), scores)
     return table([name, *counts, "precision", "recall", "F1"], rows)
 
 
-def details(summary: str, *parts: str) -> str:
+def details(summary: str, *contents: str) -> str:
     """Make a collapsible section; empty without content."""
-    return html.details(summary, *parts) if any(parts) else ""
+    return html.details(summary, *contents) if any(contents) else ""
 
 
-def drawn(
+def draw_plot(
     function: Callable[..., "Axes"], *arguments: object, caption: str = "", paper: bool = False
 ) -> str:
-    """Draw a plot of :mod:`omkl.reports` as SVG; empty without matplotlib, or if there is nothing
-    to draw.
+    """Draw a plot of :mod:`omkl.reports` as SVG.
+
+    The result is empty without matplotlib, or if there is nothing to draw.
     """
     try:
         figure_for(1.0, 1.0)
@@ -143,16 +158,21 @@ def drawn(
 
 
 _NOT_XML = re.compile("[\x00-\x1f\ud800-\udfff\ufffe\uffff]")
-#: Sizes in pixels: font size, space between words, height between arcs, and distance between arcs
-#: at the same word.
-WORD, LABEL, GAP, STEP, PORT = 16, 11, 14, 22, 7
+#: Sizes of fonts in pixels.
+WORD = 16
+LABEL = 11
+#: Pixels between words, between the heights of arcs, and between arcs at the same word.
+GAP = 14
+STEP = 22
+PORT = 7
 #: Colour of wrong arcs.
 WRONG = "#B92B1F"
 
 
 class Arc(NamedTuple):
-    """Labelled arc from the word at x = ``begin`` to the word at x = ``end``; ``begin`` is None for
-    the root.
+    """Labelled arc from the word at x = ``begin`` to the word at x = ``end``.
+
+    ``begin`` is None for an arc from the root.
     """
 
     begin: float | None
@@ -163,10 +183,10 @@ class Arc(NamedTuple):
 
 
 def draw_tree(sentence: Sentence, predicted: Sentence | None = None) -> str:
-    """Draw the tree of a sentence as SVG, as in Figure 1 (top) of Martins et al. 2011, and a
-    predicted tree below.
+    """Draw the tree of a sentence as SVG, and a predicted tree below.
 
-    Arcs point from heads to words. Text has the text colour of the page.
+    It looks as in Figure 1 (top) of Martins et al. 2011. Arcs point from heads to words. Text has
+    the text colour of the page.
 
     Parameters
     ----------
@@ -189,7 +209,8 @@ def draw_tree(sentence: Sentence, predicted: Sentence | None = None) -> str:
     Examples
     --------
     >>> from omkl.data import Sentence
-    >>> picture = draw_tree(Sentence(forms=["No", "way"], upos=["DET", "NOUN"], heads=[2, 0], deprels=["det", "root"]))
+    >>> sentence = Sentence(forms=["No", "way"], heads=[2, 0], deprels=["det", "root"])
+    >>> picture = draw_tree(sentence)
     >>> picture.count("<path class="), picture.startswith("<svg"), ">det</text>" in picture
     (2, True, True)
     """
@@ -199,90 +220,130 @@ def draw_tree(sentence: Sentence, predicted: Sentence | None = None) -> str:
         )
     forms = [_text_of(form, "_") for form in sentence.forms]
     tags = [_text_of(tag) for tag in sentence.upos or [""] * len(sentence)]
-    sides = [sentence] if predicted is None else [sentence, predicted]
-    centres, width = _centres(forms, tags, sides)
+    sentences = [sentence] if predicted is None else [sentence, predicted]
+    centres, width = _centres(forms, tags, sentences)
     above = _arcs(sentence, centres, [False] * len(sentence))
     below = []
     if predicted is not None:
-        wrong = [False] * len(sentence)
-        for own, other in (
-            (sentence.heads, predicted.heads),
-            (sentence.deprels, predicted.deprels),
-        ):
-            wrong = (
-                [was or a != b for was, a, b in zip(wrong, own, other)] if own and other else wrong
-            )
-        below = _arcs(predicted, centres, wrong)
-    base = 2 * LABEL + STEP * max((arc.level for arc in above), default=0)
-    low = base + WORD + LABEL + 14
-    height = low + 2 * LABEL + STEP * max((arc.level for arc in below), default=0)
-    content = {"title": " ".join(forms), "words": list(zip(forms, tags, centres))}
-    look = {"width": width, "height": height, "step": STEP, "wrong": WRONG}
-    drawing = ENVIRONMENT.get_template("tree.svg")
-    return drawing.render(**content, sides=[(above, base, -1), (below, low, 1)], **look)
+        below = _arcs(predicted, centres, _words_that_differ(sentence, predicted))
+    base_above = _height(above)
+    base_below = base_above + WORD + LABEL + 14
+    return ENVIRONMENT.get_template("tree.svg").render(
+        title=" ".join(forms),
+        words=list(zip(forms, tags, centres)),
+        sides=[(above, base_above, -1), (below, base_below, 1)],
+        width=width,
+        height=base_below + _height(below),
+        step=STEP,
+        wrong=WRONG,
+    )
+
+
+def _words_that_differ(sentence: Sentence, predicted: Sentence) -> list[bool]:
+    """Return whether each word has another predicted head or relation; missing ones are right."""
+    differ = [False] * len(sentence)
+    for name in ("heads", "deprels"):
+        gold = getattr(sentence, name)
+        other = getattr(predicted, name)
+        if gold and other:
+            differ = [was or a != b for was, a, b in zip(differ, gold, other)]
+    return differ
+
+
+def _height(arcs: Sequence[Arc]) -> int:
+    """Return the height of arcs and their labels."""
+    return 2 * LABEL + STEP * max((arc.level for arc in arcs), default=0)
+
+
+class _Span(NamedTuple):
+    """Words that an arc joins, and the least distance between their centres."""
+
+    left: int
+    right: int
+    distance: float
+
+    def widened(self, ends: Sequence[int]) -> "_Span":
+        """Return the span with room for the ends of arcs at both words."""
+        room = self.distance + ends[self.left] + ends[self.right]
+        return self._replace(distance=room)
 
 
 def _centres(
-    forms: Sequence[str], tags: Sequence[str], sides: Sequence[Sentence]
+    forms: Sequence[str], tags: Sequence[str], sentences: Sequence[Sentence]
 ) -> tuple[list[float], float]:
     """Return positions of words, so that arcs are wider than their labels, and the total width."""
     widths = [max(_width(form, WORD), _width(tag, LABEL)) for form, tag in zip(forms, tags)]
-    ending: list[list[tuple[int, float]]] = [[] for _ in forms]
-    for side in sides:
-        ends = [0] * len(forms)
-        for i, head in enumerate(side.heads or []):
-            label = _width(_text_of(side.deprels[i]) if side.deprels else "", LABEL)
-            for word in {i, head - 1 if head else i}:
-                ends[word] += PORT
-            if head:
-                ending[max(i, head - 1)].append((min(i, head - 1), label + GAP))
-            else:
-                widths[i] = max(widths[i], label)
+    spans: list[_Span] = []
+    for sentence in sentences:
+        ends = [0] * len(forms)  # width that the ends of arcs take at each word
+        labels = sentence.deprels or [""] * len(forms)
+        for i, head in enumerate(sentence.heads or []):
+            label_width = _width(_text_of(labels[i]), LABEL)
+            ends[i] += PORT
+            if not head:
+                widths[i] = max(widths[i], label_width)
+                continue
+            ends[head - 1] += PORT
+            spans.append(_Span(min(i, head - 1), max(i, head - 1), label_width + GAP))
         widths = [max(width, 2 * end) for width, end in zip(widths, ends)]
-        ending = [
-            [(left, room + ends[left] + ends[right]) for left, room in own]
-            for right, own in enumerate(ending)
-        ]
-    centres = [GAP + widths[0] / 2] if widths else []
+        spans = [span.widened(ends) for span in spans]
+    if not widths:
+        return [], GAP
+    centres = [GAP + widths[0] / 2]
     for i, (before, width) in enumerate(pairwise(widths), 1):
-        beside = centres[-1] + (before + width) / 2 + GAP
-        centres.append(max([beside, *(centres[left] + room for left, room in ending[i])]))
-    return centres, (centres[-1] + widths[-1] / 2 if centres else 0.0) + GAP
+        positions = [centres[-1] + (before + width) / 2 + GAP]
+        positions += [centres[span.left] + span.distance for span in spans if span.right == i]
+        centres.append(max(positions))
+    return centres, centres[-1] + widths[-1] / 2 + GAP
 
 
 def _arcs(sentence: Sentence, centres: Sequence[float], wrong: Sequence[bool]) -> list[Arc]:
-    """Return arcs, each above the shorter arcs between its words, and lines of roots above all
-    arcs.
-    """
+    """Return arcs above the shorter arcs between their words, and roots above all arcs."""
     labels = [_text_of(label) for label in sentence.deprels or [""] * len(sentence)]
-    spans = {i: tuple(sorted((i, h - 1))) for i, h in enumerate(sentence.heads or []) if h}
-    reached = [0] * len(sentence)
-    levels = {}
-    for i, (left, right) in sorted(
-        spans.items(), key=lambda pair: (pair[1][1] - pair[1][0], pair[1])
-    ):
-        levels[i] = 1 + max(reached[left:right])
-        reached[left:right] = [levels[i]] * (right - left)
-    used: dict[tuple[int, bool], int] = {}
+    heads = sentence.heads or []
+    levels = _levels(heads)
+    n_ends: Counter[tuple[int, bool]] = Counter()  # by word and side
     arcs = []
     # higher arcs end closer to the centres of their words, so that arcs do not cross
-    for i in sorted(spans, key=lambda i: -levels[i]):
+    for i in sorted(levels, key=lambda word: (-levels[word], word)):
         ends = []
-        for word, other in ((sentence.heads[i] - 1, i), (i, sentence.heads[i] - 1)):
-            side = 1 if other > word else -1
-            k = used[word, side > 0] = used.get((word, side > 0), 0) + 1
-            ends.append(centres[word] + side * (k - 0.5) * PORT)
+        for word, other in ((heads[i] - 1, i), (i, heads[i] - 1)):
+            is_right = other > word
+            n_ends[word, is_right] += 1
+            distance = (n_ends[word, is_right] - 0.5) * PORT
+            ends.append(centres[word] + (distance if is_right else -distance))
         arcs.append(Arc(ends[0], ends[1], levels[i], labels[i], wrong[i]))
     top = 1 + max(levels.values(), default=0)
-    roots = [i for i, head in enumerate(sentence.heads or []) if head == 0]
+    roots = [i for i, head in enumerate(heads) if head == 0]
     return arcs + [Arc(None, centres[i], top, labels[i], wrong[i]) for i in roots]
+
+
+def _levels(heads: Sequence[int | None]) -> dict[int, int]:
+    """Return the level of the arc to each word that has a word as head, above shorter arcs."""
+    spans = []
+    for i, head in enumerate(heads):
+        if head:
+            left, right = sorted((i, head - 1))
+            spans.append((right - left, left, right, i))
+    reached = [0] * len(heads)  # highest level between a word and the next one
+    levels = {}
+    for length, left, right, i in sorted(spans):
+        levels[i] = 1 + max(reached[left:right])
+        reached[left:right] = [levels[i]] * length
+    return levels
 
 
 def _width(text: str, size: int) -> float:
     """Estimate the width of a text in a sans-serif font of this size."""
-    return size * sum(1.05 if east_asian_width(c) in "WF" or c in "mwMW@" else 0.68 for c in text)
+    return size * sum(0.68 if _is_narrow(character) else 1.05 for character in text)
+
+
+def _is_narrow(character: str) -> bool:
+    return east_asian_width(character) not in "WF" and character not in "mwMW@"
 
 
 def _text_of(text: str | None, missing: str = "") -> str:
     """Replace characters that are invalid in XML; return ``missing`` for None and an underscore."""
-    return missing if text in (None, "_") else _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+    if text is None or text == "_":
+        return missing
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

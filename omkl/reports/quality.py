@@ -1,12 +1,13 @@
-"""Quality of a model on data, and its worst mistakes, for sequences, rows, trees and annotations."""
+"""Quality of a model on sequences, rows, trees or annotations, and its worst mistakes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from operator import ne
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,9 +33,10 @@ from omkl.parsing.sentences import strings_of
 from omkl.reports.markup import (
     Cell,
     Model,
+    Record,
     details,
+    draw_plot,
     draw_tree,
-    drawn,
     html,
     number,
     percent,
@@ -52,10 +54,14 @@ if TYPE_CHECKING:
 REASONS = 6
 #: Maximum number of pairs of confused labels.
 CONFUSIONS = 30
-#: Maximum number of tokens of an example, and of letters of a token.
-TOKENS, NAME = 120, 24
-#: Maximum number of points of a plot, and of entries of a row.
-POINTS, ENTRIES = 2000, 12
+#: Maximum number of tokens of an example.
+TOKENS = 120
+#: Maximum number of letters of the name of a token.
+NAME = 24
+#: Maximum number of points of a plot.
+POINTS = 2000
+#: Maximum number of entries of a row.
+ENTRIES = 12
 R2 = "R\N{SUPERSCRIPT TWO}"
 #: Columns that an annotator predicts, by the name of their score, and titles of all scores.
 WRITTEN = {"UPOS": "upos", "XPOS": "xpos", "UFeats": "feats", "Lemmas": "lemmas"}
@@ -75,38 +81,39 @@ class Quality:
     ----------
     tiles : dict of str to str
         The most important numbers.
-    parts : list of str
+    sections : list of str
         HTML of tables and plots.
     worst : list of str
         HTML of the worst mistakes.
     """
 
     tiles: dict[str, str]
-    parts: list[str] = field(default_factory=list)
+    sections: list[str] = field(default_factory=list)
     worst: list[str] = field(default_factory=list)
 
 
-def confusion_parts(gold: Sequence, predicted: Sequence) -> list[str]:
+def confusion_sections(gold: Sequence, predicted: Sequence) -> list[str]:
     """Make a plot of the confusions of labels, and a table of the most frequent ones."""
-    mistakes = Counter((own, other) for own, other in zip(gold, predicted) if own != other)
+    mistakes = Counter(pair for pair in zip(gold, predicted) if ne(*pair))
     if not mistakes:
         return []
-    n_gold, rows = Counter(gold), []
-    for (own, other), times in mistakes.most_common(CONFUSIONS):
-        share = times / n_gold[own] if n_gold[own] else None
-        rows.append([str(own), str(other), times, Cell(percent(share), share)])
+    n_gold = Counter(gold)
+    rows = []
+    for (label, other), times in mistakes.most_common(CONFUSIONS):
+        share = times / n_gold[label] if n_gold[label] else None
+        rows.append([str(label), str(other), times, Cell(percent(share), share)])
     caption = "Predicted labels (columns) by gold labels (rows)."
-    common = table(["gold", "predicted", "times", "share of gold"], rows)
+    commonest = table(["gold", "predicted", "times", "share of gold"], rows)
     return [
-        drawn(plot_confusion, gold, predicted, caption=caption),
-        details("The commonest mistakes", common),
+        draw_plot(plot_confusion, gold, predicted, caption=caption),
+        details("The commonest mistakes", commonest),
     ]
 
 
-def calibration_parts(heading: str, right: np.ndarray, confidence: np.ndarray) -> list[str]:
+def calibration_sections(heading: str, right: np.ndarray, confidence: np.ndarray) -> list[str]:
     """Make a plot of the accuracy of predictions by their probability."""
     caption = "Share of right predictions by the probability that the model gives them."
-    return [html.heading(heading), drawn(plot_calibration, right, confidence, caption=caption)]
+    return [html.heading(heading), draw_plot(plot_calibration, right, confidence, caption=caption)]
 
 
 def worst_first(wrong: np.ndarray, size: np.ndarray, n: int) -> list[int]:
@@ -116,29 +123,38 @@ def worst_first(wrong: np.ndarray, size: np.ndarray, n: int) -> list[int]:
 
 
 def reasons(explain: Callable[[], Explanation]) -> str:
-    """Make tables of the contributions of groups and features to a prediction; empty if these are
-    unknown.
+    """Make tables of the contributions of groups and features to a prediction.
+
+    Empty if these are unknown.
     """
     try:
-        why = explain()
+        explanation = explain()
     except InputError:
         return ""
-    title = f"Why: ahead of the right one by {number(why.margin, 3)}"
-    if why.against is None:
-        title = f"Why: the parts that add up to {number(why.margin, 4)}"
-    groups = [[name, Cell(f"{value:+.3g}", value)] for name, value in why.strongest_groups(REASONS)]
-    single = []
-    for f in why.features[:REASONS]:
-        place = f["feature"] if f["token"] is None else f"{f['feature']} at {f['token']}"
-        single.append([place, f["group"], Cell(f"{f['adds']:+.3g}", f["adds"])])
+    title = f"Why: ahead of the right one by {number(explanation.margin, 3)}"
+    if explanation.against is None:
+        title = f"Why: the parts that add up to {number(explanation.margin, 4)}"
+    groups = []
+    for name, value in explanation.strongest_groups(REASONS):
+        groups.append([name, Cell(f"{value:+.3g}", value)])
+    features = []
+    for feature in explanation.features[:REASONS]:
+        name = feature["feature"]
+        if feature["token"] is not None:
+            name = f"{name} at {feature['token']}"
+        value = feature["adds"]
+        features.append([name, feature["group"], Cell(f"{value:+.3g}", value)])
     return details(
-        title, table(["group", "adds"], groups), table(["strongest parts", "group", "adds"], single)
+        title,
+        table(["group", "adds"], groups),
+        table(["strongest parts", "group", "adds"], features),
     )
 
 
-def marked_tokens(tokens: Sequence[str], *columns: tuple[Sequence, Sequence]) -> str:
-    """Make tokens with labels below them; wrong labels are struck through and followed by the gold
-    labels.
+def marked_tokens(tokens: Sequence[str], *columns: Sequence[Sequence]) -> str:
+    """Make tokens with labels below them.
+
+    Wrong labels are struck through and followed by the gold labels.
 
     Parameters
     ----------
@@ -147,9 +163,10 @@ def marked_tokens(tokens: Sequence[str], *columns: tuple[Sequence, Sequence]) ->
         n gold and n predicted labels. Correct labels are shown for the first column only.
     """
     words = []
-    for token, *labels in zip(tokens, *(list(zip(*column)) for column in columns)):
-        shown = [labels[0], *((gold, other) for gold, other in labels[1:] if gold != other)]
-        words.append((token, any(gold != other for gold, other in labels), shown))
+    for token, *pairs in zip(tokens, *(zip(*column) for column in columns)):
+        is_wrong = any(ne(*pair) for pair in pairs)
+        shown = [pairs[0], *(pair for pair in pairs[1:] if ne(*pair))]
+        words.append((token, is_wrong, shown))
     return html.tokens(words)
 
 
@@ -160,57 +177,79 @@ def sequence_quality(
     labeler: omkl.SequenceLabeler | omkl.GraphLabeler, X: Sequence, y: Sequence, n_worst: int
 ) -> Quality:
     """Evaluate a labeler on sequences or graphs; those with a label None are skipped."""
-    y = [labels.ravel() if isinstance(labels, np.ndarray) else labels for labels in y]
-    kept = [i for i, labels in enumerate(y) if not any(label is None for label in labels)]
-    X, gold = [X[i] for i in kept], [np.asarray(y[i], dtype=object).tolist() for i in kept]
-    if not X:
+    places = []
+    gold = []
+    for i, labels in enumerate(y):
+        if isinstance(labels, np.ndarray):
+            labels = labels.ravel()
+        if not any(label is None for label in labels):
+            places.append(i)
+            gold.append(np.asarray(labels, dtype=object).tolist())
+    if not places:
         raise InputError("No sequence has all its labels: give some to report on.")
+    X = [X[i] for i in places]
     predicted = [labels.tolist() for labels in labeler.predict(X)]
-    found = evaluate_labels(gold, predicted)
-    lengths = np.array(list(map(len, gold)))
-    wrong = np.array(
-        [sum(own != other for own, other in zip(*pair)) for pair in zip(gold, predicted)]
-    )
-    flat = list(chain.from_iterable(gold)), list(chain.from_iterable(predicted))
-    tiles = {
-        "right labels": percent(found["accuracy"]),
-        "sequences all right": percent(found["sequence_accuracy"]),
-    }
-    parts = [html.heading("By label"), score_table(found["labels"], "label")]
-    if found["entities"] is not None:
-        tiles["F1 of entities"] = percent(found["entity_f1"])
-        parts += [html.heading("By type of entity"), score_table(found["entities"], "type")]
-    tiles |= {"sequences": number(found["sequences"]), "tokens": number(found["tokens"])}
-    parts += confusion_parts(*flat)
+    quality = _quality_of_labels(gold, predicted)
     if hasattr(labeler, "predict_marginals"):
-        right = np.array([own == other for own, other in zip(*flat)])
-        parts += calibration_parts(
-            "Calibration", right, np.concatenate(confidences(labeler, X, predicted))
-        )
-    worst = []
-    for i in worst_first(wrong, lengths, n_worst):
-        is_graph = isinstance(X[i], Graph)
-        x, shown = (X[i].nodes if is_graph else X[i])[:TOKENS], ""
-        if isinstance(x[0], np.ndarray) and not is_graph:
-            shown = drawn(
-                plot_word, np.asarray(x), predicted[i][:TOKENS], gold[i][:TOKENS], paper=True
-            )
-        shown = shown or marked_tokens(
-            [_name_of(k, token) for k, token in enumerate(x)], (gold[i], predicted[i])
-        )
-        n_more = len(gold[i]) - TOKENS
-        title = f"{'Graph' if is_graph else 'Sequence'} {kept[i] + 1}: {wrong[i]} of {len(gold[i])} wrong"
-        more = html.paragraph(f"and {n_more} more tokens.", soft=True) if n_more > 0 else ""
-        why = partial(labeler.explain, X[i], labels=predicted[i], against=gold[i])
-        worst.append(html.example(title, shown, more, reasons(why)))
-    return Quality(tiles, parts, worst)
+        confidence = np.concatenate(confidences(labeler, X, predicted))
+        right = ~np.array(list(map(ne, *_joined(gold, predicted))))
+        quality.sections += calibration_sections("Calibration", right, confidence)
+    lengths = np.array(list(map(len, gold)))
+    n_wrong = np.array([sum(map(ne, *labels)) for labels in zip(gold, predicted)])
+    for i in worst_first(n_wrong, lengths, n_worst):
+        title = f"{places[i] + 1}: {n_wrong[i]} of {lengths[i]} wrong"
+        quality.worst.append(_wrong_sequence(title, labeler, X[i], gold[i], predicted[i]))
+    return quality
+
+
+def _joined(gold: list[list], predicted: list[list]) -> tuple[list, list]:
+    """Return the gold and the predicted labels of all tokens."""
+    return list(chain.from_iterable(gold)), list(chain.from_iterable(predicted))
+
+
+def _quality_of_labels(gold: list[list], predicted: list[list]) -> Quality:
+    """Make tiles of scores, and tables by label and by type of entity."""
+    scores = evaluate_labels(gold, predicted)
+    tiles = {
+        "right labels": percent(scores["accuracy"]),
+        "sequences all right": percent(scores["sequence_accuracy"]),
+    }
+    sections = [html.heading("By label"), score_table(scores["labels"], "label")]
+    if scores["entities"] is not None:
+        tiles["F1 of entities"] = percent(scores["entity_f1"])
+        sections += [html.heading("By type of entity"), score_table(scores["entities"], "type")]
+    tiles |= {"sequences": number(scores["sequences"]), "tokens": number(scores["tokens"])}
+    sections += confusion_sections(*_joined(gold, predicted))
+    return Quality(tiles, sections)
+
+
+def _wrong_sequence(title: str, labeler: Any, example: Any, gold: list, predicted: list) -> str:
+    """Show an example of n tokens with their labels, and explain the prediction."""
+    explain = partial(labeler.explain, example, labels=predicted, against=gold)
+    is_graph = isinstance(example, Graph)
+    tokens = example.nodes if is_graph else example
+    tokens = tokens[:TOKENS]
+    picture = ""
+    if isinstance(tokens[0], np.ndarray) and not is_graph:
+        images = np.asarray(tokens)
+        picture = draw_plot(plot_word, images, predicted[:TOKENS], gold[:TOKENS], paper=True)
+    if not picture:
+        names = [_name_of(i, token) for i, token in enumerate(tokens)]
+        picture = marked_tokens(names, (gold, predicted))
+    note = ""
+    if len(gold) > TOKENS:
+        note = html.paragraph(f"and {len(gold) - TOKENS} more tokens.", soft=True)
+    kind = "Graph" if is_graph else "Sequence"
+    return html.example(f"{kind} {title}", picture, note, reasons(explain))
 
 
 def _name_of(i: int, token: str | dict | Sequence) -> str:
     """Return the name of a token: the word itself, its first string entry, or its number."""
-    entries = (
-        [token] if isinstance(token, str) else token.values() if isinstance(token, dict) else token
-    )
+    entries: Iterable = token
+    if isinstance(token, str):
+        entries = [token]
+    elif isinstance(token, dict):
+        entries = token.values()
     name = next((entry for entry in entries if isinstance(entry, str)), str(i + 1))
     return name if len(name) <= NAME else name[: NAME - 1] + "…"
 
@@ -227,8 +266,9 @@ def row_quality(model: Model, X: object, y: object, n_worst: int) -> Quality:
             f"y has shape {y.shape}, but predictions {predicted.shape}: give outputs of all rows."
         )
     if y.ndim == 2:
-        return _several(model, y, predicted)
-    quality = (_classes if is_classifier(model) else _numbers)(model, X, y, predicted, n_worst)
+        return _quality_of_outputs(model, y, predicted)
+    evaluate = _quality_of_classes if is_classifier(model) else _quality_of_numbers
+    quality = evaluate(model, X, y, predicted, n_worst)
     if _are_training_rows(model, X):
         (first, score), *others = quality.tiles.items()
         quality.tiles = {f"{first} on training rows": score, **dict(others)}
@@ -236,10 +276,10 @@ def row_quality(model: Model, X: object, y: object, n_worst: int) -> Quality:
 
 
 def _are_training_rows(model: Model, X: object) -> bool:
-    """Return whether rows are those that a model was trained on, if it keeps all of them for its
-    kernels.
+    """Return whether rows are those that a model was trained on.
 
-    Single rows tell nothing, as rows of discrete columns repeat.
+    Models that do not keep all of them for their kernels cannot tell. Single rows tell nothing, as
+    rows of discrete columns repeat.
     """
     if isinstance(model, BatchMKL):
         rows_of_model = getattr(model._model.source, "X", None)
@@ -262,81 +302,87 @@ def _sorted_rows(matrix: np.ndarray) -> np.ndarray:
     return matrix[np.lexsort(matrix.T)]
 
 
-def _classes(
+def _quality_of_classes(
     model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_worst: int
 ) -> Quality:
-    gold, other = y.tolist(), predicted.tolist()
-    found = evaluate_labels([gold], [other])
-    parts = [
-        html.heading("By class"),
-        score_table(found["labels"], "label"),
-        *confusion_parts(gold, other),
-    ]
-    has_probabilities = hasattr(model, "predict_proba")
-    if has_probabilities:
-        sure = model.predict_proba(X).max(axis=1)
-        parts += calibration_parts("Calibration", y == predicted, sure)
-    else:  # how far the predicted class is ahead of the next best one
-        scores = model.decision_function(X)
-        sure = (
-            np.abs(scores) if scores.ndim == 1 else np.diff(np.sort(scores, axis=1)[:, -2:])[:, 0]
-        )
+    """Evaluate predicted classes of rows; y and ``predicted`` are (n,)."""
+    gold = y.tolist()
+    predicted_labels = predicted.tolist()
+    scores = evaluate_labels([gold], [predicted_labels])
     wrong = np.flatnonzero(y != predicted)
-    known = set(model.classes_.tolist())
-    worst = []
-    for i in wrong[np.argsort(-sure[wrong], kind="stable")][:n_worst].tolist():
-        title = f"Row {i + 1}: {other[i]} instead of {gold[i]}"
-        title += f", with a probability of {sure[i]:.1%}" if has_probabilities else ""
-        why = partial(model.explain, _safe_indexing(X, [i]), label=other[i], against=gold[i])
-        worst.append(
-            html.example(title, _entries(model, X, i), reasons(why) if gold[i] in known else "")
-        )
     tiles = {
-        "accuracy": percent(found["accuracy"]),
+        "accuracy": percent(scores["accuracy"]),
         "rows": number(len(y)),
         "wrong": number(len(wrong)),
     }
-    return Quality(tiles, parts, worst)
+    by_class = score_table(scores["labels"], "label")
+    confusions = confusion_sections(gold, predicted_labels)
+    quality = Quality(tiles, [html.heading("By class"), by_class, *confusions])
+    has_probabilities = hasattr(model, "predict_proba")
+    if has_probabilities:
+        confidence = model.predict_proba(X).max(axis=1)
+        quality.sections += calibration_sections("Calibration", y == predicted, confidence)
+    else:
+        confidence = _lead_of_best(model.decision_function(X))
+    for i in wrong[np.argsort(-confidence[wrong], kind="stable")][:n_worst].tolist():
+        label = gold[i]
+        title = f"Row {i + 1}: {predicted_labels[i]} instead of {label}"
+        if has_probabilities:
+            title += f", with a probability of {confidence[i]:.1%}"
+        why = ""
+        if label in model.classes_.tolist():
+            row = _safe_indexing(X, [i])
+            why = reasons(partial(model.explain, row, label=predicted_labels[i], against=label))
+        quality.worst.append(html.example(title, _entries(model, X, i), why))
+    return quality
 
 
-def _numbers(
+def _lead_of_best(scores: np.ndarray) -> np.ndarray:
+    """Return how far the predicted class is ahead of the next best one, from (n,) or (n, K)."""
+    if scores.ndim == 1:
+        return np.abs(scores)
+    return np.diff(np.sort(scores, axis=1)[:, -2:])[:, 0]
+
+
+def _quality_of_numbers(
     model: Model, X: RowsLike, y: np.ndarray, predicted: np.ndarray, n_worst: int
 ) -> Quality:
+    """Evaluate predicted numbers of rows; y and ``predicted`` are (n,)."""
     errors = np.abs(y - predicted)
+    r2 = r2_score(y, predicted) if len(y) > 1 else None
     tiles = {
-        R2: number(r2_score(y, predicted) if len(y) > 1 else None, 3),
+        R2: number(r2, 3),
         "RMSE": number(root_mean_squared_error(y, predicted)),
         "mean absolute error": number(mean_absolute_error(y, predicted)),
         "rows": number(len(y)),
     }
-    parts = [
-        drawn(_scatter, y[:POINTS], predicted[:POINTS], caption="Predictions against targets.")
-    ]
-    worst = []
+    caption = "Predictions against targets."
+    plot = draw_plot(_scatter, y[:POINTS], predicted[:POINTS], caption=caption)
+    quality = Quality(tiles, [plot])
     for i in np.argsort(-errors, kind="stable")[:n_worst].tolist():
         title = f"Row {i + 1}: {number(float(predicted[i]))} instead of {number(float(y[i]))}"
-        why = partial(model.explain, _safe_indexing(X, [i]))
-        worst.append(html.example(title, _entries(model, X, i), reasons(why)))
-    return Quality(tiles, parts, worst)
+        why = reasons(partial(model.explain, _safe_indexing(X, [i])))
+        quality.worst.append(html.example(title, _entries(model, X, i), why))
+    return quality
 
 
-def _several(model: Model, y: np.ndarray, predicted: np.ndarray) -> Quality:
-    """Evaluate several targets of a regressor, or multilabel predictions."""
+def _quality_of_outputs(model: Model, y: np.ndarray, predicted: np.ndarray) -> Quality:
+    """Evaluate several targets of a regressor, or multilabel predictions; arrays are (n, K)."""
     if is_classifier(model):
-        counts = zip(
-            (y != 0).sum(axis=0),
-            (predicted != 0).sum(axis=0),
-            ((y != 0) & (predicted != 0)).sum(axis=0),
-        )
-        shown = score_table(records("label", dict(enumerate(counts))), "label")
+        is_gold = y != 0
+        is_predicted = predicted != 0
+        n_correct = (is_gold & is_predicted).sum(axis=0)
+        counts = zip(is_gold.sum(axis=0), is_predicted.sum(axis=0), n_correct)
+        by_output = score_table(records("label", dict(enumerate(counts))), "label")
         tiles = {"rows all right": percent(float(np.mean((y == predicted).all(axis=1))))}
     else:
         scores = r2_score(y, predicted, multioutput="raw_values")
         errors = np.abs(y - predicted).mean(axis=0)
         rows = zip(map(str, range(len(scores))), scores.tolist(), errors.tolist())
-        shown = table(["target", R2, "mean absolute error"], rows)
+        by_output = table(["target", R2, "mean absolute error"], rows)
         tiles = {f"{R2}, mean": number(float(np.mean(scores)), 3)}
-    return Quality({**tiles, "rows": number(len(y))}, [html.heading("By output"), shown])
+    tiles["rows"] = number(len(y))
+    return Quality(tiles, [html.heading("By output"), by_output])
 
 
 def _scatter(y: np.ndarray, predicted: np.ndarray) -> Axes:
@@ -357,27 +403,24 @@ def _entries(model: Model, X: RowsLike, i: int) -> str:
     """Show the first entries of a row; only nonzero entries if there are many."""
     row = _safe_indexing(X, [i])
     if isinstance(row, list):
-        named = list(row[0].items())
+        entries = list(row[0].items())
     else:
-        values = (
-            np.asarray(row.toarray() if sparse.issparse(row) else row, dtype=object)
-            .ravel()
-            .tolist()
-        )
-        named = list(
-            zip(column_names_of(model) or [f"column {j}" for j in range(len(values))], values)
-        )
-    if len(named) > ENTRIES:
-        named = [
-            (name, value)
-            for name, value in named
-            if not isinstance(value, (int, float)) or value != 0
-        ]
-    shown = [
-        (name, number(v) if isinstance(v, (int, float)) else f"{v!r:.40}")
-        for name, v in named[:ENTRIES]
-    ]
-    return html.entries(shown, len(named) - ENTRIES)
+        if sparse.issparse(row):
+            row = row.toarray()
+        values = np.asarray(row, dtype=object).ravel().tolist()
+        names = column_names_of(model) or [f"column {j}" for j in range(len(values))]
+        entries = list(zip(names, values))
+    if len(entries) > ENTRIES:
+        entries = [(name, value) for name, value in entries if not _is_zero(value)]
+    shown = []
+    for name, value in entries[:ENTRIES]:
+        text = number(value) if isinstance(value, (int, float)) else f"{value!r:.40}"
+        shown.append((name, text))
+    return html.entries(shown, len(entries) - ENTRIES)
+
+
+def _is_zero(value: object) -> bool:
+    return isinstance(value, (int, float)) and value == 0
 
 
 # ---- trees ---------------------------------------------------------------------------------------
@@ -387,100 +430,117 @@ def tree_quality(parser: omkl.DependencyParser, gold: Treebank, y: None, n_worst
     """Evaluate a parser on gold sentences; it reads their other columns."""
     predicted = parser.parse(gold)
     quality = _compared(gold, predicted, [name for name in SCORES if name not in WRITTEN])
-    quality.parts += _calibration(parser, gold, predicted)
+    quality.sections += _calibration(parser, gold, predicted)
     for i in _worst(gold, gold.heads != predicted.heads, n_worst):
-        sentence, other = gold[i], predicted[i]
-        n_wrong = sum(own != head for own, head in zip(sentence.heads, other.heads))
+        sentence = gold[i]
+        other = predicted[i]
+        n_wrong = sum(map(ne, sentence.heads, other.heads))
         why = ""
         if None not in sentence.heads:
-            why = reasons(
-                partial(parser.explain, sentence, heads=other.heads, against=sentence.heads)
-            )
+            explain = partial(parser.explain, sentence, heads=other.heads, against=sentence.heads)
+            why = reasons(explain)
         title = f"Sentence {i + 1}: {n_wrong} of {len(sentence)} heads wrong"
-        quality.worst.append(
-            html.example(title, html.wide(Markup(draw_tree(sentence, other))), why)
-        )
+        trees = html.wide(Markup(draw_tree(sentence, other)))
+        quality.worst.append(html.example(title, trees, why))
     return quality
 
 
 def data_of_part(annotator: Any, part: str, gold: Treebank) -> tuple[Any, list | None]:
-    """Return inputs and outputs of the model ``upos``, ``xpos`` or ``trees`` of an annotator; trees
-    have its tags.
+    """Return inputs and outputs of the model ``upos``, ``xpos`` or ``trees`` of an annotator.
+
+    Trees have the tags of the annotator.
     """
     if part == "trees":
-        return gold if annotator.tagger_ is None else annotator.tagger_.annotate(gold), None
+        if annotator.tagger_ is not None:
+            gold = annotator.tagger_.annotate(gold)
+        return gold, None
     if part not in ("upos", "xpos"):
         raise InputError(f"Only upos, xpos and trees can be measured on data, not {part!r}.")
-    tags = [
-        [None if tag == MISSING else tag for tag in getattr(sentence, part)] for sentence in gold
-    ]
+    tags = []
+    for sentence in gold:
+        tags.append([None if tag == MISSING else tag for tag in getattr(sentence, part)])
     return [sentence.forms for sentence in gold], tags
 
 
 def annotation_quality(annotator: omkl.Annotator, gold: Treebank, y: None, n_worst: int) -> Quality:
     """Evaluate an annotator on the words of gold sentences."""
     predicted = annotator.annotate(gold)
-    trees = "trees" in annotator.parts_ and bool((gold.heads >= 0).any())
-    quality = _compared(
-        gold, predicted, [n for n in SCORES if WRITTEN.get(n, "trees") in annotator.parts_]
-    )
-    columns = [name for name in annotator.columns_ if name not in ("heads", "deprels")]
-    labels = {name: (strings_of(gold, name), strings_of(predicted, name)) for name in columns}
-    wrong = gold.heads != predicted.heads if trees else np.zeros(gold.n_words, dtype=bool)
+    scores = [name for name in SCORES if WRITTEN.get(name, "trees") in annotator.parts_]
+    quality = _compared(gold, predicted, scores)
+    labels = {}
+    for column in annotator.columns_:
+        if column not in ("heads", "deprels"):
+            labels[column] = (strings_of(gold, column), strings_of(predicted, column))
+    tags = labels.get("upos", labels.get("xpos"))
+    if tags is not None:
+        quality.sections += _tag_sections(*tags)
+    has_trees = "trees" in annotator.parts_ and bool((gold.heads >= 0).any())
+    wrong = np.zeros(gold.n_words, dtype=bool)
+    if has_trees:
+        wrong |= gold.heads != predicted.heads
+        if annotator.parser_ is not None:
+            quality.sections += _calibration(annotator.parser_, gold, predicted)
     for pair in labels.values():
-        wrong |= np.array([own != other for own, other in zip(*pair)])
-    tag = next((name for name in ("upos", "xpos") if name in columns), None)
-    if tag is not None:
-        records = evaluate_labels(*([side] for side in labels[tag]))["labels"]
-        quality.parts += [
-            html.heading("By tag"),
-            score_table(records, "label"),
-            *confusion_parts(*labels[tag]),
-        ]
-    if trees and annotator.parser_ is not None:
-        quality.parts += _calibration(annotator.parser_, gold, predicted)
+        wrong |= np.array(list(map(ne, *pair)))
     for i in _worst(gold, wrong, n_worst):
-        sentence, own = gold[i], slice(*gold.offsets[i : i + 2])
-        tokens = marked_tokens(
-            sentence.forms, *((right[own], found[own]) for right, found in labels.values())
-        )
-        title = f"Sentence {i + 1}: {int(wrong[own].sum())} of {len(sentence)} words wrong"
-        picture = html.wide(Markup(draw_tree(sentence, predicted[i]))) if trees else ""
-        quality.worst.append(html.example(title, tokens if columns else "", picture))
+        words = slice(*gold.offsets[i : i + 2])
+        title = f"Sentence {i + 1}: {int(wrong[words].sum())} of {gold.lengths[i]} words wrong"
+        columns = [[strings[words] for strings in pair] for pair in labels.values()]
+        tokens = marked_tokens(gold[i].forms, *columns) if columns else ""
+        trees = html.wide(Markup(draw_tree(gold[i], predicted[i]))) if has_trees else ""
+        quality.worst.append(html.example(title, tokens, trees))
     return quality
+
+
+def _tag_sections(gold: list[str], predicted: list[str]) -> list[str]:
+    """Make tables and a plot of the tags of all words."""
+    scores = evaluate_labels([gold], [predicted])
+    by_tag = [html.heading("By tag"), score_table(scores["labels"], "label")]
+    return by_tag + confusion_sections(gold, predicted)
 
 
 def _calibration(parser: omkl.DependencyParser, gold: Treebank, predicted: Treebank) -> list[str]:
     """Plot the calibration of arcs in the first sentences; empty without probabilities."""
     if not hasattr(parser, "predict_marginals"):
         return []
-    some = predicted[np.arange(min(len(predicted), CALIBRATED))]
-    sure = decoding.confidences(some, parser.predict_marginals(some))[decoding.HEAD_CONFIDENCE]
-    return calibration_parts("Calibration of arcs", gold.heads[: some.n_words] == some.heads, sure)
+    first = predicted[np.arange(min(len(predicted), CALIBRATED))]
+    confidence = decoding.confidences(first, parser.predict_marginals(first))
+    right = gold.heads[: first.n_words] == first.heads
+    return calibration_sections("Calibration of arcs", right, confidence[decoding.HEAD_CONFIDENCE])
 
 
 def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:
     """Make tiles of scores, and tables by relation and by length."""
-    found = evaluate_treebanks(gold, predicted)
-    known = {name: found[SCORES[name]] for name in names if found[SCORES[name]] is not None}
-    first = [name for name in ("UPOS", "Lemmas", "UAS", "LAS", "sentences whole") if name in known]
-    tiles = {str(name): percent(known[name]) for name in first}
-    tiles |= {"sentences": number(found["sentences"]), "words": number(found["words"])}
-    without = evaluate_treebanks(gold, predicted, ignore="form") if "UAS" in known else {}
-    cells = {name: [known[name], without.get(SCORES[name])] for name in known}
-    rows = [[name, *(Cell(percent(value), value) for value in own)] for name, own in cells.items()]
-    scores = table(["score", "all words", "without punctuation"], rows)
-    parts = [html.heading("Scores of the CoNLL 2018 shared task"), scores]
-    if found["relations"]:
-        parts += [html.heading("By relation"), score_table(found["relations"], "relation")]
-    if found["lengths"]:
-        parts += [html.heading("By length of the arc"), score_table(found["lengths"], "length")]
-    return Quality(tiles, parts)
+    evaluation = evaluate_treebanks(gold, predicted)
+    scores = {}
+    for name in names:
+        score = evaluation[SCORES[name]]
+        if score is not None:
+            scores[name] = score
+    tiles = {}
+    for name in ("UPOS", "Lemmas", "UAS", "LAS", "sentences whole"):
+        if name in scores:
+            tiles[name] = percent(scores[name])
+    tiles["sentences"] = number(evaluation["sentences"])
+    tiles["words"] = number(evaluation["words"])
+    without_punctuation: Record = {}
+    if "UAS" in scores:
+        without_punctuation = evaluate_treebanks(gold, predicted, ignore="form")
+    rows: list[list[object]] = []
+    for name, score in scores.items():
+        other = without_punctuation.get(SCORES[name])
+        rows.append([name, Cell(percent(score), score), Cell(percent(other), other)])
+    scores_table = table(["score", "all words", "without punctuation"], rows)
+    sections = [html.heading("Scores of the CoNLL 2018 shared task"), scores_table]
+    if evaluation["relations"]:
+        sections += [html.heading("By relation"), score_table(evaluation["relations"], "relation")]
+    if evaluation["lengths"]:
+        by_length = score_table(evaluation["lengths"], "length")
+        sections += [html.heading("By length of the arc"), by_length]
+    return Quality(tiles, sections)
 
 
 def _worst(gold: Treebank, wrong: np.ndarray, n: int) -> list[int]:
-    """Return the sentences with the most wrong words, among sentences that are short enough to be
-    drawn.
-    """
-    counts = np.add.reduceat(wrong.astype(np.int64), gold.offsets[:-1])
-    return worst_first(np.where(gold.lengths <= DRAWN, counts, 0), gold.lengths, n)
+    """Return the sentences with the most wrong words, among those short enough to be drawn."""
+    n_wrong = np.add.reduceat(wrong.astype(np.int64), gold.offsets[:-1])
+    return worst_first(np.where(gold.lengths <= DRAWN, n_wrong, 0), gold.lengths, n)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from inspect import signature
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -29,11 +29,11 @@ from omkl.reports.markup import (
     Model,
     Record,
     details,
-    drawn,
+    draw_plot,
     html,
     number,
     percent,
-    shares,
+    rows_with_percentages,
     table,
 )
 from omkl.reports.plots.canvas import figure_for
@@ -49,17 +49,28 @@ from omkl.reports.quality import (
     tree_quality,
 )
 
-#: Number of examples to evaluate groups on; for parsers, sentences times templates, and minimum
-#: number of sentences.
-MEASURED, MEASURED_TEMPLATES, FEWEST = 500, 6000, 30
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from omkl.mkl.shapes import Shapes
+
+#: Number of examples to evaluate groups on.
+MEASURED = 500
+#: For parsers, number of sentences times templates to evaluate groups on.
+MEASURED_TEMPLATES = 6000
+#: Minimum number of sentences to evaluate groups on.
+FEWEST = 30
 #: Functions that evaluate a model on data, by the kind of its examples.
 QUALITIES: dict[str | None, Callable[..., Quality]] = dict.fromkeys(
     ("sequences", "graphs"), sequence_quality
 )
 QUALITIES |= {"rows": row_quality, "trees": tree_quality, "annotations": annotation_quality}
-#: Maximum number of features per label, and of labels, and number of strongest features to choose
-#: from.
-FEATURES, LABELS, CHOSEN_FROM = 8, 60, 20_000
+#: Number of strongest features to choose from.
+CHOSEN_FROM = 20_000
+#: Maximum number of features for a label and against it.
+FEATURES = 8
+#: Maximum number of labels with features.
+LABELS = 60
 #: Maximum number of features of a model without labels.
 MOST = 40
 #: Packages whose versions are listed.
@@ -116,10 +127,9 @@ def make_report(
     check_is_fitted(model)
     accepted = []
     if isinstance(model, omkl.CheckedModel):
-        accepted, model = (
-            [drawn(plot_guarantee, model, caption="Error of accepted outputs, and a bound.")],
-            model.model,
-        )
+        caption = "Error of accepted outputs, and a bound."
+        accepted = [draw_plot(plot_guarantee, model, caption=caption)]
+        model = model.model
     check_number("n_worst", n_worst, above=-1, integer=True)
     if y is not None and (X is None or isinstance(X, Treebank)):
         raise InputError(
@@ -141,18 +151,24 @@ def make_report(
     try:
         figure_for(1.0, 1.0)
     except MissingDependencyError:
-        foot += " It has no pictures, since matplotlib is missing: install it with 'pip install omkl[plot]'."
-    how = html.paragraph(
-        "The examples with the most or the surest mistakes. Wrong predictions are struck out."
-    )
+        foot += (
+            " It has no pictures, since matplotlib is missing: "
+            "install it with 'pip install omkl[plot]'."
+        )
+    mistakes = []
+    if quality.worst:
+        explanation = html.paragraph(
+            "The examples with the most or the surest mistakes. Wrong predictions are struck out."
+        )
+        mistakes = [explanation, *quality.worst]
     return ENVIRONMENT.get_template("page.html").render(
         title=title or type(model).__name__,
         lead=[html.tiles({**quality.tiles, **size_of(model)})],
         sections={
             "What it learned": [*learned_parts(model, X, y), *_effects(model, X)],
-            "How good it is": quality.parts,
+            "How good it is": quality.sections,
             "What can be accepted": accepted,
-            "What it gets most wrong": [how, *quality.worst] if quality.worst else [],
+            "What it gets most wrong": mistakes,
             "How it was trained": training_parts(model),
         },
         foot=foot,
@@ -169,17 +185,19 @@ def learned_parts(model: Model | omkl.Annotator, X: Any = None, y: Any = None) -
 
     Models of the lemmas and the morphology of a tag are shown only as a table.
     """
-    parts: list[str] = []
-    for name, own in models_of(model).items():
+    sections: list[str] = []
+    for name, part in models_of(model).items():
         if " of " in name:
-            parts += _weight_table(own, name=name)
+            sections += _weight_table(part, name=name)
             continue
         measured = None
-        if X is not None and "worth" in own.report_sections:
-            measured = _measured(own, *(data_of_part(model, name, X) if name else (X, y)))
-        for section in own.report_sections:
-            parts += SECTIONS[section](own, measured, f" of {name}" if name else "")
-    return parts
+        if X is not None and "worth" in part.report_sections:
+            inputs, outputs = data_of_part(model, name, X) if name else (X, y)
+            measured = _measured(part, inputs, outputs)
+        of_part = f" of {name}" if name else ""
+        for section in part.report_sections:
+            sections += SECTIONS[section](part, measured, of_part)
+    return sections
 
 
 def _effects(model: Model, X: Any) -> list[str]:
@@ -193,68 +211,70 @@ def _effects(model: Model, X: Any) -> list[str]:
     caption = (
         "What each column adds to the score, the strongest first; grey: how often values occur."
     )
-    return [
-        html.heading("Effects of columns"),
-        drawn(lambda own: plot_shapes(own).axes[0], shapes, caption=caption),
-    ]
+    return [html.heading("Effects of columns"), draw_plot(_axes_of_shapes, shapes, caption=caption)]
+
+
+def _axes_of_shapes(shapes: Shapes) -> Axes:
+    """Plot shapes, and return the first axes of their figure."""
+    return plot_shapes(shapes).axes[0]
 
 
 def _measured(model: Model, X: Any, y: Any) -> list[Record] | None:
-    """Return the group report on a part of the data; None if that is too small, or has labels that
-    are unknown.
+    """Return the group report on the first examples of the data.
+
+    None if these are too few, or have labels that are unknown.
     """
-    n = MEASURED
     if isinstance(X, Treebank):
         n = MEASURED_TEMPLATES // max(len(model.templates_), 1)
-        return model.group_report(X[: min(n, len(X))]) if n >= FEWEST else None
+        if n < FEWEST:
+            return None
+        return model.group_report(X[: min(n, len(X))])
     try:
-        return model.group_report(X[:n], y[:n])
+        return model.group_report(X[:MEASURED], y[:MEASURED])
     except InputError:
         return None
 
 
 def _worth(model: Model, measured: list[Record] | None, of: str) -> list[str]:
     """Plot the increase of the loss without each group; empty if it is unknown."""
+    if not measured:
+        return []
     caption = "Increase of the loss without each group, plus or minus two standard errors."
     heading = html.heading(f"What each group{of} is worth")
-    return [heading, drawn(plot_weights, measured, caption=caption)] if measured else []
+    return [heading, draw_plot(plot_weights, measured, caption=caption)]
 
 
 def _weights(model: Model, measured: list[Record] | None, of: str) -> list[str]:
     """Plot the weights of groups."""
-    heading = [html.heading(f"Weights{of}")] if of else []
-    return [
-        *heading,
-        drawn(plot_weights, model, caption="Weights of the groups, the heaviest first."),
-    ]
+    plot = draw_plot(plot_weights, model, caption="Weights of the groups, the heaviest first.")
+    if not of:
+        return [plot]
+    return [html.heading(f"Weights{of}"), plot]
 
 
 def _evidence(model: OnlineEstimator | BatchMKL, *_: object) -> list[str]:
-    """List the groups that were left out, and the evidence for each group, and say whether any is
-    beyond chance.
+    """List the groups that were left out, and the evidence for each group.
+
+    Says whether any evidence is beyond chance.
     """
-    parts, evidence = [], model.evidence_
+    elements = []
     if model.left_out_:
-        parts.append(
-            html.paragraph(
-                f"Left out, as they do not help on new examples: {', '.join(model.left_out_)}."
-            )
-        )
+        names = ", ".join(model.left_out_)
+        elements.append(html.paragraph(f"Left out, as they do not help on new examples: {names}."))
+    evidence = model.evidence_
     if not evidence or len(evidence) < 2:
-        return parts
-    level, ranked = (
-        beyond_chance(len(evidence)),
-        sorted(evidence.items(), key=lambda pair: -pair[1]),
-    )
+        return elements
+    level = beyond_chance(len(evidence))
     n = sum(score > level for score in evidence.values())
-    text = f"On new examples, {n} of {len(evidence)} groups help beyond chance (evidence above {level:.2g})."
+    text = (
+        f"On new examples, {n} of {len(evidence)} groups help beyond chance "
+        f"(evidence above {level:.2g})."
+    )
     if n == 0:
         text += " The weights may be due to chance."
-    return [
-        *parts,
-        html.paragraph(text),
-        details("Evidence for each group", table(["group", "evidence"], ranked)),
-    ]
+    ranked = sorted(evidence.items(), key=lambda pair: -pair[1])
+    evidence_table = table(["group", "evidence"], ranked)
+    return [*elements, html.paragraph(text), details("Evidence for each group", evidence_table)]
 
 
 def _weight_table(
@@ -269,47 +289,42 @@ def _weight_table(
 def _group_table(model: OnlineEstimator, measured: list[Record] | None, of: str) -> list[str]:
     """List weights and sizes of groups, and the loss without each group if it is known."""
     names = ["group", "weight", "norm", "bytes_share"]
+    rank_by = "weight"
     if measured:
         names += ["loss_without", "loss_increase", "standard_error"]
-    first = "loss_increase" if measured else "weight"
-    ranked = sorted(measured or model.group_report_, key=lambda record: -(record[first] or 0.0))
+        rank_by = "loss_increase"
+    ranked = sorted(measured or model.group_report_, key=lambda record: -(record[rank_by] or 0.0))
+    rows = rows_with_percentages(ranked, names, ("weight", "bytes_share"))
     header = [name.replace("_share", "").replace("_", " ") for name in names]
-    return [
-        details(
-            "All groups",
-            table(header, shares(ranked, names, ("weight", "bytes_share")), limit=1000),
-        )
-    ]
+    return [details("All groups", table(header, rows, limit=1000))]
 
 
 def _scales(model: omkl.OnlineMKLClassifier | BatchMKL, *_: object) -> list[str]:
     """List the learned scales of columns, if the model has any."""
     rows = [[name, *scale] for name, scale in model.column_scales_.items()]
-    return [
-        details(
-            "Scales of standardized columns",
-            table(["column", "mean", "standard deviation"], rows, 1000),
-        )
-    ]
+    scales = table(["column", "mean", "standard deviation"], rows, limit=1000)
+    return [details("Scales of standardized columns", scales)]
 
 
 def _features(model: OnlineEstimator, *_: object) -> list[str]:
     """Show the strongest features, by label if there are labels."""
-    found = model.top_features(CHOSEN_FROM)
-    if not found:
+    features = model.top_features(CHOSEN_FROM)
+    if not features:
         return []
-    if "label" not in found[0]:
-        rows = [
-            [f["feature"], f["group"], Cell(f"{f['weight']:+.3g}", f["weight"])]
-            for f in found[:MOST]
-        ]
+    if "label" not in features[0]:
+        rows = []
+        for feature in features[:MOST]:
+            weight = feature["weight"]
+            rows.append([feature["feature"], feature["group"], Cell(f"{weight:+.3g}", weight)])
         return [html.heading("Strongest features"), table(["feature", "group", "weight"], rows)]
     by_label = defaultdict(list)
-    for f in found:
-        by_label[f["label"]].append(f)
+    for feature in features:
+        by_label[feature["label"]].append(feature)
     rows = []
-    for label, own in sorted(by_label.items(), key=lambda pair: str(pair[0])):
-        sides = ([f for f in own if side * f["weight"] > 0][:FEATURES] for side in (1, -1))
+    for label, features_of_label in sorted(by_label.items(), key=lambda pair: str(pair[0])):
+        positive = [feature for feature in features_of_label if feature["weight"] > 0]
+        negative = [feature for feature in features_of_label if feature["weight"] < 0]
+        sides = (positive[:FEATURES], negative[:FEATURES])
         rows.append([str(label), *map(html.features, sides)])
     heading = html.heading("Strongest features by label")
     return [heading, table(["label", "speak for it", "speak against it"], rows, LABELS)]
@@ -320,12 +335,12 @@ def _coefficients(model: SparseLinear, *_: object) -> list[str]:
     coefficients = np.atleast_2d(model.coef_)
     names = encoded_columns(model) or [f"column {j}" for j in range(coefficients.shape[1])]
     order = np.argsort(-np.abs(coefficients), axis=None, kind="stable")[:MOST]
-    pairs = zip(*np.unravel_index(order, coefficients.shape))
-    rows = [[names[j], int(k), coefficients[k, j]] for k, j in pairs if coefficients[k, j] != 0]
-    count = f"{number(int(np.count_nonzero(coefficients)))} of {number(coefficients.size)} coefficients are not zero."
+    places = zip(*np.unravel_index(order, coefficients.shape))
+    rows = [[names[j], int(k), coefficients[k, j]] for k, j in places if coefficients[k, j] != 0]
+    n_nonzero = number(int(np.count_nonzero(coefficients)))
     return [
         html.heading("Coefficients"),
-        html.paragraph(count),
+        html.paragraph(f"{n_nonzero} of {number(coefficients.size)} coefficients are not zero."),
         table(["column", "output", "coefficient"], rows),
     ]
 
@@ -345,57 +360,57 @@ SECTIONS: dict[str, Callable[[Any, list[Record] | None, str], list[str]]] = {
 
 def training_parts(model: Model | omkl.Annotator) -> list[str]:
     """Show history, settings and versions."""
-    parts = []
-    for name, own in models_of(model).items():
-        if own.history_ and " of " not in name:
-            records, names = own.history_, list(dict.fromkeys(chain.from_iterable(own.history_)))
-            parts += [html.heading(f"Training of {name}")] if name else []
-            if "epoch" in names:
-                changes = ", ".join(
-                    f"{row:,}" for record in records for row in record.get("changes", ())
-                )
-                note = f" The stream changed before the rows {changes} (dashed)." if changes else ""
-                parts.append(
-                    drawn(plot_history, records, caption=f"The loss along the training.{note}")
-                )
-                parts.append(
-                    drawn(
-                        plot_group_weights,
-                        records,
-                        caption="Weights of the groups along the training.",
-                    )
-                )
-            else:
-                parts.append(
-                    drawn(
-                        plot_history,
-                        records,
-                        "gap",
-                        caption="The duality gap along the iterations.",
-                    )
-                )
-            names = [name for name in names if ":" not in name]
-            parts.append(
-                details("All records", table(names, [list(map(own.get, names)) for own in records]))
-            )
-    parts = parts or [html.paragraph("The model file holds no history of the training.", soft=True)]
+    elements = []
+    for name, part in models_of(model).items():
+        if part.history_ and " of " not in name:
+            elements += _history(part.history_, name)
+    if not elements:
+        note = "The model file holds no history of the training."
+        elements = [html.paragraph(note, soft=True)]
     versions = table(["program", "version"], [[name, version(name)] for name in PACKAGES])
-    return [*parts, html.heading("Settings"), _settings(model), html.heading("Versions"), versions]
+    return [
+        *elements,
+        html.heading("Settings"),
+        _settings(model),
+        html.heading("Versions"),
+        versions,
+    ]
+
+
+def _history(records: Sequence[Record], name: str) -> list[str]:
+    """Plot and list the records of a training; ``name`` is that of the part of an annotator."""
+    elements = [html.heading(f"Training of {name}")] if name else []
+    entries = list(dict.fromkeys(chain.from_iterable(records)))
+    if "epoch" in entries:
+        caption = "The loss along the training."
+        rows = chain.from_iterable(record.get("changes", ()) for record in records)
+        changes = ", ".join(f"{row:,}" for row in rows)
+        if changes:
+            caption += f" The stream changed before the rows {changes} (dashed)."
+        elements.append(draw_plot(plot_history, records, caption=caption))
+        caption = "Weights of the groups along the training."
+        elements.append(draw_plot(plot_group_weights, records, caption=caption))
+    else:
+        caption = "The duality gap along the iterations."
+        elements.append(draw_plot(plot_history, records, "gap", caption=caption))
+    columns = [entry for entry in entries if ":" not in entry]
+    rows = [list(map(record.get, columns)) for record in records]
+    return [*elements, details("All records", table(columns, rows))]
 
 
 def _settings(model: Model | omkl.Annotator) -> str:
     """List non-default parameters, and all parameters."""
-    header, usual = ["parameter", "value"], signature(type(model)).parameters
+    header = ["parameter", "value"]
+    defaults = signature(type(model)).parameters
     parameters = {name: shown(value, 300) for name, value in model.get_params(deep=False).items()}
-    own = [
-        (name, value)
-        for name, value in parameters.items()
-        if value != shown(usual[name].default, 300)
-    ]
-    changed = (
-        table(header, own) if own else html.paragraph("All parameters have their default values.")
-    )
-    return changed + details("All parameters", table(header, parameters.items()))
+    changed = []
+    for name, value in parameters.items():
+        if value != shown(defaults[name].default, 300):
+            changed.append((name, value))
+    summary = table(header, changed)
+    if not changed:
+        summary = html.paragraph("All parameters have their default values.")
+    return summary + details("All parameters", table(header, parameters.items()))
 
 
 def size_of(model: Model | omkl.Annotator) -> dict[str, str]:
@@ -407,7 +422,8 @@ def size_of(model: Model | omkl.Annotator) -> dict[str, str]:
         tiles["labels"] = number(len(model.classes_))
     if "coefficients" not in model.report_sections:
         weights = list(model.kernel_weights_.values())
-        tiles["groups in use"] = f"{number(sum(map(bool, weights)))} of {number(len(weights))}"
+        n_used = sum(map(bool, weights))
+        tiles["groups in use"] = f"{number(n_used)} of {number(len(weights))}"
     if "features" in model.report_sections:
         tiles["memory to predict"] = f"{model.memory_usage()['prediction']:.3g} MB"
     else:

@@ -28,7 +28,9 @@ NAME = 40
 
 def axes_for(ax: Axes | None, width: float = 5.6, height: float = 3.5) -> Axes:
     """Return the given axes, or axes of a new figure of this size in inches."""
-    return figure_for(width, height).subplots() if ax is None else ax
+    if ax is not None:
+        return ax
+    return figure_for(width, height).subplots()
 
 
 def figure_for(width: float, height: float) -> Figure:
@@ -67,13 +69,16 @@ def shortened(names: Iterable[object], width: int = NAME) -> list[str]:
     >>> shortened(["a short one", "gaussian kernel on the pixels"], 12)
     ['a short one', 'gaussi…ixels']
     """
-    found = [str(name).encode("utf-8", "replace").decode() for name in names]
-    return [
-        name
-        if len(name) <= width
-        else f"{name[: width // 2]}…{name[len(name) - (width - 1) // 2 :]}"
-        for name in found
-    ]
+    printable = [str(name).encode("utf-8", "replace").decode() for name in names]
+    return [_without_middle(name, width) for name in printable]
+
+
+def _without_middle(name: str, width: int) -> str:
+    """Return the name with at most ``width`` characters; ``…`` replaces the middle."""
+    if len(name) <= width:
+        return name
+    end = name[len(name) - (width - 1) // 2 :]
+    return f"{name[: width // 2]}…{end}"
 
 
 def to_svg(ax: Axes) -> str:
@@ -99,8 +104,9 @@ def to_svg(ax: Axes) -> str:
         ax.figure.savefig(
             file, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
         )
-    found = file.getvalue()
-    found = re.sub(r"(?s) <metadata>.*?</metadata>\n", "", found[found.index("<svg") :])
-    found = re.sub(r'<g id="[^"]*">', "<g>", found)
+    svg = file.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"(?s) <metadata>.*?</metadata>\n", "", svg)
+    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)
     # matplotlib omits black fill, so set it on the root element
-    return found.replace("<svg", '<svg fill="currentColor"', 1).replace("#000000", "currentColor")
+    return svg.replace("<svg", '<svg fill="currentColor"', 1).replace("#000000", "currentColor")

@@ -108,26 +108,27 @@ def plot_panels(
     """
     figure = figure_for(4.0 * len(rows[0]) + 0.6, 3.0 * len(rows) + 0.4)
     grid = figure.subplots(len(rows), len(rows[0]), squeeze=False)
-    names = dict.fromkeys(name for row in rows for panel in row for name in panel["curves"])
-    styles = {
-        name: {**style(k), "marker": "osvD^xP*"[k % 8], "markersize": 3.5}
-        for k, name in enumerate(names)
-    }
-    for ax, panel in zip(grid.flat, chain.from_iterable(rows)):
+    panels = list(chain.from_iterable(rows))
+    names = dict.fromkeys(chain.from_iterable(panel["curves"] for panel in panels))
+    styles = {}
+    for k, name in enumerate(names):
+        styles[name] = {**style(k), "marker": "osvD^xP*"[k % 8], "markersize": 3.5}
+    handles: dict[str, Any] = {}
+    for ax, panel in zip(grid.flat, panels):
         _draw(ax, styles, **panel)
-    handles = {
-        name: handle for ax in grid.flat for handle, name in zip(*ax.get_legend_handles_labels())
-    }
+        lines, labels = ax.get_legend_handles_labels()
+        handles.update(zip(labels, lines))
     if len(handles) > 1 or grid.size > 1:
         longest = max(map(len, handles), default=1)
         columns = max(1, min(len(handles), int(figure.get_figwidth() * 72 / (5.5 * longest + 40))))
-        look: dict[str, Any] = {
-            "loc": "outside lower center",
-            "ncols": columns,
-            "fontsize": "small",
-            "frameon": False,
-        }
-        figure.legend(list(handles.values()), list(handles), **look)
+        figure.legend(
+            list(handles.values()),
+            list(handles),
+            loc="outside lower center",
+            ncols=columns,
+            fontsize="small",
+            frameon=False,
+        )
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
@@ -142,8 +143,11 @@ def _draw(
 ) -> None:
     """Draw curves with these styles; ``labels`` are title, xlabel and ylabel."""
     dress(ax, **labels)
-    ax.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
-    for label, (name, (x, y, *band)) in zip(shortened(curves), curves.items()):
+    xscale = "log" if "x" in log else "linear"
+    yscale = "log" if "y" in log else "linear"
+    ax.set(xscale=xscale, yscale=yscale)
+    for label, name in zip(shortened(curves), curves):
+        x, y, *band = curves[name]
         ax.plot(x, y, label=label, linewidth=1.3, markevery=max(1, len(x) // 15), **styles[name])
         if band:
             ax.fill_between(x, *band, color=styles[name]["color"], alpha=0.18, linewidth=0)
@@ -158,8 +162,7 @@ def plot_history(
     ax: Axes | None = None,
     title: str = "",
 ) -> Axes:
-    """Draw a recorded value of training, such as the loss or the duality gap, over epochs, time or
-    iterations.
+    """Draw a recorded value of training over epochs, time or iterations.
 
     Dashed lines mark records in which a change of the stream was found.
 
@@ -188,65 +191,83 @@ def plot_history(
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('epoch', 'mean loss before each update')
     """
-    named = source if isinstance(source, Mapping) else {"": source}
-    runs: dict[str, list[dict[str, Any]]] = {}  # a batch solver has one for each problem
-    for name, each in named.items():
-        for record in records_of(each):
-            run = f"{name} problem {record['problem']}".strip() if "problem" in record else name
-            runs.setdefault(run, []).append(record)
+    runs = _runs_of(source)
     if of is None:
-        of = next(
-            (name for name in LOSSES if runs and all(name in own[0] for own in runs.values())),
-            "loss",
-        )
-    curves, xlabel, changes = {}, "", []
+        of = _recorded_loss(runs)
+    is_gap = of == "gap"
+    curves = {}
+    xlabel = ""
+    changes: list[float] = []
     for name, records in runs.items():
         x, xlabel = progress_of(records, along)
-        changes += [at for at, record in zip(x, records) if record.get("changes")]
-        known = [k for k, record in enumerate(records) if record.get(of) is not None]
-        if not known:
-            numbers = [
-                key
-                for key, value in records[0].items()
-                if isinstance(value, (int, float)) and ":" not in key
-            ]
-            raise InputError(f"No record has an entry {of!r}, only {', '.join(numbers)}.")
-        y = np.array([records[k][of] for k in known], dtype=np.float64)
-        curves[name] = x[known], np.maximum(y, LEAST) if of == "gap" else y
-    label = "relative duality gap" if of == "gap" else LOSSES.get(of, of.replace("_", " "))
-    ax = plot_curves(curves, None, title, xlabel, label, "y" if of == "gap" else "", ax=ax)
-    for at in changes:
-        ax.axvline(at, **MARK)
+        changes += [position for position, record in zip(x, records) if record.get("changes")]
+        has_value = np.array([record.get(of) is not None for record in records])
+        if not has_value.any():
+            entries = ", ".join(_names_of_numbers(records[0]))
+            raise InputError(f"No record has an entry {of!r}, only {entries}.")
+        values = [record[of] for record in records if record.get(of) is not None]
+        y = np.array(values, dtype=np.float64)
+        if is_gap:
+            y = np.maximum(y, LEAST)
+        curves[name] = x[has_value], y
+    ylabel = "relative duality gap" if is_gap else LOSSES.get(of, of.replace("_", " "))
+    log = "y" if is_gap else ""
+    ax = plot_curves(curves, title=title, xlabel=xlabel, ylabel=ylabel, log=log, ax=ax)
+    for position in changes:
+        ax.axvline(position, **MARK)
     return ax
+
+
+def _runs_of(source: object) -> dict[str, list[dict[str, Any]]]:
+    """Return the records of each run by name; a batch solver has a run for each problem."""
+    sources = source if isinstance(source, Mapping) else {"": source}
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for name, source_of_runs in sources.items():
+        for record in records_of(source_of_runs):
+            run = name
+            if "problem" in record:
+                run = f"{name} problem {record['problem']}".strip()
+            runs.setdefault(run, []).append(record)
+    return runs
+
+
+def _recorded_loss(runs: Mapping[str, Records]) -> str:
+    """Return the first of the losses that all runs record; ``"loss"`` if there is none."""
+    for name in LOSSES:
+        if runs and all(name in records[0] for records in runs.values()):
+            return name
+    return "loss"
+
+
+def _names_of_numbers(record: Mapping[str, Any]) -> list[str]:
+    """Return the entries of a record that are numbers, except those of groups."""
+    numbers = [name for name, value in record.items() if isinstance(value, (int, float))]
+    return [name for name in numbers if ":" not in name]
 
 
 def records_of(source: object) -> Records:
     """Return the records of an estimator or a callback, or a given list of records."""
     for name in ("history_", "records", "history"):
         source = getattr(source, name, source)
-    if (
-        isinstance(source, Sequence)
-        and source
-        and all(isinstance(record, Mapping) for record in source)
-    ):
+    is_sequence = isinstance(source, Sequence) and bool(source)
+    if is_sequence and all(isinstance(record, Mapping) for record in source):
         return source
     raise InputError(
-        f"There are no records in this {type(source).__name__}: give a fitted estimator that was not saved with "
-        "training=False, its history_, or a path."
+        f"There are no records in this {type(source).__name__}: give a fitted estimator that was "
+        "not saved with training=False, its history_, or a path."
     )
 
 
 def progress_of(records: Records, along: str | None = None) -> tuple[np.ndarray, str]:
     """Return the progress of training at each record, and the label of its axis."""
-    if (
-        along is None
-        and "examples" in records[0]
-        and len({record.get("epoch") for record in records}) < len(records)
-    ):
-        return np.cumsum([record["examples"] for record in records]), "examples learned from"
-    along = along or next(
-        (name for name in PROGRESS if all(name in record for record in records)), "record"
-    )
+    if along is None and "examples" in records[0]:
+        epochs = {record.get("epoch") for record in records}
+        if len(epochs) < len(records):
+            n_examples = [record["examples"] for record in records]
+            return np.cumsum(n_examples), "examples learned from"
+    if along is None:
+        names = [name for name in PROGRESS if all(name in record for record in records)]
+        along = names[0] if names else "record"
     if along == "record":
         return np.arange(1, len(records) + 1), along
     if not all(along in record for record in records):
@@ -275,13 +296,10 @@ def plot_search(
     ax = axes_for(ax)
     learned = model.__dict__
     name = "C" if "Cs_" in learned else "alpha"
-    values, chosen = learned[f"{name}s_"], learned[f"{name}_"]
-    dress(
-        ax,
-        title,
-        f"{name}; chosen: {chosen:.3g}",
-        f"score of {len(model.scores_)} folds and their mean",
-    )
+    values = learned[f"{name}s_"]
+    chosen = learned[f"{name}_"]
+    ylabel = f"score of {len(model.scores_)} folds and their mean"
+    dress(ax, title, f"{name}; chosen: {chosen:.3g}", ylabel)
     ax.plot(values, model.scores_.T, color=GREY, linewidth=0.7, alpha=0.6)
     ax.plot(values, model.scores_.mean(axis=0), color=COLOURS[0], linewidth=1.6)
     ax.axvline(chosen, **{**MARK, "color": COLOURS[1]})
@@ -297,8 +315,9 @@ def along_path(ax: Axes, penalties: np.ndarray) -> Axes:
 
 
 def plot_pruning(parser: omkl.DependencyParser, *, ax: Axes | None = None, title: str = "") -> Axes:
-    """Draw the accuracy of parsers retrained on the best templates by their number, and mark the
-    knee.
+    """Draw the accuracy of parsers retrained on the best templates by their number.
+
+    The knee is marked.
 
     Parameters
     ----------
@@ -316,25 +335,19 @@ def plot_pruning(parser: omkl.DependencyParser, *, ax: Axes | None = None, title
     if not parser.pruning_curve_:
         raise InputError('The parser has no `pruning_curve_`: fit it with keep="auto".')
     ax = axes_for(ax)
-    n, accuracy, error = (
-        [point[name] for point in parser.pruning_curve_]
-        for name in ("templates", "accuracy", "standard_error")
-    )
-    dress(
-        ax,
-        title,
-        f"templates; knee: {len(parser.templates_)}",
-        "share of right heads of held-out words",
-    )
+    n_templates = [point["templates"] for point in parser.pruning_curve_]
+    accuracy = [point["accuracy"] for point in parser.pruning_curve_]
+    error = [point["standard_error"] for point in parser.pruning_curve_]
+    xlabel = f"templates; knee: {len(parser.templates_)}"
+    dress(ax, title, xlabel, "share of right heads of held-out words")
     ax.set_xscale("log")
-    ax.errorbar(n, accuracy, error, color=COLOURS[0], marker="o", markersize=4, capsize=2)
+    ax.errorbar(n_templates, accuracy, error, color=COLOURS[0], marker="o", markersize=4, capsize=2)
     ax.axvline(len(parser.templates_), **{**MARK, "color": COLOURS[1]})
     return ax
 
 
 def plot_guarantee(checked: omkl.CheckedModel, *, ax: Axes | None = None, title: str = "") -> Axes:
-    """Draw the error of accepted outputs, and the bound on it, by the share of outputs that is
-    accepted.
+    """Draw the error of accepted outputs, and the bound on it, by the share that is accepted.
 
     Parameters
     ----------
@@ -351,10 +364,10 @@ def plot_guarantee(checked: omkl.CheckedModel, *, ax: Axes | None = None, title:
     points = checked.curve()
     if not points:
         raise InputError("There is nothing to draw: this guarantee has no curve.")
-    curves = {
-        name: [[point[key] for point in points] for key in ("accepted", name)]
-        for name in ("error", "bound")
-    }
+    accepted = [point["accepted"] for point in points]
+    curves = {}
+    for name in ("error", "bound"):
+        curves[name] = accepted, [point[name] for point in points]
     return plot_curves(
         curves, ax=ax, title=title, xlabel="share of accepted outputs", ylabel="error"
     )

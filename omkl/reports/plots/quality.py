@@ -15,9 +15,10 @@ from omkl.reports.plots.canvas import COLOURS, axes_for, dress, shortened
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Maximum number of labels of a confusion matrix with counts in its cells, and maximum length of a
-#: label.
-COUNTED, LONGEST = 15, 14
+#: Maximum number of labels of a confusion matrix with counts in its cells.
+COUNTED = 15
+#: Maximum length of a label.
+LONGEST = 14
 
 
 def plot_calibration(
@@ -54,14 +55,15 @@ def plot_calibration(
     """
     from sklearn.calibration import CalibrationDisplay
 
-    is_list = np.ndim(probabilities[0]) == 2
-    table = np.asarray(
-        np.concatenate(list(probabilities)) if is_list else probabilities, dtype=np.float64
-    )
-    right, confidence = np.asarray(_flat(y_true)), table
-    if table.ndim > 1:
-        best, confidence = table.argmax(axis=1), table.max(axis=1)
-        right = (best if classes is None else np.asarray(classes)[best]) == right
+    if np.ndim(probabilities[0]) == 2:
+        probabilities = np.concatenate(list(probabilities))
+    confidence = np.asarray(probabilities, dtype=np.float64)
+    right = np.asarray(_flat(y_true))
+    if confidence.ndim > 1:
+        best = confidence.argmax(axis=1)
+        predicted = best if classes is None else np.asarray(classes)[best]
+        right = predicted == right
+        confidence = confidence.max(axis=1)
     ax = axes_for(ax, 4.0, 3.6)
     settings = {"n_bins": bins, "strategy": "quantile", "color": COLOURS[0], "pos_label": True}
     CalibrationDisplay.from_predictions(right.astype(bool), confidence, ax=ax, **settings)
@@ -72,8 +74,7 @@ def plot_calibration(
 def plot_confusion(
     y_true: Iterable, y_pred: Iterable, *, n: int = 40, ax: Axes | None = None, title: str = ""
 ) -> Axes:
-    """Draw a confusion matrix, with a row for each gold label and a column for each predicted
-    label.
+    """Draw a confusion matrix: rows are gold labels, and columns are predicted labels.
 
     Cells show counts, and colours show fractions of the tokens of a gold label.
 
@@ -98,16 +99,19 @@ def plot_confusion(
     """
     from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 
-    gold, found = ([str(label) for label in _flat(side)] for side in (y_true, y_pred))
-    if len(gold) != len(found) or not gold:
+    gold = list(map(str, _flat(y_true)))
+    predicted = list(map(str, _flat(y_pred)))
+    if len(gold) != len(predicted) or not gold:
         raise InputError(
-            f"There are {len(gold)} gold labels and {len(found)} predicted ones: give as many, not none."
+            f"There are {len(gold)} gold labels and {len(predicted)} predicted ones: "
+            "give as many, not none."
         )
-    labels = np.unique([*gold, *found])
-    counts = confusion_matrix(gold, found, labels=labels)
+    labels = np.unique([*gold, *predicted])
+    counts = confusion_matrix(gold, predicted, labels=labels)
     mistakes = counts.sum(axis=0) + counts.sum(axis=1) - 2 * np.diag(counts)
     shown = np.sort(np.argsort(-mistakes, kind="stable")[:n])
-    counts, names = counts[np.ix_(shown, shown)], shortened(labels[shown], LONGEST)
+    counts = counts[np.ix_(shown, shown)]
+    names = shortened(labels[shown], LONGEST)
     side = 2.4 + 0.2 * len(shown)
     ax = axes_for(ax, side, 0.95 * side)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -122,9 +126,10 @@ def plot_confusion(
 
 def _flat(labels: Iterable) -> list:
     """Concatenate sequences of labels."""
-    listed = list(labels)
-    nested = listed and isinstance(listed[0], (list, tuple, np.ndarray))
-    return list(chain.from_iterable(listed)) if nested else listed
+    elements = list(labels)
+    if elements and isinstance(elements[0], (list, tuple, np.ndarray)):
+        return list(chain.from_iterable(elements))
+    return elements
 
 
 def plot_word(
@@ -135,8 +140,9 @@ def plot_word(
     ax: Axes | None = None,
     title: str = "",
 ) -> Axes:
-    """Draw the images of a word's letters, each above its predicted label; wrong labels are above
-    the gold label.
+    """Draw the images of a word's letters, each above its predicted label.
+
+    Wrong labels are above the gold label.
 
     Parameters
     ----------
@@ -165,22 +171,16 @@ def plot_word(
         tiles = tiles.reshape(len(tiles), ratio * width, width)
     width = tiles.shape[2] + 1
     ax = axes_for(ax, max(0.42 * len(tiles), 1.6), 1.2)
-    ax.imshow(
-        np.hstack(list(np.pad(tiles, ((0, 0), (0, 0), (0, 1))))),
-        cmap="binary",
-        interpolation="none",
-    )
-    wrong = [
-        gold is not None and own != other
-        for own, other in zip(decoded, gold if gold is not None else decoded)
-    ]
-    texts = [
-        f"{own}\n({gold[k]})" if gold is not None and wrong[k] else str(own)
-        for k, own in enumerate(decoded)
-    ]
+    separated = np.pad(tiles, ((0, 0), (0, 0), (0, 1)))
+    ax.imshow(np.hstack(list(separated)), cmap="binary", interpolation="none")
+    expected = decoded if gold is None else gold
+    texts = []
+    for predicted, label in zip(decoded, expected):
+        texts.append(str(predicted) if predicted == label else f"{predicted}\n({label})")
     ax.set_xticks((np.arange(len(tiles)) + 0.5) * width - 1, texts)
-    for text, is_wrong in zip(ax.get_xticklabels(), wrong):
-        text.set_color(COLOURS[1] if is_wrong else text.get_color())
+    for text, predicted, label in zip(ax.get_xticklabels(), decoded, expected):
+        if predicted != label:
+            text.set_color(COLOURS[1])
     ax.tick_params(length=0, labelleft=False)
     ax.spines[:].set_visible(False)
     ax.set_title(title)

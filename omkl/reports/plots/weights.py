@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -63,24 +64,24 @@ def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: 
         errors = np.array([2 * (record["standard_error"] or 0.0) for record in source])[order]
     ax = axes_for(ax, height=0.8 + 0.18 * len(order))
     whiskers = {"elinewidth": 0.9, "capsize": 2}
-    bars = ax.barh(
-        range(len(order)), values[order], xerr=errors, color=COLOURS[0], error_kw=whiskers
-    )
+    places = range(len(order))
+    bars = ax.barh(places, values[order], xerr=errors, color=COLOURS[0], error_kw=whiskers)
     ax.bar_label(bars, fmt="{:.3g}", padding=3, fontsize="small")
-    ax.set_yticks(range(len(order)), shortened(np.array(list(weights), object)[order]))
+    ax.set_yticks(places, shortened(np.array(list(weights), object)[order]))
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.margins(x=0.15)
-    left_out = len(values) - len(order)
-    return dress(
-        ax, title, f"{label}\n({left_out} smaller ones are not shown)" if left_out else label
-    )
+    n_left_out = len(values) - len(order)
+    if n_left_out:
+        label = f"{label}\n({n_left_out} smaller ones are not shown)"
+    return dress(ax, title, label)
 
 
 def plot_selection(
     selection: GroupSelection, *, ax: Axes | None = None, n: int = 30, title: str = ""
 ) -> Axes:
-    """Draw the statistics of groups as bars, largest first, with the threshold; selected groups are
-    blue.
+    """Draw the statistics of groups as bars, largest first, with the threshold.
+
+    Selected groups are blue.
 
     Parameters
     ----------
@@ -105,28 +106,29 @@ def weights_of(source: Any) -> tuple[dict[str, float], str]:
     """Return a number for each group, and the label of the axis."""
     if isinstance(source, Mapping):
         return {str(name): value for name, value in source.items()}, "weight"
-    if (
-        isinstance(source, Sequence)
-        and source
-        and isinstance(source[0], Mapping)
-        and "group" in source[0]
-    ):
+    if _is_group_report(source):
         if "loss_increase" in source[0]:
-            return {
-                r["group"]: r["loss_increase"] for r in source
-            }, "increase of the loss without it"
-        return {r["group"]: r["weight"] for r in source if r["weight"] is not None}, "weight"
+            increases = {record["group"]: record["loss_increase"] for record in source}
+            return increases, "increase of the loss without it"
+        measured = [record for record in source if record["weight"] is not None]
+        return {record["group"]: record["weight"] for record in measured}, "weight"
     if isinstance(source, GroupSelection):
-        of_knockoffs = source.method == "knockoffs"
-        return (
-            source.statistics,
-            "weight minus weight of the knockoff" if of_knockoffs else "share of halves",
-        )
+        label = "share of halves"
+        if source.method == "knockoffs":
+            label = "weight minus weight of the knockoff"
+        return source.statistics, label
     if isinstance(source, SavedEstimator) and "weights" in source.report_sections:
-        return group_weights(source), NORM if "coefficients" in source.report_sections else "weight"
+        label = NORM if "coefficients" in source.report_sections else "weight"
+        return group_weights(source), label
     raise InputError(
         f"There are no weights in this {type(source).__name__}: give a fitted estimator, or a dict."
     )
+
+
+def _is_group_report(source: Any) -> bool:
+    """Return whether a source is the result of ``group_report``."""
+    is_list = isinstance(source, Sequence) and bool(source) and isinstance(source[0], Mapping)
+    return is_list and "group" in source[0]
 
 
 def plot_group_weights(
@@ -153,7 +155,8 @@ def plot_group_weights(
 
     Examples
     --------
-    >>> history = [{"epoch": 1, "weight:a": 0.5, "weight:b": 0.5}, {"epoch": 2, "weight:a": 0.9, "weight:b": 0.1}]
+    >>> history = [{"epoch": 1, "weight:a": 0.5, "weight:b": 0.5}]
+    >>> history += [{"epoch": 2, "weight:a": 0.9, "weight:b": 0.1}]
     >>> ax = plot_group_weights(history)
     >>> ax.get_xlabel(), [float(y) for y in ax.lines[0].get_ydata()]
     ('epoch', [0.5, 0.9])
@@ -165,14 +168,13 @@ def plot_group_weights(
             "These records hold no weights of groups: plot_path draws paths, plot_history gaps."
         )
     weights = [values_of(record, kind) for record in records]
-    names = dict.fromkeys(name for each in weights for name in each)
-    curves = {
-        name: np.array([each.get(name, 0.0) for each in weights], dtype=np.float64)
-        for name in names
-    }
+    curves = {}
+    for name in dict.fromkeys(chain.from_iterable(weights)):
+        curve = [weights_of_record.get(name, 0.0) for weights_of_record in weights]
+        curves[name] = np.array(curve, dtype=np.float64)
     x, xlabel = progress_of(records)
     final = {name: curve[-1] for name, curve in curves.items()}
-    return dress(_heaviest(axes_for(ax), x, curves, final, n), title, xlabel, kind)
+    return dress(_draw_heaviest(axes_for(ax), x, curves, final, n), title, xlabel, kind)
 
 
 def plot_path(
@@ -184,8 +186,9 @@ def plot_path(
     groups: Groups = None,
     names: Sequence[str] | None = None,
 ) -> Axes:
-    """Draw a regularization path: the weight or norm of each group; the penalty decreases from left
-    to right.
+    """Draw a regularization path: the weight or norm of each group.
+
+    The penalty decreases from left to right.
 
     Parameters
     ----------
@@ -208,45 +211,43 @@ def plot_path(
     """
     records = records_of(path)
     if "kernel_weights" in records[0]:
-        of, label = "C", "weight"
+        penalty = "C"
+        label = "weight"
         table = np.array([record["kernel_weights"] for record in records])
         curves = dict(zip(records[0]["model"].kernel_weights_, table.T))
     elif "coef" in records[0]:
-        of, label = "alpha", NORM
+        penalty = "alpha"
+        label = NORM
         coefficients = np.stack([np.atleast_2d(record["coef"]) for record in records])
         curves = group_norms(coefficients, read_groups(groups, names))
     else:
         raise InputError("This is not a path: plot_group_weights draws the history of a training.")
-    x = np.array([record[of] for record in records])
+    x = np.array([record[penalty] for record in records])
     # a group that leads under a strong penalty may have little weight under a weak one
     largest = {name: curve.max() for name, curve in curves.items()}
-    return dress(along_path(_heaviest(axes_for(ax), x, curves, largest, n), x), title, of, label)
+    ax = _draw_heaviest(axes_for(ax), x, curves, largest, n)
+    return dress(along_path(ax, x), title, penalty, label)
 
 
-def _heaviest(
+def _draw_heaviest(
     ax: Axes, x: np.ndarray, curves: Mapping[str, np.ndarray], heights: Mapping[str, float], n: int
 ) -> Axes:
     """Draw the n curves with the largest heights, and all others as a band."""
     table = np.array(list(curves.values()))
     order = np.argsort([-heights[name] for name in curves], kind="stable")
-    shown, rest = (order, order[:0]) if len(order) <= n + 1 else (order[:n], order[n:])
-    for k, (member, name) in enumerate(
-        zip(shown, shortened(np.array(list(curves), object)[shown]))
-    ):
-        ax.plot(
-            x,
-            table[member],
-            label=name,
-            linewidth=1.3,
-            marker="o" if len(x) <= 12 else "",
-            ms=2.5,
-            **style(k),
-        )
-    if len(rest):
-        low, high = table[rest].min(axis=0), table[rest].max(axis=0)
-        ax.fill_between(
-            x, low, high, color=GREY, alpha=0.3, linewidth=0, label=f"{len(rest)} others"
-        )
+    # a band of a single group would tell less than its curve
+    n_shown = len(order) if len(order) <= n + 1 else n
+    shown = order[:n_shown]
+    others = order[n_shown:]
+    names = shortened(np.array(list(curves), object)[shown])
+    marker = "o" if len(x) <= 12 else ""
+    for k, (place, name) in enumerate(zip(shown, names)):
+        ax.plot(x, table[place], label=name, linewidth=1.3, marker=marker, ms=2.5, **style(k))
+    if len(others):
+        low = table[others].min(axis=0)
+        high = table[others].max(axis=0)
+        label = f"{len(others)} others"
+        ax.fill_between(x, low, high, color=GREY, alpha=0.3, linewidth=0, label=label)
     ax.set_ylim(min(0.0, table.min()), 1.04 * table.max() or 1.0)
     legend(ax)
     return ax
