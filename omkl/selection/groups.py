@@ -1,9 +1,9 @@
 """Selection of groups by knockoffs or stability, and its result."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,11 +54,11 @@ class Trial(NamedTuple):
     def statistics(self, random: np.random.Generator) -> np.ndarray:
         """Return the weight of each group minus that of its knockoff, (G,)."""
         weights = group_weights(self.train(random))
-        names = list(chain.from_iterable(self.members.values()))
-        ahead = {
-            name: weights.get(name, 0.0) - weights.get(knockoff_of(name), 0.0) for name in names
-        }
-        return np.array([sum(ahead[name] for name in own) for own in self.members.values()])
+        statistics = []
+        for names in self.members.values():
+            leads = [weights.get(name, 0.0) - weights.get(knockoff_of(name), 0.0) for name in names]
+            statistics.append(sum(leads))
+        return np.array(statistics)
 
 
 def knockoff_of(name: str) -> str:
@@ -67,11 +67,19 @@ def knockoff_of(name: str) -> str:
 
 
 def _pairs(names: Sequence[str], random: np.random.Generator) -> Iterator[tuple[str, bool]]:
-    """Yield names twice, with whether it is the knockoff, in random order: training may depend on
-    the order.
+    """Yield each name twice, with whether it is the knockoff.
+
+    The order of the two is random, as training may depend on it.
     """
-    for name, first in zip(names, random.random(len(names)) < 0.5):
-        yield from ((name, first), (name, not first))
+    for name, knockoff_first in zip(names, random.random(len(names)) < 0.5):
+        yield name, knockoff_first
+        yield name, not knockoff_first
+
+
+def _codes_of(contexts: Iterable[tuple]) -> np.ndarray:
+    """Return an integer for each context, (n,); equal contexts have equal integers."""
+    codes: dict[tuple, int] = {}
+    return np.array([codes.setdefault(context, len(codes)) for context in contexts])
 
 
 # ---- tables --------------------------------------------------------------------------------------
@@ -79,52 +87,69 @@ def _pairs(names: Sequence[str], random: np.random.Generator) -> Iterator[tuple[
 
 def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
     """Prepare kernels on columns of a table, or groups of columns."""
-    own = clone(estimator)
-    X = checked_arrays(own, X, dtype=np.float64)
-    kernels, names = None, source_columns(own)
-    if isinstance(own, SparseLinear):
-        if own.group_weights is not None and not isinstance(own.group_weights, str):
-            raise InputError(
-                '`group_weights` must be None or "sqrt-size" for knockoffs, which have the same weights.'
-            )
-        named = read_groups(own.groups, names)
-        labels = column_labels(named.groups, X.shape[1])
-        labels = np.arange(X.shape[1]) if labels is None else labels
-        columns = {
-            name: np.flatnonzero(labels == g).tolist()
-            for g, name in enumerate(named.texts(labels.max() + 1))
-        }
-    elif own.kernels is None or (isinstance(own.kernels, str) and own.kernels == "precomputed"):
-        raise InputError(
-            'Knockoffs are for kernels on columns: set kernels, for example to omkl.kernels.per_column("gaussian", X).'
-        )
+    estimator = clone(estimator)
+    X = checked_arrays(estimator, X, dtype=np.float64)
+    n_columns = X.shape[1]
+    kernels = None
+    if isinstance(estimator, SparseLinear):
+        columns = _columns_of_groups(estimator, n_columns)
     else:
-        kernels = dict(named_kernels(own.kernels))
-        columns = {name: kernel.places(X.shape[1], names) for name, kernel in kernels.items()}
+        kernels = _kernels_of(estimator)
+        names = source_columns(estimator)
+        columns = {name: kernel.places(n_columns, names) for name, kernel in kernels.items()}
+    # groups on the same columns are one
     members: dict[tuple[int, ...], list[str]] = {}
     for name, places in columns.items():
         members.setdefault(tuple(sorted(places)), []).append(name)
     used = list(chain.from_iterable(members))
     if len(set(used)) < len(used):
         raise InputError(
-            "Knockoffs need groups on the same columns or on disjoint ones; some share part of theirs."
+            "Knockoffs need groups on the same columns or on disjoint ones; "
+            "some share part of theirs."
         )
     labels = np.repeat(np.arange(len(members)), [len(places) for places in members])
-    copies = {column: X.shape[1] + i for i, column in enumerate(used)}
+    copies = {column: n_columns + i for i, column in enumerate(used)}
 
     def train(random: np.random.Generator) -> Any:
-        both, groups = (
-            np.hstack([X, column_knockoffs(X[:, used], labels, random)]),
-            dict[str, Any](),
-        )
+        table = np.hstack([X, column_knockoffs(X[:, used], labels, random)])
+        groups: dict[str, Any] = {}
         for name, is_knockoff in _pairs(list(columns), random):
-            on = [copies[c] for c in columns[name]] if is_knockoff else columns[name]
-            own_name = knockoff_of(name) if is_knockoff else name
-            groups[own_name] = on if kernels is None else kernels[name].restricted(on)
-        settings = {"groups" if kernels is None else "kernels": groups}
-        return clone(own).set_params(**settings).fit(both, y)
+            group = name
+            places = columns[name]
+            if is_knockoff:
+                group = knockoff_of(name)
+                places = [copies[column] for column in places]
+            groups[group] = places if kernels is None else kernels[name].restricted(places)
+        parameter = "groups" if kernels is None else "kernels"
+        return clone(estimator).set_params(**{parameter: groups}).fit(table, y)
 
     return Trial({" + ".join(names): names for names in members.values()}, train)
+
+
+def _columns_of_groups(estimator: SparseLinear, n_columns: int) -> dict[str, list[int]]:
+    """Return the places of the columns of each group of a linear model."""
+    if estimator.group_weights is not None and not isinstance(estimator.group_weights, str):
+        raise InputError(
+            '`group_weights` must be None or "sqrt-size" for knockoffs, '
+            "which have the same weights."
+        )
+    groups = read_groups(estimator.groups, source_columns(estimator))
+    labels = column_labels(groups.groups, n_columns)
+    if labels is None:
+        labels = np.arange(n_columns)
+    names = groups.texts(labels.max() + 1)
+    return {name: np.flatnonzero(labels == g).tolist() for g, name in enumerate(names)}
+
+
+def _kernels_of(estimator: Any) -> dict[str, Any]:
+    """Return the kernels on columns of an estimator, by name."""
+    specs = estimator.kernels
+    if specs is None or (isinstance(specs, str) and specs == "precomputed"):
+        raise InputError(
+            "Knockoffs are for kernels on columns: set kernels, "
+            'for example to omkl.kernels.per_column("gaussian", X).'
+        )
+    return dict(named_kernels(specs))
 
 
 # ---- tokens --------------------------------------------------------------------------------------
@@ -133,42 +158,57 @@ def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
 def of_tokens(
     estimator: BaseEstimator, X: Any, y: Any, context: list[str], are_rows: bool
 ) -> Trial:
-    """Prepare the keys of dicts, or the templates of words; rows of a table are sequences of one
-    dict.
+    """Prepare the keys of dicts, or the templates of words.
+
+    Rows of a table are sequences of one dict.
     """
-    sequences = [[row] for row in X] if are_rows else [list(sequence) for sequence in X]
-    sequences = [token_features(s) if s and isinstance(s[0], str) else s for s in sequences]
+    sequences = [[row] for row in X] if are_rows else list(map(_dicts_of, X))
     tokens = list(chain.from_iterable(sequences))
     if not all(isinstance(token, Mapping) for token in tokens):
         raise InputError("Knockoffs of templates need words or dicts of features as tokens.")
     keys = dict.fromkeys(chain.from_iterable(tokens))
-    if unknown := [key for key in context if key not in keys]:
-        raise InputError(
-            f"`context` must be keys of tokens, such as {listed(keys, 3)}, got {unknown[0]!r}."
-        )
-    tested, known = [key for key in keys if key not in context], dict[tuple, int]()
-    codes = np.array(
-        [known.setdefault(tuple(token.get(key) for key in context), len(known)) for token in tokens]
-    )
+    for key in context:
+        if key not in keys:
+            raise InputError(
+                f"`context` must be keys of tokens, such as {listed(keys, 3)}, got {key!r}."
+            )
+    tested = [key for key in keys if key not in context]
+    codes = _codes_of(tuple(map(token.get, context)) for token in tokens)
 
     def train(random: np.random.Generator) -> Any:
-        pairs, donors = (
-            list(_pairs(tested, random)),
-            (tokens[i] for i in resampled(codes, random).tolist()),
-        )
-        both = (
-            {key: token[key] for key in context if key in token}
-            | {
-                knockoff_of(key) if is_knockoff else key: value
-                for key, is_knockoff in pairs
-                if (value := (donor if is_knockoff else token).get(key)) is not None
-            }
-            for token, donor in zip(tokens, donors)
-        )
-        new = [[next(both) for _ in sequence] for sequence in sequences]
-        return clone(estimator).fit([row for [row] in new] if are_rows else new, y)
+        pairs = list(_pairs(tested, random))
+        donors = resampled(codes, random).tolist()
+        new_tokens = []
+        for token, donor in zip(tokens, donors):
+            new_tokens.append(_with_knockoffs(token, tokens[donor], context, pairs))
+        if are_rows:
+            return clone(estimator).fit(new_tokens, y)
+        remaining = iter(new_tokens)
+        new_sequences = [list(islice(remaining, len(sequence))) for sequence in sequences]
+        return clone(estimator).fit(new_sequences, y)
 
     return Trial({key: [key] for key in tested}, train)
+
+
+def _dicts_of(sequence: Sequence) -> list:
+    """Return the tokens of a sequence, dicts of features instead of words."""
+    tokens = list(sequence)
+    if tokens and isinstance(tokens[0], str):
+        return token_features(tokens)
+    return tokens
+
+
+def _with_knockoffs(
+    token: Mapping, donor: Mapping, context: Sequence[str], pairs: Iterable[tuple[str, bool]]
+) -> dict[str, Any]:
+    """Return the context of a token, and its values beside those of the donor as knockoffs."""
+    values = {key: token[key] for key in context if key in token}
+    for key, is_knockoff in pairs:
+        name = knockoff_of(key) if is_knockoff else key
+        source = donor if is_knockoff else token
+        if source.get(key) is not None:
+            values[name] = source[key]
+    return values
 
 
 # ---- arcs ----------------------------------------------------------------------------------------
@@ -179,9 +219,8 @@ def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) ->
 
     Knockoffs read fields of other words with the same fields ``context``.
     """
-    templates = TreebankCodec(estimator).suitable_templates(
-        estimator._read(TrainingBlock(treebank, None, None), whole=True)
-    )
+    training = estimator._read(TrainingBlock(treebank, None, None), whole=True)
+    templates = TreebankCodec(estimator).suitable_templates(training)
     TemplateSet([f"h.{field}" for field in context], templates.lexicons)  # checks the fields
     if "misc" in templates.fields:
         raise InputError(
@@ -189,41 +228,41 @@ def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) ->
         )
     fields = [field for field in templates.fields if field not in context]
     tested = [template for template in templates if not template.fields.isdisjoint(fields)]
-    new = {field: f"misc:Knockoff{i}" for i, field in enumerate(fields)}
+    knockoff_fields = {field: f"misc:Knockoff{i}" for i, field in enumerate(fields)}
 
-    def column(field: str) -> np.ndarray:
-        codes, strings = (
-            treebank.codes(column_of(field)),
-            treebank.strings[column_of(field)].tolist(),
-        )
-        return np.array(values_of(field, strings, templates.lexicons), dtype=object)[codes]
+    def values_of_words(field: str) -> np.ndarray:
+        """Return the value of a field at each word, (n_words,)."""
+        column = column_of(field)
+        values = values_of(field, treebank.strings[column].tolist(), templates.lexicons)
+        return np.array(values, dtype=object)[treebank.codes(column)]
 
-    known = dict[tuple, int]()
-    codes = np.array(
-        [known.setdefault(values, len(known)) for values in zip(*map(column, context))]
-    )
+    codes = _codes_of(zip(*map(values_of_words, context)))
+
+    def with_knockoffs(random: np.random.Generator) -> Treebank:
+        """Return the treebank with the fields of donors in MISC."""
+        donors = resampled(codes, random)
+        notes = [[string] * (string != MISSING) for string in values_of_words("misc")]
+        for field, name in knockoff_fields.items():
+            for notes_of_word, value in zip(notes, values_of_words(field)[donors]):
+                if value != MISSING:
+                    notes_of_word.append(f"{name.removeprefix('misc:')}={code_of(value):x}")
+        misc = ["|".join(notes_of_word) or MISSING for notes_of_word in notes]
+        return treebank.with_strings("misc", misc)
 
     def train(random: np.random.Generator) -> Any:
-        donors = resampled(codes, random)
-        misc = [[string] * (string != MISSING) for string in column("misc")]
-        for field, name in new.items():
-            for words, value in zip(misc, column(field)[donors]):
-                if value != MISSING:
-                    words.append(f"{name.removeprefix('misc:')}={code_of(value):x}")
-        both = treebank.with_strings("misc", ["|".join(words) or MISSING for words in misc])
-        pairs = {t.name: t for t in tested}
-        chosen = [t for t in templates if t.name not in pairs] + [
-            replace(pairs[name].replacing(new), label=knockoff_of(name))
-            if is_knockoff
-            else pairs[name]
-            for name, is_knockoff in _pairs(list(pairs), random)
-        ]
-        settings = {
-            "templates": TemplateSet(chosen, templates.lexicons),
-            "keep": None,
-            "labeled": False,
-        }
-        return clone(estimator).set_params(**settings).fit(both)
+        training = with_knockoffs(random)
+        by_name = {template.name: template for template in tested}
+        chosen = [template for template in templates if template.name not in by_name]
+        for name, is_knockoff in _pairs(list(by_name), random):
+            template = by_name[name]
+            if is_knockoff:
+                template = replace(template.replacing(knockoff_fields), label=knockoff_of(name))
+            chosen.append(template)
+        parser = clone(estimator)
+        parser.set_params(
+            templates=TemplateSet(chosen, templates.lexicons), keep=None, labeled=False
+        )
+        return parser.fit(training)
 
     return Trial({template.name: [template.name] for template in tested}, train)
 
@@ -318,32 +357,31 @@ def select_groups(
     of_knockoffs = {"fdr": fdr, "context": context}
     of_stability = {"max_false": max_false, "n_pairs": n_pairs, "n_jobs": n_jobs}
     others = of_stability if method == "knockoffs" else of_knockoffs
-    if unfit := [name for name, value in others.items() if value is not None]:
-        raise InputError(f'`{unfit[0]}` is not for method="{method}".')
+    for name, value in others.items():
+        if value is not None:
+            raise InputError(f'`{name}` is not for method="{method}".')
     random = as_random_state(random_state)
     if isinstance(estimator, DependencyParser):
-        X, y = (
-            estimator._read(TrainingBlock(check_sentences(X, y), None, None), whole=True).treebank,
-            None,
-        )
+        block = TrainingBlock(check_sentences(X, y), None, None)
+        X = estimator._read(block, whole=True).treebank
+        y = None
     if method == "stability":
-        max_false, n_pairs = (
-            1.0 if max_false is None else max_false,
-            50 if n_pairs is None else n_pairs,
-        )
+        max_false = 1.0 if max_false is None else max_false
+        n_pairs = 50 if n_pairs is None else n_pairs
         check_number("max_false", max_false, above=0)
         check_number("n_pairs", n_pairs, above=0, integer=True)
         return _stable_groups(estimator, X, y, max_false, n_pairs, n_jobs, random)
     fdr = 0.1 if fdr is None else fdr
     check_number("fdr", fdr, above=0, below=1)
-    tried = trial(estimator, X, y, context)
-    if len(tried.members) < 1 / fdr:
+    trial_of_groups = trial(estimator, X, y, context)
+    n_groups = len(trial_of_groups.members)
+    if n_groups < 1 / fdr:
         rule = f"With fdr={fdr:g}, knockoffs select at least {np.ceil(1 / fdr):g} groups or none"
         advice = 'raise fdr, or set method="stability"'
-        warn_caller(f"{rule}, and there are {len(tried.members)}: {advice}.", DataWarning)
-    statistics = tried.statistics(np.random.default_rng(random.randint(2**31 - 1)))
-    named = dict(zip(tried.members, statistics.tolist()))
-    return GroupSelection(method, fdr, named, knockoff_threshold(statistics, fdr))
+        warn_caller(f"{rule}, and there are {n_groups}: {advice}.", DataWarning)
+    statistics = trial_of_groups.statistics(np.random.default_rng(random.randint(2**31 - 1)))
+    by_group = dict(zip(trial_of_groups.members, statistics.tolist()))
+    return GroupSelection(method, fdr, by_group, knockoff_threshold(statistics, fdr))
 
 
 def trial(estimator: BaseEstimator, X: Any, y: Any, context: str | Sequence[str] | None) -> Trial:
@@ -352,7 +390,7 @@ def trial(estimator: BaseEstimator, X: Any, y: Any, context: str | Sequence[str]
         # groups that are left out have the same weight as their knockoffs, so that little could be
         # compared
         estimator = clone(estimator).set_params(weighting="norms")
-    contexts = [] if context is None else [context] if isinstance(context, str) else list(context)
+    contexts = [context] if isinstance(context, str) else list(context or ())
     if isinstance(estimator, DependencyParser):
         return of_arcs(estimator, X, contexts or [FIELD])
     is_online_mkl = isinstance(estimator, (OnlineMKLClassifier, OnlineMKLRegressor))
@@ -361,7 +399,8 @@ def trial(estimator: BaseEstimator, X: Any, y: Any, context: str | Sequence[str]
         return of_tokens(estimator, X, y, contexts, is_online_mkl)
     if contexts:
         raise InputError(
-            "`context` is for tokens and arcs: columns of tables take all other columns into account."
+            "`context` is for tokens and arcs: "
+            "columns of tables take all other columns into account."
         )
     if not is_online_mkl and not isinstance(estimator, (BatchMKL, SparseLinear)):
         raise InputError(
@@ -393,9 +432,8 @@ def _stable_groups(
         X = GramMatrices(X)
 
     def heaviest(half: np.ndarray) -> tuple[list[str], list[str]]:
-        weights = group_weights(
-            clone(estimator).fit(_only(X, half), *(() if y is None else [_only(y, half)]))
-        )
+        outputs = [] if y is None else [_only(y, half)]
+        weights = group_weights(clone(estimator).fit(_only(X, half), *outputs))
         p = len(weights)
         q = int(min(np.sqrt(max_false * p / factor), p / np.sqrt(3.0)))
         if q < 1:
@@ -407,21 +445,23 @@ def _stable_groups(
 
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     by_class = is_classifier(estimator) and np.ndim(y) == 1  # a half must not lack a class
-    make = StratifiedShuffleSplit if by_class else ShuffleSplit
-    splits = make(n_pairs, test_size=n // 2, train_size=n // 2, random_state=random).split(
-        range(n), y
-    )
-    halves = [half for pair in splits for half in pair]
-    found = Parallel(n_jobs=n_jobs, prefer="threads")(
+    splitter_class = StratifiedShuffleSplit if by_class else ShuffleSplit
+    splitter = splitter_class(n_pairs, test_size=n // 2, train_size=n // 2, random_state=random)
+    halves = list(chain.from_iterable(splitter.split(range(n), y)))
+    results = Parallel(n_jobs=n_jobs, prefer="threads")(
         delayed(heaviest)(np.sort(half)) for half in halves
     )
-    counts = Counter(name for _, chosen in found for name in chosen)
-    names = dict.fromkeys(name for known, _ in found for name in known)
-    statistics = {name: counts[name] / len(halves) for name in names}
+    counts: Counter[str] = Counter()
+    for names, heaviest_names in results:
+        counts.update(dict.fromkeys(names, 0))
+        counts.update(heaviest_names)
+    statistics = {name: count / len(halves) for name, count in counts.items()}
     threshold = STABLE if max(statistics.values()) >= STABLE else np.inf
     return GroupSelection("stability", max_false, statistics, threshold)
 
 
 def _only(X: object, chosen: np.ndarray) -> Any:
     """Return some of the examples."""
-    return X[np.ix_(chosen, chosen)] if isinstance(X, GramMatrices) else _safe_indexing(X, chosen)
+    if isinstance(X, GramMatrices):
+        return X[np.ix_(chosen, chosen)]
+    return _safe_indexing(X, chosen)

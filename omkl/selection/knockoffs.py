@@ -1,5 +1,6 @@
-"""Knockoffs: copies of groups that depend on the other groups as the originals do, but not on the
-target.
+"""Knockoffs: copies of groups that do not depend on the target.
+
+They depend on the other groups as the originals do.
 """
 
 import numpy as np
@@ -78,10 +79,8 @@ def normal_scores(X: np.ndarray, random: np.random.Generator) -> tuple[np.ndarra
     the rank likelihood).
     """
     n = len(X)
-    low, high = (
-        np.array([np.searchsorted(np.sort(x), x, side) / n for x in X.T]).T
-        for side in ("left", "right")
-    )
+    low = np.array([np.searchsorted(np.sort(x), x, "left") / n for x in X.T]).T
+    high = np.array([np.searchsorted(np.sort(x), x, "right") / n for x in X.T]).T
     scores = ndtri(low + (high - low) * random.random(X.shape))
     tied = np.flatnonzero((high - low).max(axis=0) > 1.5 / n).tolist()
     for _ in range(SWEEPS if tied else 1):
@@ -93,21 +92,21 @@ def normal_scores(X: np.ndarray, random: np.random.Generator) -> tuple[np.ndarra
         for j in tied:
             deviation = precision[j, j] ** -0.5
             mean = scores[:, j] - scores @ precision[j] * deviation**2
-            below, above = (ndtr((ndtri(bound[:, j]) - mean) / deviation) for bound in (low, high))
-            drawn = mean + deviation * ndtri(below + (above - below) * random.random(n))
-            scores[:, j] = np.where(np.isfinite(drawn), drawn, scores[:, j])
+            below = ndtr((ndtri(low[:, j]) - mean) / deviation)
+            above = ndtr((ndtri(high[:, j]) - mean) / deviation)
+            new_scores = mean + deviation * ndtri(below + (above - below) * random.random(n))
+            scores[:, j] = np.where(np.isfinite(new_scores), new_scores, scores[:, j])
     return scores, covariance
 
 
 def knockoff_covariance(covariance: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    r"""Return the covariance S that columns lose to their knockoffs: the blocks of groups, scaled
-    for maximum entropy.
+    r"""Return the covariance S that columns lose to their knockoffs.
 
-    A column and a knockoff have the covariance :math:`\Sigma - S`, and :math:`S` consists of the
-    blocks
-    :math:`\gamma_g \Sigma_{gg}`. The :math:`\gamma` maximize :math:`\log \det (2 \Sigma - S) + \sum_g p_g \log
-    \gamma_g`, the entropy of columns and knockoffs, by Newton's method. As this is self-concordant,
-    damped steps stay feasible.
+    These are the blocks of groups, scaled for maximum entropy: a column and a knockoff have the
+    covariance :math:`\Sigma - S`, and :math:`S` consists of the blocks
+    :math:`\gamma_g \Sigma_{gg}`. The :math:`\gamma` maximize
+    :math:`\log \det (2 \Sigma - S) + \sum_g p_g \log \gamma_g`, the entropy of columns and
+    knockoffs, by Newton's method. As this is self-concordant, damped steps stay feasible.
 
     Parameters
     ----------
@@ -144,7 +143,7 @@ def knockoff_covariance(covariance: np.ndarray, groups: np.ndarray) -> np.ndarra
 
 
 def resampled(context: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Permute examples at random among those with the same context; return the donor of each, (n,).
+    """Return a random donor with the same context for each example, (n,): a permutation.
 
     Parameters
     ----------
@@ -152,5 +151,6 @@ def resampled(context: np.ndarray, random: np.random.Generator) -> np.ndarray:
     random : numpy.random.Generator
     """
     donors = np.empty(len(context), dtype=np.int64)
-    donors[np.argsort(context, kind="stable")] = np.lexsort((random.random(len(context)), context))
+    shuffled = np.lexsort((random.random(len(context)), context))
+    donors[np.argsort(context, kind="stable")] = shuffled
     return donors

@@ -40,21 +40,23 @@ class GroupSelection:
         return [name for name, statistic in self.statistics.items() if statistic >= self.threshold]
 
     def __str__(self) -> str:
-        kind = (
-            "false discovery rate"
-            if self.method == "knockoffs"
-            else "expected number of useless groups"
+        n_selected = len(self.selected)
+        kind = "expected number of useless groups"
+        if self.method == "knockoffs":
+            kind = "false discovery rate"
+        return (
+            f"{n_selected} of {len(self.statistics)} groups selected, {kind} at most {self.bound:g}"
         )
-        return f"{len(self.selected)} of {len(self.statistics)} groups selected, {kind} at most {self.bound:g}"
 
 
 def group_weights(model: BaseEstimator) -> dict[str, float]:
-    """Return the weight of each group of a fitted estimator; norms of the coefficients for groups
-    of columns.
+    """Return the weight of each group of a fitted estimator.
+
+    For groups of columns, these are norms of the coefficients.
     """
     if isinstance(model, (OnlineEstimator, BatchMKL)):
         return model.kernel_weights_
     if isinstance(model, SparseLinear):
         norms = group_norms(np.atleast_2d(model.coef_)[None], groups_of(model))
-        return {name: float(own[0]) for name, own in norms.items()}
+        return {name: float(values[0]) for name, values in norms.items()}
     raise InputError(f"{type(model).__name__} has no groups to select.")
