@@ -327,9 +327,8 @@ def annotated(
             treebank = parser._decoder.with_confidences(treebank, marginals)
     labels = np.split(column_of(treebank, state.shown), ends)
     words = np.split(state.words, ends)
-    answers = []
-    for i, sure in enumerate(state.sentences.tolist()):
-        answers.append(Answer(labels[i], sure, words[i], state.values[i], state.names[i]))
+    sentences = state.sentences.tolist()
+    answers = list(map(Answer, labels, sentences, words, state.values, state.names))
     return treebank, answers
 
 

@@ -13,9 +13,7 @@ BISECTIONS = 50
 
 
 def n_needed(error: float, confidence: float) -> int:
-    """Return the smallest number of accepted examples, none of them wrong, that proves the bound on
-    the error.
-    """
+    """Return how many accepted examples, none of them wrong, prove the bound on the error."""
     return int(np.ceil(np.log1p(-confidence) / np.log1p(-error)))
 
 
@@ -25,7 +23,7 @@ def error_curve(
     owners: np.ndarray,
     n_examples: int,
     confidence: float,
-    whole: bool,
+    one_part: bool,
 ) -> dict[str, np.ndarray]:
     """Compute what each of the :data:`THRESHOLDS` accepts, and a bound on its error.
 
@@ -41,7 +39,7 @@ def error_curve(
     n_examples : int
     confidence : float in (0, 1)
         Probability of each bound.
-    whole : bool
+    one_part : bool
         Whether each example has one part, so losses are 0 or 1.
 
     Returns
@@ -53,24 +51,32 @@ def error_curve(
     """
     counts = len(sure) - np.searchsorted(np.sort(sure), THRESHOLDS)
     changes = np.flatnonzero(np.diff(counts, prepend=0))
-    n, total = np.zeros(len(changes), np.int64), np.zeros(len(changes))
+    n_examples_accepted = np.zeros(len(changes), np.int64)
+    total_loss = np.zeros(len(changes))
     for i, threshold in enumerate(THRESHOLDS[changes]):
         accepted = sure >= threshold
-        each = np.bincount(owners[accepted], minlength=n_examples)
-        bad = np.bincount(owners[accepted & wrong], minlength=n_examples)
-        n[i], total[i] = np.count_nonzero(each), (bad / np.maximum(each, 1)).sum()
-    bound = (
-        _binomial_bound(n, np.rint(total), confidence)
-        if whole
-        else _mean_bound(n, total / n, confidence)
-    )
-    found = {"threshold": THRESHOLDS[changes], "accepted": counts[changes] / max(len(sure), 1)}
-    return {**found, "examples": n, "error": total / n, "bound": bound}
+        n_accepted = np.bincount(owners[accepted], minlength=n_examples)
+        n_wrong = np.bincount(owners[accepted & wrong], minlength=n_examples)
+        n_examples_accepted[i] = np.count_nonzero(n_accepted)
+        total_loss[i] = (n_wrong / np.maximum(n_accepted, 1)).sum()
+    error = total_loss / n_examples_accepted
+    if one_part:
+        bound = _binomial_bound(n_examples_accepted, np.rint(total_loss), confidence)
+    else:
+        bound = _mean_bound(n_examples_accepted, error, confidence)
+    return {
+        "threshold": THRESHOLDS[changes],
+        "accepted": counts[changes] / max(len(sure), 1),
+        "examples": n_examples_accepted,
+        "error": error,
+        "bound": bound,
+    }
 
 
 def _binomial_bound(n: np.ndarray, k: np.ndarray, confidence: float) -> np.ndarray:
-    """Return the largest probability at which k of n errors or fewer are not unlikely (Clopper and
-    Pearson 1934).
+    """Return the largest probability at which k of n errors or fewer are not unlikely.
+
+    See Clopper and Pearson (1934). Arrays have shape (n_thresholds,).
     """
     return np.where(k < n, betaincinv(k + 1.0, np.maximum(n - k, 0.5), confidence), 1.0)
 
@@ -87,18 +93,21 @@ def mean_test(n: np.ndarray, mean: np.ndarray, error: np.ndarray) -> np.ndarray:
 
 
 def _mean_bound(n: np.ndarray, mean: np.ndarray, confidence: float) -> np.ndarray:
-    """Return the smallest error that :func:`mean_test` rejects, by bisection."""
-    low, high = mean, np.ones(len(mean))
+    """Return the smallest error that :func:`mean_test` rejects, by bisection, (n_thresholds,)."""
+    low = mean
+    high = np.ones(len(mean))
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         passed = mean_test(n, mean, middle) <= 1.0 - confidence
-        low, high = np.where(passed, low, middle), np.where(passed, middle, high)
+        low = np.where(passed, low, middle)
+        high = np.where(passed, middle, high)
     return high
 
 
 def chosen_threshold(curve: dict[str, np.ndarray], error: float, confidence: float) -> float:
-    """Return the last threshold before the first whose bound exceeds ``error``; infinite if there
-    is none.
+    """Return the last threshold before the first whose bound exceeds ``error``.
+
+    It is infinite if there is none.
 
     This is fixed-sequence testing: the bound exceeds ``error`` if and only if the test of this
     error fails. It starts where a test can succeed, and where the threshold accepts :data:`FIRST`,
@@ -115,11 +124,10 @@ def chosen_threshold(curve: dict[str, np.ndarray], error: float, confidence: flo
 
 
 def conformal_threshold(scores: np.ndarray, lengths: np.ndarray, miss: float) -> float:
-    """Return the threshold that the score of a token of a new example reaches with probability 1 -
-    ``miss``.
+    """Return the threshold of the scores of the tokens of a new example.
 
-    An example counts as one, whatever its length. -inf if there are too few examples, inf for a
-    ``miss`` of 1 or more.
+    A random token reaches it with probability 1 - ``miss``. An example counts as one, whatever its
+    length. It is -inf if there are too few examples, and inf for a ``miss`` of 1 or more.
 
     Parameters
     ----------
@@ -139,4 +147,6 @@ def conformal_threshold(scores: np.ndarray, lengths: np.ndarray, miss: float) ->
     order = np.argsort(-scores, kind="stable")
     reached = np.cumsum(np.repeat(1.0 / lengths, lengths)[order])
     place = np.searchsorted(reached, (len(lengths) + 1) * (1.0 - miss) - 1e-9)
-    return float(scores[order[place]]) if place < len(scores) else -np.inf
+    if place == len(scores):
+        return -np.inf
+    return float(scores[order[place]])

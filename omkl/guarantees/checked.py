@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,17 +23,32 @@ UNITS: dict[str | None, tuple[str, ...]] = dict.fromkeys(READERS, ("output", "to
 UNITS |= {"rows": ("output",), "sequences": ("output", "token", "entity")}
 
 
-def parts_of(answer: Answer, unit: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the scores of correct values by token, or the least one, and confidence and error of
-    each part.
+class CheckedParts(NamedTuple):
+    """Parts of an example that may be wrong: its whole output, its n tokens, or its entities.
+
+    Attributes
+    ----------
+    scores : array of shape (n,) or (1,)
+        Scores of the correct values of tokens; the least one for outputs and entities.
+    sure : array of shape (number of parts,)
+        Confidence of each part.
+    wrong : bool array of shape (number of parts,)
     """
+
+    scores: np.ndarray
+    sure: np.ndarray
+    wrong: np.ndarray
+
+
+def parts_of(answer: Answer, unit: str) -> CheckedParts:
+    """Return the parts of an answer that may be wrong."""
     if unit == "token":
-        return answer.right, answer.tokens, answer.wrong
+        return CheckedParts(answer.right, answer.tokens, answer.wrong)
     least = answer.right.min(keepdims=True)
     if unit == "output":
-        return least, np.array([answer.sure]), np.array([answer.wrong.any()])
-    own, firsts = answer.in_entities()
-    return least, own.tokens[firsts], own.wrong[firsts]
+        return CheckedParts(least, np.array([answer.sure]), np.array([answer.wrong.any()]))
+    entities, firsts = answer.in_entities()
+    return CheckedParts(least, entities.tokens[firsts], entities.wrong[firsts])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -70,23 +85,29 @@ class CheckedModel(SavedEstimator):
         """Calibrate on examples that the model was not trained on; see :func:`omkl.guarantee`."""
         if not isinstance(self.model, SavedEstimator) or self.model.example_kind not in READERS:
             raise InputError(
-                f"`model` must be a labeler, parser or model of rows of omkl, got {self.model!r:.40}."
+                "`model` must be a labeler, parser or model of rows of omkl, "
+                f"got {self.model!r:.40}."
             )
         check_is_fitted(self.model)
         SHARE.check("confidence", self.confidence)
         OneOf(UNITS[self.model.example_kind]).check("unit", self.unit)
-        has_columns = self.model.example_kind in ("trees", "annotations")
-        OneOf((None, *(columns_of(self.model) if has_columns else ()))).check("column", self.column)
-        scores, sure, wrong = zip(*self._compared(X, y))
-        self.n_examples_ = n = len(scores)
-        self.scores_, self.lengths_, self.levels_ = (
-            np.concatenate(scores),
-            np.array(list(map(len, scores))),
-            {},
-        )
-        owners, whole = np.repeat(np.arange(n), list(map(len, sure))), self.unit == "output"
+        columns: list[str | None] = [None]
+        if self.model.example_kind in ("trees", "annotations"):
+            columns += columns_of(self.model)
+        OneOf(tuple(columns)).check("column", self.column)
+        examples = self._parts_of_examples(X, y)
+        self.n_examples_ = len(examples)
+        self.scores_ = np.concatenate([example.scores for example in examples])
+        self.lengths_ = np.array([len(example.scores) for example in examples])
+        self.levels_ = {}
+        n_parts = [len(example.sure) for example in examples]
         self.curve_ = error_curve(
-            np.concatenate(sure), np.concatenate(wrong), owners, n, self.confidence, whole
+            sure=np.concatenate([example.sure for example in examples]),
+            wrong=np.concatenate([example.wrong for example in examples]),
+            owners=np.repeat(np.arange(len(examples)), n_parts),
+            n_examples=len(examples),
+            confidence=self.confidence,
+            one_part=self.unit == "output",
         )
         return self
 
@@ -96,24 +117,28 @@ class CheckedModel(SavedEstimator):
 
         return is_regressor(self.model)
 
-    def _compared(self, X: Any, y: Any) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Return the :func:`parts_of` each example; a regressor has only scores, minus absolute
-        errors.
+    def _parts_of_examples(self, X: Any, y: Any) -> list[CheckedParts]:
+        """Return the parts of each example; for a regressor, the scores are minus absolute errors.
+
+        A regressor has no confidence and no errors.
         """
-        if self._has_intervals:
-            pairs = ((self.model.predict(block.X), block) for block in blocks_of(X, y))
-            errors = [np.abs(row_outputs(block, len(own)) - own) for own, block in pairs]
-            return [(own, own[:0], own[:0] > 0) for own in -np.concatenate(errors)[:, None]]
-        return [
-            parts_of(own, self.unit)
-            for own in answers_of(self.model, X, y, self.column, compare=True)
-        ]
+        if not self._has_intervals:
+            answers = answers_of(self.model, X, y, self.column, compare=True)
+            return [parts_of(answer, self.unit) for answer in answers]
+        examples = []
+        for block in blocks_of(X, y):
+            predicted = self.model.predict(block.X)
+            errors = np.abs(row_outputs(block, len(predicted)) - predicted)
+            for score in -errors[:, None]:
+                examples.append(CheckedParts(score, np.zeros(0), np.zeros(0, dtype=bool)))
+        return examples
 
     # ---- accepted outputs ------------------------------------------------------------------------
 
     def accept(self, X: Any, *, error: float) -> Any:
-        """Tell which outputs can be accepted: with the confidence of the guarantee, at most
-        ``error`` are wrong.
+        """Tell which outputs can be accepted.
+
+        With the confidence of the guarantee, at most ``error`` of these are wrong.
 
         Parameters
         ----------
@@ -133,14 +158,14 @@ class CheckedModel(SavedEstimator):
         omkl.exceptions.InputError
             If there are too few calibration examples for this error, or the model is a regressor.
         """
-        accepted = [
-            own for _, own in self.judged(answers_of(self.model, X, column=self.column), error)
-        ]
+        answers = answers_of(self.model, X, column=self.column)
+        accepted = [is_accepted for _, is_accepted in self.judged(answers, error)]
         return np.array(accepted, dtype=bool) if self.unit == "output" else accepted
 
     def judged(self, answers: Iterable[Answer], error: float) -> Iterator[tuple[Answer, Any]]:
-        """Return pairs of an answer and whether to accept it, or an array that tells which of its
-        tokens to accept.
+        """Return pairs of an answer and whether to accept it.
+
+        With other units than outputs, an array tells which of its tokens to accept.
         """
         check_is_fitted(self)
         SHARE.check("error", error)
@@ -150,7 +175,8 @@ class CheckedModel(SavedEstimator):
             raise InputError(
                 "accept() needs a guarantee on the present model, which has been trained since."
             )
-        needed, n = n_needed(error, self.confidence), int(self.curve_["examples"].max(initial=0))
+        needed = n_needed(error, self.confidence)
+        n = int(self.curve_["examples"].max(initial=0))
         if n < needed:
             promise = f"error={error:g} with confidence={self.confidence:g}"
             raise InputError(f"{promise} needs at least {needed} calibration examples, got {n}.")
@@ -161,14 +187,14 @@ class CheckedModel(SavedEstimator):
                 DataWarning,
             )
 
-        def accepted(answer: Answer) -> Any:
+        def is_accepted(answer: Answer) -> Any:
             if self.unit == "output":
                 return answer.sure >= threshold
-            return (
-                answer.in_entities()[0] if self.unit == "entity" else answer
-            ).tokens >= threshold
+            if self.unit == "entity":
+                answer, _ = answer.in_entities()
+            return answer.tokens >= threshold
 
-        return ((answer, accepted(answer)) for answer in answers)
+        return ((answer, is_accepted(answer)) for answer in answers)
 
     def curve(self) -> list[dict[str, float]]:
         """Return what thresholds of confidence accept on the calibration examples, strictest first.
@@ -182,13 +208,15 @@ class CheckedModel(SavedEstimator):
         """
         check_is_fitted(self)
         columns = self.curve_ or {}
-        return [dict(zip(columns, row)) for row in zip(*(own.tolist() for own in columns.values()))]
+        rows = zip(*(values.tolist() for values in columns.values()))
+        return [dict(zip(columns, row)) for row in rows]
 
     # ---- sets ------------------------------------------------------------------------------------
 
     def sets(self, X: Any, *, miss: float) -> Any:
-        """Predict sets of labels, heads or classes, or intervals of numbers, which seldom miss the
-        correct one.
+        """Predict sets of labels, heads or classes, or intervals of numbers.
+
+        These seldom miss the correct one.
 
         Parameters
         ----------
@@ -209,30 +237,34 @@ class CheckedModel(SavedEstimator):
         SHARE.check("miss", miss)
         threshold = conformal_threshold(self.scores_, self.lengths_, self.levels_.get(miss, miss))
         if threshold == -np.inf and miss not in self.levels_:
-            needed, n = int(np.ceil(1.0 / miss - 1.0 - 1e-9)), self.n_examples_
+            needed = int(np.ceil(1.0 / miss - 1.0 - 1e-9))
             raise InputError(
-                f"Sets with miss={miss:g} need at least {needed} calibration examples, got {n}."
+                f"Sets with miss={miss:g} need at least {needed} calibration examples, "
+                f"got {self.n_examples_}."
             )
         if self._has_intervals:
             predicted = np.concatenate([self.model.predict(block.X) for block in blocks_of(X)])
             return np.column_stack([predicted + threshold, predicted - threshold])
-        found = list[Any]()
+        sets: list[Any] = []
         for answer in answers_of(self.model, X, column=self.column):
             if not len(answer.names):
                 raise InputError("sets() are of tags and heads: name one of these as column.")
-            own = [set(answer.names[row >= threshold].tolist()) for row in answer.values]
-            found.append(own[0] if self.model.example_kind == "rows" else own)
-        return found
+            sets_of_tokens = []
+            for probabilities in answer.values:
+                sets_of_tokens.append(set(answer.names[probabilities >= threshold].tolist()))
+            sets.append(sets_of_tokens)
+        if self.model.example_kind == "rows":
+            return [set_of_row for [set_of_row] in sets]
+        return sets
 
     def partial_fit(
         self, X: Any, y: Any = None, *, miss: float = 0.1, rate: float = 0.01, **learning: Any
     ) -> "CheckedModel":
-        r"""Adapt sets to examples of a stream, and train the model on them if it has
-        ``partial_fit``.
+        r"""Adapt sets to examples of a stream.
 
-        Call :meth:`sets` with this ``miss`` on each block first, then this method. After T
-        examples, the share of missed ones differs from ``miss`` by at most about 1 / (rate T),
-        however the stream changes.
+        The model is trained on them if it has ``partial_fit``. Call :meth:`sets` with this ``miss``
+        on each block first, then this method. After T examples, the share of missed ones differs
+        from ``miss`` by at most about 1 / (rate T), however the stream changes.
 
         Parameters
         ----------
@@ -258,19 +290,22 @@ class CheckedModel(SavedEstimator):
         SHARE.check("miss", miss)
         Number(above=0).check("rate", rate)
         level = self.levels_.get(miss, miss)
-        new = [scores for scores, _, _ in self._compared(X, y)]
+        new_scores = [example.scores for example in self._parts_of_examples(X, y)]
         if hasattr(self.model, "partial_fit"):
             self.model.partial_fit(X, y, **learning)
             self.curve_ = None
-        elif unread := [name for name, value in learning.items() if value is not None]:
-            raise InputError(
-                f"{type(self.model).__name__} does not learn from streams: {unread[0]} is not used."
-            )
-        scores, lengths = np.concatenate(new), np.array(list(map(len, new)))
+        else:
+            for name, value in learning.items():
+                if value is not None:
+                    raise InputError(
+                        f"{type(self.model).__name__} does not learn from streams: "
+                        f"{name} is not used."
+                    )
+        scores = np.concatenate(new_scores)
+        lengths = np.array(list(map(len, new_scores)))
         missed = scores < conformal_threshold(self.scores_, self.lengths_, level)
-        self.levels_[miss] = float(
-            level + rate * (miss * len(lengths) - (missed / np.repeat(lengths, lengths)).sum())
-        )
+        n_missed = (missed / np.repeat(lengths, lengths)).sum()
+        self.levels_[miss] = float(level + rate * (miss * len(lengths) - n_missed))
         # the latest examples, as many as at first
         self.lengths_ = np.concatenate([self.lengths_, lengths])[-self.n_examples_ :]
         self.scores_ = np.concatenate([self.scores_, scores])[-int(self.lengths_.sum()) :]
@@ -282,16 +317,18 @@ class CheckedModel(SavedEstimator):
         return {**super()._saved_parameters(), "model": None}
 
     def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
-        part = Packer()
-        manifest = self.model._manifest(
-            part, training and not self.model._predicts_only, history=True
-        )
-        packer.arrays.update({f"model:{name}": array for name, array in part.arrays.items()})
+        packer_of_model = Packer()
+        keeps_training = training and not self.model._predicts_only
+        manifest = self.model._manifest(packer_of_model, keeps_training, history=True)
+        for name, array in packer_of_model.arrays.items():
+            packer.arrays[f"model:{name}"] = array
         return {"model": manifest}
 
     def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
-        packed, part = manifest["model"], Unpacker(below(unpacker.arrays, "model:"), unpacker.parts)
-        self.model = estimator_class(packed["class"])._from_model(packed, part)
+        manifest_of_model = manifest["model"]
+        unpacker_of_model = Unpacker(below(unpacker.arrays, "model:"), unpacker.parts)
+        model_class = estimator_class(manifest_of_model["class"])
+        self.model = model_class._from_model(manifest_of_model, unpacker_of_model)
 
 
 def guarantee(
