@@ -5,8 +5,9 @@ from typing import Any
 
 
 class RecentlyUsed:
-    """Map from keys to indices ``0 .. capacity - 1``, with LRU eviction; the owner stores entries
-    by index.
+    """Map from keys to indices ``0 .. capacity - 1``, with least-recently-used eviction.
+
+    The owner stores entries by index.
 
     Parameters
     ----------
@@ -15,12 +16,13 @@ class RecentlyUsed:
 
     Examples
     --------
-    >>> recent, held = RecentlyUsed(2), [None, None]
+    >>> recent = RecentlyUsed(2)
+    >>> entries = [None, None]
     >>> def fill(keys, indices):
     ...     for key, index in zip(keys, indices):
-    ...         held[index] = key.upper()
+    ...         entries[index] = key.upper()
     >>> _ = recent.indices(["a", "b"], fill), recent.indices(["a", "c"], fill)
-    >>> held
+    >>> entries
     ['A', 'C']
     """
 
@@ -53,14 +55,17 @@ class RecentlyUsed:
         -------
         list of int
         """
-        known = {
-            key: self._index_of.pop(key) for key in dict.fromkeys(keys) if key in self._index_of
-        }
-        self._index_of.update(known)
-        missing = [key for key in dict.fromkeys(keys) if key not in known]
+        distinct_keys = dict.fromkeys(keys)
+        missing = []
+        for key in distinct_keys:
+            if key in self._index_of:
+                self._index_of[key] = self._index_of.pop(key)  # to the end
+            else:
+                missing.append(key)
         if missing:
             while len(self._free) < len(missing):
-                self._free.append(self._index_of.pop(next(iter(self._index_of))))
+                least_recent = next(iter(self._index_of))
+                self._free.append(self._index_of.pop(least_recent))
             indices = self._free[: -len(missing) - 1 : -1]
             fill(missing, indices)
             del self._free[-len(missing) :]

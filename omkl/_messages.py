@@ -17,8 +17,10 @@ def listed(items: Iterable[Any], most: int = 20) -> str:
     "'a', 'b' and 1 more"
     """
     items = list(items)
-    more = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(f"{item!r:.40}" for item in items[:most]) + more
+    text = ", ".join(f"{item!r:.40}" for item in items[:most])
+    if len(items) > most:
+        text += f" and {len(items) - most} more"
+    return text
 
 
 def joined(words: Iterable[str], last: str = "and") -> str:
@@ -28,7 +30,9 @@ def joined(words: Iterable[str], last: str = "and") -> str:
     ('a, b and c', 'a or b')
     """
     *first, final = words
-    return f"{', '.join(first)} {last} {final}" if first else final
+    if not first:
+        return final
+    return f"{', '.join(first)} {last} {final}"
 
 
 def shown(value: object, most: int = 80) -> str:
@@ -38,4 +42,6 @@ def shown(value: object, most: int = 80) -> str:
     '[0, 1, 2, 3…'
     """
     text = " ".join(repr(value).split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    if len(text) <= most:
+        return text
+    return f"{text[: most - 1]}…"

@@ -7,14 +7,15 @@ import numpy as np
 
 #: Largest argument tried in the search for a root.
 FARTHEST = 1e100
-#: Two arguments that are as good as infinite: between them a function that has a limit does not
-#: change.
-FAR, FARTHER, SETTLED = 1e25, 1e50, 1e-9
+#: Two arguments that are as good as infinite.
+FAR = 1e25
+FARTHER = 1e50
+#: Largest relative change between these of a function that has a limit.
+SETTLED = 1e-9
 
 
 def increasing_root(function: Callable, target: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Return the smallest ``x`` in ``[0, upper]`` with ``function(x) >= target``, elementwise, by
-    bisection.
+    """Return the smallest ``x`` in ``[0, upper]`` with ``function(x) >= target``, by bisection.
 
     Parameters
     ----------
@@ -30,7 +31,8 @@ def increasing_root(function: Callable, target: np.ndarray, upper: np.ndarray) -
         if np.all((middle <= low) | (middle >= high)):
             return high
         below = function(middle) < target
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        low = np.where(below, middle, low)
+        high = np.where(below, high, middle)
 
 
 def unbounded_root(function: Callable, target: np.ndarray) -> np.ndarray:
@@ -44,9 +46,11 @@ def unbounded_root(function: Callable, target: np.ndarray) -> np.ndarray:
 
 
 def limit_at(sign: float, function: Callable, like: np.ndarray) -> Any:
-    """Return the limits of an increasing function at plus or minus infinity, in an array like
-    another one.
+    """Return the limits of an increasing function at plus or minus infinity.
+
+    They have the shape of ``like``.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        near, far = (function(np.full_like(like, sign * size)) for size in (FAR, FARTHER))
+        near = function(np.full_like(like, sign * FAR))
+        far = function(np.full_like(like, sign * FARTHER))
         return np.where(np.abs(far - near) <= SETTLED * np.abs(far), far, sign * np.inf)

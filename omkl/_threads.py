@@ -9,24 +9,24 @@ Result = TypeVar("Result")
 
 
 def in_threads(
-    function: Callable[[Part], Result], parts: Iterable[Part], n_jobs: int | None
+    function: Callable[[Part], Result], data: Iterable[Part], n_jobs: int | None
 ) -> list[Result]:
-    """Return ``function(part)`` for each part, in order.
+    """Return ``function(part)`` for each part of the data, in order.
 
     Parameters
     ----------
     function : callable
         It should release the GIL during computations, and must not modify data that other parts
         read.
-    parts : iterable
+    data : iterable
     n_jobs : int or None
         Number of threads; None means 1, -1 one for each core.
     """
     n = n_threads(n_jobs)
     if n == 1:
-        return list(map(function, parts))
+        return list(map(function, data))
     with ThreadPoolExecutor(n) as pool:
-        return list(pool.map(function, parts))
+        return list(pool.map(function, data))
 
 
 def n_threads(n_jobs: int | None) -> int:

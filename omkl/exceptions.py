@@ -3,8 +3,10 @@
 import re
 from typing import TYPE_CHECKING, Any
 
-#: Number of characters of a long message to keep at its beginning and at its end.
-SHOWN = 600, 300
+#: Number of characters of a long message to keep at its beginning.
+BEGINNING = 600
+#: Number of characters of a long message to keep at its end.
+END = 300
 
 
 class OmklError(Exception):
@@ -16,13 +18,11 @@ class OmklError(Exception):
 
 def _shown(text: str) -> str:
     """Format a message as one line of bounded length that can be encoded."""
-    text = (
-        re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text)
-        .encode("utf-8", "backslashreplace")
-        .decode()
-    )
-    first, last = SHOWN
-    return text if len(text) <= first + last else f"{text[:first]} ... {text[-last:]}"
+    line = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text)
+    line = line.encode("utf-8", "backslashreplace").decode()
+    if len(line) <= BEGINNING + END:
+        return line
+    return f"{line[:BEGINNING]} ... {line[-END:]}"
 
 
 class InputError(OmklError, ValueError):
@@ -53,8 +53,9 @@ class MemoryWarning(UserWarning):
 
 
 class CompilationWarning(UserWarning):
-    """Compiled loops cannot be cached on disk, so every process recompiles them, which takes
-    seconds.
+    """Compiled loops cannot be cached on disk.
+
+    Every process recompiles them, which takes seconds.
     """
 
 
@@ -66,8 +67,9 @@ class CheckpointWarning(UserWarning):
 
 
 class ModelFileError(InputError):
-    """A model file is missing, damaged, of another version, or requires a part that is not
-    available.
+    """A model file cannot be used.
+
+    It is missing, damaged, of another version, or requires a part that is not available.
     """
 
 
@@ -100,13 +102,14 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Define ``NotFittedError`` lazily: it derives from that of scikit-learn, whose import is slow."""
+    """Define ``NotFittedError`` lazily, as the import of its base in scikit-learn is slow."""
     if name != "NotFittedError":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from sklearn import exceptions
 
-    about = "A method needs an estimator that has been fitted."
-    made = type(
-        name, (InputError, exceptions.NotFittedError), {"__module__": __name__, "__doc__": about}
-    )
-    return globals().setdefault(name, made)
+    attributes = {
+        "__module__": __name__,
+        "__doc__": "A method needs an estimator that has been fitted.",
+    }
+    error_class = type(name, (InputError, exceptions.NotFittedError), attributes)
+    return globals().setdefault(name, error_class)
