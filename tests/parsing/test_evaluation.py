@@ -1,6 +1,4 @@
-"""Evaluation of treebanks with different words of the same characters, against the definition of
-each score.
-"""
+"""Evaluation of treebanks whose words differ, against the definition of each score."""
 
 import itertools
 import random
@@ -21,76 +19,91 @@ TEXT = "abcaabbcabcb"
 RELATIONS = ("nsubj", "det", "case", "root:x", "punct", "obj:y")
 
 
-def drawn(rng):
+ANNOTATIONS = {
+    "lemmas": "ab_",
+    "upos": "XY",
+    "xpos": "xy",
+    "feats": ("Case=Nom", "Case=Acc", "Typo=Yes|Case=Nom"),
+    "deprels": RELATIONS,
+}
+
+
+def random_sentences(rng):
     """Draw a segmentation of the text, with random annotations."""
-    words = [list(word) for word in cut(rng, list(TEXT), 0.6)]
+    words = ["".join(word) for word in cut(rng, TEXT, 0.6)]
     sentences = []
-    for own in cut(rng, words, 0.3):
-        n = len(own)
-        root = rng.randrange(n)
-        heads = [
-            0 if i == root else 1 + rng.choice([root, *range(min(i, root))] if i > root else [root])
-            for i in range(n)
-        ]
-        columns = {
-            name: [rng.choice(values) for _ in own]
-            for name, values in {
-                "lemmas": "ab_",
-                "upos": "XY",
-                "xpos": "xy",
-                "feats": ("Case=Nom", "Case=Acc", "Typo=Yes|Case=Nom"),
-                "deprels": RELATIONS,
-            }.items()
-        }
-        sentences.append(Sentence(forms=["".join(word) for word in own], heads=heads, **columns))
+    for forms in cut(rng, words, 0.3):
+        heads = random_heads(rng, len(forms))
+        columns = {}
+        for name, values in ANNOTATIONS.items():
+            columns[name] = [rng.choice(values) for _ in forms]
+        sentences.append(Sentence(forms=forms, heads=heads, **columns))
     return sentences
 
 
+def random_heads(rng, n):
+    """Draw a root; other words hang on it, or on words before it if they come after it."""
+    root = rng.randrange(n)
+    heads = []
+    for i in range(n):
+        candidates = [root]
+        if i > root:
+            candidates += range(root)
+        if i == root:
+            heads.append(0)
+        else:
+            heads.append(1 + rng.choice(candidates))
+    return heads
+
+
 def cut(rng, values, chance):
-    parts = [[values[0]]]
+    """Cut between any two values with this chance."""
+    pieces = [[values[0]]]
     for value in values[1:]:
         if rng.random() < chance:
-            parts.append([])
-        parts[-1].append(value)
-    return parts
+            pieces.append([])
+        pieces[-1].append(value)
+    return pieces
 
 
 def words_of(sentences):
     """Return the words by their span, as dicts whose head is a span."""
-    found, at = {}, 0
+    words = {}
+    at = 0
     for sentence in sentences:
         spans = []
         for form in sentence.forms:
             spans.append((at, at + len(form)))
             at += len(form)
         for i, span in enumerate(spans):
-            head = sentence.heads[i]
-            feats = universal_features(sentence.feats[i])
-            found[span] = {
-                **{name: getattr(sentence, name)[i] for name in ("upos", "xpos", "lemmas")},
-                "feats": feats,
-                "head": spans[head - 1] if head else None,
+            words[span] = {
+                "upos": sentence.upos[i],
+                "xpos": sentence.xpos[i],
+                "lemmas": sentence.lemmas[i],
+                "feats": universal_features(sentence.feats[i]),
+                "head": None,
                 "relation": sentence.deprels[i].split(":")[0],
             }
-    return found
+            if sentence.heads[i] > 0:
+                words[span]["head"] = spans[sentence.heads[i] - 1]
+    return words
 
 
 def f1(gold, predicted, right):
     total = len(gold) + len(predicted)
-    return 2 * right / total if total else 0.0
+    return 2 * right / max(total, 1)
 
 
 def expected(gold, predicted):
-    """Compute the scores from the definitions in Zeman et al. (2018), for treebanks without
-    multiword tokens.
-    """
-    both = [span for span in gold if span in predicted]
+    """Compute the scores as defined in Zeman et al. (2018), without multiword tokens."""
+    aligned = [span for span in gold if span in predicted]
 
-    def functions(words, span):
-        own = [
-            (s, w["relation"], w["upos"], w["feats"]) for s, w in words.items() if w["head"] == span
-        ]
-        return {child for child in own if child[1] in FUNCTION_RELATIONS}
+    def functions(words, head):
+        children = set()
+        for span, word in words.items():
+            if word["head"] == head and word["relation"] in FUNCTION_RELATIONS:
+                children.add((span, word["relation"], word["upos"], word["feats"]))
+        return children
 
     def content(words):
         return [span for span, word in words.items() if word["relation"] in CONTENT_RELATIONS]
@@ -102,9 +115,12 @@ def expected(gold, predicted):
         return gold[span]["lemmas"] == "_" or same(span, "lemmas")
 
     def mlas(span):
-        return same(span, "head", "relation", "upos", "feats") and functions(
-            gold, span
-        ) == functions(predicted, span)
+        if not same(span, "head", "relation", "upos", "feats"):
+            return False
+        return functions(gold, span) == functions(predicted, span)
+
+    def las(span):
+        return same(span, "head", "relation")
 
     everywhere = {
         "words_f1": lambda span: True,
@@ -114,19 +130,23 @@ def expected(gold, predicted):
         "alltags": lambda span: same(span, "upos", "xpos", "feats"),
         "lemmas": lemma,
         "uas": lambda span: same(span, "head"),
-        "las": lambda span: same(span, "head", "relation"),
+        "las": las,
     }
     of_content = {
-        "clas": lambda span: same(span, "head", "relation"),
+        "clas": las,
         "mlas": mlas,
-        "blex": lambda span: same(span, "head", "relation") and lemma(span),
+        "blex": lambda span: las(span) and lemma(span),
     }
-    scores = {name: f1(gold, predicted, sum(map(rule, both))) for name, rule in everywhere.items()}
-    ours, theirs = content(gold), content(predicted)
-    return scores | {
-        name: f1(ours, theirs, sum(rule(span) for span in both if span in ours))
-        for name, rule in of_content.items()
-    }
+    scores = {}
+    for name, is_right in everywhere.items():
+        scores[name] = f1(gold, predicted, sum(map(is_right, aligned)))
+    gold_content = content(gold)
+    predicted_content = content(predicted)
+    aligned_content = [span for span in aligned if span in gold_content]
+    for name, is_right in of_content.items():
+        n_right = sum(map(is_right, aligned_content))
+        scores[name] = f1(gold_content, predicted_content, n_right)
+    return scores
 
 
 def bounds(sentences):
@@ -137,22 +157,31 @@ def bounds(sentences):
 @given(st.integers(0, 10**6))
 def test_scores_are_those_of_the_definitions(seed):
     rng = random.Random(seed)
-    gold, predicted = drawn(rng), drawn(rng)
-    scores = evaluate_treebanks(*(Treebank.from_sentences(own) for own in (gold, predicted)))
-    unknown = all(set(sentence.lemmas) == {"_"} for sentence in gold)
-    none = dict.fromkeys(("lemmas", "blex") if unknown else ())
-    for name, score in (expected(words_of(gold), words_of(predicted)) | none).items():
+    gold = random_sentences(rng)
+    predicted = random_sentences(rng)
+    scores = evaluate_treebanks(
+        Treebank.from_sentences(gold),
+        Treebank.from_sentences(predicted),
+    )
+    by_definition = expected(words_of(gold), words_of(predicted))
+    if all(set(sentence.lemmas) == {"_"} for sentence in gold):
+        by_definition |= {"lemmas": None, "blex": None}
+    for name, score in by_definition.items():
         assert scores[name] == pytest.approx(score), name
-    ours, theirs = bounds(gold), bounds(predicted)
-    assert scores["sentences_f1"] == pytest.approx(f1(ours, theirs, len(ours & theirs)))
+    gold_bounds = bounds(gold)
+    predicted_bounds = bounds(predicted)
+    n_right = len(gold_bounds & predicted_bounds)
+    assert scores["sentences_f1"] == pytest.approx(f1(gold_bounds, predicted_bounds, n_right))
     assert scores["tokens_f1"] == scores["words_f1"]
 
 
 @given(st.integers(0, 10**6))
 def test_scores_are_symmetric_where_the_definition_is(seed):
     rng = random.Random(seed)
-    pair = [Treebank.from_sentences(drawn(rng)) for _ in range(2)]
-    there, back = evaluate_treebanks(*pair), evaluate_treebanks(*reversed(pair))
+    first = Treebank.from_sentences(random_sentences(rng))
+    second = Treebank.from_sentences(random_sentences(rng))
+    there = evaluate_treebanks(first, second)
+    back = evaluate_treebanks(second, first)
     for name in ("tokens_f1", "words_f1", "sentences_f1", "upos", "uas", "las"):
         if there[name] is not None and back[name] is not None:
             assert there[name] == pytest.approx(back[name])
@@ -160,11 +189,14 @@ def test_scores_are_symmetric_where_the_definition_is(seed):
 
 def segmented(text):
     """Make words from tokens; "ab=a+bc" is a multiword token."""
-    words, at = [], 0
+    words = []
+    at = 0
     for token in text.split():
-        form, _, parts = token.partition("=")
-        for part in parts.split("+") if parts else [form]:
-            words.append(Word(part, at, at + len(form), bool(parts)))
+        form, is_multiword, forms_of_words = token.partition("=")
+        if not is_multiword:
+            forms_of_words = form
+        for word in forms_of_words.split("+"):
+            words.append(Word(word, at, at + len(form), bool(is_multiword)))
         at += len(form)
     return words
 
@@ -186,7 +218,8 @@ def segmented(text):
     ],
 )
 def test_multiword_tokens_are_aligned_by_forms(gold, predicted, n):
-    ours, theirs = segmented(gold), segmented(predicted)
+    ours = segmented(gold)
+    theirs = segmented(predicted)
     pairs = align_words(ours, theirs)
     assert len(pairs) == n
     for g, p in pairs:
@@ -195,16 +228,18 @@ def test_multiword_tokens_are_aligned_by_forms(gold, predicted, n):
 
 @given(st.lists(st.sampled_from("ab"), max_size=5), st.lists(st.sampled_from("abc"), max_size=5))
 def test_words_of_one_token_are_aligned_by_a_longest_common_subsequence(ours, theirs):
-    words = [[Word(form, 0, 9, True) for form in forms] for forms in (ours, theirs)]
-    found = align_words(*words)
-    longest = max(
-        n
-        for n in range(6)
-        if set(itertools.combinations(ours, n)) & set(itertools.combinations(theirs, n))
+    pairs = align_words(
+        [Word(form, 0, 9, True) for form in ours],
+        [Word(form, 0, 9, True) for form in theirs],
     )
-    assert len(found) == longest
-    assert all(ours[g] == theirs[p] for g, p in found)
-    assert (found[1:] > found[:-1]).all()
+    longest = 0
+    for n in range(6):
+        subsequences = set(itertools.combinations(ours, n))
+        if subsequences.intersection(itertools.combinations(theirs, n)):
+            longest = n
+    assert len(pairs) == longest
+    assert all(ours[g] == theirs[p] for g, p in pairs)
+    assert (pairs[1:] > pairs[:-1]).all()
 
 
 def test_multiword_tokens_of_files(tmp_path):
@@ -218,11 +253,11 @@ def test_multiword_tokens_of_files(tmp_path):
     )
     (tmp_path / "a.conllu").write_text(text + text)
     treebank = read_treebank(tmp_path / "a.conllu", trees=False)
-    found = Segmentation.of(treebank)
-    assert found.characters == "zumxyzumxy"
-    assert found.tokens == {(0, 3), (3, 5), (5, 8), (8, 10)}
-    assert found.sentences == {(0, 5), (5, 10)}
-    assert [word.in_multiword for word in found.words] == [True, True, False] * 2
+    segmentation = Segmentation.of(treebank)
+    assert segmentation.characters == "zumxyzumxy"
+    assert segmentation.tokens == {(0, 3), (3, 5), (5, 8), (8, 10)}
+    assert segmentation.sentences == {(0, 5), (5, 10)}
+    assert [word.in_multiword for word in segmentation.words] == [True, True, False] * 2
     write_treebank(tmp_path / "b.conllu", treebank[:1])
     for other in (treebank[:1], Treebank.from_sentences([Sentence(["zum", "x", "z"])])):
         with pytest.raises(

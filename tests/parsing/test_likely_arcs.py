@@ -1,6 +1,4 @@
-"""A parser scores the likely arcs of a first parser; trees under constraints and their
-probabilities.
-"""
+"""Likely arcs of a first parser, trees under constraints, and probabilities of trees."""
 
 from copy import copy
 
@@ -53,25 +51,41 @@ def mask_of(x):
 
 
 def potentials_of(model, treebank, all_arcs=False):
-    tokens = encode(treebank, model.templates_) if all_arcs else model.model_.codec.tokens(treebank)
-    sentences = [own for block in tokens.blocks() for own in block]
-    return sentences, [own.arcs for own in decoding.potentials_of(model.predictor_, sentences)]
+    if all_arcs:
+        tokens = encode(treebank, model.templates_)
+    else:
+        tokens = model.model_.codec.tokens(treebank)
+    sentences = []
+    for block in tokens.blocks():
+        sentences.extend(block)
+    potentials = decoding.potentials_of(model.predictor_, sentences)
+    return sentences, [of_sentence.arcs for of_sentence in potentials]
 
 
 def test_potentials_of_likely_arcs_are_those_of_all(grammar, fitted):
     sentences, some = potentials_of(fitted, grammar[1])
     _, everything = potentials_of(fitted, grammar[1], all_arcs=True)
-    n_likely = n_arcs = 0
-    for x, own, full in zip(sentences, some, everything):
+    n_likely = 0
+    n_arcs = 0
+    for x, arcs, full in zip(sentences, some, everything):
         likely = mask_of(x)
-        np.testing.assert_allclose(own[likely], full[likely], rtol=1e-12, atol=1e-12)
-        assert np.all(np.isneginf(own[~likely]))
+        np.testing.assert_allclose(arcs[likely], full[likely], rtol=1e-12, atol=1e-12)
+        assert np.all(np.isneginf(arcs[~likely]))
         assert np.all(np.isfinite(full))
         alone = initial_potentials(fitted.predictor_.structure, x)
         fitted.predictor_.banks[0].add_potentials(x, alone)
-        assert np.array_equal(alone.arcs, own)
-        n_likely, n_arcs = n_likely + np.count_nonzero(likely[:, 1:]) - len(x), n_arcs + len(x) ** 2
+        assert np.array_equal(alone.arcs, arcs)
+        n_likely += np.count_nonzero(likely[:, 1:]) - len(x)
+        n_arcs += len(x) ** 2
     assert 0.05 < n_likely / n_arcs < 0.7
+
+
+def random_heads(rng, n):
+    """Draw a head for each word; not always a tree."""
+    heads = []
+    for word in range(1, n + 1):
+        heads.append(rng.choice([head for head in range(n + 1) if head != word]))
+    return np.array(heads)
 
 
 @given(st.integers(1, 6), st.integers(0, 2**32 - 1), st.floats(0, 3))
@@ -79,27 +93,29 @@ def test_likely_arcs_are_within_the_margin_or_of_a_tree(n, seed, margin):
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=(n + 1, n + 1))
     scores[rng.random(scores.shape) < 0.2] = -np.inf
-    heads, right = (
-        np.array([rng.choice([h for h in range(n + 1) if h != m]) for m in range(1, n + 1)])
-        for _ in "ab"
-    )
+    heads = random_heads(rng, n)
+    right = random_heads(rng, n)
     scores[heads, np.arange(1, n + 1)] = rng.normal(size=n)
-    gold, guide = treebank_of(right), Guide(heads, [ArcGuide(scores.copy())])
-    [found] = candidate_arcs(guide, gold, Selection(margin), [right], corrects=False).arcs
+    gold = treebank_of(right)
+    guide = Guide(heads, [ArcGuide(scores.copy())])
+    [candidates] = candidate_arcs(guide, gold, Selection(margin), [right], corrects=False).arcs
     [corrected] = candidate_arcs(guide, gold, Selection(margin), [right], corrects=True).arcs
     [few] = candidate_arcs(guide, gold, Selection(margin, 2), [], corrects=False).arcs
-    assert found.potentials is None
-    assert np.array_equal(found.likely, corrected.likely)
+    assert candidates.potentials is None
+    assert np.array_equal(candidates.likely, corrected.likely)
     assert few.likely[:, 1:].sum(axis=0).max() <= 4  # with the diagonal, and the guide's tree
     for m in range(1, n + 1):
-        column = {h: scores[h, m] for h in range(n + 1) if h != m}
-        kept = {h for h, s in column.items() if s > -np.inf and s >= max(column.values()) - margin}
-        kept |= {heads[m - 1], right[m - 1]}
-        assert {h for h in column if found.likely[h, m]} == kept
-        lowest = min(score for score in column.values() if score > -np.inf)
-        for h in column:
-            expected = lowest if h == right[m - 1] and column[h] == -np.inf else column[h]
-            assert corrected.potentials[h, m] == np.float32(expected)
+        scores_of_heads = {h: scores[h, m] for h in range(n + 1) if h != m}
+        possible = {h: score for h, score in scores_of_heads.items() if score > -np.inf}
+        lowest = min(possible.values())
+        threshold = max(possible.values()) - margin
+        likely = {h for h, score in possible.items() if score >= threshold}
+        likely |= {heads[m - 1], right[m - 1]}
+        assert {h for h in scores_of_heads if candidates.likely[h, m]} == likely
+        # the right arc is scored, even if it was impossible
+        possible.setdefault(right[m - 1], lowest)
+        for h in scores_of_heads:
+            assert corrected.potentials[h, m] == np.float32(possible.get(h, -np.inf))
 
 
 def treebank_of(heads):
@@ -114,9 +130,11 @@ def test_the_margin_holds_its_share_of_right_arcs(grammar, fitted):
     margin = margin_of_candidates(guide, train, 0.9)
     assert margin == fitted.model_.codec.stage.selection.margin
     below = []
-    for own, heads in zip((own.potentials for own in guide.arcs), train.trees()):
-        own = np.where(np.eye(len(own), dtype=bool), -np.inf, own)
-        below += (own[:, 1:].max(axis=0) - own[heads, np.arange(1, len(own))]).tolist()
+    for arcs, heads in zip(guide.arcs, train.trees()):
+        scores = arcs.potentials.copy()
+        np.fill_diagonal(scores, -np.inf)
+        scores_of_tree = scores[heads, np.arange(1, len(scores))]
+        below += (scores[:, 1:].max(axis=0) - scores_of_tree).tolist()
     assert np.mean(np.array(below) <= margin) == pytest.approx(0.9, abs=2 / len(below))
 
 
@@ -157,13 +175,17 @@ def test_unknown_heads_are_those_of_the_best_tree_that_agrees(grammar, fitted):
     right = gold.heads.copy()
     gold.heads[::3] = -1
     heads = complete_heads(NonProjectiveTree(), guide, gold)
-    known = gold.heads >= 0
-    assert np.array_equal(heads[known], right[known])
-    for own, arcs, tree in zip(gold.trees(), guide.arcs, np.split(heads, gold.offsets[1:-1])):
-        scores = np.where(
-            (own >= 0) & (np.arange(len(own) + 1)[:, None] != own), -np.inf, arcs.potentials[:, 1:]
-        )
-        assert np.array_equal(NonProjectiveTree().decode(np.insert(scores, 0, 0.0, axis=1)), tree)
+    has_head = gold.heads >= 0
+    assert np.array_equal(heads[has_head], right[has_head])
+    trees = np.split(heads, gold.offsets[1:-1])
+    for gold_heads, arcs, tree in zip(gold.trees(), guide.arcs, trees):
+        scores = arcs.potentials.copy()
+        scores[:, 0] = 0.0
+        for word, head in enumerate(gold_heads, 1):
+            if head >= 0:
+                others = np.arange(len(scores)) != head
+                scores[others, word] = -np.inf
+        assert np.array_equal(NonProjectiveTree().decode(scores), tree)
     parser(likely=0.5).fit(gold)
 
 
@@ -205,10 +227,10 @@ def test_fields_of_trees_are_those_of_relatives():
     upos = encode(treebank, TemplateSet(["m.upos"]))
     code = dict(zip("*ABCDEF", upos.columns[0, upos.roots[0] :].tolist()))
     code["."] = int(encode(treebank, TemplateSet(["m-1.upos"])).columns[0, 0])
-    found = {
-        field: tokens.columns[tokens.fields.index(field), tokens.roots[0] + 1 :].tolist()
-        for field in fields
-    }
+    codes = {}
+    for field in fields:
+        column = tokens.columns[tokens.fields.index(field)]
+        codes[field] = column[tokens.roots[0] + 1 :].tolist()
     expected = {
         "parent_upos": "BDB*DE",
         "parent_parent_upos": "D*D**D",
@@ -218,23 +240,24 @@ def test_fields_of_trees_are_those_of_relatives():
         "after_upos": "CE....",
     }
     for field, letters in expected.items():
-        assert found[field] == [code[letter] for letter in letters], field
-    assert found["valency"][0] == found["valency"][2] == found["valency"][5]  # no children
-    assert (
-        found["valency"][1] == found["valency"][3] != found["valency"][4]
-    )  # one on either side, none on the left
+        assert codes[field] == [code[letter] for letter in letters], field
+    valency = codes["valency"]
+    # no children
+    assert valency[0] == valency[2] == valency[5]
+    # one on either side, none on the left
+    assert valency[1] == valency[3] != valency[4]
 
 
 def test_advice_comes_from_parsers_that_have_not_seen_the_sentence(grammar):
     train, _ = grammar
     train = train[:60]
-    whole, guide = cross_fit(parser(epochs=1), train, None, 3, {})
-    assert np.array_equal(whole.parse(train).heads, parser(epochs=1).fit(train).parse(train).heads)
-    chosen = np.arange(60) % 3 == 1
-    apart = advice_of(parser(epochs=1).fit(train[~chosen])._decoder, train[chosen])
-    for own, other in zip([guide.arcs[i] for i in np.flatnonzero(chosen)], apart.arcs):
-        assert np.allclose(own.potentials, other.potentials, rtol=1e-6)
-    assert np.array_equal(guide.heads[np.repeat(chosen, train.lengths)], apart.heads)
+    of_all, guide = cross_fit(parser(epochs=1), train, None, 3, {})
+    assert np.array_equal(of_all.parse(train).heads, parser(epochs=1).fit(train).parse(train).heads)
+    fold = np.arange(60) % 3 == 1
+    advice = advice_of(parser(epochs=1).fit(train[~fold])._decoder, train[fold])
+    for i, expected in zip(np.flatnonzero(fold), advice.arcs):
+        assert np.allclose(guide.arcs[i].potentials, expected.potentials, rtol=1e-6)
+    assert np.array_equal(guide.heads[np.repeat(fold, train.lengths)], advice.heads)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +310,7 @@ def test_no_sentences_have_no_trees(models):
 
 
 def arcs_of(model, treebank):
-    return model._decoder.from_potentials(treebank, lambda own: own.arcs)
+    return model._decoder.from_potentials(treebank, lambda potentials: potentials.arcs)
 
 
 def short(treebank, longest=5):
@@ -296,31 +319,33 @@ def short(treebank, longest=5):
 
 @pytest.mark.parametrize("name", ["crf", "hinge"])
 def test_marginals_are_those_of_the_model_by_enumeration(name, models, grammar_and_held_out):
-    model, test = models[name], short(grammar_and_held_out[2])
+    model = models[name]
+    test = short(grammar_and_held_out[2])
     temperature = model.temperature_ or 1.0
     assert (model.temperature_ is None) == (name == "crf")
-    for own, found in zip(arcs_of(model, test), model.predict_marginals(test)):
-        _, expected = Trees(len(own) - 1, single_root=True).marginals(own / temperature)
-        np.testing.assert_allclose(found.arcs, expected, atol=1e-10)
-        if name == "hinge":
-            assert found.relations.shape == (len(own) - 1, len(model.relations_))
-            np.testing.assert_allclose(found.relations.sum(axis=1), 1.0)
-    for parsed, found in zip(
-        model.parse(test), model.predict_marginals(test) if name == "hinge" else []
-    ):
-        assert [model.relations_[best] for best in found.relations.argmax(axis=1)] == parsed.deprels
+    marginals = model.predict_marginals(test)
+    for arcs, of_sentence in zip(arcs_of(model, test), marginals):
+        _, expected = Trees(len(arcs) - 1, single_root=True).marginals(arcs / temperature)
+        np.testing.assert_allclose(of_sentence.arcs, expected, atol=1e-10)
+    if name == "hinge":
+        for parsed, of_sentence in zip(model.parse(test), marginals):
+            relations = of_sentence.relations
+            assert relations.shape == (len(parsed), len(model.relations_))
+            np.testing.assert_allclose(relations.sum(axis=1), 1.0)
+            best = relations.argmax(axis=1)
+            assert [model.relations_[code] for code in best] == parsed.deprels
 
 
 def test_calibrated_probabilities_are_the_shares_that_are_right(models, grammar_and_held_out):
-    model, test = models["hinge"], grammar_and_held_out[2]
-    marginals, parsed = model.predict_marginals(test), model.parse(test)
-    sure = np.concatenate(
-        [
-            own.arcs[sentence.heads, np.arange(1, len(sentence) + 1)]
-            for own, sentence in zip(marginals, parsed)
-        ]
-    )
-    assert abs(sure.mean() - (parsed.heads == test.heads).mean()) < 0.05
+    model = models["hinge"]
+    test = grammar_and_held_out[2]
+    marginals = model.predict_marginals(test)
+    parsed = model.parse(test)
+    probabilities = []
+    for of_sentence, sentence in zip(marginals, parsed):
+        words = np.arange(1, len(sentence) + 1)
+        probabilities += of_sentence.arcs[sentence.heads, words].tolist()
+    assert abs(np.mean(probabilities) - (parsed.heads == test.heads).mean()) < 0.05
     assert 0.1 < model.temperature_ < 10
     uncalibrated = decoder().fit(grammar_and_held_out[0])
     assert uncalibrated.temperature_ is None
@@ -335,20 +360,21 @@ def test_held_out_sentences_calibrate_and_files_keep_it(grammar_and_held_out, re
     model = decoder(early_stopping=True).fit(grammar_and_held_out[0])
     assert model.temperature_ > 0
     assert model.relation_temperature_ > 0
-    first, second = (
-        each.predict_marginals(grammar_and_held_out[2]) for each in (model, reloaded(model))
-    )
-    for own, loaded in zip(first, second):
-        assert np.array_equal(own.arcs, loaded.arcs)
-        assert np.array_equal(own.relations, loaded.relations)
+    before = model.predict_marginals(grammar_and_held_out[2])
+    after = reloaded(model).predict_marginals(grammar_and_held_out[2])
+    for saved, loaded in zip(before, after):
+        assert np.array_equal(saved.arcs, loaded.arcs)
+        assert np.array_equal(saved.relations, loaded.relations)
     model.set_params(early_stopping=False).partial_fit(grammar_and_held_out[1])
     assert model.temperature_ is None
 
 
 @pytest.mark.parametrize("name", ["crf", "hinge"])
 def test_the_tree_of_minimum_risk_is_that_of_the_marginals(name, models, grammar_and_held_out):
-    model, test = models[name], grammar_and_held_out[2]
-    decoded = [NonProjectiveTree().decode(own.arcs) for own in model.predict_marginals(test)]
+    model = models[name]
+    test = grammar_and_held_out[2]
+    structure = NonProjectiveTree()
+    decoded = [structure.decode(marginals.arcs) for marginals in model.predict_marginals(test)]
     model.set_params(decode="marginal")
     try:
         assert all(np.array_equal(a, b) for a, b in zip(model.predict(test), decoded))
@@ -359,47 +385,56 @@ def test_the_tree_of_minimum_risk_is_that_of_the_marginals(name, models, grammar
 
 
 def test_the_best_parses_come_in_order(models, grammar_and_held_out):
-    model, test = models["crf"], short(grammar_and_held_out[2])
-    found = model.predict_nbest(test, 4)
-    for own, parses, best in zip(arcs_of(model, test), found, model.parse(test)):
-        scores = Trees(len(own) - 1, single_root=True).scores(own)
-        np.testing.assert_allclose(
-            [parse.score for parse in parses], np.sort(scores)[::-1][:4], atol=1e-9
-        )
+    model = models["crf"]
+    test = short(grammar_and_held_out[2])
+    n_best = model.predict_nbest(test, 4)
+    for arcs, parses, best in zip(arcs_of(model, test), n_best, model.parse(test)):
+        scores = np.sort(Trees(len(arcs) - 1, single_root=True).scores(arcs))
+        np.testing.assert_allclose([parse.score for parse in parses], scores[::-1][:4], atol=1e-9)
         assert parses[0].heads.tolist() == best.heads
         assert parses[0].deprels == best.deprels
         assert all(len(parse.deprels) == len(best.heads) for parse in parses)
 
 
+def required_arc(heads):
+    """Return an arc that the best tree lacks, if there is another tree."""
+    head = int(heads[-1])
+    if len(heads) > 2:
+        head = int(head != 1)
+    return (head, len(heads))
+
+
+def assert_best_under_constraints(model, test, arcs_of_sentences, fits, **constraints):
+    """Compare with the best of all trees that fit the arc of their sentence."""
+    nbest = model.predict_nbest(test, 1, **constraints)
+    for potentials, [parse], arcs in zip(arcs_of(model, test), nbest, arcs_of_sentences):
+        trees = Trees(len(potentials) - 1, single_root=True)
+        allowed = [all(fits(heads, arc) for arc in arcs) for heads in trees.heads]
+        assert parse.score == pytest.approx(trees.scores(potentials)[allowed].max())
+    parsed = model.parse(test, **constraints)
+    assert [sentence.heads for sentence in parsed] == [parse.heads.tolist() for [parse] in nbest]
+
+
+def has_arc(heads, arc):
+    head, word = arc
+    return heads[word - 1] == head
+
+
 def test_trees_keep_to_arcs_that_are_required_and_forbidden(models, grammar_and_held_out):
-    model, test = models["crf"], short(grammar_and_held_out[2])
+    model = models["crf"]
+    test = short(grammar_and_held_out[2])
     best = model.predict(test)
-    forbidden = [[(int(heads[0]), 1)] if len(heads) > 1 else None for heads in best]
-    required = [
-        [((1 if heads[-1] != 1 else 0) if len(heads) > 2 else int(heads[-1]), len(heads))]
-        for heads in best
-    ]
-    for arcs in ({"forbidden": forbidden}, {"required": required}):
-        parsed = model.predict_nbest(test, 1, **arcs)
-        for i, (own, [found]) in enumerate(zip(arcs_of(model, test), parsed)):
-            trees = Trees(len(own) - 1, single_root=True)
-            scores = trees.scores(own)
-            must, must_not = (
-                arcs.get(name, [None] * 99)[i] or [] for name in ("required", "forbidden")
-            )
-            fits = [
-                all(heads[m - 1] == h for h, m in must)
-                and all(heads[m - 1] != h for h, m in must_not)
-                for heads in trees.heads
-            ]
-            assert found.score == pytest.approx(scores[fits].max())
-        assert [s.heads for s in model.parse(test, **arcs)] == [
-            found.heads.tolist() for [found] in parsed
-        ]
-        for [(h, m)], own in zip(
-            required if "required" in arcs else [], model.predict_marginals(test, **arcs)
-        ):
-            assert own.arcs[h, m] == pytest.approx(1.0)
+    required = [[required_arc(heads)] for heads in best]
+    assert_best_under_constraints(model, test, required, has_arc, required=required)
+    for [arc], marginals in zip(required, model.predict_marginals(test, required=required)):
+        assert marginals.arcs[arc] == pytest.approx(1.0)
+    # the only arc of a sentence of one word can't be forbidden
+    arcs = [[(int(heads[0]), 1)] * (len(heads) > 1) for heads in best]
+    forbidden = [forbidden_arcs or None for forbidden_arcs in arcs]
+    assert_best_under_constraints(
+        model, test, arcs, lambda heads, arc: not has_arc(heads, arc), forbidden=forbidden
+    )
+    assert len(list(model.predict_marginals(test, forbidden=forbidden))) == len(test)
 
 
 @pytest.mark.filterwarnings("ignore:The input has no")
@@ -431,20 +466,21 @@ def test_confidence_is_noted_beside_what_misc_has(models, grammar_and_held_out):
     columns = {"forms": words, "lemmas": words, "upos": words, "xpos": words, "feats": words}
     sentence = Sentence(**columns, misc=["SpaceAfter=No", "HeadConf=9"])
     [parsed] = model.parse([sentence], confidence=True)
-    [found] = model.predict_marginals([sentence])
+    [marginals] = model.predict_marginals([sentence])
+    space_after = ["No", None]
     for word, misc in enumerate(parsed.misc):
         values = dict(entry.split("=") for entry in misc.split("|"))
-        assert values.pop("SpaceAfter", None) == ("No" if word == 0 else None)
-        assert float(values.pop("HeadConf")) == pytest.approx(
-            found.arcs[parsed.heads[word], word + 1], abs=6e-4
-        )
-        assert float(values.pop("RelConf")) == pytest.approx(found.relations[word].max(), abs=6e-4)
+        assert values.pop("SpaceAfter", None) == space_after[word]
+        arc = marginals.arcs[parsed.heads[word], word + 1]
+        relation = marginals.relations[word].max()
+        assert float(values.pop("HeadConf")) == pytest.approx(arc, abs=6e-4)
+        assert float(values.pop("RelConf")) == pytest.approx(relation, abs=6e-4)
         assert not values
 
 
 def test_the_margin_of_second_order_ignores_arcs_that_are_not_likely(grammar):
     templates = [*GRAMMAR, "g.upos h.upos m.upos", "s.upos m.upos"]
     model = parser(templates, likely=0.9).fit(grammar[0])
-    selections = [own.model_.codec.stage.selection for own in (model, model.first_)]
-    assert all(0 < own.margin < np.inf for own in selections)
-    assert (selections[0].most, selections[1].most) == (8, None)
+    selections = [stage.model_.codec.stage.selection for stage in (model, model.first_)]
+    assert all(0 < selection.margin < np.inf for selection in selections)
+    assert [selection.most for selection in selections] == [8, None]
