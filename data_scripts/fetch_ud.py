@@ -31,24 +31,28 @@ ICEPAHC = "UD_Icelandic-IcePaHC/ca72a59affd87c4b7b9067ae56efa7a694a7b4c4/not-to-
 #: The texts of each part of IcePaHC.
 ICEPAHC_TEXTS = {
     "train": """
-        1150.homiliubok.rel-ser 1210.thorlakur.rel-sag 1250.sturlunga.nar-sag 1260.jomsvikingar.nar-sag
-        1270.gragas.law-law 1275.morkin.nar-his 1300.alexander.nar-sag 1310.grettir.nar-sag 1325.arni.nar-sag
-        1350.finnbogi.nar-sag 1400.gunnar.nar-sag 1400.viglundur.nar-sag 1450.ectorssaga.nar-sag 1450.judit.rel-bib
-        1450.vilhjalmur.nar-sag 1480.jarlmann.nar-sag 1525.erasmus.nar-sag 1540.ntjohn.rel-bib 1593.eintal.rel-oth
-        1611.okur.rel-oth 1650.illugi.nar-sag 1659.pislarsaga.bio-aut 1661.indiafari.bio-tra 1675.armann.nar-fic
-        1675.magnus.bio-oth 1675.modars.nar-fic 1680.skalholt.nar-rel 1725.biskupasogur.nar-rel
-        1790.fimmbraedra.nar-sag 1791.jonsteingrims.bio-aut 1830.hellismenn.nar-sag 1835.jonasedli.sci-nat
-        1859.hugvekjur.rel-ser 1861.orrusta.nar-fic 1882.torfhildur.nar-fic 1888.vordraumur.nar-fic
-        1907.leysing.nar-fic 1908.ofurefli.nar-fic 1985.margsaga.nar-fic 1985.sagan.nar-fic 2008.mamma.nar-fic
+        1150.homiliubok.rel-ser 1210.thorlakur.rel-sag 1250.sturlunga.nar-sag
+        1260.jomsvikingar.nar-sag 1270.gragas.law-law 1275.morkin.nar-his 1300.alexander.nar-sag
+        1310.grettir.nar-sag 1325.arni.nar-sag 1350.finnbogi.nar-sag 1400.gunnar.nar-sag
+        1400.viglundur.nar-sag 1450.ectorssaga.nar-sag 1450.judit.rel-bib
+        1450.vilhjalmur.nar-sag 1480.jarlmann.nar-sag 1525.erasmus.nar-sag 1540.ntjohn.rel-bib
+        1593.eintal.rel-oth 1611.okur.rel-oth 1650.illugi.nar-sag 1659.pislarsaga.bio-aut
+        1661.indiafari.bio-tra 1675.armann.nar-fic 1675.magnus.bio-oth 1675.modars.nar-fic
+        1680.skalholt.nar-rel 1725.biskupasogur.nar-rel 1790.fimmbraedra.nar-sag
+        1791.jonsteingrims.bio-aut 1830.hellismenn.nar-sag 1835.jonasedli.sci-nat
+        1859.hugvekjur.rel-ser 1861.orrusta.nar-fic 1882.torfhildur.nar-fic
+        1888.vordraumur.nar-fic 1907.leysing.nar-fic 1908.ofurefli.nar-fic 1985.margsaga.nar-fic
+        1985.sagan.nar-fic 2008.mamma.nar-fic
     """,
     "dev": """
-        1250.thetubrot.nar-sag 1350.bandamennM.nar-sag 1475.aevintyri.nar-rel 1525.georgius.nar-rel
-        1630.gerhard.rel-oth 1720.vidalin.rel-ser 1888.grimur.nar-fic 1883.voggur.nar-fic 1902.fossar.nar-fic
-        2008.ofsi.nar-sag
+        1250.thetubrot.nar-sag 1350.bandamennM.nar-sag 1475.aevintyri.nar-rel
+        1525.georgius.nar-rel 1630.gerhard.rel-oth 1720.vidalin.rel-ser 1888.grimur.nar-fic
+        1883.voggur.nar-fic 1902.fossar.nar-fic 2008.ofsi.nar-sag
     """,
     "test": """
-        1150.firstgrammar.sci-lin 1210.jartein.rel-sag 1350.marta.rel-sag 1450.bandamenn.nar-sag 1400.gunnar2.nar-sag
-        1540.ntacts.rel-bib 1628.olafuregils.bio-tra 1745.klim.nar-fic 1850.piltur.nar-fic 1920.arin.rel-ser
+        1150.firstgrammar.sci-lin 1210.jartein.rel-sag 1350.marta.rel-sag 1450.bandamenn.nar-sag
+        1400.gunnar2.nar-sag 1540.ntacts.rel-bib 1628.olafuregils.bio-tra 1745.klim.nar-fic
+        1850.piltur.nar-fic 1920.arin.rel-ser
     """,
 }
 

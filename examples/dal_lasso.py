@@ -72,21 +72,21 @@ def time_of_peer(name, problem, gap, limit):
     except ImportError:
         return None
     if isinstance(problem.loss, Squared):
-        make = lambda tol: package.Lasso(alpha=alpha, fit_intercept=False, tol=tol)  # noqa: E731
+        estimator = package.Lasso(alpha=alpha)
     elif name == "skglm":
-        make = lambda tol: package.SparseLogisticRegression(
-            alpha=alpha, fit_intercept=False, tol=tol
-        )  # noqa: E731
+        estimator = package.SparseLogisticRegression(alpha=alpha)
+    elif name == "scikit-learn":
+        estimator = package.LogisticRegression(C=C, l1_ratio=1.0, solver="liblinear")
     else:
-        settings = {"l1_ratio": 1.0, "solver": "liblinear"} if name == "scikit-learn" else {}
-        make = lambda tol: package.LogisticRegression(C=C, fit_intercept=False, tol=tol, **settings)  # noqa: E731
+        estimator = package.LogisticRegression(C=C)
+    estimator.set_params(fit_intercept=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # compiles what a peer compiles
-        make(1e-8).fit(np.asfortranarray(A[:, :200]), y)
+        estimator.set_params(tol=1e-8).fit(np.asfortranarray(A[:, :200]), y)
         for tol in TOLERANCES:
             started = time.process_time()
-            model = make(tol).fit(A, y)
+            model = estimator.set_params(tol=tol).fit(A, y)
             seconds = time.process_time() - started
             w = np.ravel(model.coef_)
             reached = certify(problem, LinearModel(np.flatnonzero(w), w[w != 0])).gap <= gap
