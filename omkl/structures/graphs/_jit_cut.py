@@ -16,45 +16,6 @@ LARGEST = 2**30
 UNREACHED = -1
 
 
-@compiled
-def minimum_cut(unary, pairwise, edges, labels):
-    """Write the best labelling (n,) with two labels, up to rounding; return an upper bound of all
-    scores.
-
-    ``pairwise`` is (E, 2, 2) or (1, 2, 2), ``edges`` (E, 2). Equal labels score at least as high as
-    different ones at each edge. Capacities are rounded down, so that a flow bounds cuts.
-    """
-    n = unary.shape[0]
-    gains, most, links, highest = gains_of_second_label(unary, pairwise, edges)
-    largest = 0.0
-    for e in range(edges.shape[0]):
-        largest = max(largest, links[e])
-    for i in range(n):
-        largest = max(largest, min(abs(gains[i]), most[i]))
-    unit = largest / LARGEST if largest > 0.0 else 1.0
-    n_arcs = edges.shape[0] + n
-    tails = np.empty(2 * n_arcs, np.int64)
-    heads = np.empty(2 * n_arcs, np.int64)
-    room = np.zeros(2 * n_arcs, np.int64)
-    source, sink = n, n + 1
-    for e in range(edges.shape[0]):
-        put_arc(tails, heads, room, e, edges[e, 1], edges[e, 0], np.int64(links[e] / unit))
-    for i in range(n):
-        capacity = np.int64(min(abs(gains[i]), most[i]) / unit)
-        arc = edges.shape[0] + i
-        if gains[i] > 0.0:
-            put_arc(tails, heads, room, arc, source, i, capacity)
-        else:
-            put_arc(tails, heads, room, arc, i, sink, capacity)
-    levels = np.empty(n + 2, np.int64)
-    flow = push_maximum_flow(tails, heads, room, source, sink, levels)
-    for i in range(n):
-        is_decided = abs(gains[i]) >= most[i]
-        is_second = gains[i] > 0.0 if is_decided else levels[i] != UNREACHED
-        labels[i] = 1 if is_second else 0
-    return highest - unit * flow
-
-
 @inner
 def gains_of_second_label(unary, pairwise, edges):
     """Return what the second label of each node gains, (n,), the gain that decides it, (n,), the
@@ -177,3 +138,42 @@ def push_along_levels(tails, heads, room, starts, arcs, free, source, sink, leve
             length -= 1
             node = tails[path[length]]
             free[node] += 1
+
+
+@compiled
+def minimum_cut(unary, pairwise, edges, labels):
+    """Write the best labelling (n,) with two labels, up to rounding; return an upper bound of all
+    scores.
+
+    ``pairwise`` is (E, 2, 2) or (1, 2, 2), ``edges`` (E, 2). Equal labels score at least as high as
+    different ones at each edge. Capacities are rounded down, so that a flow bounds cuts.
+    """
+    n = unary.shape[0]
+    gains, most, links, highest = gains_of_second_label(unary, pairwise, edges)
+    largest = 0.0
+    for e in range(edges.shape[0]):
+        largest = max(largest, links[e])
+    for i in range(n):
+        largest = max(largest, min(abs(gains[i]), most[i]))
+    unit = largest / LARGEST if largest > 0.0 else 1.0
+    n_arcs = edges.shape[0] + n
+    tails = np.empty(2 * n_arcs, np.int64)
+    heads = np.empty(2 * n_arcs, np.int64)
+    room = np.zeros(2 * n_arcs, np.int64)
+    source, sink = n, n + 1
+    for e in range(edges.shape[0]):
+        put_arc(tails, heads, room, e, edges[e, 1], edges[e, 0], np.int64(links[e] / unit))
+    for i in range(n):
+        capacity = np.int64(min(abs(gains[i]), most[i]) / unit)
+        arc = edges.shape[0] + i
+        if gains[i] > 0.0:
+            put_arc(tails, heads, room, arc, source, i, capacity)
+        else:
+            put_arc(tails, heads, room, arc, i, sink, capacity)
+    levels = np.empty(n + 2, np.int64)
+    flow = push_maximum_flow(tails, heads, room, source, sink, levels)
+    for i in range(n):
+        is_decided = abs(gains[i]) >= most[i]
+        is_second = gains[i] > 0.0 if is_decided else levels[i] != UNREACHED
+        labels[i] = 1 if is_second else 0
+    return highest - unit * flow

@@ -21,63 +21,6 @@ QUIET = 2
 NO_EDGE = -1
 
 
-@compiled
-def marginals(graph_address, unary, pairwise, unary_marginals, pairwise_marginals):
-    """Write marginals (n, K) and (E, K, K) or (1, K, K); return the log-partition function, -inf if
-    no labelling is allowed.
-
-    On a forest, two sweeps are exact. On other graphs, this is tree-reweighted belief propagation
-    (Wainwright, Jaakkola and Willsky 2005), until messages hardly move in both directions, and the
-    result is an upper bound. Edges are the single edges of the graph.
-    """
-    arrays = graph_at(graph_address)
-    edges, order, starts = arrays.single_edges, arrays.order, arrays.starts
-    middle, incident, rates = arrays.middle, arrays.incident, arrays.rates
-    graph = (edges, order, starts, middle, incident)
-    forest = arrays.is_forest != 0
-    n, n_labels = unary.shape
-    n_edges = edges.shape[0]
-    # the edges of a forest share their weights if they share their scores
-    n_weights = min(pairwise.shape[0], n_edges) if forest else n_edges
-    weights = np.empty((n_weights, n_labels, n_labels))
-    tops = np.empty(n_weights)
-    if not exponentiate(pairwise, rates, weights, tops):
-        return -np.inf
-    messages = np.zeros((2, n_edges, n_labels))
-    belief = np.empty(n_labels)
-    source = np.empty(n_labels)
-    new = np.empty(n_labels)
-    step = 1.0 if forest else 0.5
-    n_quiet = 0
-    for number in range(2 if forest else SWEEPS):
-        moved = 0.0
-        back = number % 2 == 0
-        for place in range(n):
-            i = order[n - 1 - place if back else place]
-            collect(unary, messages, rates, edges, incident, starts[i], starts[i + 1], i, belief)
-            first, end = (starts[i], middle[i]) if back else (middle[i], starts[i + 1])
-            for q in range(first, end):
-                e = incident[q]
-                side = side_of(edges, e, i)
-                outgoing = messages[1 - side, e]
-                subtract_message(belief, messages[side, e], source)
-                scores = pairwise[row_of(pairwise, e)]
-                w = row_of(weights, e)
-                total = send_sum(source, weights[w], scores, rates[e], tops[w], side, new)
-                if not total > -np.inf:
-                    return -np.inf
-                moved = max(moved, move_message(outgoing, new, step))
-        n_quiet = n_quiet + 1 if moved < MOVED else 0
-        if not forest and n_quiet == QUIET:
-            break
-    potentials = np.empty((n, n_labels))
-    if not beliefs(
-        unary, pairwise, graph, rates, messages, potentials, unary_marginals, pairwise_marginals
-    ):
-        return -np.inf
-    return forest_bound(potentials, pairwise, graph, arrays.forests, rates, messages, weights, tops)
-
-
 @inner
 def exponentiate(pairwise, rates, weights, tops):
     """Write the weights (W, K, K) of edges and the logs of their scales (W,); return False if an
@@ -320,3 +263,60 @@ def walk(edges, starts, incident, chosen, order, parents, seen):
                     order[n_found] = j
                     parents[j] = e
                     n_found += 1
+
+
+@compiled
+def marginals(graph_address, unary, pairwise, unary_marginals, pairwise_marginals):
+    """Write marginals (n, K) and (E, K, K) or (1, K, K); return the log-partition function, -inf if
+    no labelling is allowed.
+
+    On a forest, two sweeps are exact. On other graphs, this is tree-reweighted belief propagation
+    (Wainwright, Jaakkola and Willsky 2005), until messages hardly move in both directions, and the
+    result is an upper bound. Edges are the single edges of the graph.
+    """
+    arrays = graph_at(graph_address)
+    edges, order, starts = arrays.single_edges, arrays.order, arrays.starts
+    middle, incident, rates = arrays.middle, arrays.incident, arrays.rates
+    graph = (edges, order, starts, middle, incident)
+    forest = arrays.is_forest != 0
+    n, n_labels = unary.shape
+    n_edges = edges.shape[0]
+    # the edges of a forest share their weights if they share their scores
+    n_weights = min(pairwise.shape[0], n_edges) if forest else n_edges
+    weights = np.empty((n_weights, n_labels, n_labels))
+    tops = np.empty(n_weights)
+    if not exponentiate(pairwise, rates, weights, tops):
+        return -np.inf
+    messages = np.zeros((2, n_edges, n_labels))
+    belief = np.empty(n_labels)
+    source = np.empty(n_labels)
+    new = np.empty(n_labels)
+    step = 1.0 if forest else 0.5
+    n_quiet = 0
+    for number in range(2 if forest else SWEEPS):
+        moved = 0.0
+        back = number % 2 == 0
+        for place in range(n):
+            i = order[n - 1 - place if back else place]
+            collect(unary, messages, rates, edges, incident, starts[i], starts[i + 1], i, belief)
+            first, end = (starts[i], middle[i]) if back else (middle[i], starts[i + 1])
+            for q in range(first, end):
+                e = incident[q]
+                side = side_of(edges, e, i)
+                outgoing = messages[1 - side, e]
+                subtract_message(belief, messages[side, e], source)
+                scores = pairwise[row_of(pairwise, e)]
+                w = row_of(weights, e)
+                total = send_sum(source, weights[w], scores, rates[e], tops[w], side, new)
+                if not total > -np.inf:
+                    return -np.inf
+                moved = max(moved, move_message(outgoing, new, step))
+        n_quiet = n_quiet + 1 if moved < MOVED else 0
+        if not forest and n_quiet == QUIET:
+            break
+    potentials = np.empty((n, n_labels))
+    if not beliefs(
+        unary, pairwise, graph, rates, messages, potentials, unary_marginals, pairwise_marginals
+    ):
+        return -np.inf
+    return forest_bound(potentials, pairwise, graph, arrays.forests, rates, messages, weights, tops)

@@ -34,6 +34,123 @@ class Search(NamedTuple):
     queued: np.ndarray
 
 
+@inner
+def choose_node(counts, counts_before, failures):
+    """Return the next node, NO_NODE if each has one label left, and whether no choice narrows the
+    nodes that remain; all arguments are (n,).
+
+    Then earlier choices do not matter any more, such as those in another component of the graph.
+    """
+    node = NO_NODE
+    is_independent = True
+    for i in range(counts.shape[0]):
+        if counts[i] > 1:
+            is_independent = is_independent and counts[i] == counts_before[i]
+            is_best = node == NO_NODE
+            if not is_best:
+                is_best = counts[i] * (1 + failures[node]) < counts[node] * (1 + failures[i])
+            if is_best:
+                node = i
+    return node, is_independent
+
+
+@inner
+def best_label(unary, left, node):
+    """Return the label left (n, K) at a node that scores highest by itself."""
+    label = NO_LABEL
+    for y in range(unary.shape[1]):
+        if left[node, y] and (label == NO_LABEL or unary[node, y] > unary[node, label]):
+            label = y
+    return label
+
+
+@inner
+def write_labels(left, labels):
+    """Write the only label (n,) that is left (n, K) at each node."""
+    for i in range(labels.shape[0]):
+        for y in range(left.shape[1]):
+            if left[i, y]:
+                labels[i] = y
+
+
+@inner
+def remove(search, n_removed, i, y):
+    """Remove a possible label of node i, and return the new number of removed labels."""
+    search.left[i, y] = False
+    search.counts[i] -= 1
+    search.removed[n_removed, 0] = i
+    search.removed[n_removed, 1] = y
+    return n_removed + 1
+
+
+@inner
+def restore(search, n_kept, n_removed):
+    """Make the labels possible again that were removed after the first ``n_kept`` ones."""
+    for place in range(n_kept, n_removed):
+        i = search.removed[place, 0]
+        search.left[i, search.removed[place, 1]] = True
+        search.counts[i] += 1
+
+
+@inner
+def prune(pairwise, graph, search, n_waiting, n_removed):
+    """Remove labels that lack a partner at a neighbour, from the ``n_waiting`` nodes at the start
+    of the queue on.
+
+    Returns the new number of removed labels, whether each node has a label left, and the number of
+    edges looked at.
+    """
+    edges, _, starts, _, incident = graph
+    left, queue, queued = search.left, search.queue, search.queued
+    n, n_labels = left.shape
+    head = 0
+    n_steps = 0
+    consistent = True
+    while n_waiting > 0:
+        i = queue[head]
+        head = (head + 1) % n
+        n_waiting -= 1
+        queued[i] = False
+        if not consistent:
+            continue
+        for q in range(starts[i], starts[i + 1]):
+            e = incident[q]
+            scores = pairwise[row_of(pairwise, e)]
+            forward = edges[e, 0] == i
+            j = edges[e, 1] if forward else edges[e, 0]
+            n_steps += 1
+            for z in range(n_labels):
+                if not left[j, z] or has_partner(scores, forward, left[i], z):
+                    continue
+                n_removed = remove(search, n_removed, j, z)
+                if search.counts[j] == 0:
+                    search.failures[j] += 1
+                    consistent = False
+                if not queued[j]:
+                    queue[(head + n_waiting) % n] = j
+                    queued[j] = True
+                    n_waiting += 1
+    return n_removed, consistent, n_steps
+
+
+@inner
+def has_partner(scores, forward, left, z):
+    """Return whether a label left (K,) at a node is allowed beside label z of its neighbour."""
+    for y in range(left.shape[0]):
+        score = scores[y, z] if forward else scores[z, y]
+        if left[y] and score > -np.inf:
+            return True
+    return False
+
+
+@inner
+def prune_from(pairwise, graph, search, node, n_removed):
+    """Remove labels as :func:`prune` does, from one node on."""
+    search.queue[0] = node
+    search.queued[node] = True
+    return prune(pairwise, graph, search, 1, n_removed)
+
+
 @compiled
 def find_labelling(unary, pairwise, graph, budget, possible, labels):
     """Search a labelling without a score of -inf, and write it (n,); return FOUND, NONE, or UNKNOWN
@@ -104,120 +221,3 @@ def find_labelling(unary, pairwise, graph, budget, possible, labels):
             )
             n_steps += n_looked_at
     return UNKNOWN
-
-
-@inner
-def choose_node(counts, counts_before, failures):
-    """Return the next node, NO_NODE if each has one label left, and whether no choice narrows the
-    nodes that remain; all arguments are (n,).
-
-    Then earlier choices do not matter any more, such as those in another component of the graph.
-    """
-    node = NO_NODE
-    is_independent = True
-    for i in range(counts.shape[0]):
-        if counts[i] > 1:
-            is_independent = is_independent and counts[i] == counts_before[i]
-            is_best = node == NO_NODE
-            if not is_best:
-                is_best = counts[i] * (1 + failures[node]) < counts[node] * (1 + failures[i])
-            if is_best:
-                node = i
-    return node, is_independent
-
-
-@inner
-def best_label(unary, left, node):
-    """Return the label left (n, K) at a node that scores highest by itself."""
-    label = NO_LABEL
-    for y in range(unary.shape[1]):
-        if left[node, y] and (label == NO_LABEL or unary[node, y] > unary[node, label]):
-            label = y
-    return label
-
-
-@inner
-def write_labels(left, labels):
-    """Write the only label (n,) that is left (n, K) at each node."""
-    for i in range(labels.shape[0]):
-        for y in range(left.shape[1]):
-            if left[i, y]:
-                labels[i] = y
-
-
-@inner
-def remove(search, n_removed, i, y):
-    """Remove a possible label of node i, and return the new number of removed labels."""
-    search.left[i, y] = False
-    search.counts[i] -= 1
-    search.removed[n_removed, 0] = i
-    search.removed[n_removed, 1] = y
-    return n_removed + 1
-
-
-@inner
-def restore(search, n_kept, n_removed):
-    """Make the labels possible again that were removed after the first ``n_kept`` ones."""
-    for place in range(n_kept, n_removed):
-        i = search.removed[place, 0]
-        search.left[i, search.removed[place, 1]] = True
-        search.counts[i] += 1
-
-
-@inner
-def prune_from(pairwise, graph, search, node, n_removed):
-    """Remove labels as :func:`prune` does, from one node on."""
-    search.queue[0] = node
-    search.queued[node] = True
-    return prune(pairwise, graph, search, 1, n_removed)
-
-
-@inner
-def prune(pairwise, graph, search, n_waiting, n_removed):
-    """Remove labels that lack a partner at a neighbour, from the ``n_waiting`` nodes at the start
-    of the queue on.
-
-    Returns the new number of removed labels, whether each node has a label left, and the number of
-    edges looked at.
-    """
-    edges, _, starts, _, incident = graph
-    left, queue, queued = search.left, search.queue, search.queued
-    n, n_labels = left.shape
-    head = 0
-    n_steps = 0
-    consistent = True
-    while n_waiting > 0:
-        i = queue[head]
-        head = (head + 1) % n
-        n_waiting -= 1
-        queued[i] = False
-        if not consistent:
-            continue
-        for q in range(starts[i], starts[i + 1]):
-            e = incident[q]
-            scores = pairwise[row_of(pairwise, e)]
-            forward = edges[e, 0] == i
-            j = edges[e, 1] if forward else edges[e, 0]
-            n_steps += 1
-            for z in range(n_labels):
-                if not left[j, z] or has_partner(scores, forward, left[i], z):
-                    continue
-                n_removed = remove(search, n_removed, j, z)
-                if search.counts[j] == 0:
-                    search.failures[j] += 1
-                    consistent = False
-                if not queued[j]:
-                    queue[(head + n_waiting) % n] = j
-                    queued[j] = True
-                    n_waiting += 1
-    return n_removed, consistent, n_steps
-
-
-@inner
-def has_partner(scores, forward, left, z):
-    """Return whether a label left (K,) at a node is allowed beside label z of its neighbour."""
-    for y in range(left.shape[0]):
-        score = scores[y, z] if forward else scores[z, y]
-        if left[y] and score > -np.inf:
-            return True
-    return False
